@@ -1,0 +1,185 @@
+//! One client: a connection of its own, or a handle to a shared HTTP/2 connection.
+
+use std::{
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2::SendRequest;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::{
+    http1::{MessageReader, Role, Start},
+    request::{ChatBody, PATH, WireRequest},
+    tally::{StreamWatch, Tally},
+};
+
+/// Read buffer of one connection; a saturated stream fills it between two turns.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How long a connection may take to open on loopback.
+const CONNECT_MS: u64 = 5_000;
+
+/// What every answer must look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// A body of any form.
+    Whole,
+    /// An event stream that ends in `[DONE]`, after this many tokens if known.
+    Stream {
+        /// A stream with any other number of tokens is an error.
+        tokens: Option<u64>,
+    },
+}
+
+/// One client, used for one request at a time.
+pub(crate) enum Client {
+    /// HTTP/1.1 over its own connection.
+    Http1(Http1Client),
+    /// A stream of an HTTP/2 connection that is shared with others.
+    Http2(Http2Client),
+}
+
+impl Client {
+    /// Sends request `number` and reads the answer; tokens go to the tally as they arrive.
+    pub(crate) async fn exchange(
+        &mut self,
+        number: u64,
+        arrival: Instant,
+        tally: &Mutex<Tally>,
+    ) -> anyhow::Result<()> {
+        match self {
+            Self::Http1(client) => client.exchange(number, arrival, tally).await,
+            Self::Http2(client) => client.exchange(number, arrival, tally).await,
+        }
+    }
+}
+
+/// HTTP/1.1 by hand: one write and usually one read per request.
+pub(crate) struct Http1Client {
+    target: SocketAddr,
+    request: WireRequest,
+    reply: Reply,
+    connection: Option<TcpStream>,
+    buffer: Vec<u8>,
+}
+
+impl Http1Client {
+    /// A client that connects when first used, and again after an error.
+    pub(crate) fn new(target: SocketAddr, body: &ChatBody, reply: Reply) -> Self {
+        let request = WireRequest::new(target, body);
+        Self { target, request, reply, connection: None, buffer: vec![0; READ_BYTES] }
+    }
+
+    async fn exchange(
+        &mut self,
+        number: u64,
+        arrival: Instant,
+        tally: &Mutex<Tally>,
+    ) -> anyhow::Result<()> {
+        let mut stream = match self.connection.take() {
+            Some(stream) => stream,
+            None => connect(self.target).await?,
+        };
+        stream.write_all(self.request.numbered(number)).await.context("write")?;
+        let mut reader = MessageReader::new(Role::Client);
+        let mut watch = StreamWatch::new(arrival);
+        while !reader.is_done() {
+            let length = stream.read(&mut self.buffer).await.context("read")?;
+            if length == 0 {
+                ensure!(reader.may_end_by_close(), "closed before the end of the answer");
+                break;
+            }
+            let consumed = match self.reply {
+                Reply::Whole => reader.feed(&self.buffer[..length], &mut |_| {})?,
+                Reply::Stream { .. } => {
+                    let count = &mut |bytes: &[u8]| watch.counter.feed(bytes);
+                    let consumed = reader.feed(&self.buffer[..length], count)?;
+                    observe(tally, &mut watch);
+                    consumed
+                }
+            };
+            ensure!(consumed == length, "bytes after the end of the answer");
+        }
+        let head = reader.head().context("no head")?;
+        ensure!(head.start == Start::Status(200), "answered with {:?}", head.start);
+        check_stream(self.reply, &watch)?;
+        if !head.closes && !reader.may_end_by_close() {
+            self.connection = Some(stream);
+        }
+        Ok(())
+    }
+}
+
+/// HTTP/2 through hyper.
+pub(crate) struct Http2Client {
+    sender: SendRequest<Full<Bytes>>,
+    uri: http::Uri,
+    body: ChatBody,
+    reply: Reply,
+}
+
+impl Http2Client {
+    /// A client over the connection behind `sender`.
+    pub(crate) fn new(
+        sender: SendRequest<Full<Bytes>>,
+        target: SocketAddr,
+        body: ChatBody,
+        reply: Reply,
+    ) -> anyhow::Result<Self> {
+        let uri = format!("http://{target}{PATH}").parse()?;
+        Ok(Self { sender, uri, body, reply })
+    }
+
+    async fn exchange(
+        &mut self,
+        number: u64,
+        arrival: Instant,
+        tally: &Mutex<Tally>,
+    ) -> anyhow::Result<()> {
+        self.body.stamp(number);
+        let request = http::Request::post(self.uri.clone())
+            .header(http::header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::copy_from_slice(self.body.as_bytes())))?;
+        self.sender.ready().await?;
+        let mut response = self.sender.send_request(request).await?;
+        ensure!(response.status() == 200, "answered with {}", response.status());
+        let mut watch = StreamWatch::new(arrival);
+        while let Some(frame) = response.frame().await {
+            if let (Reply::Stream { .. }, Some(data)) = (self.reply, frame?.data_ref()) {
+                watch.counter.feed(data);
+                observe(tally, &mut watch);
+            }
+        }
+        check_stream(self.reply, &watch)
+    }
+}
+
+/// Opens a connection without Nagle's delay.
+pub(crate) async fn connect(target: SocketAddr) -> anyhow::Result<TcpStream> {
+    let limit = Duration::from_millis(CONNECT_MS);
+    let stream =
+        tokio::time::timeout(limit, TcpStream::connect(target)).await.context("connect")??;
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn observe(tally: &Mutex<Tally>, watch: &mut StreamWatch) {
+    // A poisoned tally still counts; the panic that poisoned it ends the run anyway.
+    tally.lock().unwrap_or_else(PoisonError::into_inner).observe(watch, Instant::now());
+}
+
+fn check_stream(reply: Reply, watch: &StreamWatch) -> anyhow::Result<()> {
+    let Reply::Stream { tokens } = reply else { return Ok(()) };
+    ensure!(watch.counter.is_done(), "the stream broke off");
+    let seen = watch.counter.tokens();
+    ensure!(tokens.is_none_or(|tokens| tokens == seen), "{seen} tokens instead of {tokens:?}");
+    Ok(())
+}

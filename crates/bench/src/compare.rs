@@ -1,0 +1,156 @@
+//! Side-by-side runs: the same load through each proxy in turn, round after round.
+
+use std::{
+    ffi::OsString,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+
+use crate::{
+    backend::Answer,
+    guard::Guarded,
+    load::{self, LoadSpec},
+    procfs::{TreeUsage, descendants_usage},
+    proxy::{Layout, Proxy, Site, start_nginx, start_spillway},
+    report::{Sample, ScenarioReport, Subject},
+    scenario::Scenario,
+};
+
+/// Backends behind each proxy.
+const BACKENDS: usize = 4;
+
+/// How long a proxy may take until it answers.
+const START_MS: u64 = 15_000;
+const START_STEP_MS: u64 = 50;
+
+/// What to compare, and how thoroughly.
+#[derive(Clone, Debug)]
+pub(crate) struct CompareSpec {
+    /// Rounds per scenario.
+    pub(crate) rounds: usize,
+    /// Load before each window.
+    pub(crate) warm_up: Duration,
+    /// Measured time of each subject in each round.
+    pub(crate) window: Duration,
+    /// The nginx binary.
+    pub(crate) nginx: PathBuf,
+    /// The Spillway binary; without it nginx is compared with its own copy alone.
+    pub(crate) spillway: Option<PathBuf>,
+    /// Layouts to run Spillway with.
+    pub(crate) layouts: Vec<Layout>,
+}
+
+/// Runs all rounds of one scenario; `progress` hears about each sample.
+pub(crate) async fn compare(
+    scenario: Scenario,
+    spec: &CompareSpec,
+    mut progress: impl FnMut(usize, &Subject, &Sample),
+) -> anyhow::Result<ScenarioReport> {
+    let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
+    let (_backends, addresses) = start_backends(folder.path(), scenario.answer())?;
+    let load = scenario.load(spec.warm_up, spec.window);
+    let site = Site { folder: folder.path(), backends: &addresses, protocol: load.protocol };
+    let mut field = start_field(spec, site)?;
+    if scenario.has_direct() {
+        field.insert(0, Entry { subject: Subject::Direct, target: addresses[0], proxy: None });
+    }
+    for entry in &mut field {
+        entry.wait_until_ready(&load).await?;
+    }
+    let mut report = ScenarioReport::new(scenario, field.iter().map(|entry| entry.subject));
+    for round in 0..spec.rounds {
+        for turn in 0..field.len() {
+            // Every other round runs backwards, so that nobody always comes first after a pause.
+            let index = if round % 2 == 0 { turn } else { field.len() - 1 - turn };
+            let sample = field[index].measure(&load).await?;
+            progress(round, &field[index].subject, &sample);
+            report.add(index, sample);
+        }
+    }
+    report.summarize();
+    Ok(report)
+}
+
+/// One competitor.
+#[derive(Debug)]
+struct Entry {
+    subject: Subject,
+    target: SocketAddr,
+    proxy: Option<Proxy>,
+}
+
+impl Entry {
+    fn of(subject: Subject, proxy: Proxy) -> Self {
+        Self { subject, target: proxy.address, proxy: Some(proxy) }
+    }
+
+    async fn wait_until_ready(&mut self, load: &LoadSpec) -> anyhow::Result<()> {
+        let deadline = Instant::now() + Duration::from_millis(START_MS);
+        loop {
+            if let Some(proxy) = &mut self.proxy {
+                proxy.guarded.check_alive()?;
+            }
+            let Err(error) = load::check(self.target, load).await else { return Ok(()) };
+            if Instant::now() > deadline {
+                let log = self.proxy.as_ref().map(|proxy| proxy.guarded.log_text());
+                let log = log.unwrap_or_default();
+                return Err(error.context(format!("{} does not answer: {log}", self.subject)));
+            }
+            tokio::time::sleep(Duration::from_millis(START_STEP_MS)).await;
+        }
+    }
+
+    async fn measure(&self, load: &LoadSpec) -> anyhow::Result<Sample> {
+        let root = self.proxy.as_ref().map(|proxy| proxy.guarded.process());
+        let probe = || -> anyhow::Result<Option<TreeUsage>> {
+            root.map(descendants_usage).transpose().context("read /proc")
+        };
+        let (measurement, before, after) = load::run(self.target, load, probe)
+            .await
+            .with_context(|| format!("load through {}", self.subject))?;
+        Ok(Sample::new(measurement, before, after))
+    }
+}
+
+/// nginx first and its copy last, with Spillway between them.
+fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Entry>> {
+    let nginx = |subject: Subject, name| -> anyhow::Result<Entry> {
+        Ok(Entry::of(subject, start_nginx(&spec.nginx, name, site)?))
+    };
+    let mut field = vec![nginx(Subject::Nginx, "nginx")?];
+    if let Some(program) = &spec.spillway {
+        for layout in &spec.layouts {
+            let proxy = start_spillway(program, *layout, site)?;
+            field.push(Entry::of(Subject::Spillway(*layout), proxy));
+        }
+    }
+    field.push(nginx(Subject::NginxCopy, "nginx-copy")?);
+    Ok(field)
+}
+
+/// Starts the backends as a process of their own, so that they share no thread with the load.
+fn start_backends(folder: &Path, answer: Answer) -> anyhow::Result<(Guarded, Vec<SocketAddr>)> {
+    let mut command: Vec<OsString> = vec![
+        std::env::current_exe()?.into(),
+        "backend".into(),
+        "--count".into(),
+        BACKENDS.to_string().into(),
+    ];
+    match answer {
+        Answer::Json { bytes } => {
+            command.extend(["--reply-bytes".into(), bytes.to_string().into()]);
+        }
+        Answer::Stream { tokens, interval } => command.extend([
+            "--stream-tokens".into(),
+            tokens.to_string().into(),
+            "--interval-us".into(),
+            interval.as_micros().to_string().into(),
+        ]),
+    }
+    let mut guarded = Guarded::spawn("backends", &command, &folder.join("backends.log"))?;
+    let addresses = serde_json::from_str(&guarded.first_line()?).context("backend addresses")?;
+    Ok((guarded, addresses))
+}

@@ -1,0 +1,324 @@
+//! Incremental reader of HTTP/1.1 messages, shared by the client and the backend.
+//!
+//! It understands what framing needs and nothing else: the start line, `content-length`,
+//! `transfer-encoding: chunked` and `connection: close`. This keeps both ends far cheaper than
+//! the proxies that they measure.
+
+use crate::chunked::ChunkReader;
+
+/// The longest accepted head; real ones here are a few hundred bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+
+/// Why a message cannot be read; the connection is of no further use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum HttpError {
+    /// The start line or a framing header is malformed.
+    #[error("malformed head")]
+    Head,
+    /// The head has more than 64 KiB.
+    #[error("head too long")]
+    HeadTooLong,
+    /// The chunked coding is broken.
+    #[error("malformed chunk")]
+    Chunk,
+}
+
+/// Which side's messages are read: it decides how the start line looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Reads requests.
+    Server,
+    /// Reads responses.
+    Client,
+}
+
+/// What the start line said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// A request with the method POST.
+    Post,
+    /// A request with any other method.
+    OtherMethod,
+    /// A response with this status.
+    Status(u16),
+}
+
+/// The parts of a head that decide what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    /// The start line.
+    pub(crate) start: Start,
+    /// Whether the peer closes after this message.
+    pub(crate) closes: bool,
+    framing: Framing,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Framing {
+    Sized(u64),
+    Chunked,
+    UntilClose,
+}
+
+#[derive(Debug)]
+enum State {
+    // Head => (Sized | Chunked | UntilClose | Done), or Head again after a 1xx response
+    Head,
+    // Sized => Done
+    Sized { remaining: u64 },
+    // Chunked => Done
+    Chunked(ChunkReader),
+    // Only the end of the connection ends it.
+    UntilClose,
+    Done,
+}
+
+/// Reads one message after another from pieces of any size.
+#[derive(Debug)]
+pub(crate) struct MessageReader {
+    role: Role,
+    state: State,
+    head: Option<Head>,
+    /// Bytes of a head that came in more than one piece; empty in the usual case.
+    partial: Vec<u8>,
+}
+
+impl MessageReader {
+    /// A reader that expects the start of a message.
+    pub(crate) fn new(role: Role) -> Self {
+        Self { role, state: State::Head, head: None, partial: Vec::new() }
+    }
+
+    /// The head of the present message, once it is complete.
+    pub(crate) fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    /// Whether the present message is complete.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.state, State::Done)
+    }
+
+    /// Whether the end of the connection is a proper end of the present message.
+    pub(crate) fn may_end_by_close(&self) -> bool {
+        matches!(self.state, State::UntilClose)
+    }
+
+    /// Makes the reader expect the next message. Call it once `is_done` says so.
+    pub(crate) fn reset(&mut self) {
+        self.state = State::Head;
+        self.head = None;
+        self.partial.clear();
+    }
+
+    /// Reads from `input`, hands each piece of the body to `payload`, and returns how many bytes
+    /// it consumed: all of them, or those up to the end of the message.
+    pub(crate) fn feed(
+        &mut self,
+        input: &[u8],
+        payload: &mut impl FnMut(&[u8]),
+    ) -> Result<usize, HttpError> {
+        let mut at = 0;
+        while at < input.len() && !self.is_done() {
+            let rest = &input[at..];
+            at += match &mut self.state {
+                State::Head => self.feed_head(rest)?,
+                State::Sized { remaining } => {
+                    let length = usize::try_from(*remaining).unwrap_or(usize::MAX).min(rest.len());
+                    payload(&rest[..length]);
+                    *remaining -= length as u64;
+                    if *remaining == 0 {
+                        self.state = State::Done;
+                    }
+                    length
+                }
+                State::Chunked(reader) => {
+                    let length = reader.feed(rest, payload)?;
+                    if reader.is_done() {
+                        self.state = State::Done;
+                    }
+                    length
+                }
+                State::UntilClose => {
+                    payload(rest);
+                    rest.len()
+                }
+                State::Done => 0,
+            };
+        }
+        Ok(at)
+    }
+
+    fn feed_head(&mut self, input: &[u8]) -> Result<usize, HttpError> {
+        if self.partial.is_empty() {
+            if let Some(end) = head_end(input, 0) {
+                self.begin_body(parse_head(&input[..end], self.role)?);
+                return Ok(end);
+            }
+            self.partial.extend_from_slice(input);
+            return Ok(input.len());
+        }
+        let known = self.partial.len();
+        if known + input.len() > HEAD_BYTES_MAX {
+            return Err(HttpError::HeadTooLong);
+        }
+        self.partial.extend_from_slice(input);
+        let Some(end) = head_end(&self.partial, known.saturating_sub(3)) else {
+            return Ok(input.len());
+        };
+        let head = parse_head(&self.partial[..end], self.role)?;
+        self.partial.clear();
+        self.begin_body(head);
+        Ok(end - known)
+    }
+
+    fn begin_body(&mut self, head: Head) {
+        if matches!(head.start, Start::Status(100..=199)) {
+            return;
+        }
+        self.state = match head.framing {
+            Framing::Sized(0) => State::Done,
+            Framing::Sized(remaining) => State::Sized { remaining },
+            Framing::Chunked => State::Chunked(ChunkReader::new()),
+            Framing::UntilClose => State::UntilClose,
+        };
+        self.head = Some(head);
+    }
+}
+
+/// The index after the blank line, searching from `from`.
+fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
+    memchr::memmem::find(&bytes[from..], b"\r\n\r\n").map(|at| from + at + 4)
+}
+
+fn parse_head(head: &[u8], role: Role) -> Result<Head, HttpError> {
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let start = parse_start(lines.next().unwrap_or_default(), role)?;
+    let mut length = None;
+    let mut is_chunked = false;
+    let mut closes = false;
+    for line in lines {
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        // The length of a name rules out nearly every header before any letter is compared.
+        match name.len() {
+            14 if name.eq_ignore_ascii_case(b"content-length") => {
+                length = Some(parse_number(value)?);
+            }
+            17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+                is_chunked = value.eq_ignore_ascii_case(b"chunked");
+            }
+            10 if name.eq_ignore_ascii_case(b"connection") => {
+                closes = value.eq_ignore_ascii_case(b"close");
+            }
+            _ => {}
+        }
+    }
+    let framing = match (start, length) {
+        (Start::Status(204 | 304), _) => Framing::Sized(0),
+        _ if is_chunked => Framing::Chunked,
+        (_, Some(length)) => Framing::Sized(length),
+        (Start::Status(_), None) => Framing::UntilClose,
+        (Start::Post | Start::OtherMethod, None) => Framing::Sized(0),
+    };
+    Ok(Head { start, closes, framing })
+}
+
+fn parse_start(line: &[u8], role: Role) -> Result<Start, HttpError> {
+    match role {
+        Role::Server if line.starts_with(b"POST ") => Ok(Start::Post),
+        Role::Server if memchr::memchr(b' ', line).is_some() => Ok(Start::OtherMethod),
+        Role::Server => Err(HttpError::Head),
+        Role::Client => {
+            let digits = line.strip_prefix(b"HTTP/1.1 ").ok_or(HttpError::Head)?;
+            let status = parse_number(digits.get(..3).ok_or(HttpError::Head)?)?;
+            Ok(Start::Status(u16::try_from(status).map_err(|_| HttpError::Head)?))
+        }
+    }
+}
+
+fn parse_number(digits: &[u8]) -> Result<u64, HttpError> {
+    std::str::from_utf8(digits)
+        .ok()
+        .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))
+        .and_then(|text| text.parse().ok())
+        .ok_or(HttpError::Head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads `pieces` and gives each message's start and body.
+    fn read(role: Role, pieces: &[&[u8]]) -> Result<Vec<(Start, Vec<u8>)>, HttpError> {
+        let mut reader = MessageReader::new(role);
+        let mut messages = Vec::new();
+        let mut body = Vec::new();
+        for piece in pieces {
+            let mut at = 0;
+            while at < piece.len() {
+                at += reader.feed(&piece[at..], &mut |bytes| body.extend_from_slice(bytes))?;
+                if reader.is_done() {
+                    messages.push((reader.head().unwrap().start, std::mem::take(&mut body)));
+                    reader.reset();
+                }
+            }
+        }
+        Ok(messages)
+    }
+
+    #[test]
+    fn responses_read_the_same_however_they_are_split() {
+        let wire = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx: y\r\n\r\nhello\
+            HTTP/1.1 100 Continue\r\n\r\n\
+            HTTP/1.1 503 Busy\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n\
+            HTTP/1.1 204 No Content\r\n\r\n";
+        let expected = vec![
+            (Start::Status(200), b"hello".to_vec()),
+            (Start::Status(503), b"abc".to_vec()),
+            (Start::Status(204), Vec::new()),
+        ];
+        for first in 0..=wire.len() {
+            for second in first..=wire.len() {
+                let pieces = [&wire[..first], &wire[first..second], &wire[second..]];
+                assert_eq!(read(Role::Client, &pieces).unwrap(), expected, "{first} {second}");
+            }
+        }
+        let bytes: Vec<&[u8]> = wire.chunks(1).collect();
+        assert_eq!(read(Role::Client, &bytes).unwrap(), expected);
+    }
+
+    #[test]
+    fn requests_are_told_apart_by_method_and_drained() {
+        let wire = b"GET /v1/models HTTP/1.1\r\nhost: a\r\n\r\n\
+            POST / HTTP/1.1\r\nCONTENT-LENGTH: 3\r\n\r\nabcPOST / HTTP/1.1\r\n\r\n";
+        let expected = vec![
+            (Start::OtherMethod, Vec::new()),
+            (Start::Post, b"abc".to_vec()),
+            (Start::Post, Vec::new()),
+        ];
+        assert_eq!(read(Role::Server, &[wire]).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_response_without_length_ends_with_the_connection() {
+        let mut reader = MessageReader::new(Role::Client);
+        let wire = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nabc";
+        assert_eq!(reader.feed(wire, &mut |_| {}), Ok(wire.len()));
+        assert!(reader.may_end_by_close() && !reader.is_done());
+        assert!(reader.head().unwrap().closes);
+    }
+
+    #[test]
+    fn malformed_heads_are_refused() {
+        let cases = [
+            (Role::Client, b"HTTP/1.0 200 OK\r\n\r\n".as_slice()),
+            (Role::Client, b"HTTP/1.1 2x0 OK\r\n\r\n"),
+            (Role::Client, b"HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n"),
+            (Role::Server, b"nonsense\r\n\r\n"),
+        ];
+        for (role, wire) in cases {
+            assert_eq!(read(role, &[wire]), Err(HttpError::Head), "{}", wire.escape_ascii());
+        }
+    }
+}

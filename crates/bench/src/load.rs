@@ -1,0 +1,215 @@
+//! Runs load against one target: warm-up, a timed window, and an orderly end.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::task::JoinSet;
+
+use crate::{
+    arrivals::{Arrivals, Pace},
+    client::{Client, Http1Client, Http2Client, Reply, connect},
+    request::ChatBody,
+    tally::{Measurement, Tally},
+};
+
+/// How long requests that are under way may take to end after the window.
+const GRACE_MS: u64 = 5_000;
+
+/// Pause of a client after an error, so that a dead target does not cost a whole core.
+const PAUSE_AFTER_ERROR_MS: u64 = 20;
+
+/// What to send, and for how long.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadSpec {
+    /// Connections over HTTP/1.1, or streams of one connection over HTTP/2.
+    pub(crate) clients: usize,
+    /// HTTP version.
+    pub(crate) protocol: Protocol,
+    /// Closed loop or fixed rate.
+    pub(crate) pace: Pace,
+    /// Size of each request's body.
+    pub(crate) body_bytes: usize,
+    /// What answers must look like.
+    pub(crate) reply: Reply,
+    /// Time over which the clients start, evenly, so that streams of equal length do not stay in
+    /// step with each other.
+    pub(crate) ramp: Duration,
+    /// Load before the window, not measured; at least as long as the ramp.
+    pub(crate) warm_up: Duration,
+    /// The measured time.
+    pub(crate) window: Duration,
+}
+
+/// HTTP version towards the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1, one connection per client.
+    Http1,
+    /// HTTP/2 with prior knowledge, one connection for all clients.
+    Http2,
+}
+
+/// Runs the load. `probe` is called at both ends of the window; its values come back with the
+/// measurement, so that what a proxy used can be read for exactly the measured time.
+pub(crate) async fn run<T>(
+    target: SocketAddr,
+    spec: &LoadSpec,
+    mut probe: impl FnMut() -> anyhow::Result<T>,
+) -> anyhow::Result<(Measurement, T, T)> {
+    let tally = Arc::new(Mutex::new(Tally::new()?));
+    let mut clients = JoinSet::new();
+    let ready = open_clients(target, spec, &mut clients).await?;
+    let arrivals = Arc::new(Arrivals::new(spec.pace));
+    let mut timer = JoinSet::new();
+    if spec.pace != Pace::Closed {
+        let arrivals = Arc::clone(&arrivals);
+        timer.spawn(async move { arrivals.run().await });
+    }
+    let mut workers = JoinSet::new();
+    let step = spec.ramp.div_f64(spec.clients.max(1) as f64);
+    for (index, client) in ready.into_iter().enumerate() {
+        let (arrivals, tally) = (Arc::clone(&arrivals), Arc::clone(&tally));
+        workers.spawn(async move {
+            tokio::time::sleep(step.mul_f64(index as f64)).await;
+            work(client, arrivals, tally).await;
+        });
+    }
+    tokio::time::sleep(spec.warm_up).await;
+    lock(&tally).reset();
+    let (before, opened) = (probe()?, Instant::now());
+    tokio::time::sleep(spec.window).await;
+    let (after, window) = (probe()?, opened.elapsed());
+    let measurement = lock(&tally).measurement(window);
+    arrivals.stop();
+    let drained = async { while workers.join_next().await.is_some() {} };
+    // Past the grace, dropping the set cuts what is left; the figures are taken already.
+    drop(tokio::time::timeout(Duration::from_millis(GRACE_MS), drained).await);
+    anyhow::ensure!(
+        measurement.requests + measurement.tokens > 0,
+        "nothing was answered: {}",
+        measurement.first_error.as_deref().unwrap_or("no error either")
+    );
+    Ok((measurement, before, after))
+}
+
+/// Sends one request and says what is wrong with the answer, if anything is.
+pub(crate) async fn check(target: SocketAddr, spec: &LoadSpec) -> anyhow::Result<()> {
+    let tally = Mutex::new(Tally::new()?);
+    let mut tasks = JoinSet::new();
+    let spec = LoadSpec { clients: 1, ..spec.clone() };
+    let exchange = async {
+        let mut clients = open_clients(target, &spec, &mut tasks).await?;
+        let client = clients.first_mut().context("one client")?;
+        client.exchange(0, Instant::now(), &tally).await
+    };
+    tokio::time::timeout(Duration::from_millis(GRACE_MS), exchange).await.context("no answer")?
+}
+
+/// Makes the clients; the connection task of HTTP/2 goes into `tasks`.
+async fn open_clients(
+    target: SocketAddr,
+    spec: &LoadSpec,
+    tasks: &mut JoinSet<()>,
+) -> anyhow::Result<Vec<Client>> {
+    let is_stream = matches!(spec.reply, Reply::Stream { .. });
+    let body = ChatBody::new(spec.body_bytes, is_stream)?;
+    let http1 = || Client::Http1(Http1Client::new(target, &body, spec.reply));
+    match spec.protocol {
+        Protocol::Http1 => Ok((0..spec.clients).map(|_| http1()).collect()),
+        Protocol::Http2 => {
+            let io = TokioIo::new(connect(target).await?);
+            let (sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), io)
+                    .await
+                    .context("HTTP/2 handshake")?;
+            tasks.spawn(async move {
+                // Its error reaches every stream, where it is counted.
+                drop(connection.await);
+            });
+            let client = |_| {
+                Http2Client::new(sender.clone(), target, body.clone(), spec.reply)
+                    .map(Client::Http2)
+            };
+            (0..spec.clients).map(client).collect()
+        }
+    }
+}
+
+/// One client's loop.
+async fn work(mut client: Client, arrivals: Arc<Arrivals>, tally: Arc<Mutex<Tally>>) {
+    while let Some((number, arrival)) = arrivals.next().await {
+        match client.exchange(number, arrival, &tally).await {
+            Ok(()) => lock(&tally).finish(arrival.elapsed()),
+            Err(error) => {
+                lock(&tally).fail(&error);
+                tokio::time::sleep(Duration::from_millis(PAUSE_AFTER_ERROR_MS)).await;
+            }
+        }
+    }
+}
+
+/// A poisoned tally still counts; the panic that poisoned it shows as a lost client.
+fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+    tally.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    const STALL_MS: u64 = 300;
+
+    /// Answers at once, except the 20th request, before which it stalls.
+    async fn stalling_server(listener: TcpListener) {
+        let served = AtomicU64::new(0);
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut buffer = vec![0; 4096];
+        // The client sends a request in one write and waits, so each read is one request.
+        while stream.read(&mut buffer).await.unwrap_or(0) > 0 {
+            if served.fetch_add(1, Ordering::Relaxed) == 20 {
+                tokio::time::sleep(Duration::from_millis(STALL_MS)).await;
+            }
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+            if stream.write_all(answer).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stall_is_charged_to_every_request_that_was_due_during_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let target = listener.local_addr().unwrap();
+        let spec = LoadSpec {
+            clients: 1,
+            protocol: Protocol::Http1,
+            pace: Pace::Rate(100.0),
+            body_bytes: 512,
+            reply: Reply::Whole,
+            ramp: Duration::ZERO,
+            warm_up: Duration::ZERO,
+            window: Duration::from_secs(1),
+        };
+        let (result, ()) = tokio::join!(run(target, &spec, || Ok(())), async {
+            drop(tokio::time::timeout(Duration::from_secs(2), stalling_server(listener)).await);
+        });
+        let (measurement, (), ()) = result.unwrap();
+        let latency = measurement.latency;
+        assert!(latency.max_us >= STALL_MS as f64 * 1000.0 * 0.999, "{latency:?}");
+        // About 30 of at most 100 were due during the stall and waited 150 ms in the mean. Counted
+        // from the moment of sending, 1 of 100 would be slow, and p90 would stay near zero.
+        assert!(latency.p90_us >= 100_000.0, "{latency:?}");
+    }
+}

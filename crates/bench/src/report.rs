@@ -1,0 +1,274 @@
+//! What a comparison found: every sample, the medians, and whether the targets are met.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::{
+    procfs::TreeUsage,
+    proxy::Layout,
+    scenario::{CpuUnit, Scenario, Target},
+    stats::{median, median_difference, median_ratio},
+    tally::{Measurement, Percentiles},
+};
+
+/// Who carried the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Subject {
+    /// Nobody: straight to one backend.
+    Direct,
+    /// nginx, which everything is compared with.
+    Nginx,
+    /// A second nginx with the same configuration: what differs from the first is noise.
+    NginxCopy,
+    /// Spillway.
+    Spillway(Layout),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct => f.pad("direct"),
+            Self::Nginx => f.pad("nginx"),
+            Self::NginxCopy => f.pad("nginx (copy)"),
+            Self::Spillway(layout) => f.pad(&format!("spillway {}", layout.name())),
+        }
+    }
+}
+
+/// One window of one subject.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Sample {
+    /// What the clients saw.
+    pub(crate) measurement: Measurement,
+    /// CPU seconds of the proxy's processes inside the window.
+    pub(crate) cpu_s: Option<f64>,
+    /// Resident memory of the proxy's processes at the end of the window.
+    pub(crate) resident_mib: Option<f64>,
+}
+
+impl Sample {
+    /// A sample from the figures at both ends of the window.
+    pub(crate) fn new(
+        measurement: Measurement,
+        before: Option<TreeUsage>,
+        after: Option<TreeUsage>,
+    ) -> Self {
+        let cpu_s = before.zip(after).map(|(before, after)| after.cpu_s_since(&before));
+        Self { measurement, cpu_s, resident_mib: after.map(|usage| usage.resident_mib) }
+    }
+
+    /// CPU seconds per 10,000 requests or 1,000,000 tokens.
+    fn cpu_per_unit(&self, unit: CpuUnit) -> Option<f64> {
+        let units = match unit {
+            CpuUnit::Requests10k => self.measurement.requests as f64 / 1e4,
+            CpuUnit::Tokens1M => self.measurement.tokens as f64 / 1e6,
+        };
+        self.cpu_s.filter(|_| units > 0.0).map(|cpu_s| cpu_s / units)
+    }
+}
+
+/// Medians over the rounds. "Added" is over the direct run of the same round.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Summary {
+    /// Requests per second.
+    pub(crate) requests_per_s: Option<f64>,
+    /// Tokens per second.
+    pub(crate) tokens_per_s: Option<f64>,
+    /// CPU seconds per unit of the scenario.
+    pub(crate) cpu_s_per_unit: Option<f64>,
+    /// CPU per unit over nginx's, taken round by round.
+    pub(crate) cpu_ratio: Option<f64>,
+    /// Latency of requests.
+    pub(crate) latency_p50_us: Option<f64>,
+    /// Latency of requests.
+    pub(crate) latency_p99_us: Option<f64>,
+    /// Latency over direct.
+    pub(crate) added_p50_us: Option<f64>,
+    /// Latency over direct.
+    pub(crate) added_p99_us: Option<f64>,
+    /// Time to first token.
+    pub(crate) first_token_p50_us: Option<f64>,
+    /// Time to first token over direct.
+    pub(crate) first_token_added_p50_us: Option<f64>,
+    /// Time to first token over direct.
+    pub(crate) first_token_added_p99_us: Option<f64>,
+    /// Time between two tokens.
+    pub(crate) gap_p50_us: Option<f64>,
+    /// Time between two tokens.
+    pub(crate) gap_p99_us: Option<f64>,
+    /// Resident memory after the first round and after the last.
+    pub(crate) resident_mib: Option<(f64, f64)>,
+    /// Failed requests of all rounds.
+    pub(crate) errors: u64,
+}
+
+/// One subject of one scenario.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SubjectReport {
+    /// Who.
+    pub(crate) subject: Subject,
+    /// Medians.
+    pub(crate) summary: Summary,
+    /// Whether the scenario's target is met; Spillway only.
+    pub(crate) is_target_met: Option<bool>,
+    /// Every round.
+    pub(crate) samples: Vec<Sample>,
+}
+
+/// One scenario.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ScenarioReport {
+    /// Which.
+    pub(crate) scenario: Scenario,
+    /// What CPU time is counted per.
+    pub(crate) cpu_unit: CpuUnit,
+    /// What is aimed for.
+    pub(crate) target: Option<Target>,
+    /// In the order of the table.
+    pub(crate) subjects: Vec<SubjectReport>,
+}
+
+impl ScenarioReport {
+    /// A report without samples.
+    pub(crate) fn new(scenario: Scenario, subjects: impl Iterator<Item = Subject>) -> Self {
+        let empty = |subject| SubjectReport {
+            subject,
+            summary: Summary::default(),
+            is_target_met: None,
+            samples: Vec::new(),
+        };
+        Self {
+            scenario,
+            cpu_unit: scenario.cpu_unit(),
+            target: scenario.target(),
+            subjects: subjects.map(empty).collect(),
+        }
+    }
+
+    /// Adds a sample of the subject at `index`. Every subject gets one in every round.
+    pub(crate) fn add(&mut self, index: usize, sample: Sample) {
+        self.subjects[index].samples.push(sample);
+    }
+
+    /// Computes medians and verdicts. Call it after the last sample.
+    pub(crate) fn summarize(&mut self) {
+        let samples_of = |wanted| {
+            let found = self.subjects.iter().find(|report| report.subject == wanted);
+            found.map(|report| report.samples.clone()).unwrap_or_default()
+        };
+        let (nginx, direct) = (samples_of(Subject::Nginx), samples_of(Subject::Direct));
+        for report in &mut self.subjects {
+            report.summary = summarize(&report.samples, &nginx, &direct, self.cpu_unit);
+            if matches!(report.subject, Subject::Spillway(_)) {
+                report.is_target_met =
+                    self.target.and_then(|target| target.is_met(&report.summary));
+            }
+        }
+    }
+}
+
+impl Target {
+    /// Whether it is met; none if the figure is missing.
+    fn is_met(self, summary: &Summary) -> Option<bool> {
+        match self {
+            Self::CpuRatioMax(max) => summary.cpu_ratio.map(|ratio| ratio <= max),
+            Self::AddedP50UsMax(max) => summary.added_p50_us.map(|added| added <= max),
+        }
+    }
+}
+
+fn summarize(samples: &[Sample], nginx: &[Sample], direct: &[Sample], unit: CpuUnit) -> Summary {
+    let of = |pick: &dyn Fn(&Sample) -> Option<f64>| median(samples.iter().filter_map(pick));
+    let added = |pick: &dyn Fn(&Sample) -> Option<f64>| {
+        median_difference(samples.iter().map(pick), direct.iter().map(pick))
+    };
+    let latency = |pick: fn(&Percentiles) -> f64| {
+        move |sample: &Sample| Some(pick(&sample.measurement.latency))
+    };
+    let first_token = |pick: fn(&Percentiles) -> f64| {
+        move |sample: &Sample| sample.measurement.first_token.as_ref().map(pick)
+    };
+    let gap = |pick: fn(&Percentiles) -> f64| {
+        move |sample: &Sample| sample.measurement.gap.as_ref().map(pick)
+    };
+    let (p50, p99) = (|at: &Percentiles| at.p50_us, |at: &Percentiles| at.p99_us);
+    let cpu = |sample: &Sample| sample.cpu_per_unit(unit);
+    let resident = |sample: Option<&Sample>| sample.and_then(|sample| sample.resident_mib);
+    Summary {
+        requests_per_s: of(&|sample| Some(sample.measurement.requests_per_s())),
+        tokens_per_s: of(&|sample| Some(sample.measurement.tokens_per_s())),
+        cpu_s_per_unit: of(&cpu),
+        cpu_ratio: median_ratio(samples.iter().map(cpu), nginx.iter().map(cpu)),
+        latency_p50_us: of(&latency(p50)),
+        latency_p99_us: of(&latency(p99)),
+        added_p50_us: added(&latency(p50)),
+        added_p99_us: added(&latency(p99)),
+        first_token_p50_us: of(&first_token(p50)),
+        first_token_added_p50_us: added(&first_token(p50)),
+        first_token_added_p99_us: added(&first_token(p99)),
+        gap_p50_us: of(&gap(p50)),
+        gap_p99_us: of(&gap(p99)),
+        resident_mib: resident(samples.first()).zip(resident(samples.last())),
+        errors: samples.iter().map(|sample| sample.measurement.errors).sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(requests: u64, cpu_s: Option<f64>, p50_us: f64) -> Sample {
+        let latency = Percentiles { p50_us, p90_us: p50_us, p99_us: p50_us, max_us: p50_us };
+        let measurement = Measurement {
+            seconds: 2.0,
+            requests,
+            errors: 1,
+            first_error: None,
+            tokens: 0,
+            latency,
+            first_token: None,
+            gap: None,
+        };
+        Sample { measurement, cpu_s, resident_mib: cpu_s }
+    }
+
+    fn report(scenario: Scenario) -> ScenarioReport {
+        let spillway = Subject::Spillway(Layout::PerCore);
+        let subjects = [Subject::Direct, Subject::Nginx, spillway];
+        let mut report = ScenarioReport::new(scenario, subjects.into_iter());
+        // A calm round, one in which everything took twice as long, and another calm one.
+        for (slow, spillway_p50_us) in [(1.0, 500.0), (2.0, 1000.0), (1.0, 540.0)] {
+            report.add(0, sample(40_000, None, 200.0 * slow));
+            report.add(1, sample(20_000, Some(0.5 * slow), 300.0 * slow));
+            report.add(2, sample(10_000, Some(0.3 * slow), spillway_p50_us));
+        }
+        report.summarize();
+        report
+    }
+
+    #[test]
+    fn ratios_are_per_unit_of_work_and_per_round() {
+        let report = report(Scenario::Rps1k);
+        let nginx = &report.subjects[1].summary;
+        assert_eq!((nginx.cpu_s_per_unit, nginx.cpu_ratio), (Some(0.25), Some(1.0)));
+        assert_eq!(nginx.requests_per_s, Some(10_000.0));
+        let spillway = &report.subjects[2];
+        // 0.3 s for half the requests: 1.2 times as much for each.
+        assert!((spillway.summary.cpu_ratio.unwrap() - 1.2).abs() < 1e-9);
+        assert_eq!(spillway.summary.errors, 3);
+        assert_eq!(spillway.is_target_met, Some(true));
+        assert_eq!(report.subjects[0].summary.cpu_ratio, None);
+        assert_eq!(report.subjects[1].is_target_met, None);
+    }
+
+    #[test]
+    fn added_latency_is_over_the_direct_run_of_the_same_round() {
+        let report = report(Scenario::Open500);
+        let spillway = &report.subjects[2];
+        // 300, 600 and 340: the median misses the target of 250.
+        assert_eq!(spillway.summary.added_p50_us, Some(340.0));
+        assert_eq!(spillway.is_target_met, Some(false));
+    }
+}

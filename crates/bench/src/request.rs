@@ -1,0 +1,123 @@
+//! The chat request that all scenarios send: its exact size, and a number that makes each distinct.
+
+use std::net::SocketAddr;
+
+/// The path of every request.
+pub(crate) const PATH: &str = "/v1/chat/completions";
+
+/// The model that every request names and every replica serves.
+pub(crate) const MODEL: &str = "tiny";
+
+/// Digits of the number at the start of the prompt.
+const NUMBER_DIGITS: usize = 12;
+
+/// Text with what JSON readers meet in practice: words, quotes and line breaks as escapes.
+const FILLER: &str = "the quick brown fox said \\\"jump over the lazy dog\\\" and did so.\\n";
+
+/// A JSON body of an exact size whose prompt starts with a number, so that no two requests
+/// share a prefix and nothing can be answered from a cache.
+#[derive(Clone, Debug)]
+pub(crate) struct ChatBody {
+    bytes: Vec<u8>,
+    number_at: usize,
+}
+
+impl ChatBody {
+    /// A body of `body_bytes`; a few hundred bytes is the least that a request needs.
+    pub(crate) fn new(body_bytes: usize, is_stream: bool) -> anyhow::Result<Self> {
+        // `messages` comes first, as the common clients send it: who looks for `model` must read
+        // past the prompt.
+        let before = "{\"messages\":[{\"role\":\"user\",\"content\":\"";
+        let after =
+            format!("\"}}],\"model\":\"{MODEL}\",\"max_tokens\":256,\"stream\":{is_stream}}}");
+        let least = before.len() + NUMBER_DIGITS + after.len();
+        anyhow::ensure!(body_bytes >= least, "a request needs at least {least} bytes");
+        let mut bytes = before.as_bytes().to_vec();
+        bytes.extend_from_slice(&[b'0'; NUMBER_DIGITS]);
+        let text_end = body_bytes - after.len();
+        bytes.extend(FILLER.bytes().cycle().take(text_end - bytes.len()));
+        if bytes.last() == Some(&b'\\') {
+            // Cut inside an escape, which would swallow the closing quote.
+            bytes[text_end - 1] = b' ';
+        }
+        bytes.extend_from_slice(after.as_bytes());
+        Ok(Self { bytes, number_at: before.len() })
+    }
+
+    /// The whole body.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Writes `number` into the prompt, modulo 10^12.
+    pub(crate) fn stamp(&mut self, number: u64) {
+        stamp(&mut self.bytes[self.number_at..self.number_at + NUMBER_DIGITS], number);
+    }
+}
+
+/// A whole HTTP/1.1 request as it goes over the wire.
+#[derive(Clone, Debug)]
+pub(crate) struct WireRequest {
+    bytes: Vec<u8>,
+    number_at: usize,
+}
+
+impl WireRequest {
+    /// The request that carries `body` to `target`.
+    pub(crate) fn new(target: SocketAddr, body: &ChatBody) -> Self {
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nhost: {target}\r\nuser-agent: spillway-bench\r\naccept: */*\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.bytes.len()
+        );
+        let number_at = head.len() + body.number_at;
+        let mut bytes = head.into_bytes();
+        bytes.extend_from_slice(&body.bytes);
+        Self { bytes, number_at }
+    }
+
+    /// The request with `number` in its prompt.
+    pub(crate) fn numbered(&mut self, number: u64) -> &[u8] {
+        stamp(&mut self.bytes[self.number_at..self.number_at + NUMBER_DIGITS], number);
+        &self.bytes
+    }
+}
+
+fn stamp(digits: &mut [u8], number: u64) {
+    let mut rest = number;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_have_the_exact_size_and_are_json() {
+        // Every length of a whole filler and more, so that each way to cut it comes up.
+        for size in (200..300).chain([1024, 16 * 1024, 128 * 1024]) {
+            let mut body = ChatBody::new(size, true).unwrap();
+            body.stamp(42);
+            assert_eq!(body.as_bytes().len(), size);
+            let value: serde_json::Value = serde_json::from_slice(body.as_bytes()).unwrap();
+            let prompt = value["messages"][0]["content"].as_str().unwrap();
+            assert!(prompt.starts_with("000000000042"), "{prompt}");
+            assert_eq!((&value["model"], &value["stream"]), (&MODEL.into(), &true.into()));
+        }
+        assert!(ChatBody::new(10, false).is_err());
+    }
+
+    #[test]
+    fn the_wire_request_carries_the_numbered_body() {
+        let body = ChatBody::new(300, false).unwrap();
+        let mut request = WireRequest::new(([127, 0, 0, 1], 80).into(), &body);
+        let text = String::from_utf8(request.numbered(1_234).to_vec()).unwrap();
+        let (head, sent) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("content-length: 300"), "{head}");
+        assert_eq!(sent.len(), 300);
+        assert!(sent.contains("\"000000001234"), "{sent}");
+    }
+}

@@ -1,0 +1,155 @@
+//! The scenarios of a comparison: what load, which backends, and what is aimed for.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::{
+    arrivals::Pace,
+    backend::Answer,
+    client::Reply,
+    load::{LoadSpec, Protocol},
+};
+
+/// Size of answers that are not streams.
+const REPLY_BYTES: usize = 512;
+
+/// One kind of load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Scenario {
+    /// 1 KB requests in a closed loop.
+    #[value(name = "rps_1k")]
+    #[serde(rename = "rps_1k")]
+    Rps1k,
+    /// 16 KB requests in a closed loop.
+    #[value(name = "rps_16k")]
+    #[serde(rename = "rps_16k")]
+    Rps16k,
+    /// 128 KB requests in a closed loop.
+    #[value(name = "rps_128k")]
+    #[serde(rename = "rps_128k")]
+    Rps128k,
+    /// 1 KB requests at 500 per second.
+    #[value(name = "open_500")]
+    #[serde(rename = "open_500")]
+    Open500,
+    /// Streams with a token every 5 ms.
+    #[value(name = "sse_paced")]
+    SsePaced,
+    /// Streams as fast as the sockets take them.
+    #[value(name = "sse_saturated")]
+    SseSaturated,
+    /// 1 KB requests in a closed loop, all over one HTTP/2 connection.
+    #[value(name = "h2_200")]
+    #[serde(rename = "h2_200")]
+    H2Streams200,
+}
+
+/// What CPU time is counted per.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CpuUnit {
+    /// CPU seconds per 10,000 requests.
+    Requests10k,
+    /// CPU seconds per 1,000,000 tokens.
+    Tokens1M,
+}
+
+/// What Spillway must stay within.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Target {
+    /// CPU per unit over nginx's in the same round.
+    CpuRatioMax(f64),
+    /// Median latency over that without a proxy, in microseconds.
+    AddedP50UsMax(f64),
+}
+
+impl Scenario {
+    /// One line about it.
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::Rps1k => "1 KB chat requests, 64 connections, closed loop",
+            Self::Rps16k => "16 KB chat requests, 64 connections, closed loop",
+            Self::Rps128k => "128 KB chat requests, 64 connections, closed loop",
+            Self::Open500 => "1 KB chat requests at 500 per second, latency from the due time",
+            Self::SsePaced => "64 streams of 200 tokens, one every 5 ms",
+            Self::SseSaturated => "64 streams of 500 tokens, as fast as they go",
+            Self::H2Streams200 => "1 KB chat requests, 200 streams of one HTTP/2 connection",
+        }
+    }
+
+    /// The load, with these times.
+    pub(crate) fn load(self, warm_up: Duration, window: Duration) -> LoadSpec {
+        LoadSpec {
+            clients: if self == Self::H2Streams200 { 200 } else { 64 },
+            protocol: match self {
+                Self::H2Streams200 => Protocol::Http2,
+                _ => Protocol::Http1,
+            },
+            pace: if self == Self::Open500 { Pace::Rate(500.0) } else { Pace::Closed },
+            body_bytes: match self {
+                Self::Rps16k => 16 * 1024,
+                Self::Rps128k => 128 * 1024,
+                _ => 1024,
+            },
+            reply: match self.answer() {
+                Answer::Json { .. } => Reply::Whole,
+                Answer::Stream { tokens, .. } => Reply::Stream { tokens: Some(tokens) },
+            },
+            ramp: match self.answer() {
+                Answer::Json { .. } => Duration::ZERO,
+                Answer::Stream { tokens, interval } => {
+                    interval * u32::try_from(tokens).unwrap_or(u32::MAX)
+                }
+            },
+            warm_up,
+            window,
+        }
+    }
+
+    /// How the backends answer.
+    pub(crate) fn answer(self) -> Answer {
+        match self {
+            Self::SsePaced => Answer::Stream { tokens: 200, interval: Duration::from_millis(5) },
+            Self::SseSaturated => Answer::Stream { tokens: 500, interval: Duration::ZERO },
+            _ => Answer::Json { bytes: REPLY_BYTES },
+        }
+    }
+
+    /// What CPU time is counted per.
+    pub(crate) fn cpu_unit(self) -> CpuUnit {
+        match self.answer() {
+            Answer::Json { .. } => CpuUnit::Requests10k,
+            Answer::Stream { .. } => CpuUnit::Tokens1M,
+        }
+    }
+
+    /// What is aimed for; none where the figure only informs.
+    pub(crate) fn target(self) -> Option<Target> {
+        match self {
+            Self::Rps1k => Some(Target::CpuRatioMax(1.3)),
+            Self::Rps128k => Some(Target::CpuRatioMax(1.0)),
+            Self::SsePaced | Self::SseSaturated => Some(Target::CpuRatioMax(1.2)),
+            Self::Open500 => Some(Target::AddedP50UsMax(250.0)),
+            Self::Rps16k | Self::H2Streams200 => None,
+        }
+    }
+
+    /// Whether the backends speak what the clients speak, so that a run without a proxy makes sense.
+    pub(crate) fn has_direct(self) -> bool {
+        self != Self::H2Streams200
+    }
+}
+
+impl CpuUnit {
+    /// The unit as a column title.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Requests10k => "CPU s/10k",
+            Self::Tokens1M => "CPU s/1M",
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The comparison as text: one table per scenario.
+
+use std::{fmt, iter};
+
+use crate::{
+    report::{ScenarioReport, Subject, SubjectReport, Summary},
+    scenario::{CpuUnit, Target},
+};
+
+/// Prints a report.
+#[derive(Debug)]
+pub(crate) struct Table<'a>(pub(crate) &'a ScenarioReport);
+
+/// A column title and how its cell is made.
+type Column = (&'static str, fn(&Summary) -> String);
+
+const REQUEST_COLUMNS: [Column; 6] = [
+    ("requests/s", |summary| number(summary.requests_per_s, 0)),
+    ("p50 us", |summary| number(summary.latency_p50_us, 0)),
+    ("p99 us", |summary| number(summary.latency_p99_us, 0)),
+    ("added p50", |summary| number(summary.added_p50_us, 0)),
+    ("added p99", |summary| number(summary.added_p99_us, 0)),
+    ("MiB", |summary| range(summary.resident_mib)),
+];
+
+const STREAM_COLUMNS: [Column; 7] = [
+    ("tokens/s", |summary| number(summary.tokens_per_s, 0)),
+    ("first us", |summary| number(summary.first_token_p50_us, 0)),
+    ("added p50", |summary| number(summary.first_token_added_p50_us, 0)),
+    ("added p99", |summary| number(summary.first_token_added_p99_us, 0)),
+    ("gap p50", |summary| number(summary.gap_p50_us, 0)),
+    ("gap p99", |summary| number(summary.gap_p99_us, 0)),
+    ("MiB", |summary| range(summary.resident_mib)),
+];
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        let columns: &[Column] = match report.cpu_unit {
+            CpuUnit::Requests10k => &REQUEST_COLUMNS,
+            CpuUnit::Tokens1M => &STREAM_COLUMNS,
+        };
+        let scenario = report.scenario;
+        let rounds = report.subjects.first().map_or(0, |subject| subject.samples.len());
+        writeln!(f, "{} ({rounds} rounds, medians)", scenario.description())?;
+        write!(f, "{:<18}{:>10}{:>8}  {:<14}", "", report.cpu_unit.title(), "ratio", "target")?;
+        for title in columns.iter().map(|(title, _)| *title).chain(iter::once("errors")) {
+            write!(f, "{title:>11}")?;
+        }
+        writeln!(f)?;
+        for subject in &report.subjects {
+            row(f, subject, report.target, columns)?;
+        }
+        Ok(())
+    }
+}
+
+fn row(
+    f: &mut fmt::Formatter<'_>,
+    report: &SubjectReport,
+    target: Option<Target>,
+    columns: &[Column],
+) -> fmt::Result {
+    let summary = &report.summary;
+    let verdict = match (report.subject, target) {
+        (Subject::Spillway(_), Some(target)) => verdict(target, report.is_target_met),
+        _ => String::new(),
+    };
+    let cpu = number(summary.cpu_s_per_unit, 3);
+    let ratio = number(summary.cpu_ratio, 2);
+    write!(f, "{:<18}{cpu:>10}{ratio:>8}  {verdict:<14}", report.subject)?;
+    for (_, cell) in columns {
+        write!(f, "{:>11}", cell(summary))?;
+    }
+    writeln!(f, "{:>11}", summary.errors)
+}
+
+fn verdict(target: Target, is_met: Option<bool>) -> String {
+    let aim = match target {
+        Target::CpuRatioMax(max) => format!("<= {max:.1}"),
+        Target::AddedP50UsMax(max) => format!("+{max:.0} us"),
+    };
+    match is_met {
+        Some(true) => format!("{aim} ok"),
+        Some(false) => format!("{aim} MISSED"),
+        None => aim,
+    }
+}
+
+fn number(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+fn range(values: Option<(f64, f64)>) -> String {
+    values.map_or_else(|| "-".to_owned(), |(first, last)| format!("{first:.0}->{last:.0}"))
+}

@@ -1,0 +1,267 @@
+//! The body of a reply: whole or as a stream of events, and where faults strike it.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use thiserror::Error;
+use tokio::time::Sleep;
+
+use crate::driver::{Generation, Lost, Progress};
+use crate::fault::{Close, Fault};
+use crate::ledger::{Outcome, Ticket};
+use crate::replica::Replica;
+use crate::socket::SocketSwitch;
+use crate::text::Answer;
+
+/// How long a reply that will be cut pauses first, so that what was sent has left the process.
+const CUT_PAUSE: Duration = Duration::from_millis(10);
+
+/// Writes a stream's events in the form of one API. Each item put out is one event.
+pub(crate) trait EventFormat: Send {
+    /// Before any token.
+    fn start(&mut self, events: &mut VecDeque<Bytes>);
+    /// For each token.
+    fn token(&mut self, text: &str, events: &mut VecDeque<Bytes>);
+    /// After the last token.
+    fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>);
+}
+
+/// An answer on its way, token by token.
+pub(crate) struct EventStream {
+    generation: Generation,
+    answer: Answer,
+    format: Box<dyn EventFormat>,
+    next_token: u32,
+    events: VecDeque<Bytes>,
+    ended: bool,
+}
+
+impl EventStream {
+    pub(crate) fn new(
+        generation: Generation,
+        answer: Answer,
+        mut format: Box<dyn EventFormat>,
+    ) -> Self {
+        let mut events = VecDeque::new();
+        format.start(&mut events);
+        Self { generation, answer, format, next_token: 0, events, ended: false }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Lost>>> {
+        while self.events.is_empty() {
+            if self.ended {
+                return Poll::Ready(None);
+            }
+            match ready!(self.generation.poll_progress(cx)) {
+                Ok(Progress::Token) => {
+                    let text = self.answer.piece(self.next_token);
+                    self.next_token += 1;
+                    self.format.token(text, &mut self.events);
+                }
+                Ok(Progress::Finished { cached_tokens }) => {
+                    self.ended = true;
+                    self.format.finish(cached_tokens, &mut self.events);
+                }
+                Err(lost) => return Poll::Ready(Some(Err(lost))),
+            }
+        }
+        Poll::Ready(self.events.pop_front().map(Ok))
+    }
+
+    fn is_over(&self) -> bool {
+        self.ended && self.events.is_empty()
+    }
+}
+
+/// Why a body ends early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub(crate) enum BodyError {
+    /// A fault says so.
+    #[error("the reply was cut on demand")]
+    Cut,
+    /// The replica crashed.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+}
+
+impl From<Infallible> for BodyError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+/// A reply's body. Closes the request's ticket when its last byte is taken.
+pub(crate) struct ReplyBody {
+    source: Source,
+    progress: Delivery,
+    /// `None` for replies that are no one's request: health, metrics, control.
+    request: Option<OpenRequest>,
+}
+
+enum Source {
+    Whole(Bytes),
+    Events(Box<EventStream>),
+}
+
+/// How far the reply has come.
+enum Delivery {
+    // Sending => (Cutting | Stalled | Over)
+    Sending { events: u64 },
+    // Cutting => Over
+    Cutting { pause: Pin<Box<Sleep>>, close: Close },
+    /// Until the client leaves.
+    Stalled,
+    Over,
+}
+
+/// The request that a body answers.
+pub(crate) struct OpenRequest {
+    pub(crate) replica: Arc<Replica>,
+    pub(crate) socket: SocketSwitch,
+    pub(crate) ticket: Ticket,
+    /// What it counts as once the body is out.
+    pub(crate) outcome: Outcome,
+}
+
+impl ReplyBody {
+    /// All bytes at once.
+    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self::new(Source::Whole(bytes.into()))
+    }
+
+    /// Events as they come.
+    pub(crate) fn events(stream: EventStream) -> Self {
+        Self::new(Source::Events(Box::new(stream)))
+    }
+
+    /// Ties the body to the request that it answers.
+    pub(crate) fn answering(mut self, mut request: OpenRequest) -> Self {
+        // hyper never polls an empty body, so nobody would close the ticket later.
+        if matches!(&self.source, Source::Whole(bytes) if bytes.is_empty()) {
+            request.ticket.close(request.outcome);
+            return self;
+        }
+        if request.outcome == Outcome::InFlight {
+            request.outcome = Outcome::Finished;
+        }
+        self.request = Some(request);
+        self
+    }
+
+    fn new(source: Source) -> Self {
+        Self { source, progress: Delivery::Sending { events: 0 }, request: None }
+    }
+
+    /// What a fault makes of the reply after `events` events. A whole body counts as a stream that
+    /// has sent enough once half of it is out.
+    fn strike(&self, events: u64) -> Option<Delivery> {
+        let request = self.request.as_ref()?;
+        let due = |after: u64| match &self.source {
+            Source::Whole(_) => events > 0,
+            Source::Events(_) => events >= after,
+        };
+        match request.replica.fault() {
+            Fault::Cut { after_events, close } if due(after_events) => {
+                let pause = Box::pin(tokio::time::sleep(CUT_PAUSE));
+                Some(Delivery::Cutting { pause, close })
+            }
+            Fault::Stall { after_events } if due(after_events) => Some(Delivery::Stalled),
+            _ => None,
+        }
+    }
+
+    /// Whether a whole body must go out in two halves, for a fault to strike between.
+    fn must_halve(&self, events: u64) -> bool {
+        let fault = self.request.as_ref().map(|request| request.replica.fault());
+        events == 0 && matches!(fault, Some(Fault::Cut { .. } | Fault::Stall { .. }))
+    }
+
+    fn poll_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+        events: u64,
+    ) -> Poll<Option<Result<Bytes, BodyError>>> {
+        let halve = self.must_halve(events);
+        match &mut self.source {
+            Source::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Source::Whole(bytes) => {
+                let length = if halve { bytes.len() / 2 } else { bytes.len() };
+                Poll::Ready(Some(Ok(bytes.split_to(length))))
+            }
+            Source::Events(stream) => {
+                stream.poll_event(cx).map(|event| event.map(|bytes| bytes.map_err(BodyError::from)))
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        match &self.source {
+            Source::Whole(bytes) => bytes.is_empty(),
+            Source::Events(stream) => stream.is_over(),
+        }
+    }
+
+    fn close(&mut self) {
+        self.progress = Delivery::Over;
+        if let Some(request) = self.request.take() {
+            request.ticket.close(request.outcome);
+        }
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = self.get_mut();
+        loop {
+            match &mut this.progress {
+                Delivery::Sending { events } => {
+                    let events = *events;
+                    if let Some(struck) = this.strike(events) {
+                        this.progress = struck;
+                        continue;
+                    }
+                    let bytes = ready!(this.poll_bytes(cx, events));
+                    this.progress = Delivery::Sending { events: events + 1 };
+                    // Closed with the last bytes, not after them: hyper may not ask again.
+                    if this.is_over() && !matches!(bytes, Some(Err(_))) {
+                        this.close();
+                    }
+                    return Poll::Ready(bytes.map(|bytes| bytes.map(Frame::data)));
+                }
+                Delivery::Cutting { pause, close } => {
+                    ready!(pause.as_mut().poll(cx));
+                    if let Some(request) = this.request.take() {
+                        request.socket.close(*close);
+                    }
+                    this.progress = Delivery::Over;
+                    return Poll::Ready(Some(Err(BodyError::Cut)));
+                }
+                Delivery::Stalled => return Poll::Pending,
+                Delivery::Over => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over() && self.request.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.source {
+            Source::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            Source::Events(_) => SizeHint::default(),
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! What an emulator is asked to be.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use spillway_engine::EngineConfig;
+use thiserror::Error;
+
+/// Configuration of one [`crate::Emulator`].
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where replica 0 listens; replica i listens on port + i. Port 0 gives each replica a free
+    /// port of its own.
+    pub listen: SocketAddr,
+    /// Replicas in this process, at least 1.
+    pub replicas: u16,
+    /// Models that every replica serves, at least one.
+    pub models: Vec<String>,
+    /// The modelled machine and its limits: `EngineConfig::from_profile(Profile::L4)`.
+    pub engine: EngineConfig,
+    /// Real time ÷ the modelled machine's time: 0.1 is ten times faster than the machine.
+    pub time_scale: f64,
+    /// Seed of the generated text and of random faults. Same seed, same prompt, same text.
+    pub seed: u64,
+    /// Largest request body in bytes; more is answered 413.
+    pub body_bytes_max: usize,
+    /// Open connections to one replica; more wait in the kernel's backlog.
+    pub connections_max: usize,
+    /// Stored responses (`/v1/responses`) of one replica; the oldest goes first.
+    pub responses_max: usize,
+    /// Requests that [`crate::ReplicaStats::last_requests`] remembers.
+    pub records_max: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            replicas: 1,
+            models: vec!["tiny".to_owned()],
+            engine: EngineConfig::default(),
+            time_scale: 1.0,
+            seed: 0,
+            body_bytes_max: 32 << 20,
+            connections_max: 4096,
+            responses_max: 1024,
+            records_max: 4096,
+        }
+    }
+}
+
+/// A configuration that no emulator can have.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ConfigError {
+    /// `replicas` is 0.
+    #[error("replicas must be at least 1")]
+    NoReplicas,
+    /// `models` is empty.
+    #[error("models must name at least one model")]
+    NoModels,
+    /// The last replica's port would be above 65535.
+    #[error("port {first} + {replicas} replicas is above 65535")]
+    PortsExhausted {
+        /// Port of replica 0.
+        first: u16,
+        /// How many replicas were asked for.
+        replicas: u16,
+    },
+    /// `time_scale` is not a positive number that time can be multiplied with.
+    #[error("time_scale must be between 0.000001 and 1000000, not {0}")]
+    TimeScale(f64),
+}
+
+impl Config {
+    /// The address of replica `index`, or why there can't be one.
+    pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
+        if self.replicas == 0 {
+            return Err(ConfigError::NoReplicas);
+        }
+        if self.models.is_empty() {
+            return Err(ConfigError::NoModels);
+        }
+        if !(1e-6..=1e6).contains(&self.time_scale) {
+            return Err(ConfigError::TimeScale(self.time_scale));
+        }
+        let first = self.listen.port();
+        let exhausted = ConfigError::PortsExhausted { first, replicas: self.replicas };
+        let address = |index: u16| {
+            let offset = if first == 0 { 0 } else { index };
+            let port = first.checked_add(offset).ok_or_else(|| exhausted.clone())?;
+            Ok(SocketAddr::new(self.listen.ip(), port))
+        };
+        (0..self.replicas).map(address).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: impl FnOnce(&mut Config)) -> Result<Vec<u16>, ConfigError> {
+        let mut config = Config::default();
+        change(&mut config);
+        config.addresses().map(|all| all.iter().map(SocketAddr::port).collect())
+    }
+
+    #[test]
+    fn replicas_listen_on_consecutive_ports() {
+        let ports = check(|config| {
+            config.listen.set_port(9101);
+            config.replicas = 3;
+        });
+        assert_eq!(ports, Ok(vec![9101, 9102, 9103]));
+    }
+
+    #[test]
+    fn port_zero_stays_zero_for_each_replica() {
+        assert_eq!(check(|config| config.replicas = 2), Ok(vec![0, 0]));
+    }
+
+    #[test]
+    fn impossible_configurations_are_refused() {
+        assert_eq!(check(|config| config.replicas = 0), Err(ConfigError::NoReplicas));
+        assert_eq!(check(|config| config.models.clear()), Err(ConfigError::NoModels));
+        assert_eq!(check(|config| config.time_scale = 0.0), Err(ConfigError::TimeScale(0.0)));
+        assert!(check(|config| config.time_scale = f64::NAN).is_err());
+        let exhausted = ConfigError::PortsExhausted { first: 65_535, replicas: 2 };
+        let result = check(|config| {
+            config.listen.set_port(65_535);
+            config.replicas = 2;
+        });
+        assert_eq!(result, Err(exhausted));
+    }
+}

@@ -1,0 +1,99 @@
+//! A set of replicas in one process.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::config::{Config, ConfigError};
+use crate::replica::{Replica, ReplicaHandle};
+
+/// Running replicas. Dropping it stops them too, without waiting.
+#[derive(Debug)]
+pub struct Emulator {
+    replicas: Vec<ReplicaHandle>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Why an emulator could not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The configuration is impossible.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A port could not be opened.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// Which one.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+impl Emulator {
+    /// Opens all ports and begins to serve, on the runtime that calls it.
+    ///
+    /// # Errors
+    /// An impossible configuration, or a port that can't be opened; then none stays open.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let tasks = TaskTracker::new();
+        let stop = CancellationToken::new();
+        let mut opened = Vec::new();
+        for (index, address) in (0..).zip(config.addresses()?) {
+            let listen = |source| StartError::Listen { address, source };
+            let listener = TcpListener::bind(address).await.map_err(listen)?;
+            let replica = Replica::new(&config, index, &listener, &tasks, &stop).map_err(listen)?;
+            opened.push((Arc::new(replica), listener));
+        }
+        let siblings: Vec<_> = opened.iter().map(|(replica, _)| Arc::downgrade(replica)).collect();
+        let mut replicas = Vec::new();
+        for (replica, listener) in opened {
+            replica.siblings.get_or_init(|| siblings.clone());
+            replica.start(listener).await;
+            replicas.push(ReplicaHandle(replica));
+        }
+        Ok(Self { replicas, tasks, stop })
+    }
+
+    /// Where the replicas listen, in order.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        self.replicas.iter().map(ReplicaHandle::address).collect()
+    }
+
+    /// Replica `index`.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[must_use]
+    pub fn replica(&self, index: usize) -> &ReplicaHandle {
+        &self.replicas[index]
+    }
+
+    /// All replicas, in order.
+    #[must_use]
+    pub fn replicas(&self) -> &[ReplicaHandle] {
+        &self.replicas
+    }
+
+    /// Closes all ports and connections, and waits until every task is gone.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        for replica in &self.replicas {
+            replica.0.stopped().await;
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

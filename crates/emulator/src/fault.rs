@@ -1,0 +1,172 @@
+//! How a replica can be told to break.
+
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What is wrong with a replica. One fault at a time; [`Fault::None`] heals it.
+///
+/// As JSON: `{"kind": "status", "code": 503, "retry_after_s": 2, "probability": 0.5}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Fault {
+    /// Nothing. After `Crash` or `Refuse` it listens again, after `Crash` with an empty cache.
+    #[default]
+    None,
+    /// The process is gone: listener closed, connections reset, cache and stored responses lost.
+    Crash,
+    /// The listener is closed, so the kernel refuses new connections; open ones keep working.
+    Refuse,
+    /// Connections are accepted and requests read, but never answered, not even once it is over.
+    Hang,
+    /// Every step takes this many times longer.
+    Slow {
+        /// 2.0 is half as fast; from 0.001 to 1000000.
+        factor: f64,
+    },
+    /// Requests are answered with bytes that are not HTTP, then the connection is closed.
+    Garbage,
+    /// Inference requests are answered with an error, without any work.
+    Status {
+        /// 400 to 599, such as 503 or 429.
+        code: u16,
+        /// Adds a `Retry-After` header, seconds.
+        #[serde(default)]
+        retry_after_s: Option<u64>,
+        /// Share of the requests that fail, 0 to 1.
+        #[serde(default = "always")]
+        probability: f64,
+    },
+    /// The connection is closed in the middle of a reply.
+    Cut {
+        /// Events of a stream that are sent before. A reply that is no stream is cut after half
+        /// of its body.
+        after_events: u64,
+        /// How it is closed.
+        #[serde(default)]
+        close: Close,
+    },
+    /// The reply stops, but the connection stays open. It does not go on when the fault is over.
+    Stall {
+        /// As in [`Fault::Cut`].
+        after_events: u64,
+    },
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Close {
+    /// TCP reset, as when a process or machine dies.
+    #[default]
+    Reset,
+    /// An orderly TCP close, but before the reply is complete.
+    Fin,
+}
+
+/// Why a fault could not be set.
+#[derive(Debug, Error)]
+pub enum FaultError {
+    /// A number is out of its range.
+    #[error("{field} is out of range: {value}")]
+    OutOfRange {
+        /// Which field.
+        field: &'static str,
+        /// What it was.
+        value: f64,
+    },
+    /// The replica could not listen again.
+    #[error("cannot listen again: {0}")]
+    Listen(#[from] io::Error),
+    /// The emulator is shutting down.
+    #[error("the emulator is shutting down")]
+    ShuttingDown,
+}
+
+impl Fault {
+    /// Refuses numbers that mean nothing.
+    pub(crate) fn check(&self) -> Result<(), FaultError> {
+        let in_range = |field, value, range: std::ops::RangeInclusive<f64>| {
+            let result = range.contains(&value).then_some(());
+            result.ok_or(FaultError::OutOfRange { field, value })
+        };
+        match *self {
+            Self::Slow { factor } => in_range("factor", factor, 0.001..=1e6),
+            Self::Status { code, probability, .. } => {
+                in_range("code", f64::from(code), 400.0..=599.0)?;
+                in_range("probability", probability, 0.0..=1.0)
+            }
+            Self::None
+            | Self::Crash
+            | Self::Refuse
+            | Self::Hang
+            | Self::Garbage
+            | Self::Cut { .. }
+            | Self::Stall { .. } => Ok(()),
+        }
+    }
+
+    /// How many times slower than healthy the engine runs.
+    pub(crate) fn slowdown(&self) -> f64 {
+        match self {
+            Self::Slow { factor } => *factor,
+            _ => 1.0,
+        }
+    }
+}
+
+fn always() -> f64 {
+    1.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(json: &str) -> Result<Fault, serde_json::Error> {
+        serde_json::from_str(json)
+    }
+
+    #[test]
+    fn json_names_every_fault() {
+        let status = Fault::Status { code: 429, retry_after_s: Some(2), probability: 0.5 };
+        let cases = [
+            (r#"{"kind":"none"}"#, Fault::None),
+            (r#"{"kind":"crash"}"#, Fault::Crash),
+            (r#"{"kind":"refuse"}"#, Fault::Refuse),
+            (r#"{"kind":"hang"}"#, Fault::Hang),
+            (r#"{"kind":"slow","factor":3}"#, Fault::Slow { factor: 3.0 }),
+            (r#"{"kind":"garbage"}"#, Fault::Garbage),
+            (r#"{"kind":"status","code":429,"retry_after_s":2,"probability":0.5}"#, status),
+            (
+                r#"{"kind":"cut","after_events":3,"close":"fin"}"#,
+                Fault::Cut { after_events: 3, close: Close::Fin },
+            ),
+            (r#"{"kind":"stall","after_events":3}"#, Fault::Stall { after_events: 3 }),
+        ];
+        for (json, fault) in cases {
+            assert_eq!(parse(json).unwrap(), fault, "{json}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_has_a_default() {
+        let status = Fault::Status { code: 500, retry_after_s: None, probability: 1.0 };
+        assert_eq!(parse(r#"{"kind":"status","code":500}"#).unwrap(), status);
+        let cut = Fault::Cut { after_events: 1, close: Close::Reset };
+        assert_eq!(parse(r#"{"kind":"cut","after_events":1}"#).unwrap(), cut);
+    }
+
+    #[test]
+    fn misspelt_fields_and_numbers_out_of_range_are_refused() {
+        assert!(parse(r#"{"kind":"slow","facter":3}"#).is_err());
+        assert!(parse(r#"{"kind":"explode"}"#).is_err());
+        assert!(Fault::Slow { factor: 0.0 }.check().is_err());
+        assert!(Fault::Slow { factor: f64::NAN }.check().is_err());
+        let status = |code, probability| Fault::Status { code, retry_after_s: None, probability };
+        assert!(status(200, 1.0).check().is_err());
+        assert!(status(503, 1.5).check().is_err());
+        assert!(status(503, 0.5).check().is_ok());
+    }
+}

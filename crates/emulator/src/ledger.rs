@@ -1,0 +1,206 @@
+//! The replica's account of requests: each one comes in once and ends exactly once.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::HeaderMap;
+use serde::Serialize;
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It has not.
+    InFlight,
+    /// The whole reply was handed to the connection.
+    Finished,
+    /// The client went away, or the replica did.
+    Aborted,
+    /// It was answered with an error.
+    Rejected,
+}
+
+/// One request of the recent past.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RequestRecord {
+    /// Its `x-request-id`, if it had one.
+    pub request_id: Option<String>,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Counters of one replica since the emulator started: crashes don't reset them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) received: u64,
+    pub(crate) started: u64,
+    pub(crate) finished: u64,
+    pub(crate) aborted: u64,
+    pub(crate) rejected: u64,
+    pub(crate) authorization_seen: u64,
+}
+
+/// The account.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    books: Mutex<Books>,
+    records_max: usize,
+}
+
+#[derive(Debug, Default)]
+struct Books {
+    counts: Counts,
+    /// The last records; the newest is number `counts.received - 1`.
+    records: VecDeque<RequestRecord>,
+    last_headers: Arc<HeaderMap>,
+}
+
+impl Ledger {
+    pub(crate) fn new(records_max: usize) -> Self {
+        Self { books: Mutex::default(), records_max }
+    }
+
+    /// Enters a request. The ticket must be closed once; dropped unclosed, it counts as aborted.
+    pub(crate) fn receive(self: &Arc<Self>, headers: &Arc<HeaderMap>) -> Ticket {
+        let request_id = headers.get("x-request-id").and_then(|value| value.to_str().ok());
+        let record = RequestRecord {
+            request_id: request_id.map(str::to_owned),
+            outcome: Outcome::InFlight,
+        };
+        let mut books = self.books();
+        let number = books.counts.received;
+        books.counts.received += 1;
+        books.counts.authorization_seen += u64::from(headers.contains_key("authorization"));
+        books.last_headers = Arc::clone(headers);
+        books.records.push_back(record);
+        if books.records.len() > self.records_max {
+            books.records.pop_front();
+        }
+        Ticket { ledger: Arc::clone(self), number, open: true }
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.books().counts
+    }
+
+    pub(crate) fn records(&self) -> Vec<RequestRecord> {
+        self.books().records.iter().cloned().collect()
+    }
+
+    pub(crate) fn last_headers(&self) -> Arc<HeaderMap> {
+        Arc::clone(&self.books().last_headers)
+    }
+
+    fn close(&self, number: u64, outcome: Outcome) {
+        let mut books = self.books();
+        match outcome {
+            Outcome::InFlight => {}
+            Outcome::Finished => books.counts.finished += 1,
+            Outcome::Aborted => books.counts.aborted += 1,
+            Outcome::Rejected => books.counts.rejected += 1,
+        }
+        let age = books.counts.received - number;
+        let at = usize::try_from(age).ok().and_then(|age| books.records.len().checked_sub(age));
+        if let Some(record) = at.and_then(|at| books.records.get_mut(at)) {
+            record.outcome = outcome;
+        }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        // The books are consistent between any two statements that could panic.
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Stands for one request that has not ended yet.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    ledger: Arc<Ledger>,
+    number: u64,
+    open: bool,
+}
+
+impl Ticket {
+    /// Work on it has begun.
+    pub(crate) fn start(&self) {
+        self.ledger.books().counts.started += 1;
+    }
+
+    /// It ends.
+    pub(crate) fn close(mut self, outcome: Outcome) {
+        self.open = false;
+        self.ledger.close(self.number, outcome);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if self.open {
+            self.ledger.close(self.number, Outcome::Aborted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(id: &str) -> Arc<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-request-id", id.parse().unwrap());
+        Arc::new(headers)
+    }
+
+    fn outcomes(ledger: &Ledger) -> Vec<(String, Outcome)> {
+        let records = ledger.records().into_iter();
+        records.map(|record| (record.request_id.unwrap(), record.outcome)).collect()
+    }
+
+    #[test]
+    fn each_request_ends_once_and_as_told() {
+        let ledger = Arc::new(Ledger::new(10));
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(|id| ledger.receive(&headers(id)));
+        a.start();
+        c.close(Outcome::Rejected);
+        a.close(Outcome::Finished);
+        drop(b);
+        let expected = [
+            ("a".to_owned(), Outcome::Finished),
+            ("b".to_owned(), Outcome::Aborted),
+            ("c".to_owned(), Outcome::Rejected),
+            ("d".to_owned(), Outcome::InFlight),
+        ];
+        assert_eq!(outcomes(&ledger), expected);
+        let counts = ledger.counts();
+        assert_eq!((counts.received, counts.started), (4, 1));
+        assert_eq!((counts.finished, counts.aborted, counts.rejected), (1, 1, 1));
+        drop(d);
+        assert_eq!(ledger.counts().aborted, 2);
+    }
+
+    #[test]
+    fn old_records_go_but_their_tickets_still_count() {
+        let ledger = Arc::new(Ledger::new(2));
+        let tickets: Vec<Ticket> =
+            ["a", "b", "c"].iter().map(|id| ledger.receive(&headers(id))).collect();
+        for ticket in tickets {
+            ticket.close(Outcome::Finished);
+        }
+        let expected =
+            [("b".to_owned(), Outcome::Finished), ("c".to_owned(), Outcome::Finished)];
+        assert_eq!(outcomes(&ledger), expected);
+        assert_eq!(ledger.counts().finished, 3);
+    }
+
+    #[test]
+    fn credentials_are_noticed() {
+        let ledger = Arc::new(Ledger::new(2));
+        drop(ledger.receive(&headers("a")));
+        assert_eq!(ledger.counts().authorization_seen, 0);
+        let mut with = HeaderMap::new();
+        with.insert("authorization", "Bearer secret".parse().unwrap());
+        drop(ledger.receive(&Arc::new(with)));
+        assert_eq!(ledger.counts().authorization_seen, 1);
+        assert!(ledger.last_headers().contains_key("authorization"));
+    }
+}

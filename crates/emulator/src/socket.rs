@@ -1,0 +1,137 @@
+//! A TCP stream that can be told to misbehave.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::fault::Close;
+
+/// What is sent in place of HTTP: neither HTTP/1.1 nor an HTTP/2 frame.
+const GARBAGE: &[u8] = b"\x16\x03\x00\xff\xfegarbage\x00\x7f not a protocol \x80\x81\r\n\r\n";
+
+const HEALTHY: u8 = 0;
+const GARBLED: u8 = 1;
+const FINISHED: u8 = 2;
+const RESET: u8 = 3;
+
+/// Tells one connection's socket how to misbehave. Shared by the requests on that connection.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SocketSwitch(Arc<AtomicU8>);
+
+impl SocketSwitch {
+    /// The next write sends garbage instead, and then the connection ends.
+    pub(crate) fn garble(&self) {
+        self.0.store(GARBLED, Ordering::Release);
+    }
+
+    /// Every further read and write fails, so that the server gives the connection up.
+    pub(crate) fn close(&self, close: Close) {
+        let state = match close {
+            Close::Reset => RESET,
+            Close::Fin => FINISHED,
+        };
+        self.0.store(state, Ordering::Release);
+    }
+
+    fn state(&self) -> u8 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// The stream of one connection.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    stream: TcpStream,
+    switch: SocketSwitch,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, switch: SocketSwitch) -> Self {
+        Self { stream, switch }
+    }
+
+    fn stream(self: Pin<&mut Self>) -> Pin<&mut TcpStream> {
+        Pin::new(&mut self.get_mut().stream)
+    }
+
+    fn poll_write_with(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: usize,
+        write: impl FnOnce(Pin<&mut TcpStream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        match self.switch.state() {
+            HEALTHY => write(self.stream(), cx),
+            GARBLED => {
+                let switch = self.switch.clone();
+                std::task::ready!(self.as_mut().stream().poll_write(cx, GARBAGE))?;
+                switch.close(Close::Fin);
+                Poll::Ready(Ok(bytes))
+            }
+            _ => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.switch.state() {
+            HEALTHY | GARBLED => self.stream().poll_read(cx, buffer),
+            _ => Poll::Ready(Ok(())), // the end of the stream
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_with(cx, bytes.len(), |stream, cx| stream.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let bytes = slices.iter().map(|slice| slice.len()).sum();
+        self.poll_write_with(cx, bytes, |stream, cx| stream.poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.stream().poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // A reset must not be preceded by an orderly close.
+        if self.switch.state() == RESET {
+            return Poll::Ready(Ok(()));
+        }
+        self.stream().poll_shutdown(cx)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        if self.switch.state() == RESET
+            && let Err(error) = self.stream.set_zero_linger()
+        {
+            tracing::debug!(%error, "a connection could not be reset and is closed instead");
+        }
+    }
+}

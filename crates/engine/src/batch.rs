@@ -1,0 +1,189 @@
+//! Who takes part in the next step: the scheduling half of the engine.
+//!
+//! Running requests come first, each with one token or the next chunk of its prompt; what is left
+//! of the step's token budget goes to waiting requests, first come first served. KV for the whole
+//! prompt is taken at admission, KV for output as it grows: a real engine does not know how long
+//! an output will be, so reserving it would model one that sees the future and would hide the
+//! preemptions that full caches cause.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::config::EngineConfig;
+use crate::kv::BlockPool;
+use crate::request::RequestId;
+use crate::sequence::Sequence;
+
+/// The requests of one engine and the blocks they hold.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    /// In the order of admission: the last one is preempted first.
+    pub(crate) running: Vec<Sequence>,
+    /// First come, first served; preempted requests at the front.
+    pub(crate) waiting: VecDeque<Sequence>,
+    pub(crate) pool: BlockPool,
+}
+
+/// What a scheduled step will do.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) prefill_tokens: u64,
+    pub(crate) sequences: u64,
+    pub(crate) kv_tokens: u64,
+    /// Requests that lost their KV and wait again.
+    pub(crate) preempted: Vec<RequestId>,
+    /// Prompt tokens looked up in the cache by requests admitted for the first time.
+    pub(crate) queried_tokens: u64,
+    /// Those of `queried_tokens` that were found.
+    pub(crate) hit_tokens: u64,
+}
+
+impl Batch {
+    pub(crate) fn new(config: &EngineConfig) -> Self {
+        let pool = BlockPool::new(config.kv_blocks.get());
+        Self { running: Vec::new(), waiting: VecDeque::new(), pool }
+    }
+
+    /// Decides what the step that starts at `start` computes.
+    pub(crate) fn schedule(&mut self, start: Duration, config: &EngineConfig) -> Schedule {
+        let mut schedule = Schedule::default();
+        let mut budget = config.step_tokens_max.get();
+        self.schedule_running(&mut budget, config, &mut schedule);
+        // A step that had to preempt has no room for newcomers.
+        if schedule.preempted.is_empty() {
+            self.admit_waiting(start, &mut budget, config, &mut schedule);
+        }
+        for sequence in self.running.iter().filter(|sequence| sequence.scheduled_tokens > 0) {
+            let scheduled = u64::from(sequence.scheduled_tokens);
+            schedule.sequences += 1;
+            schedule.kv_tokens += u64::from(sequence.computed_tokens) + scheduled;
+            schedule.prefill_tokens += if sequence.is_decoding() { 0 } else { scheduled };
+        }
+        schedule
+    }
+
+    /// Takes a request out, wherever it is, and frees its blocks.
+    pub(crate) fn remove(&mut self, id: RequestId) -> bool {
+        if let Some(at) = self.running.iter().position(|sequence| sequence.id == id) {
+            let sequence = self.running.remove(at);
+            self.pool.release(&sequence.blocks);
+            return true;
+        }
+        let Some(at) = self.waiting.iter().position(|sequence| sequence.id == id) else {
+            return false;
+        };
+        self.waiting.remove(at).is_some()
+    }
+
+    fn schedule_running(
+        &mut self,
+        budget: &mut u32,
+        config: &EngineConfig,
+        schedule: &mut Schedule,
+    ) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let sequence = &mut self.running[at];
+            let tokens = sequence.missing_tokens().min(*budget);
+            let blocks = blocks_for(sequence.computed_tokens + tokens, config);
+            let missing_blocks = blocks.saturating_sub(sequence.blocks.len());
+            if missing_blocks == 0 || self.grow(at, missing_blocks, schedule) {
+                self.running[at].scheduled_tokens = tokens;
+                *budget -= tokens;
+                at += 1;
+            }
+            // Otherwise the request preempted itself, and `at` is past the end now.
+        }
+    }
+
+    /// Adds blocks to a running request, preempting the latest admitted ones until there is room.
+    /// False if it had to go itself.
+    fn grow(&mut self, at: usize, missing_blocks: usize, schedule: &mut Schedule) -> bool {
+        for _ in 0..missing_blocks {
+            let block = loop {
+                if let Some(block) = self.pool.allocate() {
+                    break block;
+                }
+                self.preempt_last(schedule);
+                if at >= self.running.len() {
+                    return false;
+                }
+            };
+            self.running[at].blocks.push(block);
+        }
+        true
+    }
+
+    fn preempt_last(&mut self, schedule: &mut Schedule) {
+        let Some(mut victim) = self.running.pop() else { return };
+        self.pool.release(&victim.blocks);
+        victim.blocks.clear();
+        victim.computed_tokens = 0;
+        victim.scheduled_tokens = 0;
+        schedule.preempted.push(victim.id);
+        self.waiting.push_front(victim);
+    }
+
+    fn admit_waiting(
+        &mut self,
+        start: Duration,
+        budget: &mut u32,
+        config: &EngineConfig,
+        schedule: &mut Schedule,
+    ) {
+        while *budget > 0 && self.running.len() < config.running_max.get() as usize {
+            // The head blocks the line, as in vLLM: letting small requests pass would starve it.
+            let Some(head) = self.waiting.pop_front_if(|head| head.submitted_at <= start) else {
+                break;
+            };
+            match self.admit(head, config) {
+                Ok(mut sequence) => {
+                    sequence.scheduled_tokens = sequence.missing_tokens().min(*budget);
+                    *budget -= sequence.scheduled_tokens;
+                    if sequence.cached_tokens.is_none() {
+                        let hit = sequence.computed_tokens.min(sequence.prompt_tokens);
+                        sequence.cached_tokens = Some(hit);
+                        schedule.queried_tokens += u64::from(sequence.prompt_tokens);
+                        schedule.hit_tokens += u64::from(hit);
+                    }
+                    self.running.push(sequence);
+                }
+                Err(head) => {
+                    self.waiting.push_front(head);
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Pins the cached part of a request's context and takes blocks for the rest; gives the
+    /// request back untouched if they don't fit now.
+    fn admit(&mut self, mut head: Sequence, config: &EngineConfig) -> Result<Sequence, Sequence> {
+        let context = head.context_tokens();
+        // The last token is always computed, because its logits give the next one.
+        let reusable_max = (context - 1) / config.block_tokens;
+        let path = self.pool.longest_prefix(&head.hashes, reusable_max as usize);
+        let missing = blocks_for(context, config) - path.len();
+        let reserve = if self.running.is_empty() { 0 } else { config.watermark_blocks };
+        let taken = self.pool.unpinned_in(&path) + reserve;
+        if missing > self.pool.available().saturating_sub(taken) as usize {
+            return Err(head);
+        }
+        self.pool.pin_path(&path);
+        head.computed_tokens = u32::try_from(path.len()).unwrap_or(0) * config.block_tokens.get();
+        head.blocks = path;
+        for _ in 0..missing {
+            head.blocks.extend(self.pool.allocate());
+        }
+        Ok(head)
+    }
+}
+
+/// Blocks that hold `tokens`.
+pub(crate) fn blocks_for(tokens: u32, config: &EngineConfig) -> usize {
+    tokens.div_ceil(config.block_tokens.get()) as usize
+}
+
+#[cfg(test)]
+#[path = "batch_test.rs"]
+mod batch_test;

@@ -1,0 +1,327 @@
+//! The engine itself: requests in, steps and their events out.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::batch::{Batch, blocks_for};
+use crate::config::EngineConfig;
+use crate::request::{Rejected, Request, RequestId};
+use crate::sequence::Sequence;
+
+/// A model of one inference engine.
+///
+/// All times are virtual, counted from the engine's own start, and must never decrease from call
+/// to call. The loop of a driver: when [`Self::next_step_at`] says so, call [`Self::step`] until it
+/// says a later time or `None`; then wait for that time or for the next request. Call
+/// [`Self::submit`] and [`Self::abort`] at any moment in between and ask
+/// [`Self::next_step_at`] again after them.
+#[derive(Debug)]
+pub struct Engine {
+    config: EngineConfig,
+    batch: Batch,
+    phase: Phase,
+    /// Ids of all live requests.
+    ids: BTreeSet<RequestId>,
+    totals: Totals,
+}
+
+/// Whether a step is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    // Idle => Stepping
+    /// Nothing runs; the last step ended at `since`.
+    Idle { since: Duration },
+    // Stepping => (Stepping | Idle)
+    /// A step is being computed.
+    Stepping { ends_at: Duration },
+}
+
+/// Counters since the engine was made or restarted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Totals {
+    steps: u64,
+    prompt_tokens: u64,
+    generation_tokens: u64,
+    prefix_queries_tokens: u64,
+    prefix_hits_tokens: u64,
+    preemptions: u64,
+}
+
+/// Something that happened to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It generated its first token.
+    FirstToken {
+        /// Which request.
+        id: RequestId,
+        /// Prompt tokens that did not need computing, because their KV was cached.
+        cached_tokens: u32,
+    },
+    /// It generated another token.
+    Token {
+        /// Which request.
+        id: RequestId,
+    },
+    /// It is done; its id may be used again. Follows its last token in the same report.
+    Finished {
+        /// Which request.
+        id: RequestId,
+        /// As in [`Event::FirstToken`]: a request without output has only this event.
+        cached_tokens: u32,
+    },
+    /// It lost its KV to older requests and waits again. What it generated is kept; its context
+    /// will be computed anew.
+    Preempted {
+        /// Which request.
+        id: RequestId,
+    },
+}
+
+/// What a call of [`Engine::step`] did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepReport {
+    /// What the step that ended has brought, and the preemptions of the one that began.
+    pub events: Vec<Event>,
+    /// When the step that ended did so, virtual time. `None` if none ended.
+    pub ended_at: Option<Duration>,
+    /// The step that began. `None` if none did.
+    pub started: Option<StepStart>,
+}
+
+/// A step that began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepStart {
+    /// When, virtual time.
+    pub at: Duration,
+    /// How long it takes.
+    pub duration: Duration,
+    /// Prompt tokens that it computes.
+    pub prefill_tokens: u64,
+    /// Requests that take part.
+    pub sequences: u64,
+}
+
+/// The engine's state at one moment, and its counters since it was made or restarted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Requests in the batch.
+    pub running: u32,
+    /// Requests that wait for a place or for KV.
+    pub waiting: u32,
+    /// KV blocks pinned by running requests.
+    pub kv_blocks_used: u32,
+    /// KV blocks that hold reusable prefixes of requests that are gone.
+    pub kv_blocks_cached: u32,
+    /// KV blocks in all.
+    pub kv_blocks_total: u32,
+    /// Prompt tokens looked up in the prefix cache.
+    pub prefix_cache_queries_tokens: u64,
+    /// Prompt tokens found there.
+    pub prefix_cache_hits_tokens: u64,
+    /// Times that a running request lost its KV.
+    pub preemptions: u64,
+    /// Prompt tokens of requests that got past prefill, cached or not.
+    pub prompt_tokens: u64,
+    /// Tokens generated.
+    pub generation_tokens: u64,
+    /// Steps begun.
+    pub steps: u64,
+}
+
+impl Engine {
+    /// An idle engine with an empty cache.
+    #[must_use]
+    pub fn new(config: EngineConfig) -> Self {
+        Self {
+            config,
+            batch: Batch::new(&config),
+            phase: Phase::Idle { since: Duration::ZERO },
+            ids: BTreeSet::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// The limits it was made with.
+    #[must_use]
+    pub fn config(&self) -> &EngineConfig {
+        &self.config
+    }
+
+    /// Queues a request; it joins the first step that begins at or after `now` with room for it.
+    ///
+    /// # Errors
+    /// [`Rejected`] if the queue is full or the request can never fit.
+    pub fn submit(&mut self, now: Duration, request: Request) -> Result<(), Rejected> {
+        self.check(&request)?;
+        self.ids.insert(request.id);
+        self.batch.waiting.push_back(Sequence::new(request, now));
+        Ok(())
+    }
+
+    /// When [`Self::step`] must be called next; `None` while there is nothing to do.
+    ///
+    /// Changes after `submit`, `step`, `abort` and `restart`, and at no other time. May lie in the
+    /// past if the driver is late: the steps that were missed are then made up one per call, at the
+    /// times when they should have been.
+    #[must_use]
+    pub fn next_step_at(&self) -> Option<Duration> {
+        match self.phase {
+            Phase::Stepping { ends_at } => Some(ends_at),
+            Phase::Idle { since } => {
+                self.batch.waiting.front().map(|head| head.submitted_at.max(since))
+            }
+        }
+    }
+
+    /// Ends the step under way if it is due at `now`, and begins the next one if there is work.
+    /// A call before [`Self::next_step_at`] does nothing.
+    #[must_use = "events are reported once"]
+    pub fn step(&mut self, now: Duration) -> StepReport {
+        let mut report = StepReport::default();
+        let Some(at) = self.next_step_at().filter(|at| *at <= now) else { return report };
+        if let Phase::Stepping { ends_at } = self.phase {
+            self.end_step(&mut report.events);
+            report.ended_at = Some(ends_at);
+            self.phase = Phase::Idle { since: ends_at };
+        }
+        // Requests that arrived between the end of the step and `now` are not in this one.
+        let late = self.batch.waiting.front().is_none_or(|head| head.submitted_at > at);
+        if !(self.batch.running.is_empty() && late) {
+            report.started = Some(self.begin_step(at, &mut report.events));
+        }
+        report
+    }
+
+    /// Takes a request out at once and frees its blocks; full ones stay in the cache. True if it
+    /// was live: no event will follow for it. A step under way still takes its time.
+    pub fn abort(&mut self, id: RequestId) -> bool {
+        self.ids.remove(&id) && self.batch.remove(id)
+    }
+
+    /// Loses everything, like a process that crashed: cache, counters and all live requests, whose
+    /// ids are returned. `now` is when the new life begins.
+    pub fn restart(&mut self, now: Duration) -> Vec<RequestId> {
+        let lost = std::mem::take(&mut self.ids);
+        *self = Self { phase: Phase::Idle { since: now }, ..Self::new(self.config) };
+        lost.into_iter().collect()
+    }
+
+    /// Drops every cached block that no running request pins; returns how many.
+    pub fn flush_cache(&mut self) -> u32 {
+        self.batch.pool.flush()
+    }
+
+    /// State and counters.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let pool = &self.batch.pool;
+        Stats {
+            running: u32::try_from(self.batch.running.len()).unwrap_or(u32::MAX),
+            waiting: self.waiting(),
+            kv_blocks_used: pool.total() - pool.available(),
+            kv_blocks_cached: pool.unpinned(),
+            kv_blocks_total: pool.total(),
+            prefix_cache_queries_tokens: self.totals.prefix_queries_tokens,
+            prefix_cache_hits_tokens: self.totals.prefix_hits_tokens,
+            preemptions: self.totals.preemptions,
+            prompt_tokens: self.totals.prompt_tokens,
+            generation_tokens: self.totals.generation_tokens,
+            steps: self.totals.steps,
+        }
+    }
+
+    fn waiting(&self) -> u32 {
+        u32::try_from(self.batch.waiting.len()).unwrap_or(u32::MAX)
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Rejected> {
+        let tokens = u64::from(request.prompt_tokens) + u64::from(request.output_tokens);
+        let cache_tokens =
+            u64::from(self.config.kv_blocks.get()) * u64::from(self.config.block_tokens.get());
+        let tokens_max = cache_tokens.min(u64::from(self.config.context_tokens_max));
+        if request.prompt_tokens == 0 {
+            return Err(Rejected::Empty);
+        }
+        if tokens > tokens_max {
+            return Err(Rejected::TooLong { tokens, tokens_max });
+        }
+        if self.ids.contains(&request.id) {
+            return Err(Rejected::DuplicateId(request.id));
+        }
+        if self.waiting() >= self.config.waiting_max {
+            return Err(Rejected::QueueFull { waiting: self.waiting() });
+        }
+        Ok(())
+    }
+
+    fn begin_step(&mut self, at: Duration, events: &mut Vec<Event>) -> StepStart {
+        let schedule = self.batch.schedule(at, &self.config);
+        self.totals.steps += 1;
+        self.totals.prefix_queries_tokens += schedule.queried_tokens;
+        self.totals.prefix_hits_tokens += schedule.hit_tokens;
+        self.totals.preemptions += schedule.preempted.len() as u64;
+        events.extend(schedule.preempted.into_iter().map(|id| Event::Preempted { id }));
+        let duration = self.config.cost.duration(
+            schedule.prefill_tokens,
+            schedule.sequences,
+            schedule.kv_tokens,
+        );
+        self.phase = Phase::Stepping { ends_at: at + duration };
+        let (prefill_tokens, sequences) = (schedule.prefill_tokens, schedule.sequences);
+        StepStart { at, duration, prefill_tokens, sequences }
+    }
+
+    fn end_step(&mut self, events: &mut Vec<Event>) {
+        let running = std::mem::take(&mut self.batch.running);
+        for mut sequence in running {
+            self.keep_computed(&mut sequence);
+            if sequence.missing_tokens() == 0 {
+                self.generate(&mut sequence, events);
+            }
+            // Without output, the prefill is all there is.
+            if sequence.computed_tokens >= sequence.prompt_tokens && sequence.is_complete() {
+                self.batch.pool.release(&sequence.blocks);
+                self.ids.remove(&sequence.id);
+                let cached_tokens = sequence.cached_tokens.unwrap_or(0);
+                events.push(Event::Finished { id: sequence.id, cached_tokens });
+            } else {
+                self.batch.running.push(sequence);
+            }
+        }
+    }
+
+    /// Counts what the step computed, and files the blocks that are full now.
+    fn keep_computed(&mut self, sequence: &mut Sequence) {
+        let block_tokens = self.config.block_tokens;
+        let full_before = (sequence.computed_tokens / block_tokens) as usize;
+        sequence.computed_tokens += std::mem::take(&mut sequence.scheduled_tokens);
+        let full_now = (sequence.computed_tokens / block_tokens) as usize;
+        debug_assert!(sequence.blocks.len() >= blocks_for(sequence.computed_tokens, &self.config));
+        for at in full_before..full_now.min(sequence.hashes.len()) {
+            let parent = at.checked_sub(1).map(|before| sequence.blocks[before]);
+            let block = sequence.blocks[at];
+            sequence.blocks[at] = self.batch.pool.file(block, parent, sequence.hashes[at]);
+        }
+    }
+
+    fn generate(&mut self, sequence: &mut Sequence, events: &mut Vec<Event>) {
+        let id = sequence.id;
+        if sequence.generated_tokens == 0 {
+            self.totals.prompt_tokens += u64::from(sequence.prompt_tokens);
+        }
+        if sequence.output_tokens == 0 {
+            return;
+        }
+        sequence.generated_tokens += 1;
+        self.totals.generation_tokens += 1;
+        events.push(if sequence.generated_tokens == 1 {
+            Event::FirstToken { id, cached_tokens: sequence.cached_tokens.unwrap_or(0) }
+        } else {
+            Event::Token { id }
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_test.rs"]
+mod engine_test;

@@ -1,0 +1,229 @@
+//! The paged KV cache: a fixed pool of blocks, some of which form a tree of reusable prefixes.
+//!
+//! A full block whose content is known is filed under (parent block, content hash), so a path from
+//! the root is a prefix and a request that pins a block pins all of its ancestors. Unpinned blocks
+//! stay until the room is needed; then the least recently used *leaf* goes, never an inner block,
+//! because a prefix without its beginning is useless.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Position of a block in the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BlockId(u32);
+
+/// The blocks of one engine.
+#[derive(Debug)]
+pub(crate) struct BlockPool {
+    blocks: Vec<Block>,
+    /// Blocks without content.
+    free: Vec<BlockId>,
+    /// The tree: (parent, content hash) → block.
+    tree: BTreeMap<(Option<BlockId>, u64), BlockId>,
+    /// Cached blocks that nobody pins and that have no children, least recently used first.
+    evictable_leaves: BTreeSet<(u64, BlockId)>,
+    /// Cached blocks that nobody pins, leaves or not.
+    unpinned: u32,
+    /// Counts releases: the clock of "least recently used".
+    releases: u64,
+}
+
+/// State of one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Block {
+    // Free => Private
+    Free,
+    // Private => (Cached | Free)
+    /// Pinned by exactly one request and not reusable: not full, or of unknown content.
+    Private,
+    // Cached => Free
+    /// In the tree.
+    Cached(Cached),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Cached {
+    parent: Option<BlockId>,
+    hash: u64,
+    pins: u32,
+    children: u32,
+    released: u64,
+}
+
+impl BlockPool {
+    pub(crate) fn new(blocks: u32) -> Self {
+        Self {
+            blocks: vec![Block::Free; blocks as usize],
+            // Popped from the end, so block 0 is handed out first.
+            free: (0..blocks).rev().map(BlockId).collect(),
+            tree: BTreeMap::new(),
+            evictable_leaves: BTreeSet::new(),
+            unpinned: 0,
+            releases: 0,
+        }
+    }
+
+    /// Blocks in all.
+    pub(crate) fn total(&self) -> u32 {
+        u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Blocks that [`Self::allocate`] could hand out one after the other.
+    pub(crate) fn available(&self) -> u32 {
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX) + self.unpinned
+    }
+
+    /// Cached blocks that nobody pins.
+    pub(crate) fn unpinned(&self) -> u32 {
+        self.unpinned
+    }
+
+    /// The longest cached path that starts with `hashes`, at most `blocks_max` long. Pins nothing.
+    pub(crate) fn longest_prefix(&self, hashes: &[u64], blocks_max: usize) -> Vec<BlockId> {
+        let mut path = Vec::new();
+        for hash in hashes.iter().take(blocks_max) {
+            let Some(block) = self.tree.get(&(path.last().copied(), *hash)) else { break };
+            path.push(*block);
+        }
+        path
+    }
+
+    /// How many of `path` nobody pins: pinning it makes that many fewer available.
+    pub(crate) fn unpinned_in(&self, path: &[BlockId]) -> u32 {
+        let unpinned = path.iter().filter(|block| self.pins(**block) == 0).count();
+        u32::try_from(unpinned).unwrap_or(u32::MAX)
+    }
+
+    /// Pins every block of a path that [`Self::longest_prefix`] found.
+    pub(crate) fn pin_path(&mut self, path: &[BlockId]) {
+        for block in path {
+            self.pin(*block);
+        }
+    }
+
+    /// A private block, taken from the free ones or by evicting the least recently used leaf.
+    /// `None` if every block is pinned.
+    pub(crate) fn allocate(&mut self) -> Option<BlockId> {
+        let block = match self.free.pop() {
+            Some(block) => block,
+            None => self.evict()?,
+        };
+        self.blocks[index(block)] = Block::Private;
+        Some(block)
+    }
+
+    /// Files a private block that is now full under its parent, and returns the block to use from
+    /// now on: if another request computed the same content meanwhile, that one, and the private
+    /// block is free again. So equal content is never held twice (SGLang's radix tree does this;
+    /// vLLM keeps the copy).
+    pub(crate) fn file(&mut self, block: BlockId, parent: Option<BlockId>, hash: u64) -> BlockId {
+        debug_assert_eq!(self.blocks[index(block)], Block::Private);
+        if let Some(twin) = self.tree.get(&(parent, hash)).copied() {
+            self.pin(twin);
+            self.make_free(block);
+            return twin;
+        }
+        let cached = Cached { parent, hash, pins: 1, children: 0, released: 0 };
+        self.blocks[index(block)] = Block::Cached(cached);
+        self.tree.insert((parent, hash), block);
+        if let Some(parent) = parent.and_then(|parent| self.cached_mut(parent)) {
+            parent.children += 1;
+        }
+        block
+    }
+
+    /// Unpins all blocks of one request, given in its order. Last block first, so that the end of
+    /// a prefix is older than its beginning.
+    pub(crate) fn release(&mut self, blocks: &[BlockId]) {
+        for block in blocks.iter().rev() {
+            match self.blocks[index(*block)] {
+                Block::Private => self.make_free(*block),
+                Block::Cached(_) => self.unpin(*block),
+                Block::Free => debug_assert!(false, "a pinned block is never free: {block:?}"),
+            }
+        }
+    }
+
+    /// Drops every cached block that nobody pins; returns how many.
+    pub(crate) fn flush(&mut self) -> u32 {
+        let mut flushed = 0;
+        while let Some(block) = self.evict() {
+            self.make_free(block);
+            flushed += 1;
+        }
+        flushed
+    }
+
+    fn pins(&self, block: BlockId) -> u32 {
+        match self.blocks[index(block)] {
+            Block::Free => 0,
+            Block::Private => 1,
+            Block::Cached(cached) => cached.pins,
+        }
+    }
+
+    fn cached_mut(&mut self, block: BlockId) -> Option<&mut Cached> {
+        match &mut self.blocks[index(block)] {
+            Block::Cached(cached) => Some(cached),
+            Block::Free | Block::Private => None,
+        }
+    }
+
+    fn pin(&mut self, block: BlockId) {
+        let Some(cached) = self.cached_mut(block) else { return };
+        cached.pins += 1;
+        let (first, released) = (cached.pins == 1, cached.released);
+        if first {
+            self.unpinned -= 1;
+            self.evictable_leaves.remove(&(released, block));
+        }
+    }
+
+    fn unpin(&mut self, block: BlockId) {
+        self.releases += 1;
+        let releases = self.releases;
+        let Some(cached) = self.cached_mut(block) else { return };
+        cached.pins -= 1;
+        cached.released = releases;
+        let (last, leaf) = (cached.pins == 0, cached.children == 0);
+        if last {
+            self.unpinned += 1;
+            if leaf {
+                self.evictable_leaves.insert((releases, block));
+            }
+        }
+    }
+
+    /// Takes the least recently used leaf out of the tree. Its parent may become a leaf by it.
+    fn evict(&mut self) -> Option<BlockId> {
+        let (_, block) = self.evictable_leaves.pop_first()?;
+        let Block::Cached(cached) = self.blocks[index(block)] else {
+            debug_assert!(false, "only cached blocks are leaves: {block:?}");
+            return None;
+        };
+        self.tree.remove(&(cached.parent, cached.hash));
+        self.unpinned -= 1;
+        if let Some(parent_id) = cached.parent
+            && let Some(parent) = self.cached_mut(parent_id)
+        {
+            parent.children -= 1;
+            if parent.children == 0 && parent.pins == 0 {
+                let released = parent.released;
+                self.evictable_leaves.insert((released, parent_id));
+            }
+        }
+        Some(block)
+    }
+
+    fn make_free(&mut self, block: BlockId) {
+        self.blocks[index(block)] = Block::Free;
+        self.free.push(block);
+    }
+}
+
+fn index(block: BlockId) -> usize {
+    block.0 as usize
+}
+
+#[cfg(test)]
+#[path = "kv_test.rs"]
+mod kv_test;

@@ -1,0 +1,102 @@
+//! Overrides from the environment: `SPILLWAY__NODE__REGION=eu` sets `node.region`.
+
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+/// Every override starts with this; path elements are separated by two underscores as well.
+const PREFIX: &str = "SPILLWAY__";
+
+/// One override.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Override {
+    variable: String,
+    text: String,
+}
+
+/// The overrides among environment variables, in an order that does not depend on theirs.
+pub(crate) fn overrides(environment: impl IntoIterator<Item = (String, String)>) -> Vec<Override> {
+    let mut overrides: Vec<Override> = environment
+        .into_iter()
+        .filter(|(variable, _)| variable.starts_with(PREFIX))
+        .map(|(variable, text)| Override { variable, text })
+        .collect();
+    overrides.sort();
+    overrides
+}
+
+/// Puts an override into a parsed document. Elements of lists are named by number, from 0.
+///
+/// # Errors
+/// A sentence that names the variable, if it names something that can't be set.
+pub(crate) fn apply<'i>(table: &mut DeTable<'i>, given: &'i Override) -> Result<(), String> {
+    let path: Vec<String> =
+        given.variable[PREFIX.len()..].split("__").map(str::to_ascii_lowercase).collect();
+    set_in_table(table, &path, value_of(&given.text))
+        .map_err(|problem| format!("environment variable {}: {problem}", given.variable))
+}
+
+/// A number, boolean or list if it reads as one, else a string.
+fn value_of(text: &str) -> DeValue<'_> {
+    match DeValue::parse(text).map(Spanned::into_inner) {
+        Ok(value) if !value.is_str() => value,
+        _ => DeValue::String(text.into()),
+    }
+}
+
+fn set_in_table<'i>(
+    table: &mut DeTable<'i>,
+    path: &[String],
+    value: DeValue<'i>,
+) -> Result<(), String> {
+    let [name, rest @ ..] = path else { return Err("it names nothing".to_owned()) };
+    if name.is_empty() {
+        return Err("it has an empty path element".to_owned());
+    }
+    // An empty span tells errors that the value does not come from the file.
+    let key = Spanned::new(0..0, name.clone().into());
+    if rest.is_empty() {
+        table.insert(key, Spanned::new(0..0, value));
+        return Ok(());
+    }
+    let is_list = rest[0].parse::<usize>().is_ok();
+    let child = table.entry(key).or_insert_with(|| {
+        let empty =
+            if is_list { DeValue::Array(DeArray::new()) } else { DeValue::Table(DeTable::new()) };
+        Spanned::new(0..0, empty)
+    });
+    set_in_value(child.get_mut(), rest, value)
+}
+
+fn set_in_value<'i>(
+    target: &mut DeValue<'i>,
+    path: &[String],
+    value: DeValue<'i>,
+) -> Result<(), String> {
+    match target {
+        DeValue::Table(table) => set_in_table(table, path, value),
+        DeValue::Array(list) => set_in_list(list, path, value),
+        _ => Err("it goes deeper than the setting it names".to_owned()),
+    }
+}
+
+fn set_in_list<'i>(
+    list: &mut DeArray<'i>,
+    path: &[String],
+    value: DeValue<'i>,
+) -> Result<(), String> {
+    let [index, rest @ ..] = path else { return Err("it names nothing".to_owned()) };
+    let index: usize = index.parse().map_err(|_| format!("{index} is no list index"))?;
+    if index > list.len() {
+        return Err(format!("the list has {} elements only", list.len()));
+    }
+    if index == list.len() {
+        // Becomes a table, unless the value itself is the element.
+        list.push(Spanned::new(0..0, DeValue::Table(DeTable::new())));
+    }
+    let element = list.get_mut(index).ok_or("the list has no such element")?;
+    if rest.is_empty() {
+        *element = Spanned::new(0..0, value);
+        return Ok(());
+    }
+    set_in_value(element.get_mut(), rest, value)
+}

@@ -1,0 +1,81 @@
+//! The config file as it is written.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use toml::Spanned;
+use toml::de::{DeTable, Deserializer};
+
+use crate::config::environment;
+use crate::config::error::{ConfigError, Source};
+use crate::config::replica_section::ReplicaSection;
+use crate::config::route_section::RouteSection;
+use crate::config::section::{
+    AdminSection, LimitsSection, ListenerSection, NodeSection, RetrySection, TimeoutsSection,
+};
+
+/// Everything that a config file can say.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(title = "Spillway configuration")]
+pub(crate) struct ConfigFile {
+    /// Who this process is.
+    #[serde(default)]
+    pub(crate) node: NodeSection,
+    /// Addresses that clients connect to.
+    #[serde(default)]
+    pub(crate) listener: Vec<ListenerSection>,
+    /// Metrics and health for operators.
+    #[serde(default)]
+    pub(crate) admin: Option<AdminSection>,
+    /// What clients may take.
+    #[serde(default)]
+    pub(crate) limits: LimitsSection,
+    /// How long replicas may take.
+    #[serde(default)]
+    pub(crate) timeouts: TimeoutsSection,
+    /// When another replica is tried.
+    #[serde(default)]
+    pub(crate) retry: RetrySection,
+    /// Model names that stand for others.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, String>")]
+    pub(crate) aliases: BTreeMap<String, Spanned<String>>,
+    /// Model servers.
+    #[serde(default)]
+    pub(crate) replica: Vec<ReplicaSection>,
+    /// Sets of requests and how they are served.
+    #[serde(default)]
+    pub(crate) route: Vec<RouteSection>,
+}
+
+/// Reads the file's text, with overrides from the environment.
+///
+/// # Errors
+/// If it is not TOML, has unknown keys or values of the wrong type.
+pub(crate) fn read(
+    source: &Source,
+    variables: impl IntoIterator<Item = (String, String)>,
+) -> Result<ConfigFile, ConfigError> {
+    let overrides = environment::overrides(variables);
+    let mut table = DeTable::parse(source.text()).map_err(|error| fault(source, &error))?;
+    for given in &overrides {
+        environment::apply(table.get_mut(), given).map_err(|message| {
+            source.fault(0..0, message, "unset the variable or correct its name")
+        })?;
+    }
+    ConfigFile::deserialize(Deserializer::from(table)).map_err(|error| fault(source, &error))
+}
+
+fn fault(source: &Source, error: &toml::de::Error) -> ConfigError {
+    let message = error.message().to_owned();
+    let remedy = if message.starts_with("unknown field") {
+        "remove the key or correct its spelling; `spillway config schema` lists all"
+    } else if message.starts_with("missing field") {
+        "add the key; `spillway config schema` says what it means"
+    } else {
+        "correct the value; `spillway config schema` says what is allowed"
+    };
+    source.fault(error.span().unwrap_or(0..0), message, remedy)
+}

@@ -1,0 +1,196 @@
+//! From what is written to what it means: the checks that need more than one value.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZero;
+use std::time::Duration;
+
+use spillway_protocol::TrustedProxies;
+use spillway_proxy::{
+    GatewayConfig, Listener, ListenerSpec, Replica, ReplicaSpec, Retry, Timeouts, TlsIdentity,
+};
+use spillway_types::ModelName;
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, Source};
+use crate::config::file::ConfigFile;
+use crate::config::replica_section::{ReplicaSection, read_file};
+use crate::config::route_section::RouteSection;
+use crate::config::section::{ListenerSection, ProxyProtocol, TlsSection};
+use crate::config::{Config, ListenerConfig, WorldConfig};
+
+/// Checks a file as a whole.
+///
+/// # Errors
+/// The first thing that does not work, with its line.
+pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigError> {
+    if file.listener.is_empty() {
+        let remedy = "add a [[listener]] with an address, e.g. address = \"127.0.0.1:8080\"";
+        return Err(source.fault(0..0, "no listener: clients could not connect", remedy));
+    }
+    let mut listeners = Vec::new();
+    let mut identities = Vec::new();
+    for section in file.listener {
+        let (listener, identity) = lower_listener(source, section)?;
+        listeners.push(listener);
+        identities.push(identity);
+    }
+    let replicas = lower_replicas(source, file.replica)?;
+    let served: BTreeSet<ModelName> =
+        replicas.iter().flat_map(|replica| replica.models.iter().cloned()).collect();
+    let aliases = lower_aliases(source, file.aliases, &served)?;
+    check_routes(source, &file.route, &replicas, &served)?;
+    let base = file.timeouts.over(Timeouts::default());
+    let mut routes = file.route;
+    if !routes.iter().any(|route| route.path_prefix.is_none() && route.models.is_empty()) {
+        routes.push(RouteSection::catch_all());
+    }
+    Ok(Config {
+        workers: worker_count(file.node.workers),
+        worker_layout: file.node.worker_layout,
+        listeners,
+        admin: file.admin.map(|admin| admin.address),
+        gateway: GatewayConfig {
+            region: file.node.region,
+            limits: file.limits.into(),
+            retry: Retry::from(file.retry),
+            seed: 0,
+            expose_routing: file.node.expose_routing,
+        },
+        world: WorldConfig {
+            replicas,
+            routes: routes.into_iter().map(|route| route.lower(base)).collect(),
+            aliases,
+            identities,
+        },
+        drain: Duration::from_millis(file.node.drain_ms),
+        node: file.node.name,
+        path: None,
+    })
+}
+
+fn lower_listener(
+    source: &Source,
+    section: ListenerSection,
+) -> Result<(ListenerConfig, Option<TlsIdentity>), ConfigError> {
+    let mut blocks = Vec::new();
+    for block in &section.trusted_proxies {
+        let parsed = block
+            .get_ref()
+            .parse::<ipnet::IpNet>()
+            .or_else(|_| block.get_ref().parse::<std::net::IpAddr>().map(ipnet::IpNet::from));
+        blocks.push(parsed.map_err(|_| {
+            let message = format!("{:?} is no address block", block.get_ref());
+            source.fault(block.span(), message, "write it as 10.0.0.0/8 or 192.0.2.7")
+        })?);
+    }
+    let requires_proxy_header = section.proxy_protocol == ProxyProtocol::Required;
+    if requires_proxy_header && blocks.is_empty() {
+        let message = "PROXY headers are required, but no proxy is trusted to send them";
+        return Err(source.fault(0..0, message, "set trusted_proxies on that listener"));
+    }
+    let identity = section.tls.as_ref().map(|tls| read_identity(source, tls)).transpose()?;
+    let spec = || ListenerSpec {
+        tls: identity.clone(),
+        proxy_protocol: requires_proxy_header,
+        trusted_proxies: TrustedProxies::new(blocks.clone()),
+    };
+    if let (Err(error), Some(tls)) = (Listener::new(spec()), &section.tls) {
+        let remedy = "check that both are PEM files and belong together";
+        return Err(source.fault(tls.certificate.span(), error.to_string(), remedy));
+    }
+    Ok((ListenerConfig { address: section.address, spec: spec() }, identity))
+}
+
+fn read_identity(source: &Source, tls: &TlsSection) -> Result<TlsIdentity, ConfigError> {
+    Ok(TlsIdentity {
+        certificate_pem: read_file(&tls.certificate, source)?,
+        key_pem: read_file(&tls.key, source)?,
+    })
+}
+
+fn lower_replicas(
+    source: &Source,
+    sections: Vec<ReplicaSection>,
+) -> Result<Vec<ReplicaSpec>, ConfigError> {
+    let mut names = BTreeSet::new();
+    let mut replicas = Vec::new();
+    for section in sections {
+        if !names.insert(section.name.get_ref().clone()) {
+            let message = format!("a second replica is called {:?}", section.name.get_ref());
+            return Err(source.fault(section.name.span(), message, "give each its own name"));
+        }
+        let span = section.url.span();
+        let spec = section.lower(source)?;
+        // Found out here rather than at the first request.
+        Replica::new(spec.clone(), 1).map_err(|error| {
+            source.fault(span, error.to_string(), "correct the replica's tls section")
+        })?;
+        replicas.push(spec);
+    }
+    Ok(replicas)
+}
+
+fn lower_aliases(
+    source: &Source,
+    aliases: BTreeMap<String, Spanned<String>>,
+    served: &BTreeSet<ModelName>,
+) -> Result<BTreeMap<ModelName, ModelName>, ConfigError> {
+    let mut lowered = BTreeMap::new();
+    for (alias, target) in aliases {
+        check_served(source, &target, served)?;
+        lowered.insert(ModelName::from(alias), ModelName::from(target.into_inner()));
+    }
+    Ok(lowered)
+}
+
+fn check_routes(
+    source: &Source,
+    routes: &[RouteSection],
+    replicas: &[ReplicaSpec],
+    served: &BTreeSet<ModelName>,
+) -> Result<(), ConfigError> {
+    let mut names = BTreeSet::new();
+    for route in routes {
+        if !names.insert(route.name.get_ref()) {
+            let message = format!("a second route is called {:?}", route.name.get_ref());
+            return Err(source.fault(route.name.span(), message, "give each its own name"));
+        }
+        if let Some(prefix) = &route.path_prefix
+            && !prefix.get_ref().starts_with('/')
+        {
+            let message = "a path prefix starts with a slash";
+            return Err(source.fault(prefix.span(), message, "write it as /v1/predict"));
+        }
+        for model in route.models.iter().chain(&route.model) {
+            check_served(source, model, served)?;
+        }
+        if let Some(pool) = &route.pool
+            && !replicas.iter().any(|replica| replica.pool == *pool.get_ref())
+        {
+            let message = format!("no replica is in the pool {:?}", pool.get_ref());
+            return Err(source.fault(pool.span(), message, "set pool on the replicas it is for"));
+        }
+    }
+    Ok(())
+}
+
+fn check_served(
+    source: &Source,
+    model: &Spanned<String>,
+    served: &BTreeSet<ModelName>,
+) -> Result<(), ConfigError> {
+    if served.contains(model.get_ref().as_str()) {
+        return Ok(());
+    }
+    let message = format!("no replica serves the model {:?}", model.get_ref());
+    let known: Vec<&str> = served.iter().map(|model| model.as_str()).collect();
+    let remedy = format!("name one of: {}", known.join(", "));
+    Err(source.fault(model.span(), message, remedy))
+}
+
+fn worker_count(configured: usize) -> usize {
+    match configured {
+        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
+        count => count,
+    }
+}

@@ -1,0 +1,115 @@
+//! The config file: read, checked and turned into what each part takes.
+//!
+//! Reading happens once, here. A [`Config`] can't be wrong later; everything that can be is found
+//! with its line and a remedy before any port is opened.
+
+mod environment;
+mod error;
+mod file;
+mod lower;
+mod replica_section;
+mod route_section;
+mod section;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use spillway_proxy::{GatewayConfig, ListenerSpec, ReplicaSpec, RouteSpec, TlsIdentity};
+use spillway_types::ModelName;
+
+pub use error::ConfigError;
+pub use section::WorkerLayout;
+
+/// A checked config.
+#[derive(Debug)]
+pub struct Config {
+    /// Name of this node.
+    pub node: String,
+    /// Threads that serve requests.
+    pub workers: usize,
+    /// How those threads share the work.
+    pub worker_layout: WorkerLayout,
+    /// Addresses that clients connect to.
+    pub listeners: Vec<ListenerConfig>,
+    /// Address of metrics and health.
+    pub admin: Option<SocketAddr>,
+    /// What the data path takes.
+    pub gateway: GatewayConfig,
+    /// What can change while the node runs.
+    pub world: WorldConfig,
+    /// How long requests may take to finish when the node stops.
+    pub drain: std::time::Duration,
+    /// The file this was read from, to be watched; `None` if it did not come from a file.
+    pub path: Option<PathBuf>,
+}
+
+/// One listening address.
+#[derive(Debug)]
+pub struct ListenerConfig {
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// How to treat those who connect.
+    pub spec: ListenerSpec,
+}
+
+/// Replicas, routes and aliases: the part of the config that a reload replaces.
+#[derive(Debug)]
+pub struct WorldConfig {
+    /// Every replica.
+    pub replicas: Vec<ReplicaSpec>,
+    /// Every route; at least one.
+    pub routes: Vec<RouteSpec>,
+    /// Model names that stand for others.
+    pub aliases: BTreeMap<ModelName, ModelName>,
+    /// Certificates of the TLS listeners, in the order of the listeners.
+    pub identities: Vec<Option<TlsIdentity>>,
+}
+
+impl Config {
+    /// Reads and checks a file, with overrides from this process's environment.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it first, with line, column and a remedy.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        Self::load_with(path, std::env::vars())
+    }
+
+    /// Reads and checks a file, with overrides from `environment`.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it first, with line, column and a remedy.
+    pub fn load_with(
+        path: &Path,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            ConfigError::whole_file(path, format!("can't read it: {error}"), "check path and rights")
+        })?;
+        let mut config = Self::parse(&text, path, environment)?;
+        config.path = Some(path.to_owned());
+        Ok(config)
+    }
+
+    /// Checks a config given as text; `path` is what errors call it, and what file names in it are
+    /// relative to.
+    ///
+    /// # Errors
+    /// Whatever is wrong with it first, with line, column and a remedy.
+    pub fn parse(
+        text: &str,
+        path: &Path,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let source = Arc::new(error::Source::new(path, text));
+        let file = file::read(&source, environment)?;
+        lower::lower(&source, file)
+    }
+}
+
+/// The JSON Schema of the config file.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(file::ConfigFile).to_value()
+}

@@ -1,0 +1,240 @@
+//! `[[replica]]`: one model server.
+
+use http::{HeaderName, HeaderValue, Uri};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_proxy::{ReplicaProtocol, ReplicaSpec, TlsSpec};
+use spillway_types::{ModelName, ReplicaName};
+use std::time::Duration;
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, Source};
+
+/// One model server.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplicaSection {
+    /// Unique name, as in metrics and headers.
+    #[schemars(with = "String")]
+    pub(crate) name: Spanned<String>,
+    /// Where it is: `http://host:port` or `https://host:port`.
+    #[schemars(with = "String")]
+    pub(crate) url: Spanned<String>,
+    /// Models it serves.
+    #[schemars(with = "Vec<String>")]
+    pub(crate) models: Spanned<Vec<String>>,
+    /// The pool that routes refer to.
+    #[serde(default = "default_pool")]
+    pub(crate) pool: String,
+    /// Share of the work against its peers, 1 to 1,000.
+    #[serde(default = "default_weight")]
+    #[schemars(with = "u32")]
+    pub(crate) weight: Spanned<u32>,
+    /// What it speaks.
+    #[serde(default)]
+    pub(crate) protocol: ProtocolSection,
+    /// Requests at a time from this node.
+    #[serde(default = "default_connections_max")]
+    pub(crate) connections_max: u32,
+    /// Idle connections are closed after this long. Keep it below the server's own keep-alive time,
+    /// which is 5 s for servers on uvicorn.
+    #[serde(default = "default_idle_ms")]
+    pub(crate) idle_ms: u64,
+    /// TLS settings, where the system's CAs or the host's name don't fit.
+    #[serde(default)]
+    pub(crate) tls: Option<ReplicaTlsSection>,
+    /// What the replica wants to see instead of the client's credentials.
+    #[serde(default)]
+    #[schemars(with = "Option<CredentialSection>")]
+    pub(crate) credential: Option<Spanned<CredentialSection>>,
+}
+
+/// The protocol of a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ProtocolSection {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2; in cleartext with prior knowledge.
+    #[serde(alias = "h2c")]
+    Http2,
+}
+
+/// TLS towards a replica.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplicaTlsSection {
+    /// PEM file with the CA certificates to trust instead of the system's.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) ca: Option<Spanned<String>>,
+    /// Name to ask for and to verify, where it is not the host of the URL.
+    #[serde(default)]
+    pub(crate) server_name: Option<String>,
+}
+
+/// A header added to each request to a replica. Exactly one of `value`, `value_env` and
+/// `value_file` must be given.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CredentialSection {
+    /// Name of the header.
+    #[serde(default = "default_credential_header")]
+    pub(crate) header: String,
+    /// Put in front of the value, e.g. `"Bearer "`.
+    #[serde(default)]
+    pub(crate) prefix: String,
+    /// The value itself; better keep secrets out of this file.
+    #[serde(default)]
+    pub(crate) value: Option<String>,
+    /// Environment variable that holds the value.
+    #[serde(default)]
+    pub(crate) value_env: Option<String>,
+    /// File that holds the value; white space around it is dropped.
+    #[serde(default)]
+    pub(crate) value_file: Option<String>,
+}
+
+impl ReplicaSection {
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn lower(self, source: &Source) -> Result<ReplicaSpec, ConfigError> {
+        let (scheme_is_tls, host, port) = self.target(source)?;
+        let name = ReplicaName::from(self.name.get_ref().as_str());
+        if HeaderValue::from_str(name.as_str()).is_err() || name.as_str().is_empty() {
+            let remedy = "use letters, digits and hyphens";
+            return Err(source.fault(self.name.span(), "the name can't be used", remedy));
+        }
+        if !(1..=1000).contains(self.weight.get_ref()) {
+            let remedy = "use a weight from 1 to 1000; to take a replica out, remove it";
+            return Err(source.fault(self.weight.span(), "the weight is out of range", remedy));
+        }
+        if self.models.get_ref().is_empty() {
+            let remedy = "name the models it serves, e.g. models = [\"llama-3.1-8b\"]";
+            return Err(source.fault(self.models.span(), "the replica serves no model", remedy));
+        }
+        let tls = match (scheme_is_tls, self.tls) {
+            (true, tls) => Some(lower_tls(tls, source)?),
+            (false, None) => None,
+            (false, Some(_)) => {
+                let remedy = "use https:// in the URL, or remove tls";
+                return Err(source.fault(self.url.span(), "tls is set for an http:// URL", remedy));
+            }
+        };
+        let credential = self.credential.map(|c| lower_credential(c, source)).transpose()?;
+        Ok(ReplicaSpec {
+            name,
+            host,
+            port,
+            tls,
+            protocol: match self.protocol {
+                ProtocolSection::Http1 => ReplicaProtocol::Http1,
+                ProtocolSection::Http2 => ReplicaProtocol::Http2,
+            },
+            models: self.models.into_inner().into_iter().map(ModelName::from).collect(),
+            pool: self.pool,
+            weight: self.weight.into_inner(),
+            in_flight_max: self.connections_max.max(1),
+            idle: Duration::from_millis(self.idle_ms),
+            credential,
+        })
+    }
+
+    /// Whether it is TLS, the host and the port.
+    fn target(&self, source: &Source) -> Result<(bool, String, u16), ConfigError> {
+        let fault = |message: String| {
+            let remedy = "write it as http://host:port or https://host:port";
+            source.fault(self.url.span(), message, remedy)
+        };
+        let uri: Uri =
+            self.url.get_ref().parse().map_err(|error| fault(format!("not a URL: {error}")))?;
+        let is_tls = match uri.scheme_str() {
+            Some("http") => false,
+            Some("https") => true,
+            other => return Err(fault(format!("the scheme {} is unknown", other.unwrap_or("")))),
+        };
+        if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
+            return Err(fault("the URL has a path; requests keep their own".to_owned()));
+        }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        if host.is_empty() {
+            return Err(fault("the URL has no host".to_owned()));
+        }
+        Ok((is_tls, host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 })))
+    }
+}
+
+fn lower_tls(
+    section: Option<ReplicaTlsSection>,
+    source: &Source,
+) -> Result<TlsSpec, ConfigError> {
+    let Some(section) = section else { return Ok(TlsSpec { ca_pem: None, server_name: None }) };
+    let ca_pem = section.ca.map(|file| read_file(&file, source)).transpose()?;
+    Ok(TlsSpec { ca_pem, server_name: section.server_name })
+}
+
+fn lower_credential(
+    section: Spanned<CredentialSection>,
+    source: &Source,
+) -> Result<(HeaderName, HeaderValue), ConfigError> {
+    let span = section.span();
+    let fault = |message: String, remedy: &str| source.fault(span.clone(), message, remedy);
+    let section = section.into_inner();
+    let value = match (section.value, section.value_env, section.value_file) {
+        (Some(value), None, None) => value,
+        (None, Some(variable), None) => std::env::var(&variable).map_err(|_| {
+            fault(format!("the environment variable {variable} is not set"), "set it")
+        })?,
+        (None, None, Some(file)) => {
+            let path = source.resolve(&file);
+            std::fs::read_to_string(&path)
+                .map_err(|error| fault(format!("can't read {file}: {error}"), "check the path"))?
+                .trim()
+                .to_owned()
+        }
+        _ => {
+            let remedy = "give exactly one of value, value_env and value_file";
+            return Err(fault("the credential has no value, or several".to_owned(), remedy));
+        }
+    };
+    let name: HeaderName = section.header.parse().map_err(|_| {
+        fault(format!("{:?} is not a header name", section.header), "e.g. authorization")
+    })?;
+    let mut value = HeaderValue::from_str(&format!("{}{value}", section.prefix))
+        .map_err(|_| fault("the value can't stand in a header".to_owned(), "check the secret"))?;
+    // Keeps it out of debug output and of HTTP/2's compression tables.
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// Reads a file named in the config.
+///
+/// # Errors
+/// If it can't be read, with the line that names it.
+pub(crate) fn read_file(name: &Spanned<String>, source: &Source) -> Result<Vec<u8>, ConfigError> {
+    std::fs::read(source.resolve(name.get_ref())).map_err(|error| {
+        let message = format!("can't read {}: {error}", name.get_ref());
+        source.fault(name.span(), message, "check the path and the file's rights")
+    })
+}
+
+fn default_pool() -> String {
+    "default".to_owned()
+}
+
+fn default_weight() -> Spanned<u32> {
+    Spanned::new(0..0, 1)
+}
+
+fn default_connections_max() -> u32 {
+    1024
+}
+
+fn default_idle_ms() -> u64 {
+    4000
+}
+
+fn default_credential_header() -> String {
+    "authorization".to_owned()
+}

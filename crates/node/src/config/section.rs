@@ -1,0 +1,240 @@
+//! The sections of the config file that concern the node itself.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_proxy::{Limits, Retry, Timeouts};
+use toml::Spanned;
+
+/// How worker threads share the work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkerLayout {
+    /// A runtime and listening sockets of its own for each worker; the kernel spreads connections.
+    /// Cheapest per request.
+    #[default]
+    PerCore,
+    /// One runtime whose threads steal work from each other. Spreads the streams of a single
+    /// HTTP/2 connection over all cores.
+    Shared,
+}
+
+/// `[node]`: who this process is.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct NodeSection {
+    /// Name of this node, unique in the cluster.
+    pub(crate) name: String,
+    /// Region this node is in.
+    pub(crate) region: String,
+    /// Worker threads; 0 takes one per core.
+    pub(crate) workers: usize,
+    /// How the workers share the work.
+    pub(crate) worker_layout: WorkerLayout,
+    /// How long running requests may take to finish when the node stops.
+    pub(crate) drain_ms: u64,
+    /// Whether replies carry `x-spillway-region`, `-replica`, `-policy` and `-hops`.
+    pub(crate) expose_routing: bool,
+}
+
+impl Default for NodeSection {
+    fn default() -> Self {
+        Self {
+            name: "node-1".to_owned(),
+            region: "local".to_owned(),
+            workers: 0,
+            worker_layout: WorkerLayout::default(),
+            drain_ms: 30_000,
+            expose_routing: false,
+        }
+    }
+}
+
+/// `[[listener]]`: an address that clients connect to.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListenerSection {
+    /// IP address and port.
+    pub(crate) address: SocketAddr,
+    /// TLS; without it the listener speaks cleartext.
+    #[serde(default)]
+    pub(crate) tls: Option<TlsSection>,
+    /// Whether connections start with a PROXY v1 or v2 header.
+    #[serde(default)]
+    pub(crate) proxy_protocol: ProxyProtocol,
+    /// Address blocks whose forwarding headers and PROXY header are believed.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) trusted_proxies: Vec<Spanned<String>>,
+}
+
+/// Whether a listener expects PROXY headers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ProxyProtocol {
+    /// Connections start with HTTP or TLS.
+    #[default]
+    Off,
+    /// Each connection must start with a PROXY header, and come from a trusted proxy.
+    Required,
+}
+
+/// Certificate and key of a listener.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TlsSection {
+    /// PEM file with the certificate chain, leaf first.
+    #[schemars(with = "String")]
+    pub(crate) certificate: Spanned<String>,
+    /// PEM file with the private key.
+    #[schemars(with = "String")]
+    pub(crate) key: Spanned<String>,
+}
+
+/// `[admin]`: metrics and health for operators.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AdminSection {
+    /// IP address and port.
+    pub(crate) address: SocketAddr,
+}
+
+/// `[limits]`: what clients may take.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LimitsSection {
+    /// Client connections at a time; one more is closed at once.
+    pub(crate) connections_max: usize,
+    /// Bytes of one request head; more gets 431.
+    pub(crate) header_bytes_max: usize,
+    /// Header fields of one HTTP/1.1 request; more gets 431.
+    pub(crate) headers_max: usize,
+    /// Bytes of one request body; more gets 413.
+    pub(crate) body_bytes_max: u64,
+    /// Bytes of all buffered request bodies together; a body beyond it gets 503.
+    pub(crate) body_bytes_total_max: u64,
+    /// Bodies that need no reading are buffered, and can be retried, up to this many bytes.
+    pub(crate) buffered_bytes_max: u64,
+    /// Concurrent requests on one HTTP/2 connection.
+    pub(crate) streams_per_connection_max: u32,
+    /// Requests that one connection may abandon within `reset_window_ms` before it is closed.
+    pub(crate) resets_per_connection_max: u32,
+    /// The window that `resets_per_connection_max` counts in.
+    pub(crate) reset_window_ms: u64,
+    /// Time for a complete request head.
+    pub(crate) head_timeout_ms: u64,
+    /// Time for a complete request body.
+    pub(crate) body_timeout_ms: u64,
+    /// A connection without requests for this long is closed.
+    pub(crate) idle_timeout_ms: u64,
+    /// A client that takes no bytes of its reply for this long is cut off.
+    pub(crate) stall_timeout_ms: u64,
+}
+
+impl Default for LimitsSection {
+    fn default() -> Self {
+        let limits = Limits::default();
+        Self {
+            connections_max: limits.connections_max,
+            header_bytes_max: limits.header_bytes_max,
+            headers_max: limits.headers_max,
+            body_bytes_max: limits.body_bytes_max,
+            body_bytes_total_max: limits.body_bytes_total_max,
+            buffered_bytes_max: limits.buffered_bytes_max,
+            streams_per_connection_max: limits.streams_per_connection_max,
+            resets_per_connection_max: limits.resets_per_connection_max,
+            reset_window_ms: milliseconds(limits.reset_window),
+            head_timeout_ms: milliseconds(limits.head_timeout),
+            body_timeout_ms: milliseconds(limits.body_timeout),
+            idle_timeout_ms: milliseconds(limits.idle_timeout),
+            stall_timeout_ms: milliseconds(limits.stall_timeout),
+        }
+    }
+}
+
+impl From<LimitsSection> for Limits {
+    fn from(section: LimitsSection) -> Self {
+        Self {
+            connections_max: section.connections_max,
+            header_bytes_max: section.header_bytes_max,
+            headers_max: section.headers_max,
+            body_bytes_max: section.body_bytes_max,
+            body_bytes_total_max: section.body_bytes_total_max,
+            buffered_bytes_max: section.buffered_bytes_max.min(section.body_bytes_max),
+            streams_per_connection_max: section.streams_per_connection_max,
+            resets_per_connection_max: section.resets_per_connection_max,
+            reset_window: Duration::from_millis(section.reset_window_ms),
+            head_timeout: Duration::from_millis(section.head_timeout_ms),
+            body_timeout: Duration::from_millis(section.body_timeout_ms),
+            idle_timeout: Duration::from_millis(section.idle_timeout_ms),
+            stall_timeout: Duration::from_millis(section.stall_timeout_ms),
+        }
+    }
+}
+
+/// `[timeouts]`, also inside a route: how long a replica may take.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TimeoutsSection {
+    /// TCP and TLS set-up; 1,000 by default.
+    pub(crate) connect_ms: Option<u64>,
+    /// From the request to the reply's head; 600,000 by default, since a queued unary request
+    /// waits for its whole generation.
+    pub(crate) first_byte_ms: Option<u64>,
+    /// Between two pieces of a reply; 60,000 by default.
+    pub(crate) idle_ms: Option<u64>,
+    /// The whole request; 3,600,000 by default.
+    pub(crate) total_ms: Option<u64>,
+}
+
+impl TimeoutsSection {
+    /// These time-outs, with `base` where one is not set.
+    pub(crate) fn over(&self, base: Timeouts) -> Timeouts {
+        let pick = |set: Option<u64>, base| set.map_or(base, Duration::from_millis);
+        Timeouts {
+            connect: pick(self.connect_ms, base.connect),
+            first_byte: pick(self.first_byte_ms, base.first_byte),
+            idle: pick(self.idle_ms, base.idle),
+            total: pick(self.total_ms, base.total),
+        }
+    }
+}
+
+/// `[retry]`: when another replica is tried.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RetrySection {
+    /// Attempts per request, the first included.
+    pub(crate) attempts_max: u32,
+    /// Retries as a share of requests, in percent.
+    pub(crate) budget_percent: u32,
+    /// Retries per second that are allowed whatever the share says.
+    pub(crate) budget_min_per_second: u32,
+}
+
+impl Default for RetrySection {
+    fn default() -> Self {
+        let retry = Retry::default();
+        Self {
+            attempts_max: retry.attempts_max,
+            budget_percent: retry.share_percent,
+            budget_min_per_second: retry.per_second_min,
+        }
+    }
+}
+
+impl From<RetrySection> for Retry {
+    fn from(section: RetrySection) -> Self {
+        Self {
+            attempts_max: section.attempts_max.max(1),
+            share_percent: section.budget_percent,
+            per_second_min: section.budget_min_per_second,
+        }
+    }
+}
+
+fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

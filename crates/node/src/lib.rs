@@ -1,0 +1,13 @@
+//! One gateway process: configuration, workers, reload, admin listener, drain.
+
+mod admin;
+pub mod config;
+mod feedback;
+mod node;
+mod reload;
+mod resolve;
+mod workers;
+mod world;
+
+pub use config::{Config, ConfigError};
+pub use node::{Node, StartError};

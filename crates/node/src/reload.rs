@@ -1,0 +1,100 @@
+//! A changed config takes effect without a restart; a bad one changes nothing.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use notify::{RecursiveMode, Watcher};
+use spillway_proxy::{Gateway, Listener};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Config;
+use crate::feedback::Feedback;
+use crate::resolve::resolve_all;
+use crate::world::build_view;
+
+/// Editors and deployment tools touch a file several times in a row: one reload serves all.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// What a reload acts on.
+#[derive(Debug)]
+pub(crate) struct Reloader {
+    pub(crate) path: PathBuf,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) listeners: Vec<Arc<Listener>>,
+    pub(crate) feedback: Arc<Feedback>,
+    pub(crate) units: usize,
+}
+
+impl Reloader {
+    /// Reloads on SIGHUP and whenever the file changes, until told to stop.
+    pub(crate) async fn run(self, stop: CancellationToken) {
+        // One place: a second change while one waits needs no second reload.
+        let (changed, mut changes) = mpsc::channel(1);
+        let _watcher = watch(&self.path, changed.clone())
+            .inspect_err(|error| tracing::warn!(%error, "file changes will not be noticed"))
+            .ok();
+        let mut hangup = match signal(SignalKind::hangup()) {
+            Ok(hangup) => hangup,
+            Err(error) => return tracing::warn!(%error, "SIGHUP will not be noticed"),
+        };
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => {}
+                _ = changes.recv() => {
+                    tokio::time::sleep(SETTLE).await;
+                    let _: Result<(), _> = changes.try_recv();
+                }
+                () = stop.cancelled() => return,
+            }
+            self.reload().await;
+        }
+    }
+
+    async fn reload(&self) {
+        let result = match Config::load(&self.path) {
+            Ok(config) => self.apply(&config).await,
+            Err(error) => Err(error.to_string()),
+        };
+        self.feedback.metrics.record_reload(result.is_ok());
+        match result {
+            Ok(()) => tracing::info!(path = %self.path.display(), "config reloaded"),
+            Err(error) => tracing::error!("config not reloaded, the old one stays in use: {error}"),
+        }
+    }
+
+    /// Replicas, routes, aliases and certificates change; everything else waits for a restart.
+    async fn apply(&self, config: &Config) -> Result<(), String> {
+        let current = self.gateway.view();
+        let view = build_view(&config.world, Some(&current), self.units)
+            .map_err(|error| error.to_string())?;
+        resolve_all(&view).await;
+        for (listener, identity) in self.listeners.iter().zip(&config.world.identities) {
+            if let Some(identity) = identity {
+                listener.replace_identity(identity).map_err(|error| error.to_string())?;
+            }
+        }
+        self.gateway.replace_view(view);
+        Ok(())
+    }
+}
+
+/// Watches the file's folder: many tools replace a file instead of writing to it.
+fn watch(path: &Path, changed: mpsc::Sender<()>) -> notify::Result<impl Watcher + use<>> {
+    let name = path.file_name().map(ToOwned::to_owned);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let Ok(event) = event else { return };
+        let is_ours = event.paths.iter().any(|path| path.file_name() == name.as_deref());
+        // Kubernetes swaps a link beside the file instead of the file.
+        let is_link = event.paths.iter().any(|path| path.ends_with("..data"));
+        if !event.kind.is_access() && (is_ours || is_link) {
+            // A change that waits already covers this one.
+            let _: Result<(), _> = changed.try_send(());
+        }
+    })?;
+    watcher.watch(folder.unwrap_or_else(|| Path::new(".")), RecursiveMode::NonRecursive)?;
+    Ok(watcher)
+}

@@ -1,0 +1,47 @@
+//! Keeps the addresses of replicas fresh, so that no request ever waits for a name.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use spillway_proxy::{Gateway, Replica, View};
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// How often names are looked up again.
+const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
+/// How long one look-up may take. The last known addresses stay in use if it fails.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Looks every replica of a view up once, all at the same time.
+pub(crate) async fn resolve_all(view: &View) {
+    let mut lookups = tokio::task::JoinSet::new();
+    for replica in view.replicas() {
+        lookups.spawn(resolve(Arc::clone(replica)));
+    }
+    lookups.join_all().await;
+}
+
+/// Looks the replicas of the current view up again and again.
+pub(crate) async fn refresh_loop(gateway: Arc<Gateway>, stop: CancellationToken) {
+    let mut interval = tokio::time::interval(REFRESH_INTERVAL);
+    loop {
+        tokio::select! {
+            _ = interval.tick() => resolve_all(&gateway.view()).await,
+            () = stop.cancelled() => return,
+        }
+    }
+}
+
+async fn resolve(replica: Arc<Replica>) {
+    let spec = replica.spec();
+    match timeout(LOOKUP_TIMEOUT, lookup_host((spec.host.as_str(), spec.port))).await {
+        Ok(Ok(addresses)) => replica.set_addresses(addresses.collect()),
+        Ok(Err(error)) => {
+            tracing::warn!(replica = %spec.name, host = %spec.host, %error, "name look-up failed");
+        }
+        Err(_) => {
+            tracing::warn!(replica = %spec.name, host = %spec.host, "name look-up took too long");
+        }
+    }
+}

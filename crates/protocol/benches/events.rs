@@ -1,0 +1,46 @@
+//! How long it takes to pass on one chunk of a stream.
+
+use bytes::Bytes;
+use divan::{Bencher, black_box};
+use spillway_protocol::{EventOptions, EventRelay};
+
+const TOKEN: &str = concat!(
+    r#"data: {"id":"chatcmpl-0123456789abcdef","object":"chat.completion.chunk","#,
+    r#""created":1700000000,"model":"llama-3.1-8b","choices":[{"index":0,"#,
+    r#""delta":{"content":" word"},"finish_reason":null}]}"#,
+    "\n\n"
+);
+
+fn main() {
+    divan::main();
+}
+
+/// The budget: well under 100 ns.
+#[divan::bench(args = [false, true])]
+fn one_event_a_chunk(bencher: Bencher<'_, '_>, strip_usage: bool) {
+    relay_each(bencher, strip_usage, &[Bytes::from_static(TOKEN.as_bytes())]);
+}
+
+#[divan::bench]
+fn ten_events_a_chunk(bencher: Bencher<'_, '_>) {
+    relay_each(bencher, false, &[Bytes::from(TOKEN.repeat(10))]);
+}
+
+#[divan::bench]
+fn one_event_in_two_chunks(bencher: Bencher<'_, '_>) {
+    let (head, tail) = TOKEN.split_at(TOKEN.len() / 2);
+    let parts = [head, tail].map(|part| Bytes::from_static(part.as_bytes()));
+    relay_each(bencher, false, &parts);
+}
+
+fn relay_each(bencher: Bencher<'_, '_>, strip_usage: bool, chunks: &[Bytes]) {
+    let mut relay = EventRelay::new(EventOptions { strip_usage, held_bytes_max: 64 << 10 });
+    bencher.bench_local(move || {
+        for chunk in chunks {
+            relay.push(black_box(chunk.clone()));
+            while let Some(bytes) = relay.pop() {
+                black_box(bytes);
+            }
+        }
+    });
+}

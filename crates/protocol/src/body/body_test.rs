@@ -1,0 +1,409 @@
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::{ErrorKind, GatewayError};
+
+/// The facts of a body that must be readable.
+fn facts(body: &str) -> Facts<'_> {
+    read_facts(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"))
+}
+
+/// Kind and offset of the error of a body that must be refused.
+fn refused(body: impl AsRef<[u8]>) -> (BodyErrorKind, usize) {
+    let error = read_facts(body.as_ref()).expect_err("must be refused");
+    (error.kind().clone(), error.offset())
+}
+
+#[test]
+fn a_chat_request_tells_all_its_facts() {
+    let body = r#" {"model": "tiny", "stream": true, "stream_options": {"include_usage": false},
+        "tools": [{"type": "function"}], "user": "u-1", "max_tokens": 7, "n": 2,
+        "messages": [{"role": "user", "content": "a \"b\" \n"}], "seed": 1}"#;
+    let facts = facts(body);
+    let model = facts.model.as_ref().unwrap();
+    assert_eq!(model.value, "tiny");
+    assert_eq!(&body[model.span.clone()], r#""tiny""#);
+    assert!(facts.stream);
+    assert_eq!(facts.include_usage, Some(false));
+    assert_eq!(&body[facts.stream_options.unwrap()], r#"{"include_usage": false}"#);
+    assert_eq!(&body[facts.include_usage_value.unwrap()], "false");
+    assert_eq!(&body[facts.prompt.unwrap()], r#"[{"role": "user", "content": "a \"b\" \n"}]"#);
+    assert_eq!(&body[facts.tools.unwrap()], r#"[{"type": "function"}]"#);
+    assert_eq!(facts.user.as_deref(), Some("u-1"));
+    assert_eq!(facts.max_tokens, Some(7));
+    assert_eq!(facts.n, Some(2));
+    assert_eq!(&body[..facts.insert_at], " {");
+    assert!(!facts.is_empty_object);
+}
+
+#[test]
+fn a_responses_request_tells_what_it_continues() {
+    let body = r#"{"model":"m","instructions":"Be brief.","input":"hi","max_output_tokens":5,
+        "previous_response_id":"resp_1"}"#;
+    let facts = facts(body);
+    assert_eq!(facts.previous_response_id.as_deref(), Some("resp_1"));
+    assert_eq!(&body[facts.prompt.unwrap()], r#""hi""#);
+    assert_eq!(&body[facts.instructions.unwrap()], r#""Be brief.""#);
+    assert_eq!(facts.max_tokens, Some(5));
+    assert!(!facts.stream);
+}
+
+#[test]
+fn the_prompt_is_the_first_of_its_names_that_is_not_null() {
+    let check = |body: &str, expected: Option<&str>| {
+        assert_eq!(facts(body).prompt.map(|span| &body[span]), expected, "{body}");
+    };
+    check(r#"{"query":"q","documents":["d"]}"#, Some(r#""q""#));
+    check(r#"{"query":"q","input":"i"}"#, Some(r#""i""#));
+    check(r#"{"input":"i","prompt":"p"}"#, Some(r#""p""#));
+    check(r#"{"prompt":[1,2],"messages":null}"#, Some("[1,2]"));
+    check(r#"{"prompt":"p","messages":[]}"#, Some("[]"));
+    check(r#"{"documents":[]}"#, None);
+}
+
+#[test]
+fn null_is_the_same_as_absent() {
+    let body = r#"{"model":null,"stream":null,"stream_options":null,"messages":null,"user":null,
+        "max_tokens":null,"n":null,"previous_response_id":null,"tools":null}"#;
+    let facts = facts(body);
+    assert_eq!(facts.model, None);
+    assert!(!facts.stream);
+    assert_eq!(facts.include_usage, None);
+    assert_eq!(facts.prompt, None);
+    assert_eq!(facts.tools, None);
+    assert_eq!((facts.user, facts.previous_response_id), (None, None));
+    assert_eq!((facts.max_tokens, facts.n), (None, None));
+}
+
+#[test]
+fn an_empty_object_is_readable_and_says_so() {
+    let facts = facts(" \r\n\t{ } ");
+    assert!(facts.is_empty_object);
+    assert_eq!(facts.insert_at, 5);
+}
+
+#[test]
+fn keys_and_values_spelt_with_escapes_mean_what_they_decode_to() {
+    let body = r#"{"mod\u0065l":"ti\u006ey","str\u0065am":true,"us\u0065r":"\ud83d\ude00"}"#;
+    let facts = facts(body);
+    let model = facts.model.unwrap();
+    assert_eq!(model.value, "tiny");
+    assert_eq!(&body[model.span], r#""ti\u006ey""#);
+    assert!(facts.stream);
+    assert_eq!(facts.user.as_deref(), Some("😀"));
+}
+
+#[test]
+fn a_plain_string_is_borrowed_and_only_an_escaped_one_copied() {
+    let facts = facts(r#"{"model":"tiny","user":"a\tb"}"#);
+    assert!(matches!(facts.model.unwrap().value, Cow::Borrowed("tiny")));
+    assert!(matches!(facts.user.unwrap(), Cow::Owned(_)));
+}
+
+#[test]
+fn fields_of_the_same_name_deeper_down_mean_nothing() {
+    let body = r#"{"metadata":{"model":"other","stream":true},"messages":[{"model":"x"}]}"#;
+    let facts = facts(body);
+    assert_eq!(facts.model, None);
+    assert!(!facts.stream);
+}
+
+#[test]
+fn the_newer_name_of_the_token_limit_counts() {
+    assert_eq!(facts(r#"{"max_tokens":1,"max_completion_tokens":2}"#).max_tokens, Some(2));
+    assert_eq!(facts(r#"{"max_tokens":1,"max_completion_tokens":null}"#).max_tokens, Some(1));
+}
+
+#[test]
+fn hints_of_an_odd_type_are_no_facts_but_no_error_either() {
+    let body = r#"{"max_tokens":"5","n":1.5,"user":7}"#;
+    let facts = facts(body);
+    assert_eq!((facts.max_tokens, facts.n, facts.user), (None, None, None));
+    assert_eq!(self::facts(r#"{"n":-1,"max_tokens":1e3}"#).n, None);
+    assert_eq!(self::facts(r#"{"n":99999999999999999999999}"#).n, None);
+}
+
+#[test]
+fn a_routing_field_given_twice_is_refused_at_its_second_value() {
+    for name in FIELD_NAMES {
+        let body = format!(r#"{{"{name}":null,"x":1,"{name}":null}}"#);
+        let at = body.rfind("null").unwrap();
+        assert_eq!(refused(&body), (BodyErrorKind::Duplicate { field: name }, at), "{body}");
+    }
+    let (kind, _) = refused(r#"{"model":"a","mod\u0065l":"b"}"#);
+    assert_eq!(kind, BodyErrorKind::Duplicate { field: "model" });
+    let (kind, _) = refused(r#"{"stream_options":{"include_usage":true,"include_usage":false}}"#);
+    assert_eq!(kind, BodyErrorKind::Duplicate { field: "include_usage" });
+}
+
+#[test]
+fn other_fields_may_stand_there_twice() {
+    assert_eq!(facts(r#"{"x":1,"model":"m","x":2}"#).model.unwrap().value, "m");
+}
+
+#[test]
+fn a_field_in_another_case_is_refused_because_some_engines_take_it() {
+    let body = r#"{"model":"small","Model":"large"}"#;
+    let at = body.find(r#""large""#).unwrap();
+    assert_eq!(refused(body), (BodyErrorKind::Misspelt { field: "model" }, at));
+    assert_eq!(refused(r#"{"STREAM":true}"#).0, BodyErrorKind::Misspelt { field: "stream" });
+}
+
+#[test]
+fn values_that_engines_would_coerce_are_refused_by_name() {
+    let check = |body: &str, field: &'static str, expected: &'static str, value: &str| {
+        let at = body.find(value).unwrap();
+        assert_eq!(refused(body), (BodyErrorKind::WrongType { field, expected }, at), "{body}");
+        assert_eq!(read_facts(body.as_bytes()).unwrap_err().param(), Some(field));
+    };
+    check(r#"{"stream":1}"#, "stream", "a boolean", "1");
+    check(r#"{"stream":"true"}"#, "stream", "a boolean", "\"true\"");
+    check(r#"{"stream":[]}"#, "stream", "a boolean", "[]");
+    check(r#"{"model":5}"#, "model", "a string", "5");
+    check(r#"{"model":["a"]}"#, "model", "a string", "[");
+    check(r#"{"stream_options":true}"#, "stream_options", "an object", "true");
+    check(r#"{"previous_response_id":1}"#, "previous_response_id", "a string", "1");
+    let usage = "stream_options.include_usage";
+    check(r#"{"stream_options":{"include_usage":0}}"#, usage, "a boolean", "0");
+}
+
+#[test]
+fn what_is_no_json_is_refused_where_it_goes_wrong() {
+    let check = |body: &[u8], offset: usize| {
+        let (kind, at) = refused(body);
+        let text = String::from_utf8_lossy(body);
+        assert!(matches!(kind, BodyErrorKind::NotJson(_)), "{text}: {kind:?}");
+        assert_eq!(at, offset, "{text}: {kind:?}");
+    };
+    check(b"", 0);
+    check(b"{", 0);
+    check(b"nope", 1);
+    check(br#"{"model":"m"} x"#, 14);
+    check(br#"{"model":"m"}{"#, 13);
+    check(br#"{"model":"m",}"#, 13);
+    check(br#"{"temperature":NaN}"#, 15);
+    check(br#"{"temperature":Infinity}"#, 15);
+    check(br#"{"seed":01}"#, 9);
+    check(br#"{'model':"m"}"#, 1);
+    check(b"{\"model\":\"a\nb\"}", 11);
+    check(b"{\n  \"a\": 1,\n  \"b\": oops}", 19);
+    check("\u{feff}{}".as_bytes(), 0);
+    check(br#"{"model":"\ud800"}"#, 15);
+}
+
+#[test]
+fn a_position_is_given_as_line_and_column_too() {
+    let error = read_facts(b"{\n  \"a\": 1,\n  \"b\": oops}").unwrap_err();
+    assert_eq!((error.line(), error.column(), error.offset()), (3, 8, 19));
+    let text = error.to_string();
+    assert!(text.starts_with("The request body is not valid JSON: expected"), "{text}");
+    assert!(text.ends_with("(line 3, column 8, byte 19)."), "{text}");
+    assert_eq!(text.matches("column").count(), 1, "{text}");
+}
+
+#[test]
+fn a_broken_body_is_called_broken_even_after_a_conflict() {
+    assert!(matches!(refused(r#"{"n":1,"n":2,"#).0, BodyErrorKind::NotJson(_)));
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_refused_wherever_they_stand() {
+    for body in [&b"{\"x\":\"\xff\"}"[..], b"{\"\xc3\":1}", b"{} \x80", b"\xff\xfe{\0}\0"] {
+        let at = body.iter().position(|byte| *byte >= 0x80).unwrap();
+        assert_eq!(refused(body), (BodyErrorKind::NotUtf8, at));
+    }
+    let utf16: Vec<u8> = r#"{"model":"m"}"#.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert!(matches!(refused(utf16).0, BodyErrorKind::NotJson(_)));
+}
+
+#[test]
+fn json_that_is_no_object_is_refused_as_such() {
+    for body in ["[]", "null", "\"model\"", " 5", "true"] {
+        let start = body.len() - body.trim_start().len();
+        assert_eq!(refused(body), (BodyErrorKind::NotAnObject, start), "{body}");
+    }
+}
+
+#[test]
+fn a_million_levels_cost_neither_the_stack_nor_a_tree() {
+    let depth = 1_000_000;
+    let open = format!(r#"{{"messages":{}"#, "[".repeat(depth));
+    assert!(matches!(refused(&open).0, BodyErrorKind::NotJson(_)));
+    let closed = format!("{open}{}}}", "]".repeat(depth));
+    assert_eq!(facts(&closed).prompt.unwrap().len(), 2 * depth);
+    assert!(matches!(refused("[".repeat(depth)).0, BodyErrorKind::NotJson(_)));
+    assert!(matches!(refused(r#"{"a":"#.repeat(depth)).0, BodyErrorKind::NotJson(_)));
+}
+
+#[test]
+fn the_clients_error_names_the_field_and_nothing_of_the_prompt() {
+    let body = br#"{"prompt":"my secret","stream":"yes"}"#;
+    let error = GatewayError::from(read_facts(body).unwrap_err());
+    assert_eq!(error.kind, ErrorKind::BadRequest);
+    assert_eq!(error.param, Some("stream"));
+    assert_eq!(error.message, "The field 'stream' must be a boolean (line 1, column 32, byte 31).");
+}
+
+// === properties ===
+
+/// Any JSON value, some levels deep.
+fn any_value() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        (-1e9..1e9).prop_map(|number: f64| json!(number)),
+        any::<String>().prop_map(Value::from),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::vec((any_key(), inner), 0..4)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+/// Routing names too: inside another value they must mean nothing.
+fn any_key() -> impl Strategy<Value = String> {
+    prop_oneof![any::<String>(), prop::sample::select(&FIELD_NAMES[..]).prop_map(str::to_owned)]
+}
+
+/// A value of a type that is not refused for this field.
+fn value_of(name: &'static str) -> BoxedStrategy<Value> {
+    let text = prop_oneof![Just(Value::Null), any::<String>().prop_map(Value::from)];
+    let flag = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from)];
+    match name {
+        "model" | "previous_response_id" => text.boxed(),
+        "stream" => flag.boxed(),
+        "stream_options" => prop_oneof![
+            Just(Value::Null),
+            Just(json!({})),
+            flag.clone().prop_map(|flag| json!({ "include_usage": flag })),
+            (flag, any_value()).prop_map(|(flag, other)| json!({
+                "a": other, "include_usage": flag, "z": other
+            })),
+            any_value().prop_map(|other| json!({ "z": other })),
+        ]
+        .boxed(),
+        _ => any_value().boxed(),
+    }
+}
+
+/// Members of a valid request in any order, each name once.
+pub(crate) fn any_members() -> impl Strategy<Value = Vec<(String, Value)>> {
+    let known = prop::sample::select(&FIELD_NAMES[..])
+        .prop_flat_map(|name| value_of(name).prop_map(move |value| (name.to_owned(), value)));
+    let unknown = ("[a-zA-Z_\"\\\\\u{e9}]{0,9}", any_value());
+    prop::collection::vec(prop_oneof![3 => known, 1 => unknown], 0..10).prop_map(|mut members| {
+        let mut seen = Vec::new();
+        members.retain(|(name, _)| {
+            let is_new = !seen.contains(&name.to_lowercase());
+            let is_exact =
+                FIELD_NAMES.iter().all(|known| known == name || !known.eq_ignore_ascii_case(name));
+            seen.push(name.to_lowercase());
+            is_new && is_exact
+        });
+        members
+    })
+}
+
+/// The members as JSON, with or without white space, with or without needless escapes in keys.
+pub(crate) fn render(members: &[(String, Value)], space: &str, escape_keys: bool) -> String {
+    let members: Vec<String> = members
+        .iter()
+        .map(|(name, value)| {
+            let key = if escape_keys {
+                let units = name.encode_utf16().map(|unit| format!("\\u{unit:04x}"));
+                format!("\"{}\"", units.collect::<String>())
+            } else {
+                Value::from(name.as_str()).to_string()
+            };
+            let value = if space.is_empty() {
+                value.to_string()
+            } else {
+                serde_json::to_string_pretty(value).unwrap()
+            };
+            format!("{space}{key}{space}:{space}{value}{space}")
+        })
+        .collect();
+    format!("{space}{{{space}{}}}{space}", members.join(","))
+}
+
+fn is_given(tree: &Map<String, Value>, name: &str) -> bool {
+    tree.get(name).is_some_and(|value| !value.is_null())
+}
+
+proptest! {
+    #[test]
+    fn facts_agree_with_a_full_parse(
+        members in any_members(),
+        space in prop::sample::select(vec!["", " ", "\n\t", "\r\n  "]),
+        escape_keys in any::<bool>(),
+    ) {
+        let body = render(&members, space, escape_keys);
+        let tree: Map<String, Value> = serde_json::from_str(&body).unwrap();
+        let facts = facts(&body);
+        let at = |span: &Range<usize>| serde_json::from_str::<Value>(&body[span.clone()]).unwrap();
+        let text = |name: &str| tree.get(name).and_then(Value::as_str);
+
+        prop_assert_eq!(facts.model.as_ref().map(|field| &*field.value), text("model"));
+        if let Some(model) = &facts.model {
+            prop_assert_eq!(at(&model.span), tree["model"].clone());
+        }
+        prop_assert_eq!(facts.stream, tree.get("stream") == Some(&Value::Bool(true)));
+        let options = tree.get("stream_options");
+        prop_assert_eq!(facts.stream_options.as_ref().map(at), options.cloned());
+        let include = options.and_then(|options| options.get("include_usage")?.as_bool());
+        prop_assert_eq!(facts.include_usage, include);
+        let prompt = ["messages", "prompt", "input", "query"];
+        let prompt = prompt.into_iter().find(|name| is_given(&tree, name));
+        prop_assert_eq!(facts.prompt.as_ref().map(at), prompt.map(|name| tree[name].clone()));
+        prop_assert_eq!(facts.tools.is_some(), is_given(&tree, "tools"));
+        prop_assert_eq!(facts.instructions.is_some(), is_given(&tree, "instructions"));
+        prop_assert_eq!(facts.user.as_deref(), text("user"));
+        prop_assert_eq!(facts.n, tree.get("n").and_then(Value::as_u64));
+        prop_assert_eq!(facts.previous_response_id.as_deref(), text("previous_response_id"));
+        prop_assert_eq!(facts.is_empty_object, tree.is_empty());
+        prop_assert_eq!(body[..facts.insert_at].trim_start(), "{");
+    }
+
+    #[test]
+    fn a_damaged_body_is_read_as_a_full_parse_reads_it_or_refused(
+        members in any_members(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut body = render(&members, "", false).into_bytes();
+        for (index, byte) in damage {
+            let at = index.index(body.len());
+            body[at] = byte;
+        }
+        match (read_facts(&body), serde_json::from_slice::<Value>(&body)) {
+            (Ok(facts), Ok(tree)) => {
+                prop_assert_eq!(facts.model.map(|m| m.value.into_owned()),
+                    tree.get("model").and_then(Value::as_str).map(str::to_owned));
+            }
+            // Half a surrogate pair may go through where it isn't read.
+            (Ok(_), Err(error)) => {
+                let text = error.to_string();
+                prop_assert!(text.contains("surrogate") || text.contains("hex escape"), "{text}");
+            }
+            (Err(error), _) => {
+                prop_assert!(error.offset() <= body.len());
+                prop_assert!(error.line() >= 1 && error.column() >= 1);
+            }
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = read_facts(&body).map_err(|error| error.to_string());
+    }
+
+    #[test]
+    fn no_json_like_text_makes_it_panic(body in r#"[\[\]{}",:\\ a-fu0-9\n.eE+-]{0,80}"#) {
+        let _ = read_facts(body.as_bytes()).map_err(|error| error.to_string());
+    }
+}

@@ -1,0 +1,222 @@
+//! What a path of the built-in APIs means.
+//!
+//! Paths are compared as they were sent. Whatever a lenient server might read as another path
+//! (dot segments, doubled slashes, encoded slashes) is no endpoint at all, so that a request is
+//! never judged by one rule and served by another.
+
+use std::borrow::Cow;
+
+use percent_encoding::percent_decode_str;
+
+/// The API family that an endpoint belongs to; it decides how errors look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// The OpenAI API, under `/v1`.
+    OpenAi,
+    /// The Open Inference Protocol of KServe and Triton, under `/v2`.
+    KServeV2,
+    /// Whatever a route of the config passes through unread.
+    Raw,
+}
+
+/// What a request path stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint<'p> {
+    /// `/v1/chat/completions`.
+    ChatCompletions,
+    /// `/v1/completions`.
+    Completions,
+    /// `/v1/responses`.
+    Responses,
+    /// `/v1/embeddings`.
+    Embeddings,
+    /// `/rerank`, `/v1/rerank` and `/v2/rerank`.
+    Rerank,
+    /// `/v1/responses/{id}`, also with `/cancel` or `/input_items`.
+    ResponseById {
+        /// The response's id, made of letters, digits, `_`, `-` and `.`.
+        id: &'p str,
+    },
+    /// `/v1/models`.
+    ModelList,
+    /// `/v1/models/{model}`; the name may contain slashes.
+    ModelById {
+        /// The model's name as sent, see [`decode_name`].
+        model: &'p str,
+    },
+    /// Any other OpenAI-style endpoint whose JSON body names a model.
+    JsonPassthrough,
+    /// OpenAI-style endpoints whose multipart form names a model.
+    FormPassthrough,
+    /// `/v2/health/live`.
+    V2Live,
+    /// `/v2/health/ready`.
+    V2Ready,
+    /// `/v2`: the server's metadata.
+    V2Server,
+    /// `/v2/models/{model}[/versions/{version}][/{action}]`.
+    V2Model {
+        /// The model's name as sent, see [`decode_name`].
+        model: &'p str,
+        /// The version as sent, if the path has one.
+        version: Option<&'p str>,
+        /// `infer`, `ready`, `generate_stream`, ...; empty for the model's metadata.
+        action: &'p str,
+    },
+    /// `/livez`: whether this process runs.
+    Livez,
+    /// `/readyz`: whether this process can serve.
+    Readyz,
+    /// None of these.
+    Other,
+}
+
+impl Protocol {
+    /// The family that a path's author had in mind, for errors about paths that are no endpoint.
+    #[must_use]
+    pub fn of_path(path: &str) -> Self {
+        match path.trim_start_matches('/').split('/').next() {
+            Some("v1") => Self::OpenAi,
+            Some("v2") => Self::KServeV2,
+            _ => Self::Raw,
+        }
+    }
+}
+
+impl<'p> Endpoint<'p> {
+    /// Reads a request path (without its query) as it was sent. One trailing slash is tolerated.
+    #[must_use]
+    pub fn classify(path: &'p str) -> Self {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        match path {
+            "/v1/chat/completions" => Self::ChatCompletions,
+            "/v1/completions" => Self::Completions,
+            "/v1/responses" => Self::Responses,
+            "/v1/embeddings" => Self::Embeddings,
+            "/v1/models" => Self::ModelList,
+            "/rerank" | "/v1/rerank" | "/v2/rerank" => Self::Rerank,
+            "/v1/audio/speech"
+            | "/v1/images/generations"
+            | "/v1/moderations"
+            | "/v1/score"
+            | "/v1/classify"
+            | "/v1/pooling"
+            | "/v1/tokenize"
+            | "/v1/detokenize"
+            | "/score"
+            | "/classify"
+            | "/pooling"
+            | "/tokenize"
+            | "/detokenize" => Self::JsonPassthrough,
+            "/v1/audio/transcriptions"
+            | "/v1/audio/translations"
+            | "/v1/images/edits"
+            | "/v1/images/variations" => Self::FormPassthrough,
+            "/v2" => Self::V2Server,
+            "/v2/health/live" => Self::V2Live,
+            "/v2/health/ready" => Self::V2Ready,
+            "/livez" => Self::Livez,
+            "/readyz" => Self::Readyz,
+            // Only a path with a name in it can hide something.
+            _ if is_plain(path) => classify_named(path),
+            _ => Self::Other,
+        }
+    }
+
+    /// The family whose error bodies a client of this endpoint understands.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Self::V2Live | Self::V2Ready | Self::V2Server | Self::V2Model { .. } => {
+                Protocol::KServeV2
+            }
+            Self::Livez | Self::Readyz | Self::Other => Protocol::Raw,
+            _ => Protocol::OpenAi,
+        }
+    }
+}
+
+/// Decodes a model name out of a path; `None` if the decoded bytes are not UTF-8.
+///
+/// Only for look-ups: what is forwarded is the path as sent.
+#[must_use]
+pub fn decode_name(segment: &str) -> Option<Cow<'_, str>> {
+    percent_decode_str(segment).decode_utf8().ok()
+}
+
+fn classify_named(path: &str) -> Endpoint<'_> {
+    if let Some(model) = path.strip_prefix("/v1/models/") {
+        Endpoint::ModelById { model }
+    } else if let Some(item) = path.strip_prefix("/v1/responses/") {
+        classify_response(item)
+    } else if let Some(item) = path.strip_prefix("/v2/models/") {
+        classify_v2_model(item)
+    } else {
+        Endpoint::Other
+    }
+}
+
+fn classify_response(item: &str) -> Endpoint<'_> {
+    let (id, action) = item.split_once('/').unwrap_or((item, ""));
+    let is_known = matches!(action, "" | "cancel" | "input_items");
+    if is_known && is_response_id(id) { Endpoint::ResponseById { id } } else { Endpoint::Other }
+}
+
+fn classify_v2_model(item: &str) -> Endpoint<'_> {
+    // An encoded slash would let one segment here be several at the replica.
+    if has_encoded_slash(item) {
+        return Endpoint::Other;
+    }
+    let mut segments = item.split('/');
+    let model = segments.next().unwrap_or_default();
+    let mut action = segments.next();
+    let mut version = None;
+    if action == Some("versions") {
+        version = segments.next();
+        action = segments.next();
+        if version.is_none() {
+            return Endpoint::Other;
+        }
+    }
+    let action = action.unwrap_or_default();
+    if segments.next().is_some() || !action.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') {
+        return Endpoint::Other;
+    }
+    Endpoint::V2Model { model, version, action }
+}
+
+/// Whether every server reads the path's segments as they stand here.
+fn is_plain(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_plain_segment))
+}
+
+fn is_plain_segment(segment: &str) -> bool {
+    // An encoded slash may hide a dot segment, so both sides of it are looked at.
+    escapes_are_complete(segment)
+        && percent_decode_str(segment).decode_utf8().is_ok_and(|text| {
+            text.bytes().all(is_plain_byte)
+                && text.split('/').all(|part| !matches!(part, "" | "." | ".."))
+        })
+}
+
+/// Controls end lines or strings somewhere; a backslash is a slash to some servers; `?`, `#` and
+/// `;` end the path for some once decoded.
+fn is_plain_byte(byte: u8) -> bool {
+    !byte.is_ascii_control() && !matches!(byte, b'\\' | b'?' | b'#' | b';')
+}
+
+fn escapes_are_complete(segment: &str) -> bool {
+    segment.split('%').skip(1).all(|after| {
+        let digits = after.as_bytes();
+        digits.len() >= 2 && digits[..2].iter().all(u8::is_ascii_hexdigit)
+    })
+}
+
+fn has_encoded_slash(text: &str) -> bool {
+    text.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2f"))
+}
+
+fn is_response_id(id: &str) -> bool {
+    !id.is_empty()
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
+}

@@ -1,0 +1,297 @@
+//! The gateway's own errors, in the words that each protocol's clients understand.
+//!
+//! A replica's errors are passed on as they are; these are only for what the gateway itself has
+//! to say. Codes are stable: clients and dashboards may match on them.
+
+use bytes::Bytes;
+use http::{HeaderName, StatusCode};
+use serde::Serialize;
+use thiserror::Error;
+
+use crate::Protocol;
+
+/// Header that carries [`ErrorKind::code`], so that the gateway's errors can be told from a
+/// replica's whatever the body looks like.
+pub static CODE_HEADER: HeaderName = HeaderName::from_static("x-spillway-code");
+
+/// Why the gateway answers itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ErrorKind {
+    /// The request can't be read, or asks for something that doesn't exist.
+    BadRequest,
+    /// No route serves the model.
+    ModelNotFound,
+    /// The path is no endpoint and matches no route.
+    RouteNotFound,
+    /// No replica is known to hold the stored response.
+    ResponseNotFound,
+    /// The path is known, but not with this method.
+    MethodNotAllowed,
+    /// The body did not arrive in time.
+    BodyTimeout,
+    /// The body is larger than the limit.
+    BodyTooLarge,
+    /// The content type is not one that the endpoint reads.
+    UnsupportedMediaType,
+    /// The headers are larger than the limit.
+    HeadersTooLarge,
+    /// The client went away first; only logs and metrics ever show it.
+    ClientClosed,
+    /// A defect of the gateway.
+    Internal,
+    /// No connection to the replica could be made.
+    ReplicaConnect,
+    /// The replica closed the connection before its answer began.
+    ReplicaReset,
+    /// What the replica sent is no HTTP answer.
+    ReplicaBadResponse,
+    /// The replica's answer broke off.
+    StreamCut,
+    /// Shed: serving it would be too late or would harm those already served.
+    Overloaded,
+    /// No replica of the model is fit to serve.
+    NoReplica,
+    /// The replica did not begin to answer in time.
+    FirstByteTimeout,
+    /// The replica stopped in the middle of its answer.
+    StreamStalled,
+    /// The request's own deadline passed.
+    DeadlineExceeded,
+}
+
+/// An error with what the client should know about it.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{message}")]
+pub struct GatewayError {
+    /// What went wrong; decides status and code.
+    pub kind: ErrorKind,
+    /// A full sentence for the person who reads the client's log. Never a part of the prompt.
+    pub message: String,
+    /// The request's field that is to blame.
+    pub param: Option<&'static str>,
+}
+
+/// What an error looks like inside a stream of events that has already begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventFlavour {
+    /// Chat and completions: a data event with an `error` object, as engines send it.
+    OpenAi,
+    /// The Responses API: a named `error` event.
+    Responses {
+        /// The number after that of the last event sent.
+        sequence_number: u64,
+    },
+    /// Triton's `generate_stream`: a data event with an `error` string.
+    KServeV2,
+    /// Any other stream: a named `error` event.
+    Raw,
+}
+
+impl ErrorKind {
+    /// Every kind, for tests and documents that must not miss one.
+    pub const ALL: &[Self] = &[
+        Self::BadRequest,
+        Self::ModelNotFound,
+        Self::RouteNotFound,
+        Self::ResponseNotFound,
+        Self::MethodNotAllowed,
+        Self::BodyTimeout,
+        Self::BodyTooLarge,
+        Self::UnsupportedMediaType,
+        Self::HeadersTooLarge,
+        Self::ClientClosed,
+        Self::Internal,
+        Self::ReplicaConnect,
+        Self::ReplicaReset,
+        Self::ReplicaBadResponse,
+        Self::StreamCut,
+        Self::Overloaded,
+        Self::NoReplica,
+        Self::FirstByteTimeout,
+        Self::StreamStalled,
+        Self::DeadlineExceeded,
+    ];
+
+    /// The HTTP status, as far as the answer has not begun yet.
+    #[must_use]
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::ModelNotFound | Self::RouteNotFound | Self::ResponseNotFound => {
+                StatusCode::NOT_FOUND
+            }
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::ClientClosed => client_closed_status(),
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::ReplicaConnect
+            | Self::ReplicaReset
+            | Self::ReplicaBadResponse
+            | Self::StreamCut => StatusCode::BAD_GATEWAY,
+            // Not 429: the client did nothing wrong, and 503 is what load balancers understand.
+            Self::Overloaded | Self::NoReplica => StatusCode::SERVICE_UNAVAILABLE,
+            Self::FirstByteTimeout | Self::StreamStalled | Self::DeadlineExceeded => {
+                StatusCode::GATEWAY_TIMEOUT
+            }
+        }
+    }
+
+    /// The stable machine-readable name.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::BadRequest => "bad_request",
+            Self::ModelNotFound => "model_not_found",
+            Self::RouteNotFound => "route_not_found",
+            Self::ResponseNotFound => "response_not_found",
+            Self::MethodNotAllowed => "method_not_allowed",
+            Self::BodyTimeout => "body_timeout",
+            Self::BodyTooLarge => "body_too_large",
+            Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::HeadersTooLarge => "headers_too_large",
+            Self::ClientClosed => "client_closed",
+            Self::Internal => "internal",
+            Self::ReplicaConnect => "replica_connect",
+            Self::ReplicaReset => "replica_reset",
+            Self::ReplicaBadResponse => "replica_bad_response",
+            Self::StreamCut => "stream_cut",
+            Self::Overloaded => "overloaded",
+            Self::NoReplica => "no_replica",
+            Self::FirstByteTimeout => "first_byte_timeout",
+            Self::StreamStalled => "stream_stalled",
+            Self::DeadlineExceeded => "deadline_exceeded",
+        }
+    }
+
+    /// The `type` of an OpenAI error object, which names whose fault it was.
+    #[must_use]
+    pub fn openai_type(self) -> &'static str {
+        match self {
+            Self::Overloaded => "overloaded_error",
+            _ if self.status().is_client_error() => "invalid_request_error",
+            _ => "server_error",
+        }
+    }
+}
+
+impl GatewayError {
+    /// An error that blames no field.
+    #[must_use]
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), param: None }
+    }
+
+    /// The same error, blaming a field of the request.
+    #[must_use]
+    pub fn with_param(self, param: &'static str) -> Self {
+        Self { param: Some(param), ..self }
+    }
+
+    /// The JSON body for an answer that has not begun.
+    #[must_use]
+    pub fn body(&self, protocol: Protocol) -> Bytes {
+        match protocol {
+            Protocol::OpenAi => json(&OpenAiBody { error: self.openai() }),
+            Protocol::KServeV2 => json(&self.v2()),
+            Protocol::Raw => json(&RawBody { error: self.raw() }),
+        }
+    }
+
+    /// One whole event, for an answer that has begun. Only to be sent between two events.
+    #[must_use]
+    pub fn event(&self, flavour: EventFlavour) -> Bytes {
+        match flavour {
+            EventFlavour::OpenAi => frame("", &OpenAiBody { error: self.openai() }),
+            EventFlavour::Responses { sequence_number } => {
+                frame("event: error\n", &self.responses(sequence_number))
+            }
+            EventFlavour::KServeV2 => frame("", &self.v2()),
+            EventFlavour::Raw => frame("event: error\n", &RawBody { error: self.raw() }),
+        }
+    }
+
+    fn openai(&self) -> OpenAiError<'_> {
+        OpenAiError {
+            message: &self.message,
+            r#type: self.kind.openai_type(),
+            param: self.param,
+            code: self.kind.code(),
+        }
+    }
+
+    fn responses(&self, sequence_number: u64) -> ResponsesError<'_> {
+        ResponsesError {
+            r#type: "error",
+            code: self.kind.code(),
+            message: &self.message,
+            param: self.param,
+            sequence_number,
+        }
+    }
+
+    fn v2(&self) -> V2Body<'_> {
+        V2Body { error: &self.message, code: self.kind.code() }
+    }
+
+    fn raw(&self) -> RawError<'_> {
+        RawError { code: self.kind.code(), message: &self.message }
+    }
+}
+
+#[derive(Serialize)]
+struct OpenAiBody<'e> {
+    error: OpenAiError<'e>,
+}
+
+#[derive(Serialize)]
+struct OpenAiError<'e> {
+    message: &'e str,
+    r#type: &'static str,
+    param: Option<&'static str>,
+    code: &'static str,
+}
+
+#[derive(Serialize)]
+struct ResponsesError<'e> {
+    r#type: &'static str,
+    code: &'static str,
+    message: &'e str,
+    param: Option<&'static str>,
+    sequence_number: u64,
+}
+
+#[derive(Serialize)]
+struct V2Body<'e> {
+    error: &'e str,
+    code: &'static str,
+}
+
+#[derive(Serialize)]
+struct RawBody<'e> {
+    error: RawError<'e>,
+}
+
+#[derive(Serialize)]
+struct RawError<'e> {
+    code: &'static str,
+    message: &'e str,
+}
+
+/// 499 is no registered status, but it is what nginx and most dashboards call this.
+#[expect(clippy::expect_used, reason = "499 is within 100..=999")]
+fn client_closed_status() -> StatusCode {
+    StatusCode::from_u16(499).expect("499 is a valid status code")
+}
+
+#[expect(clippy::expect_used, reason = "structs of strings and numbers always serialise")]
+fn json(value: &impl Serialize) -> Bytes {
+    serde_json::to_vec(value).expect("strings and numbers serialise").into()
+}
+
+/// JSON text has no raw line break, so it fits on one `data` line.
+fn frame(head: &str, value: &impl Serialize) -> Bytes {
+    [head.as_bytes(), b"data: ", &json(value), b"\n\n"].concat().into()
+}

@@ -1,0 +1,25 @@
+//! What clients and replicas say: endpoints, bodies, events and errors, without I/O.
+//!
+//! Everything here is a pure function or a small state machine over bytes that somebody else has
+//! read. Bodies and events are never copied as a whole: what is learned of them are facts and
+//! ranges, and what is changed of them is a list of slices.
+
+mod body;
+mod client_address;
+mod endpoint;
+mod error;
+mod models;
+mod reply;
+mod splice;
+mod sse;
+mod trace;
+
+pub use body::{BodyError, BodyErrorKind, Facts, TextField, read_facts};
+pub use client_address::TrustedProxies;
+pub use endpoint::{Endpoint, Protocol, decode_name};
+pub use error::{CODE_HEADER, ErrorKind, EventFlavour, GatewayError};
+pub use models::{model_card, model_list};
+pub use reply::{Usage, response_id_in, usage_in};
+pub use splice::{Segments, json_string, replace_model, rewrite};
+pub use sse::{EventOptions, EventRelay, Tally};
+pub use trace::{REQUEST_ID, TRACEPARENT, TRACESTATE, TraceContext, valid_request_id};

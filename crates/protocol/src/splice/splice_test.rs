@@ -1,0 +1,187 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::body::body_test::{any_members, render};
+use crate::read_facts;
+
+/// The rewritten body in one piece.
+fn rewritten(body: &Bytes, new_model: Option<&str>, inject_usage: bool) -> Vec<u8> {
+    let facts = read_facts(body).unwrap();
+    let segments = rewrite(body, &facts, new_model, inject_usage);
+    let whole: Vec<u8> = segments.iter().flatten().copied().collect();
+    assert_eq!(segments.len(), whole.len());
+    assert_eq!(segments.is_empty(), whole.is_empty());
+    assert!(segments.iter().all(|slice| !slice.is_empty()));
+    whole
+}
+
+#[track_caller]
+fn check(body: &'static str, new_model: Option<&str>, inject_usage: bool, expected: &str) {
+    let whole = rewritten(&Bytes::from_static(body.as_bytes()), new_model, inject_usage);
+    assert_eq!(String::from_utf8(whole).unwrap(), expected);
+}
+
+#[test]
+fn without_an_edit_the_body_is_the_one_slice_it_was() {
+    let body = Bytes::from_static(br#"{"model":"a","stream":false}"#);
+    let segments = rewrite(&body, &read_facts(&body).unwrap(), None, true);
+    let slices: Vec<Bytes> = segments.into_iter().collect();
+    assert_eq!(slices.len(), 1);
+    assert_eq!(slices[0].as_ptr(), body.as_ptr());
+}
+
+#[test]
+fn the_models_bytes_are_replaced_and_no_others() {
+    check(r#"{ "model" : "a" , "x": "a"}"#, Some("b"), false, r#"{ "model" : "b" , "x": "a"}"#);
+    check(r#"{"mod\u0065l":"\u0061"}"#, Some("b"), false, r#"{"mod\u0065l":"b"}"#);
+    check(r#"{"model":"a"}"#, Some("q\"\\\n"), false, r#"{"model":"q\"\\\n"}"#);
+    check(r#"{"model":null}"#, Some("b"), false, r#"{"model":"b"}"#);
+}
+
+#[test]
+fn a_missing_model_is_put_in_first() {
+    check(r#" {"x":1}"#, Some("b"), false, r#" {"model":"b","x":1}"#);
+    check(" { } ", Some("b"), false, r#" {"model":"b" } "#);
+}
+
+#[test]
+fn usage_is_asked_for_wherever_the_option_belongs() {
+    check(
+        r#"{"stream":true}"#,
+        None,
+        true,
+        r#"{"stream_options":{"include_usage":true},"stream":true}"#,
+    );
+    check(
+        r#"{"stream":true,"stream_options":{}}"#,
+        None,
+        true,
+        r#"{"stream":true,"stream_options":{"include_usage":true}}"#,
+    );
+    check(
+        r#"{"stream":true,"stream_options":{ "x":1}}"#,
+        None,
+        true,
+        r#"{"stream":true,"stream_options":{"include_usage":true, "x":1}}"#,
+    );
+    check(
+        r#"{"stream":true,"stream_options":{"include_usage":false,"x":1}}"#,
+        None,
+        true,
+        r#"{"stream":true,"stream_options":{"include_usage":true,"x":1}}"#,
+    );
+    check(
+        r#"{"stream":true,"stream_options":{"include_usage":null}}"#,
+        None,
+        true,
+        r#"{"stream":true,"stream_options":{"include_usage":true}}"#,
+    );
+    check(
+        r#"{"stream":true,"stream_options":null}"#,
+        None,
+        true,
+        r#"{"stream":true,"stream_options":{"include_usage":true}}"#,
+    );
+}
+
+#[test]
+fn usage_is_not_asked_for_twice_nor_without_a_stream() {
+    let asked = r#"{"stream":true,"stream_options":{"include_usage":true}}"#;
+    check(asked, None, true, asked);
+    check(r#"{"stream":false}"#, None, true, r#"{"stream":false}"#);
+    check(r#"{"model":"a"}"#, None, true, r#"{"model":"a"}"#);
+}
+
+#[test]
+fn both_edits_fit_in_either_order() {
+    check(
+        r#"{"model":"a","stream":true,"stream_options":{"x":1}}"#,
+        Some("b"),
+        true,
+        r#"{"model":"b","stream":true,"stream_options":{"include_usage":true,"x":1}}"#,
+    );
+    check(
+        r#"{"stream_options":null,"stream":true,"model":"a"}"#,
+        Some("b"),
+        true,
+        r#"{"stream_options":{"include_usage":true},"stream":true,"model":"b"}"#,
+    );
+    check(
+        r#"{"stream":true}"#,
+        Some("b"),
+        true,
+        r#"{"model":"b","stream_options":{"include_usage":true},"stream":true}"#,
+    );
+}
+
+#[test]
+fn two_edits_need_no_heap_for_the_list() {
+    let body = Bytes::from_static(br#"{"model":"a","stream":true,"stream_options":{"x":1}}"#);
+    let segments = rewrite(&body, &read_facts(&body).unwrap(), Some("b"), true);
+    assert_eq!(segments.iter().count(), 5);
+    assert!(!segments.0.spilled());
+}
+
+#[test]
+fn a_string_is_quoted_as_json() {
+    assert_eq!(&json_string("a\"\u{1}é")[..], "\"a\\\"\\u0001é\"".as_bytes());
+}
+
+/// The tree that the edits should lead to.
+fn edited(mut tree: Value, new_model: Option<&str>, inject_usage: bool) -> Value {
+    if let Some(model) = new_model {
+        tree["model"] = model.into();
+    }
+    if inject_usage && tree.get("stream") == Some(&Value::Bool(true)) {
+        if tree.get("stream_options").is_none_or(Value::is_null) {
+            tree["stream_options"] = json!({});
+        }
+        tree["stream_options"]["include_usage"] = true.into();
+    }
+    tree
+}
+
+proptest! {
+    #[test]
+    fn only_the_intended_change_is_made(
+        mut members in any_members(),
+        streams in any::<bool>(),
+        space in prop::sample::select(vec!["", " ", "\r\n\t"]),
+        escape_keys in any::<bool>(),
+        new_model in prop::option::of(any::<String>()),
+        inject_usage in any::<bool>(),
+    ) {
+        if streams {
+            members.retain(|(name, _)| name != "stream");
+            members.push(("stream".to_owned(), true.into()));
+        }
+        let body = Bytes::from(render(&members, space, escape_keys));
+        let tree: Value = serde_json::from_slice(&body).unwrap();
+        let whole = rewritten(&body, new_model.as_deref(), inject_usage);
+
+        let expected = edited(tree, new_model.as_deref(), inject_usage);
+        prop_assert_eq!(serde_json::from_slice::<Value>(&whole).unwrap(), expected);
+        // A second `model` or `include_usage` would not show in the tree, but is refused here.
+        let after = read_facts(&whole).unwrap();
+        if let Some(model) = new_model {
+            prop_assert_eq!(after.model.unwrap().value, model);
+        }
+        if inject_usage && after.stream {
+            prop_assert_eq!(after.include_usage, Some(true));
+        }
+    }
+
+    #[test]
+    fn the_prompt_is_never_copied(members in any_members(), model in any::<String>()) {
+        let body = Bytes::from(render(&members, " ", false));
+        let facts = read_facts(&body).unwrap();
+        let Some(prompt) = facts.prompt.clone() else { return Ok(()) };
+        let start = body[prompt.clone()].as_ptr();
+        let segments = replace_model(&body, &facts, &model);
+        prop_assert!(segments.iter().any(|slice| {
+            let range = slice.as_ptr_range();
+            range.contains(&start) && slice.len() >= prompt.len()
+        }));
+    }
+}

@@ -1,0 +1,169 @@
+//! Serves one client connection from its handshake to its end.
+
+use std::future::{Future, poll_fn};
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use spillway_protocol::TrustedProxies;
+use tokio::net::TcpStream;
+use tokio::time::{sleep_until, timeout};
+
+use crate::client::client_stream::ClientStream;
+use crate::client::greet::{Greeted, Version, greet};
+use crate::client::listener::Listener;
+use crate::client::meter::Meter;
+use crate::client::watchdog::{CloseReason, Watchdog};
+use crate::executor::Executor;
+use crate::request::serve;
+use crate::worker::Worker;
+
+/// What requests know of the connection they came on.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) address: IpAddr,
+    pub(crate) is_tls: bool,
+    pub(crate) trusted_proxies: Arc<TrustedProxies>,
+    pub(crate) meter: Arc<Meter>,
+}
+
+/// Serves a connection until it ends, misbehaves or the gateway drains.
+pub(crate) async fn serve_connection(
+    worker: Arc<Worker>,
+    listener: Arc<Listener>,
+    tcp: TcpStream,
+    peer: SocketAddr,
+) {
+    // Without this, a token written while another is unacknowledged waits for up to 40 ms.
+    if let Err(error) = tcp.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "client left before its connection was set up");
+        return;
+    }
+    let head_timeout = worker.gateway.limits().head_timeout;
+    let greeted = match timeout(head_timeout, greet(&listener, tcp, peer)).await {
+        Ok(Ok(greeted)) => greeted,
+        Ok(Err(error)) => {
+            tracing::debug!(%peer, %error, "handshake failed");
+            return worker.gateway.counters.closed_in_handshake();
+        }
+        Err(_) => return worker.gateway.counters.closed_by_watchdog(CloseReason::SlowHead),
+    };
+    if let Some(reason) = drive(&worker, &listener, greeted).await {
+        tracing::debug!(%peer, ?reason, "connection closed by the gateway");
+        worker.gateway.counters.closed_by_watchdog(reason);
+    }
+}
+
+/// Runs the HTTP protocol; returns the reason if the watchdog ended it.
+async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
+    let meter = Arc::new(Meter::default());
+    let client = Arc::new(Client {
+        address: greeted.address,
+        is_tls: greeted.stream.is_tls(),
+        trusted_proxies: Arc::clone(&listener.trusted_proxies),
+        meter: Arc::clone(&meter),
+    });
+    let io = TokioIo::new(ClientStream::new(greeted.stream, greeted.read_ahead, Arc::clone(&meter)));
+    let service = {
+        let worker = Arc::clone(worker);
+        service_fn(move |request| serve(Arc::clone(&worker), Arc::clone(&client), request))
+    };
+    match greeted.version {
+        Version::Http1 => {
+            let connection = pin!(http1_builder(worker).serve_connection(io, service));
+            watch(worker, &meter, connection, http1::Connection::graceful_shutdown).await
+        }
+        Version::Http2 => {
+            let connection = pin!(http2_builder(worker).serve_connection(io, service));
+            watch(worker, &meter, connection, http2::Connection::graceful_shutdown).await
+        }
+    }
+}
+
+fn http1_builder(worker: &Worker) -> http1::Builder {
+    let limits = worker.gateway.limits();
+    let mut builder = http1::Builder::new();
+    // The watchdog bounds the time of heads: it can tell an idle connection from a slow one.
+    builder
+        .header_read_timeout(None)
+        .max_header_size(limits.header_bytes_max);
+    // Any other value than hyper's own makes it allocate for every request.
+    if limits.headers_max != 100 {
+        builder.max_headers(limits.headers_max);
+    }
+    builder
+}
+
+fn http2_builder(worker: &Worker) -> http2::Builder<Executor> {
+    let limits = worker.gateway.limits();
+    let mut builder = http2::Builder::new(Executor(worker.gateway.tracker.clone()));
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_per_connection_max)
+        .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        // A peer that answers no ping is gone, whatever TCP still hopes for.
+        .keep_alive_interval(Some(limits.idle_timeout / 2))
+        .keep_alive_timeout(limits.head_timeout);
+    builder
+}
+
+/// What one of hyper's connection types is told when the gateway drains: finish what runs, then
+/// close.
+type Finish<C> = fn(Pin<&mut C>);
+
+/// Polls the connection, and beside it, as cheaply as can be, its watchdog and the drain signal.
+///
+/// The timer and the signal are polled only to register this task's waker; whether they fired is
+/// read from a flag. Polling them at every wake-up would cost each token of each stream.
+async fn watch<C: Future>(
+    worker: &Worker,
+    meter: &Meter,
+    mut connection: Pin<&mut C>,
+    finish: Finish<C>,
+) -> Option<CloseReason> {
+    let gateway = &worker.gateway;
+    let now = Instant::now();
+    let mut watchdog = Watchdog::new(gateway.limits(), now);
+    let mut tick = pin!(sleep_until((now + watchdog.interval()).into()));
+    let mut draining = pin!(gateway.draining.cancelled());
+    let mut registered = false;
+    let mut closing = false;
+    let mut abandoned_seen = 0;
+    poll_fn(|cx| {
+        if connection.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(None);
+        }
+        if !registered {
+            registered = true;
+            // What they answer is read from `is_elapsed` and `is_draining` below.
+            let _: Poll<()> = tick.as_mut().poll(cx);
+            let _: Poll<()> = draining.as_mut().poll(cx);
+        }
+        if gateway.is_draining() && !closing {
+            closing = true;
+            finish(connection.as_mut());
+            cx.waker().wake_by_ref();
+        }
+        let abandoned = meter.read().abandoned;
+        if tick.is_elapsed() || abandoned != abandoned_seen {
+            abandoned_seen = abandoned;
+            let now = Instant::now();
+            let verdict = watchdog.check(meter.read(), now);
+            if tick.is_elapsed() {
+                tick.as_mut().reset((now + watchdog.interval()).into());
+                registered = false;
+                cx.waker().wake_by_ref();
+            }
+            if verdict.is_some() {
+                return Poll::Ready(verdict);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}

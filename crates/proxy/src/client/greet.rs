@@ -1,0 +1,75 @@
+//! From an accepted socket to a stream whose protocol is known.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+
+use crate::client::listener::Listener;
+use crate::client::proxy_header::read_proxy_header;
+use crate::stream::Stream;
+
+/// What an HTTP/2 client with prior knowledge sends first.
+const HTTP2_PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A connection whose handshakes are done.
+#[derive(Debug)]
+pub(crate) struct Greeted {
+    pub(crate) stream: Stream,
+    /// Bytes taken from the stream to tell the protocol.
+    pub(crate) read_ahead: Bytes,
+    pub(crate) version: Version,
+    /// The peer, or whom a trusted PROXY header named.
+    pub(crate) address: IpAddr,
+}
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    Http1,
+    Http2,
+}
+
+/// PROXY header, TLS, protocol: whatever this listener asks for. The caller bounds the time.
+///
+/// # Errors
+/// If the client breaks off, or does not speak what the listener requires.
+pub(crate) async fn greet(
+    listener: &Listener,
+    mut tcp: TcpStream,
+    peer: SocketAddr,
+) -> io::Result<Greeted> {
+    let mut address = peer;
+    if listener.proxy_protocol {
+        if !listener.trusted_proxies.trusts(peer.ip()) {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "PROXY header from a peer that is not a trusted proxy",
+            ));
+        }
+        address = read_proxy_header(&mut tcp, peer).await?;
+    }
+    let address = address.ip().to_canonical();
+    let Some(acceptor) = listener.acceptor() else {
+        let (version, read_ahead) = tell_version(&mut tcp).await?;
+        return Ok(Greeted { stream: Stream::Plain(tcp), read_ahead, version, address });
+    };
+    let stream = Stream::Tls(Box::new(acceptor.accept(tcp).await?.into()));
+    let version = if stream.speaks_http2() { Version::Http2 } else { Version::Http1 };
+    Ok(Greeted { stream, read_ahead: Bytes::new(), version, address })
+}
+
+/// Reads until the bytes differ from the HTTP/2 preface or complete it.
+async fn tell_version(tcp: &mut TcpStream) -> io::Result<(Version, Bytes)> {
+    let mut seen = Vec::with_capacity(HTTP2_PREFACE.len());
+    while seen.len() < HTTP2_PREFACE.len() {
+        let space = HTTP2_PREFACE.len() - seen.len();
+        let read = (&mut *tcp).take(space as u64).read_buf(&mut seen).await?;
+        if read == 0 || !HTTP2_PREFACE.starts_with(&seen) {
+            return Ok((Version::Http1, seen.into()));
+        }
+    }
+    Ok((Version::Http2, seen.into()))
+}

@@ -1,0 +1,108 @@
+//! One address that clients connect to, and what the gateway believes of those who do.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use spillway_protocol::TrustedProxies;
+use tokio_rustls::TlsAcceptor;
+
+/// Certificate chain and key of a listener, as PEM text.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TlsIdentity {
+    /// The chain, leaf first.
+    pub certificate_pem: Vec<u8>,
+    /// The leaf's private key.
+    pub key_pem: Vec<u8>,
+}
+
+impl std::fmt::Debug for TlsIdentity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TlsIdentity").finish_non_exhaustive()
+    }
+}
+
+/// What a listener is made from.
+#[derive(Debug)]
+pub struct ListenerSpec {
+    /// TLS; `None` listens in cleartext.
+    pub tls: Option<TlsIdentity>,
+    /// Whether every connection starts with a PROXY v1 or v2 header. Never optional: a client that
+    /// may choose to send one could claim any address.
+    pub proxy_protocol: bool,
+    /// Peers whose forwarding headers and PROXY header are believed.
+    pub trusted_proxies: TrustedProxies,
+}
+
+/// The identity does not work.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A PEM block does not parse.
+    #[error("{what}: {source}")]
+    Pem {
+        /// Which of the two.
+        what: &'static str,
+        /// What is wrong with it.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// Certificate and key are refused, e.g. because they don't belong together.
+    #[error("certificate and key: {0}")]
+    Identity(#[from] rustls::Error),
+}
+
+/// A listener, shared by all workers that accept on its address.
+pub struct Listener {
+    tls: ArcSwapOption<rustls::ServerConfig>,
+    pub(crate) proxy_protocol: bool,
+    pub(crate) trusted_proxies: Arc<TrustedProxies>,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("proxy_protocol", &self.proxy_protocol).finish_non_exhaustive()
+    }
+}
+
+impl Listener {
+    /// A listener ready to accept.
+    ///
+    /// # Errors
+    /// If the TLS identity does not work.
+    pub fn new(spec: ListenerSpec) -> Result<Self, TlsError> {
+        let tls = spec.tls.as_ref().map(server_config).transpose()?.map(Arc::new);
+        Ok(Self {
+            tls: ArcSwapOption::new(tls),
+            proxy_protocol: spec.proxy_protocol,
+            trusted_proxies: Arc::new(spec.trusted_proxies),
+        })
+    }
+
+    /// Uses another certificate for connections accepted from now on.
+    ///
+    /// # Errors
+    /// If the identity does not work; the old one stays in use then.
+    pub fn replace_identity(&self, identity: &TlsIdentity) -> Result<(), TlsError> {
+        self.tls.store(Some(Arc::new(server_config(identity)?)));
+        Ok(())
+    }
+
+    /// The TLS side of a new connection; `None` if this listener is cleartext.
+    pub(crate) fn acceptor(&self) -> Option<TlsAcceptor> {
+        self.tls.load_full().map(TlsAcceptor::from)
+    }
+}
+
+fn server_config(identity: &TlsIdentity) -> Result<rustls::ServerConfig, TlsError> {
+    let chain = CertificateDer::pem_slice_iter(&identity.certificate_pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|source| TlsError::Pem { what: "certificate", source })?;
+    let key = PrivateKeyDer::from_pem_slice(&identity.key_pem)
+        .map_err(|source| TlsError::Pem { what: "private key", source })?;
+    let mut config = rustls::ServerConfig::builder_with_provider(crate::tls::provider())
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}

@@ -1,0 +1,68 @@
+//! What one client connection is doing, counted where it happens and judged elsewhere.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Shared by a connection's socket wrapper, its requests and its watchdog.
+///
+/// Relaxed everywhere: the values guide time-outs, nothing is published through them.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    read_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    write_blocked: AtomicBool,
+    requests: AtomicU64,
+    in_flight: AtomicU32,
+    abandoned: AtomicU32,
+}
+
+/// One look at a [`Meter`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reading {
+    pub(crate) read_bytes: u64,
+    pub(crate) written_bytes: u64,
+    pub(crate) write_blocked: bool,
+    /// Requests whose head was read.
+    pub(crate) requests: u64,
+    pub(crate) in_flight: u32,
+    /// Requests the client gave up on.
+    pub(crate) abandoned: u32,
+}
+
+impl Meter {
+    pub(crate) fn read(&self) -> Reading {
+        Reading {
+            read_bytes: self.read_bytes.load(Ordering::Relaxed),
+            written_bytes: self.written_bytes.load(Ordering::Relaxed),
+            write_blocked: self.write_blocked.load(Ordering::Relaxed),
+            requests: self.requests.load(Ordering::Relaxed),
+            in_flight: self.in_flight.load(Ordering::Relaxed),
+            abandoned: self.abandoned.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn count_read(&self, bytes: usize) {
+        self.read_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A write took `bytes`; `None` if the socket took nothing for now.
+    pub(crate) fn count_write(&self, bytes: Option<usize>) {
+        if let Some(bytes) = bytes {
+            self.written_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+        self.write_blocked.store(bytes.is_none(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn request_started(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn request_ended(&self) {
+        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts a request that the client gave up on, and returns how many there have been.
+    pub(crate) fn request_abandoned(&self) -> u32 {
+        self.abandoned.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}

@@ -1,0 +1,16 @@
+//! The client's side: sockets, handshakes, protocol detection, and time-outs of connections.
+
+mod accept;
+mod client_stream;
+mod connection;
+mod greet;
+mod listener;
+mod meter;
+mod proxy_header;
+mod watchdog;
+
+pub use accept::accept_loop;
+pub use listener::{Listener, ListenerSpec, TlsError, TlsIdentity};
+
+pub(crate) use connection::Client;
+pub(crate) use watchdog::CloseReason;

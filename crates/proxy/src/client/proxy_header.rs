@@ -1,0 +1,151 @@
+//! Reads a PROXY protocol header (v1 or v2) off the front of a connection.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use ppp::{HeaderResult, v1, v2};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Both versions are longer than the binary version's signature, so reading that much is safe.
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+/// Longest text header, as its specification gives it.
+const TEXT_BYTES_MAX: usize = 107;
+/// Longest binary header taken: addresses and a few hundred bytes of extensions.
+const BINARY_BYTES_MAX: usize = 1024;
+
+/// The client address that a PROXY header names; `peer` itself where the header says it speaks for
+/// the proxy (`LOCAL`, `UNKNOWN`). Reads no byte beyond the header.
+///
+/// # Errors
+/// If the header is malformed, too long, or the stream ends within it.
+pub(crate) async fn read_proxy_header(
+    stream: &mut (impl AsyncRead + Unpin),
+    peer: SocketAddr,
+) -> io::Result<SocketAddr> {
+    let mut header = vec![0; SIGNATURE.len()];
+    stream.read_exact(&mut header).await?;
+    if header == SIGNATURE {
+        read_binary_rest(stream, &mut header).await?;
+    } else {
+        read_text_rest(stream, &mut header).await?;
+    }
+    let address = match HeaderResult::parse(&header) {
+        HeaderResult::V1(Ok(text)) => text_source(&text.addresses),
+        HeaderResult::V2(Ok(binary)) => binary_source(&binary),
+        HeaderResult::V1(Err(error)) => return Err(malformed(&error)),
+        HeaderResult::V2(Err(error)) => return Err(malformed(&error)),
+    };
+    Ok(address.unwrap_or(peer))
+}
+
+async fn read_binary_rest(
+    stream: &mut (impl AsyncRead + Unpin),
+    header: &mut Vec<u8>,
+) -> io::Result<()> {
+    let mut fixed = [0; 4];
+    stream.read_exact(&mut fixed).await?;
+    header.extend_from_slice(&fixed);
+    let length = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+    if length > BINARY_BYTES_MAX {
+        return Err(malformed(&"binary header is too long"));
+    }
+    let start = header.len();
+    header.resize(start + length, 0);
+    stream.read_exact(&mut header[start..]).await?;
+    Ok(())
+}
+
+/// Byte by byte: the header's length is not known, and nothing behind it may be taken.
+async fn read_text_rest(
+    stream: &mut (impl AsyncRead + Unpin),
+    header: &mut Vec<u8>,
+) -> io::Result<()> {
+    if !header.starts_with(b"PROXY ") {
+        return Err(malformed(&"connection does not start with a PROXY header"));
+    }
+    while !header.ends_with(b"\r\n") {
+        if header.len() >= TEXT_BYTES_MAX {
+            return Err(malformed(&"text header is too long"));
+        }
+        header.push(stream.read_u8().await?);
+    }
+    Ok(())
+}
+
+fn text_source(addresses: &v1::Addresses) -> Option<SocketAddr> {
+    match addresses {
+        v1::Addresses::Tcp4(pair) => Some((pair.source_address, pair.source_port).into()),
+        v1::Addresses::Tcp6(pair) => Some((pair.source_address, pair.source_port).into()),
+        v1::Addresses::Unknown => None,
+    }
+}
+
+fn binary_source(header: &v2::Header<'_>) -> Option<SocketAddr> {
+    if header.command == v2::Command::Local {
+        return None;
+    }
+    match header.addresses {
+        v2::Addresses::IPv4(pair) => {
+            Some(SocketAddr::new(IpAddr::V4(pair.source_address), pair.source_port))
+        }
+        v2::Addresses::IPv6(pair) => {
+            Some(SocketAddr::new(IpAddr::V6(pair.source_address), pair.source_port))
+        }
+        v2::Addresses::Unix(_) | v2::Addresses::Unspecified => None,
+    }
+}
+
+fn malformed(error: &impl ToString) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn peer() -> SocketAddr {
+        "192.0.2.1:9".parse().expect("an address")
+    }
+
+    async fn check(bytes: &[u8]) -> (io::Result<SocketAddr>, Vec<u8>) {
+        let mut stream = bytes;
+        let address = read_proxy_header(&mut stream, peer()).await;
+        (address, stream.to_vec())
+    }
+
+    #[tokio::test]
+    async fn a_text_header_names_the_client_and_leaves_the_rest_alone() {
+        let (address, rest) = check(b"PROXY TCP4 203.0.113.7 10.0.0.1 4711 80\r\nGET / HTTP/1.1").await;
+        assert_eq!(address.expect("parses").to_string(), "203.0.113.7:4711");
+        assert_eq!(rest, b"GET / HTTP/1.1");
+    }
+
+    #[tokio::test]
+    async fn a_binary_header_names_the_client_and_leaves_the_rest_alone() {
+        let mut bytes = SIGNATURE.to_vec();
+        bytes.extend_from_slice(&[0x21, 0x11, 0, 12, 203, 0, 113, 7, 10, 0, 0, 1, 0x12, 0x67, 0, 80]);
+        bytes.extend_from_slice(b"rest");
+        let (address, rest) = check(&bytes).await;
+        assert_eq!(address.expect("parses").to_string(), "203.0.113.7:4711");
+        assert_eq!(rest, b"rest");
+    }
+
+    #[tokio::test]
+    async fn headers_without_an_address_mean_the_peer() {
+        let mut local = SIGNATURE.to_vec();
+        local.extend_from_slice(&[0x20, 0x00, 0, 0]);
+        for bytes in [b"PROXY UNKNOWN\r\n".as_slice(), &local] {
+            assert_eq!(check(bytes).await.0.expect("parses"), peer());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_header_is_refused() {
+        let endless = [b"PROXY TCP4 ".as_slice(), &[b'1'; 200]].concat();
+        let mut oversized = SIGNATURE.to_vec();
+        oversized.extend_from_slice(&[0x21, 0x11, 0xff, 0xff]);
+        for bytes in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), b"PROXY TC", b"", &endless, &oversized] {
+            assert!(check(bytes).await.0.is_err(), "{bytes:?}");
+        }
+    }
+}

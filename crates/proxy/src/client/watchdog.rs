@@ -1,0 +1,209 @@
+//! Decides when a client connection has had its time. Pure: readings and times in, a verdict out.
+
+use std::time::{Duration, Instant};
+
+use crate::client::meter::Reading;
+use crate::settings::Limits;
+
+/// Why a connection is closed by the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseReason {
+    /// Started a request head and did not finish it.
+    SlowHead,
+    /// No request for too long.
+    Idle,
+    /// Does not take the bytes that wait for it.
+    Stalled,
+    /// Abandons requests at a rate that no honest client has.
+    Resets,
+}
+
+/// Watches one connection through regular readings.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    head_timeout: Duration,
+    idle_timeout: Duration,
+    stall_timeout: Duration,
+    resets_max: u32,
+    reset_window: Duration,
+    last: Reading,
+    /// Since when no request has been in flight.
+    idle_since: Option<Instant>,
+    /// Bytes read when the connection went idle: more of them means a head has begun.
+    idle_read_bytes: u64,
+    head_since: Option<Instant>,
+    blocked_since: Option<Instant>,
+    window_start: Instant,
+    window_abandoned: u32,
+}
+
+impl Watchdog {
+    pub(crate) fn new(limits: &Limits, now: Instant) -> Self {
+        Self {
+            head_timeout: limits.head_timeout,
+            idle_timeout: limits.idle_timeout,
+            stall_timeout: limits.stall_timeout,
+            resets_max: limits.resets_per_connection_max,
+            reset_window: limits.reset_window,
+            last: Reading::default(),
+            idle_since: Some(now),
+            idle_read_bytes: 0,
+            head_since: None,
+            blocked_since: None,
+            window_start: now,
+            window_abandoned: 0,
+        }
+    }
+
+    /// How often [`Watchdog::check`] must be called for its bounds to hold.
+    pub(crate) fn interval(&self) -> Duration {
+        (self.head_timeout.min(self.idle_timeout).min(self.stall_timeout) / 2)
+            .max(Duration::from_millis(10))
+    }
+
+    /// Looks at a new reading. To be called each [`Watchdog::interval`], and at once when a request
+    /// was abandoned.
+    pub(crate) fn check(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
+        let verdict = self
+            .resets(reading, now)
+            .or_else(|| self.stalled(reading, now))
+            .or_else(|| self.waiting(reading, now));
+        self.last = reading;
+        verdict
+    }
+
+    fn resets(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
+        if now.saturating_duration_since(self.window_start) >= self.reset_window {
+            self.window_start = now;
+            self.window_abandoned = self.last.abandoned;
+        }
+        let recent = reading.abandoned - self.window_abandoned;
+        (recent > self.resets_max).then_some(CloseReason::Resets)
+    }
+
+    fn stalled(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
+        if !reading.write_blocked || reading.written_bytes != self.last.written_bytes {
+            self.blocked_since = None;
+        }
+        if !reading.write_blocked {
+            return None;
+        }
+        let since = *self.blocked_since.get_or_insert(now);
+        (now.saturating_duration_since(since) >= self.stall_timeout).then_some(CloseReason::Stalled)
+    }
+
+    fn waiting(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
+        if reading.in_flight > 0 {
+            self.idle_since = None;
+            self.head_since = None;
+            return None;
+        }
+        // A request that came and went between two looks makes the connection freshly idle too.
+        if self.idle_since.is_none() || reading.requests != self.last.requests {
+            self.idle_since = Some(now);
+            self.idle_read_bytes = reading.read_bytes;
+            self.head_since = None;
+        }
+        if reading.read_bytes > self.idle_read_bytes {
+            let since = *self.head_since.get_or_insert(now);
+            let late = now.saturating_duration_since(since) >= self.head_timeout;
+            return late.then_some(CloseReason::SlowHead);
+        }
+        let idle = self.idle_since.map(|since| now.saturating_duration_since(since));
+        (idle >= Some(self.idle_timeout)).then_some(CloseReason::Idle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn limits() -> Limits {
+        Limits {
+            head_timeout: 10 * SECOND,
+            idle_timeout: 75 * SECOND,
+            stall_timeout: 60 * SECOND,
+            resets_per_connection_max: 100,
+            ..Limits::default()
+        }
+    }
+
+    /// Feeds one reading per interval and returns when and why the watchdog gave up.
+    fn run(
+        reading: impl Fn(Duration) -> Reading,
+        for_at_most: Duration,
+    ) -> Option<(Duration, CloseReason)> {
+        let start = Instant::now();
+        let mut watchdog = Watchdog::new(&limits(), start);
+        let mut passed = Duration::ZERO;
+        while passed <= for_at_most {
+            if let Some(reason) = watchdog.check(reading(passed), start + passed) {
+                return Some((passed, reason));
+            }
+            passed += watchdog.interval();
+        }
+        None
+    }
+
+    #[test]
+    fn a_silent_connection_is_closed_after_the_idle_time() {
+        let (after, reason) = run(|_| Reading::default(), 100 * SECOND).expect("closed");
+        assert_eq!(reason, CloseReason::Idle);
+        assert!(after >= 75 * SECOND && after <= 80 * SECOND, "{after:?}");
+    }
+
+    #[test]
+    fn a_head_that_drips_is_closed_after_the_head_time_though_bytes_keep_coming() {
+        let dripping = |passed: Duration| Reading { read_bytes: passed.as_secs(), ..Reading::default() };
+        let (after, reason) = run(dripping, 100 * SECOND).expect("closed");
+        assert_eq!(reason, CloseReason::SlowHead);
+        assert!(after <= 20 * SECOND, "{after:?}");
+    }
+
+    #[test]
+    fn a_request_may_wait_for_its_reply_as_long_as_it_likes() {
+        let waiting = |_| Reading { read_bytes: 9, requests: 1, in_flight: 1, ..Reading::default() };
+        assert_eq!(run(waiting, 7200 * SECOND), None);
+    }
+
+    #[test]
+    fn a_client_that_takes_no_bytes_is_cut_off_and_a_slow_one_is_not() {
+        let busy = Reading { requests: 1, in_flight: 1, write_blocked: true, ..Reading::default() };
+        let (after, reason) = run(|_| busy, 200 * SECOND).expect("closed");
+        assert_eq!(reason, CloseReason::Stalled);
+        assert!(after >= 60 * SECOND && after <= 65 * SECOND, "{after:?}");
+        let slow = |passed: Duration| Reading { written_bytes: passed.as_secs() / 20, ..busy };
+        assert_eq!(run(slow, 600 * SECOND), None);
+    }
+
+    #[test]
+    fn abandoning_requests_fast_closes_and_slowly_does_not() {
+        let fast = |passed: Duration| Reading {
+            requests: 1,
+            in_flight: 1,
+            abandoned: u32::try_from(passed.as_secs() * 30).expect("small"),
+            ..Reading::default()
+        };
+        let (_, reason) = run(fast, 100 * SECOND).expect("closed");
+        assert_eq!(reason, CloseReason::Resets);
+        let slow = |passed: Duration| Reading {
+            requests: 1,
+            in_flight: 1,
+            abandoned: u32::try_from(passed.as_secs() * 3).expect("small"),
+            ..Reading::default()
+        };
+        assert_eq!(run(slow, 600 * SECOND), None);
+    }
+
+    #[test]
+    fn back_to_back_requests_are_not_idle_time() {
+        let busy = |passed: Duration| Reading {
+            requests: passed.as_secs(),
+            read_bytes: passed.as_secs() * 100,
+            ..Reading::default()
+        };
+        assert_eq!(run(busy, 600 * SECOND), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! What all workers of a node share: the view, and a handful of counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use moka::sync::Cache;
+use spillway_prefix::PrefixHasher;
+use spillway_route::{RetryBudget, RetryBudgetConfig};
+use spillway_types::ReplicaName;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::client::CloseReason;
+use crate::settings::{Limits, Retry};
+use crate::view::View;
+
+/// Stored responses whose place is remembered at most.
+const RESPONSES_MAX: u64 = 100_000;
+/// How long a stored response's place is remembered after it was last asked for.
+const RESPONSE_IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Facts and switches that hold for the whole life of a node.
+#[derive(Clone, Debug)]
+pub struct GatewayConfig {
+    /// Name of the own region, for headers.
+    pub region: String,
+    /// Bounds on clients.
+    pub limits: Limits,
+    /// When another replica is tried.
+    pub retry: Retry,
+    /// Seed of routing's random numbers.
+    pub seed: u64,
+    /// Whether replies carry `x-spillway-*` headers that tell how they were routed.
+    pub expose_routing: bool,
+}
+
+/// The state that requests share. Everything in it is read without waiting.
+pub struct Gateway {
+    pub(crate) config: GatewayConfig,
+    pub(crate) hasher: PrefixHasher,
+    pub(crate) retry_budget: RetryBudget,
+    /// Which replica stores a response, by its id.
+    pub(crate) responses: Cache<String, ReplicaName>,
+    pub(crate) counters: Counters,
+    pub(crate) draining: CancellationToken,
+    pub(crate) tracker: TaskTracker,
+    view: ArcSwap<View>,
+    started_s: u64,
+    decisions: AtomicU64,
+}
+
+impl std::fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Gateway").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// A gateway that serves `view`.
+    #[must_use]
+    pub fn new(config: GatewayConfig, hasher: PrefixHasher, view: View, started_s: u64) -> Self {
+        let budget = RetryBudgetConfig {
+            share_percent: config.retry.share_percent,
+            per_second_min: config.retry.per_second_min,
+        };
+        Self {
+            hasher,
+            retry_budget: RetryBudget::new(budget, Instant::now()),
+            responses: Cache::builder()
+                .max_capacity(RESPONSES_MAX)
+                .time_to_idle(RESPONSE_IDLE_MAX)
+                .build(),
+            counters: Counters::default(),
+            draining: CancellationToken::new(),
+            tracker: TaskTracker::new(),
+            view: ArcSwap::from_pointee(view),
+            started_s,
+            decisions: AtomicU64::new(config.seed),
+            config,
+        }
+    }
+
+    /// The view that requests starting now are served by.
+    #[must_use]
+    pub fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Serves requests by another view from now on; those under way keep theirs.
+    pub fn replace_view(&self, view: View) {
+        self.view.store(Arc::new(view));
+    }
+
+    /// Counters for metrics.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Stops accepting, lets requests finish, and tells HTTP/2 clients to go elsewhere.
+    pub fn start_draining(&self) {
+        self.counters.draining.store(1, Ordering::Relaxed);
+        self.draining.cancel();
+        self.tracker.close();
+    }
+
+    /// Whether [`Gateway::start_draining`] was called.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.counters.draining.load(Ordering::Relaxed) != 0
+    }
+
+    /// Returns once every connection and request has ended; only after
+    /// [`Gateway::start_draining`].
+    pub async fn drained(&self) {
+        self.tracker.wait().await;
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.config.limits
+    }
+
+    /// When the node started, in seconds since the Unix epoch.
+    pub(crate) fn started_s(&self) -> u64 {
+        self.started_s
+    }
+
+    /// Random numbers for one request: a generator of its own, so that none is shared or locked.
+    pub(crate) fn dice(&self) -> fastrand::Rng {
+        // An odd constant spreads consecutive numbers over all seeds.
+        let number = self.decisions.fetch_add(1, Ordering::Relaxed);
+        fastrand::Rng::with_seed(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    /// A place for one more client connection; `None` (and counted) if there is none.
+    pub(crate) fn admit_connection(self: &Arc<Self>) -> Option<ConnectionPermit> {
+        let open = self.counters.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        let permit = ConnectionPermit(Arc::clone(self));
+        if open > self.config.limits.connections_max {
+            self.counters.closed_full.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(permit)
+    }
+
+    /// Room for `bytes` more of buffered bodies; `None` if that is more than all may hold.
+    pub(crate) fn reserve_body(self: &Arc<Self>, bytes: u64) -> Option<BodyReservation> {
+        let held = self.counters.body_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let reservation = BodyReservation { gateway: Arc::clone(self), bytes };
+        (held <= self.config.limits.body_bytes_total_max).then_some(reservation)
+    }
+}
+
+/// Counts that requests and connections keep as they go.
+#[derive(Debug, Default)]
+pub struct Counters {
+    connections: AtomicUsize,
+    body_bytes: AtomicU64,
+    draining: AtomicUsize,
+    closed_full: AtomicU64,
+    closed_handshake: AtomicU64,
+    closed_slow_head: AtomicU64,
+    closed_idle: AtomicU64,
+    closed_stalled: AtomicU64,
+    closed_resets: AtomicU64,
+    pub(crate) retries_refused: AtomicU64,
+}
+
+impl Counters {
+    /// Client connections open now.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed) as u64
+    }
+
+    /// Bytes of request bodies held now.
+    #[must_use]
+    pub fn body_bytes(&self) -> u64 {
+        self.body_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Retries that the budget refused since start.
+    #[must_use]
+    pub fn retries_refused(&self) -> u64 {
+        self.retries_refused.load(Ordering::Relaxed)
+    }
+
+    /// Client connections that the gateway closed since start, by reason.
+    #[must_use]
+    pub fn connections_closed(&self) -> Vec<(&'static str, u64)> {
+        let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("full", total(&self.closed_full)),
+            ("handshake", total(&self.closed_handshake)),
+            ("slow_head", total(&self.closed_slow_head)),
+            ("idle", total(&self.closed_idle)),
+            ("stalled", total(&self.closed_stalled)),
+            ("resets", total(&self.closed_resets)),
+        ]
+    }
+
+    pub(crate) fn closed_in_handshake(&self) {
+        self.closed_handshake.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn closed_by_watchdog(&self, reason: CloseReason) {
+        let counter = match reason {
+            CloseReason::SlowHead => &self.closed_slow_head,
+            CloseReason::Idle => &self.closed_idle,
+            CloseReason::Stalled => &self.closed_stalled,
+            CloseReason::Resets => &self.closed_resets,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// One client connection's place; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit(Arc<Gateway>);
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.0.counters.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Memory that a buffered body may take; given back when dropped.
+#[derive(Debug)]
+pub(crate) struct BodyReservation {
+    gateway: Arc<Gateway>,
+    bytes: u64,
+}
+
+impl Drop for BodyReservation {
+    fn drop(&mut self) {
+        self.gateway.counters.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}

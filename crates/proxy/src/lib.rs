@@ -1,0 +1,25 @@
+//! The data path: front door, connections to replicas, streaming.
+//!
+//! One request reads one immutable [`View`] and leaves one outcome in a bounded queue. Nothing here
+//! waits for anything but the client and the replica; decisions are made in `spillway-route`.
+
+mod client;
+mod executor;
+mod gateway;
+mod relay;
+mod replica;
+mod request;
+mod settings;
+mod stream;
+mod tls;
+mod upstream;
+mod view;
+mod worker;
+
+pub use client::{Listener, ListenerSpec, TlsError, TlsIdentity, accept_loop};
+pub use gateway::{Counters, Gateway, GatewayConfig};
+pub use replica::{Replica, ReplicaProtocol, ReplicaSpec, TlsSpec};
+pub use settings::{Limits, Retry, Timeouts};
+pub use upstream::ReplicaTlsError;
+pub use view::{RouteSpec, View};
+pub use worker::Worker;

@@ -1,0 +1,58 @@
+//! The body type of every reply to a client.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+use crate::relay::relay_body::{Relay, RelayError};
+
+/// A reply's body: the gateway's own bytes, or a replica's as they come.
+#[derive(Debug)]
+pub(crate) enum ReplyBody {
+    Full(Option<Bytes>),
+    // Boxed: it holds a connection, and hyper moves bodies around.
+    Relay(Box<Relay>),
+}
+
+impl ReplyBody {
+    pub(crate) fn full(bytes: Bytes) -> Self {
+        Self::Full(Some(bytes).filter(|bytes| !bytes.is_empty()))
+    }
+
+    pub(crate) fn relay(relay: Relay) -> Self {
+        Self::Relay(Box::new(relay))
+    }
+}
+
+impl Body for ReplyBody {
+    type Data = Bytes;
+    type Error = RelayError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        match self.get_mut() {
+            Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Relay(relay) => relay.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Full(bytes) => bytes.is_none(),
+            Self::Relay(relay) => relay.has_ended(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Full(bytes) => {
+                SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
+            }
+            Self::Relay(relay) => relay.size_hint(),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! A replica's reply on its way to the client.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header;
+use http::response::Parts;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use spillway_protocol::{ErrorKind, GatewayError, response_id_in, usage_in};
+use spillway_types::{Deadline, End, TokenCounts};
+use tokio::time::{Sleep, sleep_until};
+
+use crate::relay::events::{Events, Flavour};
+use crate::replica::Lease;
+use crate::request::Record;
+use crate::upstream::Http1Connection;
+use crate::worker::Worker;
+
+/// How a reply is to be passed on.
+#[derive(Debug)]
+pub(crate) struct RelayPlan {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) flavour: Flavour,
+    pub(crate) strip_usage: bool,
+    pub(crate) is_stored: bool,
+    pub(crate) idle: Duration,
+    pub(crate) deadline: Deadline,
+}
+
+/// The replica's end of a reply.
+#[derive(Debug)]
+pub(crate) struct Upstream {
+    pub(crate) body: Incoming,
+    /// The connection to drive; `None` over HTTP/2, whose connection drives itself.
+    pub(crate) connection: Option<Box<Http1Connection>>,
+    /// The place at the replica, held until the reply ends.
+    pub(crate) lease: Lease,
+}
+
+/// Why a reply was broken off towards the client, where its protocol has no event to say so.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct RelayError(String);
+
+/// A reply in passing. Whoever polls it drives the replica's connection along.
+#[derive(Debug)]
+pub(crate) struct Relay {
+    plan: RelayPlan,
+    body: Incoming,
+    connection: Option<Box<Http1Connection>>,
+    /// `Some` until the reply has ended; gives the place at the replica back.
+    lease: Option<Lease>,
+    record: Record,
+    events: Option<Events>,
+    /// The last pieces to send after the replica's part is over.
+    last_words: Option<Bytes>,
+    /// Made when there is something to wait for: a short reply never needs it.
+    timer: Option<Pin<Box<Sleep>>>,
+    last_piece_at: Instant,
+    has_begun: bool,
+}
+
+impl Relay {
+    /// Takes over a reply whose head is about to be sent, and corrects that head where the body
+    /// will differ.
+    pub(crate) fn new(
+        plan: RelayPlan,
+        head: &mut Parts,
+        upstream: Upstream,
+        record: Record,
+    ) -> Self {
+        let events = Events::of(&head.headers, plan.flavour, plan.strip_usage);
+        if events.is_some() {
+            // An error event may have to be added at the end.
+            head.headers.remove(header::CONTENT_LENGTH);
+        }
+        let mut relay = Self {
+            plan,
+            body: upstream.body,
+            connection: upstream.connection,
+            lease: Some(upstream.lease),
+            record,
+            events,
+            last_words: None,
+            timer: None,
+            last_piece_at: Instant::now(),
+            has_begun: false,
+        };
+        if relay.body.is_end_stream() {
+            relay.complete();
+        }
+        relay
+    }
+
+    /// Whether everything was handed over.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.lease.is_none() && self.last_words.is_none()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        if self.events.is_some() { SizeHint::default() } else { self.body.size_hint() }
+    }
+
+    /// The next piece for the client.
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        loop {
+            if let Some(piece) = self.events.as_mut().and_then(Events::pop) {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if let Some(words) = self.last_words.take() {
+                return Poll::Ready(Some(Ok(Frame::data(words))));
+            }
+            if self.lease.is_none() {
+                return Poll::Ready(None);
+            }
+            let Poll::Ready(next) = self.poll_replica(cx) else {
+                return match self.poll_timer(cx) {
+                    Poll::Ready(overdue) => self.break_off(overdue),
+                    Poll::Pending => Poll::Pending,
+                };
+            };
+            match next {
+                Some(Ok(frame)) => match self.take_frame(frame) {
+                    Some(frame) => return Poll::Ready(Some(Ok(frame))),
+                    None => continue,
+                },
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "reply was cut");
+                    return self.break_off(End::Cut);
+                }
+                None => self.complete(),
+            }
+        }
+    }
+
+    /// Asks the body, lets the connection move, and asks again.
+    fn poll_replica(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        // The first look tells the connection that the body is wanted.
+        let first = Pin::new(&mut self.body).poll_frame(cx);
+        let Some(connection) = self.connection.as_mut().filter(|_| first.is_pending()) else {
+            return first;
+        };
+        connection.drive(cx);
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    /// Notes a frame from the replica; `None` if its bytes come out through `events`.
+    fn take_frame(&mut self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+        let piece = match frame.into_data() {
+            Ok(piece) => piece,
+            // Trailers end a reply, and go on as they are.
+            Err(trailers) => {
+                self.complete();
+                return Some(trailers);
+            }
+        };
+        let now = Instant::now();
+        self.last_piece_at = now;
+        if !self.has_begun {
+            self.has_begun = true;
+            self.record.first_byte(now);
+            self.remember_response(&piece);
+        }
+        let is_last = self.body.is_end_stream();
+        let passed = match &mut self.events {
+            Some(events) => {
+                events.push(piece, now);
+                None
+            }
+            None => {
+                self.read_usage(&piece);
+                Some(Frame::data(piece))
+            }
+        };
+        if is_last {
+            self.complete();
+        }
+        passed
+    }
+
+    /// A stored response is asked for again by its id, and only this replica has it.
+    fn remember_response(&self, first_piece: &[u8]) {
+        if !self.plan.is_stored {
+            return;
+        }
+        if let (Some(id), Some(lease)) = (response_id_in(first_piece), &self.lease) {
+            let replica = lease.replica().spec().name.clone();
+            self.plan.worker.gateway.responses.insert(id.to_owned(), replica);
+        }
+    }
+
+    fn read_usage(&mut self, piece: &[u8]) {
+        if self.plan.flavour == Flavour::KServeV2 || self.plan.flavour == Flavour::Raw {
+            return;
+        }
+        if let Some(usage) = usage_in(piece) {
+            let tokens = TokenCounts {
+                prompt: usage.prompt_tokens,
+                completion: usage.completion_tokens,
+                cached: usage.cached_tokens.unwrap_or(0),
+            };
+            self.record.tokens(tokens, None);
+        }
+    }
+
+    /// Ready, with the reason, once the replica has been silent for too long or time is up.
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let idle_due = self.last_piece_at + self.plan.idle;
+        let due = idle_due.min(self.plan.deadline.at());
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due.into())));
+        // Pieces that came since it was set moved the due time; it is moved only when it fires.
+        while timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= due {
+                let by_deadline = due < idle_due;
+                return Poll::Ready(if by_deadline { End::DeadlinePassed } else { End::Stalled });
+            }
+            timer.as_mut().reset(due.into());
+        }
+        Poll::Pending
+    }
+
+    /// The replica's part ended as it should.
+    fn complete(&mut self) {
+        if let Some(events) = &mut self.events {
+            self.last_words = events.finish();
+        }
+        let is_reusable = self.connection.take().zip(self.lease.as_ref());
+        if let Some((connection, lease)) = is_reusable {
+            lease.replica().pool(self.plan.worker.id).put(connection, Instant::now());
+        }
+        self.close(End::Complete);
+    }
+
+    /// The replica's part ended badly: says so in the stream's own form, or breaks the client's
+    /// reply off so that it can't be taken for a whole one.
+    fn break_off(&mut self, end: End) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        let error = ending_error(end);
+        // A stream that already said its last word is complete, however its connection ends.
+        if self.events.as_ref().is_some_and(Events::is_done) {
+            self.close(End::Complete);
+            return Poll::Ready(None);
+        }
+        let event = self.events.as_ref().and_then(|events| events.error_event(&error));
+        self.close(end);
+        match event {
+            Some(event) => Poll::Ready(Some(Ok(Frame::data(event)))),
+            None => Poll::Ready(Some(Err(RelayError(error.message)))),
+        }
+    }
+
+    /// Frees the replica; dropping an unfinished connection aborts its request.
+    fn close(&mut self, end: End) {
+        self.account();
+        self.record.end(end);
+        self.connection = None;
+        self.lease = None;
+    }
+
+    fn account(&mut self) {
+        if let Some(events) = &mut self.events {
+            let (tokens, gaps) = events.account();
+            self.record.tokens(tokens, gaps);
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // The client left: what was streamed so far still counts.
+        if self.lease.is_some() {
+            self.account();
+        }
+    }
+}
+
+fn ending_error(end: End) -> GatewayError {
+    let (kind, message) = match end {
+        End::Stalled => (ErrorKind::StreamStalled, "the replica stopped sending"),
+        End::DeadlinePassed => {
+            (ErrorKind::DeadlineExceeded, "the request's deadline passed in the middle of the reply")
+        }
+        End::Complete
+        | End::Answered
+        | End::CancelledBeforeReply
+        | End::CancelledInReply
+        | End::Cut => (ErrorKind::StreamCut, "the replica broke off in the middle of the reply"),
+    };
+    GatewayError::new(kind, message)
+}

@@ -1,0 +1,184 @@
+//! One model server: how to reach it, what this node has there now, and the connections it keeps.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use http::{HeaderName, HeaderValue};
+use spillway_types::{ModelName, ReplicaName};
+
+use crate::upstream::{Pool, ReplicaTls, ReplicaTlsError};
+
+/// What a replica is made from. Equal specs mean that a reload keeps the replica as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaSpec {
+    /// Unique name, as in metrics and headers.
+    pub name: ReplicaName,
+    /// Host name or address to connect to.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// TLS; `None` speaks cleartext.
+    pub tls: Option<TlsSpec>,
+    /// What it speaks.
+    pub protocol: ReplicaProtocol,
+    /// Models it serves, names as clients use them (aliases resolved).
+    pub models: Vec<ModelName>,
+    /// The pool that routes refer to.
+    pub pool: String,
+    /// Share of the work against its peers; at least 1.
+    pub weight: u32,
+    /// Requests at a time from this node; HTTP/1.1 uses a connection for each.
+    pub in_flight_max: u32,
+    /// Idle connections are closed after this long: below the server's own keep-alive time, so that
+    /// no request meets a closing connection.
+    pub idle: Duration,
+    /// Header that this replica wants, e.g. its API key. Replaces what the client sent.
+    pub credential: Option<(HeaderName, HeaderValue)>,
+}
+
+/// TLS towards a replica.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsSpec {
+    /// CA certificates to trust instead of the system's, as PEM text.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Name to ask for and to verify, where it is not the host.
+    pub server_name: Option<String>,
+}
+
+/// The protocol spoken to a replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplicaProtocol {
+    /// HTTP/1.1, a connection per request in flight.
+    #[default]
+    Http1,
+    /// HTTP/2, with prior knowledge in cleartext; one connection per worker.
+    Http2,
+}
+
+/// A replica of the current view. Lives on through reloads that do not change it.
+#[derive(Debug)]
+pub struct Replica {
+    pub(crate) spec: ReplicaSpec,
+    pub(crate) tls: Option<ReplicaTls>,
+    /// `Host` of requests to it.
+    pub(crate) authority: HeaderValue,
+    /// Kept fresh by the node; requests never resolve names.
+    addresses: ArcSwap<Vec<SocketAddr>>,
+    in_flight: AtomicU32,
+    connections: Arc<AtomicU32>,
+    /// One pool per worker, so that workers never share a connection.
+    pools: Box<[Pool]>,
+}
+
+impl Replica {
+    /// A replica without connections yet; `workers` is the number of pools it gets.
+    ///
+    /// # Errors
+    /// If its TLS settings do not work.
+    pub fn new(spec: ReplicaSpec, workers: usize) -> Result<Self, ReplicaTlsError> {
+        let tls = spec
+            .tls
+            .as_ref()
+            .map(|tls| ReplicaTls::new(tls, &spec.host, spec.protocol))
+            .transpose()?;
+        Ok(Self {
+            authority: authority(&spec),
+            tls,
+            addresses: ArcSwap::default(),
+            in_flight: AtomicU32::new(0),
+            connections: Arc::default(),
+            pools: (0..workers.max(1)).map(|_| Pool::new(spec.in_flight_max)).collect(),
+            spec,
+        })
+    }
+
+    /// What it was made from.
+    #[must_use]
+    pub fn spec(&self) -> &ReplicaSpec {
+        &self.spec
+    }
+
+    /// Requests that it serves for this node now.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Connections this node holds to it, idle ones included.
+    #[must_use]
+    pub fn connections(&self) -> u32 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Where new connections go, in this order.
+    pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
+        if **self.addresses.load() != addresses {
+            self.addresses.store(Arc::new(addresses));
+        }
+    }
+
+    /// Closes connections that were idle for too long or that the server closed.
+    pub(crate) fn sweep(&self, worker: usize, now: Instant) {
+        self.pool(worker).sweep(self.spec.idle, now);
+    }
+
+    pub(crate) fn pool(&self, worker: usize) -> &Pool {
+        &self.pools[worker % self.pools.len()]
+    }
+
+    pub(crate) fn addresses(&self) -> Arc<Vec<SocketAddr>> {
+        self.addresses.load_full()
+    }
+
+    /// A place for one more request; `None` if the replica has all it may have.
+    pub(crate) fn lease(self: &Arc<Self>) -> Option<Lease> {
+        let taken = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        let lease = Lease(Arc::clone(self));
+        (taken <= self.spec.in_flight_max).then_some(lease)
+    }
+
+    /// Counts a connection for as long as the returned guard lives.
+    pub(crate) fn count_connection(&self) -> ConnectionCount {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        ConnectionCount(Arc::clone(&self.connections))
+    }
+}
+
+/// One request's place at a replica; gives it back when dropped.
+#[derive(Debug)]
+pub(crate) struct Lease(Arc<Replica>);
+
+impl Lease {
+    pub(crate) fn replica(&self) -> &Arc<Replica> {
+        &self.0
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Part of a connection: counts it.
+#[derive(Debug)]
+pub(crate) struct ConnectionCount(Arc<AtomicU32>);
+
+impl Drop for ConnectionCount {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Host and port as a `Host` header has them; the port is left out where it is the scheme's own.
+fn authority(spec: &ReplicaSpec) -> HeaderValue {
+    let default_port = if spec.tls.is_some() { 443 } else { 80 };
+    let host =
+        if spec.host.contains(':') { format!("[{}]", spec.host) } else { spec.host.clone() };
+    let text = if spec.port == default_port { host } else { format!("{host}:{}", spec.port) };
+    // A host that can't stand in a header can't be resolved either; the connect error will say so.
+    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("invalid"))
+}

@@ -1,0 +1,157 @@
+//! Plan, attempt, and if that is safe plan again.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_route::{Attempt, Moment, Plan, Refusal, plan};
+use spillway_types::ReplicaSlot;
+
+use crate::replica::{Lease, Replica, ReplicaProtocol};
+use crate::request::headers::{TIMEOUT_MS, address_to};
+use crate::request::prepare::Prepared;
+use crate::request::record::Record;
+use crate::upstream::{
+    AttemptBounds, AttemptError, OutboundBody, Reply, RetrySafety, attempt,
+};
+use crate::view::View;
+use crate::worker::Worker;
+
+/// A reply that began, and the place at the replica that goes with it.
+#[derive(Debug)]
+pub(crate) struct Dispatched {
+    pub(crate) reply: Reply,
+    pub(crate) lease: Lease,
+}
+
+/// A request on its way: what attempts share.
+#[derive(Debug)]
+pub(crate) struct Dispatch<'a> {
+    pub(crate) worker: &'a Arc<Worker>,
+    pub(crate) view: &'a View,
+    pub(crate) prepared: &'a mut Prepared,
+    pub(crate) head: &'a Parts,
+    pub(crate) dice: fastrand::Rng,
+}
+
+impl Dispatch<'_> {
+    /// Asks replicas until one begins to reply, or it is not safe or not allowed to ask another.
+    ///
+    /// # Errors
+    /// What the client is to be told.
+    pub(crate) async fn run(mut self, record: &mut Record) -> Result<Dispatched, GatewayError> {
+        let gateway = &self.worker.gateway;
+        gateway.retry_budget.on_request();
+        let attempts_max = gateway.config.retry.attempts_max;
+        let mut tried = Vec::new();
+        let mut failure: Option<GatewayError> = None;
+        loop {
+            let slot = match self.choose(&tried) {
+                Ok(slot) => slot,
+                Err(refusal) => return Err(failure.unwrap_or_else(|| refused(refusal))),
+            };
+            tried.push(slot);
+            let replica = Arc::clone(self.view.replica(slot));
+            // Another request may have taken the last place since the plan was made.
+            let Some(lease) = replica.lease() else { continue };
+            record.asked(&replica.spec().name);
+            let error = match self.attempt(&replica).await {
+                Ok(reply) => return Ok(Dispatched { reply, lease }),
+                Err(error) => error,
+            };
+            tracing::debug!(replica = %replica.spec().name, %error, "attempt failed");
+            let safety = error.retry_safety();
+            failure = Some(error.to_gateway_error(replica.spec().name.as_str()));
+            let attempts = u32::try_from(tried.len()).unwrap_or(u32::MAX);
+            if attempts >= attempts_max || !self.may_retry(safety) {
+                return Err(failure.unwrap_or_else(|| refused(Refusal::AllTried)));
+            }
+            record.retried(safety);
+        }
+    }
+
+    fn choose(&mut self, tried: &[ReplicaSlot]) -> Result<ReplicaSlot, Refusal> {
+        if let Some(pinned) = self.prepared.pinned {
+            let is_new = !tried.contains(&pinned);
+            return if is_new { Ok(pinned) } else { Err(Refusal::AllTried) };
+        }
+        let inquiry = &self.prepared.inquiry;
+        let Some(group) = self.prepared.route.group(inquiry.model.as_ref()) else {
+            return Err(Refusal::NoReplica);
+        };
+        let moment = Moment {
+            now: Instant::now(),
+            loads: self.view,
+            ticket: group.ticket(),
+            rng: &mut self.dice,
+        };
+        match plan(inquiry, &group.group, tried, moment) {
+            Plan::Attempt(Attempt { slot, .. }) => Ok(slot),
+            Plan::Refuse(refusal) => Err(refusal),
+        }
+    }
+
+    async fn attempt(&mut self, replica: &Replica) -> Result<Reply, AttemptError> {
+        let Some(body) = self.prepared.body.for_attempt() else {
+            return Err(AttemptError::BodyGone);
+        };
+        let bounds = AttemptBounds {
+            timeouts: self.prepared.route.spec.timeouts,
+            deadline: self.prepared.inquiry.deadline,
+        };
+        let request = self.request(replica, body);
+        attempt(self.worker, replica, request, bounds).await
+    }
+
+    fn may_retry(&self, safety: RetrySafety) -> bool {
+        let gateway = &self.worker.gateway;
+        if safety == RetrySafety::Never || self.prepared.body.is_gone() {
+            return false;
+        }
+        let is_allowed = gateway.retry_budget.try_retry(Instant::now());
+        if !is_allowed {
+            gateway.counters.retries_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        is_allowed
+    }
+
+    fn request(&self, replica: &Replica, body: OutboundBody) -> Request<OutboundBody> {
+        let mut headers: HeaderMap = self.head.headers.clone();
+        address_to(&mut headers, replica);
+        if headers.contains_key(&TIMEOUT_MS) {
+            let left = self.prepared.inquiry.deadline.remaining(Instant::now());
+            let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            headers.insert(TIMEOUT_MS.clone(), HeaderValue::from(left_ms));
+        }
+        let mut request = Request::new(body);
+        *request.method_mut() = Method::clone(&self.head.method);
+        *request.uri_mut() = uri(replica, &self.prepared.path);
+        *request.headers_mut() = headers;
+        request
+    }
+}
+
+/// Path only for HTTP/1.1; with scheme and authority for HTTP/2, which has no `Host`.
+fn uri(replica: &Replica, path: &PathAndQuery) -> Uri {
+    let mut parts = http::uri::Parts::default();
+    parts.path_and_query = Some(path.clone());
+    if replica.spec().protocol == ReplicaProtocol::Http2 {
+        let scheme = if replica.tls.is_some() { "https" } else { "http" };
+        parts.scheme = scheme.parse().ok();
+        parts.authority = replica.authority.as_bytes().try_into().ok();
+    }
+    Uri::from_parts(parts).unwrap_or_default()
+}
+
+fn refused(refusal: Refusal) -> GatewayError {
+    let kind = match refusal {
+        Refusal::NoReplica | Refusal::AllTried => ErrorKind::NoReplica,
+        Refusal::AllBusy => ErrorKind::Overloaded,
+        Refusal::DeadlinePassed => ErrorKind::DeadlineExceeded,
+    };
+    GatewayError::new(kind, refusal.to_string())
+}

@@ -1,0 +1,132 @@
+//! Takes a request's body in, within bounds of size, memory and time.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http_body::Body;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use spillway_protocol::{ErrorKind, GatewayError};
+use tokio::time::timeout_at;
+
+use crate::gateway::{BodyReservation, Gateway};
+
+/// Room that is made for a body at once, whatever length its sender claims.
+const FIRST_ROOM_MAX: usize = 256 << 10;
+
+/// A whole body in memory.
+#[derive(Debug)]
+pub(crate) struct Buffered {
+    pub(crate) bytes: Bytes,
+    /// How long its last byte was waited for.
+    pub(crate) wait: Duration,
+    /// Counts the memory; to be kept as long as the bytes are.
+    pub(crate) reservations: Vec<BodyReservation>,
+}
+
+/// Reads a body to its end. One that arrives in one piece is not copied; a longer one is gathered
+/// once.
+///
+/// # Errors
+/// If it is too large, too slow, breaks off, or memory for bodies is used up.
+pub(crate) async fn buffer(
+    gateway: &Arc<Gateway>,
+    mut body: Incoming,
+) -> Result<Buffered, GatewayError> {
+    let limits = gateway.limits();
+    let started = Instant::now();
+    refuse_oversize(body.size_hint().lower(), limits.body_bytes_max)?;
+    let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    let mut reservations = Vec::new();
+    let mut gathered = Gathered::default();
+    let due = (started + limits.body_timeout).into();
+    loop {
+        let frame = match timeout_at(due, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) => return Err(broken(&error)),
+            Ok(None) => break,
+            Err(_) => return Err(too_slow(limits.body_timeout)),
+        };
+        // Trailers of a request mean nothing to any protocol spoken here.
+        let Ok(piece) = frame.into_data() else { continue };
+        let length = piece.len() as u64;
+        refuse_oversize(gathered.len() as u64 + length, limits.body_bytes_max)?;
+        reservations.push(gateway.reserve_body(length).ok_or_else(no_memory)?);
+        gathered.add(piece, announced);
+        if body.is_end_stream() {
+            break;
+        }
+    }
+    Ok(Buffered { bytes: gathered.into_bytes(), wait: started.elapsed(), reservations })
+}
+
+/// Pieces of a body: the first is kept as it is until a second comes.
+#[derive(Debug, Default)]
+enum Gathered {
+    #[default]
+    Nothing,
+    One(Bytes),
+    Many(BytesMut),
+}
+
+impl Gathered {
+    fn len(&self) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::One(bytes) => bytes.len(),
+            Self::Many(bytes) => bytes.len(),
+        }
+    }
+
+    fn add(&mut self, piece: Bytes, announced: usize) {
+        *self = match std::mem::take(self) {
+            Self::Nothing => Self::One(piece),
+            Self::One(first) => {
+                let room = announced.min(FIRST_ROOM_MAX).max(first.len() + piece.len());
+                let mut all = BytesMut::with_capacity(room);
+                all.extend_from_slice(&first);
+                all.extend_from_slice(&piece);
+                Self::Many(all)
+            }
+            Self::Many(mut all) => {
+                all.extend_from_slice(&piece);
+                Self::Many(all)
+            }
+        };
+    }
+
+    fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Nothing => Bytes::new(),
+            Self::One(bytes) => bytes,
+            Self::Many(bytes) => bytes.freeze(),
+        }
+    }
+}
+
+/// Refuses a body of at least `bytes`.
+///
+/// # Errors
+/// If that is more than `bytes_max`.
+pub(crate) fn refuse_oversize(bytes: u64, bytes_max: u64) -> Result<(), GatewayError> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    let message = format!("the request body is larger than the {bytes_max} bytes allowed here");
+    Err(GatewayError::new(ErrorKind::BodyTooLarge, message))
+}
+
+fn too_slow(bound: Duration) -> GatewayError {
+    let message = format!("the request body did not arrive within {} s", bound.as_secs_f32());
+    GatewayError::new(ErrorKind::BodyTimeout, message)
+}
+
+fn broken(error: &hyper::Error) -> GatewayError {
+    GatewayError::new(ErrorKind::BadRequest, format!("the request body is broken: {error}"))
+}
+
+fn no_memory() -> GatewayError {
+    let message = "this node holds all the request bodies it may; try again";
+    GatewayError::new(ErrorKind::Overloaded, message)
+}

@@ -1,0 +1,85 @@
+//! Endpoints that the node answers from its own knowledge.
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode, header};
+use spillway_protocol::{
+    Endpoint, ErrorKind, GatewayError, decode_name, model_card, model_list,
+};
+
+use crate::gateway::Gateway;
+use crate::relay::ReplyBody;
+use crate::view::View;
+
+/// What a local endpoint says, and whether it is a health check.
+#[derive(Debug)]
+pub(crate) struct LocalAnswer {
+    pub(crate) response: Response<ReplyBody>,
+    pub(crate) is_health: bool,
+}
+
+/// Answers an endpoint that needs no replica; `None` for all others.
+pub(crate) fn local_answer(
+    gateway: &Gateway,
+    view: &View,
+    method: &Method,
+    endpoint: Endpoint<'_>,
+) -> Option<Result<LocalAnswer, GatewayError>> {
+    let is_ready = !gateway.is_draining() && !view.replicas().is_empty();
+    let (status, body, is_health) = match endpoint {
+        Endpoint::Livez | Endpoint::V2Live => (StatusCode::OK, Bytes::from_static(b"{}"), true),
+        Endpoint::Readyz | Endpoint::V2Ready if is_ready => {
+            (StatusCode::OK, Bytes::from_static(b"{}"), true)
+        }
+        Endpoint::Readyz | Endpoint::V2Ready => {
+            (StatusCode::SERVICE_UNAVAILABLE, Bytes::from_static(b"{}"), true)
+        }
+        Endpoint::V2Server => (StatusCode::OK, server_metadata(), false),
+        Endpoint::ModelList => {
+            let models = view.models().iter().map(|model| model.as_str());
+            (StatusCode::OK, model_list(models, gateway.started_s()), false)
+        }
+        Endpoint::ModelById { model } => match known_model(view, model) {
+            Ok(model) => (StatusCode::OK, model_card(&model, gateway.started_s()), false),
+            Err(error) => return Some(Err(error)),
+        },
+        _ => return None,
+    };
+    if method != Method::GET && method != Method::HEAD {
+        return Some(Err(GatewayError::new(ErrorKind::MethodNotAllowed, "use GET here")));
+    }
+    let mut response = Response::new(ReplyBody::full(body));
+    *response.status_mut() = status;
+    let json = header::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    Some(Ok(LocalAnswer { response, is_health }))
+}
+
+/// What a client is told that asks for a model nobody serves.
+pub(crate) fn unknown_model(view: &View, name: &str) -> GatewayError {
+    const SHOWN_MAX: usize = 20;
+    let shown: Vec<&str> =
+        view.models().iter().take(SHOWN_MAX).map(|model| model.as_str()).collect();
+    let more = if view.models().len() > SHOWN_MAX { ", …" } else { "" };
+    let message = if shown.is_empty() {
+        format!("the model {name:?} does not exist: no model is served here")
+    } else {
+        format!("the model {name:?} does not exist; served here: {}{more}", shown.join(", "))
+    };
+    GatewayError::new(ErrorKind::ModelNotFound, message).with_param("model")
+}
+
+fn known_model(view: &View, encoded: &str) -> Result<String, GatewayError> {
+    let name = decode_name(encoded).unwrap_or_default();
+    match view.resolve(&name) {
+        Some(_) => Ok(name.into_owned()),
+        None => Err(unknown_model(view, &name)),
+    }
+}
+
+/// KServe V2's description of the server itself.
+fn server_metadata() -> Bytes {
+    let version = env!("CARGO_PKG_VERSION");
+    Bytes::from(format!(
+        r#"{{"name":"spillway","version":"{version}","extensions":["binary_tensor_data"]}}"#
+    ))
+}

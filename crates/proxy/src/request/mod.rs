@@ -1,0 +1,13 @@
+//! One request: read it, find its route, ask a replica, hand its reply over.
+
+mod dispatch;
+mod form;
+mod headers;
+mod intake;
+mod local;
+mod prepare;
+mod record;
+mod serve;
+
+pub(crate) use record::Record;
+pub(crate) use serve::serve;

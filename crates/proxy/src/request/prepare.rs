@@ -1,0 +1,400 @@
+//! Reads a request far enough to route it. The only place that finds fault with requests.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use http_body::Body;
+use hyper::body::Incoming;
+use spillway_prefix::Scope;
+use spillway_protocol::{
+    Endpoint, ErrorKind, Facts, GatewayError, Protocol, Segments, decode_name, read_facts, rewrite,
+};
+use spillway_types::{BlockHashes, Deadline, Inquiry, ModelName, ReplicaSlot};
+
+use crate::gateway::{BodyReservation, Gateway};
+use crate::relay::Flavour;
+use crate::request::form::model_in_form;
+use crate::request::headers::TIMEOUT_MS;
+use crate::request::intake::{buffer, refuse_oversize};
+use crate::request::local::unknown_model;
+use crate::upstream::RequestBody;
+use crate::view::{Route, View};
+
+/// A request that is ready to be sent.
+#[derive(Debug)]
+pub(crate) struct Prepared {
+    pub(crate) route: Arc<Route>,
+    pub(crate) inquiry: Inquiry,
+    pub(crate) body: RequestBody,
+    pub(crate) path: PathAndQuery,
+    /// The one replica that can answer, e.g. since it stores the response asked for.
+    pub(crate) pinned: Option<ReplicaSlot>,
+    pub(crate) flavour: Flavour,
+    /// The usage report of the stream was our wish, not the client's.
+    pub(crate) strip_usage: bool,
+    /// The reply's id is to be remembered with its replica.
+    pub(crate) is_stored: bool,
+    /// How long the client took for its body.
+    pub(crate) body_wait: Duration,
+    pub(crate) _reservations: Vec<BodyReservation>,
+}
+
+/// What reading a request needs to know of its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Surroundings<'a> {
+    pub(crate) gateway: &'a Arc<Gateway>,
+    pub(crate) view: &'a View,
+    pub(crate) head: &'a Parts,
+    pub(crate) client: IpAddr,
+    pub(crate) started: Instant,
+}
+
+/// Reads a request's body and finds its route and model.
+///
+/// # Errors
+/// If the request is malformed, too large or too slow, or nothing here serves it.
+pub(crate) async fn prepare(
+    around: Surroundings<'_>,
+    body: Incoming,
+    endpoint: Endpoint<'_>,
+) -> Result<Prepared, GatewayError> {
+    let head = around.head;
+    if let Some(route) = around.view.prefixed_route(head.uri.path()) {
+        let route = Arc::clone(route);
+        return match route.spec.protocol {
+            Protocol::OpenAi => around.json(body, Flavour::OpenAi, Some(route)).await,
+            Protocol::KServeV2 => around.opaque(body, Flavour::KServeV2, None, Some(route)).await,
+            Protocol::Raw => around.opaque(body, Flavour::Raw, None, Some(route)).await,
+        };
+    }
+    check_method(endpoint, &head.method)?;
+    match endpoint {
+        Endpoint::Responses => around.json(body, Flavour::Responses, None).await,
+        Endpoint::ChatCompletions
+        | Endpoint::Completions
+        | Endpoint::Embeddings
+        | Endpoint::Rerank
+        | Endpoint::JsonPassthrough => around.json(body, Flavour::OpenAi, None).await,
+        Endpoint::FormPassthrough => around.form(body).await,
+        Endpoint::ResponseById { id } => around.stored_response(body, id).await,
+        Endpoint::V2Model { model, .. } => {
+            let name = decode_name(model).ok_or_else(bad_model_path)?;
+            around.opaque(body, Flavour::KServeV2, Some((&name, model)), None).await
+        }
+        Endpoint::ModelList
+        | Endpoint::ModelById { .. }
+        | Endpoint::V2Live
+        | Endpoint::V2Ready
+        | Endpoint::V2Server
+        | Endpoint::Livez
+        | Endpoint::Readyz
+        | Endpoint::Other => Err(no_such_path(head)),
+    }
+}
+
+impl Surroundings<'_> {
+    /// A JSON request whose model stands in its body.
+    async fn json(
+        self,
+        body: Incoming,
+        flavour: Flavour,
+        route: Option<Arc<Route>>,
+    ) -> Result<Prepared, GatewayError> {
+        refuse_encoding(&self.head.headers)?;
+        let buffered = buffer(self.gateway, body).await?;
+        let facts = read_facts(&buffered.bytes)?;
+        let named = facts.model.as_ref().map(|model| &*model.value);
+        let (route, model) = self.find_route(route, named)?;
+        let inject =
+            route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
+        let new_model =
+            model.as_ref().map(|model| model.as_str()).filter(|name| Some(*name) != named);
+        let segments = rewrite(&buffered.bytes, &facts, new_model, inject);
+        let (prefix, prompt_bytes) = self.hash(&facts, &buffered.bytes, model.as_ref());
+        let pinned = facts.previous_response_id.as_deref().and_then(|id| self.storing(id));
+        Ok(Prepared {
+            inquiry: self.inquiry(&route, model, prefix, prompt_bytes)?,
+            path: replica_path(self.head, &route, None)?,
+            body: RequestBody::Buffered(segments),
+            pinned,
+            flavour,
+            strip_usage: inject,
+            is_stored: flavour == Flavour::Responses,
+            body_wait: buffered.wait,
+            _reservations: buffered.reservations,
+            route,
+        })
+    }
+
+    /// A multipart upload whose model is one of its fields.
+    async fn form(self, body: Incoming) -> Result<Prepared, GatewayError> {
+        let buffered = buffer(self.gateway, body).await?;
+        let named = model_in_form(&self.head.headers, &buffered.bytes).await?;
+        let (route, model) = self.find_route(None, named.as_deref())?;
+        if let (Some(named), Some(model)) = (&named, &model)
+            && named != model.as_str()
+        {
+            let message = format!("{named:?} is an alias; uploads must name the model itself: {model}");
+            return Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"));
+        }
+        Ok(Prepared {
+            inquiry: self.inquiry(&route, model, BlockHashes::default(), 0)?,
+            path: replica_path(self.head, &route, None)?,
+            body: RequestBody::Buffered(Segments::from(buffered.bytes)),
+            pinned: None,
+            flavour: Flavour::OpenAi,
+            strip_usage: false,
+            is_stored: false,
+            body_wait: buffered.wait,
+            _reservations: buffered.reservations,
+            route,
+        })
+    }
+
+    /// A request about a stored response, which only the replica that stored it can answer.
+    async fn stored_response(
+        self,
+        body: Incoming,
+        id: &str,
+    ) -> Result<Prepared, GatewayError> {
+        let pinned = self.storing(id).ok_or_else(|| {
+            let message = format!("no response with id {id:?} is known here");
+            GatewayError::new(ErrorKind::ResponseNotFound, message)
+        })?;
+        let model = self.view.replica(pinned).spec().models.first().cloned();
+        let route = self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
+        let buffered = buffer(self.gateway, body).await?;
+        Ok(Prepared {
+            inquiry: self.inquiry(route, model, BlockHashes::default(), 0)?,
+            path: replica_path(self.head, route, None)?,
+            body: RequestBody::Buffered(Segments::from(buffered.bytes)),
+            pinned: Some(pinned),
+            flavour: Flavour::Responses,
+            strip_usage: false,
+            is_stored: false,
+            body_wait: buffered.wait,
+            _reservations: buffered.reservations,
+            route: Arc::clone(route),
+        })
+    }
+
+    /// A request whose body is none of our business. `model`: its name, and as the path has it.
+    async fn opaque(
+        self,
+        body: Incoming,
+        flavour: Flavour,
+        model: Option<(&str, &str)>,
+        route: Option<Arc<Route>>,
+    ) -> Result<Prepared, GatewayError> {
+        let (route, resolved) = match (model, route) {
+            (Some((name, _)), route) => self.find_route(route, Some(name))?,
+            (None, Some(route)) => {
+                let default = route.spec.default_model.clone();
+                (route, default)
+            }
+            (None, None) => return Err(no_such_path(self.head)),
+        };
+        let renamed = match (model, &resolved) {
+            (Some((name, encoded)), Some(resolved)) if name != resolved.as_str() => {
+                Some((encoded, resolved.as_str()))
+            }
+            _ => None,
+        };
+        let path = replica_path(self.head, &route, renamed)?;
+        let (body, body_wait, reservations) = self.take_opaque(body).await?;
+        Ok(Prepared {
+            inquiry: self.inquiry(&route, resolved, BlockHashes::default(), 0)?,
+            path,
+            body,
+            pinned: None,
+            flavour,
+            strip_usage: false,
+            is_stored: false,
+            body_wait,
+            _reservations: reservations,
+            route,
+        })
+    }
+
+    /// Buffers a body that is known to be short, so that it can be retried; streams any other.
+    async fn take_opaque(
+        self,
+        body: Incoming,
+    ) -> Result<(RequestBody, Duration, Vec<BodyReservation>), GatewayError> {
+        let limits = self.gateway.limits();
+        refuse_oversize(body.size_hint().lower(), limits.body_bytes_max)?;
+        if body.size_hint().exact().is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
+            return Ok((RequestBody::Streamed(Some(body)), Duration::ZERO, Vec::new()));
+        }
+        let buffered = buffer(self.gateway, body).await?;
+        let body = RequestBody::Buffered(Segments::from(buffered.bytes));
+        Ok((body, buffered.wait, buffered.reservations))
+    }
+
+    /// The route for a named model, and the model it resolves to.
+    fn find_route(
+        self,
+        prefixed: Option<Arc<Route>>,
+        named: Option<&str>,
+    ) -> Result<(Arc<Route>, Option<ModelName>), GatewayError> {
+        let default = prefixed.as_ref().and_then(|route| route.spec.default_model.clone());
+        let model = match named {
+            Some(name) => {
+                Some(self.view.resolve(name).ok_or_else(|| unknown_model(self.view, name))?.clone())
+            }
+            None => default,
+        };
+        let Some(model) = model else {
+            let message = "the field model is missing: name the model to use";
+            return Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"));
+        };
+        let route = match prefixed {
+            Some(route) => route,
+            None => Arc::clone(
+                self.view
+                    .route_of_model(Some(&model))
+                    .ok_or_else(|| unknown_model(self.view, named.unwrap_or_default()))?,
+            ),
+        };
+        if route.group(Some(&model)).is_none() {
+            return Err(unknown_model(self.view, model.as_str()));
+        }
+        Ok((route, Some(model)))
+    }
+
+    fn inquiry(
+        self,
+        route: &Route,
+        model: Option<ModelName>,
+        prefix: BlockHashes,
+        prompt_bytes: u32,
+    ) -> Result<Inquiry, GatewayError> {
+        let asked = asked_timeout(&self.head.headers)?;
+        let total = route.spec.timeouts.total;
+        let budget = asked.map_or(total, |asked| asked.min(total));
+        Ok(Inquiry {
+            model,
+            prefix,
+            prompt_bytes,
+            client: self.client,
+            deadline: Deadline::after(self.started, budget),
+            hop: 0,
+        })
+    }
+
+    fn hash(
+        self,
+        facts: &Facts<'_>,
+        body: &[u8],
+        model: Option<&ModelName>,
+    ) -> (BlockHashes, u32) {
+        let Some(prompt) = facts.prompt.clone() else { return (BlockHashes::default(), 0) };
+        let model = model.map(|model| model.as_str()).unwrap_or_default();
+        let scope = Scope { model, ..Scope::default() };
+        let prompt = &body[prompt];
+        let bytes = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
+        (self.gateway.hasher.hash(&scope, prompt), bytes)
+    }
+
+    /// The slot of the replica that stores a response.
+    fn storing(self, id: &str) -> Option<ReplicaSlot> {
+        self.view.slot(&self.gateway.responses.get(id)?)
+    }
+}
+
+fn asks_no_usage(facts: &Facts<'_>) -> bool {
+    facts.stream && facts.include_usage != Some(true)
+}
+
+fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<(), GatewayError> {
+    let is_allowed = match endpoint {
+        Endpoint::ResponseById { .. } => {
+            matches!(*method, Method::GET | Method::POST | Method::DELETE)
+        }
+        Endpoint::V2Model { .. } => matches!(*method, Method::GET | Method::POST | Method::HEAD),
+        _ => *method == Method::POST,
+    };
+    if is_allowed {
+        return Ok(());
+    }
+    Err(GatewayError::new(ErrorKind::MethodNotAllowed, format!("{method} is not understood here")))
+}
+
+/// The client's own time budget.
+///
+/// # Errors
+/// If the header is not a number of milliseconds.
+pub(crate) fn asked_timeout(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
+    let Some(value) = headers.get(&TIMEOUT_MS) else { return Ok(None) };
+    let milliseconds = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    milliseconds.map(Duration::from_millis).map(Some).ok_or_else(|| {
+        let message = format!("the header {TIMEOUT_MS} must be a whole number of milliseconds");
+        GatewayError::new(ErrorKind::BadRequest, message)
+    })
+}
+
+/// A compressed body can't be read for its model without unpacking it.
+fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
+    match headers.get(http::header::CONTENT_ENCODING) {
+        None => Ok(()),
+        Some(encoding) if encoding == "identity" => Ok(()),
+        Some(_) => {
+            let message = "compressed request bodies are not read here: send the JSON as it is";
+            Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message))
+        }
+    }
+}
+
+/// The path as the replica is to see it. `renamed`: a model's encoded name in the path, and the
+/// name to put in its place.
+fn replica_path(
+    head: &Parts,
+    route: &Route,
+    renamed: Option<(&str, &str)>,
+) -> Result<PathAndQuery, GatewayError> {
+    let original = head.uri.path_and_query();
+    let spec = &route.spec;
+    let mut path = Cow::Borrowed(head.uri.path());
+    if let (Some(prefix), Some(replacement)) = (&spec.path_prefix, &spec.replace_prefix) {
+        path = format!("{replacement}{}", &path[prefix.len()..]).into();
+    }
+    if let Some((encoded, name)) = renamed {
+        // A model stands right behind the fixed start of every V2 path.
+        path = path.replacen(encoded, &encode_segment(name), 1).into();
+    }
+    match (path, original) {
+        (Cow::Borrowed(_), Some(original)) => Ok(original.clone()),
+        (path, original) => {
+            let query = original.and_then(PathAndQuery::query);
+            let text = query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"));
+            PathAndQuery::try_from(text).map_err(|_| no_such_path(head))
+        }
+    }
+}
+
+/// Percent-encodes everything but what RFC 3986 calls unreserved.
+fn encode_segment(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len());
+    for byte in name.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+fn no_such_path(head: &Parts) -> GatewayError {
+    let message = format!("nothing is served at {} {}", head.method, head.uri.path());
+    GatewayError::new(ErrorKind::RouteNotFound, message)
+}
+
+fn bad_model_path() -> GatewayError {
+    GatewayError::new(ErrorKind::BadRequest, "the model's name in the path is badly encoded")
+}

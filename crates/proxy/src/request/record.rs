@@ -1,0 +1,133 @@
+//! The trace that each request leaves, however it ends.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_types::{End, GapHistogram, ModelName, Outcome, ReplicaName, RouteName, TokenCounts};
+
+use crate::client::Client;
+use crate::upstream::RetrySafety;
+use crate::worker::Worker;
+
+/// Status for a client that left before it was sent one, as nginx made it known.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// Follows a request and leaves its [`Outcome`] when dropped. Dropped early, i.e. because the
+/// client's connection went away, it says so.
+#[derive(Debug)]
+pub(crate) struct Record {
+    worker: Arc<Worker>,
+    client: Arc<Client>,
+    started: Instant,
+    outcome: Option<Outcome>,
+}
+
+impl Record {
+    pub(crate) fn new(worker: Arc<Worker>, client: Arc<Client>) -> Self {
+        client.meter.request_started();
+        let outcome = Outcome {
+            route: None,
+            model: None,
+            replica: None,
+            status: CLIENT_CLOSED_REQUEST,
+            end: End::CancelledBeforeReply,
+            duration: Duration::ZERO,
+            first_byte: None,
+            overhead: Duration::ZERO,
+            retries_unsent: 0,
+            retries_reset: 0,
+            tokens: TokenCounts::default(),
+            gaps: None,
+        };
+        Self { worker, client, started: Instant::now(), outcome: Some(outcome) }
+    }
+
+    /// When the request's head arrived.
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// The route and model it was found to be for.
+    pub(crate) fn routed(&mut self, route: &RouteName, model: Option<&ModelName>) {
+        self.edit(|outcome| {
+            outcome.route = Some(route.clone());
+            outcome.model = model.cloned();
+        });
+    }
+
+    /// A replica is about to be asked for the first time, after `body_wait` spent on the client's
+    /// own upload.
+    pub(crate) fn planned(&mut self, body_wait: Duration) {
+        let passed = self.started.elapsed();
+        self.edit(|outcome| outcome.overhead = passed.saturating_sub(body_wait));
+    }
+
+    pub(crate) fn asked(&mut self, replica: &ReplicaName) {
+        self.edit(|outcome| outcome.replica = Some(replica.clone()));
+    }
+
+    pub(crate) fn retried(&mut self, safety: RetrySafety) {
+        self.edit(|outcome| match safety {
+            RetrySafety::Unsent => outcome.retries_unsent += 1,
+            RetrySafety::Reset => outcome.retries_reset += 1,
+            RetrySafety::Never => {}
+        });
+    }
+
+    /// The reply's head goes out; from here on a client that leaves has left in the reply.
+    pub(crate) fn replying(&mut self, status: u16) {
+        self.edit(|outcome| {
+            outcome.status = status;
+            outcome.end = End::CancelledInReply;
+        });
+    }
+
+    /// The first piece of the reply's body is there.
+    pub(crate) fn first_byte(&mut self, now: Instant) {
+        let passed = now.saturating_duration_since(self.started);
+        self.edit(|outcome| outcome.first_byte = Some(passed));
+    }
+
+    pub(crate) fn tokens(&mut self, tokens: TokenCounts, gaps: Option<Box<GapHistogram>>) {
+        self.edit(|outcome| {
+            outcome.tokens = tokens;
+            outcome.gaps = gaps;
+        });
+    }
+
+    /// The request ends in this way, whatever is dropped later.
+    pub(crate) fn end(&mut self, end: End) {
+        self.edit(|outcome| outcome.end = end);
+    }
+
+    /// The gateway answers by itself.
+    pub(crate) fn answered(&mut self, status: u16) {
+        self.edit(|outcome| {
+            outcome.status = status;
+            outcome.end = End::Answered;
+        });
+    }
+
+    /// Leaves no outcome: health checks would drown the requests that matter.
+    pub(crate) fn forget(&mut self) {
+        self.outcome = None;
+    }
+
+    fn edit(&mut self, change: impl FnOnce(&mut Outcome)) {
+        if let Some(outcome) = &mut self.outcome {
+            change(outcome);
+        }
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        self.client.meter.request_ended();
+        let Some(mut outcome) = self.outcome.take() else { return };
+        if matches!(outcome.end, End::CancelledBeforeReply | End::CancelledInReply) {
+            self.client.meter.request_abandoned();
+        }
+        outcome.duration = self.started.elapsed();
+        self.worker.leave(outcome);
+    }
+}

@@ -1,0 +1,152 @@
+//! The service that hyper calls for each request.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http::{HeaderValue, Request, Response, header};
+use hyper::body::Incoming;
+use spillway_protocol::{CODE_HEADER, Endpoint, GatewayError, Protocol, REQUEST_ID};
+
+use crate::client::Client;
+use crate::relay::{Relay, RelayPlan, ReplyBody, Upstream};
+use crate::request::dispatch::{Dispatch, Dispatched};
+use crate::request::headers::{Identity, prepare_forwarding, remove_hop_by_hop};
+use crate::request::local::local_answer;
+use crate::request::prepare::{Surroundings, prepare};
+use crate::request::record::Record;
+use crate::view::View;
+use crate::worker::Worker;
+
+/// Serves one request. Never fails: every error is a reply in the protocol's own shape.
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    client: Arc<Client>,
+    request: Request<Incoming>,
+) -> Result<Response<ReplyBody>, Infallible> {
+    let record = Record::new(Arc::clone(&worker), Arc::clone(&client));
+    let mut dice = worker.gateway.dice();
+    let identity = Identity::of(request.headers(), &mut dice);
+    let exchange = Exchange { view: worker.gateway.view(), worker, client, dice };
+    let mut response = exchange.run(request, &identity, record).await;
+    response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
+    Ok(response)
+}
+
+/// One request and what it is served with.
+struct Exchange {
+    worker: Arc<Worker>,
+    client: Arc<Client>,
+    view: Arc<View>,
+    dice: fastrand::Rng,
+}
+
+impl Exchange {
+    async fn run(
+        self,
+        request: Request<Incoming>,
+        identity: &Identity,
+        mut record: Record,
+    ) -> Response<ReplyBody> {
+        let (mut head, body) = request.into_parts();
+        let path = head.uri.path().to_owned();
+        let endpoint = Endpoint::classify(&path);
+        let prefixed = self.view.prefixed_route(&path);
+        let protocol = prefixed.map_or_else(|| Protocol::of_path(&path), |r| r.spec.protocol);
+        if prefixed.is_none() {
+            let gateway = &self.worker.gateway;
+            match local_answer(gateway, &self.view, &head.method, endpoint) {
+                Some(Ok(local)) => {
+                    if local.is_health {
+                        record.forget();
+                    }
+                    record.answered(local.response.status().as_u16());
+                    return local.response;
+                }
+                Some(Err(error)) => return refuse(&error, protocol, record),
+                None => {}
+            }
+        }
+        let client = self.client.trusted_proxies.client(self.client.address, &head.headers);
+        let around = Surroundings {
+            gateway: &self.worker.gateway,
+            view: &self.view,
+            head: &head,
+            client,
+            started: record.started(),
+        };
+        let mut prepared = match prepare(around, body, endpoint).await {
+            Ok(prepared) => prepared,
+            Err(error) => return refuse(&error, protocol, record),
+        };
+        record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
+        let forward_authorization = prepared.route.spec.forward_authorization;
+        prepare_forwarding(&mut head, &self.client, identity, forward_authorization);
+        record.planned(prepared.body_wait);
+        let dispatch = Dispatch {
+            worker: &self.worker,
+            view: &self.view,
+            prepared: &mut prepared,
+            head: &head,
+            dice: self.dice.clone(),
+        };
+        match dispatch.run(&mut record).await {
+            Ok(dispatched) => {
+                let plan = RelayPlan {
+                    worker: Arc::clone(&self.worker),
+                    flavour: prepared.flavour,
+                    strip_usage: prepared.strip_usage,
+                    is_stored: prepared.is_stored,
+                    idle: prepared.route.spec.timeouts.idle,
+                    deadline: prepared.inquiry.deadline,
+                };
+                self.pass_on(plan, dispatched, &prepared.route.spec.policy, record)
+            }
+            Err(error) => refuse(&error, protocol, record),
+        }
+    }
+
+    /// Turns a replica's reply into the client's.
+    fn pass_on(
+        &self,
+        plan: RelayPlan,
+        dispatched: Dispatched,
+        policy: &spillway_route::Policy,
+        mut record: Record,
+    ) -> Response<ReplyBody> {
+        let Dispatched { reply, lease } = dispatched;
+        let (mut head, body) = reply.response.into_parts();
+        let upstream = Upstream { body, connection: reply.connection, lease };
+        remove_hop_by_hop(&mut head.headers);
+        head.headers.remove(&CODE_HEADER);
+        let config = &self.worker.gateway.config;
+        if config.expose_routing {
+            let replica = &upstream.lease.replica().spec().name;
+            let facts = [
+                ("x-spillway-region", config.region.as_str()),
+                ("x-spillway-replica", replica.as_str()),
+                ("x-spillway-policy", policy.name()),
+                ("x-spillway-hops", "0"),
+            ];
+            for (name, value) in facts {
+                // Names come from the config, which allows only what a header can hold.
+                if let Ok(value) = HeaderValue::from_str(value) {
+                    head.headers.insert(name, value);
+                }
+            }
+        }
+        record.replying(head.status.as_u16());
+        let relay = Relay::new(plan, &mut head, upstream, record);
+        Response::from_parts(head, ReplyBody::relay(relay))
+    }
+}
+
+/// Answers with an error of the gateway's own.
+fn refuse(error: &GatewayError, protocol: Protocol, mut record: Record) -> Response<ReplyBody> {
+    record.answered(error.kind.status().as_u16());
+    let mut response = Response::new(ReplyBody::full(error.body(protocol)));
+    *response.status_mut() = error.kind.status();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CODE_HEADER.clone(), HeaderValue::from_static(error.kind.code()));
+    response
+}

@@ -1,0 +1,100 @@
+//! What an operator can set about the data path, already checked and in final units.
+
+use std::time::Duration;
+
+/// Bounds on what clients may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Client connections at a time on this node; one more is closed at once. Choose it below the
+    /// process's open-file limit: each request in flight needs a second descriptor.
+    pub connections_max: usize,
+    /// Bytes of one request head; more gets 431.
+    pub header_bytes_max: usize,
+    /// Header fields of one HTTP/1.1 request; more gets 431.
+    pub headers_max: usize,
+    /// Bytes of one request body; more gets 413.
+    pub body_bytes_max: u64,
+    /// Bytes of all buffered request bodies together; a body beyond it gets 503.
+    pub body_bytes_total_max: u64,
+    /// Bodies that need no parsing are buffered up to this many bytes, so that they can be retried;
+    /// longer ones are streamed through and never retried once their first byte went out.
+    pub buffered_bytes_max: u64,
+    /// Concurrent requests on one HTTP/2 connection.
+    pub streams_per_connection_max: u32,
+    /// Requests that one connection may abandon within [`Limits::reset_window`] before it is closed:
+    /// the guard against HTTP/2 rapid reset.
+    pub resets_per_connection_max: u32,
+    /// The window that `resets_per_connection_max` counts in.
+    pub reset_window: Duration,
+    /// Time for a complete request head, from its first byte; also for the TLS handshake and a
+    /// PROXY header. Enforced at the latest half as much again later.
+    pub head_timeout: Duration,
+    /// Time for a complete buffered request body, and between two pieces of a streamed one.
+    pub body_timeout: Duration,
+    /// A connection without a request for this long is closed.
+    pub idle_timeout: Duration,
+    /// A client that takes none of the bytes waiting for it for this long is cut off.
+    pub stall_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_max: 16_384,
+            header_bytes_max: 64 << 10,
+            headers_max: 100,
+            body_bytes_max: 32 << 20,
+            body_bytes_total_max: 1 << 30,
+            buffered_bytes_max: 1 << 20,
+            streams_per_connection_max: 256,
+            resets_per_connection_max: 200,
+            reset_window: Duration::from_secs(10),
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(75),
+            stall_timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Bounds on how long a replica may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// TCP and TLS set-up of a new connection.
+    pub connect: Duration,
+    /// From the request to the reply's head. Long by default: a queued unary request may wait for
+    /// its turn and for its whole generation.
+    pub first_byte: Duration,
+    /// Between two pieces of a reply's body.
+    pub idle: Duration,
+    /// The whole request, whatever it does.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(1),
+            first_byte: Duration::from_secs(600),
+            idle: Duration::from_secs(60),
+            total: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// When another replica is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Attempts per request, the first included.
+    pub attempts_max: u32,
+    /// Retries as a share of requests, in percent.
+    pub share_percent: u32,
+    /// Retries per second that are allowed whatever the share says.
+    pub per_second_min: u32,
+}
+
+impl Default for Retry {
+    fn default() -> Self {
+        Self { attempts_max: 3, share_percent: 20, per_second_min: 3 }
+    }
+}

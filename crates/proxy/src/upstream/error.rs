@@ -1,0 +1,117 @@
+//! Why an attempt at a replica failed before its reply began, and whether another may be made.
+
+use std::error::Error;
+use std::io;
+
+use spillway_protocol::{ErrorKind, GatewayError};
+
+/// An attempt that ended without a reply's head.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AttemptError {
+    /// No connection: refused, unreachable, TLS failed.
+    #[error("can't connect: {0}")]
+    Connect(io::Error),
+    /// No connection in time.
+    #[error("can't connect in time")]
+    ConnectTimeout,
+    /// The request was provably not taken by the replica.
+    #[error("connection closed before the request was sent: {0}")]
+    Unsent(hyper::Error),
+    /// The connection broke after the request may have arrived.
+    #[error("connection reset before the reply: {0}")]
+    Reset(hyper::Error),
+    /// What came back is no HTTP reply.
+    #[error("invalid reply: {0}")]
+    BadReply(hyper::Error),
+    /// Nothing came back in time.
+    #[error("no reply in time")]
+    FirstByteTimeout,
+    /// The request's own deadline passed.
+    #[error("deadline passed")]
+    DeadlinePassed,
+    /// The body was streamed to an earlier attempt and can't be sent again.
+    #[error("request body was sent already")]
+    BodyGone,
+    /// The client's body broke off or broke a rule while it was streamed through.
+    #[error("request body: {0}")]
+    ClientBody(hyper::Error),
+}
+
+/// What a retry could do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RetrySafety {
+    /// The replica never saw the request.
+    Unsent,
+    /// It may have; no byte of a reply was seen.
+    Reset,
+    /// The request is not repeated.
+    Never,
+}
+
+impl AttemptError {
+    /// Sorts an error of hyper's client. `unsent`: the request was handed back untouched.
+    pub(crate) fn of_exchange(error: hyper::Error, unsent: bool) -> Self {
+        if unsent || refused_by_http2(&error) {
+            Self::Unsent(error)
+        } else if error.is_user() {
+            Self::ClientBody(error)
+        } else if error.is_parse() {
+            Self::BadReply(error)
+        } else {
+            // Incomplete message, reset, broken pipe, GOAWAY of a started stream.
+            Self::Reset(error)
+        }
+    }
+
+    pub(crate) fn retry_safety(&self) -> RetrySafety {
+        match self {
+            Self::Connect(_) | Self::ConnectTimeout | Self::Unsent(_) => RetrySafety::Unsent,
+            Self::Reset(_) => RetrySafety::Reset,
+            Self::BadReply(_)
+            | Self::FirstByteTimeout
+            | Self::DeadlinePassed
+            | Self::BodyGone
+            | Self::ClientBody(_) => RetrySafety::Never,
+        }
+    }
+
+    /// What the client is told. Addresses and causes stay in the log.
+    pub(crate) fn to_gateway_error(&self, replica: &str) -> GatewayError {
+        let (kind, message) = match self {
+            Self::Connect(_) | Self::ConnectTimeout => {
+                (ErrorKind::ReplicaConnect, format!("replica {replica} can't be reached"))
+            }
+            Self::Unsent(_) | Self::Reset(_) | Self::BodyGone => (
+                ErrorKind::ReplicaReset,
+                format!("replica {replica} closed the connection before it replied"),
+            ),
+            Self::BadReply(_) => (
+                ErrorKind::ReplicaBadResponse,
+                format!("replica {replica} sent something that is not an HTTP reply"),
+            ),
+            Self::FirstByteTimeout => (
+                ErrorKind::FirstByteTimeout,
+                format!("replica {replica} did not begin its reply in time"),
+            ),
+            Self::DeadlinePassed => {
+                (ErrorKind::DeadlineExceeded, "the request's deadline passed".to_owned())
+            }
+            Self::ClientBody(_) => (ErrorKind::BadRequest, "the request body broke off".to_owned()),
+        };
+        GatewayError::new(kind, message)
+    }
+}
+
+/// REFUSED_STREAM, or GOAWAY for a stream above the last one the peer took: both promise that the
+/// request was not processed (RFC 9113, section 8.7).
+fn refused_by_http2(error: &hyper::Error) -> bool {
+    let mut source = error.source();
+    while let Some(cause) = source {
+        if let Some(error) = cause.downcast_ref::<h2::Error>() {
+            let refused = error.reason() == Some(h2::Reason::REFUSED_STREAM);
+            return refused || (error.is_go_away() && error.is_remote());
+        }
+        source = cause.source();
+    }
+    false
+}

@@ -1,0 +1,96 @@
+//! An HTTP/1.1 connection that is driven by whoever uses it.
+//!
+//! hyper's connection future is usually spawned as a task. Then every piece of a reply crosses from
+//! that task to the request's, and each token gets a write of its own: measured at 1.6 times the
+//! CPU on saturated streams. Here the request polls the connection itself.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+
+use crate::replica::ConnectionCount;
+use crate::stream::Stream;
+use crate::upstream::body::OutboundBody;
+use crate::upstream::error::AttemptError;
+
+/// A connection between requests, or together with the one it serves.
+///
+/// Dropping it closes the socket, which is how a replica learns that a request was abandoned.
+#[derive(Debug)]
+pub(crate) struct Http1Connection {
+    sender: SendRequest<OutboundBody>,
+    driver: http1::Connection<TokioIo<Stream>, OutboundBody>,
+    driver_ended: bool,
+    idle_since: Instant,
+    _count: ConnectionCount,
+}
+
+impl Http1Connection {
+    /// Takes over a connected stream.
+    ///
+    /// # Errors
+    /// If hyper refuses the stream, which it has no reason to.
+    pub(crate) async fn new(stream: Stream, count: ConnectionCount) -> Result<Self, AttemptError> {
+        let (sender, driver) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| AttemptError::of_exchange(error, true))?;
+        let idle_since = Instant::now();
+        Ok(Self { sender, driver, driver_ended: false, idle_since, _count: count })
+    }
+
+    /// Sends the request and waits for the reply's head.
+    ///
+    /// Dropping the returned future leaves the connection unusable: drop it too.
+    ///
+    /// # Errors
+    /// If the connection breaks or the reply is malformed.
+    pub(crate) async fn exchange(
+        &mut self,
+        request: Request<OutboundBody>,
+    ) -> Result<Response<Incoming>, AttemptError> {
+        let mut reply = pin!(self.sender.try_send_request(request));
+        poll_fn(|cx| {
+            // The driver writes the request and reads the head, which readies the reply.
+            if !self.driver_ended {
+                self.driver_ended = Pin::new(&mut self.driver).poll(cx).is_ready();
+            }
+            reply.as_mut().poll(cx)
+        })
+        .await
+        .map_err(|mut failed| {
+            let unsent = failed.take_message().is_some();
+            AttemptError::of_exchange(failed.into_error(), unsent)
+        })
+    }
+
+    /// Moves bytes between the socket and the body of the reply. To be called whenever that body
+    /// is polled and not ready.
+    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
+        if !self.driver_ended {
+            self.driver_ended = Pin::new(&mut self.driver).poll(cx).is_ready();
+        }
+    }
+
+    /// To be called after the last byte of a reply: whether another request can follow.
+    pub(crate) fn becomes_idle(&mut self, now: Instant) -> bool {
+        self.idle_since = now;
+        self.is_usable()
+    }
+
+    /// Whether a request can be sent now: the server has not closed, and nothing is left over.
+    pub(crate) fn is_usable(&mut self) -> bool {
+        self.drive(&mut Context::from_waker(Waker::noop()));
+        !self.driver_ended && self.sender.is_ready()
+    }
+
+    /// How long it has been idle at `now`.
+    pub(crate) fn idle_for(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.idle_since)
+    }
+}

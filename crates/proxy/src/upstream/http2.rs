@@ -1,0 +1,67 @@
+//! HTTP/2 to a replica: one shared connection per worker.
+
+use std::future::Future;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio_util::task::TaskTracker;
+
+use crate::executor::Executor;
+use crate::replica::ConnectionCount;
+use crate::stream::Stream;
+use crate::upstream::body::OutboundBody;
+use crate::upstream::error::AttemptError;
+
+/// A handle for requests on a shared connection; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Http2Connection(SendRequest<OutboundBody>);
+
+impl Http2Connection {
+    /// Takes over a connected stream. The connection itself becomes a task: its streams belong to
+    /// many requests, so none of them could drive it for the others.
+    ///
+    /// # Errors
+    /// If the HTTP/2 handshake fails.
+    pub(crate) async fn new(
+        stream: Stream,
+        count: ConnectionCount,
+        tracker: &TaskTracker,
+    ) -> Result<Self, AttemptError> {
+        let (sender, connection) = http2::Builder::new(Executor(tracker.clone()))
+            .timer(TokioTimer::new())
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| AttemptError::of_exchange(error, true))?;
+        tracker.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "HTTP/2 connection to a replica ended");
+            }
+            drop(count);
+        });
+        Ok(Self(sender))
+    }
+
+    /// Sends the request and waits for the reply's head. Dropping the future resets the stream.
+    ///
+    /// # Errors
+    /// If the stream or connection breaks.
+    pub(crate) fn exchange(
+        &mut self,
+        request: Request<OutboundBody>,
+    ) -> impl Future<Output = Result<Response<Incoming>, AttemptError>> + use<> {
+        let reply = self.0.try_send_request(request);
+        async move {
+            reply.await.map_err(|mut failed| {
+                let unsent = failed.take_message().is_some();
+                AttemptError::of_exchange(failed.into_error(), unsent)
+            })
+        }
+    }
+
+    /// Whether the connection still takes requests.
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.0.is_closed()
+    }
+}

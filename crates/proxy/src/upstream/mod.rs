@@ -1,0 +1,19 @@
+//! The replicas' side: connections, pools, and one attempt at one replica.
+
+mod attempt;
+mod body;
+mod connect;
+mod error;
+mod http1;
+mod http2;
+mod pool;
+mod tls;
+
+pub use tls::ReplicaTlsError;
+
+pub(crate) use attempt::{AttemptBounds, Reply, attempt};
+pub(crate) use body::{OutboundBody, RequestBody};
+pub(crate) use error::{AttemptError, RetrySafety};
+pub(crate) use http1::Http1Connection;
+pub(crate) use pool::Pool;
+pub(crate) use tls::ReplicaTls;

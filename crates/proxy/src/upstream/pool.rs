@@ -1,0 +1,72 @@
+//! Connections to one replica that wait for work, on one worker.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use crossbeam_queue::ArrayQueue;
+
+use crate::upstream::http1::Http1Connection;
+use crate::upstream::http2::Http2Connection;
+
+/// Idle connections kept per worker and replica at most; beyond it they are closed after use.
+const IDLE_MAX: usize = 512;
+
+/// A worker's connections to one replica. Lock-free: only its own worker comes here, except while
+/// the "shared" worker layout is in use.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// First in, first out, so that a sweep meets the oldest first.
+    idle: ArrayQueue<Box<Http1Connection>>,
+    shared: ArcSwapOption<Http2Connection>,
+}
+
+impl Pool {
+    pub(crate) fn new(in_flight_max: u32) -> Self {
+        let places = usize::try_from(in_flight_max).unwrap_or(IDLE_MAX).clamp(1, IDLE_MAX);
+        Self { idle: ArrayQueue::new(places), shared: ArcSwapOption::empty() }
+    }
+
+    /// An idle HTTP/1.1 connection that looks alive.
+    pub(crate) fn take(&self, idle_max: Duration, now: Instant) -> Option<Box<Http1Connection>> {
+        while let Some(mut connection) = self.idle.pop() {
+            if connection.idle_for(now) < idle_max && connection.is_usable() {
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps a connection whose reply has ended, if it can serve again.
+    pub(crate) fn put(&self, mut connection: Box<Http1Connection>, now: Instant) {
+        if connection.becomes_idle(now) {
+            // A full pool hands the connection back, and dropping it closes it.
+            drop(self.idle.push(connection));
+        }
+    }
+
+    /// The worker's HTTP/2 connection, if it still takes requests.
+    pub(crate) fn shared(&self) -> Option<Http2Connection> {
+        self.shared.load().as_deref().filter(|connection| connection.is_usable()).cloned()
+    }
+
+    /// Makes a connection the one that later requests share.
+    pub(crate) fn share(&self, connection: Http2Connection) {
+        self.shared.store(Some(Arc::new(connection)));
+    }
+
+    /// Closes what was idle for `idle_max` or was closed by the server.
+    pub(crate) fn sweep(&self, idle_max: Duration, now: Instant) {
+        for _ in 0..self.idle.len() {
+            let Some(mut connection) = self.idle.pop() else { return };
+            if connection.idle_for(now) < idle_max && connection.is_usable() {
+                drop(self.idle.push(connection));
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn idle_count(&self) -> usize {
+        self.idle.len()
+    }
+}

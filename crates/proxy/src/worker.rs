@@ -1,0 +1,75 @@
+//! What one worker owns: its place in the pools and its queue of outcomes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam_queue::ArrayQueue;
+use spillway_types::Outcome;
+
+use crate::gateway::Gateway;
+
+/// Outcomes that fit between two visits of the feedback task.
+const OUTCOMES_MAX: usize = 16_384;
+/// How often idle connections are looked through: a connection past its idle time is closed at most
+/// this much later.
+const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+
+/// One accept-and-serve unit, usually one per core.
+#[derive(Debug)]
+pub struct Worker {
+    pub(crate) id: usize,
+    pub(crate) gateway: Arc<Gateway>,
+    outcomes: ArrayQueue<Outcome>,
+    outcomes_dropped: AtomicU64,
+}
+
+impl Worker {
+    /// Worker number `id` of `gateway`.
+    #[must_use]
+    pub fn new(id: usize, gateway: Arc<Gateway>) -> Self {
+        Self {
+            id,
+            gateway,
+            outcomes: ArrayQueue::new(OUTCOMES_MAX),
+            outcomes_dropped: AtomicU64::new(0),
+        }
+    }
+
+    /// Closes this worker's idle replica connections in time, until the gateway drains.
+    pub async fn sweep_loop(self: Arc<Self>) {
+        let mut interval = tokio::time::interval(SWEEP_INTERVAL);
+        loop {
+            tokio::select! {
+                _ = interval.tick() => {}
+                () = self.gateway.draining.cancelled() => return,
+            }
+            let now = Instant::now();
+            for replica in self.gateway.view().replicas() {
+                replica.sweep(self.id, now);
+            }
+        }
+    }
+
+    /// Takes the outcomes that have come since the last call, oldest first.
+    pub fn drain_outcomes(&self, mut record: impl FnMut(Outcome)) {
+        // Bounded by what the queue can hold, so that a busy worker can't keep the caller for ever.
+        for _ in 0..OUTCOMES_MAX {
+            let Some(outcome) = self.outcomes.pop() else { return };
+            record(outcome);
+        }
+    }
+
+    /// Outcomes since start that found the queue full.
+    #[must_use]
+    pub fn outcomes_dropped(&self) -> u64 {
+        self.outcomes_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Leaves an outcome for the feedback task; never waits.
+    pub(crate) fn leave(&self, outcome: Outcome) {
+        if self.outcomes.push(outcome).is_err() {
+            self.outcomes_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

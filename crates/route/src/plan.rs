@@ -1,0 +1,242 @@
+//! The decision about one attempt.
+
+use std::fmt;
+
+use serde::Serialize;
+use spillway_types::{Inquiry, ReplicaSlot};
+
+use crate::{Group, Moment};
+
+/// Decides where the next attempt of a request goes.
+///
+/// Call it again after a failed attempt, with the failed replica added to `tried` and a new
+/// ticket. A replica at its limit or in `tried` is never chosen. Allocates nothing; costs `O(1)`
+/// for [`Random`], [`RoundRobin`], [`WeightedRoundRobin`] and [`PowerOfTwo`] unless almost every
+/// candidate is unusable, and `O(n)` otherwise.
+///
+/// [`Random`]: crate::Policy::Random
+/// [`RoundRobin`]: crate::Policy::RoundRobin
+/// [`WeightedRoundRobin`]: crate::Policy::WeightedRoundRobin
+/// [`PowerOfTwo`]: crate::Policy::PowerOfTwo
+#[must_use]
+pub fn plan(
+    inquiry: &Inquiry,
+    group: &Group,
+    tried: &[ReplicaSlot],
+    mut moment: Moment<'_>,
+) -> Plan {
+    if inquiry.deadline.has_passed(moment.now) {
+        return Plan::Refuse(Refusal::DeadlinePassed);
+    }
+    match group.choose(inquiry, tried, &mut moment) {
+        Some(attempt) => Plan::Attempt(attempt),
+        None => Plan::Refuse(why_nobody(group, tried)),
+    }
+}
+
+/// What to do with a request now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Send it to a replica.
+    Attempt(Attempt),
+    /// Answer that it can't be served.
+    Refuse(Refusal),
+}
+
+/// One replica to send a request to, and why that one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// The replica.
+    pub slot: ReplicaSlot,
+    /// What made the policy choose it.
+    pub reason: Reason,
+}
+
+/// Why a replica was chosen: for logs, metrics and explanations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// Its group has no other.
+    Only,
+    /// Chance drew it.
+    Drawn,
+    /// It was its turn.
+    Turn,
+    /// It carried less, for its weight, than the other one of a random pair.
+    LighterOfTwo,
+    /// It carried the least of all, for its weight.
+    Lightest,
+    /// Those that the policy looked at first were busy or tried before.
+    Substitute,
+}
+
+impl Reason {
+    /// The name used in logs and metric labels, e.g. `lighter_of_two`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Only => "only",
+            Self::Drawn => "drawn",
+            Self::Turn => "turn",
+            Self::LighterOfTwo => "lighter_of_two",
+            Self::Lightest => "lightest",
+            Self::Substitute => "substitute",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why no replica was chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[serde(rename_all = "snake_case")]
+pub enum Refusal {
+    /// The group is empty.
+    #[error("no replica serves this request")]
+    NoReplica,
+    /// Every replica not tried before is at its limit; one may be free a moment later.
+    #[error("every replica is at its limit of requests in flight")]
+    AllBusy,
+    /// Every replica was tried before.
+    #[error("every replica was tried")]
+    AllTried,
+    /// The answer would come too late to be of use.
+    #[error("the deadline has passed")]
+    DeadlinePassed,
+}
+
+impl Refusal {
+    /// The name used in logs and metric labels, e.g. `all_busy`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NoReplica => "no_replica",
+            Self::AllBusy => "all_busy",
+            Self::AllTried => "all_tried",
+            Self::DeadlinePassed => "deadline_passed",
+        }
+    }
+}
+
+fn why_nobody(group: &Group, tried: &[ReplicaSlot]) -> Refusal {
+    if group.candidates().is_empty() {
+        Refusal::NoReplica
+    } else if group.candidates().iter().all(|candidate| tried.contains(&candidate.slot)) {
+        Refusal::AllTried
+    } else {
+        Refusal::AllBusy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use spillway_types::Deadline;
+
+    use super::*;
+    use crate::test_world::{NOW, World, any_policy, any_world, inquiry};
+    use crate::{Candidate, Policy};
+
+    proptest! {
+        #[test]
+        fn chooses_a_usable_candidate_whenever_there_is_one(
+            mut world in any_world(any_policy()),
+            ticket: u64,
+        ) {
+            let usable = world.usable();
+            match world.plan(ticket) {
+                Plan::Attempt(attempt) => {
+                    prop_assert!(usable.iter().any(|candidate| candidate.slot == attempt.slot));
+                }
+                Plan::Refuse(refusal) => {
+                    prop_assert!(usable.is_empty(), "{refusal} although {usable:?} are usable");
+                    let all = world.group.candidates();
+                    let is_untried = |candidate: &Candidate| !world.tried.contains(&candidate.slot);
+                    let expected = match (all.is_empty(), all.iter().any(is_untried)) {
+                        (true, _) => Refusal::NoReplica,
+                        (false, true) => Refusal::AllBusy,
+                        (false, false) => Refusal::AllTried,
+                    };
+                    prop_assert_eq!(refusal, expected);
+                }
+            }
+        }
+
+        #[test]
+        fn decides_the_same_for_the_same_seed(
+            mut world in any_world(any_policy()),
+            ticket: u64,
+            seed: u64,
+        ) {
+            let mut plan_from_seed = || {
+                world.rng.seed(seed);
+                (world.plan(ticket), world.plan(ticket), world.rng.u64(..))
+            };
+            prop_assert_eq!(plan_from_seed(), plan_from_seed());
+        }
+    }
+
+    #[test]
+    fn an_attempt_per_replica_tries_each_one_once_and_then_refuses() {
+        for &policy in Policy::ALL {
+            let mut world = World::idle(policy, &[1, 2, 3, 4, 5]);
+            for ticket in 0..5 {
+                let slot = world.attempt(ticket).slot;
+                assert!(!world.tried.contains(&slot), "{policy} chose {slot:?} twice");
+                world.tried.push(slot);
+            }
+            assert_eq!(world.plan(5), Plan::Refuse(Refusal::AllTried), "{policy}");
+        }
+    }
+
+    #[test]
+    fn the_only_free_replica_of_many_is_found() {
+        for &policy in Policy::ALL {
+            let mut world = World::idle(policy, &[1; 1_000]);
+            world.loads.0.fill(u32::MAX);
+            world.loads.0[637] = u32::MAX - 1;
+            for ticket in 0..20 {
+                assert_eq!(world.attempt(ticket).slot, ReplicaSlot(637), "{policy}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_past_its_deadline_is_refused_before_anything_else() {
+        for &policy in Policy::ALL {
+            for weights in [&[][..], &[1, 1]] {
+                let mut world = World::idle(policy, weights);
+                let late = Inquiry { deadline: Deadline::after(*NOW, Duration::ZERO), ..inquiry() };
+                let moment =
+                    Moment { now: *NOW, loads: &world.loads, ticket: 0, rng: &mut world.rng };
+                let plan = plan(&late, &world.group, &[], moment);
+                assert_eq!(plan, Plan::Refuse(Refusal::DeadlinePassed), "{policy}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_only_replica_of_a_group_is_chosen_for_that_reason() {
+        for &policy in Policy::ALL {
+            let mut world = World::idle(policy, &[3]);
+            let only = Attempt { slot: ReplicaSlot(0), reason: Reason::Only };
+            assert_eq!(world.attempt(9), only, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_zero_takes_a_replica_out() {
+        for &policy in Policy::ALL {
+            let candidate = Candidate { slot: ReplicaSlot(0), weight: 1, in_flight_max: 0 };
+            let mut world = World::idle(policy, &[1]);
+            world.group = Group::new(policy, vec![candidate]);
+            assert_eq!(world.plan(0), Plan::Refuse(Refusal::AllBusy), "{policy}");
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The policies by name, and what each of them implements.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use spillway_types::Inquiry;
+
+use crate::field::Field;
+use crate::{Attempt, Candidate, Moment};
+
+mod least_connections;
+mod power_of_two;
+mod random;
+mod round_robin;
+mod weighted_round_robin;
+
+/// Declares the policies: each line is a variant, its name in the config, and what prepares it.
+macro_rules! policies {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal => $prepared:ty,)+) => {
+        /// How a group chooses among its candidates.
+        ///
+        /// Weights are shares of traffic or of capacity as each policy says; all policies agree
+        /// on never choosing a candidate that is at its limit or was tried before.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum Policy {
+            $($(#[$doc])* $variant,)+
+        }
+
+        impl Policy {
+            /// Every policy, in the order of their declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The name used in the config, e.g. `power_of_two`.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)+
+                }
+            }
+
+            /// Works out what the policy needs to know about `candidates` before any request.
+            pub(crate) fn prepare(self, candidates: &[Candidate]) -> Box<dyn Choose> {
+                match self {
+                    $(Self::$variant => Box::new(<$prepared>::prepare(candidates)),)+
+                }
+            }
+        }
+    };
+}
+
+policies! {
+    /// Draws a candidate with a probability in proportion to its weight.
+    Random = "random" => random::Random,
+    /// Takes turns in the order of the group; weights don't count.
+    RoundRobin = "round_robin" => round_robin::RoundRobin,
+    /// Takes turns in proportion to the weights, each candidate's turns spread as evenly as
+    /// possible: after any number of turns each has had its exact share to within one turn.
+    ///
+    /// Weights whose sum, divided by their common divisor, passes 4,096 are rounded to that many
+    /// turns, at least one each: a share then is off by less than `(1 + n) / 4,096`, `n` being
+    /// the number of candidates whose exact share is less than one turn.
+    WeightedRoundRobin = "weighted_round_robin" => weighted_round_robin::WeightedRoundRobin,
+    /// Draws two candidates, each pair with the same probability, and takes the one that would
+    /// carry less for its weight: the smaller `(in flight + 1) / weight`.
+    PowerOfTwo = "power_of_two" => power_of_two::PowerOfTwo,
+    /// Takes the candidate that would carry the least for its weight: the smallest
+    /// `(in flight + 1) / weight`; equal ones take turns.
+    LeastConnections = "least_connections" => least_connections::LeastConnections,
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Policy {
+    type Err = UnknownPolicy;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPolicy> {
+        let known = Self::ALL.iter().find(|policy| policy.name() == text);
+        known.copied().ok_or_else(|| UnknownPolicy(text.to_owned()))
+    }
+}
+
+/// A name that no policy has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown policy `{0}`, expected one of {names}", names = known_names())]
+pub struct UnknownPolicy(String);
+
+fn known_names() -> String {
+    Policy::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// A policy, prepared for the candidates of one group.
+pub(crate) trait Choose: fmt::Debug + Send + Sync {
+    /// Chooses a usable candidate of `field`; `None` only if there is none.
+    ///
+    /// `field` holds the candidates that the policy was prepared for, in the same order.
+    fn choose(
+        &self,
+        inquiry: &Inquiry,
+        field: &Field<'_>,
+        moment: &mut Moment<'_>,
+    ) -> Option<Attempt>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_config_and_display_agree_on_every_name() {
+        for &policy in Policy::ALL {
+            assert_eq!(policy.name().parse(), Ok(policy));
+            assert_eq!(policy.to_string(), policy.name());
+            let json = serde_json::to_string(&policy).unwrap();
+            assert_eq!(json, format!("\"{policy}\""));
+            assert_eq!(serde_json::from_str::<Policy>(&json).unwrap(), policy);
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let error = "power_of_three".parse::<Policy>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "unknown policy `power_of_three`, expected one of random, round_robin, \
+             weighted_round_robin, power_of_two, least_connections"
+        );
+    }
+}

@@ -1,0 +1,266 @@
+//! How many retries the traffic can bear.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+/// How much credit is kept: what 10 s of steady traffic earn, and 10 s of the minimum.
+const WINDOW_NS: u64 = 10_000_000_000;
+
+/// Earned credit is counted again no more often than this.
+const SETTLE_NS: u64 = 10_000_000;
+
+/// Credit for one retry; fine enough that rounding costs nothing worth mentioning.
+const RETRY: u64 = 100 * PERCENT;
+const PERCENT: u64 = 1_000;
+
+/// Limits of a [`RetryBudget`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryBudgetConfig {
+    /// Retries per 100 requests. More than 20 or so lets a failing replica double the load on
+    /// the others just when they have to carry its share.
+    pub share_percent: u32,
+    /// Retries per second that are allowed however few requests there are, so that a quiet node
+    /// still retries.
+    pub per_second_min: u32,
+}
+
+impl Default for RetryBudgetConfig {
+    fn default() -> Self {
+        Self { share_percent: 20, per_second_min: 3 }
+    }
+}
+
+/// Allows a share of the requests, plus a minimum per second, to be retried.
+///
+/// From its start on, the retries are at most `share_percent` of the requests, plus
+/// `per_second_min` for every second and 10 s more. Credit not used fades, to 37 % or less in
+/// 10 s, so that in hand is never more than what 10 s of steady traffic earn. Neither call locks
+/// or waits; many threads share one budget.
+#[derive(Debug)]
+pub struct RetryBudget {
+    config: RetryBudgetConfig,
+    /// Zero of all times below lies one window before this moment.
+    started: Instant,
+    /// Requests since `settled_ns`.
+    requests: AtomicU64,
+    /// Credit earned by requests before `settled_ns`.
+    earned: AtomicU64,
+    /// When `requests` was last turned into `earned`.
+    settled_ns: AtomicU64,
+    /// The minimum is used up to here: each retry moves it forward by its part of a second.
+    minimum_used_ns: AtomicU64,
+}
+
+impl RetryBudget {
+    /// A budget that starts at `now` with 10 s of its minimum in hand.
+    #[must_use]
+    pub fn new(config: RetryBudgetConfig, now: Instant) -> Self {
+        Self {
+            config,
+            started: now,
+            requests: AtomicU64::new(0),
+            earned: AtomicU64::new(0),
+            settled_ns: AtomicU64::new(WINDOW_NS),
+            minimum_used_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a request, once however often it will be attempted.
+    pub fn on_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes credit for one retry; `false` if there is none, and then nothing may be retried.
+    #[must_use = "a retry without credit turns an outage into a storm"]
+    pub fn try_retry(&self, now: Instant) -> bool {
+        let since_start = now.saturating_duration_since(self.started).as_nanos();
+        let now_ns = WINDOW_NS.saturating_add(u64::try_from(since_start).unwrap_or(u64::MAX));
+        self.settle(now_ns);
+        self.take_earned() || self.take_minimum(now_ns)
+    }
+
+    /// Turns the requests counted so far into credit, and lets earlier credit fade.
+    ///
+    /// Between two calls the requests are taken to have come evenly, which saves every request
+    /// the look at the clock.
+    fn settle(&self, now_ns: u64) {
+        let settled_ns = self.settled_ns.load(Ordering::Relaxed);
+        let elapsed_ns = now_ns.saturating_sub(settled_ns);
+        let is_mine = elapsed_ns >= SETTLE_NS
+            && self
+                .settled_ns
+                .compare_exchange(settled_ns, now_ns, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if !is_mine {
+            return;
+        }
+        let requests = self.requests.swap(0, Ordering::Relaxed);
+        let credit = requests.saturating_mul(u64::from(self.config.share_percent) * PERCENT);
+        let fresh = scale(credit, WINDOW_NS.min(elapsed_ns), elapsed_ns);
+        let kept_ns = WINDOW_NS.saturating_sub(elapsed_ns);
+        self.earned.update(Ordering::Relaxed, Ordering::Relaxed, |earned| {
+            scale(earned, kept_ns, WINDOW_NS).saturating_add(fresh)
+        });
+    }
+
+    fn take_earned(&self) -> bool {
+        let take = |earned: u64| earned.checked_sub(RETRY);
+        self.earned.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+
+    fn take_minimum(&self, now_ns: u64) -> bool {
+        let Some(retry_ns) = 1_000_000_000_u64.checked_div(self.config.per_second_min.into())
+        else {
+            return false;
+        };
+        let take = |used_ns: u64| {
+            let next_ns = used_ns.max(now_ns - WINDOW_NS).saturating_add(retry_ns);
+            (next_ns <= now_ns).then_some(next_ns)
+        };
+        self.minimum_used_ns.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+    }
+}
+
+/// `value * part / whole` without overflow, for `part <= whole`.
+fn scale(value: u64, part: u64, whole: u64) -> u64 {
+    let scaled = u128::from(value) * u128::from(part) / u128::from(whole);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_world::NOW;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    fn budget(share_percent: u32, per_second_min: u32) -> RetryBudget {
+        RetryBudget::new(RetryBudgetConfig { share_percent, per_second_min }, *NOW)
+    }
+
+    /// Retries allowed out of `wanted` at that moment.
+    fn allowed(budget: &RetryBudget, wanted: u64, at: Duration) -> u64 {
+        (0..wanted).filter(|_| budget.try_retry(*NOW + at)).count() as u64
+    }
+
+    #[test]
+    fn a_storm_is_held_to_the_share_and_the_minimum() {
+        let budget = budget(20, 3);
+        let mut retries = 0;
+        for millisecond in 0..60_000 {
+            budget.on_request();
+            // Every attempt fails, and every failure wants to be retried at once, three times.
+            retries += allowed(&budget, 3, MILLISECOND * millisecond);
+        }
+        let ceiling = 60_000 / 5 + 3 * (10 + 60);
+        assert!(retries <= ceiling, "{retries} > {ceiling}");
+        assert!(retries > ceiling - 20, "{retries}, although {ceiling} were due");
+    }
+
+    #[test]
+    fn the_minimum_holds_without_any_traffic() {
+        let budget = budget(20, 3);
+        assert_eq!(allowed(&budget, 100, Duration::ZERO), 30, "ten seconds in hand at the start");
+        let later: u64 = (1..=20_000).map(|at| allowed(&budget, 1, MILLISECOND * at)).sum();
+        assert_eq!(later, 60, "three a second");
+        assert_eq!(allowed(&budget, 100, Duration::from_secs(3_600)), 30, "never more in hand");
+    }
+
+    #[test]
+    fn a_burst_can_use_what_ten_seconds_of_traffic_earned() {
+        let budget = budget(20, 0);
+        for millisecond in 0..600_000 {
+            budget.on_request();
+            if millisecond % 100 == 0 {
+                budget.settle(WINDOW_NS + millisecond * 1_000_000);
+            }
+        }
+        let burst = allowed(&budget, 100_000, Duration::from_secs(600));
+        assert!((1_900..=2_000).contains(&burst), "{burst} of 20 % of 10,000 requests");
+    }
+
+    #[test]
+    fn a_long_time_without_failures_earns_no_more_than_ten_seconds_of_it() {
+        let budget = budget(20, 0);
+        (0..100_000).for_each(|_| budget.on_request());
+        let burst = allowed(&budget, 100_000, Duration::from_secs(100));
+        assert_eq!(burst, 2_000, "20 % of a tenth of the requests");
+    }
+
+    #[test]
+    fn credit_not_used_fades_whether_looked_at_or_not() {
+        for looks in [0, 1, 10, 1_000] {
+            let budget = budget(20, 0);
+            (0..10_000).for_each(|_| budget.on_request());
+            assert_eq!(allowed(&budget, 1, Duration::from_secs(1)), 1);
+            for look in 0..looks {
+                budget.settle(WINDOW_NS + 1_000_000_000 + look * WINDOW_NS / looks);
+            }
+            let left = allowed(&budget, 2_000, Duration::from_secs(11));
+            assert!(left <= 736, "{left} of 2,000 after 10 s and {looks} looks");
+        }
+    }
+
+    #[test]
+    fn nothing_is_allowed_with_both_limits_at_zero() {
+        let budget = budget(0, 0);
+        (0..1_000).for_each(|_| budget.on_request());
+        assert_eq!(allowed(&budget, 100, Duration::from_secs(1)), 0);
+    }
+
+    #[test]
+    fn extreme_numbers_neither_overflow_nor_panic() {
+        let budget = budget(u32::MAX, u32::MAX);
+        budget.requests.store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(allowed(&budget, 10, Duration::from_secs(1 << 40)), 10);
+    }
+
+    #[test]
+    fn threads_together_get_no_more_than_one_alone() {
+        let budget = budget(20, 3);
+        (0..5_000).for_each(|_| budget.on_request());
+        let at = Duration::from_secs(10);
+        let go = AtomicBool::new(false);
+        let retries: u64 = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        while !go.load(Ordering::Acquire) {
+                            std::hint::spin_loop();
+                        }
+                        allowed(&budget, 2_000, at)
+                    })
+                })
+                .collect();
+            go.store(true, Ordering::Release);
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(retries, 1_000 + 30);
+    }
+
+    proptest! {
+        #[test]
+        fn retries_never_exceed_the_share_and_the_minimum(
+            share_percent in 0..150_u32,
+            per_second_min in 0..20_u32,
+            steps in prop::collection::vec((0..3_000_u32, 0..50_u64, 0..50_u64), 1..200),
+        ) {
+            let budget = budget(share_percent, per_second_min);
+            let (mut at, mut requests, mut retries) = (Duration::ZERO, 0, 0);
+            for (wait_ms, arriving, failing) in steps {
+                at += MILLISECOND * wait_ms;
+                (0..arriving).for_each(|_| budget.on_request());
+                requests += arriving;
+                retries += allowed(&budget, failing, at);
+                let share = requests as f64 * f64::from(share_percent) / 100.0;
+                let minimum = f64::from(per_second_min) * (10.0 + at.as_secs_f64());
+                prop_assert!(retries as f64 <= share + minimum + 1e-6);
+            }
+        }
+    }
+}

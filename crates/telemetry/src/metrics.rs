@@ -1,0 +1,279 @@
+//! The registry: outcomes in, Prometheus text out.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
+use spillway_types::{End, Outcome};
+
+use crate::names;
+use crate::stream_gaps::StreamGaps;
+
+/// Label pairs; the number of distinct values is bounded by the config, never by clients.
+type Labels = Vec<(&'static str, String)>;
+/// A histogram per label set.
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+
+/// What stands for a route or model that the config does not name.
+const UNKNOWN: &str = "unknown";
+
+/// All metrics of one node.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<Labels, Counter>,
+    first_byte: Histograms,
+    duration: Histograms,
+    overhead: Histograms,
+    gaps: Arc<StreamGaps>,
+    tokens: Family<Labels, Counter>,
+    retries: Family<Labels, Counter>,
+    cancels: Family<Labels, Counter>,
+    closed: Family<Labels, Counter<u64, AtomicU64>>,
+    retries_refused: Counter,
+    outcomes_dropped: Counter,
+    reloads: Family<Labels, Counter>,
+    in_flight: Family<Labels, Gauge>,
+    replica_connections: Family<Labels, Gauge>,
+    client_connections: Gauge,
+    body_bytes: Gauge,
+}
+
+/// What is true at the moment of a scrape.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    /// Each replica of the current view.
+    pub replicas: Vec<LiveReplica>,
+    /// Client connections open.
+    pub client_connections: u64,
+    /// Bytes of request bodies held.
+    pub body_bytes: u64,
+    /// Totals since start, by reason, of client connections the gateway closed.
+    pub connections_closed: Vec<(&'static str, u64)>,
+    /// Total since start of outcomes that did not fit the queue.
+    pub outcomes_dropped: u64,
+    /// Total since start of retries that the budget refused.
+    pub retries_refused: u64,
+}
+
+/// One replica at the moment of a scrape.
+#[derive(Clone, Debug)]
+pub struct LiveReplica {
+    /// Its name.
+    pub name: String,
+    /// Requests it serves for this node.
+    pub in_flight: u64,
+    /// Connections this node holds to it.
+    pub connections: u64,
+}
+
+impl Metrics {
+    /// A registry with every metric in place; `facts` become labels of the build metric.
+    #[must_use]
+    pub fn new(facts: Vec<(String, String)>) -> Self {
+        let mut r = Registry::default();
+        let gaps = Arc::new(StreamGaps::default());
+        r.register_collector(Box::new(Arc::clone(&gaps)));
+        r.register(names::BUILD, "Build and node", Info::new(facts));
+        let first_byte = seconds(&mut r, names::FIRST_BYTE, "Request head to first reply byte");
+        let duration = seconds(&mut r, names::DURATION, "Request head to end of the reply");
+        let overhead = seconds(&mut r, names::OVERHEAD, "Gateway time before asking a replica");
+        Self {
+            requests: metric(&mut r, names::REQUESTS, "Requests"),
+            first_byte,
+            duration,
+            overhead,
+            gaps,
+            tokens: metric(&mut r, names::TOKENS, "Tokens"),
+            retries: metric(&mut r, names::RETRIES, "Retries"),
+            cancels: metric(&mut r, names::CANCELS, "Requests whose client left"),
+            closed: metric(&mut r, names::CONNECTIONS_CLOSED, "Client connections closed"),
+            retries_refused: metric(&mut r, names::RETRIES_REFUSED, "Retries refused"),
+            outcomes_dropped: metric(&mut r, names::OUTCOMES_DROPPED, "Outcomes not recorded"),
+            reloads: metric(&mut r, names::RELOADS, "Config reloads"),
+            in_flight: metric(&mut r, names::IN_FLIGHT, "Requests at a replica"),
+            replica_connections: metric(&mut r, names::REPLICA_CONNECTIONS, "Connections held"),
+            client_connections: metric(&mut r, names::CLIENT_CONNECTIONS, "Client connections"),
+            body_bytes: metric(&mut r, names::BODY_BYTES, "Request bytes held"),
+            registry: r,
+        }
+    }
+
+    /// Counts one finished request.
+    pub fn record(&self, outcome: &Outcome) {
+        let route = outcome.route.as_ref().map_or(UNKNOWN, |name| name.as_str());
+        let model = outcome.model.as_ref().map_or(UNKNOWN, |name| name.as_str());
+        let place = || vec![("route", route.to_owned()), ("model", model.to_owned())];
+
+        let mut labels = place();
+        labels.push(("status", outcome.status.to_string()));
+        labels.push(("end", outcome.end.as_str().to_owned()));
+        self.requests.get_or_create(&labels).inc();
+        self.duration.get_or_create(&place()).observe(outcome.duration.as_secs_f64());
+        if outcome.replica.is_some() {
+            self.overhead.get_or_create(&place()).observe(outcome.overhead.as_secs_f64());
+        }
+        if let Some(first_byte) = outcome.first_byte {
+            self.first_byte.get_or_create(&place()).observe(first_byte.as_secs_f64());
+        }
+        if let Some(gaps) = &outcome.gaps {
+            self.gaps.merge(route, model, gaps);
+        }
+        self.record_tokens(outcome, place);
+        self.record_retries(outcome);
+        self.record_cancel(outcome.end);
+    }
+
+    /// Counts a reload of the config.
+    pub fn record_reload(&self, applied: bool) {
+        let result = if applied { "applied" } else { "refused" };
+        self.reloads.get_or_create(&vec![("result", result.to_owned())]).inc();
+    }
+
+    /// Everything as OpenMetrics text.
+    #[must_use]
+    pub fn scrape(&self, live: &Live) -> String {
+        self.show(live);
+        let mut text = String::new();
+        // Writing into a String can't fail, so the only error this could give does not exist.
+        if encode(&mut text, &self.registry).is_err() {
+            text.clear();
+        }
+        text
+    }
+
+    fn record_tokens(&self, outcome: &Outcome, place: impl Fn() -> Labels) {
+        let tokens = outcome.tokens;
+        let kinds =
+            [("prompt", tokens.prompt), ("completion", tokens.completion), ("cached", tokens.cached)];
+        for (kind, count) in kinds.into_iter().filter(|(_, count)| *count > 0) {
+            let mut labels = place();
+            labels.push(("kind", kind.to_owned()));
+            self.tokens.get_or_create(&labels).inc_by(count);
+        }
+    }
+
+    fn record_retries(&self, outcome: &Outcome) {
+        for (cause, count) in [("unsent", outcome.retries_unsent), ("reset", outcome.retries_reset)] {
+            if count > 0 {
+                let labels = vec![("cause", cause.to_owned())];
+                self.retries.get_or_create(&labels).inc_by(u64::from(count));
+            }
+        }
+    }
+
+    fn record_cancel(&self, end: End) {
+        let phase = match end {
+            End::CancelledBeforeReply => "before_reply",
+            End::CancelledInReply => "in_reply",
+            End::Complete | End::Answered | End::Cut | End::Stalled | End::DeadlinePassed => return,
+        };
+        self.cancels.get_or_create(&vec![("phase", phase.to_owned())]).inc();
+    }
+
+    fn show(&self, live: &Live) {
+        self.in_flight.clear();
+        self.replica_connections.clear();
+        for replica in &live.replicas {
+            let labels = vec![("replica", replica.name.clone())];
+            self.in_flight.get_or_create(&labels).set(signed(replica.in_flight));
+            self.replica_connections.get_or_create(&labels).set(signed(replica.connections));
+        }
+        self.client_connections.set(signed(live.client_connections));
+        self.body_bytes.set(signed(live.body_bytes));
+        for (reason, total) in &live.connections_closed {
+            raise(&self.closed.get_or_create(&vec![("reason", (*reason).to_owned())]), *total);
+        }
+        raise(&self.outcomes_dropped, live.outcomes_dropped);
+        raise(&self.retries_refused, live.retries_refused);
+    }
+}
+
+/// Bounds from 1 ms to about 9 minutes, doubling: a reply can take 50 ms or 30 minutes.
+fn seconds_histogram() -> Histogram {
+    Histogram::new(prometheus_client::metrics::histogram::exponential_buckets(0.000_25, 2.0, 22))
+}
+
+fn seconds(registry: &mut Registry, name: &str, help: &str) -> Histograms {
+    let family = Histograms::new_with_constructor(seconds_histogram);
+    registry.register(name, help, family.clone());
+    family
+}
+
+fn metric<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// Brings a counter up to a total that is kept elsewhere.
+fn raise(counter: &Counter, total: u64) {
+    counter.inc_by(total.saturating_sub(counter.get()));
+}
+
+fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spillway_types::{GapHistogram, ModelName, ReplicaName, RouteName, TokenCounts};
+
+    use super::*;
+
+    fn outcome() -> Outcome {
+        let mut gaps = GapHistogram::default();
+        gaps.record(Duration::from_millis(3));
+        Outcome {
+            route: Some(RouteName::from("llm")),
+            model: Some(ModelName::from("tiny")),
+            replica: Some(ReplicaName::from("a")),
+            status: 200,
+            end: End::Complete,
+            duration: Duration::from_millis(20),
+            first_byte: Some(Duration::from_millis(5)),
+            overhead: Duration::from_micros(80),
+            retries_unsent: 1,
+            retries_reset: 0,
+            tokens: TokenCounts { prompt: 7, completion: 2, cached: 0 },
+            gaps: Some(Box::new(gaps)),
+        }
+    }
+
+    #[test]
+    fn an_outcome_shows_in_every_metric_it_feeds() {
+        let metrics = Metrics::new(Vec::new());
+        metrics.record(&outcome());
+        let text = metrics.scrape(&Live::default());
+        for line in [
+            r#"spillway_requests_total{route="llm",model="tiny",status="200",end="complete"} 1"#,
+            r#"spillway_tokens_total{route="llm",model="tiny",kind="prompt"} 7"#,
+            r#"spillway_retries_total{cause="unsent"} 1"#,
+            r#"spillway_inter_token_seconds_bucket{le="0.005",route="llm",model="tiny"} 1"#,
+            r#"spillway_time_to_first_token_seconds_count{route="llm",model="tiny"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert!(!text.contains(r#"kind="cached""#), "zero counts make no series");
+    }
+
+    #[test]
+    fn gauges_follow_the_view_and_forget_replicas_that_left() {
+        let metrics = Metrics::new(Vec::new());
+        let replica = LiveReplica { name: "a".into(), in_flight: 3, connections: 4 };
+        let live = Live { replicas: vec![replica], outcomes_dropped: 5, ..Live::default() };
+        let text = metrics.scrape(&live);
+        assert!(text.contains(r#"spillway_replica_in_flight{replica="a"} 3"#), "{text}");
+        let text = metrics.scrape(&Live { outcomes_dropped: 5, ..Live::default() });
+        assert!(!text.contains(r#"replica="a""#), "{text}");
+        assert!(text.contains("spillway_outcomes_dropped_total 5"), "{text}");
+    }
+}

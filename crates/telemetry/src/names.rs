@@ -1,0 +1,38 @@
+//! The names of all metrics, as they stand on the admin listener's `/metrics`.
+//!
+//! Counters get the suffix `_total` from the text format. docs/metrics.md says what each means.
+
+/// Requests by route, model, status code and how they ended.
+pub const REQUESTS: &str = "spillway_requests";
+/// Seconds from the request's head to the reply's first body byte.
+pub const FIRST_BYTE: &str = "spillway_time_to_first_token_seconds";
+/// Seconds between two events of a stream.
+pub const TOKEN_GAP: &str = "spillway_inter_token_seconds";
+/// Seconds from the request's head to the reply's end.
+pub const DURATION: &str = "spillway_request_duration_seconds";
+/// Seconds that the gateway itself spent before asking a replica.
+pub const OVERHEAD: &str = "spillway_gateway_overhead_seconds";
+/// Tokens by route, model and kind: prompt, completion, cached.
+pub const TOKENS: &str = "spillway_tokens";
+/// Retries by what made them safe: unsent, reset.
+pub const RETRIES: &str = "spillway_retries";
+/// Retries that the budget refused.
+pub const RETRIES_REFUSED: &str = "spillway_retries_refused";
+/// Requests whose client left, by phase: before_reply, in_reply.
+pub const CANCELS: &str = "spillway_client_cancels";
+/// Requests that a replica is serving for this node now.
+pub const IN_FLIGHT: &str = "spillway_replica_in_flight";
+/// Connections this node holds to a replica now, idle ones included.
+pub const REPLICA_CONNECTIONS: &str = "spillway_replica_connections";
+/// Client connections open now.
+pub const CLIENT_CONNECTIONS: &str = "spillway_client_connections";
+/// Client connections that the gateway closed, by reason.
+pub const CONNECTIONS_CLOSED: &str = "spillway_client_connections_closed";
+/// Bytes of request bodies held in memory now.
+pub const BODY_BYTES: &str = "spillway_request_body_bytes";
+/// Outcomes that did not fit the queue and are missing from the other metrics.
+pub const OUTCOMES_DROPPED: &str = "spillway_outcomes_dropped";
+/// Config reloads by result: applied, refused.
+pub const RELOADS: &str = "spillway_config_reloads";
+/// Build and node facts as labels; the value is 1.
+pub const BUILD: &str = "spillway_build";

@@ -1,0 +1,23 @@
+//! A request as the router sees it.
+
+use std::net::IpAddr;
+
+use crate::{BlockHashes, Deadline, ModelName};
+
+/// Everything a routing decision may know about a request. Made only by parsing, so it can't be
+/// invalid later.
+#[derive(Clone, Debug)]
+pub struct Inquiry {
+    /// The model to serve it with, aliases already resolved; `None` on routes without models.
+    pub model: Option<ModelName>,
+    /// Chained hashes of the prompt's blocks; empty where the request has no prompt.
+    pub prefix: BlockHashes,
+    /// Size of the prompt in bytes of JSON text.
+    pub prompt_bytes: u32,
+    /// The client's address, seen through trusted proxies only.
+    pub client: IpAddr,
+    /// When the answer becomes useless.
+    pub deadline: Deadline,
+    /// How many nodes have forwarded it already.
+    pub hop: u8,
+}

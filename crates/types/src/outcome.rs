@@ -1,0 +1,80 @@
+//! How a request ended: the one record that the data path leaves behind.
+
+use std::time::Duration;
+
+use crate::{GapHistogram, ModelName, ReplicaName, RouteName};
+
+/// One finished request, successful or not. Feeds metrics now and latency models later.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The route that matched; `None` if none did.
+    pub route: Option<RouteName>,
+    /// The model that served, aliases resolved; `None` where unknown or not asked for.
+    pub model: Option<ModelName>,
+    /// The replica of the last attempt; `None` if no attempt was made.
+    pub replica: Option<ReplicaName>,
+    /// Status code the client was sent; 499 if it left before one was sent.
+    pub status: u16,
+    /// How it ended.
+    pub end: End,
+    /// From the request's head to its end.
+    pub duration: Duration,
+    /// From the request's head to the first byte of the reply's body.
+    pub first_byte: Option<Duration>,
+    /// Time the gateway itself spent before the replica was asked, body transfer excluded.
+    pub overhead: Duration,
+    /// Retries after an attempt that provably never reached the replica.
+    pub retries_unsent: u8,
+    /// Retries after a reset: the replica may have seen the request.
+    pub retries_reset: u8,
+    /// Tokens, where the reply told them or its events could be counted.
+    pub tokens: TokenCounts,
+    /// Time between the events of a stream; `None` for unary replies.
+    pub gaps: Option<Box<GapHistogram>>,
+}
+
+/// Tokens of one request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TokenCounts {
+    /// Prompt tokens as the replica reported them.
+    pub prompt: u64,
+    /// Generated tokens as reported, else counted events of the stream.
+    pub completion: u64,
+    /// Prompt tokens that were served from the replica's cache, as reported.
+    pub cached: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// The reply was passed on to its last byte, whatever its status.
+    Complete,
+    /// The gateway answered it itself: an error of its own or a local endpoint.
+    Answered,
+    /// The client left before the reply's head was sent.
+    CancelledBeforeReply,
+    /// The client left while the reply was streaming.
+    CancelledInReply,
+    /// The replica broke off in the middle of the reply.
+    Cut,
+    /// The replica sent nothing for longer than the route allows.
+    Stalled,
+    /// The deadline or total time-out passed in the middle of the reply.
+    DeadlinePassed,
+}
+
+impl End {
+    /// Name as it stands in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Answered => "answered",
+            Self::CancelledBeforeReply => "cancelled_before_reply",
+            Self::CancelledInReply => "cancelled_in_reply",
+            Self::Cut => "cut",
+            Self::Stalled => "stalled",
+            Self::DeadlinePassed => "deadline_passed",
+        }
+    }
+}

@@ -1,0 +1,57 @@
+"""Fixtures of the client tests. One world serves all of them; see world.py."""
+
+from collections.abc import Iterator
+
+import openai
+import pytest
+
+from world import World, start_world
+
+WORLD = pytest.StashKey[World]()
+
+
+@pytest.fixture(scope="session")
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    world = start_world(tmp_path_factory.mktemp("world"))
+    request.config.stash[WORLD] = world
+    yield world
+    world.stop()
+
+
+@pytest.fixture
+def client(world: World) -> Iterator[openai.OpenAI]:
+    """The SDK, told not to hide errors behind retries."""
+    with openai.OpenAI(
+        base_url=f"{world.url}/v1", api_key="unused", max_retries=0, timeout=20
+    ) as client:
+        yield client
+
+
+@pytest.fixture
+def faulty(world: World) -> Iterator[World]:
+    """The world, whose model `faulty` may be broken and is healed afterwards."""
+    yield world
+    world.set_fault({"kind": "none"})
+
+
+@pytest.fixture(autouse=True)
+def all_still_run(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test during which a process died has failed, whatever it saw."""
+    yield
+    world = request.config.stash.get(WORLD, None)
+    for process in world.processes if world else []:
+        assert process.is_running(), f"{process.name} ended during this test"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo
+) -> Iterator[None]:
+    report = yield
+    world = item.config.stash.get(WORLD, None)
+    if report.failed and world:
+        for process in world.processes:
+            report.sections.append((f"log of {process.name}", process.tail()))
+    return report

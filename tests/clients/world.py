@@ -1,0 +1,152 @@
+"""What the tests talk to: one node before two emulators and a real MLServer."""
+
+import json
+import os
+import shutil
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from processes import Process, answers_200, consecutive, free_ports
+
+HERE = Path(__file__).parent
+REPLICAS = 4
+BODY_BYTES_MAX = 4 << 20
+IDLE_MS = 1_500
+
+CONFIG = """
+[node]
+name = "clients"
+region = "here"
+
+[[listener]]
+address = "127.0.0.1:{gateway}"
+
+[admin]
+address = "127.0.0.1:{admin}"
+
+[limits]
+body_bytes_max = {body_bytes_max}
+
+[timeouts]
+idle_ms = {idle_ms}
+
+[aliases]
+"gpt-4o" = "tiny"
+"""
+
+REPLICA = """
+[[replica]]
+name = "{name}"
+url = "http://127.0.0.1:{port}"
+models = {models}
+"""
+
+
+@dataclass
+class World:
+    """Ports and processes of one session."""
+
+    folder: Path
+    gateway: int = 0
+    admin: int = 0
+    faulty: int = 0
+    mlserver: int = 0
+    processes: list[Process] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.gateway}"
+
+    def start(self, name: str, command: list[str]) -> Process:
+        process = Process(name, command, self.folder)
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.stop()
+
+    def set_fault(self, fault: dict) -> None:
+        """Breaks, or with `{"kind": "none"}` heals, the replica of the model `faulty`."""
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.faulty}/emulator/fault",
+            data=json.dumps(fault).encode(),
+            headers={"content-type": "application/json"},
+            method="PUT",
+        )
+        with urllib.request.urlopen(request, timeout=5) as response:
+            assert response.status in (200, 204)
+
+
+def start_world(folder: Path) -> World:
+    """Starts everything and returns when the node is ready."""
+    world = World(folder)
+    try:
+        fill(world, free_ports())
+    except BaseException:
+        world.stop()
+        raise
+    return world
+
+
+def fill(world: World, ports: Iterator[int]) -> None:
+    world.gateway, world.admin = next(ports), next(ports)
+    tiny = consecutive(ports, REPLICAS)
+    world.faulty = next(ports)
+    mlserver = start_mlserver(world, ports)
+    emulators = [
+        start_emulator(world, "emulator", tiny, "tiny"),
+        start_emulator(world, "faulty", [world.faulty], "faulty"),
+    ]
+    config = CONFIG.format(
+        gateway=world.gateway, admin=world.admin, body_bytes_max=BODY_BYTES_MAX, idle_ms=IDLE_MS
+    )
+    for index, port in enumerate(tiny):
+        config += REPLICA.format(name=f"tiny-{index}", port=port, models='["tiny", "identity"]')
+    config += REPLICA.format(name="faulty", port=world.faulty, models='["faulty"]')
+    config += REPLICA.format(name="mlserver", port=world.mlserver, models='["doubler"]')
+    path = world.folder / "spillway.toml"
+    path.write_text(config)
+    for process, port in zip(emulators, [tiny[-1], world.faulty], strict=True):
+        models = f"http://127.0.0.1:{port}/v1/models"
+        process.wait_until("listening", lambda models=models: answers_200(models))
+    ready = f"http://127.0.0.1:{world.mlserver}/v2/models/doubler/ready"
+    mlserver.wait_until("serving the model", lambda: answers_200(ready))
+    node = world.start("node", [spillway(), "run", "--config", str(path)])
+    node.wait_until("ready", lambda: answers_200(f"http://127.0.0.1:{world.admin}/readyz"))
+
+
+def start_emulator(world: World, name: str, ports: list[int], model: str) -> Process:
+    command = [spillway(), "emulate", "--listen", f"127.0.0.1:{ports[0]}"]
+    command += ["--replicas", str(len(ports)), "--model", model]
+    return world.start(name, [*command, "--profile", "l4", "--time-scale", "0.05", "--seed", "7"])
+
+
+def start_mlserver(world: World, ports: Iterator[int]) -> Process:
+    world.mlserver = next(ports)
+    models = world.folder / "models"
+    shutil.copytree(HERE / "mlserver_models", models)
+    settings = {
+        "host": "127.0.0.1",
+        "http_port": world.mlserver,
+        "grpc_port": next(ports),
+        "metrics_port": next(ports),
+        "parallel_workers": 0,
+        # It cannot compress a stream, and the node must not need it to.
+        "gzip_enabled": False,
+    }
+    (models / "settings.json").write_text(json.dumps(settings))
+    mlserver = Path(sys.executable).with_name("mlserver")
+    return world.start("mlserver", [str(mlserver), "start", str(models)])
+
+
+def spillway() -> str:
+    """The binary under test."""
+    default = HERE.parent.parent / "target" / "debug" / "spillway"
+    path = Path(os.environ.get("SPILLWAY_BIN", default)).resolve()
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: build it, or set SPILLWAY_BIN")
+    return str(path)

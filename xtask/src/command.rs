@@ -1,0 +1,110 @@
+//! Running other programs.
+
+use std::io;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+/// How often a program with a time limit is asked whether it has ended.
+const POLL: Duration = Duration::from_millis(50);
+
+/// A program to run in the workspace root, with its arguments split at spaces.
+pub(crate) fn command(root: &Path, line: &str) -> Command {
+    let mut words = line.split_whitespace();
+    let mut command = Command::new(words.next().unwrap_or_default());
+    command.args(words).current_dir(root);
+    command
+}
+
+/// Runs `command`, showing what it prints on stderr, and fails unless it succeeds.
+///
+/// Everything goes to stderr because stdout belongs to the result that `--json` prints.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    eprintln!("$ {shown}");
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(io::stderr()))
+        .status()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed ({status})");
+    }
+    Ok(())
+}
+
+/// The first line that `command` prints, or `None` when it cannot be started or fails.
+pub(crate) fn first_line(command: &mut Command) -> Option<String> {
+    let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    output.status.success().then(|| text.lines().next().unwrap_or_default().to_owned())
+}
+
+/// Runs `command` silently and ends it after `limit`; true when it succeeded in time.
+pub(crate) fn succeeds_within(command: &mut Command, limit: Duration) -> Result<bool> {
+    let shown = show(command);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    let started = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if started.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            return Ok(false);
+        }
+        thread::sleep(POLL);
+    }
+}
+
+fn show(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy()];
+    words.extend(command.get_args().map(|argument| argument.to_string_lossy()));
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here() -> &'static Path {
+        Path::new(".")
+    }
+
+    #[test]
+    fn a_failing_program_is_an_error_that_names_it() {
+        let error = run(&mut command(here(), "false --with=argument")).unwrap_err();
+        assert!(error.to_string().starts_with("`false --with=argument` failed"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_program_is_an_error_that_names_it() {
+        let error = run(&mut command(here(), "no-such-program-anywhere")).unwrap_err();
+        assert!(error.to_string().contains("cannot start `no-such-program-anywhere`"), "{error}");
+    }
+
+    #[test]
+    fn the_first_line_is_read_only_from_a_program_that_succeeds() {
+        assert_eq!(first_line(&mut command(here(), "echo one two")).as_deref(), Some("one two"));
+        assert_eq!(first_line(&mut command(here(), "false")), None);
+        assert_eq!(first_line(&mut command(here(), "no-such-program-anywhere")), None);
+    }
+
+    #[test]
+    fn a_program_that_outlives_its_limit_is_ended() {
+        let started = Instant::now();
+        let mut endless = command(here(), "tail -f /dev/null");
+        assert!(!succeeds_within(&mut endless, Duration::from_millis(100)).unwrap());
+        assert!(started.elapsed() < Duration::from_secs(10));
+        assert!(succeeds_within(&mut command(here(), "true"), Duration::from_secs(10)).unwrap());
+    }
+}

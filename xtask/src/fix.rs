@@ -1,0 +1,18 @@
+//! `cargo xtask fix`: what the tools can repair by themselves.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::command::{self, command};
+use crate::report::{Outcome, Report};
+
+/// Applies clippy's suggestions, then formats; true when both tools succeeded.
+pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
+    let clippy = "cargo clippy --fix --allow-dirty --allow-staged --workspace --all-targets";
+    let mut report = Report::default();
+    for (name, line) in [("clippy --fix", clippy), ("fmt", "cargo fmt --all")] {
+        report.step(name, || command::run(&mut command(root, line)).map(|()| Outcome::Passed));
+    }
+    report.finish(json)
+}

@@ -1,0 +1,132 @@
+//! What `cargo metadata` knows about the workspace and its dependencies.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::command::command;
+
+/// The answer of `cargo metadata`, as far as it is used here.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Metadata {
+    pub(crate) packages: Vec<Package>,
+    pub(crate) workspace_members: BTreeSet<String>,
+    pub(crate) target_directory: PathBuf,
+    pub(crate) workspace_root: PathBuf,
+    pub(crate) resolve: Resolve,
+}
+
+/// One package, ours or a dependency.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) manifest_path: PathBuf,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) dependencies: Vec<Dependency>,
+}
+
+/// A library, binary, test or example of a package.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Target {
+    pub(crate) kind: Vec<String>,
+    pub(crate) src_path: PathBuf,
+}
+
+/// A dependency as its manifest declares it.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) name: String,
+    /// `None`, `"dev"` or `"build"`.
+    pub(crate) kind: Option<String>,
+}
+
+/// The graph of resolved packages.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Resolve {
+    pub(crate) nodes: Vec<Node>,
+}
+
+/// One package in the graph.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Node {
+    pub(crate) id: String,
+    pub(crate) deps: Vec<NodeDependency>,
+}
+
+/// One edge of the graph.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct NodeDependency {
+    pub(crate) pkg: String,
+    pub(crate) dep_kinds: Vec<DependencyKind>,
+}
+
+/// Why an edge exists.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct DependencyKind {
+    /// `None`, `"dev"` or `"build"`.
+    pub(crate) kind: Option<String>,
+}
+
+impl Metadata {
+    /// Asks cargo, which must find `Cargo.lock` up to date.
+    pub(crate) fn load(root: &Path) -> Result<Self> {
+        let output = command(root, "cargo metadata --format-version 1 --locked")
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start cargo metadata")?;
+        if !output.status.success() {
+            bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        serde_json::from_slice(&output.stdout).context("cannot read the answer of cargo metadata")
+    }
+
+    /// The packages of this workspace.
+    pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
+        self.packages.iter().filter(|package| self.workspace_members.contains(&package.id))
+    }
+
+    /// `path` as seen from the workspace root, with forward slashes.
+    pub(crate) fn relative(&self, path: &Path) -> String {
+        path.strip_prefix(&self.workspace_root).unwrap_or(path).to_string_lossy().into_owned()
+    }
+
+    /// How `from` comes to depend on each package below it, itself included, tests left out:
+    /// package id to the names on one shortest way there.
+    pub(crate) fn ways_from(&self, from: &Package) -> BTreeMap<&str, Vec<&str>> {
+        let nodes: BTreeMap<&str, &Node> =
+            self.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
+        let names: BTreeMap<&str, &str> = self
+            .packages
+            .iter()
+            .map(|package| (package.id.as_str(), package.name.as_str()))
+            .collect();
+        let mut ways = BTreeMap::new();
+        let Some((&id, _)) = nodes.get_key_value(from.id.as_str()) else { return ways };
+        ways.insert(id, vec![names.get(id).copied().unwrap_or(id)]);
+        let mut next = std::collections::VecDeque::from([id]);
+        while let Some(id) = next.pop_front() {
+            let way = ways.get(id).cloned().unwrap_or_default();
+            let edges = nodes.get(id).map_or(&[][..], |node| &node.deps);
+            for edge in edges.iter().filter(|edge| edge.is_shipped()) {
+                let to = edge.pkg.as_str();
+                if !ways.contains_key(to) {
+                    let mut longer = way.clone();
+                    longer.push(names.get(to).copied().unwrap_or(to));
+                    ways.insert(to, longer);
+                    next.push_back(to);
+                }
+            }
+        }
+        ways
+    }
+}
+
+impl NodeDependency {
+    fn is_shipped(&self) -> bool {
+        self.dep_kinds.iter().any(|kind| kind.kind.is_none())
+    }
+}

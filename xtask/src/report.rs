@@ -1,0 +1,122 @@
+//! Steps with their outcome and time, printed as a table at the end.
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// The steps done so far.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    steps: Vec<Step>,
+}
+
+/// One step that was done or left out.
+#[derive(Debug, Serialize)]
+struct Step {
+    name: &'static str,
+    seconds: f64,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+/// How a step ended, with the reason where there is one.
+#[derive(Debug, Serialize, PartialEq, Eq)]
+#[serde(tag = "outcome", content = "reason", rename_all = "lowercase")]
+pub(crate) enum Outcome {
+    /// It found nothing wrong.
+    Passed,
+    /// It could not be done here; the run still counts as good.
+    Skipped(String),
+    /// It found something wrong.
+    Failed(String),
+}
+
+impl Report {
+    /// Does `work` under `name` and keeps its outcome; true unless it failed.
+    pub(crate) fn step(
+        &mut self,
+        name: &'static str,
+        work: impl FnOnce() -> Result<Outcome>,
+    ) -> bool {
+        eprintln!("\n== {name}");
+        let started = Instant::now();
+        let outcome = work().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        let good = !matches!(outcome, Outcome::Failed(_));
+        self.push(name, started.elapsed(), outcome);
+        good
+    }
+
+    /// Prints the table, or JSON, and says whether no step failed.
+    pub(crate) fn finish(&self, json: bool) -> Result<bool> {
+        eprint!("\n{}", self.table());
+        if json {
+            println!("{}", serde_json::to_string_pretty(&self.steps)?);
+        }
+        Ok(self.good())
+    }
+
+    fn push(&mut self, name: &'static str, time: Duration, outcome: Outcome) {
+        self.steps.push(Step { name, seconds: time.as_secs_f64(), outcome });
+    }
+
+    fn good(&self) -> bool {
+        !self.steps.iter().any(|step| matches!(step.outcome, Outcome::Failed(_)))
+    }
+
+    fn table(&self) -> String {
+        let mut table = String::new();
+        for Step { name, seconds, outcome } in &self.steps {
+            let (word, reason) = match outcome {
+                Outcome::Passed => ("ok", ""),
+                Outcome::Skipped(reason) => ("SKIPPED", reason.as_str()),
+                Outcome::Failed(reason) => ("FAILED", reason.as_str()),
+            };
+            let line = format!("{name:<24} {word:<8} {seconds:>8.1} s  {reason}");
+            // Writing to a String cannot fail.
+            let _ = writeln!(table, "{}", line.trim_end());
+        }
+        let total: f64 = self.steps.iter().map(|step| step.seconds).sum();
+        let word = if self.good() { "ok" } else { "FAILED" };
+        let _ = writeln!(table, "{:<24} {word:<8} {total:>8.1} s", "total");
+        table
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_skipped_step_is_shown_with_its_reason_and_does_not_fail_the_run() {
+        let mut report = Report::default();
+        report.push("advisories", Duration::from_secs(2), Outcome::Skipped("no network".into()));
+        assert!(report.good());
+        let table = report.table();
+        assert!(table.contains("SKIPPED       2.0 s  no network\n"), "{table}");
+    }
+
+    #[test]
+    fn one_failed_step_fails_the_run_and_the_others_are_still_shown() {
+        let mut report = Report::default();
+        assert!(!report.step("first", || anyhow::bail!("broken")));
+        assert!(report.step("second", || Ok(Outcome::Passed)));
+        assert!(!report.good());
+        let table = report.table();
+        assert!(table.contains("FAILED        0.0 s  broken\n"), "{table}");
+        assert!(table.contains("second                   ok "), "{table}");
+        assert!(table.contains("total                    FAILED"), "{table}");
+    }
+
+    #[test]
+    fn json_has_one_object_per_step() {
+        let mut report = Report::default();
+        report.push("a", Duration::from_millis(1500), Outcome::Passed);
+        report.push("b", Duration::ZERO, Outcome::Failed("why".into()));
+        assert_eq!(
+            serde_json::to_string(&report.steps).unwrap(),
+            r#"[{"name":"a","seconds":1.5,"outcome":"passed"},{"name":"b","seconds":0.0,"outcome":"failed","reason":"why"}]"#
+        );
+    }
+}

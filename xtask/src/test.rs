@@ -1,0 +1,72 @@
+//! `cargo xtask test`: sets up what the tests need and runs them.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+
+use crate::Suite;
+use crate::command::{self, command, first_line};
+use crate::metadata::Metadata;
+use crate::report::{Outcome, Report};
+use crate::venv::Venv;
+
+/// Runs the tests of `suite`; true when all passed.
+pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
+    let mut report = Report::default();
+    if suite != Suite::Clients {
+        rust_tests(&mut report, root);
+    }
+    if suite != Suite::Unit {
+        client_tests(&mut report, root);
+    }
+    report.finish(json)
+}
+
+fn rust_tests(report: &mut Report, root: &Path) {
+    report.step("rust tests", || {
+        let nextest = first_line(&mut command(root, "cargo nextest --version")).is_some();
+        let line = if nextest {
+            "cargo nextest run --locked --workspace"
+        } else {
+            eprintln!("note: cargo-nextest is not installed; using cargo test");
+            "cargo test --locked --workspace --lib --bins --tests"
+        };
+        command::run(&mut command(root, line)).map(|()| Outcome::Passed)
+    });
+    report.step("doctests", || {
+        command::run(&mut command(root, "cargo test --locked --workspace --doc"))?;
+        Ok(Outcome::Passed)
+    });
+}
+
+fn client_tests(report: &mut Report, root: &Path) {
+    let venv = Venv::new(root.join("tests/clients"));
+    let tools = report.step("tools for clients", || {
+        need_tool(root, "curl --version", "curl")?;
+        venv.need_python()?;
+        Ok(Outcome::Passed)
+    });
+    // The dev profile: it shares its dependencies with the tests above, and these tests
+    // compare behaviour, not speed.
+    let built = report.step("build spillway", || {
+        command::run(&mut command(root, "cargo build --locked --package spillway"))?;
+        Ok(Outcome::Passed)
+    });
+    if !tools || !built || !report.step("python packages", || venv.prepare()) {
+        return;
+    }
+    report.step("real clients", || {
+        let mut pytest = venv.python();
+        pytest.args(["-m", "pytest"]).current_dir(root.join("tests/clients"));
+        pytest.env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
+        command::run(&mut pytest).map(|()| Outcome::Passed)
+    });
+}
+
+fn need_tool(root: &Path, line: &str, package: &str) -> Result<()> {
+    match first_line(&mut command(root, line)) {
+        Some(version) => eprintln!("{version}"),
+        None => bail!("{package} is missing: install it (Debian: apt-get install {package})"),
+    }
+    Ok(())
+}

@@ -1,0 +1,75 @@
+//! `cargo xtask verify`: all that must be clean before a change goes in. Writes nothing that git sees.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use crate::command::{self, command, first_line, succeeds_within};
+use crate::report::{Outcome, Report};
+use crate::tidy;
+
+/// The release of cargo-deny that CI uses; a later one may have more checks.
+const CARGO_DENY_VERSION: &str = "0.20.2";
+
+/// A shallow clone of the advisory database takes seconds; more means no network.
+const ADVISORIES_LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs every check, the cheap ones first, and does not stop at the first that fails.
+pub(crate) fn run(root: &Path, json: bool) -> Result<bool> {
+    let mut report = Report::default();
+    report.step("tidy", || tidy::check_and_print(root));
+    cargo_step(&mut report, root, "fmt", "cargo fmt --all --check");
+    cargo_step(
+        &mut report,
+        root,
+        "clippy",
+        "cargo clippy --locked --workspace --all-targets -- -D warnings",
+    );
+    report.step("doc", || doc(root));
+    if report.step("cargo-deny installed", || install_cargo_deny(root)) {
+        cargo_step(
+            &mut report,
+            root,
+            "deny",
+            "cargo deny --offline --locked check bans licenses sources",
+        );
+        report.step("advisories", || advisories(root));
+    }
+    report.finish(json)
+}
+
+fn cargo_step(report: &mut Report, root: &Path, name: &'static str, line: &str) {
+    report.step(name, || command::run(&mut command(root, line)).map(|()| Outcome::Passed));
+}
+
+fn doc(root: &Path) -> Result<Outcome> {
+    let mut doc = command(root, "cargo doc --locked --workspace --no-deps");
+    command::run(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Outcome::Passed)
+}
+
+fn install_cargo_deny(root: &Path) -> Result<Outcome> {
+    match first_line(&mut command(root, "cargo deny --version")) {
+        Some(line) if line.ends_with(CARGO_DENY_VERSION) => {}
+        Some(line) => eprintln!("note: {line} is installed; CI uses {CARGO_DENY_VERSION}"),
+        None => {
+            eprintln!("cargo-deny is missing; building it takes some minutes, once");
+            let line = format!(
+                "cargo install --locked cargo-deny --no-default-features --version {CARGO_DENY_VERSION}"
+            );
+            command::run(&mut command(root, &line))?;
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Checks for known security advisories where their database can be fetched.
+fn advisories(root: &Path) -> Result<Outcome> {
+    // An unreachable database says nothing about this project, so it must not look like a finding.
+    if !succeeds_within(&mut command(root, "cargo deny fetch db"), ADVISORIES_LIMIT)? {
+        return Ok(Outcome::Skipped("the advisory database cannot be fetched here".to_owned()));
+    }
+    command::run(&mut command(root, "cargo deny --locked check advisories"))?;
+    Ok(Outcome::Passed)
+}
