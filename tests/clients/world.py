@@ -71,14 +71,14 @@ class World:
 
     def set_fault(self, fault: dict) -> None:
         """Breaks, or with `{"kind": "none"}` heals, the replica of the model `faulty`."""
+        # Asked of its sibling, which still listens when the broken one does not.
         request = urllib.request.Request(
-            f"http://127.0.0.1:{self.faulty}/emulator/fault",
-            data=json.dumps(fault).encode(),
+            f"http://127.0.0.1:{self.faulty + 1}/emulator/fault",
+            data=json.dumps({"replica": 0, "fault": fault}).encode(),
             headers={"content-type": "application/json"},
-            method="PUT",
         )
         with urllib.request.urlopen(request, timeout=5) as response:
-            assert response.status in (200, 204)
+            assert json.load(response)["fault"]["kind"] == fault["kind"]
 
 
 def start_world(folder: Path) -> World:
@@ -95,11 +95,12 @@ def start_world(folder: Path) -> World:
 def fill(world: World, ports: Iterator[int]) -> None:
     world.gateway, world.admin = next(ports), next(ports)
     tiny = consecutive(ports, REPLICAS)
-    world.faulty = next(ports)
+    broken = consecutive(ports, 2)
+    world.faulty = broken[0]
     mlserver = start_mlserver(world, ports)
     emulators = [
-        start_emulator(world, "emulator", tiny, "tiny"),
-        start_emulator(world, "faulty", [world.faulty], "faulty"),
+        start_emulator(world, "emulator", tiny, ["tiny", "identity"]),
+        start_emulator(world, "faulty", broken, ["faulty"]),
     ]
     config = CONFIG.format(
         gateway=world.gateway, admin=world.admin, body_bytes_max=BODY_BYTES_MAX, idle_ms=IDLE_MS
@@ -110,7 +111,7 @@ def fill(world: World, ports: Iterator[int]) -> None:
     config += REPLICA.format(name="mlserver", port=world.mlserver, models='["doubler"]')
     path = world.folder / "spillway.toml"
     path.write_text(config)
-    for process, port in zip(emulators, [tiny[-1], world.faulty], strict=True):
+    for process, port in zip(emulators, [tiny[-1], broken[-1]], strict=True):
         models = f"http://127.0.0.1:{port}/v1/models"
         process.wait_until("listening", lambda models=models: answers_200(models))
     ready = f"http://127.0.0.1:{world.mlserver}/v2/models/doubler/ready"
@@ -119,9 +120,9 @@ def fill(world: World, ports: Iterator[int]) -> None:
     node.wait_until("ready", lambda: answers_200(f"http://127.0.0.1:{world.admin}/readyz"))
 
 
-def start_emulator(world: World, name: str, ports: list[int], model: str) -> Process:
+def start_emulator(world: World, name: str, ports: list[int], models: list[str]) -> Process:
     command = [spillway(), "emulate", "--listen", f"127.0.0.1:{ports[0]}"]
-    command += ["--replicas", str(len(ports)), "--model", model]
+    command += ["--replicas", str(len(ports)), *(f"--model={model}" for model in models)]
     return world.start(name, [*command, "--profile", "l4", "--time-scale", "0.05", "--seed", "7"])
 
 

@@ -141,14 +141,11 @@ impl ReplyBody {
     }
 
     /// Ties the body to the request that it answers.
-    pub(crate) fn answering(mut self, mut request: OpenRequest) -> Self {
+    pub(crate) fn answering(mut self, request: OpenRequest) -> Self {
         // hyper never polls an empty body, so nobody would close the ticket later.
         if matches!(&self.source, Source::Whole(bytes) if bytes.is_empty()) {
             request.ticket.close(request.outcome);
             return self;
-        }
-        if request.outcome == Outcome::InFlight {
-            request.outcome = Outcome::Finished;
         }
         self.request = Some(request);
         self

@@ -1,6 +1,7 @@
 //! The replica's account of requests: each one comes in once and ends exactly once.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use http::HeaderMap;
@@ -76,7 +77,7 @@ impl Ledger {
         if books.records.len() > self.records_max {
             books.records.pop_front();
         }
-        Ticket { ledger: Arc::clone(self), number, open: true }
+        Ticket { ledger: Arc::clone(self), number, started: AtomicBool::new(false), open: true }
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -117,13 +118,16 @@ impl Ledger {
 pub(crate) struct Ticket {
     ledger: Arc<Ledger>,
     number: u64,
+    started: AtomicBool,
     open: bool,
 }
 
 impl Ticket {
-    /// Work on it has begun.
+    /// Work on it has begun. Counted once, however often it is said.
     pub(crate) fn start(&self) {
-        self.ledger.books().counts.started += 1;
+        if !self.started.swap(true, Ordering::Relaxed) {
+            self.ledger.books().counts.started += 1;
+        }
     }
 
     /// It ends.
@@ -160,6 +164,7 @@ mod tests {
     fn each_request_ends_once_and_as_told() {
         let ledger = Arc::new(Ledger::new(10));
         let [a, b, c, d] = ["a", "b", "c", "d"].map(|id| ledger.receive(&headers(id)));
+        a.start();
         a.start();
         c.close(Outcome::Rejected);
         a.close(Outcome::Finished);

@@ -23,5 +23,5 @@ pub use config::{Config, ConfigError};
 pub use emulator::{Emulator, StartError};
 pub use fault::{Close, Fault, FaultError};
 pub use ledger::{Outcome, RequestRecord};
-pub use replica::{ReplicaHandle, ReplicaStats};
+pub use replica::{EngineStats, ReplicaHandle, ReplicaStats};
 pub use spillway_engine::{EngineConfig, Profile};

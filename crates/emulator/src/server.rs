@@ -123,7 +123,7 @@ fn spawn_connection(
 ) {
     let life = replica.life();
     let replica = Arc::clone(replica);
-    let executor = Executor { life: life.clone(), tasks: replica.tasks.clone() };
+    let executor = Executor { life, tasks: replica.tasks.clone() };
     hyper::rt::Executor::execute(&executor.clone(), async move {
         serve(replica, stream, executor).await;
         drop(permit);

@@ -42,11 +42,6 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Continues a conversation of which the tokens are known.
-    pub(crate) fn from_tokens(tokens: Vec<u32>) -> Self {
-        Self { tokens }
-    }
-
     /// Appends a whole message.
     pub(crate) fn push(&mut self, role: &str, text: &str) {
         self.tokens.push(start_of(role));
@@ -65,11 +60,6 @@ impl Conversation {
         tokenize(answer, &mut prompt);
         prompt.push(END_OF_MESSAGE);
         Self { tokens: prompt }
-    }
-
-    /// Its tokens.
-    pub(crate) fn tokens(&self) -> &[u32] {
-        &self.tokens
     }
 }
 
@@ -231,7 +221,7 @@ mod tests {
         second.push("user", "what is a dam?");
         second.push("assistant", &answer.text);
         second.push("user", "why?");
-        assert!(second.tokens().starts_with(&cached));
+        assert!(second.tokens.starts_with(&cached));
 
         let mut stored = Conversation::answered(first, &answer.text);
         stored.push("user", "why?");

@@ -95,3 +95,129 @@ struct UsageFields {
 struct Details {
     cached_tokens: Option<u64>,
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_usage(bytes: &str, expected: Option<(u64, u64, Option<u64>)>) {
+        let usage = expected.map(|(prompt_tokens, completion_tokens, cached_tokens)| Usage {
+            prompt_tokens,
+            completion_tokens,
+            cached_tokens,
+        });
+        assert_eq!(usage_in(bytes.as_bytes()), usage, "{bytes}");
+        assert!(usage.is_none() || may_have_usage(bytes.as_bytes()), "{bytes}");
+    }
+
+    #[test]
+    fn usage_is_read_under_the_names_of_both_apis() {
+        check_usage(
+            r#"{"id":"x","usage":{"prompt_tokens":5,"total_tokens":9,"completion_tokens":4,
+                "prompt_tokens_details":{"cached_tokens":3}}}"#,
+            Some((5, 4, Some(3))),
+        );
+        check_usage(
+            r#"{"usage" : {"input_tokens":5,"input_tokens_details":{"cached_tokens":0},
+                "output_tokens":4,"output_tokens_details":{"reasoning_tokens":1}}}"#,
+            Some((5, 4, Some(0))),
+        );
+        check_usage(
+            r#"{"usage":{"prompt_tokens":8,"total_tokens":8,"prompt_tokens_details":null}}"#,
+            Some((8, 0, None)),
+        );
+    }
+
+    #[test]
+    fn the_last_usage_object_counts_even_in_a_cut_reply() {
+        let usage = |tokens: u64| format!(r#""usage":{{"prompt_tokens":{tokens}}}"#);
+        check_usage(&format!("{{{},{}}}", usage(1), usage(2)), Some((2, 0, None)));
+        check_usage(&format!(r#"ng to say"}}],{}}}"#, usage(3)), Some((3, 0, None)));
+        check_usage(&format!(r#"{{{},"x":{{"usage":null}}}}"#, usage(4)), Some((4, 0, None)));
+        check_usage(r#"{"usage":{"prompt_tokens":1"#, None);
+    }
+
+    #[test]
+    fn what_a_model_writes_is_never_taken_for_usage() {
+        let said = json!({"content": r#""usage":{"prompt_tokens":1}"#}).to_string();
+        check_usage(&said, None);
+        check_usage(r#"{"content":"usage","x":{"prompt_tokens":1}}"#, None);
+        check_usage(r#"{"usage":"{\"prompt_tokens\":1}"}"#, None);
+    }
+
+    #[test]
+    fn usage_without_a_count_is_none() {
+        check_usage(r#"{"usage":null}"#, None);
+        check_usage(r#"{"usage":{}}"#, None);
+        check_usage(r#"{"usage":{"prompt_tokens":"5"}}"#, None);
+        check_usage(r#"{"usage":{"prompt_tokens":-5}}"#, None);
+        check_usage("", None);
+    }
+
+    #[test]
+    fn nested_unfinished_usage_is_given_up_soon() {
+        let real = r#"{"usage":{"prompt_tokens":1}}"#;
+        let junk = r#""usage":{"#;
+        check_usage(&format!("{real}{}", junk.repeat(TRIES_MAX - 1)), Some((1, 0, None)));
+        check_usage(&format!("{real}{}", junk.repeat(TRIES_MAX)), None);
+    }
+
+    #[track_caller]
+    fn check_id(bytes: &str, expected: Option<&str>) {
+        assert_eq!(response_id_in(bytes.as_bytes()), expected, "{bytes}");
+    }
+
+    #[test]
+    fn a_response_id_is_found_in_a_reply_and_in_an_event() {
+        check_id(r#"{"id":"resp_1","output":[{"id":"msg_1"}]}"#, Some("resp_1"));
+        check_id(
+            "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\" : \
+             \"resp_a-b.c\",\"previous_response_id\":\"resp_0\"}}\n\n",
+            Some("resp_a-b.c"),
+        );
+        check_id(r#"{"output":[{"id":"msg_1"}],"id":"resp_2"}"#, Some("resp_2"));
+    }
+
+    #[test]
+    fn other_strings_are_no_response_id() {
+        check_id(r#"{"previous_response_id":"resp_0"}"#, None);
+        check_id(r#"{"id":"chatcmpl-1"}"#, None);
+        check_id(r#"{"id":"resp_1"#, None);
+        check_id(r#"{"id":"resp/../1"}"#, None);
+        check_id(r#"{"id":5,"text":"\"id\":\"resp_1\""}"#, None);
+        check_id("", None);
+    }
+
+    proptest! {
+        #[test]
+        fn usage_is_found_behind_any_text(text in any::<String>(), tokens in any::<u32>()) {
+            let reply = json!({"a": text, "usage": {"prompt_tokens": tokens}}).to_string();
+            let found = usage_in(reply.as_bytes()).unwrap();
+            prop_assert_eq!(found.prompt_tokens, u64::from(tokens));
+        }
+
+        #[test]
+        fn no_text_of_a_model_is_taken_for_a_fact(text in r#"["\\:{}a-z_ ]{0,40}"#) {
+            let text = format!(r#"{text}"usage":{{"prompt_tokens":1}},"id":"resp_1"{text}"#);
+            let reply = json!({"a": text}).to_string();
+            prop_assert_eq!(usage_in(reply.as_bytes()), None);
+            prop_assert_eq!(response_id_in(reply.as_bytes()), None);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(
+            before in prop::collection::vec(any::<u8>(), 0..40),
+            key in prop::sample::select(vec![r#""usage":{"#, r#""id":"resp"#, r#""usage""#]),
+            after in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            let bytes = [&before, key.as_bytes(), &after].concat();
+            let id_is_inside = response_id_in(&bytes).is_none_or(|id| id.len() <= bytes.len());
+            prop_assert!(id_is_inside);
+            prop_assert!(usage_in(&bytes).is_none() || may_have_usage(&bytes));
+        }
+    }
+}

@@ -1,3 +1,41 @@
-//! The `spillway` command.
+//! The `spillway` command: an inference gateway node, its config checks, a demo and an emulator.
 
-fn main() {}
+mod check;
+mod cli;
+mod demo;
+mod emulate;
+mod output;
+mod run;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use cli::{Cli, Command, ConfigCommand};
+use spillway_telemetry::logs;
+
+/// What sysexits.h calls EX_USAGE: the config is wrong, and trying again won't help.
+const EXIT_CONFIG: u8 = 64;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let format = if cli.log_json { logs::Format::Json } else { logs::Format::Text };
+    if let Err(error) = logs::install(&cli.log, format) {
+        output::error(&error.into());
+        return ExitCode::from(EXIT_CONFIG);
+    }
+    let result = match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Demo(args) => demo::run(&args),
+        Command::Emulate(args) => emulate::run(&args),
+        Command::Config { command: ConfigCommand::Check(args) } => check::check(&args),
+        Command::Config { command: ConfigCommand::Schema } => check::schema(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::error(&error);
+            let is_config = error.is::<spillway_node::ConfigError>();
+            ExitCode::from(if is_config { EXIT_CONFIG } else { 1 })
+        }
+    }
+}

@@ -23,28 +23,31 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Limited};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::body::{EventStream, OpenRequest, ReplyBody};
 use crate::fault::Fault;
-use crate::ledger::Outcome;
+use crate::ledger::{Outcome, Ticket};
 use crate::replica::Replica;
 use crate::socket::SocketSwitch;
 
 pub(crate) use error::ApiError;
 pub(crate) use response_store::ResponseStore;
 
-/// A request, read to its end.
+/// A request on its way through the endpoints.
 pub(crate) struct Call {
     pub(crate) replica: Arc<Replica>,
-    pub(crate) socket: SocketSwitch,
     pub(crate) method: Method,
     pub(crate) path: String,
     pub(crate) headers: Arc<HeaderMap>,
+    /// Empty until it was read.
     pub(crate) body: Bytes,
+    /// `None` for requests that are not counted.
+    ticket: Option<Ticket>,
+    socket: SocketSwitch,
 }
 
 /// What an endpoint answers.
@@ -56,64 +59,170 @@ pub(crate) async fn serve(
     socket: SocketSwitch,
     request: Request<Incoming>,
 ) -> Response<ReplyBody> {
-    let index = replica.index;
     let (head, body) = request.into_parts();
-    let call = Call {
+    let mut call = Call {
         replica,
-        socket,
         method: head.method,
         path: head.uri.path().to_owned(),
         headers: Arc::new(head.headers),
         body: Bytes::new(),
+        ticket: None,
+        socket,
     };
-    let mut response = if call.path.starts_with("/emulator/") {
-        let call = read(call, body).await;
-        finish(&call, answer_control(&call).await)
-    } else {
-        serve_faulty(call, body).await
+    if call.is_inference() {
+        call.ticket = Some(call.replica.ledger.receive(&call.headers));
+    }
+    let reply = match call.replica.fault() {
+        _ if call.is_control() => answer(&mut call, body).await,
+        Fault::Hang => {
+            // Only a crash ends it, or the client, whose leaving drops this future.
+            call.replica.life().over().await;
+            Err(ApiError::internal("the replica crashed"))
+        }
+        Fault::Garbage => {
+            call.socket.garble();
+            Ok(Response::new(ReplyBody::whole("never sent")))
+        }
+        Fault::Status { code, retry_after_s, probability }
+            if call.ticket.is_some() && call.replica.is_hit(probability) =>
+        {
+            Err(ApiError::injected(code, retry_after_s))
+        }
+        _ => answer(&mut call, body).await,
     };
-    response.headers_mut().insert("x-emulator-replica", HeaderValue::from(index));
+    call.close(reply)
+}
+
+impl Call {
+    /// The body as JSON of a certain form.
+    pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
+        serde_json::from_slice(&self.body).map_err(|error| {
+            ApiError::invalid(format!("the request body is not valid: {error}"), None)
+        })
+    }
+
+    /// Refuses models that this replica does not serve.
+    pub(crate) fn check_model(&self, model: &str) -> Result<(), ApiError> {
+        let known = self.replica.models.iter().any(|known| known == model);
+        known.then_some(()).ok_or_else(|| ApiError::unknown_model(model))
+    }
+
+    /// The engine has accepted the request.
+    pub(crate) fn start(&self) {
+        if let Some(ticket) = &self.ticket {
+            ticket.start();
+        }
+    }
+
+    /// Control requests reach a broken replica too.
+    fn is_control(&self) -> bool {
+        self.path.starts_with("/emulator/")
+    }
+
+    fn is_inference(&self) -> bool {
+        let inference = self.path.starts_with("/v1/")
+            || self.path.ends_with("/infer")
+            || self.path == "/rerank";
+        self.method == Method::POST && inference
+    }
+
+    fn close(self, reply: Reply) -> Response<ReplyBody> {
+        let outcome = if reply.is_ok() { Outcome::Finished } else { Outcome::Rejected };
+        let mut response = match reply {
+            Ok(response) => response,
+            Err(error) if self.path.starts_with("/v2") => error.into_v2(),
+            Err(error) => error.into_openai(),
+        };
+        let index = HeaderValue::from(self.replica.index);
+        response.headers_mut().insert("x-emulator-replica", index);
+        let Some(ticket) = self.ticket else { return response };
+        let request =
+            OpenRequest { replica: self.replica, socket: self.socket, ticket, outcome };
+        response.map(|body| body.answering(request))
+    }
+}
+
+async fn answer(call: &mut Call, body: Incoming) -> Reply {
+    call.body = read(body, call.replica.body_bytes_max).await?;
+    let path = call.path.clone();
+    if let Some(rest) = path.strip_prefix("/v2") {
+        return v2::answer(call, rest).await;
+    }
+    match (call.method.as_str(), path.as_str()) {
+        ("POST", "/v1/chat/completions") => chat::answer(call).await,
+        ("POST", "/v1/completions") => completions::answer(call).await,
+        ("POST", "/v1/responses") => responses::answer(call).await,
+        ("POST", "/v1/embeddings") => embeddings::answer(call).await,
+        ("POST", "/v1/rerank" | "/rerank") => rerank::answer(call).await,
+        ("POST", "/v1/audio/transcriptions") => media::transcribe(call).await,
+        ("POST", "/v1/audio/speech") => media::speak(call).await,
+        ("POST", "/v1/images/generations") => media::draw(call).await,
+        ("GET", "/v1/models") => models::list(call),
+        ("GET", "/health" | "/ping") => Ok(Response::new(ReplyBody::whole(""))),
+        ("GET", "/metrics") => metrics(call),
+        ("GET", "/emulator/stats") => admin::stats(call),
+        ("GET", "/emulator/fault") => admin::fault(call),
+        ("POST", "/emulator/fault") => admin::set_fault(call).await,
+        (method, path) => answer_one_of(call, method, path),
+    }
+}
+
+/// Paths that name one thing.
+fn answer_one_of(call: &Call, method: &str, path: &str) -> Reply {
+    if let Some(id) = path.strip_prefix("/v1/responses/") {
+        return match method {
+            "GET" => responses::fetch(call, id),
+            "DELETE" => responses::delete(call, id),
+            _ => Err(ApiError::method_not_allowed()),
+        };
+    }
+    if let Some(id) = path.strip_prefix("/v1/models/") {
+        return models::fetch(call, id);
+    }
+    Err(ApiError::not_found(format!("there is no {method} {path}")))
+}
+
+async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, ApiError> {
+    match Limited::new(body, bytes_max).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(ApiError::too_large(bytes_max)),
+        Err(error) => Err(ApiError::invalid(format!("the body could not be read: {error}"), None)),
+    }
+}
+
+fn metrics(call: &Call) -> Reply {
+    let page = ReplyBody::whole(call.replica.driver.render_metrics());
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(with_type(page, kind))
+}
+
+/// A reply with a content type.
+pub(crate) fn with_type(body: ReplyBody, content_type: &'static str) -> Response<ReplyBody> {
+    let mut response = Response::new(body);
+    let value = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
     response
 }
 
-/// Answers a request that a fault may hit.
-async fn serve_faulty(call: Call, body: Incoming) -> Response<ReplyBody> {
-    match call.replica.fault() {
-        Fault::Hang => {
-            let ticket = is_inference(&call).then(|| call.replica.ledger.receive(&call.headers));
-            // Only a crash ends it, or the client, which drops this future.
-            call.replica.life().over().await;
-            drop(ticket);
-            return Response::new(ReplyBody::whole(""));
-        }
-        Fault::Garbage => call.socket.garble(),
-        _ => {}
-    }
-    if is_inference(&call) {
-        return serve_inference(call, body).await;
-    }
-    let call = read(call, body).await;
-    finish(&call, answer_plain(&call))
+/// A JSON reply.
+pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<ReplyBody> {
+    // Our own types have string keys and no failing serializers, so this can't fail.
+    let bytes = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = with_type(ReplyBody::whole(bytes), "application/json");
+    *response.status_mut() = status;
+    response
 }
 
-async fn serve_inference(call: Call, body: Incoming) -> Response<ReplyBody> {
-    let ticket = call.replica.ledger.receive(&call.headers);
-    let (call, reply) = match injected_error(&call.replica) {
-        Some(error) => (call, Err(error)),
-        None => match read(call, body).await {
-            Ok(call) => {
-                let reply = answer_inference(&call).await;
-                (call, reply)
-            }
-            Err((call, error)) => (call, Err(error)),
-        },
-    };
-    let outcome = if reply.is_ok() { Outcome::Finished } else { Outcome::Rejected };
-    if reply.is_ok() {
-        ticket.start();
-    }
-    let response = finish(&call, reply);
-    let Call { replica, socket, .. } = call;
-    let request = OpenRequest { replica, socket, ticket, outcome };
-    response.map(|body| body.answering(request))
+/// A reply of server-sent events.
+pub(crate) fn event_stream(stream: EventStream) -> Response<ReplyBody> {
+    let body = ReplyBody::events(stream);
+    let mut response = with_type(body, "text/event-stream; charset=utf-8");
+    let value = HeaderValue::from_static("no-cache");
+    response.headers_mut().insert(header::CACHE_CONTROL, value);
+    response
+}
+
+/// Seconds since 1970, as the API's `created` fields have it.
+pub(crate) fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

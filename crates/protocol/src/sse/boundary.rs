@@ -61,3 +61,57 @@ impl BoundaryScanner {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ends of all events of chunks, as offsets in the whole.
+    fn ends(chunks: &[&str]) -> Vec<usize> {
+        let mut scanner = BoundaryScanner::default();
+        let mut ends = Vec::new();
+        let mut before = 0;
+        for chunk in chunks {
+            let mut from = 0;
+            while let Some(end) = scanner.next_end(chunk.as_bytes(), from) {
+                ends.push(before + end);
+                from = end;
+            }
+            before += chunk.len();
+        }
+        ends
+    }
+
+    #[test]
+    fn an_empty_line_ends_an_event_whatever_ends_the_lines() {
+        assert_eq!(ends(&["a\n\nb\n\n"]), [3, 6]);
+        assert_eq!(ends(&["a\r\n\r\nb\r\n\r\n"]), [5, 10]);
+        assert_eq!(ends(&["a\r\rb\r\r"]), [3, 6]);
+        assert_eq!(ends(&["a\n\r\nb\r\n\nc\r\r\n"]), [4, 8, 12]);
+        assert_eq!(ends(&["a\n\rb"]), [3]);
+        assert_eq!(ends(&["a\nb\r\nc\rd"]), Vec::<usize>::new());
+    }
+
+    #[test]
+    fn an_end_is_found_wherever_the_chunks_are_cut() {
+        assert_eq!(ends(&["a\n", "\n"]), [3]);
+        assert_eq!(ends(&["a\r", "\n", "\r", "\nb"]), [5]);
+        assert_eq!(ends(&["a\r\n\r", "\nb"]), [5]);
+        assert_eq!(ends(&["a\r", "\rb"]), [3]);
+        assert_eq!(ends(&["a\n\r", "b"]), [3]);
+        assert_eq!(ends(&["", "a", "", "\n", "", "\n", ""]), [3]);
+    }
+
+    #[test]
+    fn an_event_of_carriage_returns_ends_at_once_and_swallows_a_late_line_feed() {
+        assert_eq!(ends(&["a\r\r"]), [3]);
+        assert_eq!(ends(&["a\r\r", "\nb\n\n"]), [3, 7]);
+        assert_eq!(ends(&["a\r\r", "\n", "\n"]), [3, 5]);
+    }
+
+    #[test]
+    fn empty_lines_in_a_row_are_events_without_anything() {
+        assert_eq!(ends(&["\n\n"]), [1, 2]);
+        assert_eq!(ends(&["a\n\n\r\n\n"]), [3, 5, 6]);
+    }
+}

@@ -69,3 +69,61 @@ fn lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
         Some(line)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(event: &str, is_counted: bool, ends_stream: bool) {
+        let reading = Reading::of(event.as_bytes());
+        assert_eq!(reading, Reading { is_counted, ends_stream }, "{event:?}");
+    }
+
+    #[test]
+    fn an_event_counts_if_it_has_data() {
+        check("data: {}\n\n", true, false);
+        check("data:{}\r\n\r\n", true, false);
+        check("id: 1\revent: x\rdata: {}\r\r", true, false);
+        check("data: a\ndata: b\n\n", true, false);
+        check(": keep-alive\n\n", false, false);
+        check("event: ping\n\n", false, false);
+        check("database: 1\n\n", false, false);
+        check("\n", false, false);
+        check("", false, false);
+    }
+
+    #[test]
+    fn the_end_of_a_stream_is_told_by_data_or_by_name() {
+        check("data: [DONE]\n\n", false, true);
+        check("data:[DONE]\r\n\r\n", false, true);
+        check("data: [DONE]", false, true);
+        check("data: [DONE] or not\n\n", true, false);
+        check("event: response.completed\ndata: {}\n\n", true, true);
+        check("event: response.incomplete\ndata: {}\n\n", true, true);
+        check("event: response.failed\ndata: {}\n\n", true, true);
+        check("event: response.created\ndata: {}\n\n", true, false);
+        check("data: {\"content\":\"[DONE]\"}\n\n", true, false);
+    }
+
+    #[test]
+    fn usage_alone_means_no_choices_and_a_usage_object() {
+        let check = |data: &str, expected: bool| {
+            let event = format!("data: {data}\n\n");
+            assert_eq!(is_usage_alone(event.as_bytes()), expected, "{event}");
+        };
+        check(r#"{"id":"x","choices":[],"usage":{"prompt_tokens":1}}"#, true);
+        check(r#"{"usage": {}, "choices" : [ ]}"#, true);
+        check(r#"{"choices":[],"usage":null}"#, false);
+        check(r#"{"choices":[]}"#, false);
+        check(r#"{"usage":{"prompt_tokens":1}}"#, false);
+        check(r#"{"choices":[{"index":0}],"usage":{"prompt_tokens":1}}"#, false);
+        check(r#"{"choices":[],"x":{"usage":{"prompt_tokens":1}}}"#, false);
+        check("[DONE]", false);
+    }
+
+    #[test]
+    fn data_over_several_lines_is_one() {
+        assert!(is_usage_alone(b"data: {\"choices\":[],\r\ndata: \"usage\":{}}\r\n\r\n"));
+    }
+}

@@ -32,7 +32,11 @@ class Doubler(MLModel):
 
 def answer(tensor: RequestInput) -> ResponseOutput:
     if tensor.datatype == "BYTES":
-        return StringCodec.encode_output(tensor.name, StringCodec.decode_input(tensor))
-    if tensor.datatype not in ("FP32", "INT32", "INT64"):
+        output = StringCodec.encode_output(tensor.name, StringCodec.decode_input(tensor))
+    elif tensor.datatype in ("FP32", "INT32", "INT64"):
+        output = NumpyCodec.encode_output(tensor.name, NumpyCodec.decode_input(tensor) * 2)
+    else:
         raise InferenceError(f"cannot double {tensor.datatype}")
-    return NumpyCodec.encode_output(tensor.name, NumpyCodec.decode_input(tensor) * 2)
+    # The codecs make a column of a vector.
+    output.shape = tensor.shape
+    return output

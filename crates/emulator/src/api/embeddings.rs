@@ -1,0 +1,102 @@
+//! `POST /v1/embeddings`.
+
+use http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::text::hash_tokens;
+
+use super::completions::TextOrTokens;
+use super::generate::{prefill, token_count};
+use super::{ApiError, Call, Reply, base64, json};
+
+/// Numbers in a vector if the client doesn't say.
+const DIMENSIONS: usize = 256;
+/// Largest vector that a client may ask for.
+const DIMENSIONS_MAX: usize = 4096;
+/// Most inputs in one request, as OpenAI has it.
+const INPUTS_MAX: usize = 2048;
+
+#[derive(Debug, Deserialize)]
+struct EmbeddingsRequest {
+    model: String,
+    input: TextOrTokens,
+    dimensions: Option<usize>,
+    #[serde(default)]
+    encoding_format: Encoding,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Encoding {
+    #[default]
+    Float,
+    Base64,
+}
+
+pub(crate) async fn answer(call: &Call) -> Reply {
+    let request: EmbeddingsRequest = call.json()?;
+    call.check_model(&request.model)?;
+    let dimensions = request.dimensions.unwrap_or(DIMENSIONS);
+    if !(1..=DIMENSIONS_MAX).contains(&dimensions) {
+        return Err(ApiError::invalid("dimensions is out of range", Some("dimensions")));
+    }
+    let inputs = request.input.into_token_lists();
+    if !(1..=INPUTS_MAX).contains(&inputs.len()) {
+        return Err(ApiError::invalid("input has too few or too many entries", Some("input")));
+    }
+    let mut data = Vec::with_capacity(inputs.len());
+    let mut prompt_tokens = 0;
+    for (index, tokens) in inputs.iter().enumerate() {
+        prefill(call, tokens).await?;
+        prompt_tokens += token_count(tokens);
+        let vector = vector(hash_tokens(tokens), dimensions);
+        let embedding = encode(&vector, request.encoding_format);
+        data.push(json!({ "object": "embedding", "index": index, "embedding": embedding }));
+    }
+    let body = json!({
+        "object": "list",
+        "data": data,
+        "model": request.model,
+        "usage": { "prompt_tokens": prompt_tokens, "total_tokens": prompt_tokens },
+    });
+    Ok(json(StatusCode::OK, &body))
+}
+
+/// A vector of length 1 that follows from `seed`.
+fn vector(seed: u64, dimensions: usize) -> Vec<f32> {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let raw: Vec<f32> = (0..dimensions).map(|_| rng.f32() * 2.0 - 1.0).collect();
+    let length = raw.iter().map(|value| value * value).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
+    raw.into_iter().map(|value| value / length).collect()
+}
+
+fn encode(vector: &[f32], encoding: Encoding) -> Value {
+    match encoding {
+        Encoding::Float => json!(vector),
+        Encoding::Base64 => {
+            let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
+            Value::String(base64::encode(&bytes))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vectors_have_length_one_and_follow_from_the_input() {
+        let first = vector(1, 64);
+        let length: f32 = first.iter().map(|value| value * value).sum();
+        assert!((length - 1.0).abs() < 1e-5);
+        assert_eq!(first, vector(1, 64));
+        assert_ne!(first, vector(2, 64));
+    }
+
+    #[test]
+    fn base64_holds_the_same_little_endian_numbers() {
+        let Value::String(text) = encode(&[1.0, -2.0], Encoding::Base64) else { panic!() };
+        assert_eq!(text, "AACAPwAAAMA=");
+    }
+}

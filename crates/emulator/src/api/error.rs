@@ -1,0 +1,140 @@
+//! Errors in the two forms that clients know.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use serde_json::json;
+use spillway_engine::Rejected;
+
+use crate::body::ReplyBody;
+use crate::driver::Lost;
+
+use super::json;
+
+/// Why a request was not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    kind: &'static str,
+    code: Option<&'static str>,
+    param: Option<&'static str>,
+    message: String,
+    retry_after_s: Option<u64>,
+}
+
+impl ApiError {
+    /// 400: the client must change the request; `param` is the field that is wrong.
+    pub(crate) fn invalid(message: impl Into<String>, param: Option<&'static str>) -> Self {
+        let message = message.into();
+        Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message) }
+    }
+
+    /// 404.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "invalid_request_error", message.into())
+    }
+
+    /// 404, in OpenAI's words.
+    pub(crate) fn unknown_model(model: &str) -> Self {
+        let message = format!("The model `{model}` does not exist.");
+        Self {
+            code: Some("model_not_found"),
+            param: Some("model"),
+            ..Self::new(StatusCode::NOT_FOUND, "invalid_request_error", message)
+        }
+    }
+
+    /// 405.
+    pub(crate) fn method_not_allowed() -> Self {
+        let message = "this method is not allowed here".to_owned();
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message)
+    }
+
+    /// 413.
+    pub(crate) fn too_large(bytes_max: usize) -> Self {
+        let message = format!("the body is larger than {bytes_max} bytes");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message)
+    }
+
+    /// 415.
+    pub(crate) fn unsupported_encoding() -> Self {
+        let message = "compressed bodies are not supported".to_owned();
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", message)
+    }
+
+    /// 500.
+    pub(crate) fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message.into())
+    }
+
+    /// 400: more tokens than the model takes.
+    pub(crate) fn context_exceeded(tokens_max: u32, prompt: usize, output: u64) -> Self {
+        let message = format!(
+            "This model's maximum context length is {tokens_max} tokens. However, you requested \
+             {} tokens ({prompt} in the prompt, {output} in the completion).",
+            prompt as u64 + output,
+        );
+        Self { code: Some("context_length_exceeded"), ..Self::invalid(message, Some("messages")) }
+    }
+
+    /// What a fault of kind `status` answers.
+    pub(crate) fn injected(code: u16, retry_after_s: Option<u64>) -> Self {
+        let status = StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+        let kind = match code {
+            429 => "rate_limit_error",
+            400..=499 => "invalid_request_error",
+            _ => "server_error",
+        };
+        Self { retry_after_s, ..Self::new(status, kind, "an error on demand".to_owned()) }
+    }
+
+    /// As `/v1` endpoints answer it.
+    pub(crate) fn into_openai(self) -> Response<ReplyBody> {
+        let error = json!({
+            "message": self.message,
+            "type": self.kind,
+            "param": self.param,
+            "code": self.code,
+        });
+        self.respond(&json!({ "error": error }))
+    }
+
+    /// As `/v2` endpoints answer it.
+    pub(crate) fn into_v2(self) -> Response<ReplyBody> {
+        self.respond(&json!({ "error": self.message }))
+    }
+
+    fn new(status: StatusCode, kind: &'static str, message: String) -> Self {
+        Self { status, kind, code: None, param: None, message, retry_after_s: None }
+    }
+
+    fn respond(&self, body: &serde_json::Value) -> Response<ReplyBody> {
+        let mut response = json(self.status, body);
+        if let Some(seconds) = self.retry_after_s {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+impl From<Rejected> for ApiError {
+    fn from(rejected: Rejected) -> Self {
+        let message = rejected.to_string();
+        match rejected {
+            // SGLang's answer to a full queue.
+            Rejected::QueueFull { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", message)
+            }
+            Rejected::TooLong { .. } => Self {
+                code: Some("context_length_exceeded"),
+                ..Self::invalid(message, None)
+            },
+            Rejected::Empty => Self::invalid(message, None),
+            Rejected::DuplicateId(_) => Self::internal(message),
+        }
+    }
+}
+
+impl From<Lost> for ApiError {
+    fn from(lost: Lost) -> Self {
+        Self::internal(lost.to_string())
+    }
+}

@@ -1,0 +1,148 @@
+//! What all endpoints that generate have in common.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::body::{EventFormat, EventStream};
+use crate::driver::{Generation, Job};
+use crate::text::{Answer, Finish, Length, opaque_id};
+
+use super::{ApiError, Call};
+
+/// The fields that say how to generate. Others, like `temperature`, change nothing here.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Sampling {
+    max_tokens: Option<u32>,
+    max_completion_tokens: Option<u32>,
+    max_output_tokens: Option<u32>,
+    #[serde(default)]
+    stream: Option<bool>,
+    stream_options: Option<StreamOptions>,
+    n: Option<u32>,
+    ignore_eos: Option<bool>,
+    seed: Option<i64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct StreamOptions {
+    include_usage: Option<bool>,
+}
+
+impl Sampling {
+    /// Whether the answer is to come as a stream.
+    pub(crate) fn is_stream(&self) -> bool {
+        self.stream.unwrap_or(false)
+    }
+
+    /// Whether a stream ends with its usage.
+    pub(crate) fn include_usage(&self) -> bool {
+        self.stream_options.and_then(|options| options.include_usage).unwrap_or(false)
+    }
+
+    fn length(&self, prompt_tokens: usize, tokens_max: u32) -> Result<Length, ApiError> {
+        if self.n.is_some_and(|n| n != 1) {
+            return Err(ApiError::invalid("only n = 1 is supported", Some("n")));
+        }
+        let asked = self.max_completion_tokens.or(self.max_tokens).or(self.max_output_tokens);
+        if asked == Some(0) {
+            return Err(ApiError::invalid("max_tokens must be at least 1", Some("max_tokens")));
+        }
+        let room = u64::from(tokens_max).saturating_sub(prompt_tokens as u64);
+        let least = u64::from(asked.unwrap_or(1));
+        if least > room {
+            return Err(ApiError::context_exceeded(tokens_max, prompt_tokens, least));
+        }
+        let most = asked.unwrap_or_else(|| u32::try_from(room).unwrap_or(u32::MAX));
+        // Without a limit of the client's own, there must be an end of the model's.
+        let endless = self.ignore_eos.unwrap_or(false) && asked.is_some();
+        Ok(if endless { Length::Exactly(most) } else { Length::AtMost(most) })
+    }
+}
+
+/// An answer that the engine works on.
+pub(crate) struct Started {
+    pub(crate) generation: Generation,
+    pub(crate) answer: Answer,
+    pub(crate) prompt_tokens: u32,
+}
+
+/// Hands a prompt to the engine.
+pub(crate) fn start(
+    call: &Call,
+    prompt: &[u32],
+    sampling: &Sampling,
+) -> Result<Started, ApiError> {
+    let replica = &call.replica;
+    let tokens_max = replica.driver.config().context_tokens_max;
+    let length = sampling.length(prompt.len(), tokens_max)?;
+    let seed = replica.seed ^ sampling.seed.unwrap_or(0).cast_unsigned();
+    let answer = Answer::new(prompt, seed, length);
+    let output = answer.to_tokens();
+    let job = Job { prompt, output: &output, finish: answer.finish };
+    let generation = replica.driver.submit(job)?;
+    call.start();
+    Ok(Started { generation, answer, prompt_tokens: token_count(prompt) })
+}
+
+/// Hands a prompt to the engine that needs reading but no answer, and waits for it. Returns how
+/// many of its tokens were cached.
+pub(crate) async fn prefill(call: &Call, prompt: &[u32]) -> Result<u32, ApiError> {
+    let job = Job { prompt, output: &[], finish: Finish::Stop };
+    let generation = call.replica.driver.submit(job)?;
+    call.start();
+    Ok(generation.finished().await?)
+}
+
+impl Started {
+    /// An id for the answer.
+    pub(crate) fn id(&self, call: &Call, prefix: &str) -> String {
+        opaque_id(prefix, call.replica.instance, self.generation.id())
+    }
+
+    /// What it will have used once it is done.
+    pub(crate) fn usage(&self, cached_tokens: u32) -> Usage {
+        Usage {
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens: self.answer.tokens,
+            cached_tokens,
+        }
+    }
+
+    /// Waits for the end.
+    pub(crate) async fn finished(self) -> Result<(Answer, Usage), ApiError> {
+        let mut usage = self.usage(0);
+        usage.cached_tokens = self.generation.finished().await?;
+        Ok((self.answer, usage))
+    }
+
+    /// The answer as a stream in the form of `format`.
+    pub(crate) fn into_stream(self, format: impl EventFormat + 'static) -> EventStream {
+        EventStream::new(self.generation, self.answer, Box::new(format))
+    }
+}
+
+/// Tokens that a request took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Usage {
+    pub(crate) prompt_tokens: u32,
+    pub(crate) completion_tokens: u32,
+    /// Those of `prompt_tokens` that were in the prefix cache.
+    pub(crate) cached_tokens: u32,
+}
+
+impl Usage {
+    /// As chat and text completions report it.
+    pub(crate) fn to_json(self) -> Value {
+        json!({
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+            "prompt_tokens_details": { "cached_tokens": self.cached_tokens },
+        })
+    }
+}
+
+/// How many tokens these are.
+pub(crate) fn token_count(tokens: &[u32]) -> u32 {
+    u32::try_from(tokens.len()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,180 @@
+//! Audio and images: the smallest replies that clients accept, after real work of the engine.
+
+use bytes::Bytes;
+use http::{StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::body::ReplyBody;
+use crate::text::{hash_tokens, tokenize};
+
+use super::generate::{self, Sampling, prefill};
+use super::{ApiError, Call, Reply, base64, json, png, unix_seconds, with_type};
+
+/// Samples a second of the speech that is returned.
+const SAMPLE_RATE_HZ: u32 = 24_000;
+/// Speech per character of input: about 15 characters a second.
+const SAMPLES_PER_CHARACTER: usize = 1_600;
+/// Longest input of the speech endpoint, as OpenAI has it.
+const SPEECH_CHARACTERS_MAX: usize = 4_096;
+/// Tokens of one second's worth of file: a minute of 128 kbit/s audio becomes 480 tokens.
+const BYTES_PER_AUDIO_TOKEN: usize = 2_000;
+/// What an image costs the engine, tokens.
+const IMAGE_TOKENS: usize = 1_024;
+/// Most images in one request, as OpenAI has it.
+const IMAGES_MAX: u32 = 10;
+
+/// `POST /v1/audio/transcriptions`, multipart.
+pub(crate) async fn transcribe(call: &Call) -> Reply {
+    let form = read_form(call).await?;
+    call.check_model(&form.model)?;
+    // Each audio token is one block of the file, so the same file is a cached prompt.
+    let prompt: Vec<u32> = form.file.chunks(BYTES_PER_AUDIO_TOKEN).map(audio_token).collect();
+    let started = generate::start(call, &prompt, &Sampling::default())?;
+    let (answer, usage) = started.finished().await?;
+    if form.response_format == "text" {
+        return Ok(with_type(ReplyBody::whole(answer.text), "text/plain; charset=utf-8"));
+    }
+    let usage = json!({
+        "type": "tokens",
+        "input_tokens": usage.prompt_tokens,
+        "output_tokens": usage.completion_tokens,
+        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
+    });
+    Ok(json(StatusCode::OK, &json!({ "text": answer.text, "usage": usage })))
+}
+
+#[derive(Debug, Deserialize)]
+struct SpeechRequest {
+    model: String,
+    input: String,
+    response_format: Option<String>,
+}
+
+/// `POST /v1/audio/speech`: silence of the right length.
+pub(crate) async fn speak(call: &Call) -> Reply {
+    let request: SpeechRequest = call.json()?;
+    call.check_model(&request.model)?;
+    let characters = request.input.chars().count();
+    if !(1..=SPEECH_CHARACTERS_MAX).contains(&characters) {
+        return Err(ApiError::invalid("input must have 1 to 4096 characters", Some("input")));
+    }
+    let mut prompt = Vec::new();
+    tokenize(&request.input, &mut prompt);
+    prefill(call, &prompt).await?;
+    let samples = vec![0; characters * SAMPLES_PER_CHARACTER * 2];
+    match request.response_format.as_deref() {
+        // The default of the API is mp3; players recognise a WAV by its first bytes.
+        None | Some("wav") => Ok(with_type(ReplyBody::whole(wav(&samples)), "audio/wav")),
+        Some("pcm") => Ok(with_type(ReplyBody::whole(samples), "audio/pcm")),
+        Some(_) => {
+            Err(ApiError::invalid("only wav and pcm are supported", Some("response_format")))
+        }
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct ImageRequest {
+    model: Option<String>,
+    prompt: String,
+    n: Option<u32>,
+}
+
+/// `POST /v1/images/generations`: squares of one colour.
+pub(crate) async fn draw(call: &Call) -> Reply {
+    let request: ImageRequest = call.json()?;
+    if let Some(model) = &request.model {
+        call.check_model(model)?;
+    }
+    let images = request.n.unwrap_or(1);
+    if !(1..=IMAGES_MAX).contains(&images) {
+        return Err(ApiError::invalid("n must be 1 to 10", Some("n")));
+    }
+    let mut prompt = Vec::new();
+    tokenize(&request.prompt, &mut prompt);
+    let mut work = prompt.clone();
+    work.resize(prompt.len() + IMAGE_TOKENS * images as usize, 0);
+    prefill(call, &work).await?;
+    let image = |index: u32| {
+        let seed = hash_tokens(&prompt).wrapping_add(u64::from(index));
+        let [red, green, blue, ..] = fastrand::Rng::with_seed(seed).u64(..).to_le_bytes();
+        json!({ "b64_json": base64::encode(&png::square(64, [red, green, blue])) })
+    };
+    let data: Vec<Value> = (0..images).map(image).collect();
+    Ok(json(StatusCode::OK, &json!({ "created": unix_seconds(), "data": data })))
+}
+
+#[derive(Debug, Default)]
+struct Form {
+    model: String,
+    response_format: String,
+    file: Bytes,
+}
+
+async fn read_form(call: &Call) -> Result<Form, ApiError> {
+    let content_type = call.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or("");
+    let boundary = multer::parse_boundary(content_type).map_err(malformed)?;
+    let stream = Full::new(call.body.clone()).into_data_stream();
+    let mut parts = multer::Multipart::new(stream, boundary);
+    let mut form = Form::default();
+    while let Some(part) = parts.next_field().await.map_err(malformed)? {
+        match part.name() {
+            Some("model") => form.model = part.text().await.map_err(malformed)?,
+            Some("response_format") => {
+                form.response_format = part.text().await.map_err(malformed)?;
+            }
+            Some("file") => form.file = part.bytes().await.map_err(malformed)?,
+            _ => {}
+        }
+    }
+    if form.file.is_empty() {
+        return Err(ApiError::invalid("file is missing", Some("file")));
+    }
+    Ok(form)
+}
+
+fn malformed(error: multer::Error) -> ApiError {
+    ApiError::invalid(format!("the form is not valid: {error}"), None)
+}
+
+fn audio_token(chunk: &[u8]) -> u32 {
+    let bytes: Vec<u32> = chunk.iter().map(|byte| u32::from(*byte)).collect();
+    let [one, two, three, four, ..] = hash_tokens(&bytes).to_le_bytes();
+    u32::from_le_bytes([one, two, three, four])
+}
+
+/// 16-bit mono samples with a WAV header.
+fn wav(samples: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(samples.len()).unwrap_or(u32::MAX);
+    let mut file = Vec::with_capacity(44 + samples.len());
+    file.extend(b"RIFF");
+    file.extend(length.saturating_add(36).to_le_bytes());
+    file.extend(b"WAVEfmt ");
+    file.extend(16_u32.to_le_bytes());
+    file.extend(1_u16.to_le_bytes()); // PCM
+    file.extend(1_u16.to_le_bytes()); // mono
+    file.extend(SAMPLE_RATE_HZ.to_le_bytes());
+    file.extend((SAMPLE_RATE_HZ * 2).to_le_bytes());
+    file.extend(2_u16.to_le_bytes());
+    file.extend(16_u16.to_le_bytes());
+    file.extend(b"data");
+    file.extend(length.to_le_bytes());
+    file.extend(samples);
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wav_says_how_long_it_is() {
+        let file = wav(&[0; 8]);
+        assert_eq!(file.len(), 44 + 8);
+        assert_eq!(&file[..4], b"RIFF");
+        assert_eq!(file[4..8], 44_u32.to_le_bytes());
+        assert_eq!(file[40..44], 8_u32.to_le_bytes());
+    }
+}

@@ -1,0 +1,42 @@
+//! `spillway config check` and `spillway config schema`.
+
+use anyhow::Result;
+use serde_json::json;
+use spillway_node::{Config, config};
+
+use crate::cli::CheckArgs;
+use crate::output;
+
+/// Checks a file. The error says what is wrong, where, and what to do.
+pub(crate) fn check(args: &CheckArgs) -> Result<()> {
+    match Config::load(&args.file) {
+        Ok(config) => {
+            let (replicas, routes) = (config.world.replicas.len(), config.world.routes.len());
+            if args.json {
+                let report = json!({"ok": true, "replicas": replicas, "routes": routes});
+                output::line(&report.to_string())?;
+            } else {
+                let file = args.file.display();
+                output::line(&format!("{file}: ok, {replicas} replicas, {routes} routes"))?;
+            }
+            Ok(())
+        }
+        Err(error) => {
+            if args.json {
+                let (line, column) = error.position.unzip();
+                let report = json!({
+                    "ok": false, "file": error.path, "line": line, "column": column,
+                    "message": error.message, "remedy": error.remedy,
+                });
+                output::line(&report.to_string())?;
+            }
+            Err(error.into())
+        }
+    }
+}
+
+/// Prints the JSON Schema.
+pub(crate) fn schema() -> Result<()> {
+    output::line(&serde_json::to_string_pretty(&config::schema())?)?;
+    Ok(())
+}

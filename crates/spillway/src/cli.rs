@@ -1,0 +1,135 @@
+//! What can be said on the command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use spillway_emulator::Profile;
+
+/// Inference gateway: routes requests to model servers.
+#[derive(Debug, Parser)]
+#[command(name = "spillway", version, propagate_version = true)]
+#[command(after_help = "Example: spillway demo")]
+pub(crate) struct Cli {
+    /// What to log, e.g. `info,spillway_proxy=debug`.
+    #[arg(long, global = true, env = "SPILLWAY_LOG", default_value = "info")]
+    pub(crate) log: String,
+    /// Logs JSON, one object a line.
+    #[arg(long, global = true)]
+    pub(crate) log_json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Runs a gateway node until it is told to stop.
+    Run(RunArgs),
+    /// Runs a node with emulated replicas, sends it a mixed load and shows what happens.
+    Demo(DemoArgs),
+    /// Runs emulated model servers.
+    Emulate(EmulateArgs),
+    /// Checks or describes config files.
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Checks a config file without opening a port.
+    Check(CheckArgs),
+    /// Prints the JSON Schema of the config file.
+    #[command(after_help = "Example: spillway config schema > spillway.schema.json")]
+    Schema,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway run --config spillway.toml\n\n\
+    SIGHUP or a changed file reloads replicas, routes, aliases and certificates.\n\
+    SIGTERM or SIGINT stops accepting, lets requests finish and ends.")]
+pub(crate) struct RunArgs {
+    /// The config file.
+    #[arg(long, short, env = "SPILLWAY_CONFIG")]
+    pub(crate) config: PathBuf,
+    /// Prints the addresses as one JSON object once the node serves.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway config check spillway.toml")]
+pub(crate) struct CheckArgs {
+    /// The config file.
+    pub(crate) file: PathBuf,
+    /// Prints the result as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway demo --once --seconds 10")]
+pub(crate) struct DemoArgs {
+    /// Ends after the load instead of leaving the node up.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// Prints the summary as one JSON object, and no table.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How long the load lasts.
+    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub(crate) seconds: u64,
+    /// Where the node listens; a free port is taken if this one is not.
+    #[arg(long, default_value = "127.0.0.1:8080")]
+    pub(crate) listen: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway emulate --replicas 4 --model tiny --profile l4 --time-scale 0.1\n\n\
+    Break one:  curl -X POST http://127.0.0.1:9101/emulator/fault -d '{\"kind\":\"hang\"}'\n\
+    docs/emulator.md lists faults and metrics.")]
+pub(crate) struct EmulateArgs {
+    /// Where the first replica listens; the others take the ports after it.
+    #[arg(long, default_value = "127.0.0.1:9101")]
+    pub(crate) listen: SocketAddr,
+    /// Replicas in this process.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) replicas: u16,
+    /// Models that each replica serves.
+    #[arg(long = "model", default_value = "tiny")]
+    pub(crate) models: Vec<String>,
+    /// The machine that is modelled.
+    #[arg(long, value_enum, default_value_t = ProfileName::L4)]
+    pub(crate) profile: ProfileName,
+    /// Real time per modelled time: 0.1 is ten times faster than the machine.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) time_scale: f64,
+    /// Seed of the generated text.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Prints the addresses as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A modelled machine.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum ProfileName {
+    /// NVIDIA L4, 8B model.
+    L4,
+    /// NVIDIA A100.
+    A100,
+    /// NVIDIA H100.
+    H100,
+}
+
+impl From<ProfileName> for Profile {
+    fn from(name: ProfileName) -> Self {
+        match name {
+            ProfileName::L4 => Self::L4,
+            ProfileName::A100 => Self::A100,
+            ProfileName::H100 => Self::H100,
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! `spillway emulate`: model servers without GPUs.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use spillway_emulator::{Config, Emulator, EngineConfig};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::EmulateArgs;
+use crate::output;
+
+/// Runs emulated replicas until told to stop.
+pub(crate) fn run(args: &EmulateArgs) -> Result<()> {
+    let config = Config {
+        listen: args.listen,
+        replicas: args.replicas,
+        models: args.models.clone(),
+        engine: EngineConfig::from_profile(args.profile.into()),
+        time_scale: args.time_scale,
+        seed: args.seed,
+        ..Config::default()
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(serve(config, args.json))
+}
+
+async fn serve(config: Config, as_json: bool) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let emulator = Emulator::start(config).await.context("can't start the emulator")?;
+    if as_json {
+        output::line(&json!({"replicas": emulator.addresses()}).to_string())?;
+    }
+    for address in emulator.addresses() {
+        tracing::info!(%address, "emulated replica");
+    }
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    emulator.shutdown().await;
+    Ok(())
+}

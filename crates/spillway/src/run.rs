@@ -1,0 +1,48 @@
+//! `spillway run`: a node until it is told to stop.
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use spillway_node::{Config, Node};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::cli::RunArgs;
+use crate::output;
+
+/// Runs a node.
+pub(crate) fn run(args: &RunArgs) -> Result<()> {
+    let config = Config::load(&args.config)?;
+    // Requests have threads of their own; this one is for metrics, reloads and signals.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(config, args.json))
+}
+
+async fn serve(config: Config, as_json: bool) -> Result<()> {
+    // Before the node serves, so that no signal is lost.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let node = Node::start(config).await.context("can't start")?;
+    announce(&node, as_json)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("draining");
+    if !node.stop().await {
+        tracing::warn!("some requests did not finish in time and were broken off");
+    }
+    Ok(())
+}
+
+fn announce(node: &Node, as_json: bool) -> Result<()> {
+    for address in node.addresses() {
+        tracing::info!(%address, "serving");
+    }
+    if let Some(address) = node.admin_address() {
+        tracing::info!(%address, "metrics and health");
+    }
+    if as_json {
+        let ready = json!({"listeners": node.addresses(), "admin": node.admin_address()});
+        output::line(&ready.to_string())?;
+    }
+    Ok(())
+}
