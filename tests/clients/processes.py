@@ -48,6 +48,13 @@ class Process:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Waits for its end and returns its exit code."""
+        return self._process.wait(timeout=STOP_S)
+
     def stop(self) -> int:
         """Asks it to end, ends it if it does not, and returns its exit code."""
         if self.is_running():

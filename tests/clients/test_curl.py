@@ -2,13 +2,13 @@
 
 import json
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from world import BODY_BYTES_MAX, World
 
-CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 6}
+CHAT = {"model": "tiny", "messages": [{"role": "user", "content": "Hello."}], "max_tokens": 6,
+        "ignore_eos": True}
 JSON = ["-H", "content-type: application/json"]
 VERSIONS = ["--http1.1", "--http2-prior-knowledge"]
 
@@ -51,17 +51,6 @@ def test_a_stream_over_each_version(chat_url: str, version: str) -> None:
     assert all(frame.startswith("data: {") for frame in frames[:-2])
 
 
-def test_many_requests_share_one_http2_connection(chat_url: str, tmp_path: Path) -> None:
-    config = tmp_path / "curl.conf"
-    one = f'url = "{chat_url}"\nhttp2-prior-knowledge\noutput = "/dev/null"\n'
-    one += 'header = "content-type: application/json"\nwrite-out = "%{http_code} %{num_connects}\\n"\n'
-    one += f"data = {json.dumps(json.dumps(CHAT))}\n"
-    config.write_text("next\n".join([one] * 20))
-    out = succeed("--parallel", "--parallel-max", "20", "-K", str(config)).decode().splitlines()
-    assert [line.split()[0] for line in out] == ["200"] * 20
-    assert sum(int(line.split()[1]) for line in out) < 20
-
-
 def test_a_client_that_expects_100_continue_gets_it_before_it_sends(chat_url: str) -> None:
     body = json.dumps({**CHAT, "user": "x" * 2000})
     done = curl("--http1.1", "-v", *JSON, "-H", "Expect: 100-continue", "-d", body, chat_url)
@@ -87,12 +76,11 @@ def test_a_body_of_unknown_length(chat_url: str, version: str) -> None:
     assert json.loads(succeed(version, *upload, chat_url, stdin=body))["choices"]
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_body_of_unknown_length_is_still_limited(chat_url: str, version: str) -> None:
+def test_a_body_of_unknown_length_is_still_limited(chat_url: str) -> None:
+    """HTTP/1.1 only: over HTTP/2 curl 7.88 loses an answer that comes before it has sent all."""
     body = json.dumps({**CHAT, "user": "x" * BODY_BYTES_MAX}).encode()
-    chunked = ["-H", "Transfer-Encoding: chunked"] if version == "--http1.1" else []
-    upload = ["-T", "-", "-X", "POST", "-H", "Expect:", *JSON, *chunked]
-    assert status(version, *upload, chat_url, stdin=body) == "413"
+    upload = ["-T", "-", "-X", "POST", "-H", "Expect:", "-H", "Transfer-Encoding: chunked"]
+    assert status("--http1.1", *upload, *JSON, chat_url, stdin=body) == "413"
 
 
 def test_connections_are_kept_open(chat_url: str) -> None:
@@ -141,11 +129,6 @@ def test_a_405_names_what_is_allowed(chat_url: str) -> None:
     assert b"\r\nallow: post" in head
 
 
-def test_headers_above_the_limit_are_refused_or_the_connection_is_closed(chat_url: str) -> None:
-    done = curl("--http1.1", "-H", f"x-big: {'x' * 300_000}", "-w", "%{http_code}", chat_url)
-    assert done.returncode in (52, 55, 56) or done.stdout.endswith(b"431")
-
-
-def test_the_admin_port_shows_metrics(world: World) -> None:
-    text = succeed(f"http://127.0.0.1:{world.admin}/metrics").decode()
-    assert "spillway_requests" in text
+def test_headers_above_the_limit_are_refused(chat_url: str) -> None:
+    header = b"x-big: " + b"x" * 300_000
+    assert status("--http1.1", "-H", "@-", chat_url, stdin=header) == "431"

@@ -5,19 +5,15 @@ import time
 import openai
 import pytest
 
-from world import BODY_BYTES_MAX, IDLE_MS, World
+from world import BODY_BYTES_MAX, FAULTY, IDLE_MS, World
 
 PROMPT = [{"role": "user", "content": "Hello."}]
 
-
-def stream(client: openai.OpenAI, model: str) -> list[str]:
-    """The pieces of a streamed chat."""
-    pieces: list[str] = []
-    collect(client, model, pieces)
-    return pieces
+over_both_protocols = pytest.mark.parametrize("model", FAULTY)
 
 
 def collect(client: openai.OpenAI, model: str, pieces: list[str]) -> None:
+    """Adds what a streamed chat says, as far as it comes."""
     for chunk in client.chat.completions.create(
         model=model, messages=PROMPT, max_tokens=50, stream=True
     ):
@@ -67,76 +63,100 @@ def test_a_body_above_the_limit_is_too_large(client: openai.OpenAI) -> None:
     assert caught.value.code == "body_too_large"
 
 
-def test_an_error_of_the_replica_is_passed_on(client: openai.OpenAI, faulty: World) -> None:
+@over_both_protocols
+def test_an_error_of_the_replica_is_passed_on(
+    client: openai.OpenAI, faulty: World, model: str
+) -> None:
     faulty.set_fault({"kind": "status", "code": 429, "retry_after_s": 7})
     with pytest.raises(openai.RateLimitError) as caught:
-        client.chat.completions.create(model="faulty", messages=PROMPT)
+        client.chat.completions.create(model=model, messages=PROMPT)
     assert caught.value.response.headers["retry-after"] == "7"
     assert "x-spillway-code" not in caught.value.response.headers
 
 
-def test_a_replica_that_hangs_is_a_timeout(client: openai.OpenAI, faulty: World) -> None:
+def test_a_refusal_of_the_replica_is_passed_on(client: openai.OpenAI) -> None:
+    """The emulator makes one choice only; the node has no opinion about that."""
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(model="tiny", messages=PROMPT, n=2)
+    assert caught.value.param == "n"
+    assert "x-spillway-code" not in caught.value.response.headers
+
+
+@over_both_protocols
+def test_a_replica_that_hangs_is_a_timeout(
+    client: openai.OpenAI, faulty: World, model: str
+) -> None:
     faulty.set_fault({"kind": "hang"})
     with pytest.raises(openai.APITimeoutError):
-        client.with_options(timeout=1).chat.completions.create(model="faulty", messages=PROMPT)
+        client.with_options(timeout=1).chat.completions.create(model=model, messages=PROMPT)
 
 
-@pytest.mark.parametrize("kind", ["crash", "refuse", "garbage"])
+@over_both_protocols
+@pytest.mark.parametrize("kind", ["crash", "garbage"])
 def test_a_broken_replica_is_a_gateway_error(
-    client: openai.OpenAI, faulty: World, kind: str
+    client: openai.OpenAI, faulty: World, kind: str, model: str
 ) -> None:
     faulty.set_fault({"kind": kind})
     with pytest.raises(openai.InternalServerError) as caught:
-        client.chat.completions.create(model="faulty", messages=PROMPT)
+        client.chat.completions.create(model=model, messages=PROMPT)
     assert caught.value.status_code in (502, 503)
     assert caught.value.response.headers["x-spillway-code"] == caught.value.code
 
 
-def test_a_stream_that_stalls_ends_with_an_error(client: openai.OpenAI, faulty: World) -> None:
+@over_both_protocols
+def test_a_stream_that_stalls_ends_with_an_error(
+    client: openai.OpenAI, faulty: World, model: str
+) -> None:
     faulty.set_fault({"kind": "stall", "after_events": 4})
     pieces: list[str] = []
     started = time.monotonic()
     with pytest.raises(openai.APIError) as caught:
-        collect(client, "faulty", pieces)
+        collect(client, model, pieces)
     assert caught.value.code == "stream_stalled"
     assert pieces, "what came before the stall was delivered"
     assert IDLE_MS / 1000 <= time.monotonic() - started < IDLE_MS / 1000 + 5
 
 
+@over_both_protocols
 @pytest.mark.parametrize("close", ["reset", "fin"])
 def test_a_stream_that_is_cut_ends_with_an_error(
-    client: openai.OpenAI, faulty: World, close: str
+    client: openai.OpenAI, faulty: World, close: str, model: str
 ) -> None:
     faulty.set_fault({"kind": "cut", "after_events": 4, "close": close})
     pieces: list[str] = []
     with pytest.raises(openai.APIError) as caught:
-        collect(client, "faulty", pieces)
+        collect(client, model, pieces)
     assert caught.value.code == "stream_cut"
     assert pieces, "what came before the cut was delivered"
 
 
+@over_both_protocols
 @pytest.mark.parametrize("close", ["reset", "fin"])
 def test_a_whole_answer_that_is_cut_is_no_answer(
-    client: openai.OpenAI, faulty: World, close: str
+    client: openai.OpenAI, faulty: World, close: str, model: str
 ) -> None:
     faulty.set_fault({"kind": "cut", "after_events": 0, "close": close})
     with pytest.raises((openai.APIConnectionError, openai.InternalServerError)):
-        client.chat.completions.create(model="faulty", messages=PROMPT, max_tokens=50)
+        client.chat.completions.create(model=model, messages=PROMPT, max_tokens=50)
 
 
+@over_both_protocols
 def test_a_cut_response_stream_ends_with_its_error_event(
-    client: openai.OpenAI, faulty: World
+    client: openai.OpenAI, faulty: World, model: str
 ) -> None:
     faulty.set_fault({"kind": "cut", "after_events": 5})
-    events = list(client.responses.create(model="faulty", input="Hello.", stream=True))
+    events = list(client.responses.create(model=model, input="Hello.", stream=True))
     assert events[-1].type == "error"
     assert events[-1].code == "stream_cut"
     assert events[-1].sequence_number == events[-2].sequence_number + 1
 
 
-def test_a_healed_replica_serves_again(client: openai.OpenAI, faulty: World) -> None:
+@over_both_protocols
+def test_a_healed_replica_serves_again(client: openai.OpenAI, faulty: World, model: str) -> None:
     faulty.set_fault({"kind": "crash"})
     with pytest.raises(openai.InternalServerError):
-        client.chat.completions.create(model="faulty", messages=PROMPT)
+        client.chat.completions.create(model=model, messages=PROMPT)
     faulty.set_fault({"kind": "none"})
-    assert stream(client, "faulty")
+    pieces: list[str] = []
+    collect(client, model, pieces)
+    assert pieces

@@ -8,7 +8,7 @@ import pytest
 
 def test_every_model_and_alias_is_listed_once(client: openai.OpenAI) -> None:
     names = [model.id for model in client.models.list()]
-    assert sorted(names) == ["doubler", "faulty", "gpt-4o", "identity", "tiny"]
+    assert sorted(names) == ["doubler", "faulty", "faulty-h2", "gpt-4o", "identity", "tiny"]
 
 
 def test_a_model_is_retrieved_by_name(client: openai.OpenAI) -> None:

@@ -3,9 +3,14 @@
 import openai
 import pytest
 
+# An answer then has exactly as many tokens as were allowed.
+EXACT = {"ignore_eos": True}
+
 
 def test_a_response_has_text_and_usage(client: openai.OpenAI) -> None:
-    response = client.responses.create(model="tiny", input="Hello.", max_output_tokens=16)
+    response = client.responses.create(
+        model="tiny", input="Hello.", max_output_tokens=16, extra_body=EXACT
+    )
     assert response.output_text
     assert response.usage is not None
     assert response.usage.output_tokens == 16

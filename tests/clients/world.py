@@ -13,13 +13,16 @@ from processes import Process, answers_200, consecutive, free_ports
 
 HERE = Path(__file__).parent
 REPLICAS = 4
+# One model server under two names: the node speaks HTTP/1.1 to the first and HTTP/2 to the second.
+FAULTY = ["faulty", "faulty-h2"]
 BODY_BYTES_MAX = 4 << 20
 IDLE_MS = 1_500
 
-CONFIG = """
+NODE = """
 [node]
 name = "clients"
 region = "here"
+expose_routing = true
 
 [[listener]]
 address = "127.0.0.1:{gateway}"
@@ -42,6 +45,7 @@ REPLICA = """
 name = "{name}"
 url = "http://127.0.0.1:{port}"
 models = {models}
+protocol = "{protocol}"
 """
 
 
@@ -52,6 +56,7 @@ class World:
     folder: Path
     gateway: int = 0
     admin: int = 0
+    tiny: int = 0
     faulty: int = 0
     mlserver: int = 0
     processes: list[Process] = field(default_factory=list)
@@ -65,9 +70,12 @@ class World:
         self.processes.append(process)
         return process
 
-    def stop(self) -> None:
-        for process in reversed(self.processes):
-            process.stop()
+    def process(self, name: str) -> Process:
+        return next(process for process in self.processes if process.name == name)
+
+    def stop(self) -> dict[str, int]:
+        """Ends everything, the node first; the exit code of each by name."""
+        return {process.name: process.stop() for process in reversed(self.processes)}
 
     def set_fault(self, fault: dict) -> None:
         """Breaks, or with `{"kind": "none"}` heals, the replica of the model `faulty`."""
@@ -94,23 +102,15 @@ def start_world(folder: Path) -> World:
 
 def fill(world: World, ports: Iterator[int]) -> None:
     world.gateway, world.admin = next(ports), next(ports)
-    tiny = consecutive(ports, REPLICAS)
-    broken = consecutive(ports, 2)
-    world.faulty = broken[0]
+    tiny, broken = consecutive(ports, REPLICAS), consecutive(ports, 2)
+    world.tiny, world.faulty = tiny[0], broken[0]
     mlserver = start_mlserver(world, ports)
     emulators = [
         start_emulator(world, "emulator", tiny, ["tiny", "identity"]),
-        start_emulator(world, "faulty", broken, ["faulty"]),
+        start_emulator(world, "faulty", broken, FAULTY),
     ]
-    config = CONFIG.format(
-        gateway=world.gateway, admin=world.admin, body_bytes_max=BODY_BYTES_MAX, idle_ms=IDLE_MS
-    )
-    for index, port in enumerate(tiny):
-        config += REPLICA.format(name=f"tiny-{index}", port=port, models='["tiny", "identity"]')
-    config += REPLICA.format(name="faulty", port=world.faulty, models='["faulty"]')
-    config += REPLICA.format(name="mlserver", port=world.mlserver, models='["doubler"]')
     path = world.folder / "spillway.toml"
-    path.write_text(config)
+    path.write_text(config(world))
     for process, port in zip(emulators, [tiny[-1], broken[-1]], strict=True):
         models = f"http://127.0.0.1:{port}/v1/models"
         process.wait_until("listening", lambda models=models: answers_200(models))
@@ -118,6 +118,24 @@ def fill(world: World, ports: Iterator[int]) -> None:
     mlserver.wait_until("serving the model", lambda: answers_200(ready))
     node = world.start("node", [spillway(), "run", "--config", str(path)])
     node.wait_until("ready", lambda: answers_200(f"http://127.0.0.1:{world.admin}/readyz"))
+
+
+def config(world: World) -> str:
+    """The node's config file."""
+    text = NODE.format(
+        gateway=world.gateway, admin=world.admin, body_bytes_max=BODY_BYTES_MAX, idle_ms=IDLE_MS
+    )
+    for index in range(REPLICAS):
+        # Both protocols, so that every test of `tiny` passes over both.
+        protocol = ["http1", "h2c"][index % 2]
+        text += replica(f"tiny-{index}", world.tiny + index, ["tiny", "identity"], protocol)
+    for name, protocol in zip(FAULTY, ["http1", "h2c"], strict=True):
+        text += replica(name, world.faulty, [name], protocol)
+    return text + replica("mlserver", world.mlserver, ["doubler"], "http1")
+
+
+def replica(name: str, port: int, models: list[str], protocol: str) -> str:
+    return REPLICA.format(name=name, port=port, models=json.dumps(models), protocol=protocol)
 
 
 def start_emulator(world: World, name: str, ports: list[int], models: list[str]) -> Process:

@@ -1,1 +1,19 @@
-//! Helpers shared by the whole-node tests.
+//! What whole-node tests are built from: nodes, replicas under a script, clients, metrics.
+//!
+//! Everything runs in one process on loopback. A helper that can't do its part panics: that is how
+//! a test fails. Every wait has a deadline far above what a loaded machine needs.
+#![expect(clippy::expect_used, clippy::panic, reason = "a helper of tests fails by panicking")]
+
+mod client;
+mod page;
+mod scripted;
+mod setup;
+mod wait;
+mod wire;
+
+pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
+pub use page::{Page, Sample};
+pub use scripted::{Recorded, Scripted, Serving};
+pub use setup::{Setup, emulator, slow_emulator};
+pub use wait::{eventually, spawn, within};
+pub use wire::{Closed, Message, Wire};

@@ -112,9 +112,14 @@ enum Source {
 /// How far the reply has come.
 enum Delivery {
     // Sending => (Cutting | Stalled | Over)
-    Sending { events: u64 },
+    Sending {
+        events: u64,
+    },
     // Cutting => Over
-    Cutting { pause: Pin<Box<Sleep>>, close: Close },
+    Cutting {
+        pause: Pin<Box<Sleep>>,
+        close: Close,
+    },
     /// Until the client leaves.
     Stalled,
     Over,

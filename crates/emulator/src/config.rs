@@ -71,7 +71,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// The address of replica `index`, or why there can't be one.
+    /// Where each replica listens, or why there can't be such an emulator.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
         if self.replicas == 0 {
             return Err(ConfigError::NoReplicas);

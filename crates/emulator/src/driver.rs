@@ -248,3 +248,7 @@ async fn sleep_until(at: Option<Instant>) {
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+#[path = "driver_test.rs"]
+mod driver_test;

@@ -64,10 +64,8 @@ impl Ledger {
     /// Enters a request. The ticket must be closed once; dropped unclosed, it counts as aborted.
     pub(crate) fn receive(self: &Arc<Self>, headers: &Arc<HeaderMap>) -> Ticket {
         let request_id = headers.get("x-request-id").and_then(|value| value.to_str().ok());
-        let record = RequestRecord {
-            request_id: request_id.map(str::to_owned),
-            outcome: Outcome::InFlight,
-        };
+        let record =
+            RequestRecord { request_id: request_id.map(str::to_owned), outcome: Outcome::InFlight };
         let mut books = self.books();
         let number = books.counts.received;
         books.counts.received += 1;
@@ -191,8 +189,7 @@ mod tests {
         for ticket in tickets {
             ticket.close(Outcome::Finished);
         }
-        let expected =
-            [("b".to_owned(), Outcome::Finished), ("c".to_owned(), Outcome::Finished)];
+        let expected = [("b".to_owned(), Outcome::Finished), ("c".to_owned(), Outcome::Finished)];
         assert_eq!(outcomes(&ledger), expected);
         assert_eq!(ledger.counts().finished, 3);
     }

@@ -20,13 +20,11 @@ const FIRST_TOKEN_BUCKETS: [f64; 19] = [
     20.0, 40.0, 80.0,
 ];
 /// Buckets of vLLM's histogram of the time between tokens, seconds.
-const TOKEN_BUCKETS: [f64; 16] = [
-    0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
-];
+const TOKEN_BUCKETS: [f64; 16] =
+    [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 /// Buckets of vLLM's histogram of whole requests, seconds.
-const REQUEST_BUCKETS: [f64; 16] = [
-    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0, 240.0,
-];
+const REQUEST_BUCKETS: [f64; 16] =
+    [0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0, 240.0];
 
 type Labels = Vec<(&'static str, String)>;
 

@@ -114,7 +114,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.stream().poll_flush(cx)
+        // The server is not reading now, so only a failing write makes it give the connection up.
+        match self.switch.state() {
+            HEALTHY | GARBLED => self.stream().poll_flush(cx),
+            _ => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
+        }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

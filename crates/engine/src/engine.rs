@@ -152,7 +152,7 @@ impl Engine {
     /// # Errors
     /// [`Rejected`] if the queue is full or the request can never fit.
     pub fn submit(&mut self, now: Duration, request: Request) -> Result<(), Rejected> {
-        self.check(&request)?;
+        self.refuse_impossible(&request)?;
         self.ids.insert(request.id);
         self.batch.waiting.push_back(Sequence::new(request, now));
         Ok(())
@@ -234,7 +234,7 @@ impl Engine {
         u32::try_from(self.batch.waiting.len()).unwrap_or(u32::MAX)
     }
 
-    fn check(&self, request: &Request) -> Result<(), Rejected> {
+    fn refuse_impossible(&self, request: &Request) -> Result<(), Rejected> {
         let tokens = u64::from(request.prompt_tokens) + u64::from(request.output_tokens);
         let cache_tokens =
             u64::from(self.config.kv_blocks.get()) * u64::from(self.config.block_tokens.get());
@@ -322,6 +322,9 @@ impl Engine {
     }
 }
 
+#[cfg(test)]
+#[path = "engine_property_test.rs"]
+mod engine_property_test;
 #[cfg(test)]
 #[path = "engine_test.rs"]
 mod engine_test;

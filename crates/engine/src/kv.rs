@@ -131,10 +131,11 @@ impl BlockPool {
         block
     }
 
-    /// Unpins all blocks of one request, given in its order. Last block first, so that the end of
-    /// a prefix is older than its beginning.
+    /// Unpins all blocks of one request. They are equally old then: among them, eviction goes from
+    /// leaf to root anyway.
     pub(crate) fn release(&mut self, blocks: &[BlockId]) {
-        for block in blocks.iter().rev() {
+        self.releases += 1;
+        for block in blocks {
             match self.blocks[index(*block)] {
                 Block::Private => self.make_free(*block),
                 Block::Cached(_) => self.unpin(*block),
@@ -179,7 +180,6 @@ impl BlockPool {
     }
 
     fn unpin(&mut self, block: BlockId) {
-        self.releases += 1;
         let releases = self.releases;
         let Some(cached) = self.cached_mut(block) else { return };
         cached.pins -= 1;

@@ -220,3 +220,162 @@ fn is_response_id(id: &str) -> bool {
     !id.is_empty()
         && id.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &str, expected: Endpoint<'_>) {
+        assert_eq!(Endpoint::classify(path), expected, "{path}");
+    }
+
+    /// A path with a model name or an id in it, and the endpoint it is.
+    #[track_caller]
+    fn check_v2(path: &str, model: &str, version: Option<&str>, action: &str) {
+        check(path, Endpoint::V2Model { model, version, action });
+    }
+
+    #[test]
+    fn fixed_paths_are_endpoints_with_and_without_a_trailing_slash() {
+        for (path, expected) in [
+            ("/v1/chat/completions", Endpoint::ChatCompletions),
+            ("/v1/completions", Endpoint::Completions),
+            ("/v1/responses", Endpoint::Responses),
+            ("/v1/embeddings", Endpoint::Embeddings),
+            ("/rerank", Endpoint::Rerank),
+            ("/v1/rerank", Endpoint::Rerank),
+            ("/v2/rerank", Endpoint::Rerank),
+            ("/v1/models", Endpoint::ModelList),
+            ("/v1/audio/speech", Endpoint::JsonPassthrough),
+            ("/v1/moderations", Endpoint::JsonPassthrough),
+            ("/tokenize", Endpoint::JsonPassthrough),
+            ("/v1/audio/transcriptions", Endpoint::FormPassthrough),
+            ("/v1/images/edits", Endpoint::FormPassthrough),
+            ("/v2", Endpoint::V2Server),
+            ("/v2/health/live", Endpoint::V2Live),
+            ("/v2/health/ready", Endpoint::V2Ready),
+            ("/livez", Endpoint::Livez),
+            ("/readyz", Endpoint::Readyz),
+        ] {
+            check(path, expected);
+            check(&format!("{path}/"), expected);
+            check(&format!("{path}//"), Endpoint::Other);
+        }
+    }
+
+    #[test]
+    fn names_in_paths_are_found() {
+        check("/v1/models/tiny", Endpoint::ModelById { model: "tiny" });
+        check("/v1/models/meta/llama-3", Endpoint::ModelById { model: "meta/llama-3" });
+        check("/v1/models/meta%2Fllama-3", Endpoint::ModelById { model: "meta%2Fllama-3" });
+        check("/v1/responses/resp_1", Endpoint::ResponseById { id: "resp_1" });
+        check("/v1/responses/resp_1/cancel", Endpoint::ResponseById { id: "resp_1" });
+        check("/v1/responses/resp_1/input_items/", Endpoint::ResponseById { id: "resp_1" });
+        check_v2("/v2/models/m", "m", None, "");
+        check_v2("/v2/models/m/infer", "m", None, "infer");
+        check_v2("/v2/models/m/generate_stream/", "m", None, "generate_stream");
+        check_v2("/v2/models/m/versions/2", "m", Some("2"), "");
+        check_v2("/v2/models/m/versions/2/infer", "m", Some("2"), "infer");
+        check_v2("/v2/models/a%20b/ready", "a%20b", None, "ready");
+    }
+
+    #[test]
+    fn what_a_lenient_server_may_read_as_another_path_is_no_endpoint() {
+        for path in [
+            "",
+            "/",
+            "//",
+            "v1/models",
+            "//v1/models",
+            "/v1//models",
+            "/V1/models",
+            "/v1/chat%2Fcompletions",
+            "/v1/ch%61t/completions",
+            "/v1/./models",
+            "/v1/models/..",
+            "/v1/models/../chat/completions",
+            "/v1/models/.",
+            "/v1/models/a//b",
+            "/v1/models/%2e%2E/chat/completions",
+            "/v1/models/a%2F..%2Fb",
+            "/v1/models/%2f",
+            "/v1/models/a\\..\\b",
+            "/v1/models/a%5C..",
+            "/v1/models/a%00",
+            "/v1/models/a%0a",
+            "/v1/models/a%3Fb",
+            "/v1/models/a%",
+            "/v1/models/a%zz",
+            "/v1/models/%ff",
+            "/v1/models/a;b",
+            "/v1/responses/a%2Fb",
+            "/v1/responses/resp_1/delete",
+            "/v1/responses/resp_1/cancel/x",
+            "/v1/responses/..",
+            "/v2/models",
+            "/v2/models/",
+            "/v2/models/a%2Fb/infer",
+            "/v2/models/a%2fb/infer",
+            "/v2/models/../infer",
+            "/v2/models/m/in%66er",
+            "/v2/models/m/infer/x",
+            "/v2/models/m/versions",
+            "/v2/models/m/versions/1/infer/x",
+            "/v2/models/m/INFER",
+            "/v2x",
+            "/v2/repository/index",
+            "/metrics",
+            "/v1/chat/completions/../models",
+        ] {
+            check(path, Endpoint::Other);
+        }
+    }
+
+    #[test]
+    fn the_family_of_an_endpoint_decides_how_errors_look() {
+        assert_eq!(Endpoint::ChatCompletions.protocol(), Protocol::OpenAi);
+        assert_eq!(Endpoint::Rerank.protocol(), Protocol::OpenAi);
+        assert_eq!(Endpoint::V2Ready.protocol(), Protocol::KServeV2);
+        assert_eq!(Endpoint::classify("/v2/models/m/infer").protocol(), Protocol::KServeV2);
+        assert_eq!(Endpoint::Other.protocol(), Protocol::Raw);
+        assert_eq!(Protocol::of_path("/v1/nope"), Protocol::OpenAi);
+        assert_eq!(Protocol::of_path("//v2/nope"), Protocol::KServeV2);
+        assert_eq!(Protocol::of_path("/v10/nope"), Protocol::Raw);
+        assert_eq!(Protocol::of_path(""), Protocol::Raw);
+    }
+
+    #[test]
+    fn names_are_decoded_for_look_ups() {
+        assert_eq!(decode_name("meta%2Fllama").as_deref(), Some("meta/llama"));
+        assert!(matches!(decode_name("plain"), Some(Cow::Borrowed("plain"))));
+        assert_eq!(decode_name("%ff"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_name_that_passes_stays_within_its_place(
+            path in r"/v[12]/(models|responses)/[a-zA-Z./%25-9eEfF\\;]{0,12}",
+        ) {
+            let name = match Endpoint::classify(&path) {
+                Endpoint::ModelById { model } => model,
+                Endpoint::V2Model { model, .. } => model,
+                Endpoint::ResponseById { id } => id,
+                _ => return Ok(()),
+            };
+            let decoded = decode_name(name).unwrap();
+            prop_assert!(!decoded.is_empty());
+            let is_step = |part: &str| matches!(part, "" | "." | "..");
+            prop_assert!(!decoded.split(['/', '\\']).any(is_step), "{path}");
+            prop_assert!(path.starts_with("/v1/models/") || !decoded.contains('/'), "{path}");
+        }
+
+        #[test]
+        fn no_path_makes_it_panic(path in any::<String>()) {
+            let is_absolute = path.starts_with('/');
+            prop_assert!(is_absolute || Endpoint::classify(&path) == Endpoint::Other);
+        }
+    }
+}

@@ -295,3 +295,6 @@ fn json(value: &impl Serialize) -> Bytes {
 fn frame(head: &str, value: &impl Serialize) -> Bytes {
     [head.as_bytes(), b"data: ", &json(value), b"\n\n"].concat().into()
 }
+
+#[cfg(test)]
+mod error_test;

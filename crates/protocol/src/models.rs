@@ -41,3 +41,35 @@ impl<'m> Card<'m> {
 fn json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).expect("strings and numbers serialise").into()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parsed(bytes: &[u8]) -> Value {
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn the_list_keeps_order_and_escapes_names() {
+        let list = model_list(["b", "a/\"x\""].into_iter(), 17);
+        let card =
+            |id: &str| json!({"id": id, "object": "model", "created": 17, "owned_by": "spillway"});
+        let expected = json!({"object": "list", "data": [card("b"), card("a/\"x\"")]});
+        assert_eq!(parsed(&list), expected);
+    }
+
+    #[test]
+    fn an_empty_list_is_still_a_list() {
+        let expected = json!({"object": "list", "data": []});
+        assert_eq!(parsed(&model_list(std::iter::empty(), 1)), expected);
+    }
+
+    #[test]
+    fn a_card_is_an_entry_of_the_list() {
+        let list = parsed(&model_list(["m"].into_iter(), 5));
+        assert_eq!(parsed(&model_card("m", 5)), list["data"][0]);
+    }
+}

@@ -96,3 +96,107 @@ fn hex(text: &str, digits: usize) -> Option<u128> {
     }
     u128::from_str_radix(text, 16).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const VALID: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+    fn parsed(text: &str) -> Option<TraceContext> {
+        TraceContext::parse(&HeaderValue::from_bytes(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn the_standards_example_is_read_and_written_alike() {
+        let context = parsed(VALID).unwrap();
+        assert_eq!(context.trace_id, 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
+        assert_eq!(context.parent, 0x00f0_67aa_0ba9_02b7);
+        assert!(context.sampled());
+        assert_eq!(context.to_header_value(), VALID);
+    }
+
+    #[test]
+    fn what_the_standard_calls_invalid_is_none() {
+        let check = |text: &str| assert_eq!(parsed(text), None, "{text}");
+        check("");
+        check("00");
+        check(&VALID.to_uppercase());
+        check(&VALID.replacen("00", "ff", 1));
+        check(&VALID.replacen("00-", "0g-", 1));
+        check(&VALID.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)));
+        check(&VALID.replace("00f067aa0ba902b7", &"0".repeat(16)));
+        check(&VALID.replacen('-', "_", 1));
+        check(&VALID[..54]);
+        check(&format!("{VALID}-"));
+        check(&format!("{VALID}0"));
+        check(&format!(" {VALID}"));
+        check(&VALID.replacen("00-", "0-0", 1));
+        check(&VALID.replace("-01", "-+1"));
+        check(&format!("{}é", &VALID[..54]));
+    }
+
+    #[test]
+    fn of_a_later_version_the_known_part_is_read() {
+        let later = VALID.replacen("00", "01", 1);
+        let context = parsed(&format!("{}-ff", &later[..52])).unwrap();
+        assert_eq!(context.flags, SAMPLED);
+        assert!(parsed(&format!("{later}-what-ever")).is_some());
+        assert_eq!(parsed(&format!("{later}what-ever")), None);
+        assert_eq!(context.to_header_value().to_str().unwrap()[..3], VALID[..3]);
+    }
+
+    #[test]
+    fn a_child_stays_in_its_trace() {
+        let context = parsed(VALID).unwrap();
+        let child = context.child(7);
+        assert_eq!((child.trace_id, child.flags), (context.trace_id, context.flags));
+        assert_eq!(child.parent, 7);
+        assert_eq!(context.child(0).parent, 1);
+    }
+
+    #[test]
+    fn a_new_trace_is_never_invalid() {
+        let header = TraceContext::new(0, 0, false).to_header_value();
+        assert_eq!(header, "00-00000000000000000000000000000001-0000000000000001-00");
+        assert!(TraceContext::parse(&header).is_some());
+    }
+
+    #[test]
+    fn a_request_id_is_short_and_visible() {
+        assert!(valid_request_id("req-1"));
+        assert!(valid_request_id(&"x".repeat(128)));
+        for text in ["", &"x".repeat(129), "a b", "a\n", "a\u{7f}", "é"] {
+            assert!(!valid_request_id(text), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_context_survives_its_header(
+            trace_id in 1..=u128::MAX, parent in 1..=u64::MAX, flags in any::<u8>(),
+        ) {
+            let context = TraceContext { trace_id, parent, flags };
+            prop_assert_eq!(TraceContext::parse(&context.to_header_value()), Some(context));
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+            let Ok(value) = HeaderValue::from_bytes(&bytes) else { return Ok(()) };
+            prop_assert_eq!(TraceContext::parse(&value), None);
+        }
+
+        #[test]
+        fn damage_is_refused_or_read_as_it_stands(at in 0_usize..55, byte in 0x20_u8..0x7f) {
+            let mut bytes = VALID.as_bytes().to_vec();
+            bytes[at] = byte;
+            let value = HeaderValue::from_bytes(&bytes).unwrap();
+            if let Some(context) = TraceContext::parse(&value) {
+                let written = context.to_header_value();
+                prop_assert_eq!(&written.as_bytes()[3..52], &bytes[3..52]);
+            }
+        }
+    }
+}

@@ -13,6 +13,10 @@ use clap::Parser;
 use cli::{Cli, Command, ConfigCommand};
 use spillway_telemetry::logs;
 
+/// See the dependency's reason in the workspace manifest.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// What sysexits.h calls EX_USAGE: the config is wrong, and trying again won't help.
 const EXIT_CONFIG: u8 = 64;
 

@@ -6,6 +6,7 @@
 pub mod logs;
 mod metrics;
 pub mod names;
+mod places;
 mod stream_gaps;
 
 pub use metrics::{Live, LiveReplica, Metrics};

@@ -1,38 +1,28 @@
 //! The registry: outcomes in, Prometheus text out.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use spillway_types::{End, Outcome};
 
 use crate::names;
-use crate::stream_gaps::StreamGaps;
+use crate::places::{PlaceFamilies, Places};
 
 /// Label pairs; the number of distinct values is bounded by the config, never by clients.
-type Labels = Vec<(&'static str, String)>;
-/// A histogram per label set.
-type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
-
-/// What stands for a route or model that the config does not name.
-const UNKNOWN: &str = "unknown";
+pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// All metrics of one node.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    requests: Family<Labels, Counter>,
-    first_byte: Histograms,
-    duration: Histograms,
-    overhead: Histograms,
-    gaps: Arc<StreamGaps>,
-    tokens: Family<Labels, Counter>,
+    places: Mutex<Places>,
+    families: PlaceFamilies,
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
     closed: Family<Labels, Counter<u64, AtomicU64>>,
@@ -78,19 +68,10 @@ impl Metrics {
     #[must_use]
     pub fn new(facts: Vec<(String, String)>) -> Self {
         let mut r = Registry::default();
-        let gaps = Arc::new(StreamGaps::default());
-        r.register_collector(Box::new(Arc::clone(&gaps)));
         r.register(names::BUILD, "Build and node", Info::new(facts));
-        let first_byte = seconds(&mut r, names::FIRST_BYTE, "Request head to first reply byte");
-        let duration = seconds(&mut r, names::DURATION, "Request head to end of the reply");
-        let overhead = seconds(&mut r, names::OVERHEAD, "Gateway time before asking a replica");
         Self {
-            requests: metric(&mut r, names::REQUESTS, "Requests"),
-            first_byte,
-            duration,
-            overhead,
-            gaps,
-            tokens: metric(&mut r, names::TOKENS, "Tokens"),
+            families: PlaceFamilies::new(&mut r),
+            places: Mutex::default(),
             retries: metric(&mut r, names::RETRIES, "Retries"),
             cancels: metric(&mut r, names::CANCELS, "Requests whose client left"),
             closed: metric(&mut r, names::CONNECTIONS_CLOSED, "Client connections closed"),
@@ -105,27 +86,10 @@ impl Metrics {
         }
     }
 
-    /// Counts one finished request.
+    /// Counts one finished request. For one caller at a time: others would wait for it.
     pub fn record(&self, outcome: &Outcome) {
-        let route = outcome.route.as_ref().map_or(UNKNOWN, |name| name.as_str());
-        let model = outcome.model.as_ref().map_or(UNKNOWN, |name| name.as_str());
-        let place = || vec![("route", route.to_owned()), ("model", model.to_owned())];
-
-        let mut labels = place();
-        labels.push(("status", outcome.status.to_string()));
-        labels.push(("end", outcome.end.as_str().to_owned()));
-        self.requests.get_or_create(&labels).inc();
-        self.duration.get_or_create(&place()).observe(outcome.duration.as_secs_f64());
-        if outcome.replica.is_some() {
-            self.overhead.get_or_create(&place()).observe(outcome.overhead.as_secs_f64());
-        }
-        if let Some(first_byte) = outcome.first_byte {
-            self.first_byte.get_or_create(&place()).observe(first_byte.as_secs_f64());
-        }
-        if let Some(gaps) = &outcome.gaps {
-            self.gaps.merge(route, model, gaps);
-        }
-        self.record_tokens(outcome, place);
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.of(outcome, &self.families).record(outcome, &self.families);
         self.record_retries(outcome);
         self.record_cancel(outcome.end);
     }
@@ -146,17 +110,6 @@ impl Metrics {
             text.clear();
         }
         text
-    }
-
-    fn record_tokens(&self, outcome: &Outcome, place: impl Fn() -> Labels) {
-        let tokens = outcome.tokens;
-        let kinds =
-            [("prompt", tokens.prompt), ("completion", tokens.completion), ("cached", tokens.cached)];
-        for (kind, count) in kinds.into_iter().filter(|(_, count)| *count > 0) {
-            let mut labels = place();
-            labels.push(("kind", kind.to_owned()));
-            self.tokens.get_or_create(&labels).inc_by(count);
-        }
     }
 
     fn record_retries(&self, outcome: &Outcome) {
@@ -195,18 +148,7 @@ impl Metrics {
     }
 }
 
-/// Bounds from 1 ms to about 9 minutes, doubling: a reply can take 50 ms or 30 minutes.
-fn seconds_histogram() -> Histogram {
-    Histogram::new(prometheus_client::metrics::histogram::exponential_buckets(0.000_25, 2.0, 22))
-}
-
-fn seconds(registry: &mut Registry, name: &str, help: &str) -> Histograms {
-    let family = Histograms::new_with_constructor(seconds_histogram);
-    registry.register(name, help, family.clone());
-    family
-}
-
-fn metric<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric

@@ -11,8 +11,8 @@ const NAMES: &str = "crates/telemetry/src/names.rs";
 const DOCUMENT: &str = "docs/metrics.md";
 /// What every metric of ours begins with.
 const PREFIX: &str = "spillway_";
-/// What the text format appends to the name of a counter or histogram.
-const SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_created"];
+/// What the text format appends to the name of a counter, histogram or info.
+const SUFFIXES: [&str; 6] = ["_total", "_bucket", "_sum", "_count", "_created", "_info"];
 
 /// Compares the names with the document, once there are names.
 pub(crate) fn check(tree: &Tree) -> Vec<Finding> {

@@ -38,7 +38,8 @@ pub(crate) async fn set_fault(call: &Call) -> Reply {
     let request: FaultRequest = call.json()?;
     let index = request.replica.unwrap_or(call.replica.index);
     let target = call.replica.sibling(index);
-    let target = target.ok_or_else(|| ApiError::not_found(format!("there is no replica {index}")))?;
+    let target =
+        target.ok_or_else(|| ApiError::not_found(format!("there is no replica {index}")))?;
     request.fault.check().map_err(|error| ApiError::invalid(error.to_string(), Some("fault")))?;
     let own_crash = index == call.replica.index && request.fault == Fault::Crash;
     let delay = own_crash.then_some(CRASH_DELAY);

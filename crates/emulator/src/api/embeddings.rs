@@ -45,15 +45,14 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     if !(1..=INPUTS_MAX).contains(&inputs.len()) {
         return Err(ApiError::invalid("input has too few or too many entries", Some("input")));
     }
-    let mut data = Vec::with_capacity(inputs.len());
-    let mut prompt_tokens = 0;
-    for (index, tokens) in inputs.iter().enumerate() {
-        prefill(call, tokens).await?;
-        prompt_tokens += token_count(tokens);
+    prefill(call, &inputs).await?;
+    let prompt_tokens: u32 = inputs.iter().map(|tokens| token_count(tokens)).sum();
+    let entry = |(index, tokens): (usize, &Vec<u32>)| {
         let vector = vector(hash_tokens(tokens), dimensions);
         let embedding = encode(&vector, request.encoding_format);
-        data.push(json!({ "object": "embedding", "index": index, "embedding": embedding }));
-    }
+        json!({ "object": "embedding", "index": index, "embedding": embedding })
+    };
+    let data: Vec<Value> = inputs.iter().enumerate().map(entry).collect();
     let body = json!({
         "object": "list",
         "data": data,

@@ -123,10 +123,9 @@ impl From<Rejected> for ApiError {
             Rejected::QueueFull { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", message)
             }
-            Rejected::TooLong { .. } => Self {
-                code: Some("context_length_exceeded"),
-                ..Self::invalid(message, None)
-            },
+            Rejected::TooLong { .. } => {
+                Self { code: Some("context_length_exceeded"), ..Self::invalid(message, None) }
+            }
             Rejected::Empty => Self::invalid(message, None),
             Rejected::DuplicateId(_) => Self::internal(message),
         }

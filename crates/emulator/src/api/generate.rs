@@ -9,6 +9,9 @@ use crate::text::{Answer, Finish, Length, opaque_id};
 
 use super::{ApiError, Call};
 
+/// Prompts of one request that are in the engine together.
+const PREFILLS_AT_ONCE: usize = 64;
+
 /// The fields that say how to generate. Others, like `temperature`, change nothing here.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Sampling {
@@ -67,11 +70,7 @@ pub(crate) struct Started {
 }
 
 /// Hands a prompt to the engine.
-pub(crate) fn start(
-    call: &Call,
-    prompt: &[u32],
-    sampling: &Sampling,
-) -> Result<Started, ApiError> {
+pub(crate) fn start(call: &Call, prompt: &[u32], sampling: &Sampling) -> Result<Started, ApiError> {
     let replica = &call.replica;
     let tokens_max = replica.driver.config().context_tokens_max;
     let length = sampling.length(prompt.len(), tokens_max)?;
@@ -84,13 +83,22 @@ pub(crate) fn start(
     Ok(Started { generation, answer, prompt_tokens: token_count(prompt) })
 }
 
-/// Hands a prompt to the engine that needs reading but no answer, and waits for it. Returns how
-/// many of its tokens were cached.
-pub(crate) async fn prefill(call: &Call, prompt: &[u32]) -> Result<u32, ApiError> {
-    let job = Job { prompt, output: &[], finish: Finish::Stop };
-    let generation = call.replica.driver.submit(job)?;
-    call.start();
-    Ok(generation.finished().await?)
+/// Hands prompts to the engine that need reading but no answer, and waits for them.
+///
+/// They are batched, but only so many at a time, since one request must not fill the queue.
+pub(crate) async fn prefill(call: &Call, prompts: &[Vec<u32>]) -> Result<(), ApiError> {
+    for group in prompts.chunks(PREFILLS_AT_ONCE) {
+        let mut generations = Vec::with_capacity(group.len());
+        for prompt in group {
+            let job = Job { prompt, output: &[], finish: Finish::Stop };
+            generations.push(call.replica.driver.submit(job)?);
+        }
+        call.start();
+        for generation in generations {
+            generation.finished().await?;
+        }
+    }
+    Ok(())
 }
 
 impl Started {

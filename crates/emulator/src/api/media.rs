@@ -62,7 +62,7 @@ pub(crate) async fn speak(call: &Call) -> Reply {
     }
     let mut prompt = Vec::new();
     tokenize(&request.input, &mut prompt);
-    prefill(call, &prompt).await?;
+    prefill(call, &[prompt]).await?;
     let samples = vec![0; characters * SAMPLES_PER_CHARACTER * 2];
     match request.response_format.as_deref() {
         // The default of the API is mp3; players recognise a WAV by its first bytes.
@@ -95,7 +95,7 @@ pub(crate) async fn draw(call: &Call) -> Reply {
     tokenize(&request.prompt, &mut prompt);
     let mut work = prompt.clone();
     work.resize(prompt.len() + IMAGE_TOKENS * images as usize, 0);
-    prefill(call, &work).await?;
+    prefill(call, &[work]).await?;
     let image = |index: u32| {
         let seed = hash_tokens(&prompt).wrapping_add(u64::from(index));
         let [red, green, blue, ..] = fastrand::Rng::with_seed(seed).u64(..).to_le_bytes();

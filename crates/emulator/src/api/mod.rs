@@ -136,8 +136,7 @@ impl Call {
         let index = HeaderValue::from(self.replica.index);
         response.headers_mut().insert("x-emulator-replica", index);
         let Some(ticket) = self.ticket else { return response };
-        let request =
-            OpenRequest { replica: self.replica, socket: self.socket, ticket, outcome };
+        let request = OpenRequest { replica: self.replica, socket: self.socket, ticket, outcome };
         response.map(|body| body.answering(request))
     }
 }

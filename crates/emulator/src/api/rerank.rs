@@ -42,14 +42,15 @@ pub(crate) async fn answer(call: &Call) -> Reply {
         let message = "documents has too few or too many entries";
         return Err(ApiError::invalid(message, Some("documents")));
     }
-    let mut total_tokens = 0;
-    for document in &request.documents {
-        let mut pair = Vec::new();
-        tokenize(&request.query, &mut pair);
-        tokenize(document.text(), &mut pair);
-        prefill(call, &pair).await?;
-        total_tokens += token_count(&pair);
-    }
+    let pair = |document: &Document| {
+        let mut tokens = Vec::new();
+        tokenize(&request.query, &mut tokens);
+        tokenize(document.text(), &mut tokens);
+        tokens
+    };
+    let pairs: Vec<Vec<u32>> = request.documents.iter().map(pair).collect();
+    prefill(call, &pairs).await?;
+    let total_tokens: u32 = pairs.iter().map(|tokens| token_count(tokens)).sum();
     let results = ranked(&request);
     let mut id = Vec::new();
     tokenize(&request.query, &mut id);
@@ -65,8 +66,7 @@ pub(crate) async fn answer(call: &Call) -> Reply {
 /// The documents with their scores, best first.
 fn ranked(request: &RerankRequest) -> Vec<Value> {
     let score = |document: &Document| relevance(&request.query, document.text());
-    let mut scored: Vec<(usize, f64)> =
-        request.documents.iter().map(score).enumerate().collect();
+    let mut scored: Vec<(usize, f64)> = request.documents.iter().map(score).enumerate().collect();
     scored.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
     scored.truncate(request.top_n.unwrap_or(usize::MAX));
     let result = |(index, score): (usize, f64)| {
@@ -104,7 +104,8 @@ mod tests {
             ],
             top_n: Some(2),
         };
-        let indices: Vec<_> = ranked(&request).iter().map(|result| result["index"].clone()).collect();
+        let indices: Vec<_> =
+            ranked(&request).iter().map(|result| result["index"].clone()).collect();
         assert_eq!(indices, [json!(1), json!(2)]);
         assert!((relevance("a b", "b c") - 0.5).abs() < 1e-9);
     }

@@ -35,8 +35,8 @@ impl TextEvent {
         }
     }
 
-    /// Where the text goes. Not a text that a request can bring in: requests' own fields are
-    /// written with `\u0000` escaped as JSON does, and a model of this name is not served.
+    /// Where the text goes. The only other free text in these events is the name of a model that
+    /// is served, and none is called this.
     pub(crate) const MARK: &'static str = "<the text of the token goes here>";
 
     /// The event with this text.

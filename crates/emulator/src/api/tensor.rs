@@ -9,8 +9,12 @@ use super::ApiError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Datatype {
     Bool,
-    Unsigned { bytes: usize },
-    Signed { bytes: usize },
+    Unsigned {
+        bytes: usize,
+    },
+    Signed {
+        bytes: usize,
+    },
     /// 16-bit floats of either kind: they have no JSON form.
     Half,
     Single,

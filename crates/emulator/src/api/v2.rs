@@ -136,7 +136,8 @@ async fn infer(call: &Call, model: &str) -> Reply {
         let message = format!("{} bytes of binary data belong to no input", binary.len());
         return Err(ApiError::invalid(message, None));
     }
-    prefill(call, &work(&tensors, call.replica.driver.config().context_tokens_max)).await?;
+    let tokens_max = call.replica.driver.config().context_tokens_max;
+    prefill(call, &[work(&tensors, tokens_max)]).await?;
     let outputs = choose_outputs(tensors, &request.outputs, request.parameters)?;
     write_reply(model, request.id, outputs)
 }

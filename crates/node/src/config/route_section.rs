@@ -40,8 +40,9 @@ pub(crate) struct RouteSection {
     #[schemars(with = "Option<String>")]
     pub(crate) pool: Option<Spanned<String>>,
     /// How a replica is chosen.
-    #[serde(default)]
-    pub(crate) policy: PolicySection,
+    #[serde(default = "default_policy")]
+    #[schemars(schema_with = "policy_schema")]
+    pub(crate) policy: Policy,
     /// Asks replicas to report usage in streams, and takes the report out again if the client did
     /// not ask for it.
     #[serde(default)]
@@ -67,41 +68,6 @@ pub(crate) enum RouteProtocol {
     Raw,
 }
 
-/// How a replica is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum PolicySection {
-    /// Any replica, in proportion to weights.
-    Random,
-    /// One after the other.
-    RoundRobin,
-    /// One after the other, in proportion to weights, spread evenly.
-    WeightedRoundRobin,
-    /// The less loaded of two drawn at random.
-    PowerOfTwo,
-    /// The least loaded of all.
-    LeastConnections,
-}
-
-impl Default for PolicySection {
-    /// Close to the best by load, and herd-free when signals are late.
-    fn default() -> Self {
-        Self::PowerOfTwo
-    }
-}
-
-impl From<PolicySection> for Policy {
-    fn from(section: PolicySection) -> Self {
-        match section {
-            PolicySection::Random => Self::Random,
-            PolicySection::RoundRobin => Self::RoundRobin,
-            PolicySection::WeightedRoundRobin => Self::WeightedRoundRobin,
-            PolicySection::PowerOfTwo => Self::PowerOfTwo,
-            PolicySection::LeastConnections => Self::LeastConnections,
-        }
-    }
-}
-
 impl RouteSection {
     /// The route that serves everything built in, for configs without a route of their own for it.
     pub(crate) fn catch_all() -> Self {
@@ -113,7 +79,7 @@ impl RouteSection {
             models: Vec::new(),
             model: None,
             pool: None,
-            policy: PolicySection::default(),
+            policy: default_policy(),
             inject_usage: false,
             forward_authorization: false,
             timeouts: TimeoutsSection::default(),
@@ -134,10 +100,21 @@ impl RouteSection {
             models: self.models.into_iter().map(|m| ModelName::from(m.into_inner())).collect(),
             default_model: self.model.map(|model| ModelName::from(model.into_inner())),
             pool: self.pool.map(Spanned::into_inner),
-            policy: self.policy.into(),
+            policy: self.policy,
             inject_usage: self.inject_usage,
             forward_authorization: self.forward_authorization,
             timeouts: self.timeouts.over(base),
         }
     }
+}
+
+/// Close to the best by load, and free of herds when signals are late.
+fn default_policy() -> Policy {
+    Policy::PowerOfTwo
+}
+
+/// The names of all policies, so that one more needs no change here.
+fn policy_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    let names: Vec<&str> = Policy::ALL.iter().map(|policy| policy.name()).collect();
+    schemars::json_schema!({ "type": "string", "enum": names })
 }

@@ -18,7 +18,8 @@ enum Place {
     LineStart,
     /// InLine => (InLine | LineStart | AfterCr)
     InLine,
-    /// A line ended with a CR, whose LF may follow. AfterCr => (LineStart | InLine | EventCr and event end)
+    /// A line ended with a CR, whose LF may follow.
+    /// AfterCr => (LineStart | InLine | EventCr and event end)
     AfterCr,
     /// The empty line of a stream with LFs has its CR, so its LF should follow, and belongs to the
     /// event. BlankCr => LineStart and event end

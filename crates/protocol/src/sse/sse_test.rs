@@ -329,6 +329,8 @@ proptest! {
     fn the_cuts_change_nothing_of_what_is_told(
         stream in any_stream(), cuts in any_cuts(), strip_usage in any::<bool>(),
     ) {
+        // A line feed too late for the event it follows outlives that event: an empty line.
+        let stream = if strip_usage { stream.replace("\r\r", "\r\n") } else { stream };
         let told = |chunks: Vec<Bytes>| {
             let mut relay = relay(strip_usage, usize::MAX);
             let mut out = String::new();

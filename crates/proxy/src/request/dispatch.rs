@@ -48,9 +48,10 @@ impl Dispatch<'_> {
         gateway.retry_budget.on_request();
         let attempts_max = gateway.config.retry.attempts_max;
         let mut tried = Vec::new();
+        let mut ticket = None;
         let mut failure: Option<GatewayError> = None;
         loop {
-            let slot = match self.choose(&tried) {
+            let slot = match self.choose(&tried, &mut ticket) {
                 Ok(slot) => slot,
                 Err(refusal) => return Err(failure.unwrap_or_else(|| refused(refusal))),
             };
@@ -74,7 +75,13 @@ impl Dispatch<'_> {
         }
     }
 
-    fn choose(&mut self, tried: &[ReplicaSlot]) -> Result<ReplicaSlot, Refusal> {
+    /// `ticket`: this request's turn. It is taken once: retries that took turns of their own would
+    /// send the first attempt of every request to the same one of two replicas.
+    fn choose(
+        &mut self,
+        tried: &[ReplicaSlot],
+        ticket: &mut Option<u64>,
+    ) -> Result<ReplicaSlot, Refusal> {
         if let Some(pinned) = self.prepared.pinned {
             let is_new = !tried.contains(&pinned);
             return if is_new { Ok(pinned) } else { Err(Refusal::AllTried) };
@@ -86,7 +93,7 @@ impl Dispatch<'_> {
         let moment = Moment {
             now: Instant::now(),
             loads: self.view,
-            ticket: group.ticket(),
+            ticket: *ticket.get_or_insert_with(|| group.ticket()),
             rng: &mut self.dice,
         };
         match plan(inquiry, &group.group, tried, moment) {
@@ -96,15 +103,11 @@ impl Dispatch<'_> {
     }
 
     async fn attempt(&mut self, replica: &Replica) -> Result<Reply, AttemptError> {
-        let Some(body) = self.prepared.body.for_attempt() else {
-            return Err(AttemptError::BodyGone);
-        };
         let bounds = AttemptBounds {
             timeouts: self.prepared.route.spec.timeouts,
             deadline: self.prepared.inquiry.deadline,
         };
-        let request = self.request(replica, body);
-        attempt(self.worker, replica, request, bounds).await
+        attempt(self.worker, replica, || self.request(replica), bounds).await
     }
 
     fn may_retry(&self, safety: RetrySafety) -> bool {
@@ -119,7 +122,9 @@ impl Dispatch<'_> {
         is_allowed
     }
 
-    fn request(&self, replica: &Replica, body: OutboundBody) -> Request<OutboundBody> {
+    /// `None` if the body was streamed to an earlier attempt.
+    fn request(&mut self, replica: &Replica) -> Option<Request<OutboundBody>> {
+        let body = self.prepared.body.for_attempt()?;
         let mut headers: HeaderMap = self.head.headers.clone();
         address_to(&mut headers, replica);
         if headers.contains_key(&TIMEOUT_MS) {
@@ -131,7 +136,7 @@ impl Dispatch<'_> {
         *request.method_mut() = Method::clone(&self.head.method);
         *request.uri_mut() = uri(replica, &self.prepared.path);
         *request.headers_mut() = headers;
-        request
+        Some(request)
     }
 }
 

@@ -59,6 +59,8 @@ pub(crate) fn prepare_forwarding(
     // The body's length follows from the body; expectations were met by reading it.
     headers.remove(header::CONTENT_LENGTH);
     headers.remove(header::EXPECT);
+    // Trailers of requests are not passed on, so none may be announced. Those of replies are.
+    headers.remove(header::TRAILER);
     headers.remove(header::PROXY_AUTHORIZATION);
     if !forward_authorization {
         headers.remove(header::AUTHORIZATION);
@@ -109,7 +111,7 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in [&KEEP_ALIVE, &PROXY_CONNECTION] {
         headers.remove(name);
     }
-    for name in [header::TE, header::TRAILER, header::TRANSFER_ENCODING, header::UPGRADE] {
+    for name in [header::TE, header::TRANSFER_ENCODING, header::UPGRADE] {
         headers.remove(name);
     }
 }

@@ -32,24 +32,32 @@ pub(crate) struct Reply {
     pub(crate) connection: Option<Box<Http1Connection>>,
 }
 
-/// Sends `request` to `replica` and waits for the reply's head.
+/// Connects to `replica`, sends it what `request` makes and waits for the reply's head. The request
+/// is made only then: a streamed body is not lost to a replica that can't be reached.
 ///
 /// # Errors
 /// If it fails before the head; [`AttemptError::retry_safety`] says what that means.
 pub(crate) async fn attempt(
     worker: &Worker,
     replica: &Replica,
-    request: Request<OutboundBody>,
+    request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
 ) -> Result<Reply, AttemptError> {
     match replica.spec.protocol {
         ReplicaProtocol::Http1 => {
             let mut connection = http1_connection(worker, replica, bounds).await?;
-            let response = bounds.within(connection.exchange(request)).await?;
-            Ok(Reply { response, connection: Some(connection) })
+            let request = request().ok_or(AttemptError::BodyGone)?;
+            match bounds.within(connection.exchange(request)).await {
+                Ok(response) => Ok(Reply { response, connection: Some(connection) }),
+                Err(AttemptError::Reset(error)) if connection.saw_bytes() => {
+                    Err(AttemptError::BadReply(error))
+                }
+                Err(error) => Err(error),
+            }
         }
         ReplicaProtocol::Http2 => {
             let mut connection = http2_connection(worker, replica, bounds).await?;
+            let request = request().ok_or(AttemptError::BodyGone)?;
             let response = bounds.within(connection.exchange(request)).await?;
             Ok(Reply { response, connection: None })
         }

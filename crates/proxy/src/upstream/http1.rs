@@ -69,6 +69,11 @@ impl Http1Connection {
         })
     }
 
+    /// Whether a failed exchange left a part of a reply's head behind.
+    pub(crate) fn saw_bytes(self) -> bool {
+        !self.driver.into_parts().read_buf.is_empty()
+    }
+
     /// Moves bytes between the socket and the body of the reply. To be called whenever that body
     /// is polled and not ready.
     pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {

@@ -98,6 +98,7 @@ impl User {
 
     async fn send_one(&mut self, sender: &mut SendRequest<Full<Bytes>>) -> Result<()> {
         let (path, body) = self.next_request();
+        let is_stream = body["stream"] == true;
         let request = Request::post(path)
             .header("host", "demo")
             .header("content-type", "application/json")
@@ -106,17 +107,18 @@ impl User {
         sender.ready().await?;
         let reply = sender.send_request(request).await?;
         ensure!(reply.status() == StatusCode::OK, "status {}", reply.status());
-        self.read(reply.into_body(), started).await?;
+        self.read(reply.into_body(), is_stream.then_some(started)).await?;
         self.tally.requests.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    async fn read(&self, mut body: Incoming, started: Instant) -> Result<()> {
-        let mut is_first = true;
+    /// Reads a reply. `streamed_since`: when a stream was asked for; unary replies have no first
+    /// token to time.
+    async fn read(&self, mut body: Incoming, mut streamed_since: Option<Instant>) -> Result<()> {
         while let Some(frame) = body.frame().await {
             let frame = frame.context("the reply broke off")?;
             let Some(piece) = frame.data_ref() else { continue };
-            if std::mem::take(&mut is_first) {
+            if let Some(started) = streamed_since.take() {
                 self.tally.record_first_byte(started.elapsed());
             }
             let events = piece.windows(6).filter(|window| window == b"data: ").count();

@@ -1,0 +1,17 @@
+//! The emulator as its clients see it: over real sockets.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests fail by panicking"
+)]
+
+mod accounting;
+mod client;
+mod engine_effects;
+mod faults;
+mod openai;
+mod other_endpoints;
+mod responses;
+mod v2;

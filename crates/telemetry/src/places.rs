@@ -1,0 +1,154 @@
+//! The metrics that exist once per route and model, found without building label strings.
+//!
+//! The feedback task records every request; looking labels up in the registry for each of them cost
+//! more than a twentieth of the whole data path.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::Registry;
+use spillway_types::{End, ModelName, Outcome, RouteName};
+
+use crate::metrics::{Labels, metric};
+use crate::names;
+use crate::stream_gaps::StreamGaps;
+
+/// A histogram per label set.
+type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+/// Route and model of a request, as far as they are known.
+type Key = (Option<RouteName>, Option<ModelName>);
+
+/// What stands for a route or model that the config does not name.
+const UNKNOWN: &str = "unknown";
+/// Values of the label `kind` of tokens.
+const TOKEN_KINDS: [&str; 3] = ["prompt", "completion", "cached"];
+
+/// The metrics with the labels route and model.
+#[derive(Debug)]
+pub(crate) struct PlaceFamilies {
+    requests: Family<Labels, Counter>,
+    first_byte: Histograms,
+    duration: Histograms,
+    overhead: Histograms,
+    tokens: Family<Labels, Counter>,
+    gaps: Arc<StreamGaps>,
+}
+
+impl PlaceFamilies {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
+        let gaps = Arc::new(StreamGaps::default());
+        registry.register_collector(Box::new(Arc::clone(&gaps)));
+        Self {
+            requests: metric(registry, names::REQUESTS, "Requests"),
+            first_byte: seconds(registry, names::FIRST_BYTE, "Request head to first reply byte"),
+            duration: seconds(registry, names::DURATION, "Request head to end of the reply"),
+            overhead: seconds(registry, names::OVERHEAD, "Gateway time before asking a replica"),
+            tokens: metric(registry, names::TOKENS, "Tokens"),
+            gaps,
+        }
+    }
+}
+
+/// The routes and models seen so far; the config bounds how many there can be.
+#[derive(Debug, Default)]
+pub(crate) struct Places(BTreeMap<Key, Place>);
+
+impl Places {
+    pub(crate) fn of(&mut self, outcome: &Outcome, families: &PlaceFamilies) -> &mut Place {
+        let key = (outcome.route.clone(), outcome.model.clone());
+        self.0.entry(key).or_insert_with_key(|(route, model)| {
+            let route = route.as_ref().map_or(UNKNOWN, |name| name.as_str());
+            let model = model.as_ref().map_or(UNKNOWN, |name| name.as_str());
+            Place::new(route, model, families)
+        })
+    }
+}
+
+/// One route and model, with its metrics at hand.
+#[derive(Debug)]
+pub(crate) struct Place {
+    route: String,
+    model: String,
+    requests: BTreeMap<(u16, End), Counter>,
+    /// In the order of [`TOKEN_KINDS`]; made at the first token, so that nothing shows a zero.
+    tokens: [Option<Counter>; 3],
+    first_byte: Histogram,
+    duration: Histogram,
+    overhead: Histogram,
+}
+
+impl Place {
+    fn new(route: &str, model: &str, families: &PlaceFamilies) -> Self {
+        let labels = vec![("route", route.to_owned()), ("model", model.to_owned())];
+        Self {
+            first_byte: families.first_byte.get_or_create_owned(&labels),
+            duration: families.duration.get_or_create_owned(&labels),
+            overhead: families.overhead.get_or_create_owned(&labels),
+            requests: BTreeMap::new(),
+            tokens: [None, None, None],
+            route: route.to_owned(),
+            model: model.to_owned(),
+        }
+    }
+
+    pub(crate) fn record(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
+        let ending = (outcome.status, outcome.end);
+        if let Some(counter) = self.requests.get(&ending) {
+            counter.inc();
+        } else {
+            let counter = self.counter_of(ending, families);
+            counter.inc();
+            self.requests.insert(ending, counter);
+        }
+        self.duration.observe(outcome.duration.as_secs_f64());
+        if outcome.replica.is_some() {
+            self.overhead.observe(outcome.overhead.as_secs_f64());
+        }
+        if let Some(first_byte) = outcome.first_byte {
+            self.first_byte.observe(first_byte.as_secs_f64());
+        }
+        if let Some(gaps) = &outcome.gaps {
+            families.gaps.merge(&self.route, &self.model, gaps);
+        }
+        self.record_tokens(outcome, families);
+    }
+
+    fn counter_of(&self, (status, end): (u16, End), families: &PlaceFamilies) -> Counter {
+        let labels = self.labels([("status", status.to_string()), ("end", end.as_str().to_owned())]);
+        families.requests.get_or_create_owned(&labels)
+    }
+
+    fn record_tokens(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
+        let tokens = outcome.tokens;
+        let counts = [tokens.prompt, tokens.completion, tokens.cached];
+        for (index, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
+            if self.tokens[index].is_none() {
+                let labels = self.labels([("kind", TOKEN_KINDS[index].to_owned())]);
+                self.tokens[index] = Some(families.tokens.get_or_create_owned(&labels));
+            }
+            if let Some(counter) = &self.tokens[index] {
+                counter.inc_by(count);
+            }
+        }
+    }
+
+    fn labels<const N: usize>(&self, more: [(&'static str, String); N]) -> Labels {
+        let mut labels = vec![("route", self.route.clone()), ("model", self.model.clone())];
+        labels.extend(more);
+        labels
+    }
+}
+
+/// Bounds from 0.25 ms to about 9 minutes, doubling: a reply can take 50 ms or 30 minutes.
+fn seconds_histogram() -> Histogram {
+    Histogram::new(exponential_buckets(0.000_25, 2.0, 22))
+}
+
+fn seconds(registry: &mut Registry, name: &str, help: &str) -> Histograms {
+    let family = Histograms::new_with_constructor(seconds_histogram);
+    registry.register(name, help, family.clone());
+    family
+}

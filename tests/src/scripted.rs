@@ -1,0 +1,138 @@
+//! A replica that does what the test says, byte by byte.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::wait::{spawn, within};
+use crate::wire::{Message, Wire};
+
+/// A listening socket; what is accepted on it is the test's to answer.
+#[derive(Debug)]
+pub struct Scripted {
+    listener: TcpListener,
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// The requests that a replica got.
+#[derive(Clone, Debug, Default)]
+pub struct Recorded(Arc<Mutex<Vec<Message>>>);
+
+/// A replica that gives every request the same reply. Ends when dropped.
+#[derive(Debug)]
+pub struct Serving {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// What it got.
+    pub requests: Recorded,
+    task: JoinHandle<()>,
+}
+
+impl Scripted {
+    /// Listens on a free port.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound socket");
+        Self { listener, address }
+    }
+
+    /// An address that refuses connections.
+    pub async fn refusing() -> SocketAddr {
+        Self::start().await.address
+    }
+
+    /// The next connection.
+    ///
+    /// # Panics
+    /// If none comes.
+    pub async fn accept(&self) -> Wire {
+        let (stream, _) =
+            within("a connection", self.listener.accept()).await.expect("a connection");
+        Wire::new(stream)
+    }
+
+    /// The next connection with its first request.
+    ///
+    /// # Panics
+    /// If none comes.
+    pub async fn request(&self) -> (Wire, Message) {
+        let mut wire = self.accept().await;
+        let message = wire.message().await;
+        (wire, message)
+    }
+
+    /// Whether nobody waits to be accepted. To be asked when all that could connect has had its
+    /// answer, so that nothing can be on its way.
+    pub async fn is_alone(&self) -> bool {
+        timeout(Duration::from_millis(50), self.listener.accept()).await.is_err()
+    }
+
+    /// Answers every request on every connection with `reply` from now on.
+    #[must_use]
+    pub fn serve(self, reply: impl Into<Vec<u8>>) -> Serving {
+        let reply: Arc<[u8]> = reply.into().into();
+        let requests = Recorded::default();
+        let recorded = requests.clone();
+        let listener = self.listener;
+        let task = spawn(async move {
+            // Ends with this task, and its connections with it.
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                connections.spawn(answer(stream, Arc::clone(&reply), recorded.clone()));
+            }
+        });
+        Serving { address: self.address, requests, task }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Recorded {
+    /// All of them, in the order of their arrival.
+    #[must_use]
+    pub fn all(&self) -> Vec<Message> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// The last one.
+    ///
+    /// # Panics
+    /// If there is none.
+    #[must_use]
+    pub fn last(&self) -> Message {
+        self.all().pop().expect("a request")
+    }
+
+    fn push(&self, message: Message) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(message);
+    }
+}
+
+async fn answer(stream: tokio::net::TcpStream, reply: Arc<[u8]>, recorded: Recorded) {
+    let mut wire = Wire::new(stream);
+    // An idle connection waits for ever: the other side decides when it has had enough of it.
+    while wire.has_more().await {
+        recorded.push(wire.message().await);
+        if wire.try_send(&reply).await.is_err() {
+            return;
+        }
+    }
+}

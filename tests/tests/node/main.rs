@@ -1,0 +1,15 @@
+//! Whole nodes on loopback: each module is a topic of the specification.
+#![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
+
+mod addresses;
+mod cancel;
+mod certificates;
+mod headers;
+mod protocols;
+mod responses;
+mod retries;
+mod rewriting;
+mod serving;
+mod timeouts;
+mod tls;
+mod upstream;

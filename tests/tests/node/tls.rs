@@ -1,0 +1,135 @@
+//! TLS on both sides.
+
+use http::Method;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use spillway_tests::{
+    Client, Closed, Page, Scripted, Serving, Setup, Wire, chat, eventually, spawn, within,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::certificates::Certificates;
+use crate::serving::OK;
+
+/// A replica behind TLS; returns its URL.
+async fn encrypted(certificates: &Certificates, replica: &Serving) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let url = format!("https://{}", listener.local_addr().expect("a bound socket"));
+    let acceptor = certificates.acceptor();
+    let behind = replica.address;
+    spawn(async move {
+        while let Ok((tcp, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            spawn(async move {
+                // A client that does not trust us breaks off, as the test means it to.
+                let Ok(mut tls) = acceptor.accept(tcp).await else { return };
+                let mut plain = TcpStream::connect(behind).await.expect("connects");
+                drop(copy_bidirectional(&mut tls, &mut plain).await);
+            });
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn a_replica_with_a_private_ca_and_another_name_is_reached() {
+    let certificates = Certificates::for_name("replica.test");
+    let replica = Scripted::start().await.serve(OK);
+    let url = encrypted(&certificates, &replica).await;
+    let ca = certificates.ca_file().display().to_string();
+    let lines = format!("tls = {{ ca = \"{ca}\", server_name = \"replica.test\" }}");
+    let node = Setup::new().replica_with("a", &url, &lines).start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    for _ in 0..3 {
+        assert_eq!(client.fetch(chat("tiny", "")).await.body, "ok");
+    }
+    assert_eq!(Page::of(&node).sum("spillway_replica_connections", &[]), 1.0);
+}
+
+#[tokio::test]
+async fn a_replica_that_can_t_prove_itself_is_not_asked() {
+    let certificates = Certificates::for_name("replica.test");
+    let others = Certificates::for_name("replica.test");
+    let replica = Scripted::start().await.serve(OK);
+    let url = encrypted(&certificates, &replica).await;
+    let wrong_ca =
+        format!("tls = {{ ca = \"{}\", server_name = \"replica.test\" }}", others.ca_file().display());
+    let wrong_name = format!("tls = {{ ca = \"{}\" }}", certificates.ca_file().display());
+    for lines in [wrong_ca, wrong_name, String::new()] {
+        let node = Setup::new().replica_with("a", &url, &lines).start().await;
+        let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+        assert_eq!((reply.status, reply.code()), (502, Some("replica_connect")), "{lines:?}");
+    }
+    assert_eq!(replica.requests.count(), 0);
+}
+
+#[tokio::test]
+async fn clients_choose_their_version_in_the_handshake() {
+    let certificates = Certificates::for_name("localhost");
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().listener(&certificates.listener()).replica("a", replica.address);
+    let node = setup.start().await;
+    let tcp = || async { TcpStream::connect(node.addresses()[0]).await.expect("connects") };
+
+    let tls = certificates.connect(tcp().await, "localhost", &["h2", "http/1.1"]).await;
+    let tls = tls.expect("a handshake");
+    assert_eq!(tls.get_ref().1.alpn_protocol(), Some(b"h2".as_slice()));
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(tls))
+            .await
+            .expect("a handshake");
+    spawn(connection);
+    let mut request = chat("tiny", "");
+    *request.uri_mut() = "https://localhost/v1/chat/completions".parse().expect("a URI");
+    *request.method_mut() = Method::POST;
+    assert_eq!(within("a reply", sender.send_request(request)).await.expect("a reply").status(), 200);
+    assert_eq!(replica.requests.last().header("x-forwarded-proto"), Some("https"));
+    assert_eq!(replica.requests.last().header("x-forwarded-host"), Some("localhost"));
+
+    for protocols in [vec!["http/1.1"], vec![]] {
+        let tls = certificates.connect(tcp().await, "localhost", &protocols).await;
+        let mut tls = tls.expect("a handshake");
+        let body = r#"{"model":"tiny"}"#;
+        let head = format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        tls.write_all(head.as_bytes()).await.expect("takes it");
+        let mut start = [0; 12];
+        within("a reply", tls.read_exact(&mut start)).await.expect("a reply");
+        assert_eq!(&start, b"HTTP/1.1 200");
+    }
+}
+
+#[tokio::test]
+async fn who_speaks_no_tls_to_a_tls_listener_is_cut_off_and_counted() {
+    let certificates = Certificates::for_name("localhost");
+    let node = Setup::new().listener(&certificates.listener()).start().await;
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    wire.send("GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let (answer, _) = wire.end().await;
+    assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
+    let closed = || {
+        Page::of(&node).sum("spillway_client_connections_closed_total", &[("reason", "handshake")])
+    };
+    eventually("it is counted", || closed() == 1.0).await;
+}
+
+#[tokio::test]
+async fn a_tls_client_that_leaves_is_noticed() {
+    let certificates = Certificates::for_name("localhost");
+    let replica = Scripted::start().await;
+    let setup = Setup::new().listener(&certificates.listener()).replica("a", replica.address);
+    let node = setup.start().await;
+    let tcp = TcpStream::connect(node.addresses()[0]).await.expect("connects");
+    let mut tls = certificates.connect(tcp, "localhost", &[]).await.expect("a handshake");
+    let body = r#"{"model":"tiny"}"#;
+    let head = format!(
+        "POST /v1/completions HTTP/1.1\r\nhost: h\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    tls.write_all(head.as_bytes()).await.expect("takes it");
+    let (mut wire, _) = replica.request().await;
+    drop(tls);
+    assert!(matches!(wire.end().await.1, Closed::Fin | Closed::Reset));
+}
