@@ -58,6 +58,16 @@ async fn slowing_down_takes_effect_within_a_step() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_driver_that_is_healed_does_not_sleep_out_the_slow_step() {
+    let (driver, _guard) = driver(1.0);
+    let generation = submit(&driver, 20, 1);
+    driver.slow_down(1000.0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    driver.slow_down(1.0);
+    assert_eq!(millis_until_end(generation).await, [29]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_idle_driver_sleeps_until_a_request_wakes_it() {
     let (driver, _guard) = driver(1.0);
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -94,8 +104,14 @@ async fn a_restart_tells_those_who_wait() {
     driver.restart();
     assert_eq!(next(&mut generation).await, Err(Lost));
     assert_eq!(driver.stats().generation_tokens, 0);
-    // The abort of the lost request must not hit one of the new life.
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_abort_of_a_lost_request_does_not_hit_one_of_the_next_life() {
+    let (driver, _guard) = driver(1.0);
+    let lost = submit(&driver, 20, 100);
+    driver.restart();
     let survivor = submit(&driver, 20, 3);
-    drop(generation);
+    drop(lost);
     assert!(survivor.finished().await.is_ok());
 }

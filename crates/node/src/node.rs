@@ -75,9 +75,9 @@ impl Node {
         let mut bound = open_listeners(config.listeners, units)?;
         let admin = open_admin(config.admin).await?;
 
-        let view = build_view(&config.world, None, units)?;
-        resolve_all(&view).await;
         let (hasher, seed) = (hasher()?, getrandom::u64()?);
+        let view = build_view(&config.world, None, units, seed)?;
+        resolve_all(&view).await;
         let gateway_config = GatewayConfig { seed, ..config.gateway };
         let facts = vec![
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
@@ -179,6 +179,7 @@ impl Node {
                 listeners: bound.into_iter().map(|bound| bound.listener).collect(),
                 feedback: Arc::clone(&self.feedback),
                 units,
+                seed: self.gateway.seed(),
             };
             self.tasks.spawn(reloader.run(stop()));
         }

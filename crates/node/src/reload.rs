@@ -26,6 +26,7 @@ pub(crate) struct Reloader {
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) feedback: Arc<Feedback>,
     pub(crate) units: usize,
+    pub(crate) seed: u64,
 }
 
 impl Reloader {
@@ -68,7 +69,7 @@ impl Reloader {
     /// Replicas, routes, aliases and certificates change; everything else waits for a restart.
     async fn apply(&self, config: &Config) -> Result<(), String> {
         let current = self.gateway.view();
-        let view = build_view(&config.world, Some(&current), self.units)
+        let view = build_view(&config.world, Some(&current), self.units, self.seed)
             .map_err(|error| error.to_string())?;
         resolve_all(&view).await;
         for (listener, identity) in self.listeners.iter().zip(&config.world.identities) {

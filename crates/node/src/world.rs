@@ -17,6 +17,7 @@ pub(crate) fn build_view(
     world: &WorldConfig,
     current: Option<&View>,
     workers: usize,
+    first_turn: u64,
 ) -> Result<View, ReplicaTlsError> {
     let mut known: BTreeMap<&ReplicaName, &Arc<Replica>> = current
         .into_iter()
@@ -31,5 +32,5 @@ pub(crate) fn build_view(
             None => Arc::new(Replica::new(spec.clone(), workers)?),
         });
     }
-    Ok(View::new(world.routes.clone(), replicas, world.aliases.clone()))
+    Ok(View::new(world.routes.clone(), replicas, world.aliases.clone(), first_turn))
 }

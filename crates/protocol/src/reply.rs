@@ -31,6 +31,10 @@ const TRIES_MAX: usize = 8;
 /// chat and completions and those of the Responses API.
 #[must_use]
 pub fn usage_in(bytes: &[u8]) -> Option<Usage> {
+    // The search backwards has no SIMD: it is worth it only where there is something to find.
+    if !may_have_usage(bytes) {
+        return None;
+    }
     USAGE_REVERSE.rfind_iter(bytes).take(TRIES_MAX).find_map(|at| {
         let value = member_value(&bytes[at + USAGE_KEY.len()..])?;
         read_usage(value)

@@ -45,7 +45,11 @@ pub struct Gateway {
     pub(crate) responses: Cache<String, ReplicaName>,
     pub(crate) counters: Counters,
     pub(crate) draining: CancellationToken,
+    /// Client connections and their requests: draining waits for these.
     pub(crate) tracker: TaskTracker,
+    /// Connections to replicas that drive themselves: they live as long as their pools, and
+    /// draining does not wait for them.
+    pub(crate) background: TaskTracker,
     view: ArcSwap<View>,
     started_s: u64,
     decisions: AtomicU64,
@@ -75,6 +79,7 @@ impl Gateway {
             counters: Counters::default(),
             draining: CancellationToken::new(),
             tracker: TaskTracker::new(),
+            background: TaskTracker::new(),
             view: ArcSwap::from_pointee(view),
             started_s,
             decisions: AtomicU64::new(config.seed),
@@ -91,6 +96,12 @@ impl Gateway {
     /// Serves requests by another view from now on; those under way keep theirs.
     pub fn replace_view(&self, view: View) {
         self.view.store(Arc::new(view));
+    }
+
+    /// Seed of routing's random numbers.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.config.seed
     }
 
     /// Counters for metrics.

@@ -69,17 +69,19 @@ pub(crate) struct RouteGroup {
 }
 
 impl View {
-    /// Puts routes, replicas and aliases together.
+    /// Puts routes, replicas and aliases together. `first_turn` is where policies that take turns
+    /// start: nodes that all started at the first replica would stay in step.
     #[must_use]
     pub fn new(
         routes: Vec<RouteSpec>,
         replicas: Vec<Arc<Replica>>,
         aliases: BTreeMap<ModelName, ModelName>,
+        first_turn: u64,
     ) -> Self {
         let mut prefixed = Vec::new();
         let mut built_in = Vec::new();
         for spec in routes {
-            let route = Arc::new(Route::new(spec, &replicas));
+            let route = Arc::new(Route::new(spec, &replicas, first_turn));
             let list = if route.spec.path_prefix.is_some() { &mut prefixed } else { &mut built_in };
             list.push(route);
         }
@@ -153,7 +155,7 @@ impl Loads for View {
 }
 
 impl Route {
-    fn new(spec: RouteSpec, replicas: &[Arc<Replica>]) -> Self {
+    fn new(spec: RouteSpec, replicas: &[Arc<Replica>], first_turn: u64) -> Self {
         let mut by_model: BTreeMap<ModelName, Vec<Candidate>> = BTreeMap::new();
         let mut all = Vec::new();
         for (replica, index) in replicas.iter().zip(0..) {
@@ -174,9 +176,9 @@ impl Route {
         }
         let groups = by_model
             .into_iter()
-            .map(|(model, candidates)| (model, RouteGroup::new(spec.policy, candidates)))
+            .map(|(model, candidates)| (model, RouteGroup::new(spec.policy, candidates, first_turn)))
             .collect();
-        Self { all: RouteGroup::new(spec.policy, all), groups, spec }
+        Self { all: RouteGroup::new(spec.policy, all, first_turn), groups, spec }
     }
 
     /// The replicas for a model; for `None`, all of the route's.
@@ -189,8 +191,8 @@ impl Route {
 }
 
 impl RouteGroup {
-    fn new(policy: Policy, candidates: Vec<Candidate>) -> Self {
-        Self { group: Group::new(policy, candidates), tickets: AtomicU64::new(0) }
+    fn new(policy: Policy, candidates: Vec<Candidate>, first_turn: u64) -> Self {
+        Self { group: Group::new(policy, candidates), tickets: AtomicU64::new(first_turn) }
     }
 
     /// The number of the next decision in this group.

@@ -5,6 +5,8 @@ mod addresses;
 mod cancel;
 mod certificates;
 mod headers;
+mod http2;
+mod limits;
 mod protocols;
 mod responses;
 mod retries;

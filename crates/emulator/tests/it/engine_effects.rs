@@ -81,7 +81,8 @@ async fn a_cached_prompt_has_its_first_token_sooner() {
 
 #[tokio::test]
 async fn outputs_that_outgrow_the_cache_are_preempted_and_still_complete() {
-    let emulator = with_engine(0.001, |engine| {
+    // A request takes 0.3 s, so that all of them run together even on a busy machine.
+    let emulator = with_engine(0.05, |engine| {
         engine.kv_blocks = 12.try_into().unwrap();
         engine.watermark_blocks = 0;
         engine.context_tokens_max = 192;

@@ -46,7 +46,8 @@ async fn a_crash_resets_connections_refuses_new_ones_and_forgets_the_cache() {
     let mut response = connection.post(CHAT, &chat(&prompt, 1000, true)).await.unwrap();
     next_frame(&mut response).await.unwrap().unwrap();
     let mut idle = TcpStream::connect(replica.address()).await.unwrap();
-    idle.write_all(b"GET /hea").await.unwrap();
+    idle.write_all(b"GET /health HTTP/1.1\r\nhost: e\r\n\r\n").await.unwrap();
+    assert!(idle.read(&mut [0; 1024]).await.unwrap() > 0, "served, so not only in the backlog");
     until(replica, |stats| stats.running == 1).await;
 
     replica.set_fault(Fault::Crash).await.unwrap();

@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use spillway_proxy::{Limits, Retry, Timeouts};
 use toml::Spanned;
 
@@ -106,30 +107,43 @@ pub(crate) struct AdminSection {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsSection {
     /// Client connections at a time; one more is closed at once.
+    #[serde(deserialize_with = "positive")]
     pub(crate) connections_max: usize,
     /// Bytes of one request head; more gets 431.
+    #[serde(deserialize_with = "positive")]
     pub(crate) header_bytes_max: usize,
     /// Header fields of one HTTP/1.1 request; more gets 431.
+    #[serde(deserialize_with = "positive")]
     pub(crate) headers_max: usize,
     /// Bytes of one request body; more gets 413.
+    #[serde(deserialize_with = "positive")]
     pub(crate) body_bytes_max: u64,
     /// Bytes of all buffered request bodies together; a body beyond it gets 503.
+    #[serde(deserialize_with = "positive")]
     pub(crate) body_bytes_total_max: u64,
     /// Bodies that need no reading are buffered, and can be retried, up to this many bytes.
+    #[serde(deserialize_with = "positive")]
     pub(crate) buffered_bytes_max: u64,
     /// Concurrent requests on one HTTP/2 connection.
+    #[serde(deserialize_with = "positive")]
     pub(crate) streams_per_connection_max: u32,
     /// Requests that one connection may abandon within `reset_window_ms` before it is closed.
+    #[serde(deserialize_with = "positive")]
     pub(crate) resets_per_connection_max: u32,
     /// The window that `resets_per_connection_max` counts in.
+    #[serde(deserialize_with = "positive")]
     pub(crate) reset_window_ms: u64,
     /// Time for a complete request head.
+    #[serde(deserialize_with = "positive")]
     pub(crate) head_timeout_ms: u64,
     /// Time for a complete request body.
+    #[serde(deserialize_with = "positive")]
     pub(crate) body_timeout_ms: u64,
     /// A connection without requests for this long is closed.
+    #[serde(deserialize_with = "positive")]
     pub(crate) idle_timeout_ms: u64,
     /// A client that takes no bytes of its reply for this long is cut off.
+    #[serde(deserialize_with = "positive")]
     pub(crate) stall_timeout_ms: u64,
 }
 
@@ -179,13 +193,17 @@ impl From<LimitsSection> for Limits {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TimeoutsSection {
     /// TCP and TLS set-up; 1,000 by default.
+    #[serde(deserialize_with = "positive_if_set")]
     pub(crate) connect_ms: Option<u64>,
     /// From the request to the reply's head; 600,000 by default, since a queued unary request
     /// waits for its whole generation.
+    #[serde(deserialize_with = "positive_if_set")]
     pub(crate) first_byte_ms: Option<u64>,
     /// Between two pieces of a reply; 60,000 by default.
+    #[serde(deserialize_with = "positive_if_set")]
     pub(crate) idle_ms: Option<u64>,
     /// The whole request; 3,600,000 by default.
+    #[serde(deserialize_with = "positive_if_set")]
     pub(crate) total_ms: Option<u64>,
 }
 
@@ -237,4 +255,21 @@ impl From<RetrySection> for Retry {
 
 fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A number that makes no sense as zero: a limit or time-out of nothing would refuse everything.
+fn positive<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default + PartialEq,
+{
+    let value = T::deserialize(deserializer)?;
+    if value == T::default() {
+        return Err(Error::custom("must be at least 1"));
+    }
+    Ok(value)
+}
+
+fn positive_if_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    positive(deserializer).map(Some)
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Instant;
 
+use http::HeaderValue;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -27,9 +28,24 @@ use crate::worker::Worker;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) address: IpAddr,
+    /// The address as a header has it, made once for all requests.
+    pub(crate) address_text: HeaderValue,
     pub(crate) is_tls: bool,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) meter: Arc<Meter>,
+}
+
+impl Client {
+    pub(crate) fn new(
+        address: IpAddr,
+        is_tls: bool,
+        trusted_proxies: Arc<TrustedProxies>,
+    ) -> Self {
+        // An address has only digits, letters, dots and colons, so the fallback never shows.
+        let address_text = HeaderValue::try_from(address.to_string())
+            .unwrap_or(HeaderValue::from_static("unknown"));
+        Self { address, address_text, is_tls, trusted_proxies, meter: Arc::default() }
+    }
 }
 
 /// Serves a connection until it ends, misbehaves or the gateway drains.
@@ -61,13 +77,9 @@ pub(crate) async fn serve_connection(
 
 /// Runs the HTTP protocol; returns the reason if the watchdog ended it.
 async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
-    let meter = Arc::new(Meter::default());
-    let client = Arc::new(Client {
-        address: greeted.address,
-        is_tls: greeted.stream.is_tls(),
-        trusted_proxies: Arc::clone(&listener.trusted_proxies),
-        meter: Arc::clone(&meter),
-    });
+    let proxies = Arc::clone(&listener.trusted_proxies);
+    let client = Arc::new(Client::new(greeted.address, greeted.stream.is_tls(), proxies));
+    let meter = Arc::clone(&client.meter);
     let io = TokioIo::new(ClientStream::new(greeted.stream, greeted.read_ahead, Arc::clone(&meter)));
     let service = {
         let worker = Arc::clone(worker);
@@ -76,11 +88,13 @@ async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> O
     match greeted.version {
         Version::Http1 => {
             let connection = pin!(http1_builder(worker).serve_connection(io, service));
-            watch(worker, &meter, connection, http1::Connection::graceful_shutdown).await
+            let finish = http1::Connection::graceful_shutdown;
+            watch(worker, (&meter, Version::Http1), connection, finish).await
         }
         Version::Http2 => {
             let connection = pin!(http2_builder(worker).serve_connection(io, service));
-            watch(worker, &meter, connection, http2::Connection::graceful_shutdown).await
+            let finish = http2::Connection::graceful_shutdown;
+            watch(worker, (&meter, Version::Http2), connection, finish).await
         }
     }
 }
@@ -120,23 +134,23 @@ type Finish<C> = fn(Pin<&mut C>);
 ///
 /// The timer and the signal are polled only to register this task's waker; whether they fired is
 /// read from a flag. Polling them at every wake-up would cost each token of each stream.
-async fn watch<C: Future>(
+async fn watch<C: Future<Output = hyper::Result<()>>>(
     worker: &Worker,
-    meter: &Meter,
+    (meter, version): (&Meter, Version),
     mut connection: Pin<&mut C>,
     finish: Finish<C>,
 ) -> Option<CloseReason> {
     let gateway = &worker.gateway;
     let now = Instant::now();
-    let mut watchdog = Watchdog::new(gateway.limits(), now);
+    let mut watchdog = Watchdog::new(gateway.limits(), version, now);
     let mut tick = pin!(sleep_until((now + watchdog.interval()).into()));
     let mut draining = pin!(gateway.draining.cancelled());
     let mut registered = false;
     let mut closing = false;
     let mut abandoned_seen = 0;
     poll_fn(|cx| {
-        if connection.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(None);
+        if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
+            return Poll::Ready(ended.err().as_ref().and_then(CloseReason::of_error));
         }
         if !registered {
             registered = true;

@@ -13,6 +13,8 @@ pub(crate) struct Meter {
     requests: AtomicU64,
     in_flight: AtomicU32,
     abandoned: AtomicU32,
+    /// `read_bytes` when the last request ended.
+    settled_bytes: AtomicU64,
 }
 
 /// One look at a [`Meter`].
@@ -26,6 +28,8 @@ pub(crate) struct Reading {
     pub(crate) in_flight: u32,
     /// Requests the client gave up on.
     pub(crate) abandoned: u32,
+    /// Bytes read when the last request ended: more of them belong to the next.
+    pub(crate) settled_bytes: u64,
 }
 
 impl Meter {
@@ -37,6 +41,7 @@ impl Meter {
             requests: self.requests.load(Ordering::Relaxed),
             in_flight: self.in_flight.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
+            settled_bytes: self.settled_bytes.load(Ordering::Relaxed),
         }
     }
 
@@ -58,6 +63,7 @@ impl Meter {
     }
 
     pub(crate) fn request_ended(&self) {
+        self.settled_bytes.store(self.read_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 

@@ -1,7 +1,9 @@
 //! Decides when a client connection has had its time. Pure: readings and times in, a verdict out.
 
+use std::error::Error;
 use std::time::{Duration, Instant};
 
+use crate::client::greet::Version;
 use crate::client::meter::Reading;
 use crate::settings::Limits;
 
@@ -18,6 +20,23 @@ pub(crate) enum CloseReason {
     Resets,
 }
 
+impl CloseReason {
+    /// Why the HTTP library itself closed a connection: it has a guard of its own against requests
+    /// that are abandoned before we ever see them.
+    pub(crate) fn of_error(error: &hyper::Error) -> Option<Self> {
+        let mut source = error.source();
+        while let Some(cause) = source {
+            if let Some(error) = cause.downcast_ref::<h2::Error>() {
+                let is_ours = error.is_go_away() && error.is_library();
+                let is_calm = error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
+                return (is_ours && is_calm).then_some(Self::Resets);
+            }
+            source = cause.source();
+        }
+        None
+    }
+}
+
 /// Watches one connection through regular readings.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
@@ -26,6 +45,7 @@ pub(crate) struct Watchdog {
     stall_timeout: Duration,
     resets_max: u32,
     reset_window: Duration,
+    version: Version,
     last: Reading,
     /// Since when no request has been in flight.
     idle_since: Option<Instant>,
@@ -38,13 +58,14 @@ pub(crate) struct Watchdog {
 }
 
 impl Watchdog {
-    pub(crate) fn new(limits: &Limits, now: Instant) -> Self {
+    pub(crate) fn new(limits: &Limits, version: Version, now: Instant) -> Self {
         Self {
             head_timeout: limits.head_timeout,
             idle_timeout: limits.idle_timeout,
             stall_timeout: limits.stall_timeout,
             resets_max: limits.resets_per_connection_max,
             reset_window: limits.reset_window,
+            version,
             last: Reading::default(),
             idle_since: Some(now),
             idle_read_bytes: 0,
@@ -101,10 +122,11 @@ impl Watchdog {
         // A request that came and went between two looks makes the connection freshly idle too.
         if self.idle_since.is_none() || reading.requests != self.last.requests {
             self.idle_since = Some(now);
-            self.idle_read_bytes = reading.read_bytes;
+            self.idle_read_bytes = reading.settled_bytes;
             self.head_since = None;
         }
-        if reading.read_bytes > self.idle_read_bytes {
+        // Between requests HTTP/2 has its pings and windows: bytes there need not be a head.
+        if self.version == Version::Http1 && reading.read_bytes > self.idle_read_bytes {
             let since = *self.head_since.get_or_insert(now);
             let late = now.saturating_duration_since(since) >= self.head_timeout;
             return late.then_some(CloseReason::SlowHead);
@@ -136,7 +158,7 @@ mod tests {
         for_at_most: Duration,
     ) -> Option<(Duration, CloseReason)> {
         let start = Instant::now();
-        let mut watchdog = Watchdog::new(&limits(), start);
+        let mut watchdog = Watchdog::new(&limits(), Version::Http1, start);
         let mut passed = Duration::ZERO;
         while passed <= for_at_most {
             if let Some(reason) = watchdog.check(reading(passed), start + passed) {

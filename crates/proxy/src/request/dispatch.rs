@@ -65,6 +65,9 @@ impl Dispatch<'_> {
                 Err(error) => error,
             };
             tracing::debug!(replica = %replica.spec().name, %error, "attempt failed");
+            if let Some(fault) = self.prepared.body.fault() {
+                return Err(fault.clone());
+            }
             let safety = error.retry_safety();
             failure = Some(error.to_gateway_error(replica.spec().name.as_str()));
             let attempts = u32::try_from(tried.len()).unwrap_or(u32::MAX);

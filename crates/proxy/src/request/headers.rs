@@ -1,10 +1,10 @@
 //! What happens to headers on their way through.
 
-use std::net::IpAddr;
-
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
-use spillway_protocol::{REQUEST_ID, TRACEPARENT, TraceContext, valid_request_id};
+use spillway_protocol::{
+    REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id,
+};
 
 use crate::client::Client;
 use crate::replica::{Replica, ReplicaProtocol};
@@ -15,11 +15,33 @@ pub(crate) static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-ti
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-static KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
-static PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
-/// Where clients put keys, besides `Authorization`.
-static KEY_HEADERS: [HeaderName; 2] =
-    [HeaderName::from_static("x-api-key"), HeaderName::from_static("api-key")];
+/// Headers that end at each hop, besides those that `Connection` names.
+static HOP_BY_HOP: [HeaderName; 7] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+/// Never passed on: the length follows from the body, expectations were met by reading it, and
+/// credentials for a proxy were for this one.
+static DROPPED: [HeaderName; 3] =
+    [header::CONTENT_LENGTH, header::EXPECT, header::PROXY_AUTHORIZATION];
+/// Where clients put their keys.
+static CLIENT_KEYS: [HeaderName; 3] = [
+    header::AUTHORIZATION,
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("api-key"),
+];
+/// What only a trusted proxy may say.
+static FORWARDING: [HeaderName; 4] = [
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-proto"),
+    HeaderName::from_static("x-forwarded-host"),
+    header::FORWARDED,
+];
 
 /// What names this request in logs and traces, here and at the replica.
 #[derive(Clone, Debug)]
@@ -35,7 +57,7 @@ impl Identity {
             .get(&REQUEST_ID)
             .filter(|value| value.to_str().is_ok_and(valid_request_id))
             .cloned()
-            .unwrap_or_else(|| fresh_id(dice));
+            .unwrap_or_else(|| new_request_id(dice.u128(..)));
         let span = dice.u64(1..);
         let trace = headers
             .get(&TRACEPARENT)
@@ -55,26 +77,14 @@ pub(crate) fn prepare_forwarding(
     let trusted = client.trusted_proxies.trusts(client.address);
     let host = head.headers.remove(header::HOST).or_else(|| authority_of(head));
     let headers = &mut head.headers;
-    remove_hop_by_hop(headers);
-    // The body's length follows from the body; expectations were met by reading it.
-    headers.remove(header::CONTENT_LENGTH);
-    headers.remove(header::EXPECT);
-    // Trailers of requests are not passed on, so none may be announced. Those of replies are.
-    headers.remove(header::TRAILER);
-    headers.remove(header::PROXY_AUTHORIZATION);
-    if !forward_authorization {
-        headers.remove(header::AUTHORIZATION);
-        for key in &KEY_HEADERS {
-            headers.remove(key);
-        }
-    }
-    if !trusted {
-        for spoofable in [&X_FORWARDED_FOR, &X_FORWARDED_PROTO, &X_FORWARDED_HOST] {
-            headers.remove(spoofable);
-        }
-        headers.remove(header::FORWARDED);
-    }
-    append_address(headers, client.address);
+    remove_named_by_connection(headers);
+    remove_all(headers, |name| {
+        is_hop_by_hop(name)
+            || DROPPED.contains(name)
+            || (!forward_authorization && CLIENT_KEYS.contains(name))
+            || (!trusted && FORWARDING.contains(name))
+    });
+    append_address(headers, client);
     let scheme = if client.is_tls { "https" } else { "http" };
     insert_if_absent(headers, &X_FORWARDED_PROTO, || Some(HeaderValue::from_static(scheme)));
     insert_if_absent(headers, &X_FORWARDED_HOST, || host);
@@ -95,23 +105,34 @@ pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica) {
 
 /// Removes what concerns one connection only (RFC 9110, section 7.6.1).
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if headers.contains_key(header::CONNECTION) {
-        let named: Vec<HeaderName> = headers
-            .get_all(header::CONNECTION)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|list| list.split(','))
-            .filter_map(|name| name.trim().parse().ok())
-            .collect();
-        for name in named {
-            headers.remove(name);
-        }
-        headers.remove(header::CONNECTION);
+    remove_named_by_connection(headers);
+    remove_all(headers, is_hop_by_hop);
+}
+
+fn remove_named_by_connection(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::CONNECTION) {
+        return;
     }
-    for name in [&KEEP_ALIVE, &PROXY_CONNECTION] {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in named {
         headers.remove(name);
     }
-    for name in [header::TE, header::TRANSFER_ENCODING, header::UPGRADE] {
+}
+
+fn is_hop_by_hop(name: &HeaderName) -> bool {
+    HOP_BY_HOP.contains(name)
+}
+
+/// Removes matching headers. Looking at the few that are there is cheaper than looking up the many
+/// that could be.
+fn remove_all(headers: &mut HeaderMap, is_unwanted: impl Fn(&HeaderName) -> bool) {
+    while let Some(name) = headers.keys().find(|name| is_unwanted(name)).cloned() {
         headers.remove(name);
     }
 }
@@ -121,15 +142,13 @@ fn authority_of(head: &Parts) -> Option<HeaderValue> {
     HeaderValue::from_str(head.uri.authority()?.as_str()).ok()
 }
 
-fn append_address(headers: &mut HeaderMap, address: IpAddr) {
-    let text = match headers.get(&X_FORWARDED_FOR).and_then(|value| value.to_str().ok()) {
-        Some(earlier) => format!("{earlier}, {address}"),
-        None => address.to_string(),
+fn append_address(headers: &mut HeaderMap, client: &Client) {
+    let value = match headers.get(&X_FORWARDED_FOR).and_then(|value| value.to_str().ok()) {
+        // Addresses and a value that was a header already can't hold what a header can't.
+        Some(earlier) => HeaderValue::try_from(format!("{earlier}, {}", client.address)).ok(),
+        None => None,
     };
-    // Addresses and a value that was a header already can't hold what a header can't.
-    if let Ok(value) = HeaderValue::try_from(text) {
-        headers.insert(X_FORWARDED_FOR.clone(), value);
-    }
+    headers.insert(X_FORWARDED_FOR.clone(), value.unwrap_or_else(|| client.address_text.clone()));
 }
 
 fn insert_if_absent(
@@ -144,17 +163,6 @@ fn insert_if_absent(
     }
 }
 
-fn fresh_id(dice: &mut fastrand::Rng) -> HeaderValue {
-    let mut text = [0; 32];
-    for (place, byte) in text.chunks_exact_mut(2).zip(dice.u128(..).to_be_bytes()) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        place[0] = DIGITS[usize::from(byte >> 4)];
-        place[1] = DIGITS[usize::from(byte & 15)];
-    }
-    // Hexadecimal digits are a valid header, so the fallback never shows.
-    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("0"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -166,12 +174,8 @@ mod tests {
 
     fn client(trusted: &[&str]) -> Client {
         let blocks = trusted.iter().map(|block| block.parse().expect("a block")).collect();
-        Client {
-            address: "192.0.2.9".parse().expect("an address"),
-            is_tls: false,
-            trusted_proxies: Arc::new(TrustedProxies::new(blocks)),
-            meter: Arc::default(),
-        }
+        let address = "192.0.2.9".parse().expect("an address");
+        Client::new(address, false, Arc::new(TrustedProxies::new(blocks)))
     }
 
     fn forwarded(client: &Client, headers: &[(&str, &str)], authorization: bool) -> HeaderMap {

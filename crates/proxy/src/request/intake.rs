@@ -117,7 +117,7 @@ pub(crate) fn refuse_oversize(bytes: u64, bytes_max: u64) -> Result<(), GatewayE
     Err(GatewayError::new(ErrorKind::BodyTooLarge, message))
 }
 
-fn too_slow(bound: Duration) -> GatewayError {
+pub(crate) fn too_slow(bound: Duration) -> GatewayError {
     let message = format!("the request body did not arrive within {} s", bound.as_secs_f32());
     GatewayError::new(ErrorKind::BodyTimeout, message)
 }

@@ -9,5 +9,6 @@ mod prepare;
 mod record;
 mod serve;
 
+pub(crate) use intake::{refuse_oversize, too_slow};
 pub(crate) use record::Record;
 pub(crate) use serve::serve;

@@ -229,7 +229,7 @@ impl Surroundings<'_> {
         let limits = self.gateway.limits();
         refuse_oversize(body.size_hint().lower(), limits.body_bytes_max)?;
         if body.size_hint().exact().is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
-            return Ok((RequestBody::Streamed(Some(body)), Duration::ZERO, Vec::new()));
+            return Ok((RequestBody::streamed(body, limits), Duration::ZERO, Vec::new()));
         }
         let buffered = buffer(self.gateway, body).await?;
         let body = RequestBody::Buffered(Segments::from(buffered.bytes));
@@ -317,6 +317,8 @@ fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<(), GatewayEr
             matches!(*method, Method::GET | Method::POST | Method::DELETE)
         }
         Endpoint::V2Model { .. } => matches!(*method, Method::GET | Method::POST | Method::HEAD),
+        // No path, whatever the method: that is what the client is told.
+        Endpoint::Other => true,
         _ => *method == Method::POST,
     };
     if is_allowed {

@@ -88,7 +88,7 @@ async fn http2_connection(
     let stream = connect(replica, bounds.connect()).await?;
     let count = replica.count_connection();
     let opened =
-        timeout(bounds.connect(), Http2Connection::new(stream, count, &worker.gateway.tracker));
+        timeout(bounds.connect(), Http2Connection::new(stream, count, &worker.gateway.background));
     let connection = opened.await.map_err(|_| AttemptError::ConnectTimeout)??;
     // Several requests may have connected at once; the last one's connection is kept, the others
     // end with their last stream.

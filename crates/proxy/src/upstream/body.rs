@@ -7,21 +7,43 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use spillway_protocol::Segments;
+use spillway_protocol::{GatewayError, Segments};
+
+use crate::settings::Limits;
+use crate::upstream::streamed_body::{BodyFault, StreamedBody, StreamedBodyError};
 
 /// A request's body, as far as attempts are concerned.
 #[derive(Debug)]
 pub(crate) enum RequestBody {
     /// In memory: any number of attempts can send it.
     Buffered(Segments),
-    /// Comes from the client while it is sent: one attempt only. `None` once taken.
-    Streamed(Option<Incoming>),
+    /// Comes from the client while it is sent: one attempt only.
+    Streamed {
+        /// `None` once taken.
+        body: Option<StreamedBody>,
+        /// What was wrong with it, as far as it was sent.
+        fault: BodyFault,
+    },
 }
 
 impl RequestBody {
     /// Whether no attempt can send it any more.
     pub(crate) fn is_gone(&self) -> bool {
-        matches!(self, Self::Streamed(None))
+        matches!(self, Self::Streamed { body: None, .. })
+    }
+
+    /// A body that is sent on while it comes in, within the limits.
+    pub(crate) fn streamed(incoming: Incoming, limits: &Limits) -> Self {
+        let body = StreamedBody::new(incoming, limits);
+        Self::Streamed { fault: body.fault(), body: Some(body) }
+    }
+
+    /// What the client did wrong while its body was sent on.
+    pub(crate) fn fault(&self) -> Option<&GatewayError> {
+        match self {
+            Self::Buffered(_) => None,
+            Self::Streamed { fault, .. } => fault.get(),
+        }
     }
 
     /// The body for one attempt; `None` if it was streamed to an earlier one.
@@ -31,7 +53,7 @@ impl RequestBody {
                 bytes_left: segments.len() as u64,
                 slices: segments.iter().cloned().collect(),
             }),
-            Self::Streamed(incoming) => incoming.take().map(OutboundBody::Streamed),
+            Self::Streamed { body, .. } => body.take().map(OutboundBody::Streamed),
         }
     }
 }
@@ -42,38 +64,38 @@ pub(crate) enum OutboundBody {
     /// Slices of the client's own bytes.
     Buffered { slices: VecDeque<Bytes>, bytes_left: u64 },
     /// Straight from the client's connection.
-    Streamed(Incoming),
+    Streamed(StreamedBody),
 }
 
 impl Body for OutboundBody {
     type Data = Bytes;
-    type Error = hyper::Error;
+    type Error = StreamedBodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
         match self.get_mut() {
             Self::Buffered { slices, bytes_left } => {
                 let slice = slices.pop_front();
                 *bytes_left -= slice.as_ref().map_or(0, |slice| slice.len() as u64);
                 Poll::Ready(slice.map(|slice| Ok(Frame::data(slice))))
             }
-            Self::Streamed(incoming) => Pin::new(incoming).poll_frame(cx),
+            Self::Streamed(body) => body.poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Buffered { bytes_left, .. } => *bytes_left == 0,
-            Self::Streamed(incoming) => incoming.is_end_stream(),
+            Self::Streamed(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Buffered { bytes_left, .. } => SizeHint::with_exact(*bytes_left),
-            Self::Streamed(incoming) => incoming.size_hint(),
+            Self::Streamed(body) => body.size_hint(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! HTTP/2 to a replica: one shared connection per worker.
 
 use std::future::Future;
+use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -13,6 +14,11 @@ use crate::replica::ConnectionCount;
 use crate::stream::Stream;
 use crate::upstream::body::OutboundBody;
 use crate::upstream::error::AttemptError;
+
+/// A connection with requests on it is probed this often: many requests would wait on a dead one.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+/// A replica that answers no probe for this long is taken for gone.
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A handle for requests on a shared connection; clones share it.
 #[derive(Clone, Debug)]
@@ -31,6 +37,8 @@ impl Http2Connection {
     ) -> Result<Self, AttemptError> {
         let (sender, connection) = http2::Builder::new(Executor(tracker.clone()))
             .timer(TokioTimer::new())
+            .keep_alive_interval(Some(PING_INTERVAL))
+            .keep_alive_timeout(PING_TIMEOUT)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(|error| AttemptError::of_exchange(error, true))?;

@@ -7,6 +7,7 @@ mod error;
 mod http1;
 mod http2;
 mod pool;
+mod streamed_body;
 mod tls;
 
 pub use tls::ReplicaTlsError;

@@ -64,9 +64,4 @@ impl Pool {
             }
         }
     }
-
-    #[cfg(test)]
-    pub(crate) fn idle_count(&self) -> usize {
-        self.idle.len()
-    }
 }

@@ -1,0 +1,103 @@
+//! A body that goes from the client's connection straight to a replica's, within bounds.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use spillway_protocol::GatewayError;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::request::{refuse_oversize, too_slow};
+use crate::settings::Limits;
+
+/// What was wrong with the client's part, told beside the body: HTTP/2 reduces the body's own error
+/// to a reset on its way through hyper.
+pub(crate) type BodyFault = Arc<OnceLock<GatewayError>>;
+
+/// A client's body in passing.
+#[derive(Debug)]
+pub(crate) struct StreamedBody {
+    incoming: Incoming,
+    bytes: u64,
+    bytes_max: u64,
+    pause_max: Duration,
+    /// Made at the first pause: a body that is all there never needs it.
+    pause: Option<Pin<Box<Sleep>>>,
+    is_pausing: bool,
+    fault: BodyFault,
+}
+
+/// The client's body broke a rule or broke off.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StreamedBodyError {
+    /// It is too long or too slow.
+    #[error(transparent)]
+    Refused(GatewayError),
+    /// Its connection failed.
+    #[error(transparent)]
+    Broken(#[from] hyper::Error),
+}
+
+impl StreamedBody {
+    pub(crate) fn new(incoming: Incoming, limits: &Limits) -> Self {
+        Self {
+            incoming,
+            bytes: 0,
+            bytes_max: limits.body_bytes_max,
+            pause_max: limits.body_timeout,
+            pause: None,
+            is_pausing: false,
+            fault: BodyFault::default(),
+        }
+    }
+
+    pub(crate) fn fault(&self) -> BodyFault {
+        Arc::clone(&self.fault)
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    pub(crate) fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
+        let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+            return self.poll_pause(cx).map(|error| Some(Err(self.refuse(error))));
+        };
+        self.is_pausing = false;
+        let Some(frame) = next.transpose()? else { return Poll::Ready(None) };
+        self.bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
+        match refuse_oversize(self.bytes, self.bytes_max) {
+            Ok(()) => Poll::Ready(Some(Ok(frame))),
+            Err(error) => Poll::Ready(Some(Err(self.refuse(error)))),
+        }
+    }
+
+    /// Ready once the client has sent nothing for too long.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<GatewayError> {
+        let pause_max = self.pause_max;
+        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(pause_max)));
+        if !self.is_pausing {
+            self.is_pausing = true;
+            pause.as_mut().reset(Instant::now() + pause_max);
+        }
+        pause.as_mut().poll(cx).map(|()| too_slow(pause_max))
+    }
+
+    fn refuse(&self, error: GatewayError) -> StreamedBodyError {
+        // The first fault ends the body, so there is no second to lose.
+        drop(self.fault.set(error.clone()));
+        StreamedBodyError::Refused(error)
+    }
+}

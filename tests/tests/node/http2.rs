@@ -1,0 +1,143 @@
+//! HTTP/2 clients that misuse what the protocol lets them do.
+
+use spillway_node::Node;
+use spillway_tests::{Client, Page, Scripted, Setup, Wire, chat, eventually};
+
+use crate::serving::{OK, RAW_ROUTE};
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const GOAWAY: u8 = 7;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).expect("short").to_be_bytes();
+    let mut frame = length[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// GET http://x/raw, complete.
+fn request(stream: u32) -> Vec<u8> {
+    frame(HEADERS, 0x5, stream, b"\x82\x86\x01\x01x\x04\x04/raw")
+}
+
+/// RST_STREAM with CANCEL.
+fn cancel(stream: u32) -> Vec<u8> {
+    frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])
+}
+
+/// The next frame that is of one of these kinds: kind, stream, payload.
+async fn next(wire: &mut Wire, kinds: &[u8]) -> (u8, u32, Vec<u8>) {
+    loop {
+        let head = wire.exactly(9).await;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);
+        let payload = wire.exactly(usize::try_from(length).expect("short")).await;
+        if kinds.contains(&head[3]) {
+            let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+            return (head[3], stream, payload);
+        }
+    }
+}
+
+async fn check_after_abuse(node: &Node) {
+    let resets = || {
+        Page::of(node).sum("spillway_client_connections_closed_total", &[("reason", "resets")])
+    };
+    eventually("it is counted", || resets() == 1.0).await;
+    let in_flight = || Page::of(node).sum("spillway_replica_in_flight", &[]);
+    eventually("all places are free", || in_flight() == 0.0).await;
+}
+
+#[tokio::test]
+async fn rapid_resets_close_their_connection_and_no_other() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().table(RAW_ROUTE).replica("a", replica.address).start().await;
+    let mut honest = Client::http2(node.addresses()[0]).await;
+    assert_eq!(honest.fetch(chat("tiny", "")).await.status, 200);
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    wire.send(PREFACE).await;
+    let mut sent = 0;
+    for batch in 0..100_u32 {
+        let mut bytes = Vec::new();
+        for number in 0..100 {
+            let stream = (batch * 100 + number) * 2 + 1;
+            bytes.extend(request(stream));
+            bytes.extend(cancel(stream));
+        }
+        if wire.try_send(bytes).await.is_err() {
+            break;
+        }
+        sent += 100;
+    }
+    wire.end().await;
+    assert!(sent > 0);
+    check_after_abuse(&node).await;
+    assert_eq!(honest.fetch(chat("tiny", "")).await.status, 200);
+}
+
+#[tokio::test]
+async fn resets_one_by_one_close_their_connection_too() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.resets_per_connection_max = 20").table(RAW_ROUTE);
+    let node = setup.replica("a", replica.address).start().await;
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    wire.send(PREFACE).await;
+    for number in 0..21 {
+        wire.send(request(number * 2 + 1)).await;
+        // Each is at the replica before it is abandoned, and gone from it after.
+        let (mut taken, _) = replica.request().await;
+        wire.send(cancel(number * 2 + 1)).await;
+        taken.end().await;
+    }
+    wire.end().await;
+    check_after_abuse(&node).await;
+}
+
+#[tokio::test]
+async fn streams_beyond_the_limit_are_refused() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.streams_per_connection_max = 4").table(RAW_ROUTE);
+    let node = setup.replica("a", replica.address).start().await;
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    wire.send(PREFACE).await;
+    let mut taken = Vec::new();
+    for number in 0..4 {
+        wire.send(request(number * 2 + 1)).await;
+        taken.push(replica.request().await.0);
+    }
+    for number in 4..6 {
+        wire.send(request(number * 2 + 1)).await;
+        let (kind, stream, payload) = next(&mut wire, &[RST_STREAM, GOAWAY]).await;
+        assert_eq!((kind, stream), (RST_STREAM, number * 2 + 1));
+        assert_eq!(payload, [0, 0, 0, 7], "REFUSED_STREAM");
+    }
+    for replica in &mut taken {
+        replica.send(OK).await;
+        assert_eq!(next(&mut wire, &[HEADERS, GOAWAY]).await.0, HEADERS);
+    }
+    assert!(replica.is_alone().await);
+}
+
+#[tokio::test]
+async fn one_stream_that_is_not_read_hinders_no_other() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let mut client = Client::http2(node.addresses()[0]).await;
+    let (response, mut wire) = tokio::join!(client.send(chat("tiny", "")), async {
+        let (mut wire, _) = replica.request().await;
+        wire.send("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n").await;
+        wire
+    });
+    let held = response.expect("a head");
+    wire.send_until_blocked(&[7; 1 << 16], 1_000_000_000).await;
+    let (reply, ()) = tokio::join!(client.fetch(chat("tiny", "")), async {
+        let (mut wire, _) = replica.request().await;
+        wire.send(OK).await;
+    });
+    assert_eq!(reply.body, "ok");
+    drop(held);
+    wire.end().await;
+}

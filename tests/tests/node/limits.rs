@@ -1,0 +1,372 @@
+//! What clients may take, and what happens to those who take more.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+
+use bytes::Bytes;
+use http::Method;
+use spillway_emulator::Fault;
+use spillway_node::Node;
+use spillway_tests::{
+    Client, Page, Scripted, Setup, Wire, chat, emulator, eventually, full, get, message, post,
+    spawn, streamed,
+};
+
+use crate::serving::{OK, RAW_ROUTE, both, resident_bytes};
+
+fn closed(node: &Node, reason: &str) -> f64 {
+    Page::of(node).sum("spillway_client_connections_closed_total", &[("reason", reason)])
+}
+
+#[tokio::test]
+async fn heads_that_are_too_large_get_431() {
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().set("limits.header_bytes_max = 16384").set("limits.headers_max = 20");
+    let node = setup.replica("a", replica.address).start().await;
+    for headers in [format!("x-long: {}\r\n", "x".repeat(20_000)), "x-many: 1\r\n".repeat(30)] {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        wire.send(format!("GET /v1/models HTTP/1.1\r\nhost: x\r\n{headers}\r\n")).await;
+        assert!(wire.head().await.starts_with("HTTP/1.1 431 "));
+    }
+    let mut client = Client::http2(node.addresses()[0]).await;
+    let mut request = get("/v1/models");
+    let long = "x".repeat(20_000).parse().expect("a header");
+    request.headers_mut().insert("x-long", long);
+    assert_eq!(client.fetch(request).await.status, 431);
+    assert_eq!(client.fetch(get("/v1/models")).await.status, 200, "the connection lives on");
+}
+
+#[tokio::test]
+async fn bodies_that_are_too_large_get_413() {
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().set("limits.body_bytes_max = 100000").table(RAW_ROUTE);
+    let node = setup.replica("a", replica.address).start().await;
+    let json = format!("{{\"model\":\"tiny\",\"x\":\"{}\"}}", "x".repeat(200_000));
+    for path in ["/v1/completions", "/raw/x"] {
+        for is_chunked in [false, true] {
+            for client in &mut both(&node).await {
+                let body = if is_chunked { dripping(&json) } else { full(json.clone()) };
+                let reply = client.fetch(message(Method::POST, path, "application/json", body)).await;
+                let seen = (reply.status, reply.code());
+                assert_eq!(seen, (413, Some("body_too_large")), "{path} chunked: {is_chunked}");
+            }
+        }
+    }
+    assert_eq!(replica.requests.count(), 0, "no replica gets a whole one");
+}
+
+/// The text in pieces, without a length.
+fn dripping(text: &str) -> spillway_tests::ClientBody {
+    let (pieces, body) = streamed();
+    let text = text.to_owned();
+    spawn(async move {
+        for piece in text.as_bytes().chunks(8192) {
+            if pieces.send(Bytes::copy_from_slice(piece)).await.is_err() {
+                return;
+            }
+        }
+    });
+    body
+}
+
+#[tokio::test]
+async fn malformed_json_is_refused_with_its_place() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    for (body, place) in [
+        ("{\"model\":\"tiny\",\n  \"x\": nope}", "line 2, column 9"),
+        ("", "line 1, column"),
+        ("[1]", "line 1, column 1"),
+        ("{\"model\":\"tiny\"} trailing", "line 1, column 18"),
+        ("{\"model\":\"\u{1}\"}", "line 1, column 10"),
+    ] {
+        let reply = client.fetch(post("/v1/completions", body)).await;
+        assert_eq!((reply.status, reply.code()), (400, Some("bad_request")), "{body:?}");
+        let error = reply.json();
+        let message = error["error"]["message"].as_str().expect("a message");
+        assert!(message.contains(place), "{body:?}: {message}");
+    }
+    assert!(replica.is_alone().await);
+}
+
+#[tokio::test]
+async fn requests_whose_length_is_ambiguous_are_never_read_twice() {
+    for (lines, body) in [
+        ("content-length: 4\r\ncontent-length: 5\r\n", "12345"),
+        ("content-length: 4, 5\r\n", "12345"),
+        ("content-length: +4\r\n", "1234"),
+        ("content-length: 0x4\r\n", "1234"),
+        ("transfer-encoding : chunked\r\n", "0\r\n\r\n"),
+        ("transfer-encoding: chunked, identity\r\n", "0\r\n\r\n"),
+        ("transfer-encoding: xchunked\r\n", "0\r\n\r\n"),
+        (" folded: 1\r\ncontent-length: 4\r\n", "1234"),
+        ("transfer-encoding: chunked\r\n", "-1\r\n\r\n"),
+        ("transfer-encoding: chunked\r\n", "ffffffffffffffff1\r\n\r\n"),
+    ] {
+        let replica = Scripted::start().await.serve(OK);
+        let node = Setup::new().table(RAW_ROUTE).replica("a", replica.address).start().await;
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        let smuggled = "GET /raw/smuggled HTTP/1.1\r\nhost: x\r\n\r\n";
+        wire.send(format!("POST /raw/x HTTP/1.1\r\nhost: x\r\n{lines}\r\n{body}{smuggled}")).await;
+        let reply = String::from_utf8_lossy(&wire.end().await.0).into_owned();
+        assert!(reply.starts_with("HTTP/1.1 400 "), "{lines:?}: {reply:?}");
+        assert_eq!(reply.matches("HTTP/1.1").count(), 1, "{lines:?}: {reply:?}");
+        assert_eq!(replica.requests.count(), 0, "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_length_beside_chunks_smuggles_nothing() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().table(RAW_ROUTE).replica("a", replica.address).start().await;
+    for lines in [
+        "content-length: 4\r\ntransfer-encoding: chunked\r\n",
+        "transfer-encoding: chunked\r\ncontent-length: 4\r\n",
+    ] {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        let smuggled = "GET /raw/smuggled HTTP/1.1\r\nhost: x\r\n\r\n";
+        wire.send(format!("POST /raw/x HTTP/1.1\r\nhost: x\r\n{lines}\r\n0\r\n\r\n{smuggled}")).await;
+        wire.finish().await;
+        let reply = String::from_utf8_lossy(&wire.end().await.0).into_owned();
+        // RFC 9112, section 6.1: refuse it, or answer it and close the connection.
+        assert!(reply.matches("HTTP/1.1").count() <= 1, "{lines:?}: {reply:?}");
+        let seen = replica.requests.all();
+        assert!(seen.iter().all(|message| !message.head.contains("smuggled")), "{seen:?}");
+        assert!(seen.iter().all(|message| message.header("content-length") != Some("4")));
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_drips_is_cut_off_while_others_are_served() {
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().set("limits.head_timeout_ms = 300").replica("a", replica.address);
+    let node = setup.start().await;
+    let mut slow: Vec<Wire> = Vec::new();
+    for start in ["", "G", "GET /v1/models HT", "POST /v1/completions HTTP/1.1\r\nhost: x\r\n"] {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        wire.send(start).await;
+        slow.push(wire);
+    }
+    // One that was served before, and then begins to drip.
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    wire.send("GET /v1/models HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    wire.message().await;
+    wire.send("GET /").await;
+    slow.push(wire);
+    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
+    for wire in &mut slow {
+        let (answer, _) = wire.end().await;
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 408 "), "{answer:?}");
+    }
+    eventually("they are counted", || closed(&node, "slow_head") == 5.0).await;
+}
+
+#[tokio::test]
+async fn a_body_that_drips_is_answered_408_while_others_are_served() {
+    let replica = Scripted::start().await;
+    let address = replica.address;
+    let setup = Setup::new().set("limits.body_timeout_ms = 300").table(RAW_ROUTE);
+    let node = setup.replica("a", address).start().await;
+    for path in ["/v1/completions", "/raw/x"] {
+        for lines in ["content-length: 100", "transfer-encoding: chunked"] {
+            let mut wire = Wire::connect(node.addresses()[0]).await;
+            let start = format!("POST {path} HTTP/1.1\r\nhost: x\r\n{lines}\r\n\r\n5\r\nhello\r\n");
+            wire.send(start).await;
+            let mut others = Vec::new();
+            let (other, ()) = tokio::join!(Client::once(node.addresses()[0], chat("tiny", "")), async {
+                // The streamed one is sent on as it comes; it is never whole.
+                while !others.last().is_some_and(|head: &(Wire, String)| head.1.contains("/v1/chat")) {
+                    let mut taken = replica.accept().await;
+                    let head = taken.head().await;
+                    others.push((taken, head));
+                }
+                others.last_mut().expect("one").0.send(OK).await;
+            });
+            assert_eq!(other.status, 200);
+            let reply = wire.message().await;
+            assert_eq!(reply.status(), 408, "{path} {lines}");
+            assert_eq!(reply.header("x-spillway-code"), Some("body_timeout"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_without_requests_is_closed_after_its_time() {
+    let node = Setup::new().set("limits.idle_timeout_ms = 300").start().await;
+    let mut both = both(&node).await;
+    for client in &mut both {
+        assert_eq!(client.fetch(get("/livez")).await.status, 200);
+    }
+    for client in &both {
+        eventually("it is closed", || !client.is_open()).await;
+    }
+    eventually("it is counted", || closed(&node, "idle") == 2.0).await;
+}
+
+#[tokio::test]
+async fn a_request_may_last_longer_than_a_connection_may_idle() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.idle_timeout_ms = 100").set("limits.head_timeout_ms = 100");
+    let node = setup.replica("a", replica.address).start().await;
+    let address = node.addresses()[0];
+    for is_http2 in [false, true] {
+        let request = spawn(async move {
+            let mut client = match is_http2 {
+                true => Client::http2(address).await,
+                false => Client::http1(address).await,
+            };
+            client.fetch(chat("tiny", "")).await
+        });
+        let (mut wire, _) = replica.request().await;
+        tokio::time::sleep(std::time::Duration::from_millis(400)).await;
+        wire.send(OK).await;
+        assert_eq!(request.await.expect("a reply").status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_is_cut_off() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.stall_timeout_ms = 400").replica("a", replica.address);
+    let node = setup.start().await;
+    let filler = vec![7; 1 << 16];
+    for client in &mut both(&node).await {
+        let (response, mut wire) = tokio::join!(client.send(chat("tiny", "")), async {
+            let (mut wire, _) = replica.request().await;
+            wire.send("HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n").await;
+            wire
+        });
+        let held = response.expect("a head");
+        // Ends when the gateway gives the replica's connection up.
+        while wire.try_send(&filler).await.is_ok() {}
+        drop(held);
+    }
+    eventually("all places are free", || {
+        Page::of(&node).sum("spillway_replica_in_flight", &[]) == 0.0
+    })
+    .await;
+    assert!(closed(&node, "stalled") >= 1.0);
+}
+
+#[tokio::test]
+async fn a_replica_that_answers_garbage_is_a_bad_gateway() {
+    let emulator = emulator(1).await;
+    emulator.replica(0).set_fault(Fault::Garbage).await.expect("breaks");
+    let node = Setup::new().emulated(&emulator).start().await;
+    let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+    assert_eq!((reply.status, reply.code()), (502, Some("replica_bad_response")));
+    for garbage in ["SSH-2.0-OpenSSH\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nbad header\r\n\r\n"] {
+        let replica = Scripted::start().await.serve(garbage);
+        let node = Setup::new().replica("a", replica.address).start().await;
+        let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+        assert_eq!((reply.status, reply.code()), (502, Some("replica_bad_response")), "{garbage:?}");
+        assert_eq!(replica.requests.count(), 1, "it is not asked again");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_memory_has_no_place_for_get_503() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.body_bytes_total_max = 100000");
+    let node = setup.replica("a", replica.address).start().await;
+    let json = format!("{{\"model\":\"tiny\",\"x\":\"{}\"}}", "x".repeat(60_000));
+    let address = node.addresses()[0];
+    let first = spawn(Client::once(address, post("/v1/completions", json.clone())));
+    let (mut wire, _) = replica.request().await;
+    let reply = Client::once(address, post("/v1/completions", json.clone())).await;
+    assert_eq!((reply.status, reply.code()), (503, Some("overloaded")));
+    wire.send(OK).await;
+    assert_eq!(first.await.expect("a reply").status, 200);
+    let held = || Page::of(&node).sum("spillway_request_body_bytes", &[]);
+    eventually("the memory is free again", || held() == 0.0).await;
+    let (reply, ()) = tokio::join!(Client::once(address, post("/v1/completions", json)), async {
+        wire.message().await;
+        wire.send(OK).await;
+    });
+    assert_eq!(reply.status, 200);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_are_closed_at_once() {
+    let node = Setup::new().set("limits.connections_max = 3").start().await;
+    let address = node.addresses()[0];
+    let mut held = Vec::new();
+    for _ in 0..3 {
+        let mut client = Client::http1(address).await;
+        assert_eq!(client.fetch(get("/livez")).await.status, 200);
+        held.push(client);
+    }
+    let mut wire = Wire::connect(address).await;
+    assert_eq!(wire.end().await.0, b"");
+    assert_eq!(closed(&node, "full"), 1.0);
+    for client in &mut held {
+        assert_eq!(client.fetch(get("/livez")).await.status, 200, "the others are unharmed");
+    }
+    drop(held);
+    let open = || Page::of(&node).sum("spillway_client_connections", &[]);
+    eventually("places are given back", || open() == 0.0).await;
+    assert_eq!(Client::once(address, get("/livez")).await.status, 200);
+}
+
+/// Address of the node that `hold_connections` is to connect to.
+const HOLD: &str = "SPILLWAY_TEST_HOLD";
+const IDLE_CONNECTIONS: usize = 10_000;
+
+#[tokio::test]
+async fn ten_thousand_idle_connections_cost_little_and_hinder_nobody() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().replica("a", replica.address).start().await;
+    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
+    let before = resident_bytes();
+    // The other ends need as many descriptors again: more than one process may have.
+    let mut holder = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--ignored", "--exact", "limits::hold_connections", "--nocapture"])
+        .env(HOLD, node.addresses()[0].to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut output = BufReader::new(holder.stdout.take().expect("piped"));
+    let reading = tokio::task::spawn_blocking(move || {
+        let held = output.by_ref().lines().any(|line| line.is_ok_and(|line| line.ends_with("held")));
+        (held, output)
+    });
+    // Its output stays open: it has more to say at its end.
+    let (held, output) = reading.await.expect("reads");
+    assert!(held, "the connections are open");
+    let open = Page::of(&node).sum("spillway_client_connections", &[]);
+    assert!(open >= IDLE_CONNECTIONS as f64, "{open} connections");
+    let each = resident_bytes().saturating_sub(before) / IDLE_CONNECTIONS;
+    assert!(each < 32 << 10, "{each} bytes a connection");
+    for client in &mut both(&node).await {
+        assert_eq!(client.fetch(chat("tiny", "")).await.status, 200);
+    }
+    drop(holder.stdin.take());
+    assert!(holder.wait().expect("ends").success());
+    drop(output);
+    eventually("all are gone", || {
+        Page::of(&node).sum("spillway_client_connections", &[]) < 10.0
+    })
+    .await;
+}
+
+/// The client's side of the test above: holds connections until its input ends.
+#[test]
+#[ignore = "is run by another test, in a process of its own"]
+fn hold_connections() {
+    let address = std::env::var(HOLD).expect("is run by another test");
+    let held: Vec<_> = (0..IDLE_CONNECTIONS)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(&address).expect("connects");
+            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").expect("is taken");
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).expect("is answered");
+            assert_eq!(&start, b"HTTP/1.1 200");
+            stream
+        })
+        .collect();
+    println!("held");
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("input ends");
+    drop(held);
+}
