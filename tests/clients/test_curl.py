@@ -106,6 +106,7 @@ def test_a_client_of_http_1_0_gets_an_answer_and_a_closed_connection(chat_url: s
         ("/v1/models", "POST", "405"),
         ("/v1/models/tiny", "GET", "200"),
         ("/v1/models/huge", "GET", "404"),
+        ("/v1/models/huge", "HEAD", "404"),
         ("/v1/nothing", "POST", "404"),
         ("/", "GET", "404"),
         ("/livez", "GET", "200"),

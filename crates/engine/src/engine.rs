@@ -328,3 +328,6 @@ mod engine_property_test;
 #[cfg(test)]
 #[path = "engine_test.rs"]
 mod engine_test;
+#[cfg(test)]
+#[path = "figures_test.rs"]
+mod figures_test;

@@ -225,5 +225,8 @@ fn index(block: BlockId) -> usize {
 }
 
 #[cfg(test)]
+#[path = "kv_property_test.rs"]
+mod kv_property_test;
+#[cfg(test)]
 #[path = "kv_test.rs"]
 mod kv_test;

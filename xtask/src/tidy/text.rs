@@ -80,7 +80,14 @@ fn first_test_line(file: &TextFile, lines: &[&str]) -> Option<usize> {
     if in_folder || file.name().ends_with("_test.rs") || file.name() == "tests.rs" {
         return Some(0);
     }
-    lines.iter().position(|line| line.trim() == "#[cfg(test)]")
+    (0..lines.len())
+        .find(|&index| lines[index].trim() == "#[cfg(test)]" && opens_module(&lines[index + 1..]))
+}
+
+/// True when the item that follows is a module written out here, not one in another file.
+fn opens_module(lines: &[&str]) -> bool {
+    let item = lines.iter().map(|line| line.trim()).find(|line| !line.starts_with("#["));
+    item.is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
 }
 
 fn calls_sleep(line: &str, comment: &str) -> bool {
@@ -136,7 +143,8 @@ mod tests {
         assert_eq!(check_one("tests/tests/a.rs", "\nthread::SLEEPd);\n"), found);
         assert_eq!(check_one("crates/a/src/b_test.rs", "\nthread::SLEEPd);\n"), found);
         assert_eq!(check_one("tests/clients/a.py", "\ntime.SLEEP1)\n"), found);
-        assert_eq!(check_one("a/src/b.rs", "#[cfg(test)]\nSLEEPd).await\n"), found);
+        let inline = "#[cfg(test)]\nmod tests {\n    SLEEPd).await\n}\n";
+        assert_eq!(check_one("a/src/b.rs", inline), [("sleep-in-test", Some(3))]);
     }
 
     #[test]
@@ -152,5 +160,7 @@ mod tests {
     fn sleeping_outside_tests_is_not_this_rules_business() {
         assert_eq!(check_one("a/src/b.rs", "SLEEPd);\n#[cfg(test)]\nmod tests {}\n"), []);
         assert_eq!(check_one("tests/a.rs", "// SLEEP in a comment)\n"), []);
+        let elsewhere = "#[cfg(test)]\nmod b_test;\n\nfn f() {\n    SLEEPd);\n}\n";
+        assert_eq!(check_one("a/src/b.rs", elsewhere), []);
     }
 }

@@ -53,7 +53,9 @@ async fn a_crash_resets_connections_refuses_new_ones_and_forgets_the_cache() {
     replica.set_fault(Fault::Crash).await.unwrap();
     assert!(is_refused(replica).await);
     assert!(read(response).await.is_err());
-    let reset = idle.read(&mut [0; 16]).await.unwrap_err();
+    let mut byte = [0];
+    let read_idle = tokio::time::timeout(PATIENCE, idle.read(&mut byte)).await;
+    let reset = read_idle.expect("the idle connection stays open").unwrap_err();
     assert_eq!(reset.kind(), std::io::ErrorKind::ConnectionReset);
     let stats = replica.stats();
     assert_eq!((stats.running, stats.aborted, stats.finished), (0, 1, 0));

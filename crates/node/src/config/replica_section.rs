@@ -161,6 +161,15 @@ impl ReplicaSection {
         if host.is_empty() {
             return Err(fault("the URL has no host".to_owned()));
         }
+        let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+        if authority.contains('@') {
+            return Err(fault("the URL has a user: credentials have a key of their own".to_owned()));
+        }
+        // The host in brackets may hold colons; a port that is out of range is none to the parser.
+        let behind_host = authority.rsplit(']').next().unwrap_or_default();
+        if behind_host.contains(':') && uri.port_u16().is_none() {
+            return Err(fault(format!("the port in {authority:?} is no port")));
+        }
         Ok((is_tls, host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 })))
     }
 }

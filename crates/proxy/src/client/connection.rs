@@ -24,6 +24,9 @@ use crate::executor::Executor;
 use crate::request::serve;
 use crate::worker::Worker;
 
+/// Bytes of one HTTP/2 reply that wait for the client.
+const STREAM_BUFFER_BYTES: usize = 64 << 10;
+
 /// What requests know of the connection they came on.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -61,7 +64,14 @@ pub(crate) async fn serve_connection(
         return;
     }
     let head_timeout = worker.gateway.limits().head_timeout;
-    let greeted = match timeout(head_timeout, greet(&listener, tcp, peer)).await {
+    let greeting = timeout(head_timeout, greet(&listener, tcp, peer));
+    let greeted = tokio::select! {
+        biased;
+        greeted = greeting => greeted,
+        // Whoever has not even said what it speaks has nothing to lose.
+        () = worker.gateway.draining.cancelled() => return,
+    };
+    let greeted = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "handshake failed");
@@ -120,6 +130,9 @@ fn http2_builder(worker: &Worker) -> http2::Builder<Executor> {
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_per_connection_max)
         .max_header_list_size(u32::try_from(limits.header_bytes_max).unwrap_or(u32::MAX))
+        // Per stream, on top of what the client's window allows: a slow reader of many streams must
+        // not hold many replies in memory.
+        .max_send_buf_size(STREAM_BUFFER_BYTES)
         // A peer that answers no ping is gone, whatever TCP still hopes for.
         .keep_alive_interval(Some(limits.idle_timeout / 2))
         .keep_alive_timeout(limits.head_timeout);

@@ -5,6 +5,7 @@ mod form;
 mod headers;
 mod intake;
 mod local;
+mod path;
 mod prepare;
 mod record;
 mod serve;

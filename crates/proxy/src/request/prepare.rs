@@ -1,6 +1,5 @@
 //! Reads a request far enough to route it. The only place that finds fault with requests.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,6 +21,7 @@ use crate::request::form::model_in_form;
 use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{buffer, refuse_oversize};
 use crate::request::local::unknown_model;
+use crate::request::path::replica_path;
 use crate::upstream::RequestBody;
 use crate::view::{Route, View};
 
@@ -350,46 +350,6 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
             Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message))
         }
     }
-}
-
-/// The path as the replica is to see it. `renamed`: a model's encoded name in the path, and the
-/// name to put in its place.
-fn replica_path(
-    head: &Parts,
-    route: &Route,
-    renamed: Option<(&str, &str)>,
-) -> Result<PathAndQuery, GatewayError> {
-    let original = head.uri.path_and_query();
-    let spec = &route.spec;
-    let mut path = Cow::Borrowed(head.uri.path());
-    if let (Some(prefix), Some(replacement)) = (&spec.path_prefix, &spec.replace_prefix) {
-        path = format!("{replacement}{}", &path[prefix.len()..]).into();
-    }
-    if let Some((encoded, name)) = renamed {
-        // A model stands right behind the fixed start of every V2 path.
-        path = path.replacen(encoded, &encode_segment(name), 1).into();
-    }
-    match (path, original) {
-        (Cow::Borrowed(_), Some(original)) => Ok(original.clone()),
-        (path, original) => {
-            let query = original.and_then(PathAndQuery::query);
-            let text = query.map_or_else(|| path.to_string(), |query| format!("{path}?{query}"));
-            PathAndQuery::try_from(text).map_err(|_| no_such_path(head))
-        }
-    }
-}
-
-/// Percent-encodes everything but what RFC 3986 calls unreserved.
-fn encode_segment(name: &str) -> String {
-    let mut encoded = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
 }
 
 fn no_such_path(head: &Parts) -> GatewayError {

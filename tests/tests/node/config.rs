@@ -1,0 +1,255 @@
+//! Configs: what is wrong with them is told with its place and a remedy.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+use spillway_node::{Config, ConfigError};
+
+use crate::certificates::Certificates;
+
+const LISTENER: &str = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
+const REPLICA: &str = "[[replica]]\nname = \"a\"\nurl = \"http://h:1\"\nmodels = [\"tiny\"]\n";
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(text, Path::new("file.toml"), [])
+}
+
+/// The text with a listener and a replica before it is wrong at `line` (counted from its own first
+/// one) and `column`.
+fn check(text: &str, (line, column): (usize, usize), message: &str, remedy: &str) {
+    let whole = format!("{LISTENER}{REPLICA}{text}");
+    let error = parse(&whole).expect_err(text);
+    let before = 6;
+    assert_eq!(error.position, Some((before + line, column)), "{text}: {error}");
+    assert!(error.message.contains(message), "{text}: {error}");
+    assert!(error.remedy.contains(remedy), "{text}: {error}");
+    let shown = error.to_string();
+    assert!(shown.starts_with(&format!("file.toml:{}:{column}: ", before + line)), "{shown}");
+}
+
+#[test]
+fn faults_are_told_with_line_column_and_remedy() {
+    check("[node]\nnam = \"x\"\n", (2, 1), "unknown field `nam`", "spelling");
+    check("[limits]\nconnections_max = \"many\"\n", (2, 19), "invalid type", "correct the value");
+    check("[limits]\nconnections_max = -1\n", (2, 19), "", "correct the value");
+    check("[node]\nworker_layout = \"per_cor\"\n", (2, 17), "unknown variant", "correct the value");
+    check("[aliases]\n\"gpt\" = \"huge\"\n", (2, 9), "\"huge\"", "tiny");
+    check("[[route]]\nname = \"r\"\nmodels = [\"huge\"]\n", (3, 11), "\"huge\"", "tiny");
+    check("[[route]]\nname = \"r\"\nmodel = \"huge\"\n", (3, 9), "\"huge\"", "tiny");
+    check("[[route]]\nname = \"r\"\npool = \"gpu\"\n", (3, 8), "\"gpu\"", "pool");
+    check("[[route]]\nname = \"r\"\npath_prefix = \"x\"\n", (3, 15), "slash", "/v1");
+    check("[[route]]\nname = \"r\"\npolicy = \"best\"\n", (3, 10), "best", "correct the value");
+    check("[[route]]\npolicy = \"random\"\n", (1, 1), "missing field `name`", "add the key");
+    let two = "[[route]]\nname = \"r\"\n[[route]]\nname = \"r\"\n";
+    check(two, (4, 8), "a second route", "own name");
+    check(REPLICA, (2, 8), "a second replica", "own name");
+    check("[node\n", (1, 6), "", "correct");
+}
+
+#[test]
+fn faults_of_replicas_are_told_with_line_column_and_remedy() {
+    let replica = |lines: &str| format!("[[replica]]\nname = \"b\"\nmodels = [\"tiny\"]\n{lines}\n");
+    for (url, message) in [
+        ("host:80", "scheme"),
+        ("ftp://host", "scheme ftp"),
+        ("http://", "not a URL"),
+        ("http://host/v1", "path"),
+        ("http://host:99999", "no port"),
+        ("http://host:", "no port"),
+        ("http://user:secret@host", "user"),
+    ] {
+        check(&replica(&format!("url = \"{url}\"")), (4, 7), message, "http://host:port");
+    }
+    let url = "url = \"https://h:1\"";
+    let missing = format!("{url}\ntls = {{ ca = \"nowhere.pem\" }}");
+    check(&replica(&missing), (5, 14), "nowhere.pem", "path");
+    let plain = "url = \"http://h:1\"\ntls = { ca = \"nowhere.pem\" }";
+    check(&replica(plain), (4, 7), "http://", "https://");
+    let weight = "url = \"http://h:1\"\nweight = 0";
+    check(&replica(weight), (5, 10), "weight", "1 to 1000");
+    let none = "url = \"http://h:1\"\ncredential = { value_env = \"SPILLWAY_TEST_NOT_SET\" }";
+    check(&replica(none), (5, 14), "SPILLWAY_TEST_NOT_SET", "set it");
+    let both = "url = \"http://h:1\"\ncredential = { value = \"a\", value_file = \"b\" }";
+    check(&replica(both), (5, 14), "several", "exactly one");
+    check("[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\nmodels = []\n", (4, 10), "no model", "models");
+}
+
+#[test]
+fn bad_tls_files_are_told_with_their_line() {
+    let certificates = Certificates::for_name("localhost");
+    let listener = |certificate: &str, key: &str| {
+        let line = format!("tls = {{ certificate = \"{certificate}\", key = \"{key}\" }}");
+        parse(&format!("{LISTENER}{line}\n{REPLICA}")).expect_err(&line)
+    };
+    let (certificate, key) = (certificates.certificate_file(), certificates.key_file());
+    let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+    let other = Certificates::for_name("localhost");
+    for (error, part) in [
+        (listener("nowhere.pem", &key), "nowhere.pem"),
+        (listener(&key, &key), ""),
+        (listener(&certificate, &certificate), "private key"),
+        (listener(&certificate, &other.key_file().display().to_string()), "certificate and key"),
+    ] {
+        assert_eq!(error.position.map(|(line, _)| line), Some(3), "{error}");
+        assert!(error.message.contains(part), "{error}");
+        assert!(!error.remedy.is_empty(), "{error}");
+    }
+}
+
+#[test]
+fn a_config_without_what_it_needs_is_refused() {
+    let error = parse(REPLICA).expect_err("no listener");
+    assert!(error.message.contains("no listener") && error.remedy.contains("[[listener]]"), "{error}");
+    let line = "proxy_protocol = \"required\"\n";
+    let error = parse(&format!("{LISTENER}{line}")).expect_err("nobody is trusted");
+    assert!(error.remedy.contains("trusted_proxies"), "{error}");
+    let error = Config::load(Path::new("/nowhere/file.toml")).expect_err("no file");
+    assert!(error.to_string().contains("/nowhere/file.toml"), "{error}");
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let text = format!("{LISTENER}{REPLICA}[node]\nregion = \"file\"\n");
+    let with = |pairs: &[(&str, &str)]| {
+        let pairs: Vec<_> =
+            pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        Config::parse(&text, Path::new("file.toml"), pairs)
+    };
+    let config = with(&[
+        ("SPILLWAY__NODE__REGION", "sky"),
+        ("SPILLWAY__LIMITS__CONNECTIONS_MAX", "7"),
+        ("SPILLWAY__REPLICA__0__URL", "http://other:2"),
+        ("SPILLWAY_NODE_REGION", "not an override"),
+        ("HOME", "/root"),
+    ]);
+    let config = config.expect("a config");
+    assert_eq!(config.gateway.region, "sky");
+    assert_eq!(config.gateway.limits.connections_max, 7);
+    assert_eq!(config.world.replicas[0].host, "other");
+    for (name, text) in [
+        ("SPILLWAY__NODE__REGON", "sky"),
+        ("SPILLWAY__LIMITS__CONNECTIONS_MAX", "many"),
+        ("SPILLWAY__REPLICA__5__URL", "http://other:2"),
+        ("SPILLWAY__", "x"),
+    ] {
+        let error = with(&[(name, text)]).expect_err(name);
+        assert!(!error.remedy.is_empty(), "{error}");
+    }
+}
+
+/// Every key there is.
+const EVERYTHING: &str = r#"
+[node]
+name = "n"
+region = "r"
+workers = 1
+worker_layout = "shared"
+drain_ms = 1
+expose_routing = true
+[admin]
+address = "127.0.0.1:0"
+[limits]
+connections_max = 1
+header_bytes_max = 8192
+headers_max = 1
+body_bytes_max = 1
+body_bytes_total_max = 1
+buffered_bytes_max = 1
+streams_per_connection_max = 1
+resets_per_connection_max = 1
+reset_window_ms = 1
+head_timeout_ms = 1
+body_timeout_ms = 1
+idle_timeout_ms = 1
+stall_timeout_ms = 1
+[timeouts]
+connect_ms = 1
+first_byte_ms = 1
+idle_ms = 1
+total_ms = 1
+[retry]
+attempts_max = 1
+budget_percent = 1
+budget_min_per_second = 1
+[aliases]
+other = "tiny"
+[[listener]]
+address = "127.0.0.1:0"
+proxy_protocol = "off"
+trusted_proxies = []
+tls = { certificate = "certificate.pem", key = "key.pem" }
+[[replica]]
+name = "a"
+url = "https://h:1"
+models = ["tiny"]
+pool = "p"
+weight = 1
+protocol = "http2"
+connections_max = 1
+idle_ms = 1
+tls = { ca = "ca.pem", server_name = "s" }
+credential = { header = "h", prefix = "p", value = "v" }
+[[route]]
+name = "r"
+path_prefix = "/x"
+replace_prefix = "/y"
+protocol = "raw"
+models = ["tiny"]
+model = "tiny"
+pool = "p"
+policy = "random"
+inject_usage = true
+forward_authorization = true
+timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1 }
+"#;
+
+#[test]
+fn the_schema_knows_every_key_and_no_other() {
+    let certificates = Certificates::for_name("localhost");
+    let path = certificates.folder().join("file.toml");
+    Config::parse(EVERYTHING, &path, []).expect("every key exists");
+    let mut written = BTreeSet::new();
+    let mut table = String::new();
+    for line in EVERYTHING.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            name.trim_matches(['[', ']']).clone_into(&mut table);
+        } else if let Some((key, value)) = line.split_once(" = ").filter(|_| table != "aliases") {
+            written.insert(format!("{table}.{key}"));
+            let inner = value.trim_matches(['{', '}', ' ']);
+            for (key, _) in inner.split(", ").filter_map(|pair| pair.split_once(" = ")) {
+                written.insert(format!("{table}.{}.{key}", line.split(" = ").next().unwrap_or("")));
+            }
+        }
+    }
+    // Only one of the three can be given.
+    written.extend(["replica.credential.value_env", "replica.credential.value_file"].map(str::to_owned));
+    let schema = spillway_node::config::schema();
+    let text = serde_json::to_string(&schema).expect("JSON");
+    assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), schema);
+    let mut known = BTreeSet::new();
+    collect(&schema, &schema, "", &mut known);
+    known.retain(|key| key.contains('.'));
+    assert_eq!(known, written);
+}
+
+/// Every property below a schema, as `table.key`.
+fn collect(root: &Value, schema: &Value, path: &str, known: &mut BTreeSet<String>) {
+    if let Some(target) = schema["$ref"].as_str() {
+        let target = target.strip_prefix('#').expect("a place in this schema");
+        return collect(root, root.pointer(target).expect("a definition"), path, known);
+    }
+    for list in ["anyOf", "allOf", "oneOf"] {
+        for part in schema[list].as_array().into_iter().flatten() {
+            collect(root, part, path, known);
+        }
+    }
+    if schema["items"].is_object() {
+        collect(root, &schema["items"], path, known);
+    }
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        collect(root, property, &path, known);
+        known.insert(path);
+    }
+}

@@ -1,0 +1,100 @@
+//! A node that stops lets what runs finish, and takes nothing new.
+
+use spillway_node::Node;
+use spillway_tests::{
+    Client, Reply, Scripted, Setup, Wire, chat, eventually, get, slow_emulator, spawn, within,
+};
+use tokio::net::TcpStream;
+
+use crate::serving::both;
+
+const EVENTS: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\":[]}\n\n";
+
+async fn streaming(
+    client: &mut Client,
+    replica: &Scripted,
+) -> (http::Response<hyper::body::Incoming>, Wire) {
+    let (response, wire) = tokio::join!(client.send(chat("tiny", "")), async {
+        let (mut wire, _) = replica.request().await;
+        wire.send(EVENTS).await;
+        wire
+    });
+    (response.expect("a head"), wire)
+}
+
+async fn stopped(node: Node) -> bool {
+    within("the node to stop", node.stop()).await
+}
+
+#[tokio::test]
+async fn streams_finish_and_nothing_new_begins() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let (address, admin) = (node.addresses()[0], node.admin_address().expect("one"));
+    let mut streams = Vec::new();
+    for mut client in both(&node).await {
+        streams.push(streaming(&mut client, &replica).await);
+    }
+    assert_eq!(Client::once(admin, get("/readyz")).await.status, 200);
+    let stopping = spawn(stopped(node));
+    let refuses = || async { TcpStream::connect(address).await.is_err() };
+    while !refuses().await {
+        tokio::task::yield_now().await;
+    }
+    let reply = Client::once(admin, get("/readyz")).await;
+    assert_eq!(reply.status, 503);
+    assert_eq!(Client::once(admin, get("/livez")).await.status, 200);
+    assert!(!stopping.is_finished());
+    for (response, mut wire) in streams {
+        wire.send("data: [DONE]\n\n").await;
+        wire.finish().await;
+        let reply = Reply::collect(response).await.expect("a whole stream");
+        assert_eq!(reply.events().last(), Some(&"data: [DONE]\n\n"));
+    }
+    assert!(stopping.await.expect("stops"), "all requests finished");
+}
+
+#[tokio::test]
+async fn what_takes_longer_than_the_limit_is_cut_and_told() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("node.drain_ms = 200").replica("a", replica.address);
+    let node = setup.start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let (response, mut wire) = streaming(&mut client, &replica).await;
+    assert!(!stopped(node).await, "one request did not finish");
+    assert!(Reply::collect(response).await.is_err());
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn idle_connections_delay_nothing() {
+    let emulator = slow_emulator(1, 0.01).await;
+    let url = format!("http://{}", emulator.addresses()[0]);
+    for protocol in ["http1", "http2"] {
+        let lines = format!("protocol = \"{protocol}\"");
+        let setup = Setup::new().set("node.drain_ms = 15000").replica_with("a", &url, &lines);
+        let node = setup.start().await;
+        let mut clients = both(&node).await;
+        for client in &mut clients {
+            assert_eq!(client.fetch(chat("tiny", r#","max_tokens":2"#)).await.status, 200);
+        }
+        let silent = Wire::connect(node.addresses()[0]).await;
+        let started = std::time::Instant::now();
+        assert!(stopped(node).await, "{protocol}");
+        let took = started.elapsed();
+        assert!(took.as_secs() < 5, "{protocol}: {took:?}");
+        for client in &clients {
+            eventually("it is closed", || !client.is_open()).await;
+        }
+        drop(silent);
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_dropped_frees_its_address() {
+    let node = Setup::new().start().await;
+    let address = node.addresses()[0];
+    drop(node);
+    eventually("it refuses", || std::net::TcpStream::connect(address).is_err()).await;
+}

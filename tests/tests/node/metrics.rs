@@ -1,0 +1,81 @@
+//! The metrics page: well-formed, and every name on it once there is something to say.
+
+use spillway_node::{Config, Node};
+use spillway_tests::{
+    Client, Page, Scripted, Setup, chat, emulator, eventually, get, spawn,
+};
+
+/// Where the names stand; a new one must appear here too.
+const NAMES: &str = include_str!("../../../crates/telemetry/src/names.rs");
+
+#[tokio::test]
+async fn every_metric_appears_and_the_page_is_well_formed() {
+    let emulator = emulator(1).await;
+    let hanging = Scripted::start().await;
+    let route = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n";
+    let setup = Setup::new()
+        .table(route)
+        .replica("dead", Scripted::refusing().await)
+        .emulated(&emulator)
+        .replica_with("hanging", &format!("http://{}", hanging.address), "models = [\"huge\"]");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("spillway.toml");
+    std::fs::write(&path, setup.text()).expect("writes");
+    let node = Node::start(Config::load_with(&path, []).expect("a config")).await.expect("a node");
+
+    let mut client = Client::http1(node.addresses()[0]).await;
+    for fields in [r#","max_tokens":5"#, r#","stream":true,"max_tokens":5"#] {
+        for _ in 0..3 {
+            assert_eq!(client.fetch(chat("tiny", fields)).await.status, 200);
+        }
+    }
+    assert_eq!(client.fetch(chat("no such model", "")).await.status, 404);
+    let leaving = spawn(Client::once(node.addresses()[0], chat("huge", "")));
+    let (mut wire, _) = hanging.request().await;
+    leaving.abort();
+    wire.end().await;
+    std::fs::write(&path, setup.text()).expect("writes");
+
+    let names: Vec<&str> = NAMES.split('"').filter(|text| text.starts_with("spillway_")).collect();
+    assert!(names.len() >= 17, "{names:?}");
+    let missing = || {
+        let page = Page::of(&node);
+        let is_missing = |name: &&&str| {
+            !page.samples.iter().any(|sample| sample.name.starts_with(**name))
+        };
+        names.iter().filter(is_missing).map(ToString::to_string).collect::<Vec<_>>()
+    };
+    eventually("every metric is there", || missing().is_empty()).await;
+    let unknown: Vec<String> =
+        Page::of(&node).types.into_keys().filter(|name| !names.contains(&name.as_str())).collect();
+    assert!(unknown.is_empty(), "{unknown:?}");
+
+    let page = Client::once(node.admin_address().expect("one"), get("/metrics")).await;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(page.header("content-type"), Some(kind));
+    Page::parse(page.text()).expect("a well-formed page");
+}
+
+#[tokio::test]
+async fn requests_are_counted_by_route_model_status_and_end() {
+    let emulator = emulator(1).await;
+    let setup = Setup::new().set("aliases.other = \"tiny\"").emulated(&emulator);
+    let node = setup.start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    for _ in 0..4 {
+        client.fetch(chat("other", r#","max_tokens":3"#)).await;
+    }
+    client.fetch(chat("unknown", "")).await;
+    client.fetch(get("/livez")).await;
+    let count = |labels: &[(&str, &str)]| Page::of(&node).sum("spillway_requests_total", labels);
+    let labels =
+        [("route", "default"), ("model", "tiny"), ("status", "200"), ("end", "complete")];
+    eventually("four are complete", || count(&labels) == 4.0).await;
+    let labels = [("model", "unknown"), ("status", "404"), ("end", "answered")];
+    eventually("one is answered", || count(&labels) == 1.0).await;
+    assert_eq!(count(&[]), 5.0, "health checks are not counted");
+    let page = Page::of(&node);
+    assert_eq!(page.sum("spillway_tokens_total", &[("kind", "completion")]), 12.0);
+    assert_eq!(page.sum("spillway_request_duration_seconds_count", &[("model", "tiny")]), 4.0);
+    assert_eq!(page.sum("spillway_time_to_first_token_seconds_count", &[]), 4.0);
+}

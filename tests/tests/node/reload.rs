@@ -1,0 +1,145 @@
+//! A changed config takes effect while the node runs; a bad one changes nothing.
+
+use std::path::PathBuf;
+
+use spillway_node::{Config, Node};
+use spillway_tests::{
+    Client, Page, Reply, Scripted, Setup, chat, eventually, get, spawn,
+};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use crate::certificates::Certificates;
+use crate::serving::OK;
+
+/// A config in a file, and how it is written.
+struct File {
+    folder: TempDir,
+}
+
+impl File {
+    fn new(setup: &Setup) -> Self {
+        let file = Self { folder: tempfile::tempdir().expect("a folder") };
+        std::fs::write(file.path(), setup.text()).expect("writes");
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("spillway.toml")
+    }
+
+    async fn start(&self) -> Node {
+        let config = Config::load_with(&self.path(), []).expect("a config");
+        Node::start(config).await.expect("a node")
+    }
+
+    /// As deployment tools do it.
+    fn replace(&self, text: &str) {
+        let beside = self.folder.path().join("new");
+        std::fs::write(&beside, text).expect("writes");
+        std::fs::rename(beside, self.path()).expect("renames");
+    }
+
+    /// As editors may do it.
+    fn overwrite(&self, text: &str) {
+        std::fs::write(self.path(), text).expect("writes");
+    }
+}
+
+fn reloads(node: &Node, result: &str) -> f64 {
+    Page::of(node).sum("spillway_config_reloads_total", &[("result", result)])
+}
+
+#[tokio::test]
+async fn a_new_set_of_replicas_is_used_and_a_running_stream_goes_on() {
+    let old = Scripted::start().await;
+    let new = Scripted::start().await.serve(OK);
+    let file = File::new(&Setup::new().replica("old", old.address));
+    let node = file.start().await;
+    let mut streaming = Client::http1(node.addresses()[0]).await;
+    let (response, mut wire) = tokio::join!(streaming.send(chat("tiny", "")), async {
+        let (mut wire, _) = old.request().await;
+        wire.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: 1\n\n").await;
+        wire
+    });
+    let response = response.expect("a head");
+
+    let text = Setup::new().set("aliases.other = \"tiny\"").replica("new", new.address).text();
+    file.replace(&text);
+    eventually("it is applied", || reloads(&node, "applied") >= 1.0).await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    assert_eq!(client.fetch(chat("other", "")).await.body, "ok");
+    assert_eq!(new.requests.count(), 1);
+
+    file.overwrite(&text.replace("other", "another"));
+    eventually("it is applied", || {
+        let models = node.gateway().view().models().iter().map(ToString::to_string).collect::<Vec<_>>();
+        models == ["another", "tiny"]
+    })
+    .await;
+    assert_eq!(client.fetch(chat("another", "")).await.body, "ok");
+    assert_eq!(client.fetch(chat("other", "")).await.status, 404);
+
+    wire.send("data: [DONE]\n\n").await;
+    wire.finish().await;
+    let reply = Reply::collect(response).await.expect("a whole stream");
+    assert_eq!(reply.text(), "data: 1\n\ndata: [DONE]\n\n");
+    assert_eq!(reloads(&node, "refused"), 0.0);
+}
+
+#[tokio::test]
+async fn an_unchanged_replica_keeps_its_connections() {
+    let kept = Scripted::start().await;
+    let setup = || Setup::new().replica("kept", kept.address);
+    let file = File::new(&setup());
+    let node = file.start().await;
+    let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
+    let (mut wire, _) = kept.request().await;
+    wire.send(OK).await;
+    assert_eq!(reply.await.expect("a reply").status, 200);
+
+    // The newcomer serves another model, so that the next request can't go there.
+    let dead = format!("http://{}", Scripted::refusing().await);
+    file.replace(&setup().replica_with("new", &dead, "models = [\"huge\"]").text());
+    eventually("it is applied", || reloads(&node, "applied") >= 1.0).await;
+    let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
+    wire.message().await;
+    wire.send(OK).await;
+    assert_eq!(reply.await.expect("a reply").status, 200);
+    assert!(kept.is_alone().await, "no second connection");
+}
+
+#[tokio::test]
+async fn a_bad_file_leaves_the_old_config_in_use() {
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().replica("a", replica.address);
+    let file = File::new(&setup);
+    let node = file.start().await;
+    // The watch begins beside the first request.
+    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
+    file.replace("[node\n");
+    eventually("it is refused", || reloads(&node, "refused") >= 1.0).await;
+    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
+    std::fs::remove_file(file.path()).expect("removes");
+    eventually("a missing file is refused", || reloads(&node, "refused") >= 2.0).await;
+    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
+    assert_eq!(reloads(&node, "applied"), 0.0);
+    file.replace(&setup.set("aliases.other = \"tiny\"").text());
+    eventually("it is applied", || reloads(&node, "applied") >= 1.0).await;
+    assert_eq!(Client::once(node.addresses()[0], get("/v1/models/other")).await.status, 200);
+}
+
+#[tokio::test]
+async fn new_connections_get_the_new_certificate() {
+    let mut certificates = Certificates::for_name("localhost");
+    let setup = Setup::new().listener(&certificates.listener());
+    let file = File::new(&setup);
+    let node = file.start().await;
+    let tcp = || async { TcpStream::connect(node.addresses()[0]).await.expect("connects") };
+    assert!(certificates.connect(tcp().await, "localhost", &[]).await.is_ok());
+    certificates.renew("localhost");
+    assert!(certificates.connect(tcp().await, "localhost", &[]).await.is_err(), "not yet");
+    file.replace(&setup.text());
+    eventually("it is applied", || reloads(&node, "applied") >= 1.0).await;
+    assert!(certificates.connect(tcp().await, "localhost", &[]).await.is_ok());
+}
