@@ -41,9 +41,9 @@ impl Page {
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let fits = |sample: &&Sample| {
             sample.name == name
-                && labels.iter().all(|(key, value)| {
-                    sample.labels.get(*key).is_some_and(|known| known == value)
-                })
+                && labels
+                    .iter()
+                    .all(|(key, value)| sample.labels.get(*key).is_some_and(|known| known == value))
         };
         self.samples.iter().filter(fits).map(|sample| sample.value).sum()
     }

@@ -18,6 +18,7 @@ pub async fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < PATIENCE, "never came true: {what}");
+        // wait: the pause between two looks at the condition.
         tokio::time::sleep(PAUSE).await;
     }
 }
@@ -35,8 +36,6 @@ pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// A task beside the test; it ends with the test's runtime.
 #[expect(clippy::disallowed_methods, reason = "nothing drains here: a test's tasks end with it")]
-pub fn spawn<T: Send + 'static>(
-    future: impl Future<Output = T> + Send + 'static,
-) -> JoinHandle<T> {
+pub fn spawn<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
     tokio::spawn(future)
 }

@@ -179,6 +179,7 @@ mod tests {
         // The client sends a request in one write and waits, so each read is one request.
         while stream.read(&mut buffer).await.unwrap_or(0) > 0 {
             if served.fetch_add(1, Ordering::Relaxed) == 20 {
+                // wait: the stall that the measured latencies must show.
                 tokio::time::sleep(Duration::from_millis(STALL_MS)).await;
             }
             let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";

@@ -30,6 +30,7 @@ fn closing_the_pipe_ends_the_child_and_its_children() {
     // A killed orphan is gone once init has reaped it; a zombie has no command line any more.
     while std::fs::read(process.join("cmdline")).is_ok_and(|command| !command.is_empty()) {
         assert!(Instant::now() < deadline, "the grandchild is still alive");
+        // wait: the pause between two looks at the condition.
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -62,6 +62,7 @@ async fn a_driver_that_is_healed_does_not_sleep_out_the_slow_step() {
     let (driver, _guard) = driver(1.0);
     let generation = submit(&driver, 20, 1);
     driver.slow_down(1000.0);
+    // wait: a second of paused time, which passes at once.
     tokio::time::sleep(Duration::from_secs(1)).await;
     driver.slow_down(1.0);
     assert_eq!(millis_until_end(generation).await, [29]);
@@ -70,6 +71,7 @@ async fn a_driver_that_is_healed_does_not_sleep_out_the_slow_step() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_driver_sleeps_until_a_request_wakes_it() {
     let (driver, _guard) = driver(1.0);
+    // wait: an hour of paused time, which passes at once.
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(driver.stats().steps, 0);
     assert_eq!(millis_until_end(submit(&driver, 5, 1)).await, [15]);

@@ -195,10 +195,7 @@ impl Drop for Node {
     }
 }
 
-fn open_listeners(
-    configs: Vec<ListenerConfig>,
-    units: usize,
-) -> Result<Vec<Bound>, StartError> {
+fn open_listeners(configs: Vec<ListenerConfig>, units: usize) -> Result<Vec<Bound>, StartError> {
     let mut bound = Vec::new();
     for config in configs {
         let listener = Listener::new(config.spec)?;

@@ -22,4 +22,6 @@ pub use models::{model_card, model_list};
 pub use reply::{Usage, response_id_in, usage_in};
 pub use splice::{Segments, json_string, replace_model, rewrite};
 pub use sse::{EventOptions, EventRelay, Tally};
-pub use trace::{REQUEST_ID, TRACEPARENT, TRACESTATE, TraceContext, new_request_id, valid_request_id};
+pub use trace::{
+    REQUEST_ID, TRACEPARENT, TRACESTATE, TraceContext, new_request_id, valid_request_id,
+};

@@ -176,8 +176,7 @@ impl Drop for ConnectionCount {
 /// Host and port as a `Host` header has them; the port is left out where it is the scheme's own.
 fn authority(spec: &ReplicaSpec) -> HeaderValue {
     let default_port = if spec.tls.is_some() { 443 } else { 80 };
-    let host =
-        if spec.host.contains(':') { format!("[{}]", spec.host) } else { spec.host.clone() };
+    let host = if spec.host.contains(':') { format!("[{}]", spec.host) } else { spec.host.clone() };
     let text = if spec.port == default_port { host } else { format!("{host}:{}", spec.port) };
     // A host that can't stand in a header can't be resolved either; the connect error will say so.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("invalid"))

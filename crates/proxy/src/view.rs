@@ -176,7 +176,9 @@ impl Route {
         }
         let groups = by_model
             .into_iter()
-            .map(|(model, candidates)| (model, RouteGroup::new(spec.policy, candidates, first_turn)))
+            .map(|(model, candidates)| {
+                (model, RouteGroup::new(spec.policy, candidates, first_turn))
+            })
             .collect();
         Self { all: RouteGroup::new(spec.policy, all, first_turn), groups, spec }
     }

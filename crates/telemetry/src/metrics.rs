@@ -113,7 +113,8 @@ impl Metrics {
     }
 
     fn record_retries(&self, outcome: &Outcome) {
-        for (cause, count) in [("unsent", outcome.retries_unsent), ("reset", outcome.retries_reset)] {
+        for (cause, count) in [("unsent", outcome.retries_unsent), ("reset", outcome.retries_reset)]
+        {
             if count > 0 {
                 let labels = vec![("cause", cause.to_owned())];
                 self.retries.get_or_create(&labels).inc_by(u64::from(count));
@@ -148,7 +149,11 @@ impl Metrics {
     }
 }
 
-pub(crate) fn metric<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+pub(crate) fn metric<M: Metric + Clone + Default>(
+    registry: &mut Registry,
+    name: &str,
+    help: &str,
+) -> M {
     let metric = M::default();
     registry.register(name, help, metric.clone());
     metric

@@ -117,7 +117,8 @@ impl Place {
     }
 
     fn counter_of(&self, (status, end): (u16, End), families: &PlaceFamilies) -> Counter {
-        let labels = self.labels([("status", status.to_string()), ("end", end.as_str().to_owned())]);
+        let labels =
+            self.labels([("status", status.to_string()), ("end", end.as_str().to_owned())]);
         families.requests.get_or_create_owned(&labels)
     }
 

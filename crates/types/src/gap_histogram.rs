@@ -30,9 +30,9 @@ impl GapHistogram {
         self.sum += other.sum;
     }
 
-    /// `(upper bound in seconds, count)` of each bucket; the last bound is `f64::MAX`.
+    /// `(upper bound in seconds, count)` of each bucket; the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
-        GAP_BOUNDS_S.into_iter().chain([f64::MAX]).zip(self.counts)
+        GAP_BOUNDS_S.into_iter().chain([f64::INFINITY]).zip(self.counts)
     }
 
     /// Number of gaps.

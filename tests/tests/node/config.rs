@@ -49,7 +49,8 @@ fn faults_are_told_with_line_column_and_remedy() {
 
 #[test]
 fn faults_of_replicas_are_told_with_line_column_and_remedy() {
-    let replica = |lines: &str| format!("[[replica]]\nname = \"b\"\nmodels = [\"tiny\"]\n{lines}\n");
+    let replica =
+        |lines: &str| format!("[[replica]]\nname = \"b\"\nmodels = [\"tiny\"]\n{lines}\n");
     for (url, message) in [
         ("host:80", "scheme"),
         ("ftp://host", "scheme ftp"),
@@ -72,7 +73,12 @@ fn faults_of_replicas_are_told_with_line_column_and_remedy() {
     check(&replica(none), (5, 14), "SPILLWAY_TEST_NOT_SET", "set it");
     let both = "url = \"http://h:1\"\ncredential = { value = \"a\", value_file = \"b\" }";
     check(&replica(both), (5, 14), "several", "exactly one");
-    check("[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\nmodels = []\n", (4, 10), "no model", "models");
+    check(
+        "[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\nmodels = []\n",
+        (4, 10),
+        "no model",
+        "models",
+    );
 }
 
 #[test]
@@ -100,7 +106,10 @@ fn bad_tls_files_are_told_with_their_line() {
 #[test]
 fn a_config_without_what_it_needs_is_refused() {
     let error = parse(REPLICA).expect_err("no listener");
-    assert!(error.message.contains("no listener") && error.remedy.contains("[[listener]]"), "{error}");
+    assert!(
+        error.message.contains("no listener") && error.remedy.contains("[[listener]]"),
+        "{error}"
+    );
     let line = "proxy_protocol = \"required\"\n";
     let error = parse(&format!("{LISTENER}{line}")).expect_err("nobody is trusted");
     assert!(error.remedy.contains("trusted_proxies"), "{error}");
@@ -223,7 +232,9 @@ fn the_schema_knows_every_key_and_no_other() {
         }
     }
     // Only one of the three can be given.
-    written.extend(["replica.credential.value_env", "replica.credential.value_file"].map(str::to_owned));
+    written.extend(
+        ["replica.credential.value_env", "replica.credential.value_file"].map(str::to_owned),
+    );
     let schema = spillway_node::config::schema();
     let text = serde_json::to_string(&schema).expect("JSON");
     assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), schema);

@@ -43,9 +43,8 @@ async fn next(wire: &mut Wire, kinds: &[u8]) -> (u8, u32, Vec<u8>) {
 }
 
 async fn check_after_abuse(node: &Node) {
-    let resets = || {
-        Page::of(node).sum("spillway_client_connections_closed_total", &[("reason", "resets")])
-    };
+    let resets =
+        || Page::of(node).sum("spillway_client_connections_closed_total", &[("reason", "resets")]);
     eventually("it is counted", || resets() == 1.0).await;
     let in_flight = || Page::of(node).sum("spillway_replica_in_flight", &[]);
     eventually("all places are free", || in_flight() == 0.0).await;

@@ -46,7 +46,8 @@ async fn bodies_that_are_too_large_get_413() {
         for is_chunked in [false, true] {
             for client in &mut both(&node).await {
                 let body = if is_chunked { dripping(&json) } else { full(json.clone()) };
-                let reply = client.fetch(message(Method::POST, path, "application/json", body)).await;
+                let reply =
+                    client.fetch(message(Method::POST, path, "application/json", body)).await;
                 let seen = (reply.status, reply.code());
                 assert_eq!(seen, (413, Some("body_too_large")), "{path} chunked: {is_chunked}");
             }
@@ -126,7 +127,8 @@ async fn a_length_beside_chunks_smuggles_nothing() {
     ] {
         let mut wire = Wire::connect(node.addresses()[0]).await;
         let smuggled = "GET /raw/smuggled HTTP/1.1\r\nhost: x\r\n\r\n";
-        wire.send(format!("POST /raw/x HTTP/1.1\r\nhost: x\r\n{lines}\r\n0\r\n\r\n{smuggled}")).await;
+        wire.send(format!("POST /raw/x HTTP/1.1\r\nhost: x\r\n{lines}\r\n0\r\n\r\n{smuggled}"))
+            .await;
         wire.finish().await;
         let reply = String::from_utf8_lossy(&wire.end().await.0).into_owned();
         // RFC 9112, section 6.1: refuse it, or answer it and close the connection.
@@ -174,15 +176,19 @@ async fn a_body_that_drips_is_answered_408_while_others_are_served() {
             let start = format!("POST {path} HTTP/1.1\r\nhost: x\r\n{lines}\r\n\r\n5\r\nhello\r\n");
             wire.send(start).await;
             let mut others = Vec::new();
-            let (other, ()) = tokio::join!(Client::once(node.addresses()[0], chat("tiny", "")), async {
-                // The streamed one is sent on as it comes; it is never whole.
-                while !others.last().is_some_and(|head: &(Wire, String)| head.1.contains("/v1/chat")) {
-                    let mut taken = replica.accept().await;
-                    let head = taken.head().await;
-                    others.push((taken, head));
-                }
-                others.last_mut().expect("one").0.send(OK).await;
-            });
+            let (other, ()) =
+                tokio::join!(Client::once(node.addresses()[0], chat("tiny", "")), async {
+                    // The streamed one is sent on as it comes; it is never whole.
+                    while !others
+                        .last()
+                        .is_some_and(|head: &(Wire, String)| head.1.contains("/v1/chat"))
+                    {
+                        let mut taken = replica.accept().await;
+                        let head = taken.head().await;
+                        others.push((taken, head));
+                    }
+                    others.last_mut().expect("one").0.send(OK).await;
+                });
             assert_eq!(other.status, 200);
             let reply = wire.message().await;
             assert_eq!(reply.status(), 408, "{path} {lines}");
@@ -207,7 +213,8 @@ async fn a_connection_without_requests_is_closed_after_its_time() {
 #[tokio::test]
 async fn a_request_may_last_longer_than_a_connection_may_idle() {
     let replica = Scripted::start().await;
-    let setup = Setup::new().set("limits.idle_timeout_ms = 100").set("limits.head_timeout_ms = 100");
+    let setup =
+        Setup::new().set("limits.idle_timeout_ms = 100").set("limits.head_timeout_ms = 100");
     let node = setup.replica("a", replica.address).start().await;
     let address = node.addresses()[0];
     for is_http2 in [false, true] {
@@ -256,11 +263,17 @@ async fn a_replica_that_answers_garbage_is_a_bad_gateway() {
     let node = Setup::new().emulated(&emulator).start().await;
     let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
     assert_eq!((reply.status, reply.code()), (502, Some("replica_bad_response")));
-    for garbage in ["SSH-2.0-OpenSSH\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nbad header\r\n\r\n"] {
+    for garbage in
+        ["SSH-2.0-OpenSSH\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200 OK\r\nbad header\r\n\r\n"]
+    {
         let replica = Scripted::start().await.serve(garbage);
         let node = Setup::new().replica("a", replica.address).start().await;
         let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
-        assert_eq!((reply.status, reply.code()), (502, Some("replica_bad_response")), "{garbage:?}");
+        assert_eq!(
+            (reply.status, reply.code()),
+            (502, Some("replica_bad_response")),
+            "{garbage:?}"
+        );
         assert_eq!(replica.requests.count(), 1, "it is not asked again");
     }
 }
@@ -329,7 +342,8 @@ async fn ten_thousand_idle_connections_cost_little_and_hinder_nobody() {
         .expect("starts");
     let mut output = BufReader::new(holder.stdout.take().expect("piped"));
     let reading = tokio::task::spawn_blocking(move || {
-        let held = output.by_ref().lines().any(|line| line.is_ok_and(|line| line.ends_with("held")));
+        let held =
+            output.by_ref().lines().any(|line| line.is_ok_and(|line| line.ends_with("held")));
         (held, output)
     });
     // Its output stays open: it has more to say at its end.
@@ -345,10 +359,8 @@ async fn ten_thousand_idle_connections_cost_little_and_hinder_nobody() {
     drop(holder.stdin.take());
     assert!(holder.wait().expect("ends").success());
     drop(output);
-    eventually("all are gone", || {
-        Page::of(&node).sum("spillway_client_connections", &[]) < 10.0
-    })
-    .await;
+    eventually("all are gone", || Page::of(&node).sum("spillway_client_connections", &[]) < 10.0)
+        .await;
 }
 
 /// The client's side of the test above: holds connections until its input ends.

@@ -1,9 +1,7 @@
 //! The metrics page: well-formed, and every name on it once there is something to say.
 
 use spillway_node::{Config, Node};
-use spillway_tests::{
-    Client, Page, Scripted, Setup, chat, emulator, eventually, get, spawn,
-};
+use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, get, spawn};
 
 /// Where the names stand; a new one must appear here too.
 const NAMES: &str = include_str!("../../../crates/telemetry/src/names.rs");
@@ -40,9 +38,8 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
     assert!(names.len() >= 17, "{names:?}");
     let missing = || {
         let page = Page::of(&node);
-        let is_missing = |name: &&&str| {
-            !page.samples.iter().any(|sample| sample.name.starts_with(**name))
-        };
+        let is_missing =
+            |name: &&&str| !page.samples.iter().any(|sample| sample.name.starts_with(**name));
         names.iter().filter(is_missing).map(ToString::to_string).collect::<Vec<_>>()
     };
     eventually("every metric is there", || missing().is_empty()).await;
@@ -68,8 +65,7 @@ async fn requests_are_counted_by_route_model_status_and_end() {
     client.fetch(chat("unknown", "")).await;
     client.fetch(get("/livez")).await;
     let count = |labels: &[(&str, &str)]| Page::of(&node).sum("spillway_requests_total", labels);
-    let labels =
-        [("route", "default"), ("model", "tiny"), ("status", "200"), ("end", "complete")];
+    let labels = [("route", "default"), ("model", "tiny"), ("status", "200"), ("end", "complete")];
     eventually("four are complete", || count(&labels) == 4.0).await;
     let labels = [("model", "unknown"), ("status", "404"), ("end", "answered")];
     eventually("one is answered", || count(&labels) == 1.0).await;

@@ -25,7 +25,10 @@ async fn every_openai_endpoint_answers() {
         let reply = ask(client, post("/v1/chat/completions", chat)).await.json();
         assert_eq!(reply["choices"][0]["message"]["role"], "assistant");
         let text = r#"{"model":"tiny","max_tokens":4,"prompt":"hi"}"#;
-        assert_eq!(ask(client, post("/v1/completions", text)).await.json()["object"], "text_completion");
+        assert_eq!(
+            ask(client, post("/v1/completions", text)).await.json()["object"],
+            "text_completion"
+        );
         let text = r#"{"model":"tiny","max_tokens":4,"prompt":"hi","stream":true}"#;
         let stream = ask(client, post("/v1/completions", text)).await;
         assert_eq!(stream.events().last(), Some(&"data: [DONE]\n\n"));
@@ -69,8 +72,12 @@ async fn models_and_aliases_are_listed() {
     let node = setup.start().await;
     for client in &mut both(&node).await {
         let list = ask(client, get("/v1/models")).await.json();
-        let ids: Vec<&str> =
-            list["data"].as_array().into_iter().flatten().filter_map(|m| m["id"].as_str()).collect();
+        let ids: Vec<&str> = list["data"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|m| m["id"].as_str())
+            .collect();
         assert_eq!(ids, ["gpt-4o", "tiny"]);
         assert_eq!(ask(client, get("/v1/models/gpt-4o")).await.json()["id"], "gpt-4o");
         let unknown = client.fetch(get("/v1/models/other")).await;
@@ -81,7 +88,10 @@ async fn models_and_aliases_are_listed() {
 #[tokio::test]
 async fn v2_answers_in_json_and_in_binary() {
     let emulator = emulator(2).await;
-    let setup = Setup::new().set("aliases.\"my alias\" = \"tiny\"").emulated(&emulator);
+    let setup = Setup::new()
+        .set("aliases.\"my alias\" = \"tiny\"")
+        .set("aliases.models = \"tiny\"")
+        .emulated(&emulator);
     let node = setup.start().await;
     for client in &mut both(&node).await {
         for path in ["/v2/health/live", "/v2/health/ready", "/livez", "/readyz"] {
@@ -93,7 +103,9 @@ async fn v2_answers_in_json_and_in_binary() {
         }
         assert_eq!(ask(client, get("/v2/models/tiny/ready")).await.json()["ready"], true);
         let json = r#"{"inputs":[{"name":"INPUT0","shape":[2],"datatype":"FP32","data":[1.5,2]}]}"#;
-        for path in ["/v2/models/tiny/infer", "/v2/models/my%20alias/infer"] {
+        for path in
+            ["/v2/models/tiny/infer", "/v2/models/my%20alias/infer", "/v2/models/models/infer"]
+        {
             let reply = ask(client, post(path, json)).await.json();
             assert_eq!(reply["outputs"][0]["data"], serde_json::json!([1.5, 2]), "{path}");
         }
@@ -130,7 +142,8 @@ async fn a_route_of_one_s_own_is_served_below_its_prefix() {
             assert_eq!(last.first_line(), format!("{method} {seen} HTTP/1.1"));
             last.text()
         };
-        let raw = check(Method::PUT, "/v1/predict/a%20b?q=1", "\0 not json", "/serve/a%20b?q=1").await;
+        let raw =
+            check(Method::PUT, "/v1/predict/a%20b?q=1", "\0 not json", "/serve/a%20b?q=1").await;
         assert_eq!(raw, "\0 not json");
         check(Method::GET, "/v1/predict", "", "/serve").await;
         let json = check(Method::POST, "/json/v1/x", r#"{"model":"gpt-4o"}"#, "/v1/x").await;

@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 
 use spillway_node::{Config, Node};
-use spillway_tests::{
-    Client, Page, Reply, Scripted, Setup, chat, eventually, get, spawn,
-};
+use spillway_tests::{Client, Page, Reply, Scripted, Setup, chat, eventually, get, spawn};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
@@ -73,7 +71,8 @@ async fn a_new_set_of_replicas_is_used_and_a_running_stream_goes_on() {
 
     file.overwrite(&text.replace("other", "another"));
     eventually("it is applied", || {
-        let models = node.gateway().view().models().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let models =
+            node.gateway().view().models().iter().map(ToString::to_string).collect::<Vec<_>>();
         models == ["another", "tiny"]
     })
     .await;

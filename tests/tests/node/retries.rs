@@ -101,8 +101,10 @@ async fn a_kept_connection_that_breaks_under_a_request_costs_no_request() {
 
 #[tokio::test]
 async fn a_replica_s_own_error_is_passed_on_and_not_retried() {
-    for status in ["500 Internal Server Error", "503 Service Unavailable", "429 Too Many Requests"] {
-        let broken = format!("HTTP/1.1 {status}\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nmine");
+    for status in ["500 Internal Server Error", "503 Service Unavailable", "429 Too Many Requests"]
+    {
+        let broken =
+            format!("HTTP/1.1 {status}\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nmine");
         let broken = Scripted::start().await.serve(broken);
         let alive = Scripted::start().await.serve(OK);
         let setup = Setup::new().table(TURNS).replica("broken", broken.address);

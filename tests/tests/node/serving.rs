@@ -4,8 +4,8 @@ use bytes::Bytes;
 use http::{Method, Request};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Closed, Page, Reply, Scripted, Setup, Wire, chat, emulator, eventually, full,
-    message, post, streamed, within,
+    Client, Closed, Page, Reply, Scripted, Setup, Wire, chat, emulator, eventually, full, message,
+    post, streamed, within,
 };
 
 /// Sends everything below /raw on as it is.
@@ -284,8 +284,10 @@ async fn an_http_1_0_client_gets_its_reply_and_the_end_of_the_connection() {
     let node = Setup::new().replica("a", replica.address).start().await;
     let mut wire = Wire::connect(node.addresses()[0]).await;
     let body = r#"{"model":"tiny"}"#;
-    let head =
-        format!("POST /v1/completions HTTP/1.0\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST /v1/completions HTTP/1.0\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     wire.send(head + body).await;
     assert_eq!(wire.message().await.text(), "ok");
     assert_eq!(wire.end().await, (Vec::new(), Closed::Fin));

@@ -1,6 +1,7 @@
 //! Deadlines of clients, time-outs on replicas, and replies that break off.
 
 use http::HeaderValue;
+use spillway_emulator::{Close, Fault};
 use spillway_tests::{
     Client, ClientBody, Closed, Page, Reply, Scripted, Setup, Wire, chat, eventually, post,
 };
@@ -82,8 +83,7 @@ async fn a_deadline_that_passes_in_a_stream_ends_it_with_an_event() {
         check_error_event(events[1], "deadline_exceeded");
         wire.end().await;
     }
-    let missed =
-        || Page::of(&node).sum("spillway_requests_total", &[("end", "deadline_passed")]);
+    let missed = || Page::of(&node).sum("spillway_requests_total", &[("end", "deadline_passed")]);
     eventually("both are counted", || missed() == 2.0).await;
 }
 
@@ -101,7 +101,8 @@ async fn the_replica_is_told_what_is_left_of_the_deadline() {
     for client in &mut both(&node).await {
         client.fetch(with_deadline("60000")).await;
         let left = replica.requests.last();
-        let left: u64 = left.header("x-request-timeout-ms").expect("told").parse().expect("a number");
+        let left: u64 =
+            left.header("x-request-timeout-ms").expect("told").parse().expect("a number");
         assert!((30_000..60_000).contains(&left), "{left} ms");
     }
     Client::once(node.addresses()[0], chat("tiny", "")).await;
@@ -132,10 +133,8 @@ async fn a_handshake_that_never_ends_is_given_up() {
     let lines = format!("tls = {{ ca = \"{}\" }}", certificates.ca_file().display());
     let url = format!("https://{}", replica.address);
     let node = setup.replica_with("a", &url, &lines).start().await;
-    let (reply, mut wire) = tokio::join!(
-        Client::once(node.addresses()[0], chat("tiny", "")),
-        replica.accept()
-    );
+    let (reply, mut wire) =
+        tokio::join!(Client::once(node.addresses()[0], chat("tiny", "")), replica.accept());
     assert_eq!((reply.status, reply.code()), (502, Some("replica_connect")));
     wire.end().await;
 }
@@ -151,7 +150,10 @@ async fn a_stream_that_stalls_ends_with_an_event_of_its_own_kind() {
         for (path, start) in [
             ("/v1/chat/completions", "data: {\"error\":{\"message\":"),
             ("/v1/completions", "data: {\"error\":{\"message\":"),
-            ("/v1/responses", "event: error\ndata: {\"type\":\"error\",\"code\":\"stream_stalled\""),
+            (
+                "/v1/responses",
+                "event: error\ndata: {\"type\":\"error\",\"code\":\"stream_stalled\"",
+            ),
             ("/v2/models/tiny/generate_stream", "data: {\"error\":\""),
             ("/raw", "event: error\ndata: {\"error\":{\"code\":\"stream_stalled\""),
         ] {
@@ -242,6 +244,30 @@ async fn a_stream_whose_last_word_was_said_is_complete_however_it_ends() {
     wire.finish().await;
     let reply = Reply::collect(response).await.expect("an orderly end");
     assert_eq!(reply.text(), "data: [DONE]\n\n");
+}
+
+#[tokio::test]
+async fn a_reply_over_http2_that_is_cut_or_stalls_is_told_too() {
+    let emulator = spillway_tests::slow_emulator(1, 0.1).await;
+    let url = format!("http://{}", emulator.addresses()[0]);
+    let setup = Setup::new().set("timeouts.idle_ms = 300");
+    let node = setup.replica_with("a", &url, "protocol = \"http2\"").start().await;
+    for client in &mut both(&node).await {
+        for (fault, code) in [
+            (Fault::Cut { after_events: 3, close: Close::Reset }, "stream_cut"),
+            (Fault::Stall { after_events: 3 }, "stream_stalled"),
+        ] {
+            emulator.replica(0).set_fault(fault).await.expect("breaks");
+            let reply = client.fetch(chat("tiny", r#","stream":true,"max_tokens":20"#)).await;
+            check_error_event(reply.events().last().expect("an event"), code);
+            let response = client.send(chat("tiny", r#","max_tokens":5"#)).await;
+            assert!(Reply::collect(response.expect("a head")).await.is_err(), "{code}");
+            // An HTTP/1.1 connection has ended with its reply.
+            if !client.is_open() {
+                *client = Client::http1(node.addresses()[0]).await;
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -52,8 +52,10 @@ async fn a_replica_that_can_t_prove_itself_is_not_asked() {
     let others = Certificates::for_name("replica.test");
     let replica = Scripted::start().await.serve(OK);
     let url = encrypted(&certificates, &replica).await;
-    let wrong_ca =
-        format!("tls = {{ ca = \"{}\", server_name = \"replica.test\" }}", others.ca_file().display());
+    let wrong_ca = format!(
+        "tls = {{ ca = \"{}\", server_name = \"replica.test\" }}",
+        others.ca_file().display()
+    );
     let wrong_name = format!("tls = {{ ca = \"{}\" }}", certificates.ca_file().display());
     for lines in [wrong_ca, wrong_name, String::new()] {
         let node = Setup::new().replica_with("a", &url, &lines).start().await;
@@ -82,7 +84,10 @@ async fn clients_choose_their_version_in_the_handshake() {
     let mut request = chat("tiny", "");
     *request.uri_mut() = "https://localhost/v1/chat/completions".parse().expect("a URI");
     *request.method_mut() = Method::POST;
-    assert_eq!(within("a reply", sender.send_request(request)).await.expect("a reply").status(), 200);
+    assert_eq!(
+        within("a reply", sender.send_request(request)).await.expect("a reply").status(),
+        200
+    );
     assert_eq!(replica.requests.last().header("x-forwarded-proto"), Some("https"));
     assert_eq!(replica.requests.last().header("x-forwarded-host"), Some("localhost"));
 

@@ -46,7 +46,11 @@ async fn a_replica_gets_its_own_credential() {
     // Any variable that is surely set will do: tests must not change their environment.
     let path = std::env::var("PATH").expect("a path");
     let cases = [
-        ("value = \"plain\", prefix = \"Bearer \"".to_owned(), "authorization", "Bearer plain".to_owned()),
+        (
+            "value = \"plain\", prefix = \"Bearer \"".to_owned(),
+            "authorization",
+            "Bearer plain".to_owned(),
+        ),
         ("header = \"x-api-key\", value_env = \"PATH\"".to_owned(), "x-api-key", path),
         (format!("value_file = \"{}\"", file.display()), "authorization", "from-file".to_owned()),
     ];
@@ -69,8 +73,7 @@ async fn no_more_requests_than_allowed_are_in_flight_at_a_replica() {
     let url = format!("http://{}", replica.address);
     let node = Setup::new().replica_with("a", &url, "connections_max = 2").start().await;
     let address = node.addresses()[0];
-    let held: Vec<_> =
-        (0..2).map(|_| spawn(Client::once(address, chat("tiny", "")))).collect();
+    let held: Vec<_> = (0..2).map(|_| spawn(Client::once(address, chat("tiny", "")))).collect();
     let (mut first, _) = replica.request().await;
     let (mut second, _) = replica.request().await;
     for _ in 0..10 {

@@ -197,6 +197,7 @@ pub(crate) async fn until(
             if condition(&stats) {
                 return stats;
             }
+            // wait: the pause between two looks at the condition.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     });

@@ -85,7 +85,11 @@ impl Config {
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|error| {
-            ConfigError::whole_file(path, format!("can't read it: {error}"), "check path and rights")
+            ConfigError::whole_file(
+                path,
+                format!("can't read it: {error}"),
+                "check path and rights",
+            )
         })?;
         let mut config = Self::parse(&text, path, environment)?;
         config.path = Some(path.to_owned());

@@ -163,7 +163,9 @@ impl ReplicaSection {
         }
         let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
         if authority.contains('@') {
-            return Err(fault("the URL has a user: credentials have a key of their own".to_owned()));
+            return Err(fault(
+                "the URL has a user: credentials have a key of their own".to_owned(),
+            ));
         }
         // The host in brackets may hold colons; a port that is out of range is none to the parser.
         let behind_host = authority.rsplit(']').next().unwrap_or_default();
@@ -174,10 +176,7 @@ impl ReplicaSection {
     }
 }
 
-fn lower_tls(
-    section: Option<ReplicaTlsSection>,
-    source: &Source,
-) -> Result<TlsSpec, ConfigError> {
+fn lower_tls(section: Option<ReplicaTlsSection>, source: &Source) -> Result<TlsSpec, ConfigError> {
     let Some(section) = section else { return Ok(TlsSpec { ca_pem: None, server_name: None }) };
     let ca_pem = section.ca.map(|file| read_file(&file, source)).transpose()?;
     Ok(TlsSpec { ca_pem, server_name: section.server_name })

@@ -39,11 +39,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(
-        address: IpAddr,
-        is_tls: bool,
-        trusted_proxies: Arc<TrustedProxies>,
-    ) -> Self {
+    pub(crate) fn new(address: IpAddr, is_tls: bool, trusted_proxies: Arc<TrustedProxies>) -> Self {
         // An address has only digits, letters, dots and colons, so the fallback never shows.
         let address_text = HeaderValue::try_from(address.to_string())
             .unwrap_or(HeaderValue::from_static("unknown"));
@@ -90,7 +86,8 @@ async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> O
     let proxies = Arc::clone(&listener.trusted_proxies);
     let client = Arc::new(Client::new(greeted.address, greeted.stream.is_tls(), proxies));
     let meter = Arc::clone(&client.meter);
-    let io = TokioIo::new(ClientStream::new(greeted.stream, greeted.read_ahead, Arc::clone(&meter)));
+    let io =
+        TokioIo::new(ClientStream::new(greeted.stream, greeted.read_ahead, Arc::clone(&meter)));
     let service = {
         let worker = Arc::clone(worker);
         service_fn(move |request| serve(Arc::clone(&worker), Arc::clone(&client), request))
@@ -113,9 +110,7 @@ fn http1_builder(worker: &Worker) -> http1::Builder {
     let limits = worker.gateway.limits();
     let mut builder = http1::Builder::new();
     // The watchdog bounds the time of heads: it can tell an idle connection from a slow one.
-    builder
-        .header_read_timeout(None)
-        .max_header_size(limits.header_bytes_max);
+    builder.header_read_timeout(None).max_header_size(limits.header_bytes_max);
     // Any other value than hyper's own makes it allocate for every request.
     if limits.headers_max != 100 {
         builder.max_headers(limits.headers_max);

@@ -60,7 +60,9 @@ pub struct Listener {
 
 impl std::fmt::Debug for Listener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listener").field("proxy_protocol", &self.proxy_protocol).finish_non_exhaustive()
+        f.debug_struct("Listener")
+            .field("proxy_protocol", &self.proxy_protocol)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
 //! What one client connection is doing, counted where it happens and judged elsewhere.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// Shared by a connection's socket wrapper, its requests and its watchdog.
@@ -15,6 +16,8 @@ pub(crate) struct Meter {
     abandoned: AtomicU32,
     /// `read_bytes` when the last request ended.
     settled_bytes: AtomicU64,
+    pieces_taken: AtomicU64,
+    pieces_waiting: AtomicU32,
 }
 
 /// One look at a [`Meter`].
@@ -30,6 +33,21 @@ pub(crate) struct Reading {
     pub(crate) abandoned: u32,
     /// Bytes read when the last request ended: more of them belong to the next.
     pub(crate) settled_bytes: u64,
+    /// Pieces of replies that were followed by another look for more.
+    pub(crate) pieces_taken: u64,
+    /// Pieces of replies behind which nothing is asked for yet.
+    pub(crate) pieces_waiting: u32,
+}
+
+/// A piece of a reply that was handed over; to be dropped when the next is asked for.
+#[derive(Debug)]
+pub(crate) struct PieceOut(Arc<Meter>);
+
+impl Drop for PieceOut {
+    fn drop(&mut self) {
+        self.0.pieces_waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.pieces_taken.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Meter {
@@ -42,7 +60,16 @@ impl Meter {
             in_flight: self.in_flight.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
             settled_bytes: self.settled_bytes.load(Ordering::Relaxed),
+            pieces_taken: self.pieces_taken.load(Ordering::Relaxed),
+            pieces_waiting: self.pieces_waiting.load(Ordering::Relaxed),
         }
+    }
+
+    /// A piece of a reply goes to the HTTP library, which asks for the next when the client's window
+    /// has room again.
+    pub(crate) fn hand_over(self: &Arc<Self>) -> PieceOut {
+        self.pieces_waiting.fetch_add(1, Ordering::Relaxed);
+        PieceOut(Arc::clone(self))
     }
 
     pub(crate) fn count_read(&self, bytes: usize) {

@@ -13,4 +13,5 @@ pub use accept::accept_loop;
 pub use listener::{Listener, ListenerSpec, TlsError, TlsIdentity};
 
 pub(crate) use connection::Client;
+pub(crate) use meter::PieceOut;
 pub(crate) use watchdog::CloseReason;

@@ -115,7 +115,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_text_header_names_the_client_and_leaves_the_rest_alone() {
-        let (address, rest) = check(b"PROXY TCP4 203.0.113.7 10.0.0.1 4711 80\r\nGET / HTTP/1.1").await;
+        let (address, rest) =
+            check(b"PROXY TCP4 203.0.113.7 10.0.0.1 4711 80\r\nGET / HTTP/1.1").await;
         assert_eq!(address.expect("parses").to_string(), "203.0.113.7:4711");
         assert_eq!(rest, b"GET / HTTP/1.1");
     }
@@ -123,7 +124,9 @@ mod tests {
     #[tokio::test]
     async fn a_binary_header_names_the_client_and_leaves_the_rest_alone() {
         let mut bytes = SIGNATURE.to_vec();
-        bytes.extend_from_slice(&[0x21, 0x11, 0, 12, 203, 0, 113, 7, 10, 0, 0, 1, 0x12, 0x67, 0, 80]);
+        bytes.extend_from_slice(&[
+            0x21, 0x11, 0, 12, 203, 0, 113, 7, 10, 0, 0, 1, 0x12, 0x67, 0, 80,
+        ]);
         bytes.extend_from_slice(b"rest");
         let (address, rest) = check(&bytes).await;
         assert_eq!(address.expect("parses").to_string(), "203.0.113.7:4711");
@@ -144,7 +147,8 @@ mod tests {
         let endless = [b"PROXY TCP4 ".as_slice(), &[b'1'; 200]].concat();
         let mut oversized = SIGNATURE.to_vec();
         oversized.extend_from_slice(&[0x21, 0x11, 0xff, 0xff]);
-        for bytes in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), b"PROXY TC", b"", &endless, &oversized] {
+        for bytes in [b"GET / HTTP/1.1\r\n\r\n".as_slice(), b"PROXY TC", b"", &endless, &oversized]
+        {
             assert!(check(bytes).await.0.is_err(), "{bytes:?}");
         }
     }

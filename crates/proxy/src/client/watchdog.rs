@@ -103,10 +103,20 @@ impl Watchdog {
     }
 
     fn stalled(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
-        if !reading.write_blocked || reading.written_bytes != self.last.written_bytes {
+        let (is_blocked, has_moved) = match self.version {
+            Version::Http1 => {
+                (reading.write_blocked, reading.written_bytes != self.last.written_bytes)
+            }
+            // A client can keep the socket moving with pings while it takes no reply: its windows
+            // tell. One stream that is read vouches for the others of its connection.
+            Version::Http2 => {
+                (reading.pieces_waiting > 0, reading.pieces_taken != self.last.pieces_taken)
+            }
+        };
+        if !is_blocked || has_moved {
             self.blocked_since = None;
         }
-        if !reading.write_blocked {
+        if !is_blocked {
             return None;
         }
         let since = *self.blocked_since.get_or_insert(now);
@@ -157,8 +167,16 @@ mod tests {
         reading: impl Fn(Duration) -> Reading,
         for_at_most: Duration,
     ) -> Option<(Duration, CloseReason)> {
+        run_as(Version::Http1, reading, for_at_most)
+    }
+
+    fn run_as(
+        version: Version,
+        reading: impl Fn(Duration) -> Reading,
+        for_at_most: Duration,
+    ) -> Option<(Duration, CloseReason)> {
         let start = Instant::now();
-        let mut watchdog = Watchdog::new(&limits(), Version::Http1, start);
+        let mut watchdog = Watchdog::new(&limits(), version, start);
         let mut passed = Duration::ZERO;
         while passed <= for_at_most {
             if let Some(reason) = watchdog.check(reading(passed), start + passed) {
@@ -178,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_head_that_drips_is_closed_after_the_head_time_though_bytes_keep_coming() {
-        let dripping = |passed: Duration| Reading { read_bytes: passed.as_secs(), ..Reading::default() };
+        let dripping =
+            |passed: Duration| Reading { read_bytes: passed.as_secs(), ..Reading::default() };
         let (after, reason) = run(dripping, 100 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::SlowHead);
         assert!(after <= 20 * SECOND, "{after:?}");
@@ -186,7 +205,8 @@ mod tests {
 
     #[test]
     fn a_request_may_wait_for_its_reply_as_long_as_it_likes() {
-        let waiting = |_| Reading { read_bytes: 9, requests: 1, in_flight: 1, ..Reading::default() };
+        let waiting =
+            |_| Reading { read_bytes: 9, requests: 1, in_flight: 1, ..Reading::default() };
         assert_eq!(run(waiting, 7200 * SECOND), None);
     }
 
@@ -198,6 +218,28 @@ mod tests {
         assert!(after >= 60 * SECOND && after <= 65 * SECOND, "{after:?}");
         let slow = |passed: Duration| Reading { written_bytes: passed.as_secs() / 20, ..busy };
         assert_eq!(run(slow, 600 * SECOND), None);
+    }
+
+    #[test]
+    fn an_http2_client_is_judged_by_the_pieces_it_takes_and_not_by_its_pings() {
+        let pinging = |passed: Duration| Reading {
+            requests: 1,
+            in_flight: 1,
+            pieces_waiting: 1,
+            read_bytes: passed.as_secs(),
+            written_bytes: passed.as_secs(),
+            ..Reading::default()
+        };
+        let (after, reason) = run_as(Version::Http2, pinging, 200 * SECOND).expect("closed");
+        assert_eq!(reason, CloseReason::Stalled);
+        assert!(after >= 60 * SECOND && after <= 65 * SECOND, "{after:?}");
+        let slow =
+            |passed: Duration| Reading { pieces_taken: passed.as_secs() / 20, ..pinging(passed) };
+        assert_eq!(run_as(Version::Http2, slow, 600 * SECOND), None);
+        let idle =
+            |passed: Duration| Reading { pieces_waiting: 0, in_flight: 0, ..pinging(passed) };
+        let (after, reason) = run_as(Version::Http2, idle, 200 * SECOND).expect("closed");
+        assert_eq!((reason, after), (CloseReason::Idle, 75 * SECOND), "pings are no request head");
     }
 
     #[test]

@@ -21,6 +21,14 @@ impl ReplyBody {
         Self::Full(Some(bytes).filter(|bytes| !bytes.is_empty()))
     }
 
+    /// Bytes of the gateway's own that are still to be sent; `None` for a replica's reply.
+    pub(crate) fn own_length(&self) -> Option<usize> {
+        match self {
+            Self::Full(bytes) => Some(bytes.as_ref().map_or(0, Bytes::len)),
+            Self::Relay(_) => None,
+        }
+    }
+
     pub(crate) fn relay(relay: Relay) -> Self {
         Self::Relay(Box::new(relay))
     }

@@ -15,6 +15,7 @@ use spillway_protocol::{ErrorKind, GatewayError, response_id_in, usage_in};
 use spillway_types::{Deadline, End, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
+use crate::client::PieceOut;
 use crate::relay::events::{Events, Flavour};
 use crate::replica::Lease;
 use crate::request::Record;
@@ -63,6 +64,8 @@ pub(crate) struct Relay {
     timer: Option<Pin<Box<Sleep>>>,
     last_piece_at: Instant,
     has_begun: bool,
+    /// The last piece, until the next is asked for.
+    piece_out: Option<PieceOut>,
 }
 
 impl Relay {
@@ -90,6 +93,7 @@ impl Relay {
             timer: None,
             last_piece_at: Instant::now(),
             has_begun: false,
+            piece_out: None,
         };
         if relay.body.is_end_stream() {
             relay.complete();
@@ -106,8 +110,20 @@ impl Relay {
         if self.events.is_some() { SizeHint::default() } else { self.body.size_hint() }
     }
 
-    /// The next piece for the client.
+    /// The next piece for the client. Asked for only while the client takes what it gets.
     pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        self.piece_out = None;
+        let polled = self.poll_piece(cx);
+        if matches!(polled, Poll::Ready(Some(Ok(_)))) {
+            self.piece_out = Some(self.record.hand_over());
+        }
+        polled
+    }
+
+    fn poll_piece(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
@@ -287,9 +303,10 @@ impl Drop for Relay {
 fn ending_error(end: End) -> GatewayError {
     let (kind, message) = match end {
         End::Stalled => (ErrorKind::StreamStalled, "the replica stopped sending"),
-        End::DeadlinePassed => {
-            (ErrorKind::DeadlineExceeded, "the request's deadline passed in the middle of the reply")
-        }
+        End::DeadlinePassed => (
+            ErrorKind::DeadlineExceeded,
+            "the request's deadline passed in the middle of the reply",
+        ),
         End::Complete
         | End::Answered
         | End::CancelledBeforeReply

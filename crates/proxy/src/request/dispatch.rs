@@ -15,9 +15,7 @@ use crate::replica::{Lease, Replica, ReplicaProtocol};
 use crate::request::headers::{TIMEOUT_MS, address_to};
 use crate::request::prepare::Prepared;
 use crate::request::record::Record;
-use crate::upstream::{
-    AttemptBounds, AttemptError, OutboundBody, Reply, RetrySafety, attempt,
-};
+use crate::upstream::{AttemptBounds, AttemptError, OutboundBody, Reply, RetrySafety, attempt};
 use crate::view::View;
 use crate::worker::Worker;
 

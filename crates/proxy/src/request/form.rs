@@ -26,9 +26,10 @@ pub(crate) async fn model_in_form(
         GatewayError::new(ErrorKind::UnsupportedMediaType, message)
     })?;
     let stream = Full::<Bytes>::new(body.clone()).into_data_stream();
-    let constraints = Constraints::new()
-        .size_limit(SizeLimit::new().for_field("model", MODEL_BYTES_MAX));
-    let mut form = Multipart::with_constraints::<_, _, Infallible, _>(stream, boundary, constraints);
+    let constraints =
+        Constraints::new().size_limit(SizeLimit::new().for_field("model", MODEL_BYTES_MAX));
+    let mut form =
+        Multipart::with_constraints::<_, _, Infallible, _>(stream, boundary, constraints);
     let mut model = None;
     while let Some(field) = form.next_field().await.map_err(|error| malformed(&error))? {
         if field.name() != Some("model") {

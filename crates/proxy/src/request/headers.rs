@@ -2,9 +2,7 @@
 
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
-use spillway_protocol::{
-    REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id,
-};
+use spillway_protocol::{REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id};
 
 use crate::client::Client;
 use crate::replica::{Replica, ReplicaProtocol};
@@ -16,19 +14,18 @@ static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Headers that end at each hop, besides those that `Connection` names.
-static HOP_BY_HOP: [HeaderName; 7] = [
+static HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
     HeaderName::from_static("keep-alive"),
     HeaderName::from_static("proxy-connection"),
     header::TE,
-    header::TRAILER,
     header::TRANSFER_ENCODING,
     header::UPGRADE,
 ];
-/// Never passed on: the length follows from the body, expectations were met by reading it, and
-/// credentials for a proxy were for this one.
-static DROPPED: [HeaderName; 3] =
-    [header::CONTENT_LENGTH, header::EXPECT, header::PROXY_AUTHORIZATION];
+/// Never passed on: the length follows from the body, expectations were met by reading it, trailers
+/// of requests are not kept (those of replies are), and credentials for a proxy were for this one.
+static DROPPED: [HeaderName; 4] =
+    [header::CONTENT_LENGTH, header::EXPECT, header::TRAILER, header::PROXY_AUTHORIZATION];
 /// Where clients put their keys.
 static CLIENT_KEYS: [HeaderName; 3] = [
     header::AUTHORIZATION,

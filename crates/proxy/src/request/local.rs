@@ -2,12 +2,11 @@
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
-use spillway_protocol::{
-    Endpoint, ErrorKind, GatewayError, decode_name, model_card, model_list,
-};
+use spillway_protocol::{Endpoint, ErrorKind, GatewayError, decode_name, model_card, model_list};
 
 use crate::gateway::Gateway;
 use crate::relay::ReplyBody;
+use crate::request::methods::check_method;
 use crate::view::View;
 
 /// What a local endpoint says, and whether it is a health check.
@@ -44,8 +43,8 @@ pub(crate) fn local_answer(
         },
         _ => return None,
     };
-    if method != Method::GET && method != Method::HEAD {
-        return Some(Err(GatewayError::new(ErrorKind::MethodNotAllowed, "use GET here")));
+    if let Err(error) = check_method(endpoint, method) {
+        return Some(Err(error));
     }
     let mut response = Response::new(ReplyBody::full(body));
     *response.status_mut() = status;

@@ -5,6 +5,7 @@ mod form;
 mod headers;
 mod intake;
 mod local;
+mod methods;
 mod path;
 mod prepare;
 mod record;

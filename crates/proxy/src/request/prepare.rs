@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use http::HeaderMap;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, Method};
 use http_body::Body;
 use hyper::body::Incoming;
 use spillway_prefix::Scope;
@@ -21,6 +21,7 @@ use crate::request::form::model_in_form;
 use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{buffer, refuse_oversize};
 use crate::request::local::unknown_model;
+use crate::request::methods::check_method;
 use crate::request::path::replica_path;
 use crate::upstream::RequestBody;
 use crate::view::{Route, View};
@@ -110,8 +111,7 @@ impl Surroundings<'_> {
         let facts = read_facts(&buffered.bytes)?;
         let named = facts.model.as_ref().map(|model| &*model.value);
         let (route, model) = self.find_route(route, named)?;
-        let inject =
-            route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
+        let inject = route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
         let new_model =
             model.as_ref().map(|model| model.as_str()).filter(|name| Some(*name) != named);
         let segments = rewrite(&buffered.bytes, &facts, new_model, inject);
@@ -139,7 +139,8 @@ impl Surroundings<'_> {
         if let (Some(named), Some(model)) = (&named, &model)
             && named != model.as_str()
         {
-            let message = format!("{named:?} is an alias; uploads must name the model itself: {model}");
+            let message =
+                format!("{named:?} is an alias; uploads must name the model itself: {model}");
             return Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"));
         }
         Ok(Prepared {
@@ -157,17 +158,14 @@ impl Surroundings<'_> {
     }
 
     /// A request about a stored response, which only the replica that stored it can answer.
-    async fn stored_response(
-        self,
-        body: Incoming,
-        id: &str,
-    ) -> Result<Prepared, GatewayError> {
+    async fn stored_response(self, body: Incoming, id: &str) -> Result<Prepared, GatewayError> {
         let pinned = self.storing(id).ok_or_else(|| {
             let message = format!("no response with id {id:?} is known here");
             GatewayError::new(ErrorKind::ResponseNotFound, message)
         })?;
         let model = self.view.replica(pinned).spec().models.first().cloned();
-        let route = self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
+        let route =
+            self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
         let buffered = buffer(self.gateway, body).await?;
         Ok(Prepared {
             inquiry: self.inquiry(route, model, BlockHashes::default(), 0)?,
@@ -287,12 +285,7 @@ impl Surroundings<'_> {
         })
     }
 
-    fn hash(
-        self,
-        facts: &Facts<'_>,
-        body: &[u8],
-        model: Option<&ModelName>,
-    ) -> (BlockHashes, u32) {
+    fn hash(self, facts: &Facts<'_>, body: &[u8], model: Option<&ModelName>) -> (BlockHashes, u32) {
         let Some(prompt) = facts.prompt.clone() else { return (BlockHashes::default(), 0) };
         let model = model.map(|model| model.as_str()).unwrap_or_default();
         let scope = Scope { model, ..Scope::default() };
@@ -309,22 +302,6 @@ impl Surroundings<'_> {
 
 fn asks_no_usage(facts: &Facts<'_>) -> bool {
     facts.stream && facts.include_usage != Some(true)
-}
-
-fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<(), GatewayError> {
-    let is_allowed = match endpoint {
-        Endpoint::ResponseById { .. } => {
-            matches!(*method, Method::GET | Method::POST | Method::DELETE)
-        }
-        Endpoint::V2Model { .. } => matches!(*method, Method::GET | Method::POST | Method::HEAD),
-        // No path, whatever the method: that is what the client is told.
-        Endpoint::Other => true,
-        _ => *method == Method::POST,
-    };
-    if is_allowed {
-        return Ok(());
-    }
-    Err(GatewayError::new(ErrorKind::MethodNotAllowed, format!("{method} is not understood here")))
 }
 
 /// The client's own time budget.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use spillway_types::{End, GapHistogram, ModelName, Outcome, ReplicaName, RouteName, TokenCounts};
 
-use crate::client::Client;
+use crate::client::{Client, PieceOut};
 use crate::upstream::RetrySafety;
 use crate::worker::Worker;
 
@@ -40,6 +40,11 @@ impl Record {
             gaps: None,
         };
         Self { worker, client, started: Instant::now(), outcome: Some(outcome) }
+    }
+
+    /// Notes that a piece of the reply goes out.
+    pub(crate) fn hand_over(&self) -> PieceOut {
+        self.client.meter.hand_over()
     }
 
     /// When the request's head arrived.

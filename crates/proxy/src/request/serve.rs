@@ -3,15 +3,17 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use http::{HeaderValue, Request, Response, header};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
-use spillway_protocol::{CODE_HEADER, Endpoint, GatewayError, Protocol, REQUEST_ID};
+use spillway_protocol::{CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID};
 
 use crate::client::Client;
 use crate::relay::{Relay, RelayPlan, ReplyBody, Upstream};
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::headers::{Identity, prepare_forwarding, remove_hop_by_hop};
 use crate::request::local::local_answer;
+use crate::request::methods::allowed_methods;
 use crate::request::prepare::{Surroundings, prepare};
 use crate::request::record::Record;
 use crate::view::View;
@@ -27,7 +29,13 @@ pub(crate) async fn serve(
     let mut dice = worker.gateway.dice();
     let identity = Identity::of(request.headers(), &mut dice);
     let exchange = Exchange { view: worker.gateway.view(), worker, client, dice };
+    let is_head = request.method() == Method::HEAD;
     let mut response = exchange.run(request, &identity, record).await;
+    if is_head && let Some(length) = response.body().own_length() {
+        // HTTP/2 would send the body after all; a replica's own reply has none already.
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        *response.body_mut() = ReplyBody::full(Bytes::new());
+    }
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
     Ok(response)
 }
@@ -62,7 +70,7 @@ impl Exchange {
                     record.answered(local.response.status().as_u16());
                     return local.response;
                 }
-                Some(Err(error)) => return refuse(&error, protocol, record),
+                Some(Err(error)) => return refuse(&error, protocol, endpoint, record),
                 None => {}
             }
         }
@@ -76,7 +84,7 @@ impl Exchange {
         };
         let mut prepared = match prepare(around, body, endpoint).await {
             Ok(prepared) => prepared,
-            Err(error) => return refuse(&error, protocol, record),
+            Err(error) => return refuse(&error, protocol, endpoint, record),
         };
         record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
         let forward_authorization = prepared.route.spec.forward_authorization;
@@ -101,7 +109,7 @@ impl Exchange {
                 };
                 self.pass_on(plan, dispatched, &prepared.route.spec.policy, record)
             }
-            Err(error) => refuse(&error, protocol, record),
+            Err(error) => refuse(&error, protocol, endpoint, record),
         }
     }
 
@@ -141,12 +149,20 @@ impl Exchange {
 }
 
 /// Answers with an error of the gateway's own.
-fn refuse(error: &GatewayError, protocol: Protocol, mut record: Record) -> Response<ReplyBody> {
+fn refuse(
+    error: &GatewayError,
+    protocol: Protocol,
+    endpoint: Endpoint<'_>,
+    mut record: Record,
+) -> Response<ReplyBody> {
     record.answered(error.kind.status().as_u16());
     let mut response = Response::new(ReplyBody::full(error.body(protocol)));
     *response.status_mut() = error.kind.status();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CODE_HEADER.clone(), HeaderValue::from_static(error.kind.code()));
+    if error.kind == ErrorKind::MethodNotAllowed {
+        headers.insert(header::ALLOW, HeaderValue::from_static(allowed_methods(endpoint)));
+    }
     response
 }

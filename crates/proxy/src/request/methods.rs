@@ -1,0 +1,41 @@
+//! Which methods each built-in endpoint understands.
+
+use http::Method;
+use spillway_protocol::{Endpoint, ErrorKind, GatewayError};
+
+/// Refuses a method that the endpoint does not understand.
+///
+/// # Errors
+/// Says which methods it does.
+pub(crate) fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<(), GatewayError> {
+    let allowed = allowed_methods(endpoint);
+    // An empty list is a path that does not exist, which the client is told whatever the method.
+    if allowed.is_empty() || allowed.split(", ").any(|name| name == method.as_str()) {
+        return Ok(());
+    }
+    let message = format!("{method} is not understood here, but {allowed} is");
+    Err(GatewayError::new(ErrorKind::MethodNotAllowed, message))
+}
+
+/// The methods as an `Allow` header has them.
+pub(crate) fn allowed_methods(endpoint: Endpoint<'_>) -> &'static str {
+    match endpoint {
+        Endpoint::ChatCompletions
+        | Endpoint::Completions
+        | Endpoint::Responses
+        | Endpoint::Embeddings
+        | Endpoint::Rerank
+        | Endpoint::JsonPassthrough
+        | Endpoint::FormPassthrough => "POST",
+        Endpoint::ResponseById { .. } => "GET, POST, DELETE",
+        Endpoint::V2Model { .. } => "GET, HEAD, POST",
+        Endpoint::ModelList
+        | Endpoint::ModelById { .. }
+        | Endpoint::V2Live
+        | Endpoint::V2Ready
+        | Endpoint::V2Server
+        | Endpoint::Livez
+        | Endpoint::Readyz => "GET, HEAD",
+        Endpoint::Other => "",
+    }
+}
