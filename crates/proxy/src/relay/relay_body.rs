@@ -157,18 +157,14 @@ impl Relay {
         }
     }
 
-    /// Asks the body, lets the connection move, and asks again.
     fn poll_replica(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
-        // The first look tells the connection that the body is wanted.
-        let first = Pin::new(&mut self.body).poll_frame(cx);
-        let Some(connection) = self.connection.as_mut().filter(|_| first.is_pending()) else {
-            return first;
-        };
-        connection.drive(cx);
-        Pin::new(&mut self.body).poll_frame(cx)
+        match &mut self.connection {
+            Some(connection) => connection.poll_body(&mut self.body, cx),
+            None => Pin::new(&mut self.body).poll_frame(cx),
+        }
     }
 
     /// Notes a frame from the replica; `None` if its bytes come out through `events`.

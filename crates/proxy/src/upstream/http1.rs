@@ -6,10 +6,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
@@ -18,6 +20,9 @@ use crate::replica::ConnectionCount;
 use crate::stream::Stream;
 use crate::upstream::body::OutboundBody;
 use crate::upstream::error::AttemptError;
+use crate::upstream::news::News;
+
+type Driver = http1::Connection<TokioIo<Stream>, OutboundBody>;
 
 /// A connection between requests, or together with the one it serves.
 ///
@@ -25,8 +30,9 @@ use crate::upstream::error::AttemptError;
 #[derive(Debug)]
 pub(crate) struct Http1Connection {
     sender: SendRequest<OutboundBody>,
-    driver: http1::Connection<TokioIo<Stream>, OutboundBody>,
+    driver: Driver,
     driver_ended: bool,
+    news: News,
     idle_since: Instant,
     _count: ConnectionCount,
 }
@@ -41,7 +47,7 @@ impl Http1Connection {
             .await
             .map_err(|error| AttemptError::of_exchange(error, true))?;
         let idle_since = Instant::now();
-        Ok(Self { sender, driver, driver_ended: false, idle_since, _count: count })
+        Ok(Self { sender, driver, driver_ended: false, news: News::new(), idle_since, _count: count })
     }
 
     /// Sends the request and waits for the reply's head.
@@ -54,13 +60,15 @@ impl Http1Connection {
         &mut self,
         request: Request<OutboundBody>,
     ) -> Result<Response<Incoming>, AttemptError> {
-        let mut reply = pin!(self.sender.try_send_request(request));
+        let Self { sender, driver, driver_ended, news, .. } = self;
+        news.expect();
+        let mut reply = pin!(sender.try_send_request(request));
         poll_fn(|cx| {
-            // The driver writes the request and reads the head, which readies the reply.
-            if !self.driver_ended {
-                self.driver_ended = Pin::new(&mut self.driver).poll(cx).is_ready();
-            }
-            reply.as_mut().poll(cx)
+            news.poll(cx, |cx| {
+                // The driver writes the request and reads the head, which readies the reply.
+                drive(driver, driver_ended, cx);
+                reply.as_mut().poll(cx)
+            })
         })
         .await
         .map_err(|mut failed| {
@@ -74,12 +82,22 @@ impl Http1Connection {
         !self.driver.into_parts().read_buf.is_empty()
     }
 
-    /// Moves bytes between the socket and the body of the reply. To be called whenever that body
-    /// is polled and not ready.
-    pub(crate) fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.driver_ended {
-            self.driver_ended = Pin::new(&mut self.driver).poll(cx).is_ready();
-        }
+    /// The next piece of the reply that the last exchange began.
+    pub(crate) fn poll_body(
+        &mut self,
+        body: &mut Incoming,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let Self { driver, driver_ended, news, .. } = self;
+        news.poll(cx, |cx| {
+            // The first look tells the connection that the body is wanted.
+            let first = Pin::new(&mut *body).poll_frame(cx);
+            if first.is_ready() {
+                return first;
+            }
+            drive(driver, driver_ended, cx);
+            Pin::new(&mut *body).poll_frame(cx)
+        })
     }
 
     /// To be called after the last byte of a reply: whether another request can follow.
@@ -90,12 +108,20 @@ impl Http1Connection {
 
     /// Whether a request can be sent now: the server has not closed, and nothing is left over.
     pub(crate) fn is_usable(&mut self) -> bool {
-        self.drive(&mut Context::from_waker(Waker::noop()));
+        let mut nobody = Context::from_waker(Waker::noop());
+        drive(&mut self.driver, &mut self.driver_ended, &mut nobody);
         !self.driver_ended && self.sender.is_ready()
     }
 
     /// How long it has been idle at `now`.
     pub(crate) fn idle_for(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.idle_since)
+    }
+}
+
+/// Moves bytes between the socket and whoever waits for them.
+fn drive(driver: &mut Driver, has_ended: &mut bool, cx: &mut Context<'_>) {
+    if !*has_ended {
+        *has_ended = Pin::new(driver).poll(cx).is_ready();
     }
 }

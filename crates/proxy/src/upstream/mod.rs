@@ -6,6 +6,7 @@ mod connect;
 mod error;
 mod http1;
 mod http2;
+mod news;
 mod pool;
 mod streamed_body;
 mod tls;
