@@ -226,6 +226,7 @@ async fn a_request_may_last_longer_than_a_connection_may_idle() {
             client.fetch(chat("tiny", "")).await
         });
         let (mut wire, _) = replica.request().await;
+        // wait: a reply that takes longer than the idle time-out of the connection.
         tokio::time::sleep(std::time::Duration::from_millis(400)).await;
         wire.send(OK).await;
         assert_eq!(request.await.expect("a reply").status, 200);

@@ -100,6 +100,27 @@ async fn a_kept_connection_that_breaks_under_a_request_costs_no_request() {
 }
 
 #[tokio::test]
+async fn the_only_replica_is_asked_again_when_its_kept_connection_breaks() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let (reply, mut kept) = tokio::join!(client.fetch(chat("tiny", "")), async {
+        let (mut wire, _) = replica.request().await;
+        wire.send(OK).await;
+        wire
+    });
+    assert_eq!(reply.status, 200);
+    let (reply, ()) = tokio::join!(client.fetch(chat("tiny", "")), async {
+        kept.message().await;
+        kept.reset();
+        let (mut fresh, _) = replica.request().await;
+        fresh.send(OK).await;
+    });
+    assert_eq!(reply.status, 200);
+    eventually("it is counted", || retries(&node, "reset") == 1.0).await;
+}
+
+#[tokio::test]
 async fn a_replica_s_own_error_is_passed_on_and_not_retried() {
     for status in ["500 Internal Server Error", "503 Service Unavailable", "429 Too Many Requests"]
     {

@@ -183,6 +183,7 @@ async fn a_reply_that_takes_longer_than_all_may_take_is_ended() {
     // Never silent for long, and yet without end.
     let endless = async {
         while wire.try_send(EVENT).await.is_ok() {
+            // wait: the pause between two events, shorter than the idle time-out.
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
     };

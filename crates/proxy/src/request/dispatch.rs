@@ -15,7 +15,9 @@ use crate::replica::{Lease, Replica, ReplicaProtocol};
 use crate::request::headers::{TIMEOUT_MS, address_to};
 use crate::request::prepare::Prepared;
 use crate::request::record::Record;
-use crate::upstream::{AttemptBounds, AttemptError, OutboundBody, Reply, RetrySafety, attempt};
+use crate::upstream::{
+    AttemptBounds, FailedAttempt, Kept, OutboundBody, Reply, RetrySafety, attempt,
+};
 use crate::view::View;
 use crate::worker::Worker;
 
@@ -36,6 +38,20 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) dice: fastrand::Rng,
 }
 
+/// What has come of a request's attempts.
+#[derive(Debug, Default)]
+struct SoFar {
+    tried: Vec<ReplicaSlot>,
+    attempts: u32,
+    /// This request's turn. It is taken once: retries that took turns of their own would send the
+    /// first attempt of every request to the same one of two replicas.
+    ticket: Option<u64>,
+    /// The replica whose kept connection broke. That says little about the replica: if no other can
+    /// be asked, it is asked again on a new connection.
+    worn: Option<ReplicaSlot>,
+    failure: Option<GatewayError>,
+}
+
 impl Dispatch<'_> {
     /// Asks replicas until one begins to reply, or it is not safe or not allowed to ask another.
     ///
@@ -45,46 +61,54 @@ impl Dispatch<'_> {
         let gateway = &self.worker.gateway;
         gateway.retry_budget.on_request();
         let attempts_max = gateway.config.retry.attempts_max;
-        let mut tried = Vec::new();
-        let mut ticket = None;
-        let mut failure: Option<GatewayError> = None;
+        let mut so_far = SoFar::default();
         loop {
-            let slot = match self.choose(&tried, &mut ticket) {
-                Ok(slot) => slot,
-                Err(refusal) => return Err(failure.unwrap_or_else(|| refused(refusal))),
-            };
-            tried.push(slot);
+            let (slot, kept) = self.choose(&mut so_far)?;
             let replica = Arc::clone(self.view.replica(slot));
             // Another request may have taken the last place since the plan was made.
             let Some(lease) = replica.lease() else { continue };
             record.asked(&replica.spec().name);
-            let error = match self.attempt(&replica).await {
+            so_far.attempts += 1;
+            let failed = match self.attempt(&replica, kept).await {
                 Ok(reply) => return Ok(Dispatched { reply, lease }),
-                Err(error) => error,
+                Err(failed) => failed,
             };
-            tracing::debug!(replica = %replica.spec().name, %error, "attempt failed");
+            tracing::debug!(replica = %replica.spec().name, error = %failed.error, "attempt failed");
             if let Some(fault) = self.prepared.body.fault() {
                 return Err(fault.clone());
             }
-            let safety = error.retry_safety();
-            failure = Some(error.to_gateway_error(replica.spec().name.as_str()));
-            let attempts = u32::try_from(tried.len()).unwrap_or(u32::MAX);
-            if attempts >= attempts_max || !self.may_retry(safety) {
-                return Err(failure.unwrap_or_else(|| refused(Refusal::AllTried)));
+            let safety = failed.error.retry_safety();
+            let told = failed.error.to_gateway_error(replica.spec().name.as_str());
+            if so_far.attempts >= attempts_max || !self.may_retry(safety) {
+                return Err(told);
             }
+            so_far.failure = Some(told);
+            so_far.worn = failed.was_kept.then_some(slot);
             record.retried(safety);
         }
     }
 
-    /// `ticket`: this request's turn. It is taken once: retries that took turns of their own would
-    /// send the first attempt of every request to the same one of two replicas.
-    fn choose(
-        &mut self,
-        tried: &[ReplicaSlot],
-        ticket: &mut Option<u64>,
-    ) -> Result<ReplicaSlot, Refusal> {
+    /// The next replica to ask, and whether a kept connection to it will do.
+    ///
+    /// # Errors
+    /// If there is none; then the last failure is what the client is told.
+    fn choose(&mut self, so_far: &mut SoFar) -> Result<(ReplicaSlot, Kept), GatewayError> {
+        let refusal = match self.plan(so_far) {
+            Ok(slot) => {
+                so_far.tried.push(slot);
+                return Ok((slot, Kept::Use));
+            }
+            Err(refusal) => refusal,
+        };
+        if let Some(slot) = so_far.worn.take() {
+            return Ok((slot, Kept::Avoid));
+        }
+        Err(so_far.failure.take().unwrap_or_else(|| refused(refusal, so_far.attempts)))
+    }
+
+    fn plan(&mut self, so_far: &mut SoFar) -> Result<ReplicaSlot, Refusal> {
         if let Some(pinned) = self.prepared.pinned {
-            let is_new = !tried.contains(&pinned);
+            let is_new = !so_far.tried.contains(&pinned);
             return if is_new { Ok(pinned) } else { Err(Refusal::AllTried) };
         }
         let inquiry = &self.prepared.inquiry;
@@ -94,19 +118,20 @@ impl Dispatch<'_> {
         let moment = Moment {
             now: Instant::now(),
             loads: self.view,
-            ticket: *ticket.get_or_insert_with(|| group.ticket()),
+            ticket: *so_far.ticket.get_or_insert_with(|| group.ticket()),
             rng: &mut self.dice,
         };
-        match plan(inquiry, &group.group, tried, moment) {
+        match plan(inquiry, &group.group, &so_far.tried, moment) {
             Plan::Attempt(Attempt { slot, .. }) => Ok(slot),
             Plan::Refuse(refusal) => Err(refusal),
         }
     }
 
-    async fn attempt(&mut self, replica: &Replica) -> Result<Reply, AttemptError> {
+    async fn attempt(&mut self, replica: &Replica, kept: Kept) -> Result<Reply, FailedAttempt> {
         let bounds = AttemptBounds {
             timeouts: self.prepared.route.spec.timeouts,
             deadline: self.prepared.inquiry.deadline,
+            kept,
         };
         attempt(self.worker, replica, || self.request(replica), bounds).await
     }
@@ -153,8 +178,10 @@ fn uri(replica: &Replica, path: &PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-fn refused(refusal: Refusal) -> GatewayError {
+fn refused(refusal: Refusal, attempts: u32) -> GatewayError {
     let kind = match refusal {
+        // All were chosen, and all had their last place taken by somebody else just then.
+        Refusal::AllTried if attempts == 0 => ErrorKind::Overloaded,
         Refusal::NoReplica | Refusal::AllTried => ErrorKind::NoReplica,
         Refusal::AllBusy => ErrorKind::Overloaded,
         Refusal::DeadlinePassed => ErrorKind::DeadlineExceeded,

@@ -17,11 +17,20 @@ use crate::upstream::http1::Http1Connection;
 use crate::upstream::http2::Http2Connection;
 use crate::worker::Worker;
 
-/// How long an attempt may take.
+/// How an attempt is made, and how long it may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AttemptBounds {
     pub(crate) timeouts: Timeouts,
     pub(crate) deadline: Deadline,
+    pub(crate) kept: Kept,
+}
+
+/// Whether a connection that served before will do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Use,
+    /// One just broke: only a new one says whether the replica is there.
+    Avoid,
 }
 
 /// A reply whose head has arrived.
@@ -30,6 +39,14 @@ pub(crate) struct Reply {
     pub(crate) response: Response<Incoming>,
     /// The connection to drive for the body; `None` over HTTP/2, whose connection drives itself.
     pub(crate) connection: Option<Box<Http1Connection>>,
+}
+
+/// An attempt without a reply.
+#[derive(Debug)]
+pub(crate) struct FailedAttempt {
+    pub(crate) error: AttemptError,
+    /// It was made on a connection that had served before.
+    pub(crate) was_kept: bool,
 }
 
 /// Connects to `replica`, sends it what `request` makes and waits for the reply's head. The request
@@ -42,38 +59,54 @@ pub(crate) async fn attempt(
     replica: &Replica,
     request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
-) -> Result<Reply, AttemptError> {
-    match replica.spec.protocol {
-        ReplicaProtocol::Http1 => {
-            let mut connection = http1_connection(worker, replica, bounds).await?;
-            let request = request().ok_or(AttemptError::BodyGone)?;
-            match bounds.within(connection.exchange(request)).await {
-                Ok(response) => Ok(Reply { response, connection: Some(connection) }),
-                Err(AttemptError::Reset(error)) if connection.saw_bytes() => {
-                    Err(AttemptError::BadReply(error))
-                }
-                Err(error) => Err(error),
+) -> Result<Reply, FailedAttempt> {
+    let pool = replica.pool(worker.id);
+    let mut was_kept = false;
+    let reply = async {
+        match replica.spec.protocol {
+            ReplicaProtocol::Http1 => {
+                let idle = bounds.kept_from(|| pool.take(replica.spec.idle, Instant::now()));
+                was_kept = idle.is_some();
+                over_http1(replica, idle, request, bounds).await
+            }
+            ReplicaProtocol::Http2 => {
+                let shared = bounds.kept_from(|| pool.shared());
+                was_kept = shared.is_some();
+                let mut connection = match shared {
+                    Some(shared) => shared,
+                    None => http2_connection(worker, replica, bounds).await?,
+                };
+                let request = request().ok_or(AttemptError::BodyGone)?;
+                let response = bounds.within(connection.exchange(request)).await?;
+                Ok(Reply { response, connection: None })
             }
         }
-        ReplicaProtocol::Http2 => {
-            let mut connection = http2_connection(worker, replica, bounds).await?;
-            let request = request().ok_or(AttemptError::BodyGone)?;
-            let response = bounds.within(connection.exchange(request)).await?;
-            Ok(Reply { response, connection: None })
-        }
-    }
+    };
+    let reply: Result<Reply, AttemptError> = reply.await;
+    reply.map_err(|error| FailedAttempt { error, was_kept })
 }
 
-async fn http1_connection(
-    worker: &Worker,
+async fn over_http1(
     replica: &Replica,
+    idle: Option<Box<Http1Connection>>,
+    request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
-) -> Result<Box<Http1Connection>, AttemptError> {
-    if let Some(idle) = replica.pool(worker.id).take(replica.spec.idle, Instant::now()) {
-        return Ok(idle);
+) -> Result<Reply, AttemptError> {
+    let mut connection = match idle {
+        Some(idle) => idle,
+        None => {
+            let stream = connect(replica, bounds.connect()).await?;
+            Box::new(Http1Connection::new(stream, replica.count_connection()).await?)
+        }
+    };
+    let request = request().ok_or(AttemptError::BodyGone)?;
+    match bounds.within(connection.exchange(request)).await {
+        Ok(response) => Ok(Reply { response, connection: Some(connection) }),
+        Err(AttemptError::Reset(error)) if connection.saw_bytes() => {
+            Err(AttemptError::BadReply(error))
+        }
+        Err(error) => Err(error),
     }
-    let stream = connect(replica, bounds.connect()).await?;
-    Ok(Box::new(Http1Connection::new(stream, replica.count_connection()).await?))
 }
 
 async fn http2_connection(
@@ -81,10 +114,6 @@ async fn http2_connection(
     replica: &Replica,
     bounds: AttemptBounds,
 ) -> Result<Http2Connection, AttemptError> {
-    let pool = replica.pool(worker.id);
-    if let Some(shared) = pool.shared() {
-        return Ok(shared);
-    }
     let stream = connect(replica, bounds.connect()).await?;
     let count = replica.count_connection();
     let opened =
@@ -92,11 +121,19 @@ async fn http2_connection(
     let connection = opened.await.map_err(|_| AttemptError::ConnectTimeout)??;
     // Several requests may have connected at once; the last one's connection is kept, the others
     // end with their last stream.
-    pool.share(connection.clone());
+    replica.pool(worker.id).share(connection.clone());
     Ok(connection)
 }
 
 impl AttemptBounds {
+    /// A connection that served before, if it will do.
+    fn kept_from<T>(&self, take: impl FnOnce() -> Option<T>) -> Option<T> {
+        match self.kept {
+            Kept::Use => take(),
+            Kept::Avoid => None,
+        }
+    }
+
     fn connect(&self) -> Duration {
         self.timeouts.connect.min(self.deadline.remaining(Instant::now()))
     }

@@ -47,7 +47,14 @@ impl Http1Connection {
             .await
             .map_err(|error| AttemptError::of_exchange(error, true))?;
         let idle_since = Instant::now();
-        Ok(Self { sender, driver, driver_ended: false, news: News::new(), idle_since, _count: count })
+        Ok(Self {
+            sender,
+            driver,
+            driver_ended: false,
+            news: News::new(),
+            idle_since,
+            _count: count,
+        })
     }
 
     /// Sends the request and waits for the reply's head.

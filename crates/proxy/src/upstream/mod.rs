@@ -13,9 +13,9 @@ mod tls;
 
 pub use tls::ReplicaTlsError;
 
-pub(crate) use attempt::{AttemptBounds, Reply, attempt};
+pub(crate) use attempt::{AttemptBounds, FailedAttempt, Kept, Reply, attempt};
 pub(crate) use body::{OutboundBody, RequestBody};
-pub(crate) use error::{AttemptError, RetrySafety};
+pub(crate) use error::RetrySafety;
 pub(crate) use http1::Http1Connection;
 pub(crate) use pool::Pool;
 pub(crate) use tls::ReplicaTls;
