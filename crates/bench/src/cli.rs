@@ -10,7 +10,7 @@ use crate::{
     client::Reply,
     compare::CompareSpec,
     load::{LoadSpec, Protocol},
-    proxy::Layout,
+    proxy::{Layout, NginxBodies},
     scenario::Scenario,
 };
 
@@ -103,6 +103,9 @@ pub(crate) struct CompareArguments {
     /// The nginx binary.
     #[arg(long, default_value = "nginx")]
     nginx: PathBuf,
+    /// What nginx does with request bodies.
+    #[arg(long, value_enum, default_value = "memory")]
+    nginx_bodies: NginxBodies,
     /// Print every sample as JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
@@ -162,6 +165,7 @@ impl CompareArguments {
             warm_up: Duration::from_secs_f64(self.times.warm_up_s),
             window: Duration::from_secs_f64(self.times.window_s),
             nginx: self.nginx.clone(),
+            nginx_bodies: self.nginx_bodies,
             spillway: self.spillway.clone(),
             layouts: self.layout.clone(),
         }

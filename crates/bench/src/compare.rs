@@ -14,7 +14,7 @@ use crate::{
     guard::Guarded,
     load::{self, LoadSpec},
     procfs::{TreeUsage, descendants_usage},
-    proxy::{Layout, Proxy, Site, start_nginx, start_spillway},
+    proxy::{Layout, NginxBodies, Proxy, Site, start_nginx, start_spillway},
     report::{Sample, ScenarioReport, Subject},
     scenario::Scenario,
 };
@@ -37,6 +37,8 @@ pub(crate) struct CompareSpec {
     pub(crate) window: Duration,
     /// The nginx binary.
     pub(crate) nginx: PathBuf,
+    /// What nginx does with request bodies.
+    pub(crate) nginx_bodies: NginxBodies,
     /// The Spillway binary; without it nginx is compared with its own copy alone.
     pub(crate) spillway: Option<PathBuf>,
     /// Layouts to run Spillway with.
@@ -52,7 +54,12 @@ pub(crate) async fn compare(
     let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
     let (_backends, addresses) = start_backends(folder.path(), scenario.answer())?;
     let load = scenario.load(spec.warm_up, spec.window);
-    let site = Site { folder: folder.path(), backends: &addresses, protocol: load.protocol };
+    let site = Site {
+        folder: folder.path(),
+        backends: &addresses,
+        protocol: load.protocol,
+        nginx_bodies: spec.nginx_bodies,
+    };
     let mut field = start_field(spec, site)?;
     if scenario.has_direct() {
         field.insert(0, Entry { subject: Subject::Direct, target: addresses[0], proxy: None });

@@ -36,6 +36,30 @@ impl Layout {
     }
 }
 
+/// What nginx does with request bodies. It decides most of what large requests cost it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[value(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum NginxBodies {
+    /// Kept whole in memory first: its cheapest way, and the closest to a gateway that must read a
+    /// body before it can choose.
+    Memory,
+    /// Passed on as they come.
+    Streamed,
+    /// As nginx does by itself: above 16 KB through a temporary file.
+    Default,
+}
+
+impl NginxBodies {
+    fn directive(self) -> &'static str {
+        match self {
+            Self::Memory => "client_body_buffer_size 256k;",
+            Self::Streamed => "proxy_request_buffering off;",
+            Self::Default => "",
+        }
+    }
+}
+
 /// A running proxy.
 #[derive(Debug)]
 pub(crate) struct Proxy {
@@ -54,6 +78,8 @@ pub(crate) struct Site<'a> {
     pub(crate) backends: &'a [SocketAddr],
     /// What the clients speak.
     pub(crate) protocol: Protocol,
+    /// What nginx does with request bodies.
+    pub(crate) nginx_bodies: NginxBodies,
 }
 
 /// Starts nginx; `name` tells several of them apart.
@@ -95,7 +121,7 @@ pub(crate) fn start_spillway(
 }
 
 /// nginx as someone would set it up who wants it fast: keep-alive on both sides without a limit
-/// of requests, request bodies in memory, no access log, and no buffering of answers (a stream
+/// of requests, no access log, and no buffering of answers (a stream
 /// would stall, and for small answers it makes no difference).
 fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: bool) -> String {
     let mut servers = String::new();
@@ -110,6 +136,7 @@ fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: boo
     // Workers would give up root for a user who cannot write to the folder.
     let user = if is_root { "user root;\n" } else { "" };
     let folder = folder.display();
+    let bodies = site.nginx_bodies.directive();
     format!(
         "daemon off;\n{user}worker_processes 2;\nworker_rlimit_nofile 65536;\n\
          pid {folder}/nginx.pid;\nerror_log {folder}/error.log error;\n\
@@ -117,7 +144,7 @@ fn nginx_config(address: SocketAddr, site: Site<'_>, folder: &Path, is_root: boo
          http {{\n\
          \x20 access_log off;\n  tcp_nodelay on;\n\
          \x20 keepalive_timeout 300s;\n  keepalive_requests 1000000000;\n\
-         \x20 client_max_body_size 64m;\n  client_body_buffer_size 256k;\n\
+         \x20 client_max_body_size 64m;\n  {bodies}\n\
          \x20 http2_max_concurrent_streams 1024;\n\
          \x20 client_body_temp_path {folder}/body;\n  proxy_temp_path {folder}/proxy;\n\
          \x20 fastcgi_temp_path {folder}/fastcgi;\n  uwsgi_temp_path {folder}/uwsgi;\n\
