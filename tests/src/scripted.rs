@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -44,9 +44,17 @@ impl Scripted {
         Self { listener, address }
     }
 
-    /// An address that refuses connections.
-    pub async fn refusing() -> SocketAddr {
-        Self::start().await.address
+    /// An address that refuses connections for as long as the test runs: it stays bound, or another
+    /// test could be given it.
+    ///
+    /// # Panics
+    /// If the machine has no port left.
+    pub fn refusing() -> SocketAddr {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(([127, 0, 0, 1], 0).into()).expect("a free port");
+        let address = socket.local_addr().expect("an address");
+        std::mem::forget(socket);
+        address
     }
 
     /// The next connection.

@@ -9,6 +9,7 @@ mod api;
 mod body;
 mod clock;
 mod config;
+mod door;
 mod driver;
 mod emulator;
 mod fault;

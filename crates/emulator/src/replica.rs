@@ -13,10 +13,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::api::ResponseStore;
 use crate::config::Config;
+use crate::door::Door;
 use crate::driver::Driver;
 use crate::fault::{Fault, FaultError};
 use crate::ledger::{Ledger, RequestRecord};
-use crate::server::{Life, Listening};
+use crate::server::Life;
 
 /// What belongs to one replica. Shared by its tasks and handles.
 #[derive(Debug)]
@@ -37,8 +38,8 @@ pub(crate) struct Replica {
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     condition: Mutex<Condition>,
-    /// Held while the listener is opened or closed. `None` while it is closed.
-    listening: tokio::sync::Mutex<Option<Listening>>,
+    /// Held while it is opened or closed.
+    door: tokio::sync::Mutex<Door>,
 }
 
 /// What is wrong now.
@@ -84,7 +85,7 @@ impl Replica {
             tasks: tasks.clone(),
             stop: stop.clone(),
             condition: Mutex::new(condition),
-            listening: tokio::sync::Mutex::new(None),
+            door: tokio::sync::Mutex::default(),
         })
     }
 
@@ -92,7 +93,7 @@ impl Replica {
     pub(crate) async fn start(self: &Arc<Self>, listener: TcpListener) {
         let stop = self.stop.clone();
         self.tasks.spawn(Arc::clone(&self.driver).run(stop));
-        *self.listening.lock().await = Some(Listening::start(self, listener));
+        self.door.lock().await.serve(self, listener);
     }
 
     /// What is wrong now.
@@ -122,7 +123,7 @@ impl Replica {
     /// Sets a fault and waits until it is in force.
     pub(crate) async fn set_fault(self: &Arc<Self>, fault: Fault) -> Result<u64, FaultError> {
         fault.check()?;
-        let mut listening = self.listening.lock().await;
+        let mut door = self.door.lock().await;
         if self.stop.is_cancelled() {
             return Err(FaultError::ShuttingDown);
         }
@@ -130,22 +131,17 @@ impl Replica {
         self.driver.slow_down(fault.slowdown());
         match fault {
             Fault::Crash => {
-                close(&mut listening).await;
+                door.close(self.address).await?;
                 self.crash().await;
             }
-            Fault::Refuse => close(&mut listening).await,
+            Fault::Refuse => door.close(self.address).await?,
             Fault::None
             | Fault::Hang
             | Fault::Slow { .. }
             | Fault::Garbage
             | Fault::Status { .. }
             | Fault::Cut { .. }
-            | Fault::Stall { .. } => {
-                if listening.is_none() {
-                    let listener = TcpListener::bind(self.address).await?;
-                    *listening = Some(Listening::start(self, listener));
-                }
-            }
+            | Fault::Stall { .. } => door.open(self)?,
         }
         Ok(change)
     }
@@ -169,7 +165,7 @@ impl Replica {
 
     /// Waits until nothing listens or runs any more. `stop` must have been cancelled.
     pub(crate) async fn stopped(&self) {
-        close(&mut *self.listening.lock().await).await;
+        self.door.lock().await.remove().await;
     }
 
     pub(crate) fn stats(&self) -> ReplicaStats {
@@ -208,12 +204,6 @@ impl Replica {
 
     fn condition(&self) -> MutexGuard<'_, Condition> {
         self.condition.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn close(listening: &mut Option<Listening>) {
-    if let Some(listening) = listening.take() {
-        listening.close().await;
     }
 }
 

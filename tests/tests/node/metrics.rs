@@ -13,7 +13,7 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
     let route = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n";
     let setup = Setup::new()
         .table(route)
-        .replica("dead", Scripted::refusing().await)
+        .replica("dead", Scripted::refusing())
         .emulated(&emulator)
         .replica_with("hanging", &format!("http://{}", hanging.address), "models = [\"huge\"]");
     let folder = tempfile::tempdir().expect("a folder");

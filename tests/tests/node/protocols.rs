@@ -156,7 +156,7 @@ async fn a_route_of_one_s_own_is_served_below_its_prefix() {
 
 #[tokio::test]
 async fn errors_have_the_shape_of_the_path_s_protocol() {
-    let dead = Scripted::refusing().await;
+    let dead = Scripted::refusing();
     let raw = "[[route]]\nname = \"raw\"\npath_prefix = \"/raw\"\n";
     let two = "[[route]]\nname = \"two\"\npath_prefix = \"/two\"\nprotocol = \"v2\"\n";
     let node = Setup::new().table(raw).table(two).replica("a", dead).start().await;

@@ -98,7 +98,7 @@ async fn an_unchanged_replica_keeps_its_connections() {
     assert_eq!(reply.await.expect("a reply").status, 200);
 
     // The newcomer serves another model, so that the next request can't go there.
-    let dead = format!("http://{}", Scripted::refusing().await);
+    let dead = format!("http://{}", Scripted::refusing());
     file.replace(&setup().replica_with("new", &dead, "models = [\"huge\"]").text());
     eventually("it is applied", || reloads(&node, "applied") >= 1.0).await;
     let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));

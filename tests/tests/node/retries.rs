@@ -39,7 +39,7 @@ fn ending(replica: Scripted, closed: Closed) -> Arc<AtomicUsize> {
 #[tokio::test]
 async fn a_refused_connection_is_tried_elsewhere() {
     let alive = Scripted::start().await.serve(OK);
-    let setup = Setup::new().table(TURNS).replica("dead", Scripted::refusing().await);
+    let setup = Setup::new().table(TURNS).replica("dead", Scripted::refusing());
     let node = setup.replica("alive", alive.address).start().await;
     let mut client = Client::http1(node.addresses()[0]).await;
     for _ in 0..10 {
@@ -202,7 +202,7 @@ async fn an_outage_makes_no_storm_of_retries() {
         .set("retry.attempts_max = 5");
     let mut setup = setup;
     for name in ["a", "b", "c", "d"] {
-        setup = setup.replica(name, Scripted::refusing().await);
+        setup = setup.replica(name, Scripted::refusing());
     }
     let node = setup.start().await;
     let mut client = Client::http1(node.addresses()[0]).await;
@@ -257,7 +257,7 @@ fn ending_in_body(replica: Scripted) -> Arc<AtomicUsize> {
 async fn a_streamed_body_of_which_nothing_was_sent_goes_elsewhere() {
     let alive = Scripted::start().await.serve(OK);
     let route = format!("{RAW_ROUTE}policy = \"round_robin\"\n");
-    let setup = Setup::new().table(route).replica("dead", Scripted::refusing().await);
+    let setup = Setup::new().table(route).replica("dead", Scripted::refusing());
     let node = setup.replica("alive", alive.address).start().await;
     for _ in 0..4 {
         let (pieces, body) = streamed();
@@ -276,7 +276,7 @@ async fn a_request_is_attempted_no_more_often_than_allowed() {
     for (attempts_max, expected) in [(1, 0.0), (3, 2.0)] {
         let mut setup = Setup::new().set(format!("retry.attempts_max = {attempts_max}"));
         for name in ["a", "b", "c", "d", "e"] {
-            setup = setup.replica(name, Scripted::refusing().await);
+            setup = setup.replica(name, Scripted::refusing());
         }
         let node = setup.start().await;
         let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
