@@ -38,11 +38,16 @@ fn closing_the_pipe_ends_the_child_and_its_children() {
 #[test]
 fn the_guard_ends_with_its_child() {
     let guard = |program: &str| {
-        Command::new(env!("CARGO_BIN_EXE_spillway-bench"))
+        let mut guard = Command::new(env!("CARGO_BIN_EXE_spillway-bench"))
             .args(["guard", "--", program])
             .stdin(Stdio::piped())
-            .status()
-            .unwrap()
+            .spawn()
+            .unwrap();
+        // Kept beyond the wait, which would close it: the guard must not be told to end its child.
+        let pipe = guard.stdin.take();
+        let status = guard.wait().unwrap();
+        drop(pipe);
+        status
     };
     assert!(guard("true").success());
     assert!(!guard("false").success());
