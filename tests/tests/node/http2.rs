@@ -51,6 +51,20 @@ async fn check_after_abuse(node: &Node) {
 }
 
 #[tokio::test]
+async fn an_idle_client_is_told_that_its_connection_ends() {
+    let node = Setup::new().set("limits.idle_timeout_ms = 200").start().await;
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    wire.send(PREFACE).await;
+    let (_, stream, _) = next(&mut wire, &[GOAWAY]).await;
+    assert_eq!(stream, 0);
+    // It never answers the ping that comes along, and is left all the same.
+    wire.end().await;
+    let idle =
+        || Page::of(&node).sum("spillway_client_connections_closed_total", &[("reason", "idle")]);
+    eventually("it is counted", || idle() == 1.0).await;
+}
+
+#[tokio::test]
 async fn rapid_resets_close_their_connection_and_no_other() {
     let replica = Scripted::start().await.serve(OK);
     let node = Setup::new().table(RAW_ROUTE).replica("a", replica.address).start().await;

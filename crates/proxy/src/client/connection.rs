@@ -155,10 +155,13 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
     let mut draining = pin!(gateway.draining.cancelled());
     let mut registered = false;
     let mut closing = false;
+    let mut leave_reason = None;
     let mut abandoned_seen = 0;
     poll_fn(|cx| {
         if let Poll::Ready(ended) = connection.as_mut().poll(cx) {
-            return Poll::Ready(ended.err().as_ref().and_then(CloseReason::of_error));
+            return Poll::Ready(
+                leave_reason.or_else(|| ended.err().as_ref().and_then(CloseReason::of_error)),
+            );
         }
         if !registered {
             registered = true;
@@ -181,8 +184,17 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
                 registered = false;
                 cx.waker().wake_by_ref();
             }
-            if verdict.is_some() {
-                return Poll::Ready(verdict);
+            match verdict {
+                // Said in the protocol's own words first; a client that does not answer them by the
+                // next look is left without.
+                Some(CloseReason::Idle) if !closing => {
+                    closing = true;
+                    leave_reason = verdict;
+                    finish(connection.as_mut());
+                    cx.waker().wake_by_ref();
+                }
+                Some(_) => return Poll::Ready(verdict),
+                None => {}
             }
         }
         Poll::Pending
