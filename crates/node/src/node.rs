@@ -214,7 +214,8 @@ async fn open_admin(address: Option<SocketAddr>) -> Result<Option<TcpListener>, 
     Ok(Some(listener))
 }
 
-/// Hashes with a key of this process: nothing outside it needs the hashes yet.
+/// Hashes with a key of this process: nothing outside it needs the hashes yet. Once nodes are to
+/// agree on prompts and on where a request's key belongs, this one key is what they must share.
 fn hasher() -> Result<PrefixHasher, StartError> {
     let mut key = [0; 4];
     for part in &mut key {

@@ -12,7 +12,7 @@ use crate::{PrefixConfig, PrefixConfigError, PrefixStream, Scope};
 /// Without the key nobody can tell a prompt from its hashes nor make two prompts collide.
 #[derive(Clone)]
 pub struct PrefixHasher {
-    key: Key,
+    pub(crate) key: Key,
     config: PrefixConfig,
 }
 

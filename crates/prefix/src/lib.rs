@@ -6,6 +6,7 @@
 
 mod config;
 mod hasher;
+mod request_key;
 mod scope;
 mod stream;
 

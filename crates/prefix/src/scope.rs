@@ -29,7 +29,7 @@ impl Scope<'_> {
 }
 
 /// Appends a field with its length in front, so that bytes can't move from one field to the next.
-fn append_field(hasher: &mut HighwayHasher, field: &[u8]) {
+pub(crate) fn append_field(hasher: &mut HighwayHasher, field: &[u8]) {
     hasher.append(&(field.len() as u64).to_le_bytes());
     hasher.append(field);
 }

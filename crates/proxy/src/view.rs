@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spillway_protocol::Protocol;
+use spillway_protocol::{HashBy, Protocol};
 use spillway_route::{Candidate, Group, Loads, Policy};
 use spillway_types::{ModelName, ReplicaName, ReplicaSlot, RouteName};
 
@@ -30,6 +30,8 @@ pub struct RouteSpec {
     pub pool: Option<String>,
     /// How a replica is chosen.
     pub policy: Policy,
+    /// What keeps requests together; `Some` exactly if the policy hashes.
+    pub hash_by: Option<HashBy>,
     /// Asks replicas to report usage in streams, and takes the report out again if the client did
     /// not ask for it.
     pub inject_usage: bool,
@@ -164,6 +166,7 @@ impl Route {
             }
             let candidate = Candidate {
                 slot: ReplicaSlot(index),
+                identity: Candidate::identity_of(&replica.spec.name),
                 weight: replica.spec.weight,
                 in_flight_max: replica.spec.in_flight_max,
             };

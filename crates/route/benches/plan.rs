@@ -55,18 +55,20 @@ fn measure(bencher: Bencher<'_, '_>, policy: Policy, count: usize, busy: impl Fn
     let load = |index| if busy(index) { 100 } else { index as u32 % 7 };
     let loads = Counters((0..count).map(|index| AtomicU32::new(load(index))).collect());
     let now = Instant::now();
-    let inquiry = Inquiry {
+    let mut inquiry = Inquiry {
         model: None,
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
+        affinity: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         deadline: Deadline::after(now, Duration::from_secs(60)),
         hop: 0,
     };
     let mut rng = fastrand::Rng::with_seed(1);
-    let mut ticket = 0;
+    let mut ticket = 0_u64;
     bencher.bench_local(|| {
         ticket += 1;
+        inquiry.affinity = Some(ticket.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         plan(&inquiry, &group, &[], Moment { now, loads: &loads, ticket, rng: &mut rng })
     });
 }
@@ -74,6 +76,7 @@ fn measure(bencher: Bencher<'_, '_>, policy: Policy, count: usize, busy: impl Fn
 fn candidates(count: usize) -> Vec<Candidate> {
     let candidate = |slot| Candidate {
         slot: ReplicaSlot(slot as u32),
+        identity: (slot as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93),
         weight: 1 + slot as u32 % 5,
         in_flight_max: 100,
     };

@@ -32,7 +32,7 @@ impl<'a> Field<'a> {
 
     /// The candidate at `index` and its load; `None` if it must not be chosen.
     pub(crate) fn usable(&self, index: usize) -> Option<Usable> {
-        let Candidate { slot, weight, in_flight_max } = self.candidates[index];
+        let Candidate { slot, weight, in_flight_max, .. } = self.candidates[index];
         if self.tried.contains(&slot) {
             return None;
         }
@@ -93,7 +93,8 @@ impl<'a> Field<'a> {
         same.nth(nth).or(Some(first))
     }
 
-    fn all_usable(&self) -> impl Iterator<Item = Usable> {
+    /// The usable candidates, in the order of the group.
+    pub(crate) fn all_usable(&self) -> impl Iterator<Item = Usable> {
         (0..self.len()).filter_map(|index| self.usable(index))
     }
 }

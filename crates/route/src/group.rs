@@ -60,8 +60,12 @@ mod tests {
 
     #[test]
     fn a_weight_of_zero_counts_as_one() {
-        let candidates =
-            [0, 3].map(|weight| Candidate { slot: ReplicaSlot(weight), weight, in_flight_max: 1 });
+        let candidates = [0, 3].map(|weight| Candidate {
+            slot: ReplicaSlot(weight),
+            identity: 0,
+            weight,
+            in_flight_max: 1,
+        });
         let group = Group::new(Policy::WeightedRoundRobin, candidates.to_vec());
         let weights: Vec<u32> = group.candidates().iter().map(|c| c.weight).collect();
         assert_eq!(weights, [1, 3]);

@@ -13,6 +13,7 @@ mod group;
 mod moment;
 mod plan;
 mod policy;
+mod rendezvous;
 mod retry_budget;
 mod smooth_schedule;
 

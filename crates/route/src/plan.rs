@@ -66,6 +66,8 @@ pub enum Reason {
     LighterOfTwo,
     /// It carried the least of all, for its weight.
     Lightest,
+    /// The request's key prefers it to all others.
+    Preferred,
     /// Those that the policy looked at first were busy or tried before.
     Substitute,
 }
@@ -80,6 +82,7 @@ impl Reason {
             Self::Turn => "turn",
             Self::LighterOfTwo => "lighter_of_two",
             Self::Lightest => "lightest",
+            Self::Preferred => "preferred",
             Self::Substitute => "substitute",
         }
     }
@@ -233,7 +236,8 @@ mod tests {
     #[test]
     fn a_limit_of_zero_takes_a_replica_out() {
         for &policy in Policy::ALL {
-            let candidate = Candidate { slot: ReplicaSlot(0), weight: 1, in_flight_max: 0 };
+            let candidate =
+                Candidate { slot: ReplicaSlot(0), identity: 0, weight: 1, in_flight_max: 0 };
             let mut world = World::idle(policy, &[1]);
             world.group = Group::new(policy, vec![candidate]);
             assert_eq!(world.plan(0), Plan::Refuse(Refusal::AllBusy), "{policy}");

@@ -9,15 +9,18 @@ use spillway_types::Inquiry;
 use crate::field::Field;
 use crate::{Attempt, Candidate, Moment};
 
+mod bounded_consistent_hash;
+mod consistent_hash;
 mod least_connections;
 mod power_of_two;
 mod random;
 mod round_robin;
 mod weighted_round_robin;
 
-/// Declares the policies: each line is a variant, its name in the config, and what prepares it.
+/// Declares the policies: each line is a variant, its name in the config, `by affinity` if it goes
+/// by the key of the request, and what prepares it.
 macro_rules! policies {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal => $prepared:ty,)+) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal $(by $key:ident)? => $prepared:ty,)+) => {
         /// How a group chooses among its candidates.
         ///
         /// Weights are shares of traffic or of capacity as each policy says; all policies agree
@@ -37,6 +40,14 @@ macro_rules! policies {
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)+
+                }
+            }
+
+            /// Whether it goes by [`Inquiry::affinity`], so that a route has to name a key.
+            #[must_use]
+            pub fn hashes(self) -> bool {
+                match self {
+                    $(Self::$variant => !stringify!($($key)?).is_empty(),)+
                 }
             }
 
@@ -68,6 +79,19 @@ policies! {
     /// Takes the candidate that would carry the least for its weight: the smallest
     /// `(in flight + 1) / weight`; equal ones take turns.
     LeastConnections = "least_connections" => least_connections::LeastConnections,
+    /// Takes the candidate that the request's key prefers: always the same one while it is usable,
+    /// else the key's next preference. Each candidate is preferred by a share of the keys in
+    /// proportion to its weight, and when one comes or goes only its own keys move.
+    ///
+    /// A request without a key goes where [`Policy::PowerOfTwo`] sends it.
+    ConsistentHash = "consistent_hash" by affinity => consistent_hash::ConsistentHash,
+    /// Like [`Policy::ConsistentHash`], but a candidate that carries 1.25 times its fair share of
+    /// what is in flight is passed over for the key's next preference.
+    ///
+    /// The fair share is in proportion to weight among the usable candidates, this request
+    /// included, and its 1.25-fold is rounded up. So one candidate always has room.
+    BoundedConsistentHash = "bounded_consistent_hash" by affinity =>
+        bounded_consistent_hash::BoundedConsistentHash,
 }
 
 impl fmt::Display for Policy {
@@ -128,7 +152,8 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown policy `power_of_three`, expected one of random, round_robin, \
-             weighted_round_robin, power_of_two, least_connections"
+             weighted_round_robin, power_of_two, least_connections, consistent_hash, \
+             bounded_consistent_hash"
         );
     }
 }

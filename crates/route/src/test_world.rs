@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use spillway_types::{BlockHashes, Deadline, Inquiry, ReplicaSlot};
+use spillway_types::{BlockHashes, Deadline, Inquiry, ReplicaName, ReplicaSlot};
 
 use crate::{Attempt, Candidate, Group, Loads, Moment, Plan, Policy, plan};
 
@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) group: Group,
     pub(crate) loads: Array,
     pub(crate) tried: Vec<ReplicaSlot>,
+    /// The key of the requests.
+    pub(crate) affinity: Option<u64>,
     pub(crate) rng: fastrand::Rng,
 }
 
@@ -39,6 +41,7 @@ impl World {
     pub(crate) fn idle(policy: Policy, weights: &[u32]) -> Self {
         let candidates = (0..).zip(weights).map(|(slot, &weight)| Candidate {
             slot: ReplicaSlot(slot),
+            identity: identity(slot),
             weight,
             in_flight_max: u32::MAX,
         });
@@ -46,6 +49,7 @@ impl World {
             group: Group::new(policy, candidates.collect()),
             loads: Array(vec![0; weights.len()]),
             tried: Vec::new(),
+            affinity: Some(11),
             rng: fastrand::Rng::with_seed(7),
         }
     }
@@ -53,7 +57,8 @@ impl World {
     /// The plan of the decision with this ticket.
     pub(crate) fn plan(&mut self, ticket: u64) -> Plan {
         let moment = Moment { now: *NOW, loads: &self.loads, ticket, rng: &mut self.rng };
-        plan(&inquiry(), &self.group, &self.tried, moment)
+        let inquiry = Inquiry { affinity: self.affinity, ..inquiry() };
+        plan(&inquiry, &self.group, &self.tried, moment)
     }
 
     /// The attempt of the decision with this ticket; fails the test if it is refused.
@@ -85,12 +90,18 @@ impl World {
     }
 }
 
-/// A request with a second left.
+/// The identity of a replica whose name ends in `number`.
+pub(crate) fn identity(number: u32) -> u64 {
+    Candidate::identity_of(&ReplicaName::from(format!("replica-{number}")))
+}
+
+/// A request with a second left, and no key.
 pub(crate) fn inquiry() -> Inquiry {
     Inquiry {
         model: None,
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
+        affinity: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         deadline: Deadline::after(*NOW, Duration::from_secs(1)),
         hop: 0,
@@ -107,14 +118,16 @@ pub(crate) fn any_world(policy: impl Strategy<Value = Policy>) -> impl Strategy<
     let replica = (1..12_u32, 0..6_u32, 1..6_u32, prop::bool::weighted(0.2));
     let replicas = prop::collection::vec(replica, 0..40);
     let slots = Just((0..60).collect::<Vec<u32>>()).prop_shuffle();
-    (policy, replicas, slots, any::<u64>()).prop_map(|(policy, replicas, slots, seed)| {
+    let chance = (any::<u64>(), any::<Option<u64>>());
+    (policy, replicas, slots, chance).prop_map(|(policy, replicas, slots, (seed, affinity))| {
         let mut loads = vec![0; 60];
         let mut tried = Vec::new();
         let mut candidates = Vec::new();
         for ((weight, in_flight, in_flight_max, was_tried), slot) in
             replicas.into_iter().zip(slots.into_iter().map(ReplicaSlot))
         {
-            candidates.push(Candidate { slot, weight, in_flight_max });
+            let identity = identity(slot.0);
+            candidates.push(Candidate { slot, identity, weight, in_flight_max });
             loads[slot.index()] = in_flight;
             tried.extend(was_tried.then_some(slot));
         }
@@ -122,6 +135,7 @@ pub(crate) fn any_world(policy: impl Strategy<Value = Policy>) -> impl Strategy<
             group: Group::new(policy, candidates),
             loads: Array(loads),
             tried,
+            affinity,
             rng: fastrand::Rng::with_seed(seed),
         }
     })

@@ -40,11 +40,34 @@ fn faults_are_told_with_line_column_and_remedy() {
     check("[[route]]\nname = \"r\"\npool = \"gpu\"\n", (3, 8), "\"gpu\"", "pool");
     check("[[route]]\nname = \"r\"\npath_prefix = \"x\"\n", (3, 15), "slash", "/v1");
     check("[[route]]\nname = \"r\"\npolicy = \"best\"\n", (3, 10), "best", "correct the value");
+    check_hash_by();
     check("[[route]]\npolicy = \"random\"\n", (1, 1), "missing field `name`", "add the key");
     let two = "[[route]]\nname = \"r\"\n[[route]]\nname = \"r\"\n";
     check(two, (4, 8), "a second route", "own name");
     check(REPLICA, (2, 8), "a second replica", "own name");
     check("[node\n", (1, 6), "", "correct");
+}
+
+fn check_hash_by() {
+    let route = |lines: &str| format!("[[route]]\nname = \"r\"\n{lines}\n");
+    for (hash_by, message) in [
+        ("", "can't hash by \"\""),
+        ("session", "expected header:NAME"),
+        ("header:", "can't hash by"),
+        ("prompt_prefix:0", "prompt_prefix:BLOCKS"),
+    ] {
+        let text = route(&format!("policy = \"consistent_hash\"\nhash_by = \"{hash_by}\""));
+        check(&text, (4, 11), message, "correct the value");
+    }
+    for policy in ["consistent_hash", "bounded_consistent_hash"] {
+        let text = route(&format!("policy = \"{policy}\""));
+        check(&text, (3, 10), "nothing to hash by", "add hash_by");
+    }
+    let text = route("policy = \"random\"\nhash_by = \"user\"");
+    check(&text, (4, 11), "random does not hash", "remove hash_by");
+    check(&route("hash_by = \"user\""), (3, 11), "power_of_two does not hash", "remove hash_by");
+    let raw = "path_prefix = \"/x\"\npolicy = \"consistent_hash\"\nhash_by = \"user\"";
+    check(&route(raw), (5, 11), "reads no bodies", "client_ip");
 }
 
 #[test]
@@ -207,7 +230,8 @@ protocol = "raw"
 models = ["tiny"]
 model = "tiny"
 pool = "p"
-policy = "random"
+policy = "consistent_hash"
+hash_by = "client_ip"
 inject_usage = true
 forward_authorization = true
 timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1 }

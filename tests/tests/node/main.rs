@@ -3,6 +3,7 @@
 
 mod accounting;
 mod addresses;
+mod affinity;
 mod cancel;
 mod certificates;
 mod config;

@@ -11,12 +11,12 @@ use crate::certificates::Certificates;
 use crate::serving::OK;
 
 /// A config in a file, and how it is written.
-struct File {
+pub(crate) struct File {
     folder: TempDir,
 }
 
 impl File {
-    fn new(setup: &Setup) -> Self {
+    pub(crate) fn new(setup: &Setup) -> Self {
         let file = Self { folder: tempfile::tempdir().expect("a folder") };
         std::fs::write(file.path(), setup.text()).expect("writes");
         file
@@ -26,13 +26,13 @@ impl File {
         self.folder.path().join("spillway.toml")
     }
 
-    async fn start(&self) -> Node {
+    pub(crate) async fn start(&self) -> Node {
         let config = Config::load_with(&self.path(), []).expect("a config");
         Node::start(config).await.expect("a node")
     }
 
     /// As deployment tools do it.
-    fn replace(&self, text: &str) {
+    pub(crate) fn replace(&self, text: &str) {
         let beside = self.folder.path().join("new");
         std::fs::write(&beside, text).expect("writes");
         std::fs::rename(beside, self.path()).expect("renames");
@@ -44,7 +44,7 @@ impl File {
     }
 }
 
-fn reloads(node: &Node, result: &str) -> f64 {
+pub(crate) fn reloads(node: &Node, result: &str) -> f64 {
     Page::of(node).sum("spillway_config_reloads_total", &[("result", result)])
 }
 

@@ -170,6 +170,7 @@ fn check_routes(
             let message = format!("no replica is in the pool {:?}", pool.get_ref());
             return Err(source.fault(pool.span(), message, "set pool on the replicas it is for"));
         }
+        route.check_hash_by(source)?;
     }
     Ok(())
 }

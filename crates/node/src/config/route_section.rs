@@ -2,12 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_protocol::Protocol;
+use spillway_protocol::{HashBy, Protocol};
 use spillway_proxy::{RouteSpec, Timeouts};
 use spillway_route::Policy;
 use spillway_types::{ModelName, RouteName};
 use toml::Spanned;
 
+use crate::config::error::{ConfigError, Source};
 use crate::config::section::TimeoutsSection;
 
 /// A set of requests and how they are served.
@@ -42,7 +43,12 @@ pub(crate) struct RouteSection {
     /// How a replica is chosen.
     #[serde(default = "default_policy")]
     #[schemars(schema_with = "policy_schema")]
-    pub(crate) policy: Policy,
+    pub(crate) policy: Spanned<Policy>,
+    /// What keeps requests together: `header:NAME`, `cookie:NAME`, `user`, `client_ip`,
+    /// `conversation`, `prompt_prefix` or `prompt_prefix:BLOCKS`. For the policies that hash.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) hash_by: Option<Spanned<HashBy>>,
     /// Asks replicas to report usage in streams, and takes the report out again if the client did
     /// not ask for it.
     #[serde(default)]
@@ -80,10 +86,39 @@ impl RouteSection {
             model: None,
             pool: None,
             policy: default_policy(),
+            hash_by: None,
             inject_usage: false,
             forward_authorization: false,
             timeouts: TimeoutsSection::default(),
         }
+    }
+
+    /// Checks that there is a key exactly if the policy wants one, and that requests can have it.
+    ///
+    /// # Errors
+    /// If not, at the line to change.
+    pub(crate) fn check_hash_by(&self, source: &Source) -> Result<(), ConfigError> {
+        let policy = self.policy.get_ref();
+        let Some(hash_by) = &self.hash_by else {
+            if !policy.hashes() {
+                return Ok(());
+            }
+            let message = format!("the policy {policy} has nothing to hash by");
+            let remedy = "add hash_by, e.g. hash_by = \"header:x-user\"";
+            return Err(source.fault(self.policy.span(), message, remedy));
+        };
+        if !policy.hashes() {
+            let message = format!("the policy {policy} does not hash");
+            let remedy = "remove hash_by, or set policy = \"bounded_consistent_hash\"";
+            return Err(source.fault(hash_by.span(), message, remedy));
+        }
+        let reads_bodies = self.path_prefix.is_none() || self.protocol == RouteProtocol::Openai;
+        if hash_by.get_ref().needs_body() && !reads_bodies {
+            let message = "it stands in the body, and this route reads no bodies";
+            let remedy = "hash by a header, a cookie or client_ip, or set protocol = \"openai\"";
+            return Err(source.fault(hash_by.span(), message, remedy));
+        }
+        Ok(())
     }
 
     /// The route in the data path's terms; everything in it has been checked.
@@ -100,7 +135,8 @@ impl RouteSection {
             models: self.models.into_iter().map(|m| ModelName::from(m.into_inner())).collect(),
             default_model: self.model.map(|model| ModelName::from(model.into_inner())),
             pool: self.pool.map(Spanned::into_inner),
-            policy: self.policy,
+            policy: self.policy.into_inner(),
+            hash_by: self.hash_by.map(Spanned::into_inner),
             inject_usage: self.inject_usage,
             forward_authorization: self.forward_authorization,
             timeouts: self.timeouts.over(base),
@@ -109,8 +145,8 @@ impl RouteSection {
 }
 
 /// Close to the best by load, and free of herds when signals are late.
-fn default_policy() -> Policy {
-    Policy::PowerOfTwo
+fn default_policy() -> Spanned<Policy> {
+    Spanned::new(0..0, Policy::PowerOfTwo)
 }
 
 /// The names of all policies, so that one more needs no change here.

@@ -1,5 +1,6 @@
 //! One request: read it, find its route, ask a replica, hand its reply over.
 
+mod affinity;
 mod dispatch;
 mod form;
 mod headers;

@@ -11,12 +11,14 @@ use http_body::Body;
 use hyper::body::Incoming;
 use spillway_prefix::Scope;
 use spillway_protocol::{
-    Endpoint, ErrorKind, Facts, GatewayError, Protocol, Segments, decode_name, read_facts, rewrite,
+    Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments, decode_name,
+    read_facts, rewrite,
 };
 use spillway_types::{BlockHashes, Deadline, Inquiry, ModelName, ReplicaSlot};
 
 use crate::gateway::{BodyReservation, Gateway};
 use crate::relay::Flavour;
+use crate::request::affinity::affinity;
 use crate::request::form::model_in_form;
 use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{buffer, refuse_oversize};
@@ -43,6 +45,14 @@ pub(crate) struct Prepared {
     /// How long the client took for its body.
     pub(crate) body_wait: Duration,
     pub(crate) _reservations: Vec<BodyReservation>,
+}
+
+/// What a body says that routing goes by; nothing where bodies are not read.
+#[derive(Debug, Default)]
+struct Contents<'f> {
+    prefix: BlockHashes,
+    prompt_bytes: u32,
+    user: Option<&'f str>,
 }
 
 /// What reading a request needs to know of its surroundings.
@@ -115,10 +125,10 @@ impl Surroundings<'_> {
         let new_model =
             model.as_ref().map(|model| model.as_str()).filter(|name| Some(*name) != named);
         let segments = rewrite(&buffered.bytes, &facts, new_model, inject);
-        let (prefix, prompt_bytes) = self.hash(&facts, &buffered.bytes, model.as_ref());
+        let contents = self.contents(&facts, &buffered.bytes, model.as_ref());
         let pinned = facts.previous_response_id.as_deref().and_then(|id| self.storing(id));
         Ok(Prepared {
-            inquiry: self.inquiry(&route, model, prefix, prompt_bytes)?,
+            inquiry: self.inquiry(&route, model, contents)?,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(segments),
             pinned,
@@ -144,7 +154,7 @@ impl Surroundings<'_> {
             return Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"));
         }
         Ok(Prepared {
-            inquiry: self.inquiry(&route, model, BlockHashes::default(), 0)?,
+            inquiry: self.inquiry(&route, model, Contents::default())?,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
             pinned: None,
@@ -168,7 +178,7 @@ impl Surroundings<'_> {
             self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
         let buffered = buffer(self.gateway, body).await?;
         Ok(Prepared {
-            inquiry: self.inquiry(route, model, BlockHashes::default(), 0)?,
+            inquiry: self.inquiry(route, model, Contents::default())?,
             path: replica_path(self.head, route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
             pinned: Some(pinned),
@@ -206,7 +216,7 @@ impl Surroundings<'_> {
         let path = replica_path(self.head, &route, renamed)?;
         let (body, body_wait, reservations) = self.take_opaque(body).await?;
         Ok(Prepared {
-            inquiry: self.inquiry(&route, resolved, BlockHashes::default(), 0)?,
+            inquiry: self.inquiry(&route, resolved, Contents::default())?,
             path,
             body,
             pinned: None,
@@ -269,13 +279,16 @@ impl Surroundings<'_> {
         self,
         route: &Route,
         model: Option<ModelName>,
-        prefix: BlockHashes,
-        prompt_bytes: u32,
+        contents: Contents<'_>,
     ) -> Result<Inquiry, GatewayError> {
+        let Contents { prefix, prompt_bytes, user } = contents;
         let asked = asked_timeout(&self.head.headers)?;
         let total = route.spec.timeouts.total;
         let budget = asked.map_or(total, |asked| asked.min(total));
+        let sources = KeySources { headers: &self.head.headers, user, client: self.client };
+        let hash_by = route.spec.hash_by.as_ref();
         Ok(Inquiry {
+            affinity: affinity(hash_by, &self.gateway.hasher, sources, &prefix),
             model,
             prefix,
             prompt_bytes,
@@ -285,13 +298,24 @@ impl Surroundings<'_> {
         })
     }
 
-    fn hash(self, facts: &Facts<'_>, body: &[u8], model: Option<&ModelName>) -> (BlockHashes, u32) {
-        let Some(prompt) = facts.prompt.clone() else { return (BlockHashes::default(), 0) };
+    fn contents<'f>(
+        self,
+        facts: &'f Facts<'_>,
+        body: &[u8],
+        model: Option<&ModelName>,
+    ) -> Contents<'f> {
+        let user = facts.user.as_deref();
+        let Some(prompt) = facts.prompt.clone() else {
+            return Contents { user, ..Contents::default() };
+        };
         let model = model.map(|model| model.as_str()).unwrap_or_default();
         let scope = Scope { model, ..Scope::default() };
         let prompt = &body[prompt];
-        let bytes = u32::try_from(prompt.len()).unwrap_or(u32::MAX);
-        (self.gateway.hasher.hash(&scope, prompt), bytes)
+        Contents {
+            prefix: self.gateway.hasher.hash(&scope, prompt),
+            prompt_bytes: u32::try_from(prompt.len()).unwrap_or(u32::MAX),
+            user,
+        }
     }
 
     /// The slot of the replica that stores a response.
