@@ -5,6 +5,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a helper of tests fails by panicking")]
 
 mod client;
+mod fixtures;
 mod page;
 mod scripted;
 mod setup;
@@ -12,6 +13,7 @@ mod wait;
 mod wire;
 
 pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
+pub use fixtures::{OK, RAW_ROUTE, both, noise, resident_bytes};
 pub use page::{Page, Sample};
 pub use scripted::{Recorded, Scripted, Serving};
 pub use setup::{Setup, emulator, slow_emulator};

@@ -2,9 +2,9 @@
 
 use http::HeaderValue;
 use spillway_node::Node;
-use spillway_tests::{Client, Message, Page, Recorded, Scripted, Setup, Wire, chat, eventually};
-
-use crate::serving::OK;
+use spillway_tests::{
+    Client, Message, OK, Page, Recorded, Scripted, Setup, Wire, chat, eventually,
+};
 
 const REQUIRED: &str = "proxy_protocol = \"required\"\ntrusted_proxies = [\"127.0.0.0/8\"]";
 const REQUEST: &str =

@@ -2,11 +2,9 @@
 
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Reply, Scripted, Setup, Wire, chat, eventually, get, slow_emulator, spawn, within,
+    Client, Reply, Scripted, Setup, Wire, both, chat, eventually, get, slow_emulator, spawn, within,
 };
 use tokio::net::TcpStream;
-
-use crate::serving::both;
 
 const EVENTS: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\":[]}\n\n";

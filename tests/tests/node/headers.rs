@@ -1,9 +1,7 @@
 //! What is added to requests and replies.
 
 use http::HeaderValue;
-use spillway_tests::{Client, Scripted, Setup, chat, get, post};
-
-use crate::serving::{OK, both};
+use spillway_tests::{Client, OK, Scripted, Setup, both, chat, get, post};
 
 #[tokio::test]
 async fn a_request_is_marked_on_its_way() {

@@ -1,9 +1,7 @@
 //! HTTP/2 clients that misuse what the protocol lets them do.
 
 use spillway_node::Node;
-use spillway_tests::{Client, Page, Scripted, Setup, Wire, chat, eventually};
-
-use crate::serving::{OK, RAW_ROUTE};
+use spillway_tests::{Client, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, chat, eventually};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const HEADERS: u8 = 1;

@@ -1,18 +1,13 @@
 //! What clients may take, and what happens to those who take more.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
-
 use bytes::Bytes;
 use http::Method;
 use spillway_emulator::Fault;
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Page, Scripted, Setup, Wire, chat, emulator, eventually, full, get, message, post,
-    spawn, streamed,
+    Client, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, both, chat, emulator, eventually, full,
+    get, message, post, spawn, streamed,
 };
-
-use crate::serving::{OK, RAW_ROUTE, both, resident_bytes};
 
 fn closed(node: &Node, reason: &str) -> f64 {
     Page::of(node).sum("spillway_client_connections_closed_total", &[("reason", reason)])
@@ -321,65 +316,4 @@ async fn connections_beyond_the_limit_are_closed_at_once() {
     let open = || Page::of(&node).sum("spillway_client_connections", &[]);
     eventually("places are given back", || open() == 0.0).await;
     assert_eq!(Client::once(address, get("/livez")).await.status, 200);
-}
-
-/// Address of the node that `hold_connections` is to connect to.
-const HOLD: &str = "SPILLWAY_TEST_HOLD";
-const IDLE_CONNECTIONS: usize = 10_000;
-
-#[tokio::test]
-async fn ten_thousand_idle_connections_cost_little_and_hinder_nobody() {
-    let replica = Scripted::start().await.serve(OK);
-    let node = Setup::new().replica("a", replica.address).start().await;
-    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
-    let before = resident_bytes();
-    // The other ends need as many descriptors again: more than one process may have.
-    let mut holder = Command::new(std::env::current_exe().expect("this test"))
-        .args(["--ignored", "--exact", "limits::hold_connections", "--nocapture"])
-        .env(HOLD, node.addresses()[0].to_string())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let mut output = BufReader::new(holder.stdout.take().expect("piped"));
-    let reading = tokio::task::spawn_blocking(move || {
-        let held =
-            output.by_ref().lines().any(|line| line.is_ok_and(|line| line.ends_with("held")));
-        (held, output)
-    });
-    // Its output stays open: it has more to say at its end.
-    let (held, output) = reading.await.expect("reads");
-    assert!(held, "the connections are open");
-    let open = Page::of(&node).sum("spillway_client_connections", &[]);
-    assert!(open >= IDLE_CONNECTIONS as f64, "{open} connections");
-    let each = resident_bytes().saturating_sub(before) / IDLE_CONNECTIONS;
-    assert!(each < 32 << 10, "{each} bytes a connection");
-    for client in &mut both(&node).await {
-        assert_eq!(client.fetch(chat("tiny", "")).await.status, 200);
-    }
-    drop(holder.stdin.take());
-    assert!(holder.wait().expect("ends").success());
-    drop(output);
-    eventually("all are gone", || Page::of(&node).sum("spillway_client_connections", &[]) < 10.0)
-        .await;
-}
-
-/// The client's side of the test above: holds connections until its input ends.
-#[test]
-#[ignore = "is run by another test, in a process of its own"]
-fn hold_connections() {
-    let address = std::env::var(HOLD).expect("is run by another test");
-    let held: Vec<_> = (0..IDLE_CONNECTIONS)
-        .map(|_| {
-            let mut stream = std::net::TcpStream::connect(&address).expect("connects");
-            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").expect("is taken");
-            let mut start = [0; 12];
-            stream.read_exact(&mut start).expect("is answered");
-            assert_eq!(&start, b"HTTP/1.1 200");
-            stream
-        })
-        .collect();
-    println!("held");
-    std::io::stdin().read_to_end(&mut Vec::new()).expect("input ends");
-    drop(held);
 }

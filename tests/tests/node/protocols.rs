@@ -4,10 +4,8 @@ use http::{Method, Request};
 use serde_json::Value;
 use spillway_node::Node;
 use spillway_tests::{
-    Client, ClientBody, Reply, Scripted, Setup, emulator, full, get, message, post,
+    Client, ClientBody, OK, Reply, Scripted, Setup, both, emulator, full, get, message, post,
 };
-
-use crate::serving::{OK, both};
 
 async fn ask(client: &mut Client, request: Request<ClientBody>) -> Reply {
     let path = request.uri().to_string();

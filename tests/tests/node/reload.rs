@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 
 use spillway_node::{Config, Node};
-use spillway_tests::{Client, Page, Reply, Scripted, Setup, chat, eventually, get, spawn};
+use spillway_tests::{Client, OK, Page, Reply, Scripted, Setup, chat, eventually, get, spawn};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
 use crate::certificates::Certificates;
-use crate::serving::OK;
 
 /// A config in a file, and how it is written.
 pub(crate) struct File {

@@ -7,10 +7,9 @@ use bytes::Bytes;
 use http::Method;
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Closed, Page, Scripted, Setup, Wire, chat, eventually, message, spawn, streamed,
+    Client, Closed, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, chat, eventually, message, spawn,
+    streamed,
 };
-
-use crate::serving::{OK, RAW_ROUTE};
 
 /// Takes turns, so that a test knows that each replica is asked first at times.
 pub(crate) const TURNS: &str = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n";

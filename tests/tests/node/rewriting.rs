@@ -1,8 +1,6 @@
 //! The little that is changed in a request, and in the stream that answers it.
 
-use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, post};
-
-use crate::serving::{OK, both};
+use spillway_tests::{Client, OK, Page, Scripted, Setup, both, chat, emulator, eventually, post};
 
 const INJECT: &str = "[[route]]\nname = \"llm\"\ninject_usage = true\n";
 

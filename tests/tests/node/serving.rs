@@ -2,38 +2,10 @@
 
 use bytes::Bytes;
 use http::{Method, Request};
-use spillway_node::Node;
 use spillway_tests::{
-    Client, Closed, Page, Reply, Scripted, Setup, Wire, chat, emulator, eventually, full, message,
-    post, streamed, within,
+    Client, Closed, OK, Page, RAW_ROUTE, Reply, Scripted, Setup, Wire, both, chat, emulator,
+    eventually, full, message, noise, post, streamed,
 };
-
-/// Sends everything below /raw on as it is.
-pub(crate) const RAW_ROUTE: &str = "[[route]]\nname = \"raw\"\npath_prefix = \"/raw\"\n";
-pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
-
-/// A connection of each version.
-pub(crate) async fn both(node: &Node) -> [Client; 2] {
-    let address = node.addresses()[0];
-    [Client::http1(address).await, Client::http2(address).await]
-}
-
-/// Resident memory of this process, bytes.
-pub(crate) fn resident_bytes() -> usize {
-    let statm = std::fs::read_to_string("/proc/self/statm").expect("Linux");
-    let pages = statm.split(' ').nth(1).expect("a second field");
-    pages.parse::<usize>().expect("a number") * 4096
-}
-
-/// `length` bytes that no compression or shift leaves alike.
-pub(crate) fn noise(length: usize) -> Bytes {
-    let mut state = 1_u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state.to_be_bytes()[0]
-    };
-    (0..length).map(|_| next()).collect()
-}
 
 #[tokio::test]
 async fn request_bodies_arrive_byte_for_byte() {
@@ -158,43 +130,6 @@ async fn head_is_answered_without_a_body_and_the_connection_goes_on() {
         Page::of(&node).sum("spillway_replica_in_flight", &[]) == 0.0
     })
     .await;
-}
-
-#[tokio::test]
-async fn a_large_upload_passes_through_without_being_held() {
-    const PIECES: usize = 50;
-    let replica = Scripted::start().await;
-    let setup = Setup::new().set("limits.body_bytes_max = 100000000").table(RAW_ROUTE);
-    let node = setup.replica("a", replica.address).start().await;
-    let piece = noise(1 << 20);
-    let before = resident_bytes();
-    let (pieces, body) = streamed();
-    let mut client = Client::http1(node.addresses()[0]).await;
-    let request = message(Method::POST, "/raw/upload", "a/b", body);
-    let reply = spillway_tests::spawn(async move { client.fetch(request).await });
-    let sent = piece.clone();
-    let sender = spillway_tests::spawn(async move {
-        for _ in 0..PIECES {
-            pieces.send(sent.clone()).await.expect("is read");
-        }
-    });
-    let mut wire = replica.accept().await;
-    wire.head().await;
-    let (mut arrived, mut held, mut resident) = (0, 0, 0);
-    while let Some(chunk) = wire.chunk().await {
-        let at = arrived % piece.len();
-        assert!(chunk.len() > piece.len() || piece[at..].iter().zip(&chunk).all(|(a, b)| a == b));
-        arrived += chunk.len();
-        held = held.max(node.gateway().counters().body_bytes());
-        resident = resident.max(resident_bytes());
-    }
-    assert_eq!(arrived, PIECES << 20);
-    assert!(held < 2 << 20, "{held} bytes held");
-    let grown = resident.saturating_sub(before);
-    assert!(grown < 24 << 20, "grew by {grown} bytes");
-    wire.send(OK).await;
-    sender.await.expect("sends all");
-    assert_eq!(within("the reply", reply).await.expect("a reply").status, 200);
 }
 
 #[tokio::test]

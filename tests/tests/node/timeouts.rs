@@ -3,10 +3,8 @@
 use http::HeaderValue;
 use spillway_emulator::{Close, Fault};
 use spillway_tests::{
-    Client, ClientBody, Closed, Page, Reply, Scripted, Setup, Wire, chat, eventually, post,
+    Client, ClientBody, Closed, Page, Reply, Scripted, Setup, Wire, both, chat, eventually, post,
 };
-
-use crate::serving::both;
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const EVENT: &str = "data: {\"choices\":[]}\n\n";
@@ -96,7 +94,7 @@ fn check_error_event(event: &str, code: &str) {
 
 #[tokio::test]
 async fn the_replica_is_told_what_is_left_of_the_deadline() {
-    let replica = Scripted::start().await.serve(crate::serving::OK);
+    let replica = Scripted::start().await.serve(spillway_tests::OK);
     let node = Setup::new().replica("a", replica.address).start().await;
     for client in &mut both(&node).await {
         client.fetch(with_deadline("60000")).await;

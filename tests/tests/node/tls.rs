@@ -3,13 +3,12 @@
 use http::Method;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use spillway_tests::{
-    Client, Closed, Page, Scripted, Serving, Setup, Wire, chat, eventually, spawn, within,
+    Client, Closed, OK, Page, Scripted, Serving, Setup, Wire, chat, eventually, spawn, within,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::certificates::Certificates;
-use crate::serving::OK;
 
 /// A replica behind TLS; returns its URL.
 async fn encrypted(certificates: &Certificates, replica: &Serving) -> String {

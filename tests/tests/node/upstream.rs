@@ -5,10 +5,9 @@ use std::time::Duration;
 use http::{HeaderValue, Request};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, ClientBody, Closed, Page, Scripted, Setup, chat, eventually, slow_emulator, spawn,
+    Client, ClientBody, Closed, OK, Page, RAW_ROUTE, Scripted, Setup, both, chat, eventually,
+    slow_emulator, spawn,
 };
-
-use crate::serving::{OK, RAW_ROUTE, both};
 
 fn connections(node: &Node) -> f64 {
     Page::of(node).sum("spillway_replica_connections", &[])

@@ -1,0 +1,114 @@
+//! What load costs in memory. A binary of its own: other tests' memory would be counted along.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+
+use http::Method;
+use spillway_tests::{
+    Client, OK, Page, RAW_ROUTE, Scripted, Setup, both, chat, eventually, message, noise,
+    resident_bytes, streamed, within,
+};
+use tokio::sync::Mutex;
+
+/// Held while memory is measured: under `cargo test` the tests of a file share one process.
+static MEASURING: Mutex<()> = Mutex::const_new(());
+
+/// Address of the node that `hold_connections` is to connect to.
+const HOLD: &str = "SPILLWAY_TEST_HOLD";
+const IDLE_CONNECTIONS: usize = 10_000;
+
+#[tokio::test]
+async fn a_large_upload_passes_through_without_being_held() {
+    const PIECES: usize = 50;
+    let _alone = MEASURING.lock().await;
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.body_bytes_max = 100000000").table(RAW_ROUTE);
+    let node = setup.replica("a", replica.address).start().await;
+    let piece = noise(1 << 20);
+    let before = resident_bytes();
+    let (pieces, body) = streamed();
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let request = message(Method::POST, "/raw/upload", "a/b", body);
+    let reply = spillway_tests::spawn(async move { client.fetch(request).await });
+    let sent = piece.clone();
+    let sender = spillway_tests::spawn(async move {
+        for _ in 0..PIECES {
+            pieces.send(sent.clone()).await.expect("is read");
+        }
+    });
+    let mut wire = replica.accept().await;
+    wire.head().await;
+    let (mut arrived, mut held, mut resident) = (0, 0, 0);
+    while let Some(chunk) = wire.chunk().await {
+        let at = arrived % piece.len();
+        assert!(chunk.len() > piece.len() || piece[at..].iter().zip(&chunk).all(|(a, b)| a == b));
+        arrived += chunk.len();
+        held = held.max(node.gateway().counters().body_bytes());
+        resident = resident.max(resident_bytes());
+    }
+    assert_eq!(arrived, PIECES << 20);
+    assert!(held < 2 << 20, "{held} bytes held");
+    let grown = resident.saturating_sub(before);
+    assert!(grown < 24 << 20, "grew by {grown} bytes");
+    wire.send(OK).await;
+    sender.await.expect("sends all");
+    assert_eq!(within("the reply", reply).await.expect("a reply").status, 200);
+}
+
+#[tokio::test]
+async fn ten_thousand_idle_connections_cost_little_and_hinder_nobody() {
+    let _alone = MEASURING.lock().await;
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().replica("a", replica.address).start().await;
+    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
+    let before = resident_bytes();
+    // The other ends need as many descriptors again: more than one process may have.
+    let mut holder = Command::new(std::env::current_exe().expect("this test"))
+        .args(["--ignored", "--exact", "hold_connections", "--nocapture"])
+        .env(HOLD, node.addresses()[0].to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let mut output = BufReader::new(holder.stdout.take().expect("piped"));
+    let reading = tokio::task::spawn_blocking(move || {
+        let held =
+            output.by_ref().lines().any(|line| line.is_ok_and(|line| line.ends_with("held")));
+        (held, output)
+    });
+    // Its output stays open: it has more to say at its end.
+    let (held, output) = reading.await.expect("reads");
+    assert!(held, "the connections are open");
+    let open = Page::of(&node).sum("spillway_client_connections", &[]);
+    assert!(open >= IDLE_CONNECTIONS as f64, "{open} connections");
+    let each = resident_bytes().saturating_sub(before) / IDLE_CONNECTIONS;
+    assert!(each < 32 << 10, "{each} bytes a connection");
+    for client in &mut both(&node).await {
+        assert_eq!(client.fetch(chat("tiny", "")).await.status, 200);
+    }
+    drop(holder.stdin.take());
+    assert!(holder.wait().expect("ends").success());
+    drop(output);
+    eventually("all are gone", || Page::of(&node).sum("spillway_client_connections", &[]) < 10.0)
+        .await;
+}
+
+/// The client's side of the test above: holds connections until its input ends.
+#[test]
+#[ignore = "is run by another test, in a process of its own"]
+fn hold_connections() {
+    let address = std::env::var(HOLD).expect("is run by another test");
+    let held: Vec<_> = (0..IDLE_CONNECTIONS)
+        .map(|_| {
+            let mut stream = std::net::TcpStream::connect(&address).expect("connects");
+            stream.write_all(b"GET /livez HTTP/1.1\r\nhost: x\r\n\r\n").expect("is taken");
+            let mut start = [0; 12];
+            stream.read_exact(&mut start).expect("is answered");
+            assert_eq!(&start, b"HTTP/1.1 200");
+            stream
+        })
+        .collect();
+    println!("held");
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("input ends");
+    drop(held);
+}
