@@ -4,14 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, header};
 use http_body::Body;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use spillway_protocol::{ErrorKind, GatewayError};
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 
 use crate::gateway::{BodyReservation, Gateway};
 
+/// Bytes of a refused body that are read for nothing, and for how long.
+pub(crate) const DISCARDED_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const DISCARD_TIME_MAX: Duration = Duration::from_secs(1);
 /// Room that is made for a body at once, whatever length its sender claims.
 const FIRST_ROOM_MAX: usize = 256 << 10;
 
@@ -36,7 +40,6 @@ pub(crate) async fn buffer(
 ) -> Result<Buffered, GatewayError> {
     let limits = gateway.limits();
     let started = Instant::now();
-    refuse_oversize(body.size_hint().lower(), limits.body_bytes_max)?;
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut reservations = Vec::new();
     let mut gathered = Gathered::default();
@@ -51,7 +54,10 @@ pub(crate) async fn buffer(
         // Trailers of a request mean nothing to any protocol spoken here.
         let Ok(piece) = frame.into_data() else { continue };
         let length = piece.len() as u64;
-        refuse_oversize(gathered.len() as u64 + length, limits.body_bytes_max)?;
+        if let Err(error) = refuse_oversize(gathered.len() as u64 + length, limits.body_bytes_max) {
+            discard(body).await;
+            return Err(error);
+        }
         reservations.push(gateway.reserve_body(length).ok_or_else(no_memory)?);
         gathered.add(piece, announced);
         if body.is_end_stream() {
@@ -59,6 +65,41 @@ pub(crate) async fn buffer(
         }
     }
     Ok(Buffered { bytes: gathered.into_bytes(), wait: started.elapsed(), reservations })
+}
+
+/// Refuses a body that announces more than is allowed, before anything of it is read.
+///
+/// # Errors
+/// If it does.
+pub(crate) async fn refuse_announced(
+    body: Incoming,
+    headers: &HeaderMap,
+    bytes_max: u64,
+) -> Result<Incoming, GatewayError> {
+    let Err(error) = refuse_oversize(body.size_hint().lower(), bytes_max) else {
+        return Ok(body);
+    };
+    // Who waits for 100 Continue sends nothing, and reading would tell it to.
+    if !headers.contains_key(header::EXPECT) {
+        discard(body).await;
+    }
+    Err(error)
+}
+
+/// Lets a refused client finish sending, within bounds. Closing a connection on bytes that nobody
+/// read resets it, and the client may never see what it was told.
+async fn discard(mut body: Incoming) {
+    let reading = async {
+        let mut bytes = 0;
+        while let Some(Ok(frame)) = body.frame().await {
+            bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
+            if bytes > DISCARDED_BYTES_MAX || body.is_end_stream() {
+                return;
+            }
+        }
+    };
+    // Whether it came to its end makes no difference.
+    let _: Result<(), _> = timeout(DISCARD_TIME_MAX, reading).await;
 }
 
 /// Pieces of a body: the first is kept as it is until a second comes.

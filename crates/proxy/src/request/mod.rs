@@ -12,6 +12,6 @@ mod prepare;
 mod record;
 mod serve;
 
-pub(crate) use intake::{refuse_oversize, too_slow};
+pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 pub(crate) use record::Record;
 pub(crate) use serve::serve;

@@ -21,7 +21,7 @@ use crate::relay::Flavour;
 use crate::request::affinity::affinity;
 use crate::request::form::model_in_form;
 use crate::request::headers::TIMEOUT_MS;
-use crate::request::intake::{buffer, refuse_oversize};
+use crate::request::intake::{Buffered, buffer, refuse_announced};
 use crate::request::local::unknown_model;
 use crate::request::methods::check_method;
 use crate::request::path::replica_path;
@@ -117,7 +117,7 @@ impl Surroundings<'_> {
         route: Option<Arc<Route>>,
     ) -> Result<Prepared, GatewayError> {
         refuse_encoding(&self.head.headers)?;
-        let buffered = buffer(self.gateway, body).await?;
+        let buffered = self.buffer(body).await?;
         let facts = read_facts(&buffered.bytes)?;
         let named = facts.model.as_ref().map(|model| &*model.value);
         let (route, model) = self.find_route(route, named)?;
@@ -143,7 +143,7 @@ impl Surroundings<'_> {
 
     /// A multipart upload whose model is one of its fields.
     async fn form(self, body: Incoming) -> Result<Prepared, GatewayError> {
-        let buffered = buffer(self.gateway, body).await?;
+        let buffered = self.buffer(body).await?;
         let named = model_in_form(&self.head.headers, &buffered.bytes).await?;
         let (route, model) = self.find_route(None, named.as_deref())?;
         if let (Some(named), Some(model)) = (&named, &model)
@@ -176,7 +176,7 @@ impl Surroundings<'_> {
         let model = self.view.replica(pinned).spec().models.first().cloned();
         let route =
             self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
-        let buffered = buffer(self.gateway, body).await?;
+        let buffered = self.buffer(body).await?;
         Ok(Prepared {
             inquiry: self.inquiry(route, model, Contents::default())?,
             path: replica_path(self.head, route, None)?,
@@ -229,17 +229,23 @@ impl Surroundings<'_> {
         })
     }
 
+    async fn buffer(self, body: Incoming) -> Result<Buffered, GatewayError> {
+        let bytes_max = self.gateway.limits().body_bytes_max;
+        let body = refuse_announced(body, &self.head.headers, bytes_max).await?;
+        buffer(self.gateway, body).await
+    }
+
     /// Buffers a body that is known to be short, so that it can be retried; streams any other.
     async fn take_opaque(
         self,
         body: Incoming,
     ) -> Result<(RequestBody, Duration, Vec<BodyReservation>), GatewayError> {
         let limits = self.gateway.limits();
-        refuse_oversize(body.size_hint().lower(), limits.body_bytes_max)?;
+        let body = refuse_announced(body, &self.head.headers, limits.body_bytes_max).await?;
         if body.size_hint().exact().is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
             return Ok((RequestBody::streamed(body, limits), Duration::ZERO, Vec::new()));
         }
-        let buffered = buffer(self.gateway, body).await?;
+        let buffered = self.buffer(body).await?;
         let body = RequestBody::Buffered(Segments::from(buffered.bytes));
         Ok((body, buffered.wait, buffered.reservations))
     }

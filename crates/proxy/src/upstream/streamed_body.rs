@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use spillway_protocol::GatewayError;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::request::{refuse_oversize, too_slow};
+use crate::request::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 use crate::settings::Limits;
 
 /// What was wrong with the client's part, told beside the body: HTTP/2 reduces the body's own error
@@ -29,6 +29,8 @@ pub(crate) struct StreamedBody {
     /// Made at the first pause: a body that is all there never needs it.
     pause: Option<Pin<Box<Sleep>>>,
     is_pausing: bool,
+    /// It was too long: the rest is read for nothing, within bounds, so that the client reads why.
+    refused: Option<GatewayError>,
     fault: BodyFault,
 }
 
@@ -52,6 +54,7 @@ impl StreamedBody {
             pause_max: limits.body_timeout,
             pause: None,
             is_pausing: false,
+            refused: None,
             fault: BodyFault::default(),
         }
     }
@@ -72,16 +75,40 @@ impl StreamedBody {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
-        let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
-            return self.poll_pause(cx).map(|error| Some(Err(self.refuse(error))));
-        };
-        self.is_pausing = false;
-        let Some(frame) = next.transpose()? else { return Poll::Ready(None) };
-        self.bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
-        match refuse_oversize(self.bytes, self.bytes_max) {
-            Ok(()) => Poll::Ready(Some(Ok(frame))),
-            Err(error) => Poll::Ready(Some(Err(self.refuse(error)))),
+        loop {
+            let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+                let Poll::Ready(late) = self.poll_pause(cx) else { return Poll::Pending };
+                let error = self.refused.take().unwrap_or(late);
+                return Poll::Ready(Some(Err(self.refuse(error))));
+            };
+            if let Some(error) = self.refused.take() {
+                match next {
+                    Some(Ok(frame)) if self.may_discard(&frame) => self.refused = Some(error),
+                    _ => return Poll::Ready(Some(Err(StreamedBodyError::Refused(error)))),
+                }
+                continue;
+            }
+            self.is_pausing = false;
+            let Some(frame) = next.transpose()? else { return Poll::Ready(None) };
+            self.bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
+            match refuse_oversize(self.bytes, self.bytes_max) {
+                Ok(()) => return Poll::Ready(Some(Ok(frame))),
+                Err(error) => self.start_discarding(error),
+            }
         }
+    }
+
+    fn start_discarding(&mut self, error: GatewayError) {
+        drop(self.refuse(error.clone()));
+        self.refused = Some(error);
+        // One pause for all of it.
+        self.pause = Some(Box::pin(sleep(DISCARD_TIME_MAX)));
+        self.is_pausing = true;
+    }
+
+    fn may_discard(&mut self, frame: &Frame<Bytes>) -> bool {
+        self.bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
+        self.bytes <= self.bytes_max.saturating_add(DISCARDED_BYTES_MAX)
     }
 
     /// Ready once the client has sent nothing for too long.
