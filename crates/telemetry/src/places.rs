@@ -1,7 +1,7 @@
 //! The metrics that exist once per route and model, found without building label strings.
 //!
 //! The feedback task records every request; looking labels up in the registry for each of them cost
-//! more than a twentieth of the whole data path.
+//! about 3 % of the node's CPU at 1 KB requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
