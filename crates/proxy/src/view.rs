@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spillway_protocol::{HashBy, Protocol};
 use spillway_route::{Candidate, Group, Loads, Policy};
-use spillway_types::{ModelName, ReplicaName, ReplicaSlot, RouteName};
+use spillway_types::{ModelName, RAMP_FULL, ReplicaName, ReplicaSlot, RouteName};
 
 use crate::replica::Replica;
 use crate::settings::Timeouts;
@@ -168,6 +168,7 @@ impl Route {
                 slot: ReplicaSlot(index),
                 identity: Candidate::identity_of(&replica.spec.name),
                 weight: replica.spec.weight,
+                ramp_permille: RAMP_FULL,
                 in_flight_max: replica.spec.in_flight_max,
             };
             all.push(candidate);

@@ -60,6 +60,7 @@ fn measure(bencher: Bencher<'_, '_>, policy: Policy, count: usize, busy: impl Fn
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         affinity: None,
+        session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         deadline: Deadline::after(now, Duration::from_secs(60)),
         hop: 0,
@@ -78,6 +79,7 @@ fn candidates(count: usize) -> Vec<Candidate> {
         slot: ReplicaSlot(slot as u32),
         identity: (slot as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93),
         weight: 1 + slot as u32 % 5,
+        ramp_permille: RAMP_FULL,
         in_flight_max: 100,
     };
     (0..count).map(candidate).collect()

@@ -12,6 +12,10 @@ pub struct Candidate {
     pub identity: u64,
     /// Its capacity in proportion to the others of its group; at least 1, and 0 is taken as 1.
     pub weight: u32,
+    /// Share of the weight that counts now, 1 to [`RAMP_FULL`]: less while it warms up.
+    ///
+    /// [`RAMP_FULL`]: spillway_types::RAMP_FULL
+    pub ramp_permille: u16,
     /// It takes no further request while this many are in flight; `u32::MAX` means no limit.
     pub in_flight_max: u32,
 }

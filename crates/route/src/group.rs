@@ -64,6 +64,7 @@ mod tests {
             slot: ReplicaSlot(weight),
             identity: 0,
             weight,
+            ramp_permille: spillway_types::RAMP_FULL,
             in_flight_max: 1,
         });
         let group = Group::new(Policy::WeightedRoundRobin, candidates.to_vec());

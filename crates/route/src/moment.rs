@@ -3,17 +3,32 @@
 use std::fmt;
 use std::time::Instant;
 
-use spillway_types::ReplicaSlot;
+use spillway_types::{ReplicaSlot, Signals};
 
 /// The signals about replicas that are as fresh as the decision itself.
 ///
-/// The node backs it with atomics, the simulator with an array. Later signals become further
-/// methods with a default answer of "unknown", so that existing sources of load stay valid.
+/// The node backs it with atomics and one immutable table, the simulator with arrays. What a source
+/// can't tell is unknown, by default.
 pub trait Loads {
     /// Requests sent to the replica and not yet ended, as far as this process knows.
     ///
     /// The answer may differ between two calls within one decision.
     fn in_flight(&self, slot: ReplicaSlot) -> u32;
+
+    /// Requests ever sent to the replica by this process.
+    ///
+    /// Its difference from [`Signals::started_at`] is what was sent since the signals were put
+    /// together. May differ between two calls within one decision.
+    fn started(&self, slot: ReplicaSlot) -> u64 {
+        let _ = slot;
+        0
+    }
+
+    /// What is known of the replica's load beyond this process.
+    fn signals(&self, slot: ReplicaSlot) -> Signals {
+        let _ = slot;
+        Signals::UNKNOWN
+    }
 }
 
 /// The circumstances of one decision.

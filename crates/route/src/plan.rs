@@ -236,8 +236,13 @@ mod tests {
     #[test]
     fn a_limit_of_zero_takes_a_replica_out() {
         for &policy in Policy::ALL {
-            let candidate =
-                Candidate { slot: ReplicaSlot(0), identity: 0, weight: 1, in_flight_max: 0 };
+            let candidate = Candidate {
+                slot: ReplicaSlot(0),
+                identity: 0,
+                weight: 1,
+                ramp_permille: spillway_types::RAMP_FULL,
+                in_flight_max: 0,
+            };
             let mut world = World::idle(policy, &[1]);
             world.group = Group::new(policy, vec![candidate]);
             assert_eq!(world.plan(0), Plan::Refuse(Refusal::AllBusy), "{policy}");

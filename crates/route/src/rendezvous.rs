@@ -114,6 +114,7 @@ mod tests {
             slot: ReplicaSlot(number),
             identity: identity(number),
             weight,
+            ramp_permille: spillway_types::RAMP_FULL,
             in_flight_max: u32::MAX,
         };
         weights.iter().map(candidate).collect()

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use spillway_types::{BlockHashes, Deadline, Inquiry, ReplicaName, ReplicaSlot};
+use spillway_types::{BlockHashes, Deadline, Inquiry, RAMP_FULL, ReplicaName, ReplicaSlot};
 
 use crate::{Attempt, Candidate, Group, Loads, Moment, Plan, Policy, plan};
 
@@ -43,6 +43,7 @@ impl World {
             slot: ReplicaSlot(slot),
             identity: identity(slot),
             weight,
+            ramp_permille: RAMP_FULL,
             in_flight_max: u32::MAX,
         });
         Self {
@@ -102,6 +103,7 @@ pub(crate) fn inquiry() -> Inquiry {
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         affinity: None,
+        session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         deadline: Deadline::after(*NOW, Duration::from_secs(1)),
         hop: 0,
@@ -127,7 +129,8 @@ pub(crate) fn any_world(policy: impl Strategy<Value = Policy>) -> impl Strategy<
             replicas.into_iter().zip(slots.into_iter().map(ReplicaSlot))
         {
             let identity = identity(slot.0);
-            candidates.push(Candidate { slot, identity, weight, in_flight_max });
+            let ramp_permille = RAMP_FULL;
+            candidates.push(Candidate { slot, identity, weight, ramp_permille, in_flight_max });
             loads[slot.index()] = in_flight;
             tried.extend(was_tried.then_some(slot));
         }

@@ -17,6 +17,8 @@ pub struct Inquiry {
     /// Keyed hash of what the route hashes by, e.g. a session: requests with equal values belong
     /// together. `None` if the route hashes by nothing, or the request has no such key.
     pub affinity: Option<u64>,
+    /// The replica that earlier requests of the same session went to, by its identity.
+    pub session: Option<u64>,
     /// The client's address, seen through trusted proxies only.
     pub client: IpAddr,
     /// When the answer becomes useless.

@@ -295,6 +295,7 @@ impl Surroundings<'_> {
         let hash_by = route.spec.hash_by.as_ref();
         Ok(Inquiry {
             affinity: affinity(hash_by, &self.gateway.hasher, sources, &prefix),
+            session: None,
             model,
             prefix,
             prompt_bytes,
