@@ -79,7 +79,7 @@ fn candidates(count: usize) -> Vec<Candidate> {
         slot: ReplicaSlot(slot as u32),
         identity: (slot as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93),
         weight: 1 + slot as u32 % 5,
-        ramp_permille: RAMP_FULL,
+        ramp_permille: spillway_types::RAMP_FULL,
         in_flight_max: 100,
     };
     (0..count).map(candidate).collect()
