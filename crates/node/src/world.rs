@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use spillway_proxy::{Replica, ReplicaTlsError, View};
+use spillway_proxy::{Replica, ReplicaTlsError, View, ViewParts};
 use spillway_types::ReplicaName;
 
 use crate::config::WorldConfig;
@@ -32,5 +32,12 @@ pub(crate) fn build_view(
             None => Arc::new(Replica::new(spec.clone(), workers)?),
         });
     }
-    Ok(View::new(world.routes.clone(), replicas, world.aliases.clone(), first_turn))
+    Ok(View::new(ViewParts {
+        routes: world.routes.clone(),
+        replicas,
+        aliases: world.aliases.clone(),
+        standings: &BTreeMap::new(),
+        previous: current,
+        first_turn,
+    }))
 }

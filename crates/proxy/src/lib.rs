@@ -3,6 +3,7 @@
 //! One request reads one immutable [`View`] and leaves one outcome in a bounded queue. Nothing here
 //! waits for anything but the client and the replica; decisions are made in `spillway-route`.
 
+mod board;
 mod client;
 mod executor;
 mod gateway;
@@ -16,10 +17,11 @@ mod upstream;
 mod view;
 mod worker;
 
+pub use board::Board;
 pub use client::{Listener, ListenerSpec, TlsError, TlsIdentity, accept_loop};
 pub use gateway::{Counters, Gateway, GatewayConfig};
 pub use replica::{Replica, ReplicaProtocol, ReplicaSpec, TlsSpec};
 pub use settings::{Limits, Retry, Timeouts};
 pub use upstream::ReplicaTlsError;
-pub use view::{RouteSpec, View};
+pub use view::{RouteSpec, View, ViewParts};
 pub use worker::Worker;

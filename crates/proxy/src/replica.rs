@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -10,6 +11,9 @@ use http::{HeaderName, HeaderValue};
 use spillway_types::{ModelName, ReplicaName};
 
 use crate::upstream::{Pool, ReplicaTls, ReplicaTlsError};
+
+/// The moment that times in atomics count from.
+static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// What a replica is made from. Equal specs mean that a reload keeps the replica as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +72,9 @@ pub struct Replica {
     /// Kept fresh by the node; requests never resolve names.
     addresses: ArcSwap<Vec<SocketAddr>>,
     in_flight: AtomicU32,
+    started: AtomicU64,
+    /// Milliseconds after [`EPOCH`] at which it was last heard, or first had something to say.
+    heard_ms: AtomicU64,
     connections: Arc<AtomicU32>,
     /// One pool per worker, so that workers never share a connection.
     pools: Box<[Pool]>,
@@ -89,6 +96,8 @@ impl Replica {
             tls,
             addresses: ArcSwap::default(),
             in_flight: AtomicU32::new(0),
+            started: AtomicU64::new(0),
+            heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
             pools: (0..workers.max(1)).map(|_| Pool::new(spec.in_flight_max)).collect(),
             spec,
@@ -105,6 +114,23 @@ impl Replica {
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Requests ever sent to it by this node.
+    #[must_use]
+    pub fn started(&self) -> u64 {
+        self.started.load(Ordering::Relaxed)
+    }
+
+    /// How long it has been silent at `now` although it has requests to answer; `None` if it has
+    /// none.
+    #[must_use]
+    pub fn silent_for(&self, now: Instant) -> Option<Duration> {
+        if self.in_flight() == 0 {
+            return None;
+        }
+        let heard_at = *EPOCH + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
+        Some(now.saturating_duration_since(heard_at))
     }
 
     /// Connections this node holds to it, idle ones included.
@@ -137,7 +163,20 @@ impl Replica {
     pub(crate) fn lease(self: &Arc<Self>) -> Option<Lease> {
         let taken = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         let lease = Lease(Arc::clone(self));
-        (taken <= self.spec.in_flight_max).then_some(lease)
+        if taken > self.spec.in_flight_max {
+            return None;
+        }
+        if taken == 1 {
+            self.heard(Instant::now());
+        }
+        self.started.fetch_add(1, Ordering::Relaxed);
+        Some(lease)
+    }
+
+    /// Notes that a byte of a reply came from it.
+    pub(crate) fn heard(&self, now: Instant) {
+        let passed = now.saturating_duration_since(*EPOCH).as_millis();
+        self.heard_ms.store(u64::try_from(passed).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Counts a connection for as long as the returned guard lives.

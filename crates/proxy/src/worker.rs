@@ -5,12 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam_queue::ArrayQueue;
-use spillway_types::Outcome;
+use spillway_types::{Outcome, Sign};
 
 use crate::gateway::Gateway;
 
 /// Outcomes that fit between two visits of the feedback task.
 const OUTCOMES_MAX: usize = 16_384;
+/// Signs that fit between two visits: up to three a request.
+const SIGNS_MAX: usize = 3 * OUTCOMES_MAX;
 /// How often idle connections are looked through: a connection past its idle time is closed at most
 /// this much later.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -22,6 +24,7 @@ pub struct Worker {
     pub(crate) gateway: Arc<Gateway>,
     outcomes: ArrayQueue<Outcome>,
     outcomes_dropped: AtomicU64,
+    signs: ArrayQueue<Sign>,
 }
 
 impl Worker {
@@ -33,6 +36,7 @@ impl Worker {
             gateway,
             outcomes: ArrayQueue::new(OUTCOMES_MAX),
             outcomes_dropped: AtomicU64::new(0),
+            signs: ArrayQueue::new(SIGNS_MAX),
         }
     }
 
@@ -60,10 +64,24 @@ impl Worker {
         }
     }
 
+    /// Takes the signs that have come since the last call, oldest first.
+    pub fn drain_signs(&self, mut note: impl FnMut(Sign)) {
+        for _ in 0..SIGNS_MAX {
+            let Some(sign) = self.signs.pop() else { return };
+            note(sign);
+        }
+    }
+
     /// Outcomes since start that found the queue full.
     #[must_use]
     pub fn outcomes_dropped(&self) -> u64 {
         self.outcomes_dropped.load(Ordering::Relaxed)
+    }
+
+    /// Leaves a sign for whoever judges replicas; never waits. Should the queue be full, the oldest
+    /// sign goes: what replicas do now matters more.
+    pub(crate) fn sign(&self, sign: Sign) {
+        drop(self.signs.force_push(sign));
     }
 
     /// Leaves an outcome for the feedback task; never waits.

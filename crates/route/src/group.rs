@@ -2,7 +2,7 @@
 
 use crate::field::Field;
 use crate::policy::{Choose, Policy};
-use crate::{Attempt, Candidate, Moment, Reason};
+use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 use spillway_types::{Inquiry, ReplicaSlot};
 
 /// The candidates of one route and model, and the policy that chooses among them.
@@ -19,7 +19,13 @@ pub struct Group {
 impl Group {
     /// Prepares `policy` for `candidates`, whose slots differ from each other.
     #[must_use]
-    pub fn new(policy: Policy, mut candidates: Vec<Candidate>) -> Self {
+    pub fn new(policy: Policy, candidates: Vec<Candidate>) -> Self {
+        Self::with_tuning(policy, &Tuning::default(), candidates)
+    }
+
+    /// Like [`Group::new`], with settings for the policy.
+    #[must_use]
+    pub fn with_tuning(policy: Policy, _tuning: &Tuning, mut candidates: Vec<Candidate>) -> Self {
         for candidate in &mut candidates {
             candidate.weight = candidate.weight.max(1);
         }

@@ -6,6 +6,7 @@
 //!
 //! A new policy is one file in `policy/` and one line in `policy.rs`.
 
+mod admitted;
 mod alias_table;
 mod candidate;
 mod field;
@@ -16,12 +17,15 @@ mod policy;
 mod rendezvous;
 mod retry_budget;
 mod smooth_schedule;
+mod tuning;
 
+pub use admitted::{Admitted, admitted};
 pub use candidate::Candidate;
 pub use group::Group;
 pub use moment::{Loads, Moment};
 pub use plan::{Attempt, Plan, Reason, Refusal, plan};
 pub use policy::{Policy, UnknownPolicy};
+pub use tuning::{LeastLoadedWeights, Tuning};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_protocol::{HashBy, Protocol};
 use spillway_proxy::{RouteSpec, Timeouts};
-use spillway_route::Policy;
+use spillway_route::{Policy, Tuning};
 use spillway_types::{ModelName, RouteName};
 use toml::Spanned;
 
@@ -136,6 +136,7 @@ impl RouteSection {
             default_model: self.model.map(|model| ModelName::from(model.into_inner())),
             pool: self.pool.map(Spanned::into_inner),
             policy: self.policy.into_inner(),
+            tuning: Tuning::default(),
             hash_by: self.hash_by.map(Spanned::into_inner),
             inject_usage: self.inject_usage,
             forward_authorization: self.forward_authorization,

@@ -18,7 +18,7 @@ use tokio::time::{Sleep, sleep_until};
 use crate::client::PieceOut;
 use crate::relay::events::{Events, Flavour};
 use crate::replica::Lease;
-use crate::request::Record;
+use crate::request::{Record, Witness};
 use crate::upstream::Http1Connection;
 use crate::worker::Worker;
 
@@ -41,6 +41,8 @@ pub(crate) struct Upstream {
     pub(crate) connection: Option<Box<Http1Connection>>,
     /// The place at the replica, held until the reply ends.
     pub(crate) lease: Lease,
+    /// Judges the replica by its reply.
+    pub(crate) witness: Witness,
 }
 
 /// Why a reply was broken off towards the client, where its protocol has no event to say so.
@@ -56,6 +58,7 @@ pub(crate) struct Relay {
     connection: Option<Box<Http1Connection>>,
     /// `Some` until the reply has ended; gives the place at the replica back.
     lease: Option<Lease>,
+    witness: Witness,
     record: Record,
     events: Option<Events>,
     /// The last pieces to send after the replica's part is over.
@@ -87,6 +90,7 @@ impl Relay {
             body: upstream.body,
             connection: upstream.connection,
             lease: Some(upstream.lease),
+            witness: upstream.witness,
             record,
             events,
             last_words: None,
@@ -179,6 +183,7 @@ impl Relay {
         };
         let now = Instant::now();
         self.last_piece_at = now;
+        self.witness.piece(now);
         if !self.has_begun {
             self.has_begun = true;
             self.record.first_byte(now);
@@ -274,6 +279,7 @@ impl Relay {
     /// Frees the replica; dropping an unfinished connection aborts its request.
     fn close(&mut self, end: End) {
         self.account();
+        self.witness.end(end, self.record.token_counts());
         self.record.end(end);
         self.connection = None;
         self.lease = None;

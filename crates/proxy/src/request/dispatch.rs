@@ -15,6 +15,7 @@ use crate::replica::{Lease, Replica, ReplicaProtocol};
 use crate::request::headers::{TIMEOUT_MS, address_to};
 use crate::request::prepare::Prepared;
 use crate::request::record::Record;
+use crate::request::witness::Witness;
 use crate::upstream::{
     AttemptBounds, FailedAttempt, Kept, OutboundBody, Reply, RetrySafety, attempt,
 };
@@ -26,6 +27,7 @@ use crate::worker::Worker;
 pub(crate) struct Dispatched {
     pub(crate) reply: Reply,
     pub(crate) lease: Lease,
+    pub(crate) witness: Witness,
 }
 
 /// A request on its way: what attempts share.
@@ -69,10 +71,13 @@ impl Dispatch<'_> {
             let Some(lease) = replica.lease() else { continue };
             record.asked(&replica.spec().name);
             so_far.attempts += 1;
+            let model = self.prepared.inquiry.model.as_ref();
+            let mut witness = Witness::new(self.worker, &replica, model);
             let failed = match self.attempt(&replica, kept).await {
-                Ok(reply) => return Ok(Dispatched { reply, lease }),
+                Ok(reply) => return Ok(Dispatched { reply, lease, witness }),
                 Err(failed) => failed,
             };
+            witness.failed(&failed);
             tracing::debug!(replica = %replica.spec().name, error = %failed.error, "attempt failed");
             if let Some(fault) = self.prepared.body.fault() {
                 return Err(fault.clone());
@@ -115,9 +120,13 @@ impl Dispatch<'_> {
         let Some(group) = self.prepared.route.group(inquiry.model.as_ref()) else {
             return Err(Refusal::NoReplica);
         };
+        if group.busy_until.is_some() {
+            return Err(Refusal::AllBusy);
+        }
+        let loads = self.view.loads();
         let moment = Moment {
             now: Instant::now(),
-            loads: self.view,
+            loads: &loads,
             ticket: *so_far.ticket.get_or_insert_with(|| group.ticket()),
             rng: &mut self.dice,
         };

@@ -11,7 +11,9 @@ mod path;
 mod prepare;
 mod record;
 mod serve;
+mod witness;
 
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 pub(crate) use record::Record;
 pub(crate) use serve::serve;
+pub(crate) use witness::Witness;

@@ -100,6 +100,11 @@ impl Record {
         });
     }
 
+    /// The tokens noted so far.
+    pub(crate) fn token_counts(&self) -> TokenCounts {
+        self.outcome.as_ref().map(|outcome| outcome.tokens).unwrap_or_default()
+    }
+
     /// The request ends in this way, whatever is dropped later.
     pub(crate) fn end(&mut self, end: End) {
         self.edit(|outcome| outcome.end = end);

@@ -121,9 +121,10 @@ impl Exchange {
         policy: &spillway_route::Policy,
         mut record: Record,
     ) -> Response<ReplyBody> {
-        let Dispatched { reply, lease } = dispatched;
+        let Dispatched { reply, lease, mut witness } = dispatched;
         let (mut head, body) = reply.response.into_parts();
-        let upstream = Upstream { body, connection: reply.connection, lease };
+        witness.head(&head);
+        let upstream = Upstream { body, connection: reply.connection, lease, witness };
         remove_hop_by_hop(&mut head.headers);
         head.headers.remove(&CODE_HEADER);
         let config = &self.worker.gateway.config;

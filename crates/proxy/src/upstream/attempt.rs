@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use spillway_types::Deadline;
+use spillway_types::{Deadline, Fault};
 use tokio::time::timeout;
 
 use crate::replica::{Replica, ReplicaProtocol};
@@ -47,6 +47,26 @@ pub(crate) struct FailedAttempt {
     pub(crate) error: AttemptError,
     /// It was made on a connection that had served before.
     pub(crate) was_kept: bool,
+}
+
+impl FailedAttempt {
+    /// What it says against the replica, if anything. A kept connection that broke says nothing:
+    /// servers close idle ones as they like.
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        match self.error {
+            AttemptError::Connect(_) | AttemptError::ConnectTimeout => Some(Fault::Connect),
+            AttemptError::Unsent(_) | AttemptError::Reset(_) if !self.was_kept => {
+                Some(Fault::Reset)
+            }
+            AttemptError::BadReply(_) => Some(Fault::BadReply),
+            AttemptError::FirstByteTimeout => Some(Fault::Silent),
+            AttemptError::Unsent(_)
+            | AttemptError::Reset(_)
+            | AttemptError::DeadlinePassed
+            | AttemptError::BodyGone
+            | AttemptError::ClientBody(_) => None,
+        }
+    }
 }
 
 /// Connects to `replica`, sends it what `request` makes and waits for the reply's head. The request

@@ -1,0 +1,158 @@
+//! What an attempt shows about its replica, told as soon as it is seen.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use http::response::Parts;
+use http::{HeaderMap, StatusCode, header};
+use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCounts};
+
+use crate::replica::Replica;
+use crate::upstream::FailedAttempt;
+use crate::worker::Worker;
+
+/// A replica that asks for more rest than this is taken at its word only so far.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+
+/// gRPC status codes that say something about the server rather than about the request.
+const GRPC_RESOURCE_EXHAUSTED: u8 = 8;
+const GRPC_SERVER_FAULTS: [u8; 4] = [2, 13, 14, 15];
+
+/// Watches one attempt from the request to the reply's end and leaves signs about the replica.
+#[derive(Debug)]
+pub(crate) struct Witness {
+    worker: Arc<Worker>,
+    replica: Arc<Replica>,
+    model: Option<ModelName>,
+    asked_at: Instant,
+    seen: Seen,
+}
+
+/// What was told already, so that a reply is judged once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    // Nothing => (Begun | Judged)
+    Nothing,
+    /// A good reply, with its first byte told.
+    // Begun => Judged
+    Begun,
+    /// Nothing more is to be said.
+    Judged,
+}
+
+impl Witness {
+    /// The replica is asked now.
+    pub(crate) fn new(
+        worker: &Arc<Worker>,
+        replica: &Arc<Replica>,
+        model: Option<&ModelName>,
+    ) -> Self {
+        Self {
+            worker: Arc::clone(worker),
+            replica: Arc::clone(replica),
+            model: model.cloned(),
+            asked_at: Instant::now(),
+            seen: Seen::Nothing,
+        }
+    }
+
+    /// The attempt ended without a reply.
+    pub(crate) fn failed(&mut self, failed: &FailedAttempt) {
+        if let Some(fault) = failed.fault() {
+            self.tell(Instant::now(), SignKind::Failed(fault));
+        }
+        self.seen = Seen::Judged;
+    }
+
+    /// The reply's head arrived.
+    pub(crate) fn head(&mut self, head: &Parts) {
+        let now = Instant::now();
+        self.replica.heard(now);
+        if let Some(report) = reported(&head.headers) {
+            self.tell(now, SignKind::Reported(Box::new(report)));
+        }
+        match head.status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                let retry_after = retry_after(&head.headers);
+                self.judge(now, SignKind::Busy { retry_after });
+            }
+            status if is_fault(status) => self.judge(now, SignKind::Failed(Fault::ServerError)),
+            _ => {}
+        }
+    }
+
+    /// A gRPC call's status is known, from the head or the trailers.
+    pub(crate) fn grpc_status(&mut self, code: u8) {
+        let now = Instant::now();
+        if code == GRPC_RESOURCE_EXHAUSTED {
+            self.judge(now, SignKind::Busy { retry_after: None });
+        } else if GRPC_SERVER_FAULTS.contains(&code) {
+            self.judge(now, SignKind::Failed(Fault::ServerError));
+        }
+    }
+
+    /// A piece of the reply's body arrived.
+    pub(crate) fn piece(&mut self, now: Instant) {
+        self.replica.heard(now);
+        if self.seen == Seen::Nothing {
+            self.seen = Seen::Begun;
+            let after = now.saturating_duration_since(self.asked_at);
+            self.tell(now, SignKind::Answered { after });
+        }
+    }
+
+    /// The reply ended. Only ends that are the replica's doing are told.
+    pub(crate) fn end(&mut self, end: End, tokens: TokenCounts) {
+        let now = Instant::now();
+        match end {
+            End::Complete => {
+                if self.seen == Seen::Nothing {
+                    self.piece(now);
+                }
+                self.judge(now, SignKind::Finished { tokens });
+            }
+            End::Cut => self.judge(now, SignKind::Failed(Fault::Cut)),
+            End::Stalled => self.judge(now, SignKind::Failed(Fault::Stalled)),
+            End::Answered
+            | End::CancelledBeforeReply
+            | End::CancelledInReply
+            | End::DeadlinePassed => {}
+        }
+    }
+
+    /// Says the last word about this attempt, unless it was said.
+    fn judge(&mut self, now: Instant, kind: SignKind) {
+        if self.seen != Seen::Judged {
+            self.seen = Seen::Judged;
+            self.tell(now, kind);
+        }
+    }
+
+    fn tell(&self, at: Instant, kind: SignKind) {
+        let replica = self.replica.spec().name.clone();
+        self.worker.sign(Sign { replica, model: self.model.clone(), at, kind });
+    }
+}
+
+/// Whether a status blames the server. What it can't do at all (501, 505) blames the request.
+fn is_fault(status: StatusCode) -> bool {
+    let by_request =
+        [StatusCode::NOT_IMPLEMENTED, StatusCode::HTTP_VERSION_NOT_SUPPORTED].contains(&status);
+    status.is_server_error() && !by_request
+}
+
+/// `Retry-After` in either of its forms: seconds, or a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
+    let wait = match text.parse() {
+        Ok(seconds) => Duration::from_secs(seconds),
+        Err(_) => httpdate::parse_http_date(text).ok()?.duration_since(SystemTime::now()).ok()?,
+    };
+    Some(wait.min(RETRY_AFTER_MAX))
+}
+
+/// The load that a replica tells along with its reply (ORCA).
+fn reported(headers: &HeaderMap) -> Option<LoadReport> {
+    let _text = headers.get("endpoint-load-metrics")?.to_str().ok()?;
+    None
+}
