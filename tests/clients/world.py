@@ -15,6 +15,8 @@ HERE = Path(__file__).parent
 REPLICAS = 4
 # One model server under two names: the node speaks HTTP/1.1 to the first and HTTP/2 to the second.
 FAULTY = ["faulty", "faulty-h2"]
+# The same server once more, with room for one request at a time; and a server that is not there.
+NARROW, GONE = "narrow", "gone"
 BODY_BYTES_MAX = 4 << 20
 IDLE_MS = 1_500
 
@@ -46,6 +48,7 @@ name = "{name}"
 url = "http://127.0.0.1:{port}"
 models = {models}
 protocol = "{protocol}"
+{lines}
 """
 
 
@@ -59,6 +62,8 @@ class World:
     tiny: int = 0
     faulty: int = 0
     mlserver: int = 0
+    mlserver_grpc: int = 0
+    gone: int = 0
     processes: list[Process] = field(default_factory=list)
 
     @property
@@ -101,13 +106,13 @@ def start_world(folder: Path) -> World:
 
 
 def fill(world: World, ports: Iterator[int]) -> None:
-    world.gateway, world.admin = next(ports), next(ports)
+    world.gateway, world.admin, world.gone = next(ports), next(ports), next(ports)
     tiny, broken = consecutive(ports, REPLICAS), consecutive(ports, 2)
     world.tiny, world.faulty = tiny[0], broken[0]
     mlserver = start_mlserver(world, ports)
     emulators = [
         start_emulator(world, "emulator", tiny, ["tiny", "identity"]),
-        start_emulator(world, "faulty", broken, FAULTY),
+        start_emulator(world, "faulty", broken, [*FAULTY, NARROW]),
     ]
     path = world.folder / "spillway.toml"
     path.write_text(config(world))
@@ -131,11 +136,17 @@ def config(world: World) -> str:
         text += replica(f"tiny-{index}", world.tiny + index, ["tiny", "identity"], protocol)
     for name, protocol in zip(FAULTY, ["http1", "h2c"], strict=True):
         text += replica(name, world.faulty, [name], protocol)
-    return text + replica("mlserver", world.mlserver, ["doubler"], "http1")
+    text += replica(NARROW, world.faulty, [NARROW], "h2c", "connections_max = 1")
+    if world.gone:
+        text += replica(GONE, world.gone, [GONE], "h2c")
+    grpc = f'grpc_url = "http://127.0.0.1:{world.mlserver_grpc}"' if world.mlserver_grpc else ""
+    return text + replica("mlserver", world.mlserver, ["doubler"], "http1", grpc)
 
 
-def replica(name: str, port: int, models: list[str], protocol: str) -> str:
-    return REPLICA.format(name=name, port=port, models=json.dumps(models), protocol=protocol)
+def replica(name: str, port: int, models: list[str], protocol: str, lines: str = "") -> str:
+    return REPLICA.format(
+        name=name, port=port, models=json.dumps(models), protocol=protocol, lines=lines
+    )
 
 
 def start_emulator(world: World, name: str, ports: list[int], models: list[str]) -> Process:
@@ -145,13 +156,13 @@ def start_emulator(world: World, name: str, ports: list[int], models: list[str])
 
 
 def start_mlserver(world: World, ports: Iterator[int]) -> Process:
-    world.mlserver = next(ports)
+    world.mlserver, world.mlserver_grpc = next(ports), next(ports)
     models = world.folder / "models"
     shutil.copytree(HERE / "mlserver_models", models)
     settings = {
         "host": "127.0.0.1",
         "http_port": world.mlserver,
-        "grpc_port": next(ports),
+        "grpc_port": world.mlserver_grpc,
         "metrics_port": next(ports),
         "parallel_workers": 0,
         # It cannot compress a stream, and the node must not need it to.

@@ -4,6 +4,7 @@
 //! a test fails. Every wait has a deadline far above what a loaded machine needs.
 #![expect(clippy::expect_used, clippy::panic, reason = "a helper of tests fails by panicking")]
 
+mod call_server;
 mod client;
 mod fixtures;
 mod page;
@@ -12,6 +13,7 @@ mod setup;
 mod wait;
 mod wire;
 
+pub use call_server::{Call, CallServer, CallSink};
 pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
 pub use fixtures::{OK, RAW_ROUTE, both, noise, resident_bytes};
 pub use page::{Page, Sample};

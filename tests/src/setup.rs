@@ -81,6 +81,12 @@ impl Setup {
         if !text.contains("node.workers") {
             text.push_str("\nnode.workers = 1");
         }
+        // Tests count what a replica gets, and start with what they add.
+        for (key, value) in [("health.check", "\"off\""), ("health.slow_start_ms", "0")] {
+            if !text.contains(key) {
+                text.push_str(&format!("\n{key} = {value}"));
+            }
+        }
         text.push_str("\nadmin.address = \"127.0.0.1:0\"\n[[listener]]\n");
         text.push_str("address = \"127.0.0.1:0\"\n");
         text.push_str(&self.listener);

@@ -9,12 +9,13 @@ use crate::{
     backend::Answer,
     client::Reply,
     compare::CompareSpec,
+    faults::FaultsArguments,
     load::{LoadSpec, Protocol},
     proxy::{Layout, NginxBodies},
     scenario::Scenario,
 };
 
-/// Load generator, featherweight backend and side-by-side runs against nginx; loopback only.
+/// Load generator, featherweight backend, side-by-side runs against nginx, and faults; loopback only.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Cli {
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Load(LoadArguments),
     /// Send the same load through nginx, Spillway and a second nginx in turn.
     Compare(CompareArguments),
+    /// Break replicas in every way and see what their clients notice.
+    Faults(FaultsArguments),
     /// Run a command and end it when stdin closes.
     #[command(hide = true)]
     Guard {

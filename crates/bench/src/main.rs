@@ -1,4 +1,4 @@
-//! Load generator, featherweight backend and side-by-side runs against nginx.
+//! Load generator, featherweight backend, side-by-side runs against nginx, and faults.
 //!
 //! One thread each for load and backends: they share the machine with the proxy that they measure.
 
@@ -9,6 +9,7 @@ mod cli;
 mod client;
 mod commands;
 mod compare;
+mod faults;
 mod guard;
 mod http1;
 mod load;
@@ -59,6 +60,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Backend(arguments) => commands::backend(&arguments).await,
         Command::Load(arguments) => commands::load(&arguments).await,
         Command::Compare(arguments) => commands::compare(&arguments).await,
+        Command::Faults(arguments) => faults::run(&arguments).await,
         Command::Guard { command } => guard::watch(&command),
     }
 }

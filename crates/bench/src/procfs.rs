@@ -42,21 +42,72 @@ impl TreeUsage {
     }
 }
 
+/// Processor time of the whole machine since it started, whoever used it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MachineTime {
+    busy_ticks: u64,
+    all_ticks: u64,
+}
+
+impl MachineTime {
+    /// Up to now.
+    pub(crate) fn now() -> io::Result<Self> {
+        let text = fs::read_to_string("/proc/stat")?;
+        Self::parse(&text).ok_or_else(|| io::Error::other("/proc/stat has no line for all cores"))
+    }
+
+    /// The share of all cores that was busy since `before`; none if no tick has passed.
+    pub(crate) fn busy_since(&self, before: &Self) -> Option<f64> {
+        let all = self.all_ticks.saturating_sub(before.all_ticks);
+        let busy = self.busy_ticks.saturating_sub(before.busy_ticks);
+        (all > 0).then(|| busy as f64 / all as f64)
+    }
+
+    /// Seconds that all cores together had since `before`.
+    pub(crate) fn cpu_s_since(&self, before: &Self) -> f64 {
+        let ticks = self.all_ticks.saturating_sub(before.all_ticks);
+        ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+    }
+
+    /// Reads user, nice, system, idle, iowait, irq, softirq and steal. What follows, guests' time,
+    /// is in user's already.
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let fields = line.split_ascii_whitespace().take(8).map(|field| field.parse::<u64>().ok());
+        let ticks: Vec<u64> = fields.collect::<Option<_>>()?;
+        let all_ticks: u64 = ticks.iter().sum();
+        let idle_ticks = ticks.get(3)? + ticks.get(4)?;
+        Some(Self { busy_ticks: all_ticks - idle_ticks, all_ticks })
+    }
+}
+
 /// The usage of all descendants of `root`, without `root` itself.
 pub(crate) fn descendants_usage(root: u32) -> io::Result<TreeUsage> {
     let stats = all_stats()?;
+    Ok(usage_of(&stats, &descendants(&stats, root)))
+}
+
+/// The usage of `root` and all its descendants.
+pub(crate) fn tree_usage(root: u32) -> io::Result<TreeUsage> {
+    let stats = all_stats()?;
+    let mut processes = descendants(&stats, root);
+    processes.extend(stats.contains_key(&root).then_some(root));
+    Ok(usage_of(&stats, &processes))
+}
+
+fn usage_of(stats: &BTreeMap<u32, Stat>, processes: &[u32]) -> TreeUsage {
     let (mut ticks, mut nanos, mut pages) = (0, 0, 0);
-    for process in descendants(&stats, root) {
-        ticks += stats[&process].cpu_ticks;
-        pages += stats[&process].resident_pages;
-        nanos += threads_nanos(process);
+    for process in processes {
+        ticks += stats[process].cpu_ticks;
+        pages += stats[process].resident_pages;
+        nanos += threads_nanos(*process);
     }
     let page_bytes = rustix::param::page_size() as f64;
-    Ok(TreeUsage {
+    TreeUsage {
         ticked_cpu_s: ticks as f64 / rustix::param::clock_ticks_per_second() as f64,
         exact_cpu_s: nanos as f64 / 1e9,
         resident_mib: pages as f64 * page_bytes / f64::from(1 << 20),
-    })
+    }
 }
 
 /// Time on a CPU of all living threads of a process, from the first field of their `schedstat`.
@@ -129,6 +180,19 @@ mod tests {
     fn a_cut_line_is_no_stat() {
         assert_eq!(parse_stat("1 (a) S 0 1"), None);
         assert_eq!(parse_stat(""), None);
+    }
+
+    #[test]
+    fn the_machine_is_busy_unless_idle_or_waiting_for_a_disk() {
+        let parse = |text: &str| MachineTime::parse(text);
+        let before = parse("cpu  10 0 5 80 5 0 0 0 9 9\ncpu0 1 1 1 1 1 1 1 1 1 1\n").unwrap();
+        let after = parse("cpu  40 1 15 120 15 2 3 4 9 9\n").unwrap();
+        // 100 ticks passed, of which 40 were idle and 10 waited.
+        assert_eq!(after.busy_since(&before), Some(0.5));
+        assert_eq!(before.busy_since(&before), None);
+        assert!(after.cpu_s_since(&before) > 0.0);
+        assert_eq!(parse("cpu0 1 2 3 4 5 6 7 8\n"), None);
+        assert_eq!(parse("cpu  1 2 x 4 5 6 7 8\n"), None);
     }
 
     #[test]

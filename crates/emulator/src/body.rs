@@ -8,10 +8,12 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use thiserror::Error;
 use tokio::time::Sleep;
 
+use crate::api::{Piece, Pieces};
 use crate::driver::{Generation, Lost, Progress};
 use crate::fault::{Close, Fault};
 use crate::ledger::{Outcome, Ticket};
@@ -100,6 +102,8 @@ impl From<Infallible> for BodyError {
 pub(crate) struct ReplyBody {
     source: Source,
     progress: Delivery,
+    /// Sent behind the last byte.
+    trailers: Option<HeaderMap>,
     /// `None` for replies that are no one's request: health, metrics, control.
     request: Option<OpenRequest>,
 }
@@ -107,6 +111,8 @@ pub(crate) struct ReplyBody {
 enum Source {
     Whole(Bytes),
     Events(Box<EventStream>),
+    /// Replies of a gRPC stream; each counts as an event.
+    Messages(Pieces),
 }
 
 /// How far the reply has come.
@@ -145,6 +151,16 @@ impl ReplyBody {
         Self::new(Source::Events(Box::new(stream)))
     }
 
+    /// Messages as they come, and then how it ended.
+    pub(crate) fn messages(pieces: Pieces) -> Self {
+        Self::new(Source::Messages(pieces))
+    }
+
+    /// Adds what is sent behind the last byte.
+    pub(crate) fn with_trailers(self, trailers: HeaderMap) -> Self {
+        Self { trailers: Some(trailers), ..self }
+    }
+
     /// Ties the body to the request that it answers.
     pub(crate) fn answering(mut self, request: OpenRequest) -> Self {
         // hyper never polls an empty body, so nobody would close the ticket later.
@@ -157,7 +173,7 @@ impl ReplyBody {
     }
 
     fn new(source: Source) -> Self {
-        Self { source, progress: Delivery::Sending { events: 0 }, request: None }
+        Self { source, progress: Delivery::Sending { events: 0 }, trailers: None, request: None }
     }
 
     /// What a fault makes of the reply after `events` events. A whole body counts as a stream that
@@ -166,7 +182,7 @@ impl ReplyBody {
         let request = self.request.as_ref()?;
         let due = |after: u64| match &self.source {
             Source::Whole(_) => events > 0,
-            Source::Events(_) => events >= after,
+            Source::Events(_) | Source::Messages(_) => events >= after,
         };
         match request.replica.fault() {
             Fault::Cut { after_events, close } if due(after_events) => {
@@ -199,13 +215,23 @@ impl ReplyBody {
             Source::Events(stream) => {
                 stream.poll_event(cx).map(|event| event.map(|bytes| bytes.map_err(BodyError::from)))
             }
+            Source::Messages(pieces) => match ready!(pieces.receiver.poll_recv(cx)) {
+                Some(Piece::Message(message)) => Poll::Ready(Some(Ok(message))),
+                Some(Piece::End(trailers)) => {
+                    self.trailers = Some(trailers);
+                    Poll::Ready(None)
+                }
+                None => Poll::Ready(Some(Err(BodyError::Lost(Lost)))),
+            },
         }
     }
 
+    /// Whether the last byte is out and nothing comes behind it.
     fn is_over(&self) -> bool {
         match &self.source {
-            Source::Whole(bytes) => bytes.is_empty(),
+            Source::Whole(bytes) => bytes.is_empty() && self.trailers.is_none(),
             Source::Events(stream) => stream.is_over(),
+            Source::Messages(_) => false,
         }
     }
 
@@ -235,6 +261,12 @@ impl Body for ReplyBody {
                         continue;
                     }
                     let bytes = ready!(this.poll_bytes(cx, events));
+                    if bytes.is_none()
+                        && let Some(trailers) = this.trailers.take()
+                    {
+                        this.close();
+                        return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
+                    }
                     this.progress = Delivery::Sending { events: events + 1 };
                     // Closed with the last bytes, not after them: hyper may not ask again.
                     if this.is_over() && !matches!(bytes, Some(Err(_))) {
@@ -257,13 +289,16 @@ impl Body for ReplyBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.is_over() && self.request.is_none()
+        let has_ended = matches!(self.progress, Delivery::Over);
+        (has_ended || self.is_over()) && self.request.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.source {
-            Source::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Source::Events(_) => SizeHint::default(),
+            Source::Whole(bytes) if self.trailers.is_none() => {
+                SizeHint::with_exact(bytes.len() as u64)
+            }
+            Source::Whole(_) | Source::Events(_) | Source::Messages(_) => SizeHint::default(),
         }
     }
 }

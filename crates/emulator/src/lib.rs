@@ -2,7 +2,7 @@
 //!
 //! [`Emulator`] hosts any number of replicas in one process, each on its own port with its own
 //! `spillway_engine::Engine`, run in real time × `time_scale`. It speaks the OpenAI API and KServe
-//! V2 over HTTP/1.1 and h2c, reports vLLM's metrics, and breaks on demand ([`Fault`]).
+//! V2 over HTTP/1.1 and h2c, KServe V2 also over gRPC, reports vLLM's metrics, and breaks on demand ([`Fault`]).
 //! docs/emulator.md is the manual.
 
 mod api;
@@ -13,6 +13,7 @@ mod door;
 mod driver;
 mod emulator;
 mod fault;
+pub mod kserve;
 mod ledger;
 mod metrics;
 mod replica;

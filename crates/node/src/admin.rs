@@ -1,28 +1,56 @@
-//! The operators' listener: metrics and health.
+//! The operators' listener: metrics, health, and what is known of replicas.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use spillway_health::{DrainReason, Order, UnknownReplica};
+use spillway_types::{LoadReport, ReplicaName};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::feedback::Feedback;
+use crate::keeper::KeeperHandle;
 
-/// Connections at a time: a few scrapers and people.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections at a time: a few scrapers, people, and replicas that push their load.
+const CONNECTIONS_MAX: usize = 256;
+/// Bytes of a request's body: orders and load reports are short.
+const BODY_BYTES_MAX: usize = 16 << 10;
+/// How long a drain may take where its order does not say.
+const DRAIN_S: u64 = 600;
+
+type Reply = Response<Full<Bytes>>;
+
+/// What the listener shows and passes on.
+#[derive(Clone, Debug)]
+pub(crate) struct Admin {
+    pub(crate) feedback: Arc<Feedback>,
+    pub(crate) keeper: KeeperHandle,
+}
+
+/// The body of an order to drain; all of it may be left out.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct DrainBody {
+    /// Requests that are still running after so many seconds don't keep it from being removed.
+    limit_s: Option<u64>,
+    /// The machine is going to be taken away.
+    preemption: bool,
+}
 
 /// Serves until told to stop.
 pub(crate) async fn serve_admin(
     listener: TcpListener,
-    feedback: Arc<Feedback>,
+    admin: Admin,
     stop: CancellationToken,
     tracker: TaskTracker,
 ) {
@@ -34,12 +62,12 @@ pub(crate) async fn serve_admin(
         };
         let Ok((tcp, _)) = accepted else { continue };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let feedback = Arc::clone(&feedback);
+        let admin = admin.clone();
         let stop = stop.clone();
         tracker.spawn(async move {
             let service = service_fn(move |request| {
-                let reply = answer(&feedback, &request);
-                async move { Ok::<_, Infallible>(reply) }
+                let admin = admin.clone();
+                async move { Ok::<_, Infallible>(admin.answer(request).await) }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -53,31 +81,93 @@ pub(crate) async fn serve_admin(
     }
 }
 
-fn answer(feedback: &Feedback, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    match request.uri().path() {
-        "/metrics" => reply(StatusCode::OK, OPEN_METRICS, feedback.scrape().into()),
-        "/livez" => reply(StatusCode::OK, "application/json", Bytes::from_static(b"{}")),
-        "/readyz" if is_ready(feedback) => {
-            reply(StatusCode::OK, "application/json", Bytes::from_static(b"{}"))
+impl Admin {
+    async fn answer(&self, request: Request<Incoming>) -> Reply {
+        const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        let path = request.uri().path().to_owned();
+        if let Some(rest) = path.strip_prefix("/replicas/") {
+            return self.about_replica(rest, request).await;
         }
-        "/readyz" => {
-            let why = Bytes::from_static(b"{\"error\":\"draining, or no replica is configured\"}");
-            reply(StatusCode::SERVICE_UNAVAILABLE, "application/json", why)
+        match path.as_str() {
+            "/metrics" => reply(StatusCode::OK, OPEN_METRICS, self.feedback.scrape().into()),
+            "/replicas" => json(StatusCode::OK, &self.keeper.members().await),
+            "/livez" => json(StatusCode::OK, &serde_json::json!({})),
+            "/readyz" if self.is_ready() => json(StatusCode::OK, &serde_json::json!({})),
+            "/readyz" => {
+                error(StatusCode::SERVICE_UNAVAILABLE, "draining, or no replica is configured")
+            }
+            _ => error(StatusCode::NOT_FOUND, "try /metrics, /replicas, /livez or /readyz"),
         }
-        _ => {
-            let known = Bytes::from_static(b"{\"error\":\"try /metrics, /livez or /readyz\"}");
-            reply(StatusCode::NOT_FOUND, "application/json", known)
+    }
+
+    /// `/replicas/{name}/{action}`.
+    async fn about_replica(&self, rest: &str, request: Request<Incoming>) -> Reply {
+        let Some((name, action)) = rest.rsplit_once('/') else {
+            return error(StatusCode::NOT_FOUND, "try /replicas/NAME/drain, /resume or /load");
+        };
+        if !matches!(*request.method(), Method::POST | Method::PUT) {
+            return error(StatusCode::METHOD_NOT_ALLOWED, "use POST");
         }
+        let Some(name) = spillway_protocol::decode_name(name) else {
+            return error(StatusCode::BAD_REQUEST, "the name is badly encoded");
+        };
+        let name = ReplicaName::from(&*name);
+        let done = match action {
+            "drain" => match body::<DrainBody>(request).await {
+                Ok(body) => self.keeper.order(name, body.order()).await,
+                Err(message) => return error(StatusCode::BAD_REQUEST, &message),
+            },
+            "resume" => self.keeper.order(name, Order::Resume).await,
+            "load" => match body::<LoadReport>(request).await {
+                Ok(report) => self.keeper.report(name, report).await,
+                Err(message) => return error(StatusCode::BAD_REQUEST, &message),
+            },
+            _ => return error(StatusCode::NOT_FOUND, "known actions: drain, resume, load"),
+        };
+        match done {
+            Ok(()) => json(StatusCode::OK, &serde_json::json!({})),
+            Err(UnknownReplica(name)) => {
+                error(StatusCode::NOT_FOUND, &format!("no replica is called {name}"))
+            }
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let gateway = &self.feedback.gateway;
+        !gateway.is_draining() && !gateway.view().replicas().is_empty()
     }
 }
 
-fn is_ready(feedback: &Feedback) -> bool {
-    let gateway = &feedback.gateway;
-    !gateway.is_draining() && !gateway.view().replicas().is_empty()
+impl DrainBody {
+    fn order(&self) -> Order {
+        let limit = std::time::Duration::from_secs(self.limit_s.unwrap_or(DRAIN_S));
+        let why = if self.preemption { DrainReason::Preemption } else { DrainReason::Operator };
+        Order::Drain { limit, why }
+    }
 }
 
-fn reply(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+/// A JSON body; an empty one stands for `{}`.
+///
+/// # Errors
+/// What is wrong with it.
+async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, String> {
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
+    let bytes = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
+    let text = if bytes.is_empty() { b"{}".as_slice() } else { &bytes };
+    serde_json::from_slice(text).map_err(|error| error.to_string())
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Reply {
+    // What is shown are plain structs, which always have a JSON form.
+    let text = serde_json::to_vec(value).unwrap_or_default();
+    reply(status, "application/json", text.into())
+}
+
+fn error(status: StatusCode, message: &str) -> Reply {
+    json(status, &serde_json::json!({ "error": message }))
+}
+
+fn reply(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

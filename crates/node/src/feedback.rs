@@ -1,10 +1,12 @@
 //! Brings outcomes from the workers' queues to the metrics.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use spillway_proxy::{Gateway, Worker};
-use spillway_telemetry::{Live, LiveReplica, Metrics};
+use spillway_telemetry::{LastResort, Live, LiveReplica, Metrics};
+use spillway_types::ReplicaSlot;
 use tokio_util::sync::CancellationToken;
 
 /// How often the queues are emptied: rarely enough to cost nothing, often enough that a queue of
@@ -17,9 +19,20 @@ pub(crate) struct Feedback {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) workers: Vec<Arc<Worker>>,
     pub(crate) metrics: Metrics,
+    /// Facts about replicas that did not fit the keeper's queue.
+    facts_dropped: AtomicU64,
 }
 
 impl Feedback {
+    pub(crate) fn new(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>, metrics: Metrics) -> Self {
+        Self { gateway, workers, metrics, facts_dropped: AtomicU64::new(0) }
+    }
+
+    /// Notes how many facts about replicas did not fit the keeper's queue so far.
+    pub(crate) fn note_facts_dropped(&self, total: u64) {
+        self.facts_dropped.store(total, Ordering::Relaxed);
+    }
+
     /// Empties the queues until told to stop, and once more then.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut interval = tokio::time::interval(INTERVAL);
@@ -46,10 +59,24 @@ impl Feedback {
     fn live(&self) -> Live {
         let counters = self.gateway.counters();
         let view = self.gateway.view();
-        let replicas = view.replicas().iter().map(|replica| LiveReplica {
-            name: replica.spec().name.to_string(),
-            in_flight: u64::from(replica.in_flight()),
-            connections: u64::from(replica.connections()),
+        let board = view.board();
+        let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
+            let slot = ReplicaSlot(index);
+            let standing = view.standing(slot);
+            LiveReplica {
+                name: replica.spec().name.to_string(),
+                in_flight: u64::from(replica.in_flight()),
+                connections: u64::from(replica.connections()),
+                admission: standing.admission,
+                ramp_permille: standing.ramp_permille,
+                signals: board.signals(slot),
+                breakers: standing.models.len() as u64,
+            }
+        });
+        let last_resorts = view.last_resorts().map(|(route, model, admission)| LastResort {
+            route: route.to_string(),
+            model: model.map(ToString::to_string).unwrap_or_default(),
+            admission,
         });
         Live {
             replicas: replicas.collect(),
@@ -58,6 +85,8 @@ impl Feedback {
             connections_closed: counters.connections_closed(),
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),
+            last_resorts: last_resorts.collect(),
+            facts_dropped: self.facts_dropped.load(Ordering::Relaxed),
         }
     }
 }

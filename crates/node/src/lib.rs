@@ -3,6 +3,7 @@
 mod admin;
 pub mod config;
 mod feedback;
+mod keeper;
 mod node;
 mod reload;
 mod resolve;

@@ -1,24 +1,25 @@
 //! A running node: everything put together, and taken apart again without losing a request.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
-use spillway_proxy::{Gateway, GatewayConfig, Listener, ReplicaTlsError, TlsError, Worker};
+use spillway_proxy::{Gateway, GatewayConfig, Listener, ReplicaTlsError, TlsError, View, Worker};
 use spillway_telemetry::Metrics;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admin::serve_admin;
+use crate::admin::{Admin, serve_admin};
 use crate::config::{Config, ListenerConfig};
 use crate::feedback::Feedback;
 use crate::reload::Reloader;
-use crate::resolve::{refresh_loop, resolve_all};
+use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
+use crate::resolve::refresh_loop;
 use crate::workers::{self, Bound, unit_count};
-use crate::world::build_view;
 
 /// A node could not start.
 #[derive(Debug, thiserror::Error)]
@@ -61,6 +62,7 @@ pub struct Node {
     /// Ends the tasks beside the data path.
     stop_tasks: CancellationToken,
     tasks: TaskTracker,
+    keeper: KeeperHandle,
     drain: Duration,
 }
 
@@ -76,17 +78,29 @@ impl Node {
         let admin = open_admin(config.admin).await?;
 
         let (hasher, seed) = (hasher()?, getrandom::u64()?);
-        let view = build_view(&config.world, None, units, seed)?;
-        resolve_all(&view).await;
         let gateway_config = GatewayConfig { seed, ..config.gateway };
         let facts = vec![
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
             ("node".to_owned(), config.node),
             ("region".to_owned(), gateway_config.region.clone()),
         ];
+        let view = View::empty();
         let gateway = Arc::new(Gateway::new(gateway_config, hasher, view, epoch_seconds()));
         let workers: Vec<_> =
             (0..units).map(|id| Arc::new(Worker::new(id, Arc::clone(&gateway)))).collect();
+        let metrics = Metrics::new(facts);
+        let feedback =
+            Arc::new(Feedback::new(Arc::clone(&gateway), workers.clone(), metrics));
+        let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
+        let keeper = Keeper::start(KeeperParts {
+            gateway: Arc::clone(&gateway),
+            feedback: Arc::clone(&feedback),
+            world: config.world,
+            units,
+            tasks: tasks.clone(),
+            stop: stop_tasks.clone(),
+        })
+        .await?;
         let stop_workers = CancellationToken::new();
         let threads = workers::start(
             &workers,
@@ -97,11 +111,6 @@ impl Node {
         )
         .map_err(StartError::Thread)?;
 
-        let feedback = Arc::new(Feedback {
-            gateway: Arc::clone(&gateway),
-            workers,
-            metrics: Metrics::new(facts),
-        });
         let node = Self {
             addresses: bound.iter().map(|bound| bound.address).collect(),
             admin_address: admin.as_ref().and_then(|admin| admin.local_addr().ok()),
@@ -109,11 +118,12 @@ impl Node {
             feedback,
             threads,
             stop_workers,
-            stop_tasks: CancellationToken::new(),
-            tasks: TaskTracker::new(),
+            stop_tasks,
+            tasks,
+            keeper,
             drain: config.drain,
         };
-        node.start_tasks(admin, config.path, bound, units);
+        node.start_tasks(admin, config.path.map(|path| (path, config.text)), bound);
         Ok(node)
     }
 
@@ -161,25 +171,24 @@ impl Node {
     fn start_tasks(
         &self,
         admin: Option<TcpListener>,
-        path: Option<std::path::PathBuf>,
+        file: Option<(PathBuf, String)>,
         bound: Vec<Bound>,
-        units: usize,
     ) {
         let stop = || self.stop_tasks.clone();
         self.tasks.spawn(Arc::clone(&self.feedback).run(stop()));
         self.tasks.spawn(refresh_loop(Arc::clone(&self.gateway), stop()));
         if let Some(admin) = admin {
-            let feedback = Arc::clone(&self.feedback);
-            self.tasks.spawn(serve_admin(admin, feedback, stop(), self.tasks.clone()));
+            let shown =
+                Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone() };
+            self.tasks.spawn(serve_admin(admin, shown, stop(), self.tasks.clone()));
         }
-        if let Some(path) = path {
+        if let Some((path, text)) = file {
             let reloader = Reloader {
                 path,
-                gateway: Arc::clone(&self.gateway),
+                text,
+                keeper: self.keeper.clone(),
                 listeners: bound.into_iter().map(|bound| bound.listener).collect(),
                 feedback: Arc::clone(&self.feedback),
-                units,
-                seed: self.gateway.seed(),
             };
             self.tasks.spawn(reloader.run(stop()));
         }

@@ -5,15 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecursiveMode, Watcher};
-use spillway_proxy::{Gateway, Listener};
+use spillway_proxy::Listener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::feedback::Feedback;
-use crate::resolve::resolve_all;
-use crate::world::build_view;
+use crate::keeper::KeeperHandle;
 
 /// Editors and deployment tools touch a file several times in a row: one reload serves all.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -22,11 +21,11 @@ const SETTLE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Reloader {
     pub(crate) path: PathBuf,
-    pub(crate) gateway: Arc<Gateway>,
+    /// What the file held when the node was started from it.
+    pub(crate) text: String,
+    pub(crate) keeper: KeeperHandle,
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) feedback: Arc<Feedback>,
-    pub(crate) units: usize,
-    pub(crate) seed: u64,
 }
 
 impl Reloader {
@@ -41,6 +40,10 @@ impl Reloader {
             Ok(hangup) => hangup,
             Err(error) => return tracing::warn!(%error, "SIGHUP will not be noticed"),
         };
+        // Changed after it was read, and before anybody watched.
+        if std::fs::read_to_string(&self.path).is_ok_and(|text| text != self.text) {
+            let _: Result<(), _> = changed.try_send(());
+        }
         loop {
             tokio::select! {
                 _ = hangup.recv() => {}
@@ -56,7 +59,7 @@ impl Reloader {
 
     async fn reload(&self) {
         let result = match Config::load(&self.path) {
-            Ok(config) => self.apply(&config).await,
+            Ok(config) => self.apply(config).await,
             Err(error) => Err(error.to_string()),
         };
         self.feedback.metrics.record_reload(result.is_ok());
@@ -67,17 +70,14 @@ impl Reloader {
     }
 
     /// Replicas, routes, aliases and certificates change; everything else waits for a restart.
-    async fn apply(&self, config: &Config) -> Result<(), String> {
-        let current = self.gateway.view();
-        let view = build_view(&config.world, Some(&current), self.units, self.seed)
-            .map_err(|error| error.to_string())?;
-        resolve_all(&view).await;
-        for (listener, identity) in self.listeners.iter().zip(&config.world.identities) {
+    async fn apply(&self, config: Config) -> Result<(), String> {
+        let identities = config.world.identities.clone();
+        self.keeper.reload(config.world).await?;
+        for (listener, identity) in self.listeners.iter().zip(&identities) {
             if let Some(identity) = identity {
                 listener.replace_identity(identity).map_err(|error| error.to_string())?;
             }
         }
-        self.gateway.replace_view(view);
         Ok(())
     }
 }

@@ -1,9 +1,10 @@
 //! Keeps the addresses of replicas fresh, so that no request ever waits for a name.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use spillway_proxy::{Gateway, Replica, View};
+use spillway_proxy::{Gateway, Replica, ReplicaSpec};
 use tokio::net::lookup_host;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -13,10 +14,10 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(10);
 /// How long one look-up may take. The last known addresses stay in use if it fails.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks every replica of a view up once, all at the same time.
-pub(crate) async fn resolve_all(view: &View) {
+/// Looks every replica up once, all at the same time.
+pub(crate) async fn resolve_all(replicas: &[Arc<Replica>]) {
     let mut lookups = tokio::task::JoinSet::new();
-    for replica in view.replicas() {
+    for replica in replicas {
         lookups.spawn(resolve(Arc::clone(replica)));
     }
     lookups.join_all().await;
@@ -27,7 +28,7 @@ pub(crate) async fn refresh_loop(gateway: Arc<Gateway>, stop: CancellationToken)
     let mut interval = tokio::time::interval(REFRESH_INTERVAL);
     loop {
         tokio::select! {
-            _ = interval.tick() => resolve_all(&gateway.view()).await,
+            _ = interval.tick() => resolve_all(gateway.view().replicas()).await,
             () = stop.cancelled() => return,
         }
     }
@@ -35,13 +36,23 @@ pub(crate) async fn refresh_loop(gateway: Arc<Gateway>, stop: CancellationToken)
 
 async fn resolve(replica: Arc<Replica>) {
     let spec = replica.spec();
-    match timeout(LOOKUP_TIMEOUT, lookup_host((spec.host.as_str(), spec.port))).await {
-        Ok(Ok(addresses)) => replica.set_addresses(addresses.collect()),
-        Ok(Err(error)) => {
-            tracing::warn!(replica = %spec.name, host = %spec.host, %error, "name look-up failed");
-        }
-        Err(_) => {
-            tracing::warn!(replica = %spec.name, host = %spec.host, "name look-up took too long");
-        }
+    if let Some(addresses) = look_up(spec, &spec.host, spec.port).await {
+        replica.set_addresses(addresses);
     }
+    if let Some(grpc) = &spec.grpc
+        && let Some(addresses) = look_up(spec, &grpc.host, grpc.port).await
+    {
+        replica.set_grpc_addresses(addresses);
+    }
+}
+
+async fn look_up(spec: &ReplicaSpec, host: &str, port: u16) -> Option<Vec<SocketAddr>> {
+    match timeout(LOOKUP_TIMEOUT, lookup_host((host, port))).await {
+        Ok(Ok(addresses)) => return Some(addresses.collect()),
+        Ok(Err(error)) => {
+            tracing::warn!(replica = %spec.name, host, %error, "name look-up failed");
+        }
+        Err(_) => tracing::warn!(replica = %spec.name, host, "name look-up took too long"),
+    }
+    None
 }

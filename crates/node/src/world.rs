@@ -1,43 +1,47 @@
-//! From the config's replicas and routes to a view, keeping what did not change.
+//! From replicas, routes and what is known of them to a view, keeping what did not change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spillway_proxy::{Replica, ReplicaTlsError, View, ViewParts};
-use spillway_types::ReplicaName;
+use spillway_types::{ReplicaName, Standing};
 
 use crate::config::WorldConfig;
+use crate::keeper::ReplicaConfig;
 
-/// Builds a view. A replica of `current` whose spec is unchanged lives on with its connections and
-/// counts; requests under way at one that is gone finish undisturbed.
+/// The replicas of these configs. One that is `known` and whose spec is unchanged lives on with its
+/// connections and counts; requests under way at one that is gone finish undisturbed.
 ///
 /// # Errors
 /// If a replica's TLS settings do not work.
+pub(crate) fn gather_replicas(
+    configs: &[ReplicaConfig],
+    known: &BTreeMap<ReplicaName, Arc<Replica>>,
+    units: usize,
+) -> Result<Vec<Arc<Replica>>, ReplicaTlsError> {
+    let replica = |config: &ReplicaConfig| {
+        let kept = known.get(&config.spec.name).filter(|kept| *kept.spec() == config.spec);
+        match kept {
+            Some(kept) => Ok(Arc::clone(kept)),
+            None => Ok(Arc::new(Replica::new(config.spec.clone(), units)?)),
+        }
+    };
+    configs.iter().map(replica).collect()
+}
+
+/// A view of these replicas as they stand, which replaces `previous`.
 pub(crate) fn build_view(
     world: &WorldConfig,
-    current: Option<&View>,
-    workers: usize,
-    first_turn: u64,
-) -> Result<View, ReplicaTlsError> {
-    let mut known: BTreeMap<&ReplicaName, &Arc<Replica>> = current
-        .into_iter()
-        .flat_map(View::replicas)
-        .map(|replica| (&replica.spec().name, replica))
-        .collect();
-    let mut replicas = Vec::with_capacity(world.replicas.len());
-    for spec in &world.replicas {
-        let kept = known.remove(&spec.name).filter(|replica| replica.spec() == spec);
-        replicas.push(match kept {
-            Some(replica) => Arc::clone(replica),
-            None => Arc::new(Replica::new(spec.clone(), workers)?),
-        });
-    }
-    Ok(View::new(ViewParts {
+    replicas: Vec<Arc<Replica>>,
+    standings: &BTreeMap<ReplicaName, Standing>,
+    (previous, first_turn): (&View, u64),
+) -> View {
+    View::new(ViewParts {
         routes: world.routes.clone(),
         replicas,
-        aliases: world.aliases.clone(),
-        standings: &BTreeMap::new(),
-        previous: current,
+        names: Arc::clone(&world.names),
+        standings,
+        previous: Some(previous),
         first_turn,
-    }))
+    })
 }

@@ -8,6 +8,8 @@ use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
 
+use crate::grpc::GrpcMethod;
+
 /// The API family that an endpoint belongs to; it decides how errors look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
@@ -15,6 +17,8 @@ pub enum Protocol {
     OpenAi,
     /// The Open Inference Protocol of KServe and Triton, under `/v2`.
     KServeV2,
+    /// gRPC: KServe V2's service, health, and services that a route passes through.
+    Grpc,
     /// Whatever a route of the config passes through unread.
     Raw,
 }
@@ -67,6 +71,8 @@ pub enum Endpoint<'p> {
     Livez,
     /// `/readyz`: whether this process can serve.
     Readyz,
+    /// A method called over gRPC; found by the content type, not by [`Endpoint::classify`].
+    Grpc(GrpcMethod),
     /// None of these.
     Other,
 }
@@ -130,6 +136,7 @@ impl<'p> Endpoint<'p> {
             Self::V2Live | Self::V2Ready | Self::V2Server | Self::V2Model { .. } => {
                 Protocol::KServeV2
             }
+            Self::Grpc(_) => Protocol::Grpc,
             Self::Livez | Self::Readyz | Self::Other => Protocol::Raw,
             _ => Protocol::OpenAi,
         }

@@ -3,6 +3,8 @@
 //! A replica's errors are passed on as they are; these are only for what the gateway itself has
 //! to say. Codes are stable: clients and dashboards may match on them.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::{HeaderName, StatusCode};
 use serde::Serialize;
@@ -13,6 +15,10 @@ use crate::Protocol;
 /// Header that carries [`ErrorKind::code`], so that the gateway's errors can be told from a
 /// replica's whatever the body looks like.
 pub static CODE_HEADER: HeaderName = HeaderName::from_static("x-spillway-code");
+
+/// The wait that is asked for under load, where nothing better is known: long enough to thin out
+/// clients that would all come back at once, short against any generation.
+pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Why the gateway answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,6 +75,9 @@ pub struct GatewayError {
     pub message: String,
     /// The request's field that is to blame.
     pub param: Option<&'static str>,
+    /// When it is worth trying again; `None` says nothing about it, but see
+    /// [`GatewayError::retry_delay`].
+    pub retry_after: Option<Duration>,
 }
 
 /// What an error looks like inside a stream of events that has already begun.
@@ -181,7 +190,7 @@ impl GatewayError {
     /// An error that blames no field.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), param: None }
+        Self { kind, message: message.into(), param: None, retry_after: None }
     }
 
     /// The same error, blaming a field of the request.
@@ -190,12 +199,27 @@ impl GatewayError {
         Self { param: Some(param), ..self }
     }
 
-    /// The JSON body for an answer that has not begun.
+    /// The same error, telling the client when to come again.
+    #[must_use]
+    pub fn with_retry_after(self, delay: Duration) -> Self {
+        Self { retry_after: Some(delay), ..self }
+    }
+
+    /// How long the client is asked to wait, if it is: who is turned away for load and not told
+    /// otherwise waits for [`RETRY_DELAY`].
+    #[must_use]
+    pub fn retry_delay(&self) -> Option<Duration> {
+        let default = (self.kind == ErrorKind::Overloaded).then_some(RETRY_DELAY);
+        self.retry_after.or(default)
+    }
+
+    /// The JSON body for an answer that has not begun; empty in gRPC, where trailers say it all.
     #[must_use]
     pub fn body(&self, protocol: Protocol) -> Bytes {
         match protocol {
             Protocol::OpenAi => json(&OpenAiBody { error: self.openai() }),
             Protocol::KServeV2 => json(&self.v2()),
+            Protocol::Grpc => Bytes::new(),
             Protocol::Raw => json(&RawBody { error: self.raw() }),
         }
     }

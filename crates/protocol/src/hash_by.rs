@@ -121,8 +121,9 @@ impl TryFrom<String> for HashBy {
 )]
 pub struct UnknownHashBy(String);
 
-/// The first cookie of this name. HTTP/2 clients may send a header for each cookie.
-fn cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r [u8]> {
+/// The value of the first cookie of this name. HTTP/2 clients may send a header for each cookie.
+#[must_use]
+pub fn cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r [u8]> {
     headers
         .get_all(COOKIE)
         .iter()

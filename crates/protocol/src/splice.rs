@@ -54,6 +54,14 @@ impl From<Bytes> for Segments {
     }
 }
 
+impl FromIterator<Bytes> for Segments {
+    fn from_iter<I: IntoIterator<Item = Bytes>>(slices: I) -> Self {
+        let mut segments = Self::default();
+        slices.into_iter().for_each(|slice| segments.push(slice));
+        segments
+    }
+}
+
 impl IntoIterator for Segments {
     type Item = Bytes;
     type IntoIter = smallvec::IntoIter<[Bytes; 5]>;

@@ -1,5 +1,6 @@
 //! One model server: how to reach it, what this node has there now, and the connections it keeps.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::LazyLock;
@@ -8,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
-use spillway_types::{ModelName, ReplicaName};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use spillway_types::{ModelName, ModelVersion, ReplicaName};
 
-use crate::upstream::{Pool, ReplicaTls, ReplicaTlsError};
+use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
 
 /// The moment that times in atomics count from.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -28,8 +31,14 @@ pub struct ReplicaSpec {
     pub tls: Option<TlsSpec>,
     /// What it speaks.
     pub protocol: ReplicaProtocol,
+    /// Where it takes gRPC, if that is another address. Without one, gRPC goes to the main address
+    /// if HTTP/2 is spoken there, else not to this replica.
+    pub grpc: Option<GrpcTarget>,
     /// Models it serves, names as clients use them (aliases resolved).
     pub models: Vec<ModelName>,
+    /// Versions that it serves, of the models that it says this of; a model without an entry is
+    /// served in whatever version the replica takes.
+    pub versions: BTreeMap<ModelName, Vec<ModelVersion>>,
     /// The pool that routes refer to.
     pub pool: String,
     /// Share of the work against its peers; at least 1.
@@ -41,6 +50,17 @@ pub struct ReplicaSpec {
     pub idle: Duration,
     /// Header that this replica wants, e.g. its API key. Replaces what the client sent.
     pub credential: Option<(HeaderName, HeaderValue)>,
+}
+
+/// A replica's address for gRPC, which is always HTTP/2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrpcTarget {
+    /// Host name or address to connect to.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// TLS; `None` speaks cleartext with prior knowledge.
+    pub tls: Option<TlsSpec>,
 }
 
 /// TLS towards a replica.
@@ -67,6 +87,7 @@ pub enum ReplicaProtocol {
 pub struct Replica {
     pub(crate) spec: ReplicaSpec,
     pub(crate) tls: Option<ReplicaTls>,
+    pub(crate) grpc: Option<GrpcLine>,
     /// `Host` of requests to it.
     pub(crate) authority: HeaderValue,
     /// Kept fresh by the node; requests never resolve names.
@@ -92,7 +113,8 @@ impl Replica {
             .map(|tls| ReplicaTls::new(tls, &spec.host, spec.protocol))
             .transpose()?;
         Ok(Self {
-            authority: authority(&spec),
+            authority: authority(&spec.host, spec.port, spec.tls.is_some()),
+            grpc: spec.grpc.as_ref().map(GrpcLine::new).transpose()?,
             tls,
             addresses: ArcSwap::default(),
             in_flight: AtomicU32::new(0),
@@ -139,10 +161,23 @@ impl Replica {
         self.connections.load(Ordering::Relaxed)
     }
 
+    /// How TLS to it is spoken and which name its certificate must have; `None` for cleartext.
+    #[must_use]
+    pub fn tls_client(&self) -> Option<(&Arc<ClientConfig>, &ServerName<'static>)> {
+        self.tls.as_ref().map(|tls| (&tls.config, &tls.server_name))
+    }
+
     /// Where new connections go, in this order.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
         if **self.addresses.load() != addresses {
             self.addresses.store(Arc::new(addresses));
+        }
+    }
+
+    /// The same for its gRPC address, if it has one.
+    pub fn set_grpc_addresses(&self, addresses: Vec<SocketAddr>) {
+        if let Some(grpc) = &self.grpc {
+            grpc.set_addresses(addresses);
         }
     }
 
@@ -213,10 +248,10 @@ impl Drop for ConnectionCount {
 }
 
 /// Host and port as a `Host` header has them; the port is left out where it is the scheme's own.
-fn authority(spec: &ReplicaSpec) -> HeaderValue {
-    let default_port = if spec.tls.is_some() { 443 } else { 80 };
-    let host = if spec.host.contains(':') { format!("[{}]", spec.host) } else { spec.host.clone() };
-    let text = if spec.port == default_port { host } else { format!("{host}:{}", spec.port) };
+pub(crate) fn authority(host: &str, port: u16, is_tls: bool) -> HeaderValue {
+    let default_port = if is_tls { 443 } else { 80 };
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let text = if port == default_port { host } else { format!("{host}:{port}") };
     // A host that can't stand in a header can't be resolved either; the connect error will say so.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("invalid"))
 }

@@ -2,23 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::{ArcSwap, Guard};
 use spillway_protocol::{HashBy, Protocol};
-use spillway_route::{Admitted, Candidate, Group, Loads, Policy, Tuning, admitted};
+use spillway_route::{Loads, Policy, Tuning};
 use spillway_types::{
-    Admission, ModelName, ModelStanding, ReplicaName, ReplicaSlot, RouteName, Signals, Standing,
+    Admission, ModelName, ReplicaName, ReplicaSlot, RouteName, Signals, Standing,
 };
 
 use crate::board::Board;
+use crate::names::{NameSpec, Names};
 use crate::replica::Replica;
+use crate::route_group::{Members, RouteGroup};
+use crate::session::{SessionSpec, Sessions};
 use crate::settings::Timeouts;
-
-/// Share of its weight that a replica gets for a model whose breaker is half open: enough to show
-/// whether it works again, and few requests to lose if it does not.
-const TRIAL_PERMILLE: u16 = 50;
+use crate::versions::{NoVersion, Pin, VersionMembers, VersionTable};
 
 /// How a replica stands of which nothing was said.
 static FULL: Standing = Standing::FULL;
@@ -46,6 +45,9 @@ pub struct RouteSpec {
     pub tuning: Tuning,
     /// What keeps requests together; `Some` exactly if the policy hashes.
     pub hash_by: Option<HashBy>,
+    /// How later requests of a client find the replica of its earlier ones; `None` leaves that to
+    /// the policy.
+    pub session: Option<SessionSpec>,
     /// Asks replicas to report usage in streams, and takes the report out again if the client did
     /// not ask for it.
     pub inject_usage: bool,
@@ -62,11 +64,11 @@ pub struct ViewParts<'a> {
     pub routes: Vec<RouteSpec>,
     /// Every replica, whatever its standing.
     pub replicas: Vec<Arc<Replica>>,
-    /// Model names that stand for others.
-    pub aliases: BTreeMap<ModelName, ModelName>,
+    /// What clients may ask for beyond the models that replicas serve.
+    pub names: Arc<NameSpec>,
     /// How replicas stand; one that is missing is open.
     pub standings: &'a BTreeMap<ReplicaName, Standing>,
-    /// The view that this one replaces: turns go on where they were.
+    /// The view that this one replaces: turns and sessions go on where they were.
     pub previous: Option<&'a View>,
     /// Where policies that take turns start, if they don't go on: nodes that all started at the
     /// first replica would stay in step.
@@ -82,8 +84,9 @@ pub struct View {
     prefixed: Vec<Arc<Route>>,
     /// For the built-in endpoints, those that name models first.
     built_in: Vec<Arc<Route>>,
-    aliases: BTreeMap<ModelName, ModelName>,
-    models: Vec<ModelName>,
+    names: Names,
+    /// By slot.
+    standings: Vec<Standing>,
     board: ArcSwap<Board>,
 }
 
@@ -92,19 +95,13 @@ pub struct View {
 pub(crate) struct Route {
     pub(crate) spec: RouteSpec,
     groups: BTreeMap<ModelName, RouteGroup>,
+    versions: VersionTable,
     /// All of the route's replicas, for requests without a model.
     all: RouteGroup,
-}
-
-/// The replicas that can serve one model on one route.
-#[derive(Debug)]
-pub(crate) struct RouteGroup {
-    pub(crate) group: Group,
-    /// Set if none of its replicas is open, so that those of this standing have to serve.
-    pub(crate) last_resort: Option<Admission>,
-    /// Set if all of its replicas asked to be left alone: when the first will take requests again.
-    pub(crate) busy_until: Option<Instant>,
-    tickets: Arc<AtomicU64>,
+    /// Its clients' sessions; `None` if it keeps none.
+    pub(crate) sessions: Option<Arc<Sessions>>,
+    /// The same route with those replicas only that speak gRPC; `None` if it is that itself.
+    grpc: Option<Arc<Self>>,
 }
 
 impl View {
@@ -115,7 +112,7 @@ impl View {
         let mut prefixed = Vec::new();
         let mut built_in = Vec::new();
         for spec in routes {
-            let route = Arc::new(Route::new(spec, &parts));
+            let route = Arc::new(Route::for_all(spec, &parts));
             let list = if route.spec.path_prefix.is_some() { &mut prefixed } else { &mut built_in };
             list.push(route);
         }
@@ -123,19 +120,37 @@ impl View {
             std::cmp::Reverse(route.spec.path_prefix.as_ref().map_or(0, String::len))
         });
         built_in.sort_by_key(|route| route.spec.models.is_empty());
-        let ViewParts { replicas, aliases, .. } = parts;
-        let mut models: Vec<ModelName> =
-            replicas.iter().flat_map(|replica| replica.spec.models.clone()).collect();
-        models.extend(aliases.keys().cloned());
-        models.sort_unstable();
-        models.dedup();
+        let ViewParts { replicas, names, standings, .. } = parts;
+        let standing = |replica: &Arc<Replica>| standings.get(&replica.spec.name).cloned();
+        let standings =
+            replicas.iter().map(|replica| standing(replica).unwrap_or_default()).collect();
+        let specs = replicas.iter().map(|replica| &replica.spec);
+        let names = Names::new(
+            names,
+            specs.flat_map(|spec| {
+                spec.models.iter().map(|model| (model, spec.versions.contains_key(model)))
+            }),
+        );
         let slots = replicas
             .iter()
             .zip(0..)
             .map(|(replica, index)| (replica.spec.name.clone(), ReplicaSlot(index)))
             .collect();
         let board = ArcSwap::default();
-        Self { replicas, slots, prefixed, built_in, aliases, models, board }
+        Self { replicas, slots, prefixed, built_in, names, standings, board }
+    }
+
+    /// A view that serves nothing, for a node that is starting.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::new(ViewParts {
+            routes: Vec::new(),
+            replicas: Vec::new(),
+            names: Arc::default(),
+            standings: &BTreeMap::new(),
+            previous: None,
+            first_turn: 0,
+        })
     }
 
     /// All replicas, by slot.
@@ -144,10 +159,26 @@ impl View {
         &self.replicas
     }
 
-    /// Every model and alias that a client can ask for, sorted.
+    /// Every model, alias and split that a client can ask for, sorted.
     #[must_use]
     pub fn models(&self) -> &[ModelName] {
-        &self.models
+        self.names.listed()
+    }
+
+    pub(crate) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    /// How a replica stood when the view was built.
+    #[must_use]
+    pub fn standing(&self, slot: ReplicaSlot) -> &Standing {
+        self.standings.get(slot.index()).unwrap_or(&FULL)
+    }
+
+    /// What is known of the replicas' load.
+    #[must_use]
+    pub fn board(&self) -> Arc<Board> {
+        self.board.load_full()
     }
 
     /// Routes and models of which no replica is open, and what kind of replica serves them instead.
@@ -199,15 +230,6 @@ impl View {
             None => route.spec.models.is_empty(),
         })
     }
-
-    /// The model that a name stands for: itself, or what it is an alias of.
-    pub(crate) fn resolve<'v>(&'v self, name: &str) -> Option<&'v ModelName> {
-        if let Some(target) = self.aliases.get(name) {
-            return Some(target);
-        }
-        let index = self.models.binary_search_by(|model| model.as_str().cmp(name)).ok()?;
-        Some(&self.models[index])
-    }
 }
 
 /// The loads of a view's replicas at the moment of a decision.
@@ -231,11 +253,27 @@ impl Loads for LiveLoads<'_> {
 }
 
 impl Route {
-    fn new(spec: RouteSpec, parts: &ViewParts<'_>) -> Self {
+    fn for_all(spec: RouteSpec, parts: &ViewParts<'_>) -> Self {
+        let before = parts.previous.and_then(|view| view.route_named(&spec.name));
+        let grpc_before = before.and_then(|route| route.grpc.as_deref());
+        let mut grpc = Self::new(spec.clone(), parts, grpc_before, Replica::speaks_grpc);
+        let route = Self::new(spec, parts, before, |_| true);
+        grpc.sessions.clone_from(&route.sessions);
+        Self { grpc: Some(Arc::new(grpc)), ..route }
+    }
+
+    fn new(
+        spec: RouteSpec,
+        parts: &ViewParts<'_>,
+        before: Option<&Self>,
+        is_wanted: impl Fn(&Replica) -> bool,
+    ) -> Self {
         let mut by_model: BTreeMap<ModelName, Members> = BTreeMap::new();
+        let mut versions = VersionMembers::default();
         let mut all = Members::default();
         for (replica, index) in parts.replicas.iter().zip(0..) {
-            if spec.pool.as_ref().is_some_and(|pool| *pool != replica.spec.pool) {
+            let is_in_pool = spec.pool.as_ref().is_none_or(|pool| *pool == replica.spec.pool);
+            if !is_in_pool || !is_wanted(replica) {
                 continue;
             }
             let standing = parts.standings.get(&replica.spec.name).unwrap_or(&FULL);
@@ -245,22 +283,44 @@ impl Route {
                 if spec.models.is_empty() || spec.models.contains(model) {
                     let members = by_model.entry(model.clone()).or_default();
                     members.add(replica, slot, standing, Some(model));
+                    versions.add(replica, slot, standing, model);
                 }
             }
         }
-        let before = parts.previous.and_then(|view| view.route_named(&spec.name));
-        let turns = |model: Option<&ModelName>| {
-            let group = before.and_then(|route| route.group(model));
+        let turns = |group: Option<&RouteGroup>| {
             group.map_or_else(
                 || Arc::new(AtomicU64::new(parts.first_turn)),
                 |group| Arc::clone(&group.tickets),
             )
         };
         let groups = by_model.into_iter().map(|(model, members)| {
-            let group = members.into_group(&spec, turns(Some(&model)));
+            let group = before.and_then(|route| route.groups.get(&model));
+            let group = members.into_group(&spec, turns(group));
             (model, group)
         });
-        Self { groups: groups.collect(), all: all.into_group(&spec, turns(None)), spec }
+        let versions_before = before.map(|route| &route.versions);
+        Self {
+            groups: groups.collect(),
+            versions: versions.into_table(&spec, versions_before, turns),
+            all: all.into_group(&spec, turns(before.map(|route| &route.all))),
+            sessions: spec.session.as_ref().map(|session| {
+                let kept = before.and_then(|route| route.sessions.as_ref());
+                let kept = kept.filter(|kept| kept.spec() == session);
+                kept.map_or_else(|| Arc::new(Sessions::new(session.clone())), Arc::clone)
+            }),
+            grpc: None,
+            spec,
+        }
+    }
+
+    /// This route as gRPC requests see it.
+    pub(crate) fn over_grpc(self: &Arc<Self>) -> &Arc<Self> {
+        self.grpc.as_ref().unwrap_or(self)
+    }
+
+    /// Whether it is a route as gRPC requests see it.
+    pub(crate) fn is_over_grpc(&self) -> bool {
+        self.grpc.is_none()
     }
 
     /// The replicas for a model; for `None`, all of the route's.
@@ -270,57 +330,21 @@ impl Route {
             None => Some(&self.all),
         }
     }
-}
 
-/// Replicas of a group in the making.
-#[derive(Debug, Default)]
-struct Members {
-    candidates: Vec<(Candidate, Admission)>,
-    busy_until: Option<Instant>,
-}
-
-impl Members {
-    fn add(
-        &mut self,
-        replica: &Replica,
-        slot: ReplicaSlot,
-        standing: &Standing,
+    /// The replicas for a model, or for one version of it.
+    ///
+    /// # Errors
+    /// If the version is none that this route's replicas could be asked for.
+    pub(crate) fn group_for(
+        &self,
         model: Option<&ModelName>,
-    ) {
-        let for_model = standing.models.iter().find(|(name, _)| Some(name) == model);
-        let (admission, ramp_permille) = match for_model {
-            Some((_, ModelStanding::Open)) => {
-                (standing.admission.max(Admission::Ejected), standing.ramp_permille)
-            }
-            Some((_, ModelStanding::Trial)) => {
-                (standing.admission, standing.ramp_permille.min(TRIAL_PERMILLE))
-            }
-            None => (standing.admission, standing.ramp_permille),
+        pin: Option<&Pin>,
+    ) -> Result<Option<&RouteGroup>, NoVersion> {
+        let pinned = match (model, pin) {
+            (Some(model), Some(pin)) => self.versions.group(model, pin)?,
+            _ => None,
         };
-        let candidate = Candidate {
-            slot,
-            identity: Candidate::identity_of(&replica.spec.name),
-            weight: replica.spec.weight,
-            ramp_permille,
-            in_flight_max: replica.spec.in_flight_max,
-        };
-        self.candidates.push((candidate, admission));
-        let busy_until = standing.busy_until.filter(|_| admission == Admission::Busy);
-        self.busy_until = self.busy_until.into_iter().chain(busy_until).min();
-    }
-
-    fn into_group(self, spec: &RouteSpec, tickets: Arc<AtomicU64>) -> RouteGroup {
-        let Admitted { candidates, last_resort } = admitted(self.candidates);
-        let busy_until = self.busy_until.filter(|_| candidates.is_empty());
-        let group = Group::with_tuning(spec.policy, &spec.tuning, candidates);
-        RouteGroup { group, tickets, last_resort, busy_until }
-    }
-}
-
-impl RouteGroup {
-    /// The number of the next decision in this group.
-    pub(crate) fn ticket(&self) -> u64 {
-        self.tickets.fetch_add(1, Ordering::Relaxed)
+        Ok(pinned.or_else(|| self.group(model)))
     }
 }
 

@@ -3,12 +3,12 @@
 //! Run with `cargo bench -p spillway-route`.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use spillway_route::{Candidate, Group, Loads, Moment, Policy, plan};
-use spillway_types::{BlockHashes, Deadline, Inquiry, ReplicaSlot};
+use spillway_types::{BlockHashes, Deadline, Inquiry, Reading, ReplicaSlot, Signals};
 
 const SIZES: [usize; 3] = [4, 64, 1_000];
 
@@ -40,27 +40,77 @@ fn prepare<const N: usize>(bencher: Bencher<'_, '_>, policy: Policy) {
     bencher.with_inputs(|| candidates(N)).bench_values(|candidates| Group::new(policy, candidates));
 }
 
-/// The node's way of counting: one atomic per replica.
-struct Counters(Vec<AtomicU32>);
+#[divan::bench(args = Policy::ALL, consts = SIZES)]
+fn session<const N: usize>(bencher: Bencher<'_, '_>, policy: Policy) {
+    let session = Some(candidates(N)[N / 2].identity);
+    measure_session(bencher, policy, (N, session), |_| false);
+}
 
-impl Loads for Counters {
-    fn in_flight(&self, slot: ReplicaSlot) -> u32 {
-        self.0[slot.index()].load(Ordering::Relaxed)
+/// The node's way: atomics by replica, and a table of signals.
+struct Counters {
+    in_flight: Vec<AtomicU32>,
+    started: Vec<AtomicU64>,
+    signals: Vec<Signals>,
+}
+
+impl Counters {
+    fn new(count: usize, in_flight: impl Fn(usize) -> u32) -> Self {
+        let fresh = |value| Reading { value, trust: 0.9 };
+        let signals = |index| Signals {
+            latency_ms: fresh(50.0 + (index % 13) as f32),
+            p99_ms: fresh(90.0 + (index % 17) as f32),
+            queued: fresh((index % 3) as f32),
+            running: fresh((index % 5) as f32),
+            kv_use: fresh((index % 11) as f32 / 11.0),
+            gpu_use: fresh((index % 19) as f32 / 19.0),
+            pending: fresh((index % 7) as f32),
+            in_flight_at_report: (index % 4) as u32,
+            bucket_tokens: 10.0 + (index % 6) as f32,
+            started_at: 1_000,
+        };
+        Self {
+            in_flight: (0..count).map(|index| AtomicU32::new(in_flight(index))).collect(),
+            started: (0..count).map(|index| AtomicU64::new(1_000 + index as u64 % 9)).collect(),
+            signals: (0..count).map(signals).collect(),
+        }
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a benchmark needs some starting moment")]
+impl Loads for Counters {
+    fn in_flight(&self, slot: ReplicaSlot) -> u32 {
+        self.in_flight[slot.index()].load(Ordering::Relaxed)
+    }
+
+    fn started(&self, slot: ReplicaSlot) -> u64 {
+        self.started[slot.index()].load(Ordering::Relaxed)
+    }
+
+    fn signals(&self, slot: ReplicaSlot) -> Signals {
+        self.signals[slot.index()]
+    }
+}
+
 fn measure(bencher: Bencher<'_, '_>, policy: Policy, count: usize, busy: impl Fn(usize) -> bool) {
+    measure_session(bencher, policy, (count, None), busy);
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark needs some starting moment")]
+fn measure_session(
+    bencher: Bencher<'_, '_>,
+    policy: Policy,
+    (count, session): (usize, Option<u64>),
+    busy: impl Fn(usize) -> bool,
+) {
     let group = Group::new(policy, candidates(count));
     let load = |index| if busy(index) { 100 } else { index as u32 % 7 };
-    let loads = Counters((0..count).map(|index| AtomicU32::new(load(index))).collect());
+    let loads = Counters::new(count, load);
     let now = Instant::now();
     let mut inquiry = Inquiry {
         model: None,
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
         affinity: None,
-        session: None,
+        session,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         deadline: Deadline::after(now, Duration::from_secs(60)),
         hop: 0,

@@ -17,9 +17,8 @@ pub struct Admitted {
 /// Those that are busy by their own word or draining are never kept.
 #[must_use]
 pub fn admitted(candidates: Vec<(Candidate, Admission)>) -> Admitted {
-    let may_serve = |admission: &Admission| {
-        *admission == Admission::Open || admission.is_last_resort()
-    };
+    let may_serve =
+        |admission: &Admission| *admission == Admission::Open || admission.is_last_resort();
     let best = candidates.iter().map(|(_, admission)| *admission).filter(may_serve).min();
     let Some(best) = best else { return Admitted::default() };
     Admitted {
@@ -29,5 +28,59 @@ pub fn admitted(candidates: Vec<(Candidate, Admission)>) -> Admitted {
             .map(|(candidate, _)| candidate)
             .collect(),
         last_resort: (best != Admission::Open).then_some(best),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use spillway_types::{RAMP_FULL, ReplicaSlot};
+
+    use super::*;
+
+    /// From the best to the worst that may serve.
+    const TIERS: [Admission; 5] = [
+        Admission::Open,
+        Admission::Standby,
+        Admission::Ejected,
+        Admission::Starting,
+        Admission::Down,
+    ];
+    const NEVER: [Admission; 2] = [Admission::Busy, Admission::Draining];
+
+    fn any_members() -> impl Strategy<Value = Vec<(Candidate, Admission)>> {
+        let admission = prop::sample::select([&TIERS[..], &NEVER].concat());
+        prop::collection::vec(admission, 0..12).prop_map(|admissions| {
+            let candidate = |slot| Candidate {
+                slot: ReplicaSlot(slot),
+                identity: u64::from(slot),
+                weight: 1,
+                ramp_permille: RAMP_FULL,
+                in_flight_max: 1,
+            };
+            (0..).map(candidate).zip(admissions).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_best_tier_takes_part_as_a_whole_and_alone(members in any_members()) {
+            let is_there = |tier: &&Admission| members.iter().any(|(_, own)| own == *tier);
+            let best = TIERS.iter().find(is_there);
+            let Admitted { candidates, last_resort } = admitted(members.clone());
+            let expected: Vec<Candidate> = members
+                .iter()
+                .filter(|(_, admission)| Some(admission) == best)
+                .map(|(candidate, _)| *candidate)
+                .collect();
+            prop_assert_eq!(candidates, expected);
+            prop_assert_eq!(last_resort, best.copied().filter(|best| *best != Admission::Open));
+        }
+
+        #[test]
+        fn busy_and_draining_ones_make_no_difference(members in any_members()) {
+            let others = members.iter().filter(|(_, admission)| !NEVER.contains(admission));
+            prop_assert_eq!(admitted(others.copied().collect()), admitted(members.clone()));
+        }
     }
 }

@@ -9,9 +9,9 @@ pub(crate) struct AliasTable {
 }
 
 impl AliasTable {
-    /// Prepares draws of positions `0..n` for `n` weights of at least 1.
-    pub(crate) fn new(weights: impl Iterator<Item = u32>) -> Self {
-        let weights: Vec<u64> = weights.map(u64::from).collect();
+    /// Prepares draws of positions `0..n` for `n` weights of at least 1, whose sum times `n` fits.
+    pub(crate) fn new(weights: impl Iterator<Item = u64>) -> Self {
+        let weights: Vec<u64> = weights.collect();
         let height = weights.iter().sum();
         // A weight of exactly the mean fills its column; what is below is filled from above.
         let mut left: Vec<u64> =
@@ -53,6 +53,9 @@ mod tests {
 
     use super::*;
 
+    /// The largest weight a candidate can have, in thousandths.
+    const LARGEST: u64 = u32::MAX as u64 * 1_000;
+
     /// Out of `weights.len() * sum` equally likely draws, how many give each position.
     fn exact_shares(table: &AliasTable) -> Vec<u64> {
         let mut shares = vec![0; table.columns.len()];
@@ -67,11 +70,11 @@ mod tests {
         #[test]
         fn probabilities_are_exactly_the_weights(
             weights in prop::collection::vec(
-                prop_oneof![1..10_u32, 1..=u32::MAX, Just(1), Just(u32::MAX)], 0..50),
+                prop_oneof![1..10_u64, 1..=LARGEST, Just(1), Just(LARGEST)], 0..50),
         ) {
             let table = AliasTable::new(weights.iter().copied());
             let count = weights.len() as u64;
-            let expected: Vec<u64> = weights.iter().map(|&w| u64::from(w) * count).collect();
+            let expected: Vec<u64> = weights.iter().map(|&weight| weight * count).collect();
             prop_assert_eq!(exact_shares(&table), expected);
         }
     }

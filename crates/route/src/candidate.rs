@@ -12,7 +12,8 @@ pub struct Candidate {
     pub identity: u64,
     /// Its capacity in proportion to the others of its group; at least 1, and 0 is taken as 1.
     pub weight: u32,
-    /// Share of the weight that counts now, 1 to [`RAMP_FULL`]: less while it warms up.
+    /// Share of the weight that counts now, 1 to [`RAMP_FULL`]: less while it warms up. What lies
+    /// outside is taken as the nearest of the two.
     ///
     /// [`RAMP_FULL`]: spillway_types::RAMP_FULL
     pub ramp_permille: u16,
@@ -28,6 +29,11 @@ impl Candidate {
     #[must_use]
     pub fn identity_of(name: &ReplicaName) -> u64 {
         HighwayHasher::default().hash64(name.as_str().as_bytes())
+    }
+
+    /// The weight that counts now, in thousandths: whole numbers keep sums exact.
+    pub(crate) fn effective_weight(&self) -> u64 {
+        u64::from(self.weight) * u64::from(self.ramp_permille)
     }
 }
 

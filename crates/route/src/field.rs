@@ -1,8 +1,10 @@
 //! The candidates of a group as they are at one moment: which are usable, and how loaded.
 
-use spillway_types::ReplicaSlot;
+use std::cmp::Ordering;
 
-use crate::{Attempt, Candidate, Loads, Reason};
+use spillway_types::{ReplicaSlot, Signals};
+
+use crate::{Attempt, Candidate, Loads, Moment, Reason};
 
 /// How many candidates a policy of constant cost looks at before it looks at all of them.
 ///
@@ -30,67 +32,121 @@ impl<'a> Field<'a> {
         self.candidates.len()
     }
 
+    /// The part of the weight that counts now, of the candidate at `index`, usable or not.
+    pub(crate) fn ramp_permille(&self, index: usize) -> u16 {
+        self.candidates[index].ramp_permille
+    }
+
     /// The candidate at `index` and its load; `None` if it must not be chosen.
     pub(crate) fn usable(&self, index: usize) -> Option<Usable> {
-        let Candidate { slot, weight, in_flight_max, .. } = self.candidates[index];
+        let candidate = &self.candidates[index];
+        let Candidate { slot, ramp_permille, in_flight_max, .. } = *candidate;
         if self.tried.contains(&slot) {
             return None;
         }
         let in_flight = self.loads.in_flight(slot);
-        (in_flight < in_flight_max).then_some(Usable { index, slot, weight, in_flight })
+        (in_flight < in_flight_max).then(|| Usable {
+            index,
+            slot,
+            weight: candidate.effective_weight(),
+            ramp_permille,
+            in_flight,
+        })
+    }
+
+    /// The usable candidate with this identity.
+    pub(crate) fn usable_with_identity(&self, identity: u64) -> Option<Usable> {
+        let index = self.candidates.iter().position(|candidate| candidate.identity == identity)?;
+        self.usable(index)
+    }
+
+    /// What is known of a candidate's load beyond this process.
+    pub(crate) fn signals(&self, usable: &Usable) -> Signals {
+        self.loads.signals(usable.slot)
+    }
+
+    /// Requests ever sent to a candidate by this process.
+    pub(crate) fn started(&self, usable: &Usable) -> u64 {
+        self.loads.started(usable.slot)
     }
 
     /// Draws indexes with `draw` until one is usable, a few times at most.
     ///
     /// Drawing again keeps the proportions that `draw` has among the usable candidates.
-    pub(crate) fn draw_usable(&self, mut draw: impl FnMut() -> usize) -> Option<Usable> {
-        (0..PROBES).find_map(|_| self.usable(draw()))
+    pub(crate) fn draw_usable(&self, mut draw: impl FnMut() -> Option<usize>) -> Option<Usable> {
+        (0..PROBES).find_map(|_| self.usable(draw()?))
     }
 
-    /// Draws among all usable candidates in proportion to `weigh`, in one pass.
-    ///
-    /// One pass because loads change meanwhile: totals of an earlier pass may no longer hold.
+    /// Draws among all usable candidates in proportion to `weigh`; those with 0 are never drawn.
     pub(crate) fn draw_of_all(
         &self,
         rng: &mut fastrand::Rng,
-        weigh: impl Fn(&Usable) -> u32,
+        weigh: impl Fn(&Usable) -> f64,
     ) -> Option<Usable> {
-        let mut chosen = None;
-        let mut total = 0;
+        self.draws_of_all(rng, weigh).map(|[drawn]| drawn)
+    }
+
+    /// Like [`Field::draw_of_all`], `N` times, so that the same one may come up twice.
+    ///
+    /// One pass because loads change meanwhile: totals of an earlier pass may no longer hold.
+    pub(crate) fn draws_of_all<const N: usize>(
+        &self,
+        rng: &mut fastrand::Rng,
+        weigh: impl Fn(&Usable) -> f64,
+    ) -> Option<[Usable; N]> {
+        let mut drawn: Option<[Usable; N]> = None;
+        let mut total = 0.0;
         for usable in self.all_usable() {
-            let weight = u64::from(weigh(&usable));
+            let weight = weigh(&usable);
+            if weight <= 0.0 {
+                continue;
+            }
             total += weight;
-            if rng.u64(0..total) < weight {
-                chosen = Some(usable);
+            for place in drawn.get_or_insert([usable; N]) {
+                if rng.f64() * total < weight {
+                    *place = usable;
+                }
             }
         }
-        chosen
+        drawn
     }
 
     /// The usable candidate that carries the least for its weight.
+    pub(crate) fn lightest(&self, moment: &mut Moment<'_>) -> Option<Usable> {
+        self.least(moment, Usable::load)
+    }
+
+    /// The usable candidate with the smallest `cost`, in one pass.
     ///
-    /// Of `k` equal ones it takes number `ticket % k`. Starting the search at a place that moves
-    /// with the ticket would be one pass instead of two, but would favour those after a gap.
-    pub(crate) fn lightest(&self, ticket: u64) -> Option<Usable> {
-        let mut lightest: Option<Usable> = None;
+    /// Of equal ones it is the one whose turn it is among all candidates; if that is none of them,
+    /// they draw. Were it number `ticket % k` of `k` equal ones, requests that overlap in step with
+    /// the tickets could pass over the same candidate for ever; were it the next one after the
+    /// turn, those that stand after a busy one would get more.
+    pub(crate) fn least(
+        &self,
+        moment: &mut Moment<'_>,
+        cost: impl Fn(&Usable) -> f64,
+    ) -> Option<Usable> {
+        let turn = moment.ticket.checked_rem(self.len() as u64)?;
+        let has_turn = |usable: &Usable| usable.index as u64 == turn;
+        let mut least: Option<(Usable, f64)> = None;
         let mut equals: u64 = 0;
         for usable in self.all_usable() {
-            match lightest {
-                Some(best) if best.is_lighter_than(&usable) => {}
-                Some(best) if !usable.is_lighter_than(&best) => equals += 1,
-                _ => (lightest, equals) = (Some(usable), 1),
+            let cost = cost(&usable);
+            let order = least.map_or(Ordering::Less, |(_, lowest)| cost.total_cmp(&lowest));
+            match (order, &mut least) {
+                (Ordering::Equal, Some((chosen, _))) => {
+                    equals += 1;
+                    let is_drawn = moment.rng.u64(..equals) == 0 && !has_turn(chosen);
+                    if is_drawn || has_turn(&usable) {
+                        *chosen = usable;
+                    }
+                }
+                (Ordering::Less, _) => (least, equals) = (Some((usable, cost)), 1),
+                _ => {}
             }
         }
-        let first = lightest?;
-        if equals == 1 {
-            return lightest;
-        }
-        let nth = usize::try_from(ticket % equals).unwrap_or_default();
-        let mut same = (first.index..self.len())
-            .filter_map(|index| self.usable(index))
-            .filter(|usable| !first.is_lighter_than(usable));
-        // Loads may have risen since the first pass, so that fewer than `equals` are left.
-        same.nth(nth).or(Some(first))
+        least.map(|(chosen, _)| chosen)
     }
 
     /// The usable candidates, in the order of the group.
@@ -106,20 +162,21 @@ pub(crate) struct Usable {
     pub(crate) index: usize,
     /// Its slot in the view.
     pub(crate) slot: ReplicaSlot,
-    /// Its weight, at least 1.
-    pub(crate) weight: u32,
+    /// The weight that counts now, in thousandths; at least 1.
+    pub(crate) weight: u64,
+    /// The part of its weight that counts now, 1 to 1,000.
+    pub(crate) ramp_permille: u16,
     /// Requests in flight there.
     pub(crate) in_flight: u32,
 }
 
 impl Usable {
-    /// Whether it would carry less for its weight than `other`, were it to get this request.
+    /// What it would carry for its weight, were it to get this request.
     ///
     /// The request itself counts: of two idle candidates the one with more weight is lighter.
-    pub(crate) fn is_lighter_than(&self, other: &Self) -> bool {
-        let own = (u64::from(self.in_flight) + 1) * u64::from(other.weight);
-        let others = (u64::from(other.in_flight) + 1) * u64::from(self.weight);
-        own < others
+    /// Equal loads give equal numbers, since a division rounds the exact quotient.
+    pub(crate) fn load(&self) -> f64 {
+        (f64::from(self.in_flight) + 1.0) / self.weight as f64
     }
 
     /// The attempt that goes there.

@@ -1,9 +1,11 @@
 //! Replicas that serve the same requests, with whatever their policy needs worked out in advance.
 
+use spillway_types::{Inquiry, RAMP_FULL, ReplicaSlot};
+
+use crate::fair_share::FairShare;
 use crate::field::Field;
 use crate::policy::{Choose, Policy};
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
-use spillway_types::{Inquiry, ReplicaSlot};
 
 /// The candidates of one route and model, and the policy that chooses among them.
 ///
@@ -25,11 +27,12 @@ impl Group {
 
     /// Like [`Group::new`], with settings for the policy.
     #[must_use]
-    pub fn with_tuning(policy: Policy, _tuning: &Tuning, mut candidates: Vec<Candidate>) -> Self {
+    pub fn with_tuning(policy: Policy, tuning: &Tuning, mut candidates: Vec<Candidate>) -> Self {
         for candidate in &mut candidates {
             candidate.weight = candidate.weight.max(1);
+            candidate.ramp_permille = candidate.ramp_permille.clamp(1, RAMP_FULL);
         }
-        let chooser = policy.prepare(&candidates);
+        let chooser = policy.prepare(&candidates, tuning);
         Self { policy, candidates, chooser }
     }
 
@@ -39,13 +42,14 @@ impl Group {
         self.policy
     }
 
-    /// The candidates in the order they were given, each with a weight of at least 1.
+    /// The candidates in the order they were given, each with a weight and a ramp of at least 1.
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates
     }
 
-    /// The policy's choice among the usable candidates; `None` if none is usable.
+    /// The choice among the usable candidates, which is the policy's unless a session stays where
+    /// it was; `None` if none is usable.
     pub(crate) fn choose(
         &self,
         inquiry: &Inquiry,
@@ -56,13 +60,91 @@ impl Group {
         if field.len() == 1 {
             return field.usable(0).map(|only| only.because(Reason::Only));
         }
-        self.chooser.choose(inquiry, &field, moment)
+        let kept = inquiry.session.and_then(|identity| keep_session(identity, &field));
+        kept.or_else(|| self.chooser.choose(inquiry, &field, moment))
     }
+}
+
+/// The replica that the session was on, unless it carries more than its share already.
+fn keep_session(identity: u64, field: &Field<'_>) -> Option<Attempt> {
+    let usable = field.usable_with_identity(identity)?;
+    let has_room = FairShare::of(field).has_room(&usable);
+    has_room.then(|| usable.because(Reason::Session))
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::test_world::{World, any_policy, any_world};
+
+    /// Whether a session may stay on this replica, by the rule for bounded loads.
+    fn has_room(world: &World, candidate: &Candidate) -> bool {
+        let usable = world.usable();
+        let weight: u64 = usable.iter().map(Candidate::effective_weight).sum();
+        let in_flight = |c: &Candidate| u64::from(world.loads.in_flight[c.slot.index()]);
+        let all = usable.iter().map(in_flight).sum::<u64>() + 1;
+        in_flight(candidate) < (5 * all * candidate.effective_weight()).div_ceil(4 * weight)
+    }
+
+    proptest! {
+        #[test]
+        fn a_session_stays_unless_its_replica_is_unusable_or_has_more_than_its_share(
+            mut world in any_world(any_policy()),
+            ticket: u64,
+        ) {
+            prop_assume!(world.group.candidates().len() > 1 && !world.usable().is_empty());
+            let own = world.usable().into_iter().find(|c| Some(c.identity) == world.session);
+            let stays = own.filter(|own| has_room(&world, own));
+            let mut without = World { session: None, ..world.under(world.group.policy()) };
+            let attempt = world.attempt(ticket);
+            match stays {
+                Some(own) => {
+                    prop_assert_eq!(attempt, Attempt { slot: own.slot, reason: Reason::Session });
+                }
+                None => prop_assert_eq!(attempt, without.attempt(ticket)),
+            }
+        }
+    }
+
+    #[test]
+    fn sessions_stay_on_a_replica_that_has_a_fifth_more_than_others() {
+        for &policy in Policy::ALL {
+            let mut world = World::idle(policy, &[1; 4]);
+            world.session = Some(world.group.candidates()[2].identity);
+            world.loads.in_flight = vec![9, 10, 11, 10];
+            let kept = Attempt { slot: ReplicaSlot(2), reason: Reason::Session };
+            assert_eq!(world.attempt(0), kept, "{policy}");
+            world.loads.in_flight[2] = 15;
+            assert_ne!(world.attempt(0).reason, Reason::Session, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_session_leaves_a_replica_that_has_exactly_its_bound() {
+        let mut world = World::idle(Policy::RoundRobin, &[1; 4]);
+        world.session = Some(world.group.candidates()[0].identity);
+        // Of 16, the next one included, the bound is 5.
+        world.loads.in_flight = vec![5, 5, 5, 0];
+        assert_eq!(world.attempt(1).reason, Reason::Turn);
+        world.loads.in_flight = vec![4, 5, 5, 1];
+        assert_eq!(world.attempt(1).reason, Reason::Session);
+    }
+
+    #[test]
+    fn a_ramp_out_of_range_is_taken_as_the_nearest_in_range() {
+        let candidates = [0, 500, 9_000].map(|ramp_permille| Candidate {
+            slot: ReplicaSlot(u32::from(ramp_permille)),
+            identity: 0,
+            weight: 1,
+            ramp_permille,
+            in_flight_max: 1,
+        });
+        let group = Group::new(Policy::Random, candidates.to_vec());
+        let ramps: Vec<u16> = group.candidates().iter().map(|c| c.ramp_permille).collect();
+        assert_eq!(ramps, [1, 500, RAMP_FULL]);
+    }
 
     #[test]
     fn a_weight_of_zero_counts_as_one() {
@@ -70,7 +152,7 @@ mod tests {
             slot: ReplicaSlot(weight),
             identity: 0,
             weight,
-            ramp_permille: spillway_types::RAMP_FULL,
+            ramp_permille: RAMP_FULL,
             in_flight_max: 1,
         });
         let group = Group::new(Policy::WeightedRoundRobin, candidates.to_vec());

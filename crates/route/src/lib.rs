@@ -3,30 +3,42 @@
 //! [`plan()`] is called once per attempt with everything it may know as arguments: the inquiry, the
 //! prepared [`Group`], the replicas tried before, and the [`Moment`] (time, loads, randomness).
 //! Nothing here keeps state between calls but the [`RetryBudget`], which is arithmetic on atomics.
+//! What is measured elsewhere, [`refill`]ed buckets included, comes in through [`Loads`].
 //!
 //! A new policy is one file in `policy/` and one line in `policy.rs`.
 
 mod admitted;
 mod alias_table;
+mod bucket;
 mod candidate;
+mod fair_share;
 mod field;
 mod group;
+mod mean;
 mod moment;
 mod plan;
 mod policy;
 mod rendezvous;
+mod reported;
 mod retry_budget;
 mod smooth_schedule;
+mod split;
 mod tuning;
 
 pub use admitted::{Admitted, admitted};
+pub use bucket::{BucketConfig, refill};
 pub use candidate::Candidate;
 pub use group::Group;
 pub use moment::{Loads, Moment};
 pub use plan::{Attempt, Plan, Reason, Refusal, plan};
 pub use policy::{Policy, UnknownPolicy};
-pub use tuning::{LeastLoadedWeights, Tuning};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
+pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
+pub use tuning::{LeastLoadedWeights, Tuning};
 
+#[cfg(test)]
+mod closed_loop_test;
+#[cfg(test)]
+mod test_servers;
 #[cfg(test)]
 mod test_world;

@@ -10,9 +10,14 @@ use crate::{Group, Moment};
 /// Decides where the next attempt of a request goes.
 ///
 /// Call it again after a failed attempt, with the failed replica added to `tried` and a new
-/// ticket. A replica at its limit or in `tried` is never chosen. Allocates nothing; costs `O(1)`
-/// for [`Random`], [`RoundRobin`], [`WeightedRoundRobin`] and [`PowerOfTwo`] unless almost every
-/// candidate is unusable, and `O(n)` otherwise.
+/// ticket. A replica at its limit or in `tried` is never chosen. A request of a session goes where
+/// the earlier ones went, as long as that replica has no more than its share of what is in flight.
+///
+/// Allocates nothing. Without a session it costs `O(1)` for [`Random`], [`RoundRobin`],
+/// [`WeightedRoundRobin`] and [`PowerOfTwo`], unless almost every candidate is unusable. All others
+/// look at every candidate, `O(n)`: once for the connection counts and the unbounded hash, twice
+/// for the bounded hash and those that read signals, since what is usual has to be known before one
+/// candidate can be compared with it. A session costs one pass, and the policy's if it moves.
 ///
 /// [`Random`]: crate::Policy::Random
 /// [`RoundRobin`]: crate::Policy::RoundRobin
@@ -62,12 +67,14 @@ pub enum Reason {
     Drawn,
     /// It was its turn.
     Turn,
-    /// It carried less, for its weight, than the other one of a random pair.
+    /// It carried less, for its weight, than the other one of a drawn pair.
     LighterOfTwo,
-    /// It carried the least of all, for its weight.
+    /// It had the least of what the policy counts: load, time or work, for its weight.
     Lightest,
     /// The request's key prefers it to all others.
     Preferred,
+    /// Earlier requests of the same session went there.
+    Session,
     /// Those that the policy looked at first were busy or tried before.
     Substitute,
 }
@@ -83,6 +90,7 @@ impl Reason {
             Self::LighterOfTwo => "lighter_of_two",
             Self::Lightest => "lightest",
             Self::Preferred => "preferred",
+            Self::Session => "session",
             Self::Substitute => "substitute",
         }
     }
@@ -202,8 +210,8 @@ mod tests {
     fn the_only_free_replica_of_many_is_found() {
         for &policy in Policy::ALL {
             let mut world = World::idle(policy, &[1; 1_000]);
-            world.loads.0.fill(u32::MAX);
-            world.loads.0[637] = u32::MAX - 1;
+            world.loads.in_flight.fill(u32::MAX);
+            world.loads.in_flight[637] = u32::MAX - 1;
             for ticket in 0..20 {
                 assert_eq!(world.attempt(ticket).slot, ReplicaSlot(637), "{policy}");
             }

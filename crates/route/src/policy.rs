@@ -7,15 +7,25 @@ use serde::{Deserialize, Serialize};
 use spillway_types::Inquiry;
 
 use crate::field::Field;
-use crate::{Attempt, Candidate, Moment};
+use crate::{Attempt, Candidate, Moment, Tuning};
 
 mod bounded_consistent_hash;
 mod consistent_hash;
 mod least_connections;
+mod least_loaded;
+mod least_response_time;
+mod p99_weighted;
 mod power_of_two;
 mod random;
 mod round_robin;
+mod token_bucket;
+mod weighted_least_connections;
+mod weighted_least_pending;
 mod weighted_round_robin;
+
+/// Latencies below this are equal: shorter ones are noise of the node itself, and none is divided
+/// by 0.
+const LATENCY_MS_MIN: f32 = 0.1;
 
 /// Declares the policies: each line is a variant, its name in the config, `by affinity` if it goes
 /// by the key of the request, and what prepares it.
@@ -24,7 +34,9 @@ macro_rules! policies {
         /// How a group chooses among its candidates.
         ///
         /// Weights are shares of traffic or of capacity as each policy says; all policies agree
-        /// on never choosing a candidate that is at its limit or was tried before.
+        /// on never choosing a candidate that is at its limit or was tried before. A weight is
+        /// the part of [`Candidate::weight`] that counts while the candidate warms up. What is
+        /// not known of a candidate is taken to be as with the others on average.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Policy {
@@ -52,9 +64,13 @@ macro_rules! policies {
             }
 
             /// Works out what the policy needs to know about `candidates` before any request.
-            pub(crate) fn prepare(self, candidates: &[Candidate]) -> Box<dyn Choose> {
+            pub(crate) fn prepare(
+                self,
+                candidates: &[Candidate],
+                tuning: &Tuning,
+            ) -> Box<dyn Choose> {
                 match self {
-                    $(Self::$variant => Box::new(<$prepared>::prepare(candidates)),)+
+                    $(Self::$variant => Box::new(<$prepared>::prepare(candidates, tuning)),)+
                 }
             }
         }
@@ -64,7 +80,8 @@ macro_rules! policies {
 policies! {
     /// Draws a candidate with a probability in proportion to its weight.
     Random = "random" => random::Random,
-    /// Takes turns in the order of the group; weights don't count.
+    /// Takes turns in the order of the group; weights don't count. A candidate that warms up
+    /// leaves a part of its turns to the others.
     RoundRobin = "round_robin" => round_robin::RoundRobin,
     /// Takes turns in proportion to the weights, each candidate's turns spread as evenly as
     /// possible: after any number of turns each has had its exact share to within one turn.
@@ -76,9 +93,37 @@ policies! {
     /// Draws two candidates, each pair with the same probability, and takes the one that would
     /// carry less for its weight: the smaller `(in flight + 1) / weight`.
     PowerOfTwo = "power_of_two" => power_of_two::PowerOfTwo,
+    /// Takes the candidate with the fewest requests in flight; equal ones take turns. Weights don't
+    /// count: the smallest `(in flight + 1) / ramp`.
+    LeastConnections = "least_connections" => least_connections::LeastConnections,
     /// Takes the candidate that would carry the least for its weight: the smallest
     /// `(in flight + 1) / weight`; equal ones take turns.
-    LeastConnections = "least_connections" => least_connections::LeastConnections,
+    WeightedLeastConnections = "weighted_least_connections" =>
+        weighted_least_connections::WeightedLeastConnections,
+    /// Takes the candidate that would take the least time: the smallest
+    /// `latency * (in flight + 1) / weight`, the latency being an average that follows peaks at
+    /// once ([`Signals::latency_ms`]); equal ones take turns.
+    ///
+    /// [`Signals::latency_ms`]: spillway_types::Signals::latency_ms
+    LeastResponseTime = "least_response_time" => least_response_time::LeastResponseTime,
+    /// Draws two candidates with chances in proportion to `weight / p99^3` and takes the one that
+    /// would carry less for its weight. One of 250 requests is drawn by weight alone, so that a
+    /// slow candidate gets the chance to prove itself again.
+    P99Weighted = "p99_weighted" => p99_weighted::P99Weighted,
+    /// Takes the candidate with the smallest sum of queue, latency, GPU use and KV-cache use, each
+    /// with a weight of its own ([`LeastLoadedWeights`]); equal ones take turns.
+    ///
+    /// [`LeastLoadedWeights`]: crate::LeastLoadedWeights
+    LeastLoaded = "least_loaded" => least_loaded::LeastLoaded,
+    /// Takes the candidate that reports the least work for its weight: the smallest
+    /// `(pending + sent since the report + 1) / weight`; equal ones take turns. Where no pending
+    /// work is reported, it is what waits and runs there.
+    WeightedLeastPending = "weighted_least_pending" => weighted_least_pending::WeightedLeastPending,
+    /// Draws among the candidates that have a token left, in proportion to `tokens * weight`; with
+    /// no token left anywhere, it does as [`Policy::WeightedLeastConnections`].
+    ///
+    /// How the buckets fill is up to [`refill`](crate::refill).
+    TokenBucket = "token_bucket" => token_bucket::TokenBucket,
     /// Takes the candidate that the request's key prefers: always the same one while it is usable,
     /// else the key's next preference. Each candidate is preferred by a share of the keys in
     /// proportion to its weight, and when one comes or goes only its own keys move.
@@ -132,6 +177,9 @@ pub(crate) trait Choose: fmt::Debug + Send + Sync {
 }
 
 #[cfg(test)]
+mod every_policy_test;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -152,8 +200,9 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "unknown policy `power_of_three`, expected one of random, round_robin, \
-             weighted_round_robin, power_of_two, least_connections, consistent_hash, \
-             bounded_consistent_hash"
+             weighted_round_robin, power_of_two, least_connections, \
+             weighted_least_connections, least_response_time, p99_weighted, least_loaded, \
+             weighted_least_pending, token_bucket, consistent_hash, bounded_consistent_hash"
         );
     }
 }

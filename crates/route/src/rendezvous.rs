@@ -1,5 +1,7 @@
 //! Consistent hashing by the highest random weight (rendezvous hashing).
 
+use spillway_types::RAMP_FULL;
+
 use crate::Candidate;
 
 /// Gives every key an order of preference over the positions of a group.
@@ -38,13 +40,24 @@ pub(crate) struct Preferred<T> {
 }
 
 impl Rendezvous {
-    /// Prepares the order for candidates with weights of at least 1.
+    /// Prepares the order for candidates by the weights that count now: while one warms up, its
+    /// keys move over to it one by one, and none moves between the others.
     pub(crate) fn new(candidates: &[Candidate]) -> Self {
-        let position = |candidate: &Candidate| Position {
-            identity: candidate.identity,
-            mean: f64::from(candidate.weight).recip(),
+        let whole = f64::from(RAMP_FULL);
+        Self::weighted(
+            candidates
+                .iter()
+                .map(|candidate| (candidate.identity, candidate.effective_weight() as f64 / whole)),
+        )
+    }
+
+    /// Prepares the order for positions given by identity and weight, which is more than 0.
+    pub(crate) fn weighted(positions: impl Iterator<Item = (u64, impl Into<f64>)>) -> Self {
+        let position = |(identity, weight): (u64, _)| Position {
+            identity,
+            mean: Into::<f64>::into(weight).recip(),
         };
-        Self { positions: candidates.iter().map(position).collect() }
+        Self { positions: positions.map(position).collect() }
     }
 
     /// The position that `key` prefers among those for which `accept` returns something.
@@ -114,7 +127,7 @@ mod tests {
             slot: ReplicaSlot(number),
             identity: identity(number),
             weight,
-            ramp_permille: spillway_types::RAMP_FULL,
+            ramp_permille: RAMP_FULL,
             in_flight_max: u32::MAX,
         };
         weights.iter().map(candidate).collect()

@@ -21,7 +21,7 @@ pub(crate) struct SmoothSchedule {
 
 impl SmoothSchedule {
     /// Makes the schedule for weights of at least 1.
-    pub(crate) fn new(weights: &[u32]) -> Self {
+    pub(crate) fn new(weights: &[u64]) -> Self {
         Self { turns: interleave(&turn_counts(weights)) }
     }
 
@@ -36,19 +36,19 @@ impl SmoothSchedule {
 ///
 /// Otherwise each count is rounded by less than one turn, but to at least 1. With `s` turns and
 /// `r` positions whose exact count is below 1, a share is off by less than `(1 + r) / s`.
-fn turn_counts(weights: &[u32]) -> Vec<u64> {
-    let total: u64 = weights.iter().copied().map(u64::from).sum();
-    let divisor = weights.iter().copied().map(u64::from).fold(0, greatest_common_divisor);
+fn turn_counts(weights: &[u64]) -> Vec<u64> {
+    let total: u64 = weights.iter().sum();
+    let divisor = weights.iter().copied().fold(0, greatest_common_divisor);
     let turns_max = TURNS_MAX.max(weights.len() as u64);
     if divisor == 0 || total / divisor <= turns_max {
-        return weights.iter().map(|&weight| u64::from(weight) / divisor).collect();
+        return weights.iter().map(|&weight| weight / divisor).collect();
     }
     // Rounding the running sum instead of each count makes the errors cancel out.
     let up_to = |sum: u64| u128::from(sum) * u128::from(turns_max) / u128::from(total);
     let mut sum = 0;
-    let mut count = |weight: u32| {
+    let mut count = |weight: u64| {
         let before = up_to(sum);
-        sum += u64::from(weight);
+        sum += weight;
         u64::try_from(up_to(sum) - before).unwrap_or(turns_max).max(1)
     };
     weights.iter().map(|&weight| count(weight)).collect()
@@ -90,14 +90,14 @@ mod tests {
     use super::*;
 
     /// Fails unless after every turn each position has had its share to within one turn.
-    fn check_even(weights: &[u32]) -> Result<(), TestCaseError> {
+    fn check_even(weights: &[u64]) -> Result<(), TestCaseError> {
         let schedule = SmoothSchedule::new(weights);
-        let total: u64 = weights.iter().copied().map(u64::from).sum();
+        let total: u64 = weights.iter().sum();
         let mut had = vec![0_u64; weights.len()];
         for turns in 1..=schedule.turns.len() as u64 {
             had[schedule.turn(turns - 1).unwrap()] += 1;
             for (&had, &weight) in had.iter().zip(weights) {
-                let off = (had * total).abs_diff(turns * u64::from(weight));
+                let off = (had * total).abs_diff(turns * weight);
                 prop_assert!(off < total, "off by {off} / {total} after {turns} turns");
             }
         }
@@ -107,16 +107,16 @@ mod tests {
     proptest! {
         #[test]
         fn shares_are_exact_over_a_period_and_within_one_turn_at_any_time(
-            weights in prop::collection::vec(1..40_u32, 1..30),
-            factor in 1..1_000_u32,
+            weights in prop::collection::vec(1..40_u64, 1..30),
+            factor in 1..1_000_u64,
         ) {
-            let scaled: Vec<u32> = weights.iter().map(|weight| weight * factor).collect();
+            let scaled: Vec<u64> = weights.iter().map(|weight| weight * factor).collect();
             let counts = turn_counts(&scaled);
             let turns = SmoothSchedule::new(&scaled).turns;
             for (position, &weight) in (0..).zip(&weights) {
                 let had = turns.iter().filter(|&&turn| turn == position).count() as u64;
                 prop_assert_eq!(had, counts[position as usize]);
-                let total = weights.iter().sum::<u32>() as usize;
+                let total = weights.iter().sum::<u64>() as usize;
                 prop_assert_eq!(had as usize * total, weight as usize * turns.len());
             }
             check_even(&scaled)?;
@@ -124,14 +124,14 @@ mod tests {
 
         #[test]
         fn long_schedules_are_cut_within_the_stated_error(
-            weights in prop::collection::vec(prop_oneof![1..50_u32, 1..=u32::MAX], 1..200),
+            weights in prop::collection::vec(prop_oneof![1..50_u64, 1..=u64::from(u32::MAX) * 1_000], 1..200),
         ) {
             let counts = turn_counts(&weights);
             let turns: u64 = counts.iter().sum();
-            let total: u64 = weights.iter().copied().map(u64::from).sum();
+            let total: u64 = weights.iter().sum();
             prop_assert!(turns <= TURNS_MAX + weights.len() as u64);
             prop_assert!(counts.iter().all(|&count| count >= 1));
-            let exact = |weight: u32| f64::from(weight) / total as f64;
+            let exact = |weight: u64| weight as f64 / total as f64;
             let raised =
                 weights.iter().filter(|&&weight| exact(weight) * (TURNS_MAX as f64) < 1.0).count();
             for (&count, &weight) in counts.iter().zip(&weights) {
@@ -143,23 +143,22 @@ mod tests {
 
         #[test]
         fn rounding_errors_cancel_out(
-            weights in prop::collection::vec(1_000_000..2_000_000_u32, 2..200),
+            weights in prop::collection::vec(1_000_000..2_000_000_u64, 2..200),
         ) {
             let counts = turn_counts(&weights);
             let turns: u64 = counts.iter().sum();
-            let divisor =
-                weights.iter().copied().map(u64::from).fold(0, greatest_common_divisor);
+            let divisor = weights.iter().copied().fold(0, greatest_common_divisor);
             // A common divisor of some hundreds would make the schedule short and exact.
-            let total: u64 = weights.iter().copied().map(u64::from).sum();
+            let total: u64 = weights.iter().sum();
             prop_assume!(total / divisor > TURNS_MAX);
             prop_assert_eq!(turns, TURNS_MAX);
             for (&count, &weight) in counts.iter().zip(&weights) {
-                prop_assert!((count * total).abs_diff(u64::from(weight) * turns) < total);
+                prop_assert!((count * total).abs_diff(weight * turns) < total);
             }
         }
 
         #[test]
-        fn equal_weights_take_turns_in_order(count in 1..5_000_u32, weight in 1..=u32::MAX) {
+        fn equal_weights_take_turns_in_order(count in 1..5_000_u32, weight in 1..=u64::from(u32::MAX)) {
             let turns = SmoothSchedule::new(&vec![weight; count as usize]).turns;
             prop_assert_eq!(turns, (0..count).collect::<Vec<_>>());
         }

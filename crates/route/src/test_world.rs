@@ -1,11 +1,15 @@
 //! What the tests of this crate share: a group, loads in an array, and a fixed moment.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use spillway_types::{BlockHashes, Deadline, Inquiry, RAMP_FULL, ReplicaName, ReplicaSlot};
+use spillway_types::{
+    BlockHashes, Deadline, Inquiry, RAMP_FULL, Reading, ReplicaName, ReplicaSlot, Signals,
+};
 
 use crate::{Attempt, Candidate, Group, Loads, Moment, Plan, Policy, plan};
 
@@ -16,12 +20,35 @@ pub(crate) static NOW: LazyLock<Instant> = LazyLock::new(|| {
 });
 
 /// Loads by slot; a test may change them between decisions.
-#[derive(Debug)]
-pub(crate) struct Array(pub(crate) Vec<u32>);
+#[derive(Clone, Debug)]
+pub(crate) struct Array {
+    pub(crate) in_flight: Vec<u32>,
+    pub(crate) started: Vec<u64>,
+    pub(crate) signals: Vec<Signals>,
+}
+
+impl Array {
+    /// Idle replicas of which nothing is known.
+    pub(crate) fn idle(count: usize) -> Self {
+        Self {
+            in_flight: vec![0; count],
+            started: vec![0; count],
+            signals: vec![Signals::UNKNOWN; count],
+        }
+    }
+}
 
 impl Loads for Array {
     fn in_flight(&self, slot: ReplicaSlot) -> u32 {
-        self.0[slot.index()]
+        self.in_flight[slot.index()]
+    }
+
+    fn started(&self, slot: ReplicaSlot) -> u64 {
+        self.started[slot.index()]
+    }
+
+    fn signals(&self, slot: ReplicaSlot) -> Signals {
+        self.signals[slot.index()]
     }
 }
 
@@ -33,32 +60,53 @@ pub(crate) struct World {
     pub(crate) tried: Vec<ReplicaSlot>,
     /// The key of the requests.
     pub(crate) affinity: Option<u64>,
+    /// The replica of the requests' session.
+    pub(crate) session: Option<u64>,
     pub(crate) rng: fastrand::Rng,
 }
 
 impl World {
     /// Idle replicas without limits, with these weights.
     pub(crate) fn idle(policy: Policy, weights: &[u32]) -> Self {
-        let candidates = (0..).zip(weights).map(|(slot, &weight)| Candidate {
+        let ramping: Vec<_> = weights.iter().map(|&weight| (weight, RAMP_FULL)).collect();
+        Self::ramping(policy, &ramping)
+    }
+
+    /// Idle replicas without limits, with these weights and ramps.
+    pub(crate) fn ramping(policy: Policy, weights: &[(u32, u16)]) -> Self {
+        let candidates = (0..).zip(weights).map(|(slot, &(weight, ramp_permille))| Candidate {
             slot: ReplicaSlot(slot),
             identity: identity(slot),
             weight,
-            ramp_permille: RAMP_FULL,
+            ramp_permille,
             in_flight_max: u32::MAX,
         });
         Self {
             group: Group::new(policy, candidates.collect()),
-            loads: Array(vec![0; weights.len()]),
+            loads: Array::idle(weights.len()),
             tried: Vec::new(),
             affinity: Some(11),
+            session: None,
             rng: fastrand::Rng::with_seed(7),
+        }
+    }
+
+    /// The same replicas under another policy.
+    pub(crate) fn under(&self, policy: Policy) -> Self {
+        Self {
+            group: Group::new(policy, self.group.candidates().to_vec()),
+            loads: self.loads.clone(),
+            tried: self.tried.clone(),
+            rng: self.rng.clone(),
+            ..*self
         }
     }
 
     /// The plan of the decision with this ticket.
     pub(crate) fn plan(&mut self, ticket: u64) -> Plan {
         let moment = Moment { now: *NOW, loads: &self.loads, ticket, rng: &mut self.rng };
-        let inquiry = Inquiry { affinity: self.affinity, ..inquiry() };
+        let Self { affinity, session, .. } = *self;
+        let inquiry = Inquiry { affinity, session, ..inquiry() };
         plan(&inquiry, &self.group, &self.tried, moment)
     }
 
@@ -72,10 +120,34 @@ impl World {
 
     /// How often each replica is chosen in `decisions` consecutive decisions, loads unchanged.
     pub(crate) fn tally(&mut self, decisions: u64) -> Vec<u64> {
-        let mut chosen = vec![0; self.loads.0.len()];
+        let mut chosen = vec![0; self.loads.in_flight.len()];
         for ticket in 0..decisions {
             chosen[self.attempt(ticket).slot.index()] += 1;
         }
+        chosen
+    }
+
+    /// How often each replica is chosen in `decisions` consecutive decisions, each with a key of
+    /// its own, while the last `concurrency` of the requests stay in flight.
+    ///
+    /// The signals stay as they are, so they don't tell of these requests.
+    pub(crate) fn serve(&mut self, decisions: u64, concurrency: usize) -> Vec<u64> {
+        let mut chosen = vec![0; self.loads.in_flight.len()];
+        let mut in_flight = VecDeque::new();
+        for ticket in 0..decisions {
+            self.affinity = Some(self.rng.u64(..));
+            let slot = self.attempt(ticket).slot.index();
+            chosen[slot] += 1;
+            self.loads.in_flight[slot] += 1;
+            self.loads.started[slot] += 1;
+            in_flight.push_back(slot);
+            if in_flight.len() > concurrency
+                && let Some(ended) = in_flight.pop_front()
+            {
+                self.loads.in_flight[ended] -= 1;
+            }
+        }
+        in_flight.into_iter().for_each(|slot| self.loads.in_flight[slot] -= 1);
         chosen
     }
 
@@ -115,32 +187,85 @@ pub(crate) fn any_policy() -> impl Strategy<Value = Policy> {
     prop::sample::select(Policy::ALL)
 }
 
-/// Up to 40 replicas, any part of them busy or tried, slots in any order and with gaps.
+/// A reading of any trust.
+fn any_reading(values: Range<f32>) -> impl Strategy<Value = Reading> {
+    let trust = prop_oneof![Just(0.0), Just(1.0), 0.0..1.0_f32];
+    (values, trust).prop_map(|(value, trust)| Reading { value, trust })
+}
+
+/// Any signals; now and then none.
+pub(crate) fn any_signals() -> impl Strategy<Value = Signals> {
+    let count = || any_reading(0.0..50.0);
+    let latencies = (any_reading(0.0..1e4), any_reading(0.0..1e5));
+    let counts = (count(), count(), count(), 0..10_u32);
+    let shares = (any_reading(0.0..1.0), any_reading(0.0..1.0));
+    let bucket = (-5.0..20.0_f32, 0..5_u64);
+    let known = (latencies, counts, shares, bucket).prop_map(
+        |(latencies, (queued, running, pending, in_flight_at_report), shares, bucket)| Signals {
+            latency_ms: latencies.0,
+            p99_ms: latencies.1,
+            queued,
+            running,
+            kv_use: shares.0,
+            gpu_use: shares.1,
+            pending,
+            in_flight_at_report,
+            bucket_tokens: bucket.0,
+            started_at: bucket.1,
+        },
+    );
+    prop_oneof![1 => Just(Signals::UNKNOWN), 4 => known]
+}
+
+/// One of the replicas of [`any_world`].
+#[derive(Debug)]
+struct AnyReplica {
+    weight: u32,
+    ramp_permille: u16,
+    in_flight: u32,
+    in_flight_max: u32,
+    was_tried: bool,
+    signals: Signals,
+}
+
+fn any_replica() -> impl Strategy<Value = AnyReplica> {
+    let ramp = prop_oneof![Just(RAMP_FULL), 1..=RAMP_FULL];
+    let tried = prop::bool::weighted(0.2);
+    (1..12_u32, ramp, 0..6_u32, 1..6_u32, tried, any_signals()).prop_map(
+        |(weight, ramp_permille, in_flight, in_flight_max, was_tried, signals)| AnyReplica {
+            weight,
+            ramp_permille,
+            in_flight,
+            in_flight_max,
+            was_tried,
+            signals,
+        },
+    )
+}
+
+/// Up to 40 replicas, any part of them busy, tried or warming up, with any signals, slots in any
+/// order and with gaps; requests with or without a key, of no session or of any replica's.
 pub(crate) fn any_world(policy: impl Strategy<Value = Policy>) -> impl Strategy<Value = World> {
-    let replica = (1..12_u32, 0..6_u32, 1..6_u32, prop::bool::weighted(0.2));
-    let replicas = prop::collection::vec(replica, 0..40);
+    let replicas = prop::collection::vec(any_replica(), 0..40);
     let slots = Just((0..60).collect::<Vec<u32>>()).prop_shuffle();
-    let chance = (any::<u64>(), any::<Option<u64>>());
-    (policy, replicas, slots, chance).prop_map(|(policy, replicas, slots, (seed, affinity))| {
-        let mut loads = vec![0; 60];
+    let session = prop::option::weighted(0.3, (0..60_u32).prop_map(identity));
+    let chance = (any::<u64>(), any::<Option<u64>>(), session);
+    let parts = (policy, replicas, slots, chance);
+    parts.prop_map(|(policy, replicas, slots, (seed, affinity, session))| {
+        let mut loads = Array::idle(60);
         let mut tried = Vec::new();
         let mut candidates = Vec::new();
-        for ((weight, in_flight, in_flight_max, was_tried), slot) in
-            replicas.into_iter().zip(slots.into_iter().map(ReplicaSlot))
-        {
+        for (replica, slot) in replicas.into_iter().zip(slots.into_iter().map(ReplicaSlot)) {
             let identity = identity(slot.0);
-            let ramp_permille = RAMP_FULL;
+            let AnyReplica { weight, ramp_permille, in_flight_max, .. } = replica;
             candidates.push(Candidate { slot, identity, weight, ramp_permille, in_flight_max });
-            loads[slot.index()] = in_flight;
-            tried.extend(was_tried.then_some(slot));
+            loads.in_flight[slot.index()] = replica.in_flight;
+            loads.signals[slot.index()] = replica.signals;
+            tried.extend(replica.was_tried.then_some(slot));
         }
-        World {
-            group: Group::new(policy, candidates),
-            loads: Array(loads),
-            tried,
-            affinity,
-            rng: fastrand::Rng::with_seed(seed),
-        }
+        let group = Group::new(policy, candidates);
+        let rng = fastrand::Rng::with_seed(seed);
+        World { group, loads, tried, affinity, session, rng }
     })
 }
 

@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Demo(DemoArgs),
     /// Runs emulated model servers.
     Emulate(EmulateArgs),
+    /// Shows what a node knows of its replicas; drains or resumes one.
+    Replicas(ReplicasArgs),
     /// Checks or describes config files.
     Config {
         #[command(subcommand)]
@@ -56,6 +58,53 @@ pub(crate) struct RunArgs {
     /// Prints the addresses as one JSON object once the node serves.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway replicas --admin 127.0.0.1:9900\n\
+    Example: spillway replicas drain gpu-a --limit-s 120\n\
+    Example: spillway replicas load gpu-a '{\"pending\": 12}'")]
+pub(crate) struct ReplicasArgs {
+    /// The node's admin listener.
+    #[arg(long, global = true, env = "SPILLWAY_ADMIN", default_value = "127.0.0.1:9900")]
+    pub(crate) admin: SocketAddr,
+    /// Prints JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Option<ReplicasCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ReplicasCommand {
+    /// Sends a replica no new requests; what it has may finish.
+    Drain {
+        /// The replica.
+        name: String,
+        /// How long what it has may take.
+        #[arg(long, default_value_t = 600)]
+        limit_s: u64,
+        /// Its machine is going to be taken away.
+        #[arg(long)]
+        preemption: bool,
+    },
+    /// Brings a drained replica back.
+    Resume {
+        /// The replica.
+        name: String,
+    },
+    /// Reports a replica's load for it.
+    Load {
+        /// The replica.
+        name: String,
+        /// As JSON: queued, running, kv_use, gpu_use, gpu_memory_use, pending.
+        #[arg(value_parser = parse_json)]
+        report: serde_json::Value,
+    },
+}
+
+fn parse_json(text: &str) -> Result<serde_json::Value, serde_json::Error> {
+    serde_json::from_str(text)
 }
 
 #[derive(Debug, Args)]

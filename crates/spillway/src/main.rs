@@ -5,6 +5,7 @@ mod cli;
 mod demo;
 mod emulate;
 mod output;
+mod replicas;
 mod run;
 
 use std::process::ExitCode;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Emulate(args) => emulate::run(&args),
+        Command::Replicas(args) => replicas::run(&args),
         Command::Config { command: ConfigCommand::Check(args) } => check::check(&args),
         Command::Config { command: ConfigCommand::Schema } => check::schema(),
     };

@@ -3,10 +3,13 @@
 //! The data path never calls this crate's recording functions: it leaves `Outcome`s in a bounded
 //! queue, and one feedback task brings them here.
 
+mod choices;
 pub mod logs;
 mod metrics;
 pub mod names;
 mod places;
+mod replica_metrics;
 mod stream_gaps;
 
-pub use metrics::{Live, LiveReplica, Metrics};
+pub use metrics::{LastResort, Live, Metrics};
+pub use replica_metrics::LiveReplica;

@@ -9,10 +9,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
-use spillway_types::{End, Outcome};
+use spillway_types::{Admission, End, Fault, Outcome};
 
+use crate::choices::ChoiceMetrics;
 use crate::names;
 use crate::places::{PlaceFamilies, Places};
+use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 
 /// Label pairs; the number of distinct values is bounded by the config, never by clients.
 pub(crate) type Labels = Vec<(&'static str, String)>;
@@ -23,14 +25,16 @@ pub struct Metrics {
     registry: Registry,
     places: Mutex<Places>,
     families: PlaceFamilies,
+    choices: ChoiceMetrics,
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
     closed: Family<Labels, Counter<u64, AtomicU64>>,
     retries_refused: Counter,
     outcomes_dropped: Counter,
     reloads: Family<Labels, Counter>,
-    in_flight: Family<Labels, Gauge>,
-    replica_connections: Family<Labels, Gauge>,
+    replicas: ReplicaMetrics,
+    last_resort: Family<Labels, Gauge>,
+    facts_dropped: Counter,
     client_connections: Gauge,
     body_bytes: Gauge,
 }
@@ -50,17 +54,21 @@ pub struct Live {
     pub outcomes_dropped: u64,
     /// Total since start of retries that the budget refused.
     pub retries_refused: u64,
+    /// Routes and models without an open replica.
+    pub last_resorts: Vec<LastResort>,
+    /// Total since start of facts about replicas that did not fit their queue.
+    pub facts_dropped: u64,
 }
 
-/// One replica at the moment of a scrape.
+/// A route and model without an open replica.
 #[derive(Clone, Debug)]
-pub struct LiveReplica {
-    /// Its name.
-    pub name: String,
-    /// Requests it serves for this node.
-    pub in_flight: u64,
-    /// Connections this node holds to it.
-    pub connections: u64,
+pub struct LastResort {
+    /// The route.
+    pub route: String,
+    /// The model; empty for requests without one.
+    pub model: String,
+    /// The standing of the replicas that serve it instead.
+    pub admission: Admission,
 }
 
 impl Metrics {
@@ -71,6 +79,7 @@ impl Metrics {
         r.register(names::BUILD, "Build and node", Info::new(facts));
         Self {
             families: PlaceFamilies::new(&mut r),
+            choices: ChoiceMetrics::new(&mut r),
             places: Mutex::default(),
             retries: metric(&mut r, names::RETRIES, "Retries"),
             cancels: metric(&mut r, names::CANCELS, "Requests whose client left"),
@@ -78,8 +87,9 @@ impl Metrics {
             retries_refused: metric(&mut r, names::RETRIES_REFUSED, "Retries refused"),
             outcomes_dropped: metric(&mut r, names::OUTCOMES_DROPPED, "Outcomes not recorded"),
             reloads: metric(&mut r, names::RELOADS, "Config reloads"),
-            in_flight: metric(&mut r, names::IN_FLIGHT, "Requests at a replica"),
-            replica_connections: metric(&mut r, names::REPLICA_CONNECTIONS, "Connections held"),
+            replicas: ReplicaMetrics::new(&mut r),
+            last_resort: metric(&mut r, names::LAST_RESORT, "Served by replicas that are not open"),
+            facts_dropped: metric(&mut r, names::FACTS_DROPPED, "Facts about replicas not noted"),
             client_connections: metric(&mut r, names::CLIENT_CONNECTIONS, "Client connections"),
             body_bytes: metric(&mut r, names::BODY_BYTES, "Request bytes held"),
             registry: r,
@@ -90,6 +100,7 @@ impl Metrics {
     pub fn record(&self, outcome: &Outcome) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.of(outcome, &self.families).record(outcome, &self.families);
+        self.choices.record(outcome);
         self.record_retries(outcome);
         self.record_cancel(outcome.end);
     }
@@ -98,6 +109,21 @@ impl Metrics {
     pub fn record_reload(&self, applied: bool) {
         let result = if applied { "applied" } else { "refused" };
         self.reloads.get_or_create(&vec![("result", result.to_owned())]).inc();
+    }
+
+    /// Counts a replica's change to the state `to`. `why` is one of a fixed list.
+    pub fn record_transition(&self, replica: &str, to: &'static str, why: &str) {
+        self.replicas.transition(replica, to, why);
+    }
+
+    /// Counts a request that a replica failed.
+    pub fn record_fault(&self, replica: &str, fault: Fault) {
+        self.replicas.fault(replica, fault);
+    }
+
+    /// Counts a check of a replica.
+    pub fn record_check(&self, replica: &str, check: &'static str, result: &'static str) {
+        self.replicas.check(replica, check, result);
     }
 
     /// Everything as OpenMetrics text.
@@ -132,13 +158,17 @@ impl Metrics {
     }
 
     fn show(&self, live: &Live) {
-        self.in_flight.clear();
-        self.replica_connections.clear();
-        for replica in &live.replicas {
-            let labels = vec![("replica", replica.name.clone())];
-            self.in_flight.get_or_create(&labels).set(signed(replica.in_flight));
-            self.replica_connections.get_or_create(&labels).set(signed(replica.connections));
+        self.replicas.show(&live.replicas);
+        self.last_resort.clear();
+        for resort in &live.last_resorts {
+            let labels = vec![
+                ("route", resort.route.clone()),
+                ("model", resort.model.clone()),
+                ("admission", resort.admission.as_str().to_owned()),
+            ];
+            self.last_resort.get_or_create(&labels).set(1);
         }
+        raise(&self.facts_dropped, live.facts_dropped);
         self.client_connections.set(signed(live.client_connections));
         self.body_bytes.set(signed(live.body_bytes));
         for (reason, total) in &live.connections_closed {
@@ -170,9 +200,12 @@ fn signed(value: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use spillway_types::{GapHistogram, ModelName, ReplicaName, RouteName, TokenCounts};
+    use spillway_types::{
+        GapHistogram, ModelName, Reading, ReplicaName, RouteName, Signals, SplitArm, TokenCounts,
+    };
 
     use super::*;
 
@@ -182,8 +215,11 @@ mod tests {
         Outcome {
             route: Some(RouteName::from("llm")),
             model: Some(ModelName::from("tiny")),
+            arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
+            fallback_for: Some(ModelName::from("huge")),
             replica: Some(ReplicaName::from("a")),
             status: 200,
+            grpc_status: None,
             end: End::Complete,
             duration: Duration::from_millis(20),
             first_byte: Some(Duration::from_millis(5)),
@@ -204,6 +240,8 @@ mod tests {
             r#"spillway_requests_total{route="llm",model="tiny",status="200",end="complete"} 1"#,
             r#"spillway_tokens_total{route="llm",model="tiny",kind="prompt"} 7"#,
             r#"spillway_retries_total{cause="unsent"} 1"#,
+            r#"spillway_split_requests_total{split="chat",arm="canary",status="2xx"} 1"#,
+            r#"spillway_fallbacks_total{model="huge",served="tiny"} 1"#,
             r#"spillway_inter_token_seconds_bucket{le="0.005",route="llm",model="tiny"} 1"#,
             r#"spillway_time_to_first_token_seconds_count{route="llm",model="tiny"} 1"#,
         ] {
@@ -215,10 +253,28 @@ mod tests {
     #[test]
     fn gauges_follow_the_view_and_forget_replicas_that_left() {
         let metrics = Metrics::new(Vec::new());
-        let replica = LiveReplica { name: "a".into(), in_flight: 3, connections: 4 };
+        let replica = LiveReplica {
+            name: "a".into(),
+            in_flight: 3,
+            connections: 4,
+            admission: Admission::Open,
+            ramp_permille: 250,
+            signals: Signals { queued: Reading { value: 7.0, trust: 0.5 }, ..Signals::UNKNOWN },
+            breakers: 0,
+        };
         let live = Live { replicas: vec![replica], outcomes_dropped: 5, ..Live::default() };
         let text = metrics.scrape(&live);
-        assert!(text.contains(r#"spillway_replica_in_flight{replica="a"} 3"#), "{text}");
+        for line in [
+            r#"spillway_replica_in_flight{replica="a"} 3"#,
+            r#"spillway_replica_admission{replica="a",admission="open"} 1"#,
+            r#"spillway_replica_ramp{replica="a"} 0.25"#,
+            r#"spillway_replica_load{replica="a",signal="queued"} 7.0"#,
+            r#"spillway_replica_load_trust{replica="a",signal="queued"} 0.5"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert!(!text.contains(r#"signal="kv_use""#), "unknown is not zero");
+        metrics.record_fault("a", Fault::Cut);
         let text = metrics.scrape(&Live { outcomes_dropped: 5, ..Live::default() });
         assert!(!text.contains(r#"replica="a""#), "{text}");
         assert!(text.contains("spillway_outcomes_dropped_total 5"), "{text}");

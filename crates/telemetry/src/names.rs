@@ -20,10 +20,38 @@ pub const RETRIES: &str = "spillway_retries";
 pub const RETRIES_REFUSED: &str = "spillway_retries_refused";
 /// Requests whose client left, by phase: before_reply, in_reply.
 pub const CANCELS: &str = "spillway_client_cancels";
+/// Requests by split, arm and class of status: 2xx, 4xx, ...
+pub const SPLIT_REQUESTS: &str = "spillway_split_requests";
+/// Requests that another model served, by the model asked for and the one that served.
+pub const FALLBACKS: &str = "spillway_fallbacks";
 /// Requests that a replica is serving for this node now.
 pub const IN_FLIGHT: &str = "spillway_replica_in_flight";
 /// Connections this node holds to a replica now, idle ones included.
 pub const REPLICA_CONNECTIONS: &str = "spillway_replica_connections";
+/// 1 for the standing that a replica has now: open, standby, ejected, starting, down, busy, draining.
+pub const REPLICA_ADMISSION: &str = "spillway_replica_admission";
+/// Models of a replica whose breaker is open or half open.
+pub const REPLICA_BREAKERS: &str = "spillway_replica_breakers_open";
+/// Share of a replica's weight that counts, below 1 while it warms up.
+pub const REPLICA_RAMP: &str = "spillway_replica_ramp";
+/// Seconds from asking a replica to its first byte: an average that follows peaks.
+pub const REPLICA_LATENCY: &str = "spillway_replica_latency_seconds";
+/// 99th percentile of the same seconds.
+pub const REPLICA_P99: &str = "spillway_replica_p99_seconds";
+/// What a replica says of its load, by signal.
+pub const REPLICA_LOAD: &str = "spillway_replica_load";
+/// How far that is trusted: 1 fresh, falling with age.
+pub const REPLICA_TRUST: &str = "spillway_replica_load_trust";
+/// Changes of a replica's standing, by what it became and why.
+pub const REPLICA_TRANSITIONS: &str = "spillway_replica_transitions";
+/// Requests that a replica failed, by how.
+pub const REPLICA_FAULTS: &str = "spillway_replica_faults";
+/// Checks of a replica, by kind and result.
+pub const REPLICA_CHECKS: &str = "spillway_replica_checks";
+/// 1 for each route and model that no open replica serves, by the standing of those that do.
+pub const LAST_RESORT: &str = "spillway_last_resort";
+/// Facts about replicas that did not fit their queue.
+pub const FACTS_DROPPED: &str = "spillway_facts_dropped";
 /// Client connections open now.
 pub const CLIENT_CONNECTIONS: &str = "spillway_client_connections";
 /// Client connections that the gateway closed, by reason.

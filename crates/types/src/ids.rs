@@ -60,6 +60,18 @@ name! {
     /// A route of the config: a set of requests and how they are served.
     RouteName
 }
+name! {
+    /// A pool of replicas, whose members share their load and may stand in for each other.
+    PoolName
+}
+name! {
+    /// A version of a model, e.g. `2`, as KServe V2 has it.
+    ModelVersion
+}
+name! {
+    /// One arm of a traffic split, e.g. `canary`; unique within its split.
+    ArmName
+}
 
 /// Position of a replica in one view: dense, so that per-replica state is an array look-up.
 ///

@@ -1,8 +1,9 @@
 //! How a request ended: the one record that the data path leaves behind.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{GapHistogram, ModelName, ReplicaName, RouteName};
+use crate::{ArmName, GapHistogram, ModelName, ReplicaName, RouteName};
 
 /// One finished request, successful or not. Feeds metrics now and latency models later.
 #[derive(Clone, Debug)]
@@ -11,10 +12,17 @@ pub struct Outcome {
     pub route: Option<RouteName>,
     /// The model that served, aliases resolved; `None` where unknown or not asked for.
     pub model: Option<ModelName>,
+    /// The arm of the split that the client asked for; `None` if it asked for no split.
+    pub arm: Option<Arc<SplitArm>>,
+    /// The model that could not serve, if [`Outcome::model`] did in its place.
+    pub fallback_for: Option<ModelName>,
     /// The replica of the last attempt; `None` if no attempt was made.
     pub replica: Option<ReplicaName>,
-    /// Status code the client was sent; 499 if it left before one was sent.
+    /// Status code the client was sent; 499 if it left before one was sent. A call over gRPC that
+    /// the gateway itself refused has the code that the same error has over HTTP.
     pub status: u16,
+    /// How a call over gRPC ended in its own words; `None` for others, and where it ended without.
+    pub grpc_status: Option<u8>,
     /// How it ended.
     pub end: End,
     /// From the request's head to its end.
@@ -31,6 +39,15 @@ pub struct Outcome {
     pub tokens: TokenCounts,
     /// Time between the events of a stream; `None` for unary replies.
     pub gaps: Option<Box<GapHistogram>>,
+}
+
+/// An arm of a traffic split, by name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SplitArm {
+    /// The split: the name that clients ask for.
+    pub split: ModelName,
+    /// The arm.
+    pub arm: ArmName,
 }
 
 /// Tokens of one request.

@@ -17,7 +17,7 @@ fn parse(text: &str) -> Result<Config, ConfigError> {
 
 /// The text with a listener and a replica before it is wrong at `line` (counted from its own first
 /// one) and `column`.
-fn check(text: &str, (line, column): (usize, usize), message: &str, remedy: &str) {
+pub(crate) fn check(text: &str, (line, column): (usize, usize), message: &str, remedy: &str) {
     let whole = format!("{LISTENER}{REPLICA}{text}");
     let error = parse(&whole).expect_err(text);
     let before = 6;
@@ -158,7 +158,7 @@ fn the_environment_overrides_the_file() {
     let config = config.expect("a config");
     assert_eq!(config.gateway.region, "sky");
     assert_eq!(config.gateway.limits.connections_max, 7);
-    assert_eq!(config.world.replicas[0].host, "other");
+    assert_eq!(config.world.replicas[0].spec.host, "other");
     for (name, text) in [
         ("SPILLWAY__NODE__REGON", "sky"),
         ("SPILLWAY__LIMITS__CONNECTIONS_MAX", "many"),
@@ -204,8 +204,58 @@ total_ms = 1
 attempts_max = 1
 budget_percent = 1
 budget_min_per_second = 1
+[health]
+check = "off"
+interval_ms = 1
+timeout_ms = 1
+rise = 1
+fall = 1
+eject_after = 1
+eject_ms = 1
+eject_max_ms = 1
+ejected_percent_max = 1
+breaker_percent = 1
+breaker_window_ms = 1
+breaker_requests_min = 1
+breaker_open_ms = 1
+stall_ms = 1
+slow_start_ms = 1
+retry_after_max_ms = 1
+stale_half_life_ms = 1
+deep_interval_ms = 1
+deep_timeout_ms = 1
+warm_up_max_ms = 1
+[standby]
+queued = 1.0
+p99_ms = 1
+promote_after_ms = 1
+demote_after_ms = 1
+[classes]
+h100 = 4
+[mapping.mine]
+queued = { metrics = ["q"], combine = "mean", scale = 1.0, ratio_to = ["t"] }
 [aliases]
 other = "tiny"
+[[discovery]]
+name = "d"
+dns = "h:1"
+resolver = "127.0.0.1:53"
+empty_grace_ms = 1
+[discovery.replica]
+url = "http://"
+models = ["tiny"]
+[fallback]
+big = ["tiny"]
+[[split]]
+model = "chat"
+by = "random"
+sticky_cookie = "arm"
+sticky_max_age_s = 1
+[[split.arms]]
+name = "a"
+model = "tiny"
+weight = 1
+version = "1"
 [[listener]]
 address = "127.0.0.1:0"
 proxy_protocol = "off"
@@ -215,11 +265,24 @@ tls = { certificate = "certificate.pem", key = "key.pem" }
 name = "a"
 url = "https://h:1"
 models = ["tiny"]
+versions = {}
 pool = "p"
 weight = 1
 protocol = "http2"
 connections_max = 1
 idle_ms = 1
+class = "h100"
+kind = "vllm"
+grpc_url = "https://h:2"
+notice_url = "http://h:1/notice"
+notice_ms = 1
+warm_up = ["hello"]
+standby = true
+slow_start_ms = 1
+health = { check = "http", path = "/h", port = 1, service = "s", interval_ms = 1, timeout_ms = 1 }
+deep = { path = "/d", body = "1", expect = { contains = "x" }, gpu_memory_max = 0.9, interval_ms = 1, timeout_ms = 1 }
+metrics = { scrape = true, path = "/m", port = 1, mapping = "mine", period_ms = 1, dcgm_port = 1 }
+bucket = { rate_per_s = 1.0, burst = 1.0, queue_halving = 1.0 }
 tls = { ca = "ca.pem", server_name = "s" }
 credential = { header = "h", prefix = "p", value = "v" }
 [[route]]
@@ -232,6 +295,8 @@ model = "tiny"
 pool = "p"
 policy = "consistent_hash"
 hash_by = "client_ip"
+session = { cookie = "c", max_age_s = 1 }
+least_loaded = { queue = 1.0, gpu = 1.0, kv = 1.0, latency = 1.0 }
 inject_usage = true
 forward_authorization = true
 timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1 }
@@ -242,12 +307,13 @@ fn the_schema_knows_every_key_and_no_other() {
     let certificates = Certificates::for_name("localhost");
     let path = certificates.folder().join("file.toml");
     Config::parse(EVERYTHING, &path, []).expect("every key exists");
+    let is_map = |table: &str| ["aliases", "classes", "fallback", "mapping.mine"].contains(&table);
     let mut written = BTreeSet::new();
     let mut table = String::new();
     for line in EVERYTHING.lines() {
         if let Some(name) = line.strip_prefix('[') {
             name.trim_matches(['[', ']']).clone_into(&mut table);
-        } else if let Some((key, value)) = line.split_once(" = ").filter(|_| table != "aliases") {
+        } else if let Some((key, value)) = line.split_once(" = ").filter(|_| !is_map(&table)) {
             written.insert(format!("{table}.{key}"));
             let inner = value.trim_matches(['{', '}', ' ']);
             for (key, _) in inner.split(", ").filter_map(|pair| pair.split_once(" = ")) {
@@ -259,12 +325,24 @@ fn the_schema_knows_every_key_and_no_other() {
     written.extend(
         ["replica.credential.value_env", "replica.credential.value_file"].map(str::to_owned),
     );
+    // Sessions go by a cookie or by a header; arms are tables.
+    let others = ["session.header", "session.idle_s", "session.sessions_max"];
+    written.extend(others.map(|key| format!("route.{key}")));
+    written.insert("split.arms".to_owned());
+    // What a reply must say is one of three things, written out in another place than here.
+    written.retain(|key| !key.starts_with("replica.deep.expect."));
+    // Found by one of three, and described as other replicas are.
+    written.extend(["srv", "file", "replica"].map(|key| format!("discovery.{key}")));
     let schema = spillway_node::config::schema();
     let text = serde_json::to_string(&schema).expect("JSON");
     assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), schema);
     let mut known = BTreeSet::new();
     collect(&schema, &schema, "", &mut known);
-    known.retain(|key| key.contains('.'));
+    known.retain(|key| key.contains('.') && !key.starts_with("replica.deep.expect."));
+    let replica: Vec<&str> = written.iter().filter_map(|key| key.strip_prefix("replica.")).collect();
+    let found: Vec<String> = replica.iter().map(|key| format!("discovery.replica.{key}")).collect();
+    known.retain(|key| !key.starts_with("discovery.replica.deep.expect."));
+    written.extend(found);
     assert_eq!(known, written);
 }
 

@@ -11,10 +11,15 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
     let emulator = emulator(1).await;
     let hanging = Scripted::start().await;
     let route = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n";
+    let names = "[fallback]\nlost = [\"tiny\"]\n[[split]]\nmodel = \"chat\"\nby = \"random\"\n\
+        arms = [{ name = \"only\", model = \"tiny\", weight = 1 }]";
+    // Nobody else serves one of its models: down, it is that model's last resort.
+    let dead = "models = [\"tiny\", \"lost\"]\nhealth = { check = \"tcp\", interval_ms = 50 }";
     let setup = Setup::new()
         .table(route)
-        .replica("dead", Scripted::refusing())
-        .emulated(&emulator)
+        .table(names)
+        .replica_with("dead", &format!("http://{}", Scripted::refusing()), dead)
+        .replica_with("r0", &format!("http://{}", emulator.addresses()[0]), "kind = \"vllm\"")
         .replica_with("hanging", &format!("http://{}", hanging.address), "models = [\"huge\"]");
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("spillway.toml");
@@ -26,6 +31,9 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         for _ in 0..3 {
             assert_eq!(client.fetch(chat("tiny", fields)).await.status, 200);
         }
+    }
+    for model in ["chat", "lost"] {
+        assert_eq!(client.fetch(chat(model, "")).await.status, 200, "{model}");
     }
     assert_eq!(client.fetch(chat("no such model", "")).await.status, 404);
     let leaving = spawn(Client::once(node.addresses()[0], chat("huge", "")));

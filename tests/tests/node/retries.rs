@@ -7,8 +7,8 @@ use bytes::Bytes;
 use http::Method;
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Closed, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, chat, eventually, message, spawn,
-    streamed,
+    Client, Closed, OK, Page, RAW_ROUTE, Scripted, Serving, Setup, Wire, chat, eventually, message,
+    spawn, streamed,
 };
 
 /// Takes turns, so that a test knows that each replica is asked first at times.
@@ -309,4 +309,70 @@ async fn nothing_is_sent_again_once_a_reply_has_begun() {
         assert!(first.is_alone().await && second.is_alone().await, "sent twice: {begun:?}");
         assert_eq!(retries(&node, "reset"), 0.0);
     }
+}
+
+/// Two replicas of which one answers everything with 500, and how many requests each got.
+async fn one_fails_with_500() -> (Node, Serving, Serving) {
+    let failing = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 2\r\n\r\nno";
+    let failing = Scripted::start().await.serve(failing);
+    let well = Scripted::start().await.serve(OK);
+    let node = Setup::new()
+        .set("health.eject_after = 1000")
+        .set("health.breaker_requests_min = 1000")
+        .set("retry.budget_percent = 100")
+        .set("retry.budget_min_per_second = 100")
+        .replica("failing", failing.address)
+        .replica("well", well.address)
+        .table("[[route]]\nname = \"all\"\npolicy = \"round_robin\"")
+        .start()
+        .await;
+    (node, failing, well)
+}
+
+#[tokio::test]
+async fn a_request_with_an_idempotency_key_is_asked_elsewhere_after_an_error_reply() {
+    let (node, failing, well) = one_fails_with_500().await;
+    for number in 0..10 {
+        let mut request = chat("tiny", "");
+        let key = format!("key-{number}").parse().expect("a value");
+        request.headers_mut().insert("idempotency-key", key);
+        let reply = Client::once(node.addresses()[0], request).await;
+        assert_eq!(reply.status, 200);
+    }
+    assert_eq!(well.requests.count(), 10);
+    let asked = failing.requests.all();
+    assert_eq!(asked.len(), 5, "it was its turn every other time");
+    assert!(asked[0].header("idempotency-key").is_some(), "the replica sees the key");
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn without_such_a_key_an_error_reply_is_the_reply() {
+    let (node, failing, well) = one_fails_with_500().await;
+    let mut failures = 0;
+    for _ in 0..10 {
+        let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+        failures += u32::from(reply.status == 500 && reply.text() == "no");
+    }
+    assert_eq!(failures, 5);
+    assert_eq!((failing.requests.count(), well.requests.count()), (5, 5));
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn if_nobody_does_better_the_first_error_reply_is_passed_on() {
+    let failing = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 2\r\n\r\nno";
+    let failing = Scripted::start().await.serve(failing);
+    let node = Setup::new()
+        .replica("failing", failing.address)
+        .replica("gone", Scripted::refusing())
+        .start()
+        .await;
+    for _ in 0..4 {
+        let mut request = chat("tiny", "");
+        request.headers_mut().insert("idempotency-key", "k".parse().expect("a value"));
+        let reply = Client::once(node.addresses()[0], request).await;
+        assert_eq!((reply.status, reply.text()), (500, "no"));
+    }
+    node.stop().await;
 }

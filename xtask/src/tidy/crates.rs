@@ -7,14 +7,16 @@ use crate::metadata::Package;
 /// The crates from the bottom up, each with the own crates that it may ship with.
 ///
 /// Its tests may use any crate above it in this table, that is, lower in the building.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
     ("spillway-route", &["spillway-types", "spillway-prefix"]),
+    ("spillway-health", &["spillway-types", "spillway-route"]),
     ("spillway-protocol", &["spillway-types"]),
     ("spillway-engine", &[]),
     ("spillway-telemetry", &["spillway-types"]),
     ("spillway-emulator", &["spillway-engine"]),
+    ("spillway-replicas", &["spillway-types"]),
     (
         "spillway-proxy",
         &["spillway-types", "spillway-prefix", "spillway-route", "spillway-protocol"],
@@ -25,7 +27,9 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "spillway-types",
             "spillway-prefix",
             "spillway-route",
+            "spillway-health",
             "spillway-protocol",
+            "spillway-replicas",
             "spillway-proxy",
             "spillway-telemetry",
         ],
@@ -37,8 +41,14 @@ const LAYERS: [(&str, &[&str]); 13] = [
 ];
 
 /// Crates that decide and never wait: what they ship with has no runtime and no network.
-const PURE: [&str; 5] =
-    ["spillway-types", "spillway-prefix", "spillway-route", "spillway-protocol", "spillway-engine"];
+const PURE: [&str; 6] = [
+    "spillway-types",
+    "spillway-prefix",
+    "spillway-route",
+    "spillway-health",
+    "spillway-protocol",
+    "spillway-engine",
+];
 
 /// What makes a crate impure.
 const IMPURE: [&str; 6] = ["tokio", "mio", "quinn", "hyper", "h2", "openraft"];

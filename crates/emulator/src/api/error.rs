@@ -1,13 +1,13 @@
 //! Errors in the two forms that clients know.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
 use spillway_engine::Rejected;
 
 use crate::body::ReplyBody;
 use crate::driver::Lost;
 
-use super::json;
+use super::{grpc, json, with_type};
 
 /// Why a request was not served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,17 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", message)
     }
 
+    /// 501.
+    pub(crate) fn unimplemented(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, "invalid_request_error", message.into())
+    }
+
+    /// 504: the client's own time is over.
+    pub(crate) fn too_late() -> Self {
+        let message = "the request was not done by its deadline".to_owned();
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "server_error", message)
+    }
+
     /// 500.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message.into())
@@ -100,6 +111,28 @@ impl ApiError {
     /// As `/v2` endpoints answer it.
     pub(crate) fn into_v2(self) -> Response<ReplyBody> {
         self.respond(&json!({ "error": self.message }))
+    }
+
+    /// As gRPC has it: a reply that is nothing but trailers.
+    pub(crate) fn into_grpc(self) -> Response<ReplyBody> {
+        let mut response = with_type(ReplyBody::whole(""), grpc::CONTENT_TYPE);
+        let retry_after_s = self.retry_after_s;
+        response.headers_mut().extend(self.into_trailers());
+        if let Some(seconds) = retry_after_s {
+            let pushback_ms = HeaderValue::from(seconds.saturating_mul(1000));
+            response.headers_mut().insert("grpc-retry-pushback-ms", pushback_ms);
+        }
+        response
+    }
+
+    /// As gRPC has it at the end of a stream.
+    pub(crate) fn into_trailers(self) -> HeaderMap {
+        grpc::error_trailers(self.status, &self.message)
+    }
+
+    /// What it says.
+    pub(crate) fn message(&self) -> String {
+        self.message.clone()
     }
 
     fn new(status: StatusCode, kind: &'static str, message: String) -> Self {

@@ -32,6 +32,11 @@ struct StreamOptions {
 }
 
 impl Sampling {
+    /// So many tokens, no fewer.
+    pub(crate) fn exactly(tokens: u32) -> Self {
+        Self { max_tokens: Some(tokens), ignore_eos: Some(true), ..Self::default() }
+    }
+
     /// Whether the answer is to come as a stream.
     pub(crate) fn is_stream(&self) -> bool {
         self.stream.unwrap_or(false)

@@ -7,6 +7,7 @@ mod completions;
 mod embeddings;
 mod error;
 mod generate;
+mod grpc;
 mod media;
 mod models;
 mod png;
@@ -35,6 +36,7 @@ use crate::replica::Replica;
 use crate::socket::SocketSwitch;
 
 pub(crate) use error::ApiError;
+pub(crate) use grpc::{Piece, Pieces};
 pub(crate) use response_store::ResponseStore;
 
 /// A request on its way through the endpoints.
@@ -119,7 +121,27 @@ impl Call {
         self.path.starts_with("/emulator/")
     }
 
+    /// The same call for work that goes on beside its reply, which has the ticket.
+    fn without_ticket(&self) -> Self {
+        Self {
+            replica: Arc::clone(&self.replica),
+            method: self.method.clone(),
+            path: self.path.clone(),
+            headers: Arc::clone(&self.headers),
+            body: Bytes::new(),
+            ticket: None,
+            socket: self.socket.clone(),
+        }
+    }
+
+    fn is_grpc(&self) -> bool {
+        grpc::is_grpc(&self.method, &self.headers)
+    }
+
     fn is_inference(&self) -> bool {
+        if self.is_grpc() {
+            return grpc::is_inference(&self.path);
+        }
         let inference = self.path.starts_with("/v1/")
             || self.path.ends_with("/infer")
             || self.path == "/rerank";
@@ -130,6 +152,7 @@ impl Call {
         let outcome = if reply.is_ok() { Outcome::Finished } else { Outcome::Rejected };
         let mut response = match reply {
             Ok(response) => response,
+            Err(error) if self.is_grpc() => error.into_grpc(),
             Err(error) if self.path.starts_with("/v2") => error.into_v2(),
             Err(error) => error.into_openai(),
         };
@@ -142,6 +165,9 @@ impl Call {
 }
 
 async fn answer(call: &mut Call, body: Incoming) -> Reply {
+    if call.is_grpc() {
+        return grpc::answer(call, body).await;
+    }
     call.body = read(body, call.replica.body_bytes_max).await?;
     let path = call.path.clone();
     if let Some(rest) = path.strip_prefix("/v2") {

@@ -137,7 +137,8 @@ async fn infer(call: &Call, model: &str) -> Reply {
         return Err(ApiError::invalid(message, None));
     }
     let tokens_max = call.replica.driver.config().context_tokens_max;
-    prefill(call, &[work(&tensors, tokens_max)]).await?;
+    let data = tensors.iter().map(|tensor| tensor.bytes.as_ref());
+    prefill(call, &[prompt_of(data, tokens_max)]).await?;
     let outputs = choose_outputs(tensors, &request.outputs, request.parameters)?;
     write_reply(model, request.id, outputs)
 }
@@ -177,9 +178,9 @@ fn read_tensor(input: InputHead, binary: &mut Bytes) -> Result<Tensor, ApiError>
     Ok(Tensor { name, shape, datatype_name, datatype, bytes, json: data })
 }
 
-/// The inputs as a prompt: what they cost the engine.
-fn work(tensors: &[Tensor], tokens_max: u32) -> Vec<u32> {
-    let bytes = tensors.iter().flat_map(|tensor| tensor.bytes.chunks(TOKEN_BYTES));
+/// The inputs' data as a prompt: what they cost the engine.
+pub(crate) fn prompt_of<'t>(data: impl Iterator<Item = &'t [u8]>, tokens_max: u32) -> Vec<u32> {
+    let bytes = data.flat_map(|bytes| bytes.chunks(TOKEN_BYTES));
     let tokens = bytes.map(|chunk| {
         let mut token = [0; TOKEN_BYTES];
         token[..chunk.len()].copy_from_slice(chunk);

@@ -11,6 +11,7 @@ mod accounting;
 mod client;
 mod engine_effects;
 mod faults;
+mod grpc;
 mod openai;
 mod other_endpoints;
 mod responses;

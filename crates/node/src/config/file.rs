@@ -4,16 +4,21 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use spillway_replicas::Mapping;
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
 use crate::config::environment;
+use crate::config::discovery_section::DiscoverySection;
 use crate::config::error::{ConfigError, Source};
+use crate::config::health_section::{HealthSection, StandbySection};
+use crate::config::names::FallbackSection;
 use crate::config::replica_section::ReplicaSection;
 use crate::config::route_section::RouteSection;
 use crate::config::section::{
     AdminSection, LimitsSection, ListenerSection, NodeSection, RetrySection, TimeoutsSection,
 };
+use crate::config::split_section::SplitSection;
 
 /// Everything that a config file can say.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -42,9 +47,32 @@ pub(crate) struct ConfigFile {
     #[serde(default)]
     #[schemars(with = "BTreeMap<String, String>")]
     pub(crate) aliases: BTreeMap<String, Spanned<String>>,
+    /// Names whose requests are split between models.
+    #[serde(default)]
+    pub(crate) split: Vec<SplitSection>,
+    /// Models that are asked, in this order, if the named one can't serve a request.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, Vec<String>>")]
+    pub(crate) fallback: FallbackSection,
     /// Model servers.
     #[serde(default)]
     pub(crate) replica: Vec<ReplicaSection>,
+    /// Replicas that come and go by themselves.
+    #[serde(default)]
+    pub(crate) discovery: Vec<DiscoverySection>,
+    /// Weights of hardware classes by name, e.g. `h100 = 4`.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, u32>")]
+    pub(crate) classes: BTreeMap<String, Spanned<u32>>,
+    /// How load is read from servers that no `kind` knows, by name.
+    #[serde(default)]
+    pub(crate) mapping: BTreeMap<String, Mapping>,
+    /// How the node finds out whether replicas work.
+    #[serde(default)]
+    pub(crate) health: HealthSection,
+    /// When replicas in reserve are brought in.
+    #[serde(default)]
+    pub(crate) standby: StandbySection,
     /// Sets of requests and how they are served.
     #[serde(default)]
     pub(crate) route: Vec<RouteSection>,
@@ -68,7 +96,8 @@ pub(crate) fn read(
     ConfigFile::deserialize(Deserializer::from(table)).map_err(|error| fault(source, &error))
 }
 
-fn fault(source: &Source, error: &toml::de::Error) -> ConfigError {
+/// A parser's error as ours.
+pub(crate) fn fault(source: &Source, error: &toml::de::Error) -> ConfigError {
     let message = error.message().to_owned();
     let remedy = if message.starts_with("unknown field") {
         "remove the key or correct its spelling; `spillway config schema` lists all"

@@ -1,22 +1,28 @@
 //! From what is written to what it means: the checks that need more than one value.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::num::NonZero;
+use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_protocol::TrustedProxies;
 use spillway_proxy::{
-    GatewayConfig, Listener, ListenerSpec, Replica, ReplicaSpec, Retry, Timeouts, TlsIdentity,
+    GatewayConfig, Listener, ListenerSpec, NameSpec, Replica, Retry, Timeouts, TlsIdentity,
 };
 use spillway_types::ModelName;
 use toml::Spanned;
 
+use crate::config::care_section::CareDefaults;
+use crate::config::discovery_section::{DiscoveryConfig, lower_discoveries};
 use crate::config::error::{ConfigError, Source};
 use crate::config::file::ConfigFile;
+use crate::config::names::{NameSections, Served};
 use crate::config::replica_section::{ReplicaSection, read_file};
 use crate::config::route_section::RouteSection;
 use crate::config::section::{ListenerSection, ProxyProtocol, TlsSection};
+use crate::config::session_section::check_session_cookie;
 use crate::config::{Config, ListenerConfig, WorldConfig};
+use crate::keeper::ReplicaConfig;
 
 /// Checks a file as a whole.
 ///
@@ -34,16 +40,28 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         listeners.push(listener);
         identities.push(identity);
     }
-    let replicas = lower_replicas(source, file.replica)?;
-    let served: BTreeSet<ModelName> =
-        replicas.iter().flat_map(|replica| replica.models.iter().cloned()).collect();
-    let aliases = lower_aliases(source, file.aliases, &served)?;
-    check_routes(source, &file.route, &replicas, &served)?;
+    let defaults = CareDefaults::new(file.health, file.standby, file.classes, file.mapping);
+    let replicas = lower_replicas(source, file.replica, &defaults)?;
+    let discoveries = lower_discoveries(source, file.discovery, &defaults)?;
+    let mut served: BTreeSet<ModelName> =
+        replicas.iter().flat_map(|replica| replica.spec.models.iter().cloned()).collect();
+    served.extend(discoveries.iter().flat_map(DiscoveryConfig::models));
+    let names = NameSections {
+        aliases: file.aliases,
+        splits: file.split,
+        fallbacks: file.fallback,
+    };
+    let known = Served::new(&served, replicas.iter().map(|replica| &replica.spec));
+    let names = names.lower(source, &known)?;
+    let found = discoveries.iter().flat_map(DiscoveryConfig::pools);
+    let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
+    check_routes(source, &file.route, &pools, (&known, &names))?;
     let base = file.timeouts.over(Timeouts::default());
     let mut routes = file.route;
     if !routes.iter().any(|route| route.path_prefix.is_none() && route.models.is_empty()) {
         routes.push(RouteSection::catch_all());
     }
+    let lower_route = |route: RouteSection| route.lower(source, base);
     Ok(Config {
         workers: worker_count(file.node.workers),
         worker_layout: file.node.worker_layout,
@@ -58,13 +76,15 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         },
         world: WorldConfig {
             replicas,
-            routes: routes.into_iter().map(|route| route.lower(base)).collect(),
-            aliases,
+            discoveries,
+            routes: routes.into_iter().map(lower_route).collect::<Result<_, _>>()?,
+            names: Arc::new(names),
             identities,
         },
         drain: Duration::from_millis(file.node.drain_ms),
         node: file.node.name,
         path: None,
+        text: source.text().to_owned(),
     })
 }
 
@@ -108,10 +128,15 @@ fn read_identity(source: &Source, tls: &TlsSection) -> Result<TlsIdentity, Confi
     })
 }
 
-fn lower_replicas(
+/// Replicas of a config, or of a file that lists more of them.
+///
+/// # Errors
+/// Whatever does not work, with its line.
+pub(crate) fn lower_replicas(
     source: &Source,
     sections: Vec<ReplicaSection>,
-) -> Result<Vec<ReplicaSpec>, ConfigError> {
+    defaults: &CareDefaults,
+) -> Result<Vec<ReplicaConfig>, ConfigError> {
     let mut names = BTreeSet::new();
     let mut replicas = Vec::new();
     for section in sections {
@@ -119,36 +144,37 @@ fn lower_replicas(
             let message = format!("a second replica is called {:?}", section.name.get_ref());
             return Err(source.fault(section.name.span(), message, "give each its own name"));
         }
-        let span = section.url.span();
-        let spec = section.lower(source)?;
-        // Found out here rather than at the first request.
-        Replica::new(spec.clone(), 1).map_err(|error| {
-            source.fault(span, error.to_string(), "correct the replica's tls section")
-        })?;
-        replicas.push(spec);
+        replicas.push(lower_replica(source, section, defaults)?);
     }
     Ok(replicas)
 }
 
-fn lower_aliases(
+fn lower_replica(
     source: &Source,
-    aliases: BTreeMap<String, Spanned<String>>,
-    served: &BTreeSet<ModelName>,
-) -> Result<BTreeMap<ModelName, ModelName>, ConfigError> {
-    let mut lowered = BTreeMap::new();
-    for (alias, target) in aliases {
-        check_served(source, &target, served)?;
-        lowered.insert(ModelName::from(alias), ModelName::from(target.into_inner()));
-    }
-    Ok(lowered)
+    section: ReplicaSection,
+    defaults: &CareDefaults,
+) -> Result<ReplicaConfig, ConfigError> {
+    let span = section.url.span();
+    let config = section.lower(defaults, source)?;
+    // Found out here rather than at the first request.
+    Replica::new(config.spec.clone(), 1).map_err(|error| {
+        source.fault(span, error.to_string(), "correct the replica's tls section")
+    })?;
+    Ok(config)
 }
 
 fn check_routes(
     source: &Source,
     routes: &[RouteSection],
-    replicas: &[ReplicaSpec],
-    served: &BTreeSet<ModelName>,
+    pools: &BTreeSet<&str>,
+    (served, known): (&Served<'_>, &NameSpec),
 ) -> Result<(), ConfigError> {
+    let has_fallback = |model: &&Spanned<String>| {
+        known.fallbacks.contains_key(model.get_ref().as_str())
+    };
+    let is_split = |model: &&Spanned<String>| {
+        known.splits.iter().any(|split| split.name.as_str() == model.get_ref())
+    };
     let mut names = BTreeSet::new();
     for route in routes {
         if !names.insert(route.name.get_ref()) {
@@ -161,11 +187,17 @@ fn check_routes(
             let message = "a path prefix starts with a slash";
             return Err(source.fault(prefix.span(), message, "write it as /v1/predict"));
         }
-        for model in route.models.iter().chain(&route.model) {
-            check_served(source, model, served)?;
+        for model in route.models.iter().filter(|model| !has_fallback(model)) {
+            served.check_model(source, model)?;
+        }
+        for model in route.model.iter().filter(|model| !has_fallback(model) && !is_split(model)) {
+            served.check_model(source, model)?;
+        }
+        if let Some(session) = &route.session {
+            check_session_cookie(source, session, known)?;
         }
         if let Some(pool) = &route.pool
-            && !replicas.iter().any(|replica| replica.pool == *pool.get_ref())
+            && !pools.contains(pool.get_ref().as_str())
         {
             let message = format!("no replica is in the pool {:?}", pool.get_ref());
             return Err(source.fault(pool.span(), message, "set pool on the replicas it is for"));
@@ -173,20 +205,6 @@ fn check_routes(
         route.check_hash_by(source)?;
     }
     Ok(())
-}
-
-fn check_served(
-    source: &Source,
-    model: &Spanned<String>,
-    served: &BTreeSet<ModelName>,
-) -> Result<(), ConfigError> {
-    if served.contains(model.get_ref().as_str()) {
-        return Ok(());
-    }
-    let message = format!("no replica serves the model {:?}", model.get_ref());
-    let known: Vec<&str> = served.iter().map(|model| model.as_str()).collect();
-    let remedy = format!("name one of: {}", known.join(", "));
-    Err(source.fault(model.span(), message, remedy))
 }
 
 fn worker_count(configured: usize) -> usize {

@@ -3,22 +3,31 @@
 //! Reading happens once, here. A [`Config`] can't be wrong later; everything that can be is found
 //! with its line and a remedy before any port is opened.
 
+mod care_section;
+mod discovery_section;
 mod environment;
 mod error;
 mod file;
+mod health_section;
 mod lower;
+mod names;
 mod replica_section;
 mod route_section;
 mod section;
+mod session_section;
+mod split_section;
+mod versions;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use spillway_proxy::{GatewayConfig, ListenerSpec, ReplicaSpec, RouteSpec, TlsIdentity};
-use spillway_types::ModelName;
+use spillway_proxy::{GatewayConfig, ListenerSpec, NameSpec, RouteSpec, TlsIdentity};
 
+pub use crate::keeper::{Care, ReplicaConfig};
+pub use discovery_section::DiscoveryConfig;
+pub(crate) use care_section::CareDefaults;
+pub(crate) use discovery_section::{Found, read_replicas};
 pub use error::ConfigError;
 pub use section::WorkerLayout;
 
@@ -43,6 +52,8 @@ pub struct Config {
     pub drain: std::time::Duration,
     /// The file this was read from, to be watched; `None` if it did not come from a file.
     pub path: Option<PathBuf>,
+    /// The text this was read from.
+    pub(crate) text: String,
 }
 
 /// One listening address.
@@ -54,15 +65,17 @@ pub struct ListenerConfig {
     pub spec: ListenerSpec,
 }
 
-/// Replicas, routes and aliases: the part of the config that a reload replaces.
+/// Replicas, routes and names: the part of the config that a reload replaces.
 #[derive(Debug)]
 pub struct WorldConfig {
     /// Every replica.
-    pub replicas: Vec<ReplicaSpec>,
+    pub replicas: Vec<ReplicaConfig>,
+    /// Where more replicas come from.
+    pub discoveries: Vec<DiscoveryConfig>,
     /// Every route; at least one.
     pub routes: Vec<RouteSpec>,
-    /// Model names that stand for others.
-    pub aliases: BTreeMap<ModelName, ModelName>,
+    /// What clients may ask for beyond the models that replicas serve.
+    pub names: Arc<NameSpec>,
     /// Certificates of the TLS listeners, in the order of the listeners.
     pub identities: Vec<Option<TlsIdentity>>,
 }

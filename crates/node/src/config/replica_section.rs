@@ -3,33 +3,86 @@
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_proxy::{ReplicaProtocol, ReplicaSpec, TlsSpec};
+use spillway_replicas::ServerKind;
+use spillway_proxy::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
 use spillway_types::{ModelName, ReplicaName};
 use std::time::Duration;
 use toml::Spanned;
 
+use crate::config::care_section::CareDefaults;
 use crate::config::error::{ConfigError, Source};
+use crate::config::health_section::{BucketSection, DeepSection, MetricsSection, ReplicaHealthSection};
+use crate::keeper::ReplicaConfig;
+use crate::config::versions::{VersionsSection, lower_versions};
 
 /// One model server.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplicaSection {
     /// Unique name, as in metrics and headers.
+    #[serde(default = "no_text")]
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
     /// Where it is: `http://host:port` or `https://host:port`.
+    #[serde(default = "no_text")]
     #[schemars(with = "String")]
     pub(crate) url: Spanned<String>,
+    /// Where it takes gRPC, if that is another port. Without it, gRPC goes to `url` if `protocol` is
+    /// `http2`, else not to this replica. Credentials and `tls` hold for both.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) grpc_url: Option<Spanned<String>>,
     /// Models it serves.
     #[schemars(with = "Vec<String>")]
     pub(crate) models: Spanned<Vec<String>>,
+    /// Versions that it serves of some of its models; a model that is not here is served in
+    /// whatever version the replica takes.
+    #[serde(default)]
+    #[schemars(with = "std::collections::BTreeMap<String, Vec<String>>")]
+    pub(crate) versions: VersionsSection,
     /// The pool that routes refer to.
     #[serde(default = "default_pool")]
     pub(crate) pool: String,
-    /// Share of the work against its peers, 1 to 1,000.
-    #[serde(default = "default_weight")]
-    #[schemars(with = "u32")]
-    pub(crate) weight: Spanned<u32>,
+    /// Share of the work against its peers, 1 to 1,000; by default its class's weight, else 1.
+    #[serde(default)]
+    #[schemars(with = "Option<u32>")]
+    pub(crate) weight: Option<Spanned<u32>>,
+    /// Its hardware, a name in `[classes]` that stands for a weight.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) class: Option<Spanned<String>>,
+    /// The server's software: says how it is checked and where its load stands.
+    #[serde(default)]
+    pub(crate) kind: ServerKind,
+    /// How it is checked, where that differs from `[health]`.
+    #[serde(default)]
+    pub(crate) health: ReplicaHealthSection,
+    /// A check that makes it work: a token, or an answer that is known.
+    #[serde(default)]
+    #[schemars(with = "Option<DeepSection>")]
+    pub(crate) deep: Option<Spanned<DeepSection>>,
+    /// Where its load is read.
+    #[serde(default)]
+    pub(crate) metrics: MetricsSection,
+    /// URL that answers 200 once its machine is going to be taken away, and 404 before.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) notice_url: Option<Spanned<String>>,
+    /// How long it may finish its requests once such a notice is there.
+    #[serde(default = "default_notice_ms")]
+    pub(crate) notice_ms: u64,
+    /// Prompts sent to it before it takes requests, to load its weights and fill its cache.
+    #[serde(default)]
+    pub(crate) warm_up: Vec<String>,
+    /// How its bucket fills, for the policy `token_bucket`.
+    #[serde(default)]
+    pub(crate) bucket: BucketSection,
+    /// Kept in reserve until its pool needs it, see `[standby]`.
+    #[serde(default)]
+    pub(crate) standby: bool,
+    /// Time in which it comes to its full share, instead of the one in `[health]`.
+    #[serde(default)]
+    pub(crate) slow_start_ms: Option<u64>,
     /// What it speaks.
     #[serde(default)]
     pub(crate) protocol: ProtocolSection,
@@ -99,81 +152,142 @@ pub(crate) struct CredentialSection {
 impl ReplicaSection {
     /// # Errors
     /// Whatever does not work, with its line.
-    pub(crate) fn lower(self, source: &Source) -> Result<ReplicaSpec, ConfigError> {
-        let (scheme_is_tls, host, port) = self.target(source)?;
+    pub(crate) fn lower(
+        self,
+        defaults: &CareDefaults,
+        source: &Source,
+    ) -> Result<ReplicaConfig, ConfigError> {
+        let care = self.care(defaults, source)?;
+        let weight = self.weight(defaults, source)?;
+        Ok(ReplicaConfig { spec: self.lower_spec(weight, source)?, care })
+    }
+
+    /// A replica that stands for all that a discovery finds: its URL says only the scheme.
+    ///
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn lower_template(
+        mut self,
+        discovery: &Spanned<String>,
+        defaults: &CareDefaults,
+        source: &Source,
+    ) -> Result<ReplicaConfig, ConfigError> {
+        let is_template = ["", "http://", "https://"].contains(&self.url.get_ref().as_str());
+        if !is_template || !self.name.get_ref().is_empty() {
+            let remedy = "leave name out, and write url as \"http://\" or \"https://\"";
+            let message = "names and addresses of these replicas are found, not given";
+            return Err(source.fault(discovery.span(), message, remedy));
+        }
+        if let Some(url) = &self.grpc_url {
+            let message = "the addresses of these replicas are found, and each has one";
+            let remedy = "set protocol = \"http2\" if it takes gRPC too";
+            return Err(source.fault(url.span(), message, remedy));
+        }
+        let scheme = if self.url.get_ref().is_empty() { "http://" } else { self.url.get_ref() };
+        self.url = Spanned::new(discovery.span(), format!("{scheme}template.invalid:1"));
+        self.name = discovery.clone();
+        self.lower(defaults, source)
+    }
+
+    /// # Errors
+    /// Whatever does not work, with its line.
+    fn lower_spec(self, weight: u32, source: &Source) -> Result<ReplicaSpec, ConfigError> {
+        let (scheme_is_tls, host, port) = target(&self.url, source)?;
+        let grpc = self.grpc_url.as_ref().map(|url| target(url, source)).transpose()?;
         let name = ReplicaName::from(self.name.get_ref().as_str());
         if HeaderValue::from_str(name.as_str()).is_err() || name.as_str().is_empty() {
             let remedy = "use letters, digits and hyphens";
             return Err(source.fault(self.name.span(), "the name can't be used", remedy));
         }
-        if !(1..=1000).contains(self.weight.get_ref()) {
-            let remedy = "use a weight from 1 to 1000; to take a replica out, remove it";
-            return Err(source.fault(self.weight.span(), "the weight is out of range", remedy));
-        }
         if self.models.get_ref().is_empty() {
             let remedy = "name the models it serves, e.g. models = [\"llama-3.1-8b\"]";
             return Err(source.fault(self.models.span(), "the replica serves no model", remedy));
         }
-        let tls = match (scheme_is_tls, self.tls) {
-            (true, tls) => Some(lower_tls(tls, source)?),
-            (false, None) => None,
-            (false, Some(_)) => {
-                let remedy = "use https:// in the URL, or remove tls";
-                return Err(source.fault(self.url.span(), "tls is set for an http:// URL", remedy));
-            }
-        };
+        let is_any_tls = scheme_is_tls || grpc.as_ref().is_some_and(|(is_tls, ..)| *is_tls);
+        if self.tls.is_some() && !is_any_tls {
+            let remedy = "use https:// in the URL, or remove tls";
+            return Err(source.fault(self.url.span(), "tls is set for an http:// URL", remedy));
+        }
+        let tls = is_any_tls.then(|| lower_tls(self.tls, source)).transpose()?;
+        let grpc = grpc.map(|(is_tls, host, port)| {
+            let tls = tls.clone().filter(|_| is_tls);
+            GrpcTarget { host, port, tls }
+        });
         let credential = self.credential.map(|c| lower_credential(c, source)).transpose()?;
         Ok(ReplicaSpec {
             name,
             host,
             port,
-            tls,
+            tls: tls.filter(|_| scheme_is_tls),
+            grpc,
             protocol: match self.protocol {
                 ProtocolSection::Http1 => ReplicaProtocol::Http1,
                 ProtocolSection::Http2 => ReplicaProtocol::Http2,
             },
+            versions: lower_versions(source, self.versions, self.models.get_ref())?,
             models: self.models.into_inner().into_iter().map(ModelName::from).collect(),
             pool: self.pool,
-            weight: self.weight.into_inner(),
+            weight,
             in_flight_max: self.connections_max.max(1),
             idle: Duration::from_millis(self.idle_ms),
             credential,
         })
     }
 
-    /// Whether it is TLS, the host and the port.
-    fn target(&self, source: &Source) -> Result<(bool, String, u16), ConfigError> {
-        let fault = |message: String| {
-            let remedy = "write it as http://host:port or https://host:port";
-            source.fault(self.url.span(), message, remedy)
+    /// Its own weight, else its class's.
+    fn weight(&self, defaults: &CareDefaults, source: &Source) -> Result<u32, ConfigError> {
+        let by_class = match &self.class {
+            None => None,
+            Some(class) => {
+                let Some(weight) = defaults.classes.get(class.get_ref()) else {
+                    let message = format!("there is no class {:?}", class.get_ref());
+                    let remedy = "add it to [classes], e.g. h100 = 4";
+                    return Err(source.fault(class.span(), message, remedy));
+                };
+                Some(weight)
+            }
         };
-        let uri: Uri =
-            self.url.get_ref().parse().map_err(|error| fault(format!("not a URL: {error}")))?;
-        let is_tls = match uri.scheme_str() {
-            Some("http") => false,
-            Some("https") => true,
-            other => return Err(fault(format!("the scheme {} is unknown", other.unwrap_or("")))),
-        };
-        if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
-            return Err(fault("the URL has a path; requests keep their own".to_owned()));
+        let Some(weight) = self.weight.as_ref().or(by_class) else { return Ok(1) };
+        if !(1..=1000).contains(weight.get_ref()) {
+            let remedy = "use a weight from 1 to 1000; to take a replica out, remove or drain it";
+            return Err(source.fault(weight.span(), "the weight is out of range", remedy));
         }
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        if host.is_empty() {
-            return Err(fault("the URL has no host".to_owned()));
-        }
-        let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
-        if authority.contains('@') {
-            return Err(fault(
-                "the URL has a user: credentials have a key of their own".to_owned(),
-            ));
-        }
-        // The host in brackets may hold colons; a port that is out of range is none to the parser.
-        let behind_host = authority.rsplit(']').next().unwrap_or_default();
-        if behind_host.contains(':') && uri.port_u16().is_none() {
-            return Err(fault(format!("the port in {authority:?} is no port")));
-        }
-        Ok((is_tls, host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 })))
+        Ok(*weight.get_ref())
     }
+}
+
+/// Whether it is TLS, the host and the port.
+fn target(url: &Spanned<String>, source: &Source) -> Result<(bool, String, u16), ConfigError> {
+    let fault = |message: String| {
+        let remedy = "write it as http://host:port or https://host:port";
+        source.fault(url.span(), message, remedy)
+    };
+    let uri: Uri =
+        url.get_ref().parse().map_err(|error| fault(format!("not a URL: {error}")))?;
+    let is_tls = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        other => return Err(fault(format!("the scheme {} is unknown", other.unwrap_or("")))),
+    };
+    if uri.path_and_query().is_some_and(|path| path.as_str() != "/") {
+        return Err(fault("the URL has a path; requests keep their own".to_owned()));
+    }
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    if host.is_empty() {
+        return Err(fault("the URL has no host".to_owned()));
+    }
+    let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
+    if authority.contains('@') {
+        return Err(fault(
+            "the URL has a user: credentials have a key of their own".to_owned(),
+        ));
+    }
+    // The host in brackets may hold colons; a port that is out of range is none to the parser.
+    let behind_host = authority.rsplit(']').next().unwrap_or_default();
+    if behind_host.contains(':') && uri.port_u16().is_none() {
+        return Err(fault(format!("the port in {authority:?} is no port")));
+    }
+    Ok((is_tls, host, uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 })))
 }
 
 fn lower_tls(section: Option<ReplicaTlsSection>, source: &Source) -> Result<TlsSpec, ConfigError> {
@@ -227,12 +341,17 @@ pub(crate) fn read_file(name: &Spanned<String>, source: &Source) -> Result<Vec<u
     })
 }
 
+/// Missing; what needs it says so.
+fn no_text() -> Spanned<String> {
+    Spanned::new(0..0, String::new())
+}
+
 fn default_pool() -> String {
     "default".to_owned()
 }
 
-fn default_weight() -> Spanned<u32> {
-    Spanned::new(0..0, 1)
+fn default_notice_ms() -> u64 {
+    100_000
 }
 
 fn default_connections_max() -> u32 {

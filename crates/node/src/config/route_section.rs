@@ -4,12 +4,13 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_protocol::{HashBy, Protocol};
 use spillway_proxy::{RouteSpec, Timeouts};
-use spillway_route::{Policy, Tuning};
+use spillway_route::{LeastLoadedWeights, Policy, Tuning};
 use spillway_types::{ModelName, RouteName};
 use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
 use crate::config::section::TimeoutsSection;
+use crate::config::session_section::{SessionSection, lower_session};
 
 /// A set of requests and how they are served.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -49,6 +50,13 @@ pub(crate) struct RouteSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) hash_by: Option<Spanned<HashBy>>,
+    /// How later requests of a client find the replica of its earlier ones, whatever the policy.
+    #[serde(default)]
+    #[schemars(with = "Option<SessionSection>")]
+    pub(crate) session: Option<Spanned<SessionSection>>,
+    /// What the policy `least_loaded` makes of each signal.
+    #[serde(default)]
+    pub(crate) least_loaded: LeastLoadedSection,
     /// Asks replicas to report usage in streams, and takes the report out again if the client did
     /// not ask for it.
     #[serde(default)]
@@ -61,6 +69,34 @@ pub(crate) struct RouteSection {
     pub(crate) timeouts: TimeoutsSection,
 }
 
+/// How much each term of the score counts against the others; 0 leaves it out.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LeastLoadedSection {
+    /// Requests waiting and running, against the mean of the group.
+    pub(crate) queue: f32,
+    /// Share of time the GPU is busy.
+    pub(crate) gpu: f32,
+    /// Share of the KV cache in use.
+    pub(crate) kv: f32,
+    /// Time to the first byte, against the mean of the group.
+    pub(crate) latency: f32,
+}
+
+impl Default for LeastLoadedSection {
+    fn default() -> Self {
+        let LeastLoadedWeights { queue, gpu, kv, latency } = LeastLoadedWeights::default();
+        Self { queue, gpu, kv, latency }
+    }
+}
+
+impl From<LeastLoadedSection> for LeastLoadedWeights {
+    fn from(section: LeastLoadedSection) -> Self {
+        let LeastLoadedSection { queue, gpu, kv, latency } = section;
+        Self { queue, gpu, kv, latency }
+    }
+}
+
 /// The protocol of a custom route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -69,6 +105,8 @@ pub(crate) enum RouteProtocol {
     Openai,
     /// KServe V2's error shape; bodies are not read.
     V2,
+    /// gRPC: messages are not read; errors are gRPC statuses.
+    Grpc,
     /// Bodies are not read; errors are plain JSON.
     #[default]
     Raw,
@@ -87,6 +125,8 @@ impl RouteSection {
             pool: None,
             policy: default_policy(),
             hash_by: None,
+            session: None,
+            least_loaded: LeastLoadedSection::default(),
             inject_usage: false,
             forward_authorization: false,
             timeouts: TimeoutsSection::default(),
@@ -121,27 +161,33 @@ impl RouteSection {
         Ok(())
     }
 
-    /// The route in the data path's terms; everything in it has been checked.
-    pub(crate) fn lower(self, base: Timeouts) -> RouteSpec {
-        RouteSpec {
+    /// The route in the data path's terms; everything but its session has been checked.
+    ///
+    /// # Errors
+    /// If the session does not work, with its line.
+    pub(crate) fn lower(self, source: &Source, base: Timeouts) -> Result<RouteSpec, ConfigError> {
+        let session = self.session.as_ref();
+        Ok(RouteSpec {
+            session: session.map(|session| lower_session(source, session)).transpose()?,
             name: RouteName::from(self.name.into_inner()),
             path_prefix: self.path_prefix.map(Spanned::into_inner),
             replace_prefix: self.replace_prefix,
             protocol: match self.protocol {
                 RouteProtocol::Openai => Protocol::OpenAi,
                 RouteProtocol::V2 => Protocol::KServeV2,
+                RouteProtocol::Grpc => Protocol::Grpc,
                 RouteProtocol::Raw => Protocol::Raw,
             },
             models: self.models.into_iter().map(|m| ModelName::from(m.into_inner())).collect(),
             default_model: self.model.map(|model| ModelName::from(model.into_inner())),
             pool: self.pool.map(Spanned::into_inner),
             policy: self.policy.into_inner(),
-            tuning: Tuning::default(),
+            tuning: Tuning { least_loaded: self.least_loaded.into() },
             hash_by: self.hash_by.map(Spanned::into_inner),
             inject_usage: self.inject_usage,
             forward_authorization: self.forward_authorization,
             timeouts: self.timeouts.over(base),
-        }
+        })
     }
 }
 

@@ -36,7 +36,8 @@ pub(crate) struct NodeSection {
     pub(crate) worker_layout: WorkerLayout,
     /// How long running requests may take to finish when the node stops.
     pub(crate) drain_ms: u64,
-    /// Whether replies carry `x-spillway-region`, `-replica`, `-policy` and `-hops`.
+    /// Whether replies carry `x-spillway-region`, `-replica`, `-policy`, `-hops`, `-model` and
+    /// `-arm`.
     pub(crate) expose_routing: bool,
 }
 
@@ -258,7 +259,7 @@ fn milliseconds(duration: Duration) -> u64 {
 }
 
 /// A number that makes no sense as zero: a limit or time-out of nothing would refuse everything.
-fn positive<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn positive<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default + PartialEq,
@@ -270,6 +271,6 @@ where
     Ok(value)
 }
 
-fn positive_if_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+pub(crate) fn positive_if_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
     positive(deserializer).map(Some)
 }

@@ -111,6 +111,6 @@ impl fmt::Display for BodyError {
 
 impl From<BodyError> for GatewayError {
     fn from(error: BodyError) -> Self {
-        Self { kind: ErrorKind::BadRequest, message: error.to_string(), param: error.param() }
+        Self { param: error.param(), ..Self::new(ErrorKind::BadRequest, error.to_string()) }
     }
 }

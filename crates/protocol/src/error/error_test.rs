@@ -46,6 +46,17 @@ fn v2_clients_get_the_error_as_a_string() {
 }
 
 #[test]
+fn who_is_turned_away_for_load_is_told_when_to_come_again() {
+    let delay = |error: GatewayError| error.retry_delay();
+    assert_eq!(delay(overloaded()), Some(RETRY_DELAY));
+    let seconds = Duration::from_secs(7);
+    assert_eq!(delay(overloaded().with_retry_after(seconds)), Some(seconds));
+    let other = GatewayError::new(ErrorKind::NoReplica, "gone");
+    assert_eq!(delay(other.clone()), None);
+    assert_eq!(delay(other.with_retry_after(seconds)), Some(seconds));
+}
+
+#[test]
 fn others_get_code_and_message() {
     let expected = json!({"error": {"code": "overloaded", "message": overloaded().message}});
     assert_eq!(parsed(&overloaded().body(Protocol::Raw)), expected);

@@ -1,10 +1,13 @@
 //! The body type of every reply to a client.
 
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
+use spillway_protocol::grpc::GRPC_STATUS;
 
 use crate::relay::relay_body::{Relay, RelayError};
 
@@ -12,6 +15,8 @@ use crate::relay::relay_body::{Relay, RelayError};
 #[derive(Debug)]
 pub(crate) enum ReplyBody {
     Full(Option<Bytes>),
+    /// A gRPC message of the gateway's own; then that all is well.
+    Message(VecDeque<Frame<Bytes>>),
     // Boxed: it holds a connection, and hyper moves bodies around.
     Relay(Box<Relay>),
 }
@@ -25,8 +30,13 @@ impl ReplyBody {
     pub(crate) fn own_length(&self) -> Option<usize> {
         match self {
             Self::Full(bytes) => Some(bytes.as_ref().map_or(0, Bytes::len)),
-            Self::Relay(_) => None,
+            Self::Message(_) | Self::Relay(_) => None,
         }
+    }
+
+    pub(crate) fn message(message: Bytes) -> Self {
+        let ok = HeaderMap::from_iter([(GRPC_STATUS.clone(), HeaderValue::from_static("0"))]);
+        Self::Message([Frame::data(message), Frame::trailers(ok)].into())
     }
 
     pub(crate) fn relay(relay: Relay) -> Self {
@@ -44,6 +54,7 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         match self.get_mut() {
             Self::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Self::Message(frames) => Poll::Ready(frames.pop_front().map(Ok)),
             Self::Relay(relay) => relay.poll_frame(cx),
         }
     }
@@ -51,6 +62,7 @@ impl Body for ReplyBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Full(bytes) => bytes.is_none(),
+            Self::Message(frames) => frames.is_empty(),
             Self::Relay(relay) => relay.has_ended(),
         }
     }
@@ -60,6 +72,7 @@ impl Body for ReplyBody {
             Self::Full(bytes) => {
                 SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
             }
+            Self::Message(_) => SizeHint::default(),
             Self::Relay(relay) => relay.size_hint(),
         }
     }

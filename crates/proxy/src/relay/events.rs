@@ -20,6 +20,8 @@ pub(crate) enum Flavour {
     Responses,
     /// KServe V2's generate extension.
     KServeV2,
+    /// Messages of gRPC: no events, but an end that is always told.
+    Grpc,
     /// Unknown events of a custom route.
     Raw,
 }
@@ -90,7 +92,7 @@ impl Events {
             Flavour::OpenAi => EventFlavour::OpenAi,
             Flavour::Responses => EventFlavour::Responses { sequence_number: self.events_seen },
             Flavour::KServeV2 => EventFlavour::KServeV2,
-            Flavour::Raw => EventFlavour::Raw,
+            Flavour::Grpc | Flavour::Raw => EventFlavour::Raw,
         };
         self.relay.at_boundary().then(|| error.event(flavour))
     }

@@ -7,11 +7,12 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::header;
 use http::response::Parts;
+use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
-use spillway_protocol::{ErrorKind, GatewayError, response_id_in, usage_in};
+use spillway_protocol::grpc::{status_in, trailers_of};
+use spillway_protocol::{CODE_HEADER, ErrorKind, GatewayError, response_id_in, usage_in};
 use spillway_types::{Deadline, End, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
@@ -19,7 +20,7 @@ use crate::client::PieceOut;
 use crate::relay::events::{Events, Flavour};
 use crate::replica::Lease;
 use crate::request::{Record, Witness};
-use crate::upstream::Http1Connection;
+use crate::upstream::{ClientHalf, Http1Connection};
 use crate::worker::Worker;
 
 /// How a reply is to be passed on.
@@ -31,6 +32,8 @@ pub(crate) struct RelayPlan {
     pub(crate) is_stored: bool,
     pub(crate) idle: Duration,
     pub(crate) deadline: Deadline,
+    /// The client's half of a gRPC stream.
+    pub(crate) client_half: Option<ClientHalf>,
 }
 
 /// The replica's end of a reply.
@@ -62,7 +65,9 @@ pub(crate) struct Relay {
     record: Record,
     events: Option<Events>,
     /// The last pieces to send after the replica's part is over.
-    last_words: Option<Bytes>,
+    last_words: Option<Frame<Bytes>>,
+    /// A gRPC reply has told how it ends.
+    has_status: bool,
     /// Made when there is something to wait for: a short reply never needs it.
     timer: Option<Pin<Box<Sleep>>>,
     last_piece_at: Instant,
@@ -94,13 +99,15 @@ impl Relay {
             record,
             events,
             last_words: None,
+            has_status: false,
             timer: None,
             last_piece_at: Instant::now(),
             has_begun: false,
             piece_out: None,
         };
+        relay.note_status(&head.headers);
         if relay.body.is_end_stream() {
-            relay.complete();
+            relay.finish();
         }
         relay
     }
@@ -111,7 +118,9 @@ impl Relay {
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
-        if self.events.is_some() { SizeHint::default() } else { self.body.size_hint() }
+        // A reply whose end may be told by somebody else has no known length.
+        let is_open = self.events.is_some() || self.plan.flavour == Flavour::Grpc;
+        if is_open { SizeHint::default() } else { self.body.size_hint() }
     }
 
     /// The next piece for the client. Asked for only while the client takes what it gets.
@@ -136,7 +145,7 @@ impl Relay {
                 return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
             if let Some(words) = self.last_words.take() {
-                return Poll::Ready(Some(Ok(Frame::data(words))));
+                return Poll::Ready(Some(Ok(words)));
             }
             if self.lease.is_none() {
                 return Poll::Ready(None);
@@ -156,7 +165,7 @@ impl Relay {
                     tracing::debug!(%error, "reply was cut");
                     return self.break_off(End::Cut);
                 }
-                None => self.complete(),
+                None => self.finish(),
             }
         }
     }
@@ -176,7 +185,12 @@ impl Relay {
         let piece = match frame.into_data() {
             Ok(piece) => piece,
             // Trailers end a reply, and go on as they are.
-            Err(trailers) => {
+            Err(mut trailers) => {
+                if let Some(trailers) = trailers.trailers_mut() {
+                    self.note_status(trailers);
+                    // It tells the gateway's own errors, also where a replica is one.
+                    trailers.remove(&CODE_HEADER);
+                }
                 self.complete();
                 return Some(trailers);
             }
@@ -201,7 +215,7 @@ impl Relay {
             }
         };
         if is_last {
-            self.complete();
+            self.finish();
         }
         passed
     }
@@ -218,7 +232,7 @@ impl Relay {
     }
 
     fn read_usage(&mut self, piece: &[u8]) {
-        if self.plan.flavour == Flavour::KServeV2 || self.plan.flavour == Flavour::Raw {
+        if matches!(self.plan.flavour, Flavour::KServeV2 | Flavour::Grpc | Flavour::Raw) {
             return;
         }
         if let Some(usage) = usage_in(piece) {
@@ -233,7 +247,10 @@ impl Relay {
 
     /// Ready, with the reason, once the replica has been silent for too long or time is up.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        let idle_due = self.last_piece_at + self.plan.idle;
+        // In a call both sides may be silent in turn: only silence of both is idle.
+        let sent_at = self.plan.client_half.as_ref().map(ClientHalf::last_sent);
+        let idle_due = sent_at.map_or(self.last_piece_at, |sent| sent.max(self.last_piece_at));
+        let idle_due = idle_due + self.plan.idle;
         let due = idle_due.min(self.plan.deadline.at());
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due.into())));
         // Pieces that came since it was set moved the due time; it is moved only when it fires.
@@ -247,10 +264,20 @@ impl Relay {
         Poll::Pending
     }
 
+    /// The replica's part is over. A gRPC reply that has not said how it ended was cut off: clients
+    /// would be left to guess.
+    fn finish(&mut self) {
+        if self.plan.flavour == Flavour::Grpc && !self.has_status {
+            self.last_words = Some(self.break_call_off(End::Cut));
+        } else {
+            self.complete();
+        }
+    }
+
     /// The replica's part ended as it should.
     fn complete(&mut self) {
         if let Some(events) = &mut self.events {
-            self.last_words = events.finish();
+            self.last_words = events.finish().map(Frame::data);
         }
         let is_reusable = self.connection.take().zip(self.lease.as_ref());
         if let Some((connection, lease)) = is_reusable {
@@ -262,6 +289,9 @@ impl Relay {
     /// The replica's part ended badly: says so in the stream's own form, or breaks the client's
     /// reply off so that it can't be taken for a whole one.
     fn break_off(&mut self, end: End) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        if self.plan.flavour == Flavour::Grpc {
+            return Poll::Ready(Some(Ok(self.break_call_off(end))));
+        }
         let error = ending_error(end);
         // A stream that already said its last word is complete, however its connection ends.
         if self.events.as_ref().is_some_and(Events::is_done) {
@@ -276,12 +306,37 @@ impl Relay {
         }
     }
 
+    /// The trailers of a call whose replica told none.
+    fn break_call_off(&mut self, end: End) -> Frame<Bytes> {
+        // What the client did wrong may be what made the replica's half end.
+        let fault = self.plan.client_half.as_ref().and_then(ClientHalf::fault).cloned();
+        let end = if fault.is_some() { End::Answered } else { end };
+        let trailers = trailers_of(&fault.unwrap_or_else(|| ending_error(end)));
+        if let Some(code) = status_in(&trailers) {
+            self.record.grpc_status(code);
+        }
+        self.close(end);
+        Frame::trailers(trailers)
+    }
+
+    /// Notes how a gRPC reply ends, if this says so.
+    fn note_status(&mut self, headers: &HeaderMap) {
+        if self.plan.flavour == Flavour::Grpc
+            && let Some(code) = status_in(headers)
+        {
+            self.has_status = true;
+            self.record.grpc_status(code);
+            self.witness.grpc_status(code);
+        }
+    }
+
     /// Frees the replica; dropping an unfinished connection aborts its request.
     fn close(&mut self, end: End) {
         self.account();
         self.witness.end(end, self.record.token_counts());
         self.record.end(end);
         self.connection = None;
+        self.plan.client_half = None;
         self.lease = None;
     }
 

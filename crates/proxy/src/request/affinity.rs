@@ -1,8 +1,8 @@
 //! The hash that keeps requests together.
 
-use spillway_prefix::PrefixHasher;
-use spillway_protocol::{HashBy, KeySources, RequestKey};
-use spillway_types::BlockHashes;
+use spillway_prefix::{PrefixHasher, Scope};
+use spillway_protocol::{Facts, HashBy, KeySources, RequestKey};
+use spillway_types::{BlockHashes, ModelName};
 
 /// The keyed hash of a request's key; `None` if the route hashes by none or the request has none.
 ///
@@ -21,6 +21,18 @@ pub(crate) fn affinity(
             chain[..blocks.min(chain.len())].last().copied()
         }
     }
+}
+
+/// The hashes of a body's prompt, as the model will see it; none where it has no prompt.
+pub(crate) fn prompt_hashes(
+    hasher: &PrefixHasher,
+    facts: &Facts<'_>,
+    body: &[u8],
+    model: Option<&ModelName>,
+) -> BlockHashes {
+    let Some(prompt) = facts.prompt.clone() else { return BlockHashes::default() };
+    let model = model.map(ModelName::as_str).unwrap_or_default();
+    hasher.hash(&Scope { model, ..Scope::default() }, &body[prompt])
 }
 
 #[cfg(test)]

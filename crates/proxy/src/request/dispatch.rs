@@ -6,21 +6,32 @@ use std::time::Instant;
 
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri};
+use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{Attempt, Moment, Plan, Refusal, plan};
 use spillway_types::ReplicaSlot;
 
-use crate::replica::{Lease, Replica, ReplicaProtocol};
-use crate::request::headers::{TIMEOUT_MS, address_to};
+use crate::replica::{Lease, Replica};
+use crate::request::headers::{address_to, remove_client_keys, tell_time_left};
 use crate::request::prepare::Prepared;
 use crate::request::record::Record;
 use crate::request::witness::Witness;
 use crate::upstream::{
-    AttemptBounds, FailedAttempt, Kept, OutboundBody, Reply, RetrySafety, attempt,
+    AttemptBounds, FailedAttempt, Kept, Line, LineKind, OutboundBody, Reply, RetrySafety, attempt,
 };
 use crate::view::View;
 use crate::worker::Worker;
+
+/// A client's promise that the request may be sent again.
+static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Replies of a replica that another one may do better than.
+const REPLACED: [StatusCode; 5] = [
+    StatusCode::TOO_MANY_REQUESTS,
+    StatusCode::INTERNAL_SERVER_ERROR,
+    StatusCode::BAD_GATEWAY,
+    StatusCode::SERVICE_UNAVAILABLE,
+    StatusCode::GATEWAY_TIMEOUT,
+];
 
 /// A reply that began, and the place at the replica that goes with it.
 #[derive(Debug)]
@@ -45,6 +56,8 @@ pub(crate) struct Dispatch<'a> {
 struct SoFar {
     tried: Vec<ReplicaSlot>,
     attempts: u32,
+    /// Those for the model that it names now.
+    attempts_of_model: u32,
     /// This request's turn. It is taken once: retries that took turns of their own would send the
     /// first attempt of every request to the same one of two replicas.
     ticket: Option<u64>,
@@ -52,6 +65,20 @@ struct SoFar {
     /// be asked, it is asked again on a new connection.
     worn: Option<ReplicaSlot>,
     failure: Option<GatewayError>,
+    /// An error reply for which a better one is sought.
+    held: Option<Dispatched>,
+    /// When the first of the replicas that asked to be left alone will take requests again.
+    busy_until: Option<Instant>,
+    /// Why the first model could not be asked any more.
+    refusal: Option<Refusal>,
+}
+
+impl SoFar {
+    /// Keeps a reply that may be replaced by a better one; the first one is kept.
+    fn hold(&mut self, mut dispatched: Dispatched) {
+        dispatched.witness.head(&dispatched.reply.response);
+        self.held.get_or_insert(dispatched);
+    }
 }
 
 impl Dispatch<'_> {
@@ -60,21 +87,42 @@ impl Dispatch<'_> {
     /// # Errors
     /// What the client is to be told.
     pub(crate) async fn run(mut self, record: &mut Record) -> Result<Dispatched, GatewayError> {
-        let gateway = &self.worker.gateway;
-        gateway.retry_budget.on_request();
-        let attempts_max = gateway.config.retry.attempts_max;
+        self.worker.gateway.retry_budget.on_request();
         let mut so_far = SoFar::default();
+        let result = self.ask(record, &mut so_far).await;
+        // An error reply of a replica says more than that nobody else could be asked.
+        match so_far.held {
+            Some(held) if result.is_err() => Ok(held),
+            _ => result,
+        }
+    }
+
+    async fn ask(
+        &mut self,
+        record: &mut Record,
+        so_far: &mut SoFar,
+    ) -> Result<Dispatched, GatewayError> {
+        let attempts_max = self.worker.gateway.config.retry.attempts_max;
         loop {
-            let (slot, kept) = self.choose(&mut so_far)?;
+            let (slot, kept) = self.choose(so_far)?;
             let replica = Arc::clone(self.view.replica(slot));
             // Another request may have taken the last place since the plan was made.
             let Some(lease) = replica.lease() else { continue };
             record.asked(&replica.spec().name);
             so_far.attempts += 1;
+            so_far.attempts_of_model += 1;
             let model = self.prepared.inquiry.model.as_ref();
             let mut witness = Witness::new(self.worker, &replica, model);
             let failed = match self.attempt(&replica, kept).await {
-                Ok(reply) => return Ok(Dispatched { reply, lease, witness }),
+                Ok(reply) => {
+                    let dispatched = Dispatched { reply, lease, witness };
+                    if so_far.attempts >= attempts_max || !self.may_replace(&dispatched.reply) {
+                        return Ok(dispatched);
+                    }
+                    so_far.hold(dispatched);
+                    record.retried(RetrySafety::Reset);
+                    continue;
+                }
                 Err(failed) => failed,
             };
             witness.failed(&failed);
@@ -82,7 +130,7 @@ impl Dispatch<'_> {
             if let Some(fault) = self.prepared.body.fault() {
                 return Err(fault.clone());
             }
-            let safety = failed.error.retry_safety();
+            let safety = self.safety(&failed);
             let told = failed.error.to_gateway_error(replica.spec().name.as_str());
             if so_far.attempts >= attempts_max || !self.may_retry(safety) {
                 return Err(told);
@@ -98,17 +146,48 @@ impl Dispatch<'_> {
     /// # Errors
     /// If there is none; then the last failure is what the client is told.
     fn choose(&mut self, so_far: &mut SoFar) -> Result<(ReplicaSlot, Kept), GatewayError> {
-        let refusal = match self.plan(so_far) {
-            Ok(slot) => {
-                so_far.tried.push(slot);
-                return Ok((slot, Kept::Use));
-            }
-            Err(refusal) => refusal,
-        };
-        if let Some(slot) = so_far.worn.take() {
-            return Ok((slot, Kept::Avoid));
+        if self.passes_to_fallback(so_far) {
+            self.fall_back(so_far);
         }
-        Err(so_far.failure.take().unwrap_or_else(|| refused(refusal, so_far.attempts)))
+        loop {
+            let refusal = match self.plan(so_far) {
+                Ok(slot) => {
+                    so_far.tried.push(slot);
+                    return Ok((slot, Kept::Use));
+                }
+                Err(refusal) => refusal,
+            };
+            if let Some(slot) = so_far.worn.take() {
+                return Ok((slot, Kept::Avoid));
+            }
+            let is_late = refusal == Refusal::DeadlinePassed;
+            // Why the model itself was refused says more than what became of its stand-ins.
+            let first = *so_far.refusal.get_or_insert(refusal);
+            if is_late || !self.fall_back(so_far) {
+                let told = if is_late { refusal } else { first };
+                return Err(so_far.failure.take().unwrap_or_else(|| refused(told, so_far)));
+            }
+        }
+    }
+
+    /// Whether another model is to be asked although this one may have replicas left: they are in a
+    /// bad state, or two of them failed and only one more attempt is allowed.
+    fn passes_to_fallback(&self, so_far: &SoFar) -> bool {
+        let attempts_max = self.worker.gateway.config.retry.attempts_max;
+        let is_last = so_far.attempts >= 2 && so_far.attempts + 1 == attempts_max;
+        (is_last && so_far.attempts_of_model > 0) || self.prepared.starts_elsewhere()
+    }
+
+    /// Goes over to the next model that may serve the request; `false` if there is none.
+    fn fall_back(&mut self, so_far: &mut SoFar) -> bool {
+        let has_next = self.prepared.fall_back(self.view, &self.worker.gateway, self.head);
+        if has_next {
+            // Turns and kept connections are those of the model before.
+            so_far.ticket = None;
+            so_far.worn = None;
+            so_far.attempts_of_model = 0;
+        }
+        has_next
     }
 
     fn plan(&mut self, so_far: &mut SoFar) -> Result<ReplicaSlot, Refusal> {
@@ -117,10 +196,12 @@ impl Dispatch<'_> {
             return if is_new { Ok(pinned) } else { Err(Refusal::AllTried) };
         }
         let inquiry = &self.prepared.inquiry;
-        let Some(group) = self.prepared.route.group(inquiry.model.as_ref()) else {
+        let pin = self.prepared.target.pin.as_ref();
+        let Ok(Some(group)) = self.prepared.route.group_for(inquiry.model.as_ref(), pin) else {
             return Err(Refusal::NoReplica);
         };
-        if group.busy_until.is_some() {
+        if let Some(busy_until) = group.busy_until {
+            so_far.busy_until = Some(busy_until);
             return Err(Refusal::AllBusy);
         }
         let loads = self.view.loads();
@@ -141,8 +222,29 @@ impl Dispatch<'_> {
             timeouts: self.prepared.route.spec.timeouts,
             deadline: self.prepared.inquiry.deadline,
             kept,
+            traffic: self.prepared.traffic(),
         };
         attempt(self.worker, replica, || self.request(replica), bounds).await
+    }
+
+    /// What repeating a failed attempt could do. Who sends an idempotency key has it arranged that a
+    /// request which arrives twice is done once.
+    fn safety(&self, failed: &FailedAttempt) -> RetrySafety {
+        match failed.error.retry_safety() {
+            RetrySafety::Never if self.is_keyed() && failed.fault().is_some() => RetrySafety::Reset,
+            safety => safety,
+        }
+    }
+
+    /// Whether another replica may be asked instead of passing this reply on.
+    fn may_replace(&self, reply: &Reply) -> bool {
+        self.is_keyed()
+            && REPLACED.contains(&reply.response.status())
+            && self.may_retry(RetrySafety::Reset)
+    }
+
+    fn is_keyed(&self) -> bool {
+        self.head.headers.contains_key(&IDEMPOTENCY_KEY)
     }
 
     fn may_retry(&self, safety: RetrySafety) -> bool {
@@ -161,39 +263,46 @@ impl Dispatch<'_> {
     fn request(&mut self, replica: &Replica) -> Option<Request<OutboundBody>> {
         let body = self.prepared.body.for_attempt()?;
         let mut headers: HeaderMap = self.head.headers.clone();
-        address_to(&mut headers, replica);
-        if headers.contains_key(&TIMEOUT_MS) {
-            let left = self.prepared.inquiry.deadline.remaining(Instant::now());
-            let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
-            headers.insert(TIMEOUT_MS.clone(), HeaderValue::from(left_ms));
+        let fell_back = self.prepared.fell_back_from().is_some();
+        if fell_back && !self.prepared.route.spec.forward_authorization {
+            remove_client_keys(&mut headers);
         }
+        let traffic = self.prepared.traffic();
+        let line = replica.line(traffic);
+        address_to(&mut headers, replica, &line);
+        let left = self.prepared.inquiry.deadline.remaining(Instant::now());
+        tell_time_left(&mut headers, left, traffic);
         let mut request = Request::new(body);
         *request.method_mut() = Method::clone(&self.head.method);
-        *request.uri_mut() = uri(replica, &self.prepared.path);
+        *request.uri_mut() = uri(&line, &self.prepared.path);
         *request.headers_mut() = headers;
         Some(request)
     }
 }
 
 /// Path only for HTTP/1.1; with scheme and authority for HTTP/2, which has no `Host`.
-fn uri(replica: &Replica, path: &PathAndQuery) -> Uri {
+fn uri(line: &Line<'_>, path: &PathAndQuery) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.path_and_query = Some(path.clone());
-    if replica.spec().protocol == ReplicaProtocol::Http2 {
-        let scheme = if replica.tls.is_some() { "https" } else { "http" };
+    if line.kind != LineKind::Http1 {
+        let scheme = if line.tls.is_some() { "https" } else { "http" };
         parts.scheme = scheme.parse().ok();
-        parts.authority = replica.authority.as_bytes().try_into().ok();
+        parts.authority = line.authority.as_bytes().try_into().ok();
     }
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-fn refused(refusal: Refusal, attempts: u32) -> GatewayError {
+fn refused(refusal: Refusal, so_far: &SoFar) -> GatewayError {
     let kind = match refusal {
         // All were chosen, and all had their last place taken by somebody else just then.
-        Refusal::AllTried if attempts == 0 => ErrorKind::Overloaded,
+        Refusal::AllTried if so_far.attempts == 0 => ErrorKind::Overloaded,
         Refusal::NoReplica | Refusal::AllTried => ErrorKind::NoReplica,
         Refusal::AllBusy => ErrorKind::Overloaded,
         Refusal::DeadlinePassed => ErrorKind::DeadlineExceeded,
     };
-    GatewayError::new(kind, refusal.to_string())
+    let error = GatewayError::new(kind, refusal.to_string());
+    match so_far.busy_until.filter(|_| refusal == Refusal::AllBusy) {
+        Some(until) => error.with_retry_after(until.saturating_duration_since(Instant::now())),
+        None => error,
+    }
 }

@@ -1,11 +1,15 @@
 //! What happens to headers on their way through.
 
+use std::time::Duration;
+
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
+use spillway_protocol::grpc::{GRPC_TIMEOUT, format_timeout, speaks_grpc};
 use spillway_protocol::{REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id};
 
 use crate::client::Client;
-use crate::replica::{Replica, ReplicaProtocol};
+use crate::replica::Replica;
+use crate::upstream::{Line, LineKind, Traffic};
 
 /// The client's time budget in milliseconds, and what is left of it towards the replica.
 pub(crate) static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
@@ -81,6 +85,10 @@ pub(crate) fn prepare_forwarding(
             || (!forward_authorization && CLIENT_KEYS.contains(name))
             || (!trusted && FORWARDING.contains(name))
     });
+    if speaks_grpc(headers) {
+        // Of the headers that end at each hop this one is said anew: servers insist on it.
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
     append_address(headers, client);
     let scheme = if client.is_tls { "https" } else { "http" };
     insert_if_absent(headers, &X_FORWARDED_PROTO, || Some(HeaderValue::from_static(scheme)));
@@ -90,13 +98,34 @@ pub(crate) fn prepare_forwarding(
     headers.insert(TRACEPARENT.clone(), identity.trace.to_header_value());
 }
 
+/// Takes the client's credentials out, for a replica of a route that does not forward them.
+pub(crate) fn remove_client_keys(headers: &mut HeaderMap) {
+    remove_all(headers, |name| CLIENT_KEYS.contains(name));
+}
+
 /// Adds what depends on the replica.
-pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica) {
-    if replica.spec().protocol == ReplicaProtocol::Http1 {
-        headers.insert(header::HOST, replica.authority.clone());
+pub(crate) fn address_to(headers: &mut HeaderMap, replica: &Replica, line: &Line<'_>) {
+    if line.kind == LineKind::Http1 {
+        headers.insert(header::HOST, line.authority.clone());
     }
     if let Some((name, value)) = &replica.spec().credential {
         headers.insert(name.clone(), value.clone());
+    }
+}
+
+/// Tells the replica what is left of the client's time, in the words that were used and, in a call
+/// over gRPC, always in its own.
+pub(crate) fn tell_time_left(headers: &mut HeaderMap, left: Duration, traffic: Traffic) {
+    let is_asked = headers.contains_key(&TIMEOUT_MS);
+    if is_asked {
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        headers.insert(TIMEOUT_MS.clone(), HeaderValue::from(left_ms));
+    }
+    if traffic == Traffic::Grpc
+        && (is_asked || headers.contains_key(&GRPC_TIMEOUT))
+        && let Ok(left) = HeaderValue::try_from(format_timeout(left))
+    {
+        headers.insert(GRPC_TIMEOUT.clone(), left);
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) fn local_answer(
     method: &Method,
     endpoint: Endpoint<'_>,
 ) -> Option<Result<LocalAnswer, GatewayError>> {
-    let is_ready = !gateway.is_draining() && !view.replicas().is_empty();
+    let is_ready = is_ready(gateway, view);
     let (status, body, is_health) = match endpoint {
         Endpoint::Livez | Endpoint::V2Live => (StatusCode::OK, Bytes::from_static(b"{}"), true),
         Endpoint::Readyz | Endpoint::V2Ready if is_ready => {
@@ -53,6 +53,11 @@ pub(crate) fn local_answer(
     Some(Ok(LocalAnswer { response, is_health }))
 }
 
+/// Whether requests that come now can be served.
+pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
+    !gateway.is_draining() && !view.replicas().is_empty()
+}
+
 /// What a client is told that asks for a model nobody serves.
 pub(crate) fn unknown_model(view: &View, name: &str) -> GatewayError {
     const SHOWN_MAX: usize = 20;
@@ -69,10 +74,7 @@ pub(crate) fn unknown_model(view: &View, name: &str) -> GatewayError {
 
 fn known_model(view: &View, encoded: &str) -> Result<String, GatewayError> {
     let name = decode_name(encoded).unwrap_or_default();
-    match view.resolve(&name) {
-        Some(_) => Ok(name.into_owned()),
-        None => Err(unknown_model(view, &name)),
-    }
+    if view.names().knows(&name) { Ok(name.into_owned()) } else { Err(unknown_model(view, &name)) }
 }
 
 /// KServe V2's description of the server itself.

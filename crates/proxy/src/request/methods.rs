@@ -26,7 +26,8 @@ pub(crate) fn allowed_methods(endpoint: Endpoint<'_>) -> &'static str {
         | Endpoint::Embeddings
         | Endpoint::Rerank
         | Endpoint::JsonPassthrough
-        | Endpoint::FormPassthrough => "POST",
+        | Endpoint::FormPassthrough
+        | Endpoint::Grpc(_) => "POST",
         Endpoint::ResponseById { .. } => "GET, POST, DELETE",
         Endpoint::V2Model { .. } => "GET, HEAD, POST",
         Endpoint::ModelList

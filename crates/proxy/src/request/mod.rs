@@ -2,15 +2,19 @@
 
 mod affinity;
 mod dispatch;
+mod fallback;
 mod form;
+mod grpc;
 mod headers;
 mod intake;
+mod keepsakes;
 mod local;
 mod methods;
 mod path;
 mod prepare;
 mod record;
 mod serve;
+mod target;
 mod witness;
 
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};

@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_protocol::{Endpoint, ErrorKind, GatewayError, decode_name};
+use spillway_types::{ModelName, ModelVersion};
 
 use crate::view::Route;
 
@@ -14,12 +15,39 @@ const V2_MODELS: &str = "/v2/models/";
 /// Everything but what RFC 3986 calls unreserved.
 const RESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The path as the replica is to see it. `renamed`: a model's encoded name in the path, and the
-/// name to put in its place.
+/// A model's name in a V2 path that is not what its replica is to see.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renamed<'a> {
+    /// As the path has it.
+    encoded: &'a str,
+    /// What takes its place.
+    model: &'a str,
+    /// The version to be put behind it.
+    version: Option<&'a str>,
+}
+
+impl<'a> Renamed<'a> {
+    /// `None` if the path names this model already, and its version if there is one.
+    pub(crate) fn of(
+        endpoint: Endpoint<'a>,
+        model: &'a ModelName,
+        version: Option<&'a ModelVersion>,
+    ) -> Option<Self> {
+        let Endpoint::V2Model { model: encoded, version: in_path, .. } = endpoint else {
+            return None;
+        };
+        let model = model.as_str();
+        let version = version.filter(|_| in_path.is_none()).map(ModelVersion::as_str);
+        let is_other = decode_name(encoded).as_deref() != Some(model);
+        (is_other || version.is_some()).then_some(Self { encoded, model, version })
+    }
+}
+
+/// The path as the replica is to see it.
 pub(crate) fn replica_path(
     head: &Parts,
     route: &Route,
-    renamed: Option<(&str, &str)>,
+    renamed: Option<Renamed<'_>>,
 ) -> Result<PathAndQuery, GatewayError> {
     let original = head.uri.path_and_query();
     let spec = &route.spec;
@@ -27,10 +55,12 @@ pub(crate) fn replica_path(
     if let (Some(prefix), Some(replacement)) = (&spec.path_prefix, &spec.replace_prefix) {
         path = format!("{replacement}{}", &path[prefix.len()..]).into();
     }
-    if let Some((encoded, name)) = renamed
+    if let Some(Renamed { encoded, model, version }) = renamed
         && let Some(rest) = path.strip_prefix(V2_MODELS).and_then(|rest| rest.strip_prefix(encoded))
     {
-        path = format!("{V2_MODELS}{}{rest}", encoded_segment(name)).into();
+        let version = version.map(|version| format!("/versions/{}", encoded_segment(version)));
+        let version = version.unwrap_or_default();
+        path = format!("{V2_MODELS}{}{version}{rest}", encoded_segment(model)).into();
     }
     match (path, original) {
         (Cow::Borrowed(_), Some(original)) => Ok(original.clone()),

@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http_body::Body;
 use hyper::body::Incoming;
-use spillway_prefix::Scope;
+use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
     Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments, decode_name,
     read_facts, rewrite,
@@ -18,13 +18,15 @@ use spillway_types::{BlockHashes, Deadline, Inquiry, ModelName, ReplicaSlot};
 
 use crate::gateway::{BodyReservation, Gateway};
 use crate::relay::Flavour;
-use crate::request::affinity::affinity;
+use crate::request::affinity::{affinity, prompt_hashes};
+use crate::request::fallback::Renaming;
 use crate::request::form::model_in_form;
+use crate::request::grpc::{call_timeout, refuse_no_call};
 use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{Buffered, buffer, refuse_announced};
-use crate::request::local::unknown_model;
 use crate::request::methods::check_method;
-use crate::request::path::replica_path;
+use crate::request::path::{Renamed, replica_path};
+use crate::request::target::{Found, NamePlace, Target, Wanted};
 use crate::upstream::RequestBody;
 use crate::view::{Route, View};
 
@@ -35,6 +37,8 @@ pub(crate) struct Prepared {
     pub(crate) inquiry: Inquiry,
     pub(crate) body: RequestBody,
     pub(crate) path: PathAndQuery,
+    /// What was chosen besides route and model.
+    pub(crate) target: Target,
     /// The one replica that can answer, e.g. since it stores the response asked for.
     pub(crate) pinned: Option<ReplicaSlot>,
     pub(crate) flavour: Flavour,
@@ -49,7 +53,7 @@ pub(crate) struct Prepared {
 
 /// What a body says that routing goes by; nothing where bodies are not read.
 #[derive(Debug, Default)]
-struct Contents<'f> {
+pub(super) struct Contents<'f> {
     prefix: BlockHashes,
     prompt_bytes: u32,
     user: Option<&'f str>,
@@ -79,8 +83,12 @@ pub(crate) async fn prepare(
         let route = Arc::clone(route);
         return match route.spec.protocol {
             Protocol::OpenAi => around.json(body, Flavour::OpenAi, Some(route)).await,
-            Protocol::KServeV2 => around.opaque(body, Flavour::KServeV2, None, Some(route)).await,
-            Protocol::Raw => around.opaque(body, Flavour::Raw, None, Some(route)).await,
+            Protocol::KServeV2 => around.opaque(body, Flavour::KServeV2, route).await,
+            Protocol::Raw => around.opaque(body, Flavour::Raw, route).await,
+            Protocol::Grpc if matches!(endpoint, Endpoint::Grpc(_)) => {
+                around.passed_call(body, &route)
+            }
+            Protocol::Grpc => Err(refuse_no_call(head)),
         };
     }
     check_method(endpoint, &head.method)?;
@@ -93,10 +101,9 @@ pub(crate) async fn prepare(
         | Endpoint::JsonPassthrough => around.json(body, Flavour::OpenAi, None).await,
         Endpoint::FormPassthrough => around.form(body).await,
         Endpoint::ResponseById { id } => around.stored_response(body, id).await,
-        Endpoint::V2Model { model, .. } => {
-            let name = decode_name(model).ok_or_else(bad_model_path)?;
-            around.opaque(body, Flavour::KServeV2, Some((&name, model)), None).await
-        }
+        Endpoint::V2Model { .. } => around.v2(body, endpoint).await,
+        Endpoint::Grpc(method) => around.call(body, method).await,
+        Endpoint::Other if speaks_grpc(&head.headers) => Err(refuse_no_call(head)),
         Endpoint::ModelList
         | Endpoint::ModelById { .. }
         | Endpoint::V2Live
@@ -120,17 +127,26 @@ impl Surroundings<'_> {
         let buffered = self.buffer(body).await?;
         let facts = read_facts(&buffered.bytes)?;
         let named = facts.model.as_ref().map(|model| &*model.value);
-        let (route, model) = self.find_route(route, named)?;
-        let inject = route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
-        let new_model =
-            model.as_ref().map(|model| model.as_str()).filter(|name| Some(*name) != named);
-        let segments = rewrite(&buffered.bytes, &facts, new_model, inject);
-        let contents = self.contents(&facts, &buffered.bytes, model.as_ref());
+        let user = facts.user.as_deref();
         let pinned = facts.previous_response_id.as_deref().and_then(|id| self.storing(id));
+        let wanted = Wanted::named(named, NamePlace::Body);
+        let wanted = Wanted { user, stored_at: pinned, ..wanted };
+        let Found { route, model, mut target } = self.find(route, wanted)?;
+        let inject = route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
+        let new_model = Some(model.as_str()).filter(|name| Some(*name) != named);
+        let segments = rewrite(&buffered.bytes, &facts, new_model, inject);
+        let contents = self.contents(&facts, &buffered.bytes, &model);
+        if pinned.is_none() {
+            target.allow_fallback(self.view, &route, &model, || Renaming::Body {
+                original: buffered.bytes.clone(),
+                inject_usage: inject,
+            });
+        }
         Ok(Prepared {
-            inquiry: self.inquiry(&route, model, contents)?,
+            inquiry: self.inquiry(&route, Some(model), contents)?,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(segments),
+            target,
             pinned,
             flavour,
             strip_usage: inject,
@@ -145,8 +161,9 @@ impl Surroundings<'_> {
     async fn form(self, body: Incoming) -> Result<Prepared, GatewayError> {
         let buffered = self.buffer(body).await?;
         let named = model_in_form(&self.head.headers, &buffered.bytes).await?;
-        let (route, model) = self.find_route(None, named.as_deref())?;
-        if let (Some(named), Some(model)) = (&named, &model)
+        let wanted = Wanted::named(named.as_deref(), NamePlace::Form);
+        let Found { route, model, target } = self.find(None, wanted)?;
+        if let Some(named) = &named
             && named != model.as_str()
         {
             let message =
@@ -154,7 +171,8 @@ impl Surroundings<'_> {
             return Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"));
         }
         Ok(Prepared {
-            inquiry: self.inquiry(&route, model, Contents::default())?,
+            inquiry: self.inquiry(&route, Some(model), Contents::default())?,
+            target,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
             pinned: None,
@@ -181,6 +199,7 @@ impl Surroundings<'_> {
             inquiry: self.inquiry(route, model, Contents::default())?,
             path: replica_path(self.head, route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
+            target: Target::default(),
             pinned: Some(pinned),
             flavour: Flavour::Responses,
             strip_usage: false,
@@ -191,34 +210,56 @@ impl Surroundings<'_> {
         })
     }
 
-    /// A request whose body is none of our business. `model`: its name, and as the path has it.
+    /// A request whose model stands in a V2 path; its body is not read.
+    async fn v2(self, body: Incoming, endpoint: Endpoint<'_>) -> Result<Prepared, GatewayError> {
+        let Endpoint::V2Model { model, version, .. } = endpoint else {
+            return Err(no_such_path(self.head));
+        };
+        let name = decode_name(model).ok_or_else(bad_model_path)?;
+        let version = version.map(|version| decode_name(version).ok_or_else(bad_model_path));
+        let version = version.transpose()?;
+        let wanted = Wanted::named(Some(&*name), NamePlace::Path);
+        let wanted = Wanted { version: version.as_deref(), ..wanted };
+        let Found { route, model, mut target } = self.find(None, wanted)?;
+        target.allow_fallback(self.view, &route, &model, || Renaming::Path);
+        let renamed = Renamed::of(endpoint, &model, target.version());
+        let path = replica_path(self.head, &route, renamed)?;
+        let found = (route, Some(model), target);
+        self.unread(body, Flavour::KServeV2, found, path).await
+    }
+
+    /// A request of a route whose bodies are not read.
     async fn opaque(
         self,
         body: Incoming,
         flavour: Flavour,
-        model: Option<(&str, &str)>,
-        route: Option<Arc<Route>>,
+        route: Arc<Route>,
     ) -> Result<Prepared, GatewayError> {
-        let (route, resolved) = match (model, route) {
-            (Some((name, _)), route) => self.find_route(route, Some(name))?,
-            (None, Some(route)) => {
-                let default = route.spec.default_model.clone();
-                (route, default)
-            }
-            (None, None) => return Err(no_such_path(self.head)),
+        let found = if route.spec.default_model.is_some() {
+            let wanted = Wanted::named(None, NamePlace::Route);
+            let Found { route, model, mut target } = self.find(Some(route), wanted)?;
+            target.allow_fallback(self.view, &route, &model, || Renaming::Nothing);
+            (route, Some(model), target)
+        } else {
+            (route, None, Target::default())
         };
-        let renamed = match (model, &resolved) {
-            (Some((name, encoded)), Some(resolved)) if name != resolved.as_str() => {
-                Some((encoded, resolved.as_str()))
-            }
-            _ => None,
-        };
-        let path = replica_path(self.head, &route, renamed)?;
+        let path = replica_path(self.head, &found.0, None)?;
+        self.unread(body, flavour, found, path).await
+    }
+
+    async fn unread(
+        self,
+        body: Incoming,
+        flavour: Flavour,
+        (route, model, target): (Arc<Route>, Option<ModelName>, Target),
+        path: PathAndQuery,
+    ) -> Result<Prepared, GatewayError> {
         let (body, body_wait, reservations) = self.take_opaque(body).await?;
         Ok(Prepared {
-            inquiry: self.inquiry(&route, resolved, Contents::default())?,
+            inquiry: self.inquiry(&route, model, Contents::default())?,
             path,
             body,
+            target,
             pinned: None,
             flavour,
             strip_usage: false,
@@ -229,7 +270,7 @@ impl Surroundings<'_> {
         })
     }
 
-    async fn buffer(self, body: Incoming) -> Result<Buffered, GatewayError> {
+    pub(super) async fn buffer(self, body: Incoming) -> Result<Buffered, GatewayError> {
         let bytes_max = self.gateway.limits().body_bytes_max;
         let body = refuse_announced(body, &self.head.headers, bytes_max).await?;
         buffer(self.gateway, body).await
@@ -250,38 +291,7 @@ impl Surroundings<'_> {
         Ok((body, buffered.wait, buffered.reservations))
     }
 
-    /// The route for a named model, and the model it resolves to.
-    fn find_route(
-        self,
-        prefixed: Option<Arc<Route>>,
-        named: Option<&str>,
-    ) -> Result<(Arc<Route>, Option<ModelName>), GatewayError> {
-        let default = prefixed.as_ref().and_then(|route| route.spec.default_model.clone());
-        let model = match named {
-            Some(name) => {
-                Some(self.view.resolve(name).ok_or_else(|| unknown_model(self.view, name))?.clone())
-            }
-            None => default,
-        };
-        let Some(model) = model else {
-            let message = "the field model is missing: name the model to use";
-            return Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"));
-        };
-        let route = match prefixed {
-            Some(route) => route,
-            None => Arc::clone(
-                self.view
-                    .route_of_model(Some(&model))
-                    .ok_or_else(|| unknown_model(self.view, named.unwrap_or_default()))?,
-            ),
-        };
-        if route.group(Some(&model)).is_none() {
-            return Err(unknown_model(self.view, model.as_str()));
-        }
-        Ok((route, Some(model)))
-    }
-
-    fn inquiry(
+    pub(super) fn inquiry(
         self,
         route: &Route,
         model: Option<ModelName>,
@@ -309,19 +319,13 @@ impl Surroundings<'_> {
         self,
         facts: &'f Facts<'_>,
         body: &[u8],
-        model: Option<&ModelName>,
+        model: &ModelName,
     ) -> Contents<'f> {
-        let user = facts.user.as_deref();
-        let Some(prompt) = facts.prompt.clone() else {
-            return Contents { user, ..Contents::default() };
-        };
-        let model = model.map(|model| model.as_str()).unwrap_or_default();
-        let scope = Scope { model, ..Scope::default() };
-        let prompt = &body[prompt];
+        let prompt_bytes = facts.prompt.as_ref().map_or(0, ExactSizeIterator::len);
         Contents {
-            prefix: self.gateway.hasher.hash(&scope, prompt),
-            prompt_bytes: u32::try_from(prompt.len()).unwrap_or(u32::MAX),
-            user,
+            prefix: prompt_hashes(&self.gateway.hasher, facts, body, Some(model)),
+            prompt_bytes: u32::try_from(prompt_bytes).unwrap_or(u32::MAX),
+            user: facts.user.as_deref(),
         }
     }
 
@@ -335,17 +339,19 @@ fn asks_no_usage(facts: &Facts<'_>) -> bool {
     facts.stream && facts.include_usage != Some(true)
 }
 
-/// The client's own time budget.
+/// The client's own time budget: the least of those it names.
 ///
 /// # Errors
-/// If the header is not a number of milliseconds.
+/// If a header is malformed.
 pub(crate) fn asked_timeout(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
-    let Some(value) = headers.get(&TIMEOUT_MS) else { return Ok(None) };
+    let of_call = call_timeout(headers)?;
+    let Some(value) = headers.get(&TIMEOUT_MS) else { return Ok(of_call) };
     let milliseconds = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    milliseconds.map(Duration::from_millis).map(Some).ok_or_else(|| {
+    let asked = milliseconds.map(Duration::from_millis).ok_or_else(|| {
         let message = format!("the header {TIMEOUT_MS} must be a whole number of milliseconds");
         GatewayError::new(ErrorKind::BadRequest, message)
-    })
+    })?;
+    Ok(Some(of_call.map_or(asked, |of_call| asked.min(of_call))))
 }
 
 /// A compressed body can't be read for its model without unpacking it.

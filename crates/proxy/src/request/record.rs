@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_types::{End, GapHistogram, ModelName, Outcome, ReplicaName, RouteName, TokenCounts};
+use spillway_types::{
+    End, GapHistogram, ModelName, Outcome, ReplicaName, RouteName, SplitArm, TokenCounts,
+};
 
 use crate::client::{Client, PieceOut};
 use crate::upstream::RetrySafety;
@@ -28,8 +30,11 @@ impl Record {
         let outcome = Outcome {
             route: None,
             model: None,
+            arm: None,
+            fallback_for: None,
             replica: None,
             status: CLIENT_CLOSED_REQUEST,
+            grpc_status: None,
             end: End::CancelledBeforeReply,
             duration: Duration::ZERO,
             first_byte: None,
@@ -60,6 +65,20 @@ impl Record {
         });
     }
 
+    /// The arm of the split that it asks for.
+    pub(crate) fn split(&mut self, arm: &Arc<SplitArm>) {
+        self.edit(|outcome| outcome.arm = Some(Arc::clone(arm)));
+    }
+
+    /// Another model serves it, by this route, since the one asked for can't.
+    pub(crate) fn fell_back(&mut self, route: &RouteName, model: Option<&ModelName>) {
+        self.edit(|outcome| {
+            outcome.fallback_for = outcome.model.take();
+            outcome.route = Some(route.clone());
+            outcome.model = model.cloned();
+        });
+    }
+
     /// A replica is about to be asked for the first time, after `body_wait` spent on the client's
     /// own upload.
     pub(crate) fn planned(&mut self, body_wait: Duration) {
@@ -85,6 +104,11 @@ impl Record {
             outcome.status = status;
             outcome.end = End::CancelledInReply;
         });
+    }
+
+    /// How a call over gRPC ended in its own words.
+    pub(crate) fn grpc_status(&mut self, code: u8) {
+        self.edit(|outcome| outcome.grpc_status = Some(code));
     }
 
     /// The first piece of the reply's body is there.

@@ -6,15 +6,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
+use spillway_protocol::grpc::reply_fault;
 use spillway_protocol::{CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID};
 
 use crate::client::Client;
-use crate::relay::{Relay, RelayPlan, ReplyBody, Upstream};
+use crate::relay::{Flavour, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::request::dispatch::{Dispatch, Dispatched};
+use crate::request::grpc;
 use crate::request::headers::{Identity, prepare_forwarding, remove_hop_by_hop};
+use crate::request::keepsakes::{Keepsakes, begin_session};
 use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
-use crate::request::prepare::{Surroundings, prepare};
+use crate::request::prepare::{Prepared, Surroundings, prepare};
 use crate::request::record::Record;
 use crate::view::View;
 use crate::worker::Worker;
@@ -57,10 +60,22 @@ impl Exchange {
     ) -> Response<ReplyBody> {
         let (mut head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
-        let endpoint = Endpoint::classify(&path);
+        let call = grpc::called(&head);
+        let endpoint = call.unwrap_or_else(|| Endpoint::classify(&path));
         let prefixed = self.view.prefixed_route(&path);
-        let protocol = prefixed.map_or_else(|| Protocol::of_path(&path), |r| r.spec.protocol);
+        let protocol = match prefixed.map(|route| route.spec.protocol) {
+            // Who does not call over gRPC can't read its errors.
+            None | Some(Protocol::Grpc) if call.is_some() => Protocol::Grpc,
+            None | Some(Protocol::Grpc) => Protocol::of_path(&path),
+            Some(protocol) => protocol,
+        };
         if prefixed.is_none() {
+            if let Endpoint::Grpc(method) = endpoint
+                && method.is_local()
+            {
+                let gateway = &self.worker.gateway;
+                return grpc::answer((gateway, &self.view), (&head, method), body, record).await;
+            }
             let gateway = &self.worker.gateway;
             match local_answer(gateway, &self.view, &head.method, endpoint) {
                 Some(Ok(local)) => {
@@ -87,6 +102,11 @@ impl Exchange {
             Err(error) => return refuse(&error, protocol, endpoint, record),
         };
         record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
+        if let Some(chosen) = &prepared.target.arm {
+            record.split(&chosen.arm);
+        }
+        let gateway = &self.worker.gateway;
+        let session = begin_session(gateway, &mut prepared, &head.headers);
         let forward_authorization = prepared.route.spec.forward_authorization;
         prepare_forwarding(&mut head, &self.client, identity, forward_authorization);
         record.planned(prepared.body_wait);
@@ -99,18 +119,38 @@ impl Exchange {
         };
         match dispatch.run(&mut record).await {
             Ok(dispatched) => {
-                let plan = RelayPlan {
-                    worker: Arc::clone(&self.worker),
-                    flavour: prepared.flavour,
-                    strip_usage: prepared.strip_usage,
-                    is_stored: prepared.is_stored,
-                    idle: prepared.route.spec.timeouts.idle,
-                    deadline: prepared.inquiry.deadline,
-                };
-                self.pass_on(plan, dispatched, &prepared.route.spec.policy, record)
+                let replied = (&**dispatched.lease.replica(), dispatched.reply.response.status());
+                let session = session.as_ref();
+                let keepsakes = Keepsakes::of(gateway, &prepared, &head.headers, session, replied);
+                self.deliver(&mut prepared, dispatched, keepsakes, record)
             }
             Err(error) => refuse(&error, protocol, endpoint, record),
         }
+    }
+
+    /// Turns a replica's reply into the client's, with what the client is to keep of it.
+    fn deliver(
+        &self,
+        prepared: &mut Prepared,
+        dispatched: Dispatched,
+        keepsakes: Keepsakes,
+        mut record: Record,
+    ) -> Response<ReplyBody> {
+        if prepared.fell_back_from().is_some() {
+            record.fell_back(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
+        }
+        let plan = RelayPlan {
+            worker: Arc::clone(&self.worker),
+            flavour: prepared.flavour,
+            strip_usage: prepared.strip_usage,
+            is_stored: prepared.is_stored,
+            idle: prepared.route.spec.timeouts.idle,
+            deadline: prepared.inquiry.deadline,
+            client_half: prepared.body.take_half(),
+        };
+        let mut response = self.pass_on(plan, dispatched, &prepared.route.spec.policy, record);
+        keepsakes.put(response.headers_mut());
+        response
     }
 
     /// Turns a replica's reply into the client's.
@@ -122,8 +162,13 @@ impl Exchange {
         mut record: Record,
     ) -> Response<ReplyBody> {
         let Dispatched { reply, lease, mut witness } = dispatched;
+        witness.head(&reply.response);
         let (mut head, body) = reply.response.into_parts();
-        witness.head(&head);
+        if plan.flavour == Flavour::Grpc
+            && let Some(trailers) = reply_fault(head.status, &head.headers)
+        {
+            return grpc::translated(trailers, record);
+        }
         let upstream = Upstream { body, connection: reply.connection, lease, witness };
         remove_hop_by_hop(&mut head.headers);
         head.headers.remove(&CODE_HEADER);
@@ -156,12 +201,20 @@ fn refuse(
     endpoint: Endpoint<'_>,
     mut record: Record,
 ) -> Response<ReplyBody> {
+    if protocol == Protocol::Grpc {
+        return grpc::refusal(error, record);
+    }
     record.answered(error.kind.status().as_u16());
     let mut response = Response::new(ReplyBody::full(error.body(protocol)));
     *response.status_mut() = error.kind.status();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CODE_HEADER.clone(), HeaderValue::from_static(error.kind.code()));
+    if let Some(delay) = error.retry_delay() {
+        // Rounded up: who comes a little late is welcome, who comes early is turned away again.
+        let delay_s = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(delay_s));
+    }
     if error.kind == ErrorKind::MethodNotAllowed {
         headers.insert(header::ALLOW, HeaderValue::from_static(allowed_methods(endpoint)));
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use http::response::Parts;
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode, header};
+use spillway_protocol::parse_orca;
 use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCounts};
 
 use crate::replica::Replica;
@@ -65,15 +65,15 @@ impl Witness {
     }
 
     /// The reply's head arrived.
-    pub(crate) fn head(&mut self, head: &Parts) {
+    pub(crate) fn head<T>(&mut self, head: &Response<T>) {
         let now = Instant::now();
         self.replica.heard(now);
-        if let Some(report) = reported(&head.headers) {
+        if let Some(report) = reported(head.headers()) {
             self.tell(now, SignKind::Reported(Box::new(report)));
         }
-        match head.status {
+        match head.status() {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                let retry_after = retry_after(&head.headers);
+                let retry_after = retry_after(head.headers());
                 self.judge(now, SignKind::Busy { retry_after });
             }
             status if is_fault(status) => self.judge(now, SignKind::Failed(Fault::ServerError)),
@@ -153,6 +153,5 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 /// The load that a replica tells along with its reply (ORCA).
 fn reported(headers: &HeaderMap) -> Option<LoadReport> {
-    let _text = headers.get("endpoint-load-metrics")?.to_str().ok()?;
-    None
+    parse_orca(headers.get("endpoint-load-metrics")?.to_str().ok()?)
 }

@@ -8,13 +8,14 @@ use hyper::body::Incoming;
 use spillway_types::{Deadline, Fault};
 use tokio::time::timeout;
 
-use crate::replica::{Replica, ReplicaProtocol};
+use crate::replica::Replica;
 use crate::settings::Timeouts;
 use crate::upstream::body::OutboundBody;
 use crate::upstream::connect::connect;
 use crate::upstream::error::AttemptError;
 use crate::upstream::http1::Http1Connection;
 use crate::upstream::http2::Http2Connection;
+use crate::upstream::line::{Line, LineKind, Traffic};
 use crate::worker::Worker;
 
 /// How an attempt is made, and how long it may take.
@@ -23,6 +24,7 @@ pub(crate) struct AttemptBounds {
     pub(crate) timeouts: Timeouts,
     pub(crate) deadline: Deadline,
     pub(crate) kept: Kept,
+    pub(crate) traffic: Traffic,
 }
 
 /// Whether a connection that served before will do.
@@ -81,20 +83,21 @@ pub(crate) async fn attempt(
     bounds: AttemptBounds,
 ) -> Result<Reply, FailedAttempt> {
     let pool = replica.pool(worker.id);
+    let line = replica.line(bounds.traffic);
     let mut was_kept = false;
     let reply = async {
-        match replica.spec.protocol {
-            ReplicaProtocol::Http1 => {
+        match line.kind {
+            LineKind::Http1 => {
                 let idle = bounds.kept_from(|| pool.take(replica.spec.idle, Instant::now()));
                 was_kept = idle.is_some();
-                over_http1(replica, idle, request, bounds).await
+                over_http1((replica, &line), idle, request, bounds).await
             }
-            ReplicaProtocol::Http2 => {
-                let shared = bounds.kept_from(|| pool.shared());
+            LineKind::Http2 | LineKind::Grpc => {
+                let shared = bounds.kept_from(|| pool.shared(line.kind));
                 was_kept = shared.is_some();
                 let mut connection = match shared {
                     Some(shared) => shared,
-                    None => http2_connection(worker, replica, bounds).await?,
+                    None => http2_connection(worker, (replica, &line), bounds).await?,
                 };
                 let request = request().ok_or(AttemptError::BodyGone)?;
                 let response = bounds.within(connection.exchange(request)).await?;
@@ -107,7 +110,7 @@ pub(crate) async fn attempt(
 }
 
 async fn over_http1(
-    replica: &Replica,
+    (replica, line): (&Replica, &Line<'_>),
     idle: Option<Box<Http1Connection>>,
     request: impl FnOnce() -> Option<Request<OutboundBody>>,
     bounds: AttemptBounds,
@@ -115,7 +118,7 @@ async fn over_http1(
     let mut connection = match idle {
         Some(idle) => idle,
         None => {
-            let stream = connect(replica, bounds.connect()).await?;
+            let stream = connect(line, bounds.connect()).await?;
             Box::new(Http1Connection::new(stream, replica.count_connection()).await?)
         }
     };
@@ -131,17 +134,17 @@ async fn over_http1(
 
 async fn http2_connection(
     worker: &Worker,
-    replica: &Replica,
+    (replica, line): (&Replica, &Line<'_>),
     bounds: AttemptBounds,
 ) -> Result<Http2Connection, AttemptError> {
-    let stream = connect(replica, bounds.connect()).await?;
+    let stream = connect(line, bounds.connect()).await?;
     let count = replica.count_connection();
     let opened =
         timeout(bounds.connect(), Http2Connection::new(stream, count, &worker.gateway.background));
     let connection = opened.await.map_err(|_| AttemptError::ConnectTimeout)??;
     // Several requests may have connected at once; the last one's connection is kept, the others
     // end with their last stream.
-    replica.pool(worker.id).share(connection.clone());
+    replica.pool(worker.id).share(line.kind, connection.clone());
     Ok(connection)
 }
 

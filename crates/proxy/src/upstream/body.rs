@@ -10,6 +10,7 @@ use hyper::body::Incoming;
 use spillway_protocol::{GatewayError, Segments};
 
 use crate::settings::Limits;
+use crate::upstream::message_body::{ClientHalf, MessageBody};
 use crate::upstream::streamed_body::{BodyFault, StreamedBody, StreamedBodyError};
 
 /// A request's body, as far as attempts are concerned.
@@ -24,12 +25,19 @@ pub(crate) enum RequestBody {
         /// What was wrong with it, as far as it was sent.
         fault: BodyFault,
     },
+    /// The client's half of a gRPC stream: one attempt only.
+    Messages {
+        /// `None` once taken.
+        body: Option<MessageBody>,
+        /// `None` once the reply's relay has it.
+        half: Option<ClientHalf>,
+    },
 }
 
 impl RequestBody {
     /// Whether no attempt can send it any more.
     pub(crate) fn is_gone(&self) -> bool {
-        matches!(self, Self::Streamed { body: None, .. })
+        matches!(self, Self::Streamed { body: None, .. } | Self::Messages { body: None, .. })
     }
 
     /// A body that is sent on while it comes in, within the limits.
@@ -43,6 +51,15 @@ impl RequestBody {
         match self {
             Self::Buffered(_) => None,
             Self::Streamed { fault, .. } => fault.get(),
+            Self::Messages { half, .. } => half.as_ref()?.fault(),
+        }
+    }
+
+    /// The client's half of a gRPC stream, for the relay of its reply.
+    pub(crate) fn take_half(&mut self) -> Option<ClientHalf> {
+        match self {
+            Self::Buffered(_) | Self::Streamed { .. } => None,
+            Self::Messages { half, .. } => half.take(),
         }
     }
 
@@ -54,6 +71,7 @@ impl RequestBody {
                 slices: segments.iter().cloned().collect(),
             }),
             Self::Streamed { body, .. } => body.take().map(OutboundBody::Streamed),
+            Self::Messages { body, .. } => body.take().map(OutboundBody::Messages),
         }
     }
 }
@@ -65,6 +83,8 @@ pub(crate) enum OutboundBody {
     Buffered { slices: VecDeque<Bytes>, bytes_left: u64 },
     /// Straight from the client's connection.
     Streamed(StreamedBody),
+    /// The same, message by message.
+    Messages(MessageBody),
 }
 
 impl Body for OutboundBody {
@@ -82,6 +102,7 @@ impl Body for OutboundBody {
                 Poll::Ready(slice.map(|slice| Ok(Frame::data(slice))))
             }
             Self::Streamed(body) => body.poll_frame(cx),
+            Self::Messages(body) => body.poll_frame(cx),
         }
     }
 
@@ -89,6 +110,7 @@ impl Body for OutboundBody {
         match self {
             Self::Buffered { bytes_left, .. } => *bytes_left == 0,
             Self::Streamed(body) => body.is_end_stream(),
+            Self::Messages(body) => body.is_end_stream(),
         }
     }
 
@@ -96,6 +118,7 @@ impl Body for OutboundBody {
         match self {
             Self::Buffered { bytes_left, .. } => SizeHint::with_exact(*bytes_left),
             Self::Streamed(body) => body.size_hint(),
+            Self::Messages(_) => SizeHint::default(),
         }
     }
 }

@@ -20,6 +20,13 @@ const PING_INTERVAL: Duration = Duration::from_secs(5);
 /// A replica that answers no probe for this long is taken for gone.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Bytes of one reply that wait here for a client that reads slowly. A replica nearby fills it in
+/// well under a millisecond, so that it limits no speed.
+const STREAM_WINDOW_BYTES: u32 = 512 << 10;
+/// Bytes of all replies on a connection that may wait: as many as the protocol allows, or a few
+/// slow clients would stop the replies to all others. What waits is bounded by the streams.
+const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
+
 /// A handle for requests on a shared connection; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Http2Connection(SendRequest<OutboundBody>);
@@ -37,6 +44,8 @@ impl Http2Connection {
     ) -> Result<Self, AttemptError> {
         let (sender, connection) = http2::Builder::new(Executor(tracker.clone()))
             .timer(TokioTimer::new())
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .keep_alive_interval(Some(PING_INTERVAL))
             .keep_alive_timeout(PING_TIMEOUT)
             .handshake(TokioIo::new(stream))

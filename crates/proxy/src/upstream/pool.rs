@@ -8,6 +8,7 @@ use crossbeam_queue::ArrayQueue;
 
 use crate::upstream::http1::Http1Connection;
 use crate::upstream::http2::Http2Connection;
+use crate::upstream::line::LineKind;
 
 /// Idle connections kept per worker and replica at most; beyond it they are closed after use.
 const IDLE_MAX: usize = 512;
@@ -19,12 +20,18 @@ pub(crate) struct Pool {
     /// First in, first out, so that a sweep meets the oldest first.
     idle: ArrayQueue<Box<Http1Connection>>,
     shared: ArcSwapOption<Http2Connection>,
+    /// The same to the address for gRPC, if there is one.
+    grpc: ArcSwapOption<Http2Connection>,
 }
 
 impl Pool {
     pub(crate) fn new(in_flight_max: u32) -> Self {
         let places = usize::try_from(in_flight_max).unwrap_or(IDLE_MAX).clamp(1, IDLE_MAX);
-        Self { idle: ArrayQueue::new(places), shared: ArcSwapOption::empty() }
+        Self {
+            idle: ArrayQueue::new(places),
+            shared: ArcSwapOption::empty(),
+            grpc: ArcSwapOption::empty(),
+        }
     }
 
     /// An idle HTTP/1.1 connection that looks alive.
@@ -46,13 +53,21 @@ impl Pool {
     }
 
     /// The worker's HTTP/2 connection, if it still takes requests.
-    pub(crate) fn shared(&self) -> Option<Http2Connection> {
-        self.shared.load().as_deref().filter(|connection| connection.is_usable()).cloned()
+    pub(crate) fn shared(&self, kind: LineKind) -> Option<Http2Connection> {
+        let shared = self.place(kind).load();
+        shared.as_deref().filter(|connection| connection.is_usable()).cloned()
     }
 
     /// Makes a connection the one that later requests share.
-    pub(crate) fn share(&self, connection: Http2Connection) {
-        self.shared.store(Some(Arc::new(connection)));
+    pub(crate) fn share(&self, kind: LineKind, connection: Http2Connection) {
+        self.place(kind).store(Some(Arc::new(connection)));
+    }
+
+    fn place(&self, kind: LineKind) -> &ArcSwapOption<Http2Connection> {
+        match kind {
+            LineKind::Http1 | LineKind::Http2 => &self.shared,
+            LineKind::Grpc => &self.grpc,
+        }
     }
 
     /// Closes what was idle for `idle_max` or was closed by the server.

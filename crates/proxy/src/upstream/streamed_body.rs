@@ -43,6 +43,15 @@ pub(crate) enum StreamedBodyError {
     /// Its connection failed.
     #[error(transparent)]
     Broken(#[from] hyper::Error),
+    /// Nobody waits for the reply any more. Carries the code that the stream is reset with.
+    #[error("the call was given up")]
+    Abandoned(#[source] h2::Error),
+}
+
+impl StreamedBodyError {
+    pub(crate) fn abandoned() -> Self {
+        Self::Abandoned(h2::Reason::CANCEL.into())
+    }
 }
 
 impl StreamedBody {

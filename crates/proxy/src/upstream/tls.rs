@@ -12,6 +12,7 @@ use crate::replica::{ReplicaProtocol, TlsSpec};
 /// Ready to open TLS connections to one replica.
 pub(crate) struct ReplicaTls {
     pub(crate) connector: TlsConnector,
+    pub(crate) config: Arc<ClientConfig>,
     pub(crate) server_name: ServerName<'static>,
 }
 
@@ -64,7 +65,8 @@ impl ReplicaTls {
             ReplicaProtocol::Http1 => b"http/1.1".to_vec(),
             ReplicaProtocol::Http2 => b"h2".to_vec(),
         }];
-        Ok(Self { connector: TlsConnector::from(Arc::new(config)), server_name })
+        let config = Arc::new(config);
+        Ok(Self { connector: TlsConnector::from(Arc::clone(&config)), config, server_name })
     }
 }
 

@@ -4,12 +4,9 @@ use spillway_types::Inquiry;
 
 use super::Choose;
 use super::consistent_hash::ConsistentHash;
-use crate::field::{Field, Usable};
-use crate::{Attempt, Candidate, Moment};
-
-/// Bounds a replica's load at 5/4 of its fair share: less keeps fewer keys in their place, more
-/// lets a popular key weigh down its replica.
-const BOUND: (u64, u64) = (5, 4);
+use crate::fair_share::FairShare;
+use crate::field::Field;
+use crate::{Attempt, Candidate, Moment, Tuning};
 
 /// Consistent hashing with bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2016,
 /// arXiv 1608.01350), with the key's own order of preference in the place of a ring.
@@ -19,8 +16,8 @@ pub(super) struct BoundedConsistentHash {
 }
 
 impl BoundedConsistentHash {
-    pub(super) fn prepare(candidates: &[Candidate]) -> Self {
-        Self { unbounded: ConsistentHash::prepare(candidates) }
+    pub(super) fn prepare(candidates: &[Candidate], tuning: &Tuning) -> Self {
+        Self { unbounded: ConsistentHash::prepare(candidates, tuning) }
     }
 }
 
@@ -34,42 +31,12 @@ impl Choose for BoundedConsistentHash {
         let Some(key) = inquiry.affinity else {
             return self.unbounded.choose_keyless(inquiry, field, moment);
         };
-        let total = Total::of(field);
-        let with_room = |index| field.usable(index).filter(|usable| total.has_room(usable));
+        let share = FairShare::of(field);
+        let with_room = |index| field.usable(index).filter(|usable| share.has_room(usable));
         // Of the usable ones one has room, unless loads have risen since they were summed up.
         self.unbounded
             .prefer(key, with_room)
             .or_else(|| self.unbounded.prefer(key, |index| field.usable(index)))
-    }
-}
-
-/// What the usable candidates are and carry together.
-///
-/// The unusable ones are left out on both sides: were their weight counted, it would be a share
-/// that nobody can take, and all others could be at their bound.
-#[derive(Debug, Default)]
-struct Total {
-    weight: u64,
-    /// Requests in flight, the one to be placed included.
-    in_flight: u64,
-}
-
-impl Total {
-    fn of(field: &Field<'_>) -> Self {
-        let placed = Self { weight: 0, in_flight: 1 };
-        field.all_usable().fold(placed, |total, usable| Self {
-            weight: total.weight + u64::from(usable.weight),
-            in_flight: total.in_flight + u64::from(usable.in_flight),
-        })
-    }
-
-    /// Whether one more request keeps the candidate within
-    /// `ceil(5/4 * in flight * its weight / weight)`.
-    fn has_room(&self, usable: &Usable) -> bool {
-        // A whole number is below a number rounded up exactly if it is below the number itself.
-        let (numerator, denominator) = BOUND;
-        let carried = u128::from(usable.in_flight) * u128::from(denominator * self.weight);
-        carried < u128::from(usable.weight) * u128::from(self.in_flight) * u128::from(numerator)
     }
 }
 
@@ -79,26 +46,17 @@ mod tests {
     use spillway_types::ReplicaSlot;
 
     use crate::test_world::{World, any_world};
-    use crate::{Policy, Reason};
+    use crate::{Candidate, Policy, Reason};
 
     /// The bound of each slot by the paper's formula, among the usable candidates.
     fn bound(world: &World, slot: ReplicaSlot) -> u32 {
         let usable = world.usable();
-        let weight: u64 = usable.iter().map(|c| u64::from(c.weight)).sum();
+        let weight: u64 = usable.iter().map(Candidate::effective_weight).sum();
         let in_flight: u64 =
-            usable.iter().map(|c| u64::from(world.loads.0[c.slot.index()])).sum::<u64>() + 1;
-        let own = usable.iter().find(|c| c.slot == slot).unwrap().weight;
-        u32::try_from((5 * in_flight * u64::from(own)).div_ceil(4 * weight)).unwrap()
-    }
-
-    fn unbounded(world: &World) -> World {
-        World {
-            group: crate::Group::new(Policy::ConsistentHash, world.group.candidates().to_vec()),
-            loads: crate::test_world::Array(world.loads.0.clone()),
-            tried: world.tried.clone(),
-            rng: world.rng.clone(),
-            affinity: world.affinity,
-        }
+            usable.iter().map(|c| u64::from(world.loads.in_flight[c.slot.index()])).sum::<u64>()
+                + 1;
+        let own = usable.iter().find(|c| c.slot == slot).unwrap().effective_weight();
+        u32::try_from((5 * in_flight * own).div_ceil(4 * weight)).unwrap()
     }
 
     proptest! {
@@ -107,12 +65,12 @@ mod tests {
             mut world in any_world(Just(Policy::BoundedConsistentHash)),
             steps in prop::collection::vec((0..4_u64, prop::bool::weighted(0.3)), 1..200),
         ) {
-            world.loads.0.fill(0);
+            world.loads.in_flight.fill(0);
             let mut placed = Vec::new();
             for (ticket, (key, ends)) in (0..).zip(steps) {
                 if ends && !placed.is_empty() {
                     let slot: ReplicaSlot = placed.swap_remove(key as usize % placed.len());
-                    world.loads.0[slot.index()] -= 1;
+                    world.loads.in_flight[slot.index()] -= 1;
                     continue;
                 }
                 if world.usable().is_empty() {
@@ -121,9 +79,9 @@ mod tests {
                 world.affinity = Some(key);
                 let slot = world.attempt(ticket).slot;
                 if world.group.candidates().len() > 1 {
-                    prop_assert!(world.loads.0[slot.index()] < bound(&world, slot));
+                    prop_assert!(world.loads.in_flight[slot.index()] < bound(&world, slot));
                 }
-                world.loads.0[slot.index()] += 1;
+                world.loads.in_flight[slot.index()] += 1;
                 placed.push(slot);
             }
         }
@@ -135,13 +93,13 @@ mod tests {
             ticket: u64,
         ) {
             prop_assume!(world.group.candidates().len() > 1 && !world.usable().is_empty());
-            world.affinity = Some(key);
+            (world.affinity, world.session) = (Some(key), None);
             let attempt = world.attempt(ticket);
             // The unbounded policy walks down the same order once the full ones are struck out.
-            let mut walker = unbounded(&world);
+            let mut walker = world.under(Policy::ConsistentHash);
             let expected = loop {
                 let next = walker.attempt(0);
-                if world.loads.0[next.slot.index()] < bound(&world, next.slot) {
+                if world.loads.in_flight[next.slot.index()] < bound(&world, next.slot) {
                     break next;
                 }
                 walker.tried.push(next.slot);
@@ -155,8 +113,8 @@ mod tests {
         let mut world = World::idle(Policy::BoundedConsistentHash, &[1; 4]);
         let mut place = |ticket| {
             let attempt = world.attempt(ticket);
-            world.loads.0[attempt.slot.index()] += 1;
-            (attempt.reason, world.loads.0.clone())
+            world.loads.in_flight[attempt.slot.index()] += 1;
+            (attempt.reason, world.loads.in_flight.clone())
         };
         let (_, mut loads) = (0..99).map(&mut place).last().unwrap();
         loads.sort_unstable();
@@ -171,7 +129,7 @@ mod tests {
         let mut world = World::idle(Policy::BoundedConsistentHash, &[3, 1, 8]);
         for key in 0..1_000 {
             world.affinity = Some(key);
-            let expected = unbounded(&world).attempt(0);
+            let expected = world.under(Policy::ConsistentHash).attempt(0);
             assert_eq!(world.attempt(key), expected);
             assert_eq!(expected.reason, Reason::Preferred);
         }

@@ -6,7 +6,7 @@ use super::Choose;
 use super::power_of_two::PowerOfTwo;
 use crate::field::{Field, Usable};
 use crate::rendezvous::{Preferred, Rendezvous};
-use crate::{Attempt, Candidate, Moment, Reason};
+use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
 /// Keeps requests with the same key together for as long as their replica is usable.
 #[derive(Debug)]
@@ -17,8 +17,11 @@ pub(super) struct ConsistentHash {
 }
 
 impl ConsistentHash {
-    pub(super) fn prepare(candidates: &[Candidate]) -> Self {
-        Self { order: Rendezvous::new(candidates), keyless: PowerOfTwo::prepare(candidates) }
+    pub(super) fn prepare(candidates: &[Candidate], tuning: &Tuning) -> Self {
+        Self {
+            order: Rendezvous::new(candidates),
+            keyless: PowerOfTwo::prepare(candidates, tuning),
+        }
     }
 
     /// What the key prefers among the candidates that `accept` turns into usable ones.
@@ -72,11 +75,11 @@ mod tests {
             ticket: u64,
         ) {
             prop_assume!(!world.usable().is_empty());
-            world.affinity = Some(key);
+            (world.affinity, world.session) = (Some(key), None);
             let slot = world.attempt(0).slot;
             world.rng.seed(seed);
             for candidate in world.usable() {
-                world.loads.0[candidate.slot.index()] = candidate.in_flight_max - 1;
+                world.loads.in_flight[candidate.slot.index()] = candidate.in_flight_max - 1;
             }
             prop_assert_eq!(world.attempt(ticket).slot, slot);
         }
@@ -90,7 +93,7 @@ mod tests {
             world.affinity = Some(key);
             places.push(world.attempt(key).slot);
         }
-        world.loads.0[2] = u32::MAX;
+        world.loads.in_flight[2] = u32::MAX;
         let mut taken_over = [0; 5];
         for (key, &place) in (0..).zip(&places) {
             world.affinity = Some(key);
@@ -103,7 +106,7 @@ mod tests {
             }
         }
         assert_proportional(&taken_over, &[1.0, 1.0, 0.0, 1.0, 1.0]);
-        world.loads.0[2] = 0;
+        world.loads.in_flight[2] = 0;
         for (key, &place) in (0..).zip(&places) {
             world.affinity = Some(key);
             assert_eq!(world.attempt(key).slot, place);
@@ -115,7 +118,7 @@ mod tests {
         for policy in [Policy::ConsistentHash, Policy::BoundedConsistentHash] {
             let mut world = World::idle(policy, &[1, 1]);
             world.affinity = None;
-            world.loads.0 = vec![4, 3];
+            world.loads.in_flight = vec![4, 3];
             assert_eq!(world.tally(100), [0, 100]);
             assert_eq!(world.attempt(0).reason, Reason::LighterOfTwo);
         }

@@ -4,7 +4,7 @@ use spillway_types::Inquiry;
 
 use super::Choose;
 use crate::field::{Field, Usable};
-use crate::{Attempt, Candidate, Moment, Reason};
+use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
 /// How many pairs are drawn in search of two usable candidates.
 const PAIRS: usize = 4;
@@ -14,7 +14,7 @@ const PAIRS: usize = 4;
 pub(super) struct PowerOfTwo;
 
 impl PowerOfTwo {
-    pub(super) fn prepare(_candidates: &[Candidate]) -> Self {
+    pub(super) fn prepare(_candidates: &[Candidate], _tuning: &Tuning) -> Self {
         Self
     }
 }
@@ -38,7 +38,7 @@ impl Choose for PowerOfTwo {
             }
         }
         // Nearly all are at their limits now, so looking for room beats keeping the cost constant.
-        let substitute = found.or_else(|| field.lightest(moment.ticket));
+        let substitute = found.or_else(|| field.lightest(moment));
         substitute.map(|usable| usable.because(Reason::Substitute))
     }
 }
@@ -52,7 +52,7 @@ fn distinct_pair(count: usize, rng: &mut fastrand::Rng) -> [usize; 2] {
 
 /// The lighter one, and the first drawn, which is a random one, if they are equal.
 fn lighter(first: Usable, second: Usable) -> Attempt {
-    let lighter = if second.is_lighter_than(&first) { second } else { first };
+    let lighter = if second.load() < first.load() { second } else { first };
     lighter.because(Reason::LighterOfTwo)
 }
 
@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn of_two_replicas_the_lighter_one_is_always_taken() {
         let mut world = World::idle(Policy::PowerOfTwo, &[1, 1]);
-        world.loads.0 = vec![4, 3];
+        world.loads.in_flight = vec![4, 3];
         assert_eq!(world.tally(1_000), [0, 1_000]);
         assert_eq!(world.attempt(0).reason, Reason::LighterOfTwo);
     }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn each_pair_is_drawn_alike_and_won_by_its_lighter_half() {
         let mut world = World::idle(Policy::PowerOfTwo, &[1; 6]);
-        world.loads.0 = vec![5, 0, 3, 1, 4, 2];
+        world.loads.in_flight = vec![5, 0, 3, 1, 4, 2];
         // Of the 15 pairs, a replica wins those with each of the heavier ones.
         assert_proportional(&world.tally(60_000), &[0.0, 5.0, 2.0, 4.0, 1.0, 3.0]);
     }
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn one_usable_replica_is_not_compared_with_itself() {
         let mut world = World::idle(Policy::PowerOfTwo, &[1, 1]);
-        world.loads.0[0] = u32::MAX;
+        world.loads.in_flight[0] = u32::MAX;
         for ticket in 0..20 {
             let attempt = Attempt { slot: ReplicaSlot(1), reason: Reason::Substitute };
             assert_eq!(world.attempt(ticket), attempt);
@@ -99,17 +99,17 @@ mod tests {
     #[test]
     fn load_counts_in_proportion_to_weight() {
         let mut world = World::idle(Policy::PowerOfTwo, &[1, 4]);
-        world.loads.0 = vec![2, 10];
+        world.loads.in_flight = vec![2, 10];
         assert_eq!(world.tally(100), [0, 100], "11 of 4 is less than 3 of 1");
-        world.loads.0 = vec![2, 12];
+        world.loads.in_flight = vec![2, 12];
         assert_eq!(world.tally(100), [100, 0], "13 of 4 is more than 3 of 1");
     }
 
     #[test]
     fn of_many_with_half_of_them_busy_two_usable_ones_are_compared() {
         let mut world = World::idle(Policy::PowerOfTwo, &[1; 40]);
-        world.loads.0[..20].fill(u32::MAX);
-        world.loads.0[39] = 1;
+        world.loads.in_flight[..20].fill(u32::MAX);
+        world.loads.in_flight[39] = 1;
         let heaviest = world.tally(20_000)[39];
         // Seven or eight busy ones of eight drawn leave a single one unopposed.
         assert!(heaviest < 200, "the heaviest was taken {heaviest} times");

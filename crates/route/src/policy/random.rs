@@ -5,7 +5,7 @@ use spillway_types::Inquiry;
 use super::Choose;
 use crate::alias_table::AliasTable;
 use crate::field::Field;
-use crate::{Attempt, Candidate, Moment, Reason};
+use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
 /// Draws by weight; draws again when it hits an unusable candidate, which leaves the proportions
 /// among the usable ones as they are.
@@ -15,8 +15,8 @@ pub(super) struct Random {
 }
 
 impl Random {
-    pub(super) fn prepare(candidates: &[Candidate]) -> Self {
-        Self { table: AliasTable::new(candidates.iter().map(|candidate| candidate.weight)) }
+    pub(super) fn prepare(candidates: &[Candidate], _tuning: &Tuning) -> Self {
+        Self { table: AliasTable::new(candidates.iter().map(Candidate::effective_weight)) }
     }
 }
 
@@ -31,8 +31,8 @@ impl Choose for Random {
             return None;
         }
         let drawn = field
-            .draw_usable(|| self.table.draw(moment.rng))
-            .or_else(|| field.draw_of_all(moment.rng, |usable| usable.weight));
+            .draw_usable(|| Some(self.table.draw(moment.rng)))
+            .or_else(|| field.draw_of_all(moment.rng, |usable| usable.weight as f64));
         drawn.map(|usable| usable.because(Reason::Drawn))
     }
 }
@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn proportions_among_the_usable_stay_when_a_few_are_busy() {
         let mut world = World::idle(Policy::Random, &[4, 3, 2, 1]);
-        world.loads.0[0] = u32::MAX;
+        world.loads.in_flight[0] = u32::MAX;
         assert_proportional(&world.tally(60_000), &[0.0, 3.0, 2.0, 1.0]);
     }
 
@@ -61,7 +61,7 @@ mod tests {
         let mut weights = vec![50; 500];
         weights.extend([3, 2, 1]);
         let mut world = World::idle(Policy::Random, &weights);
-        world.loads.0[..500].fill(u32::MAX);
+        world.loads.in_flight[..500].fill(u32::MAX);
         assert_proportional(&world.tally(60_000)[500..], &[3.0, 2.0, 1.0]);
     }
 }

@@ -1,20 +1,32 @@
 //! Turns in the order of the group.
 
-use spillway_types::Inquiry;
+use spillway_types::{Inquiry, RAMP_FULL};
 
 use super::Choose;
 use crate::field::Field;
-use crate::{Attempt, Candidate, Moment, Reason};
+use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
 /// Gives every candidate its turn; the turns of an unusable one are drawn by the others.
 ///
-/// Drawn, not passed on to the next in order, which would then carry twice its share.
+/// Drawn, not passed on to the next in order, which would then carry twice its share. One that
+/// warms up leaves a part of its turns to that draw, and takes part in it with what counts of it,
+/// so that shares are in proportion to the ramps.
 #[derive(Debug)]
-pub(super) struct RoundRobin;
+pub(super) struct RoundRobin {
+    /// The largest ramp, which is full: all that warm up together take turns as ever.
+    ramp_max: u16,
+}
 
 impl RoundRobin {
-    pub(super) fn prepare(_candidates: &[Candidate]) -> Self {
-        Self
+    pub(super) fn prepare(candidates: &[Candidate], _tuning: &Tuning) -> Self {
+        let ramps = candidates.iter().map(|candidate| candidate.ramp_permille);
+        Self { ramp_max: ramps.max().unwrap_or(RAMP_FULL) }
+    }
+
+    /// The turn, unless it belongs to a candidate that warms up and chance passes over it.
+    fn taken(&self, turn: usize, field: &Field<'_>, rng: &mut fastrand::Rng) -> Option<usize> {
+        let ramp = field.ramp_permille(turn);
+        (ramp >= self.ramp_max || rng.u16(..self.ramp_max) < ramp).then_some(turn)
     }
 }
 
@@ -27,12 +39,13 @@ impl Choose for RoundRobin {
     ) -> Option<Attempt> {
         let count = field.len();
         let turn = usize::try_from(moment.ticket.checked_rem(count as u64)?).ok()?;
-        if let Some(usable) = field.usable(turn) {
+        let rng = &mut *moment.rng;
+        if let Some(usable) = self.taken(turn, field, rng).and_then(|turn| field.usable(turn)) {
             return Some(usable.because(Reason::Turn));
         }
         let substitute = field
-            .draw_usable(|| moment.rng.usize(..count))
-            .or_else(|| field.draw_of_all(moment.rng, |_| 1));
+            .draw_usable(|| self.taken(rng.usize(..count), field, rng))
+            .or_else(|| field.draw_of_all(rng, |usable| f64::from(usable.ramp_permille)));
         substitute.map(|usable| usable.because(Reason::Substitute))
     }
 }
@@ -53,7 +66,7 @@ mod tests {
     #[test]
     fn the_turns_of_a_busy_one_fall_to_all_others_alike() {
         let mut world = World::idle(Policy::RoundRobin, &[1; 5]);
-        world.loads.0[2] = u32::MAX;
+        world.loads.in_flight[2] = u32::MAX;
         let mut drawn = [0; 5];
         for ticket in 0..50_000 {
             let attempt = world.attempt(ticket);
@@ -68,7 +81,7 @@ mod tests {
     #[test]
     fn the_few_free_ones_of_many_share_evenly() {
         let mut world = World::idle(Policy::RoundRobin, &[1; 500]);
-        world.loads.0[3..].fill(u32::MAX);
+        world.loads.in_flight[3..].fill(u32::MAX);
         assert_proportional(&world.tally(20_000)[..3], &[1.0, 1.0, 1.0]);
     }
 }

@@ -5,7 +5,7 @@ use spillway_types::Inquiry;
 use super::Choose;
 use crate::field::Field;
 use crate::smooth_schedule::SmoothSchedule;
-use crate::{Attempt, Candidate, Moment, Reason};
+use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
 /// Follows a schedule made in advance, so that no turn needs a lock or a shared balance.
 ///
@@ -16,8 +16,8 @@ pub(super) struct WeightedRoundRobin {
 }
 
 impl WeightedRoundRobin {
-    pub(super) fn prepare(candidates: &[Candidate]) -> Self {
-        let weights: Vec<u32> = candidates.iter().map(|candidate| candidate.weight).collect();
+    pub(super) fn prepare(candidates: &[Candidate], _tuning: &Tuning) -> Self {
+        let weights: Vec<u64> = candidates.iter().map(Candidate::effective_weight).collect();
         Self { schedule: SmoothSchedule::new(&weights) }
     }
 }
@@ -33,8 +33,8 @@ impl Choose for WeightedRoundRobin {
             return Some(usable.because(Reason::Turn));
         }
         let substitute = field
-            .draw_usable(|| self.schedule.turn(moment.rng.u64(..)).unwrap_or_default())
-            .or_else(|| field.draw_of_all(moment.rng, |usable| usable.weight));
+            .draw_usable(|| self.schedule.turn(moment.rng.u64(..)))
+            .or_else(|| field.draw_of_all(moment.rng, |usable| usable.weight as f64));
         substitute.map(|usable| usable.because(Reason::Substitute))
     }
 }
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn the_turns_of_a_busy_one_fall_to_the_others_by_weight() {
         let mut world = World::idle(Policy::WeightedRoundRobin, &[4, 3, 2, 1]);
-        world.loads.0[0] = u32::MAX;
+        world.loads.in_flight[0] = u32::MAX;
         let mut drawn = [0; 4];
         for ticket in 0..50_000 {
             let attempt = world.attempt(ticket);
@@ -69,7 +69,7 @@ mod tests {
         let mut weights = vec![50; 500];
         weights.extend([3, 2, 1]);
         let mut world = World::idle(Policy::WeightedRoundRobin, &weights);
-        world.loads.0[..500].fill(u32::MAX);
+        world.loads.in_flight[..500].fill(u32::MAX);
         assert_proportional(&world.tally(20_000)[500..], &[3.0, 2.0, 1.0]);
     }
 }

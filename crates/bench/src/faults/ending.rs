@@ -1,0 +1,205 @@
+//! How a request ended for its client: with a whole reply, a clear error, or neither.
+
+use std::fmt;
+
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::plan::Kind;
+
+/// The end of one request as its client saw it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Ending {
+    /// A whole, well-formed reply.
+    Complete,
+    /// The client could tell that it failed.
+    Failed(Failure),
+    /// The client could not, or not in time.
+    Lost(Loss),
+}
+
+/// A clear error.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Failure {
+    /// What it is counted as.
+    pub(crate) kind: String,
+    /// Whether part of a good reply had reached the client before.
+    pub(crate) is_begun: bool,
+    /// The code by which the gateway says that the replica was not reached, or broke off unheard:
+    /// what it promises to send again.
+    pub(crate) is_resendable: bool,
+}
+
+/// Why a request counts as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Loss {
+    /// The connection ended before the reply began.
+    NoReply,
+    /// Not over when the client gave up.
+    TooLate,
+    /// The reply ended as if it were whole, and was not.
+    Truncated,
+}
+
+/// How the bytes of the reply ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    /// As HTTP says that a message ends.
+    Whole,
+    /// Before that.
+    Broken,
+    /// Not before the client gave up.
+    TooLate,
+}
+
+/// What came.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reply {
+    /// Of the reply's head, once there was one.
+    pub(crate) status: Option<StatusCode>,
+    /// `x-spillway-code`.
+    pub(crate) code: Option<String>,
+    /// The body as far as it came.
+    pub(crate) body: Vec<u8>,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoReply => "lost: closed without a reply",
+            Self::TooLate => "lost: no end in time",
+            Self::Truncated => "lost: cut short without a word",
+        })
+    }
+}
+
+/// Says how a request of this kind ended.
+pub(crate) fn judge(kind: Kind, reply: &Reply, transport: Transport) -> Ending {
+    let Some(status) = reply.status else {
+        let is_late = transport == Transport::TooLate;
+        return Ending::Lost(if is_late { Loss::TooLate } else { Loss::NoReply });
+    };
+    if transport == Transport::TooLate {
+        return Ending::Lost(Loss::TooLate);
+    }
+    if status != StatusCode::OK {
+        let code = reply.code.as_deref().unwrap_or("from the replica");
+        let is_resendable = matches!(code, "replica_connect" | "replica_reset");
+        return failed(format!("{} {code}", status.as_u16()), false, is_resendable);
+    }
+    let is_begun = !reply.body.is_empty();
+    match (kind, transport) {
+        (Kind::Stream, _) => judge_stream(&reply.body, transport),
+        (Kind::Unary | Kind::Infer, Transport::Whole) if is_whole(kind, &reply.body) => {
+            Ending::Complete
+        }
+        (Kind::Unary | Kind::Infer, Transport::Whole) => Ending::Lost(Loss::Truncated),
+        _ => failed("broken off".to_owned(), is_begun, false),
+    }
+}
+
+fn failed(kind: String, is_begun: bool, is_resendable: bool) -> Ending {
+    Ending::Failed(Failure { kind, is_begun, is_resendable })
+}
+
+/// A stream is whole with `[DONE]`, and fails with an event that holds an error.
+fn judge_stream(body: &[u8], transport: Transport) -> Ending {
+    let text = String::from_utf8_lossy(body);
+    // What follows the last empty line is no event yet.
+    let complete = text.rfind("\n\n").map_or("", |end| &text[..end]);
+    for data in complete.lines().filter_map(|line| line.strip_prefix("data:")) {
+        let data = data.trim();
+        if data == "[DONE]" {
+            return Ending::Complete;
+        }
+        let error = serde_json::from_str::<Value>(data).ok();
+        if let Some(error) = error.as_ref().and_then(|event| event.get("error")) {
+            let code = error["code"].as_str().unwrap_or("error");
+            return failed(format!("stream {code}"), true, false);
+        }
+    }
+    match transport {
+        Transport::Whole => Ending::Lost(Loss::Truncated),
+        Transport::Broken | Transport::TooLate => {
+            failed("stream broken off".to_owned(), !body.is_empty(), false)
+        }
+    }
+}
+
+/// Whether the body is the whole answer to a request of this kind.
+fn is_whole(kind: Kind, body: &[u8]) -> bool {
+    let field = if kind == Kind::Infer { "outputs" } else { "choices" };
+    serde_json::from_slice::<Value>(body).is_ok_and(|value| value[field].is_array())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: Kind, status: u16, body: &str, transport: Transport) -> Ending {
+        let status = (status > 0).then(|| StatusCode::from_u16(status).unwrap());
+        let reply = Reply { status, code: None, body: body.as_bytes().to_vec() };
+        judge(kind, &reply, transport)
+    }
+
+    fn failure(ending: Ending) -> (String, bool, bool) {
+        let Ending::Failed(failure) = ending else { panic!("{ending:?}") };
+        (failure.kind, failure.is_begun, failure.is_resendable)
+    }
+
+    const WHOLE: Transport = Transport::Whole;
+    const BROKEN: Transport = Transport::Broken;
+
+    #[test]
+    fn a_whole_reply_is_what_was_asked_for() {
+        assert_eq!(check(Kind::Unary, 200, r#"{"choices":[]}"#, WHOLE), Ending::Complete);
+        assert_eq!(check(Kind::Infer, 200, r#"{"outputs":[]}"#, WHOLE), Ending::Complete);
+        let stream = "data: {\"a\":1}\n\ndata: [DONE]\n\n";
+        assert_eq!(check(Kind::Stream, 200, stream, WHOLE), Ending::Complete);
+        let says_done = "data: {\"a\":\"[DONE]\"}\n\n";
+        assert_eq!(check(Kind::Stream, 200, says_done, WHOLE), Ending::Lost(Loss::Truncated));
+        // All that matters has arrived.
+        assert_eq!(check(Kind::Stream, 200, stream, BROKEN), Ending::Complete);
+    }
+
+    #[test]
+    fn a_short_reply_that_looks_whole_is_lost() {
+        let truncated = Ending::Lost(Loss::Truncated);
+        assert_eq!(check(Kind::Unary, 200, r#"{"choi"#, WHOLE), truncated);
+        assert_eq!(check(Kind::Unary, 200, "{}", WHOLE), truncated);
+        assert_eq!(check(Kind::Stream, 200, "data: {\"a\":1}\n\n", WHOLE), truncated);
+        assert_eq!(check(Kind::Stream, 200, "data: [DONE]", WHOLE), truncated);
+    }
+
+    #[test]
+    fn what_breaks_off_for_all_to_see_is_a_failure() {
+        let seen = failure(check(Kind::Unary, 200, r#"{"choi"#, BROKEN));
+        assert_eq!(seen, ("broken off".to_owned(), true, false));
+        let seen = failure(check(Kind::Infer, 200, "", BROKEN));
+        assert_eq!(seen, ("broken off".to_owned(), false, false));
+        let stream = "data: {\"a\":1}\n\ndata: {\"error\":{\"code\":\"stream_cut\"}}\n\n";
+        let seen = failure(check(Kind::Stream, 200, stream, WHOLE));
+        assert_eq!(seen, ("stream stream_cut".to_owned(), true, false));
+    }
+
+    #[test]
+    fn silence_is_loss() {
+        assert_eq!(check(Kind::Unary, 0, "", BROKEN), Ending::Lost(Loss::NoReply));
+        assert_eq!(check(Kind::Unary, 0, "", Transport::TooLate), Ending::Lost(Loss::TooLate));
+        let late = check(Kind::Stream, 200, "data: 1\n\n", Transport::TooLate);
+        assert_eq!(late, Ending::Lost(Loss::TooLate));
+    }
+
+    #[test]
+    fn errors_are_told_apart_by_who_made_them() {
+        let seen = failure(check(Kind::Unary, 500, "{}", WHOLE));
+        assert_eq!(seen, ("500 from the replica".to_owned(), false, false));
+        let status = Some(StatusCode::BAD_GATEWAY);
+        let reply = Reply { status, code: Some("replica_reset".to_owned()), body: b"{}".to_vec() };
+        let seen = failure(judge(Kind::Unary, &reply, WHOLE));
+        assert_eq!(seen, ("502 replica_reset".to_owned(), false, true));
+    }
+}

@@ -1,0 +1,92 @@
+//! What can befall a replica, and how the emulator or the gateway is told to do it.
+
+use clap::ValueEnum;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// How many times slower a slowed replica is.
+pub(crate) const SLOWDOWN: f64 = 10.0;
+
+/// Events of a stream that still arrive before it is cut or stalls: the role and two tokens.
+const EVENTS_BEFORE_END: u64 = 3;
+
+/// One column of the matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize)]
+#[value(rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Fault {
+    /// Nothing: what the others are compared with.
+    None,
+    /// Port closed and every connection reset.
+    Killed,
+    /// Accepts and reads, never answers.
+    Hung,
+    /// Ten times slower.
+    Slowed,
+    /// Answers every inference request with 500.
+    #[value(name = "status_500")]
+    #[serde(rename = "status_500")]
+    Status500,
+    /// Killed and healed every two seconds.
+    Flapping,
+    /// Streams break off after a few events, whole replies after half of their body.
+    Cut,
+    /// The same, but the connection stays open and silent.
+    Stalled,
+    /// Answers every inference request with 429 and `Retry-After: 1`.
+    Busy,
+    /// A replica joins by a reload.
+    Added,
+    /// A replica leaves by a reload and comes back by another.
+    Drained,
+    /// A replica is drained and resumed over the admin listener.
+    DrainedByAdmin,
+}
+
+impl Fault {
+    /// Its name on the command line and in tables.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Killed => "killed",
+            Self::Hung => "hung",
+            Self::Slowed => "slowed",
+            Self::Status500 => "status_500",
+            Self::Flapping => "flapping",
+            Self::Cut => "cut",
+            Self::Stalled => "stalled",
+            Self::Busy => "busy",
+            Self::Added => "added",
+            Self::Drained => "drained",
+            Self::DrainedByAdmin => "drained_by_admin",
+        }
+    }
+
+    /// What the emulator is told; none if it is not the replica that changes.
+    pub(crate) fn setting(self) -> Option<Value> {
+        match self {
+            Self::None | Self::Added | Self::Drained | Self::DrainedByAdmin => None,
+            Self::Killed | Self::Flapping => Some(json!({"kind": "crash"})),
+            Self::Hung => Some(json!({"kind": "hang"})),
+            Self::Slowed => Some(json!({"kind": "slow", "factor": SLOWDOWN})),
+            Self::Status500 => Some(json!({"kind": "status", "code": 500})),
+            Self::Cut => Some(json!({"kind": "cut", "after_events": EVENTS_BEFORE_END})),
+            Self::Stalled => Some(json!({"kind": "stall", "after_events": EVENTS_BEFORE_END})),
+            Self::Busy => Some(json!({"kind": "status", "code": 429, "retry_after_s": 1})),
+        }
+    }
+
+    /// The part of its former share above which a replica counts as still in use: room for trial
+    /// requests, and for twice what a slowed one can still do.
+    pub(crate) fn tolerated_part(self) -> f64 {
+        match self {
+            Self::Slowed => 0.05 + 2.0 / SLOWDOWN,
+            _ => 0.05,
+        }
+    }
+
+    /// Whether the replica is to be left out as long as it lasts.
+    pub(crate) fn takes_out(self) -> bool {
+        !matches!(self, Self::None | Self::Flapping | Self::Added)
+    }
+}

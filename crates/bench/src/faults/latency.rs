@@ -1,0 +1,138 @@
+//! Latency of the requests that were due in one phase.
+
+use std::{ops::Range, time::Duration};
+
+use serde::Serialize;
+
+use super::{
+    ending::Ending,
+    exchange::{DEADLINE, Observation},
+};
+
+/// Points of both distributions, in milliseconds from the time when requests were due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Latency {
+    /// Requests that count.
+    pub(crate) requests: usize,
+    /// First byte of the body.
+    pub(crate) first_byte_p50_ms: Option<f64>,
+    /// First byte of the body.
+    pub(crate) first_byte_p99_ms: Option<f64>,
+    /// The whole reply.
+    pub(crate) total_p50_ms: Option<f64>,
+    /// The whole reply.
+    pub(crate) total_p99_ms: Option<f64>,
+}
+
+/// What a request that was not answered whole counts as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Failed {
+    /// Nothing: it stands among the errors.
+    LeftOut,
+    /// As slow as the client's patience, so that a limit can't be kept by failing.
+    AsDeadline,
+}
+
+impl Latency {
+    /// Of the requests due within `phase`.
+    pub(crate) fn of(
+        observations: &[Observation],
+        phase: &Range<Duration>,
+        failed: Failed,
+    ) -> Self {
+        let mut first_bytes = Vec::new();
+        let mut totals = Vec::new();
+        for seen in observations.iter().filter(|seen| phase.contains(&seen.due)) {
+            let since_due = |at: Duration| at.saturating_sub(seen.due);
+            match (&seen.ending, failed) {
+                (Ending::Complete, _) => {
+                    first_bytes.extend(seen.first_byte.map(since_due));
+                    totals.push(since_due(seen.ended));
+                }
+                (_, Failed::AsDeadline) => {
+                    first_bytes.push(DEADLINE);
+                    totals.push(DEADLINE);
+                }
+                (_, Failed::LeftOut) => {}
+            }
+        }
+        first_bytes.sort_unstable();
+        totals.sort_unstable();
+        Self {
+            requests: totals.len(),
+            first_byte_p50_ms: percentile_ms(&first_bytes, 50),
+            first_byte_p99_ms: percentile_ms(&first_bytes, 99),
+            total_p50_ms: percentile_ms(&totals, 50),
+            total_p99_ms: percentile_ms(&totals, 99),
+        }
+    }
+}
+
+/// The smallest value that at least `percent` of a hundred values don't exceed (nearest rank);
+/// `sorted` is in ascending order.
+fn percentile_ms(sorted: &[Duration], percent: usize) -> Option<f64> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    let value = sorted.get(rank.checked_sub(1)?)?;
+    Some(value.as_secs_f64() * 1000.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::ending::Loss, *};
+
+    fn millis(values: impl IntoIterator<Item = u64>) -> Vec<Duration> {
+        values.into_iter().map(Duration::from_millis).collect()
+    }
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        assert_eq!(percentile_ms(&[], 50), None);
+        assert_eq!(percentile_ms(&millis([7]), 50), Some(7.0));
+        assert_eq!(percentile_ms(&millis([7]), 99), Some(7.0));
+        assert_eq!(percentile_ms(&millis([1, 2]), 50), Some(1.0));
+        assert_eq!(percentile_ms(&millis([1, 2, 3]), 50), Some(2.0));
+        assert_eq!(percentile_ms(&millis(1..=100), 99), Some(99.0));
+        assert_eq!(percentile_ms(&millis(1..=101), 99), Some(100.0));
+        assert_eq!(percentile_ms(&millis(1..=200), 99), Some(198.0));
+        assert_eq!(percentile_ms(&millis(1..=99), 99), Some(99.0));
+    }
+
+    fn seen(due_ms: u64, total_ms: u64, ending: Ending) -> Observation {
+        let due = Duration::from_millis(due_ms);
+        Observation {
+            number: 0,
+            due,
+            // Sent late: the wait belongs to the latency.
+            sent: due + Duration::from_millis(3),
+            first_byte: Some(due + Duration::from_millis(total_ms / 2)),
+            ended: due + Duration::from_millis(total_ms),
+            replica: None,
+            ending,
+        }
+    }
+
+    #[test]
+    fn a_phase_holds_what_was_due_in_it_whenever_it_ended() {
+        let observations = [
+            seen(999, 10, Ending::Complete),
+            seen(1000, 5000, Ending::Complete),
+            seen(1999, 20, Ending::Complete),
+            seen(2000, 30, Ending::Complete),
+        ];
+        let phase = Duration::from_secs(1)..Duration::from_secs(2);
+        let latency = Latency::of(&observations, &phase, Failed::LeftOut);
+        assert_eq!(latency.requests, 2);
+        assert_eq!((latency.total_p50_ms, latency.total_p99_ms), (Some(20.0), Some(5000.0)));
+        assert_eq!(latency.first_byte_p99_ms, Some(2500.0));
+    }
+
+    #[test]
+    fn failures_are_left_out_or_as_slow_as_can_be() {
+        let observations = [seen(0, 10, Ending::Complete), seen(1, 1, Ending::Lost(Loss::NoReply))];
+        let phase = Duration::ZERO..Duration::from_secs(1);
+        let left_out = Latency::of(&observations, &phase, Failed::LeftOut);
+        assert_eq!((left_out.requests, left_out.total_p99_ms), (1, Some(10.0)));
+        let counted = Latency::of(&observations, &phase, Failed::AsDeadline);
+        assert_eq!((counted.requests, counted.total_p99_ms), (2, Some(10_000.0)));
+    }
+}

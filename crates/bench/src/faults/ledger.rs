@@ -1,0 +1,128 @@
+//! What a replica says it has received, put together from several looks at its account.
+
+use serde::{Deserialize, Serialize};
+
+/// One look: `GET /emulator/stats`.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Stats {
+    /// Inference requests so far.
+    pub(crate) received: u64,
+    /// The last of them, oldest first.
+    pub(crate) last_requests: Vec<Receipt>,
+}
+
+/// One request as the replica saw it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Receipt {
+    /// Its `x-request-id`.
+    pub(crate) request_id: Option<String>,
+    /// How it ended there.
+    pub(crate) outcome: Outcome,
+}
+
+/// How a request ended at a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Outcome {
+    /// It has not.
+    InFlight,
+    /// The whole reply was handed over.
+    Finished,
+    /// The gateway went away, or the replica did.
+    Aborted,
+    /// It was answered with an error.
+    Rejected,
+}
+
+/// All requests that one replica received.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger {
+    receipts: Vec<Receipt>,
+    missed: u64,
+}
+
+impl Ledger {
+    /// Takes in what a look showed. Receipts that it shows again replace the former, since requests
+    /// under way have ended meanwhile. Look often enough: what fell out of the account between two
+    /// looks is missed.
+    pub(crate) fn absorb(&mut self, stats: Stats) {
+        let shown = stats.last_requests.len() as u64;
+        let first = stats.received.saturating_sub(shown);
+        let known = self.missed + self.receipts.len() as u64;
+        if first > known {
+            self.missed += first - known;
+            self.receipts.extend(stats.last_requests);
+            return;
+        }
+        let kept = usize::try_from(first.saturating_sub(self.missed)).unwrap_or(usize::MAX);
+        self.receipts.truncate(kept);
+        self.receipts.extend(stats.last_requests);
+    }
+
+    /// All that are known, oldest first.
+    pub(crate) fn receipts(&self) -> &[Receipt] {
+        &self.receipts
+    }
+
+    /// How many are not known; a run in which there are any has not been counted.
+    pub(crate) fn missed(&self) -> u64 {
+        self.missed
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A ledger with these receipts.
+    pub(crate) fn ledger(receipts: &[(&str, Outcome)]) -> Ledger {
+        let mut ledger = Ledger::default();
+        ledger.absorb(stats(receipts.len() as u64, receipts));
+        ledger
+    }
+
+    /// One look at an account.
+    pub(crate) fn stats(received: u64, shown: &[(&str, Outcome)]) -> Stats {
+        let receipt = |(id, outcome): &(&str, Outcome)| Receipt {
+            request_id: Some((*id).to_owned()),
+            outcome: *outcome,
+        };
+        Stats { received, last_requests: shown.iter().map(receipt).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{testing::stats, *};
+    use Outcome::{Finished, InFlight};
+
+    fn names(ledger: &Ledger) -> Vec<(&str, Outcome)> {
+        ledger
+            .receipts
+            .iter()
+            .map(|receipt| (receipt.request_id.as_deref().unwrap(), receipt.outcome))
+            .collect()
+    }
+
+    #[test]
+    fn a_later_look_adds_what_is_new_and_corrects_what_was_under_way() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(stats(2, &[("a", Finished), ("b", InFlight)]));
+        ledger.absorb(stats(4, &[("b", Finished), ("c", Finished), ("d", InFlight)]));
+        let expected = [("a", Finished), ("b", Finished), ("c", Finished), ("d", InFlight)];
+        assert_eq!(names(&ledger), expected);
+        assert_eq!(ledger.missed(), 0);
+    }
+
+    #[test]
+    fn what_fell_out_between_two_looks_is_missed_and_counted_once() {
+        let mut ledger = Ledger::default();
+        ledger.absorb(stats(1, &[("a", Finished)]));
+        ledger.absorb(stats(5, &[("d", Finished), ("e", InFlight)]));
+        assert_eq!(ledger.missed(), 2);
+        ledger.absorb(stats(6, &[("e", Finished), ("f", Finished)]));
+        assert_eq!(ledger.missed(), 2);
+        let expected = [("a", Finished), ("d", Finished), ("e", Finished), ("f", Finished)];
+        assert_eq!(names(&ledger), expected);
+    }
+}

@@ -1,0 +1,168 @@
+//! Which limits hold.
+
+use serde::Serialize;
+
+use super::{
+    account::Account,
+    herd,
+    machine::Conditions,
+    results::{Results, Run, SlowStart},
+    slow,
+};
+
+/// A limit and whether it holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Limit {
+    /// What is demanded, and of whom.
+    pub(crate) demand: String,
+    /// Whether it is met.
+    pub(crate) verdict: Verdict,
+    /// The figures.
+    pub(crate) evidence: String,
+    /// Whether missing it fails the command.
+    pub(crate) is_must: bool,
+}
+
+/// Whether a limit holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// It does.
+    Holds,
+    /// It does not.
+    Fails,
+    /// Nothing that could tell was measured.
+    Unknown,
+}
+
+/// What one run did against a limit that may not be broken even once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Breach {
+    /// Nothing excuses these.
+    certain: usize,
+    /// These could come from a machine without time, so they count in valid runs only.
+    possible: usize,
+}
+
+/// All limits, the ones that must hold first.
+pub(crate) fn limits(results: &Results) -> Vec<Limit> {
+    let runs = results.runs();
+    let mut limits = vec![
+        correctness("0 lost", &runs, lost),
+        correctness("0 doubled", &runs, doubled),
+        correctness(
+            "no error but of requests that were on a broken replica and could not be sent again",
+            &runs,
+            inexcusable,
+        ),
+        every_run_carried_out(results),
+        every_run_valid(&runs),
+    ];
+    let aware = results.slow.iter().filter(|row| slow::is_load_aware(&row.policy));
+    limits.extend(aware.map(|row| {
+        let seen = row.outcome.measured().map(|slow| (slow.ratio, &slow.conditions));
+        let what = "p99 with one of four replicas ten times slower";
+        speed(format!("{}: {what}", row.policy), slow::RATIO_MAX, seen)
+    }));
+    let spared = results.herd.iter().filter(|row| row.about == SlowStart::On);
+    limits.extend(spared.map(|row| {
+        let seen = row.outcome.measured().map(|herd| (herd.ratio, &herd.conditions));
+        let what = "p99 after ten cold replicas joined, with slow start";
+        speed(format!("{}: {what}", row.policy), herd::RATIO_MAX, seen)
+    }));
+    limits
+}
+
+/// Whether no limit that must hold is broken.
+pub(crate) fn is_sound(limits: &[Limit]) -> bool {
+    limits.iter().all(|limit| !limit.is_must || limit.verdict != Verdict::Fails)
+}
+
+/// Whether measuring again could change what is said about this run: the machine had no time, and
+/// nothing happened that is a breach all the same.
+pub(crate) fn is_worth_repeating(run: &dyn Run) -> bool {
+    let certain = [lost, doubled, inexcusable].map(|breach| breach(run.account()).certain);
+    !run.conditions().spoilt.is_empty() && certain == [0; 3]
+}
+
+fn lost(account: &Account) -> Breach {
+    Breach { certain: account.lost - account.late, possible: account.late }
+}
+
+fn doubled(account: &Account) -> Breach {
+    Breach { certain: account.doubled, possible: 0 }
+}
+
+/// Time-outs on healthy replicas are what a machine without time produces.
+fn inexcusable(account: &Account) -> Breach {
+    Breach { certain: 0, possible: account.inexcusable }
+}
+
+fn correctness(demand: &str, runs: &[(String, &dyn Run)], of: fn(&Account) -> Breach) -> Limit {
+    let (mut broken, mut doubtful) = (Vec::new(), Vec::new());
+    for (name, run) in runs {
+        let Breach { certain, possible } = of(run.account());
+        if run.conditions().spoilt.is_empty() && certain + possible > 0 {
+            broken.push(format!("{name} {}", certain + possible));
+        } else if certain > 0 {
+            broken.push(format!("{name} {certain}"));
+        } else if possible > 0 {
+            doubtful.push(format!("{name} {possible}"));
+        }
+    }
+    let sent: usize = runs.iter().map(|(_, run)| run.account().sent).sum();
+    let (verdict, mut evidence) = match (runs.len(), broken.is_empty(), doubtful.is_empty()) {
+        (0, _, _) => (Verdict::Unknown, vec!["nothing was run".to_owned()]),
+        (_, false, _) => (Verdict::Fails, vec![broken.join(", ")]),
+        (_, true, false) => (Verdict::Unknown, Vec::new()),
+        (runs, true, true) => (Verdict::Holds, vec![format!("{sent} requests in {runs} runs")]),
+    };
+    if !doubtful.is_empty() {
+        evidence.push(format!("in invalid runs, not judged: {}", doubtful.join(", ")));
+    }
+    let evidence = evidence.join("; ");
+    Limit { demand: demand.to_owned(), verdict, evidence, is_must: true }
+}
+
+fn every_run_carried_out(results: &Results) -> Limit {
+    let broken = results.broken();
+    let verdict = if broken.is_empty() { Verdict::Holds } else { Verdict::Fails };
+    let demand = "every run could be carried out".to_owned();
+    Limit { demand, verdict, evidence: broken.join("; "), is_must: true }
+}
+
+/// An invalid run says nothing about speed; that is a gap in the results and no fault of the
+/// gateway's.
+fn every_run_valid(runs: &[(String, &dyn Run)]) -> Limit {
+    let spoilt = runs.iter().filter(|(_, run)| !run.conditions().spoilt.is_empty());
+    let invalid: Vec<&str> = spoilt.map(|(name, _)| name.as_str()).collect();
+    let verdict = match (runs.is_empty(), invalid.is_empty()) {
+        (true, _) => Verdict::Unknown,
+        (false, true) => Verdict::Holds,
+        (false, false) => Verdict::Fails,
+    };
+    let demand = "the machine had time for every run".to_owned();
+    let count =
+        format!("{} of {} runs are invalid: {}", invalid.len(), runs.len(), invalid.join(", "));
+    let evidence = if invalid.is_empty() { String::new() } else { count };
+    Limit { demand, verdict, evidence, is_must: false }
+}
+
+/// A limit on a ratio, which a run on a saturated machine says nothing about.
+fn speed(demand: String, max: f64, seen: Option<(Option<f64>, &Conditions)>) -> Limit {
+    let demand = format!("{demand} ≤ {max} × before");
+    let (verdict, evidence) = match seen {
+        None => (Verdict::Unknown, "not measured".to_owned()),
+        Some((None, _)) => (Verdict::Unknown, "too few requests".to_owned()),
+        Some((Some(ratio), conditions)) if conditions.spoilt.is_empty() => {
+            let verdict = if ratio <= max { Verdict::Holds } else { Verdict::Fails };
+            (verdict, format!("{ratio:.2}"))
+        }
+        Some((Some(ratio), _)) => (Verdict::Unknown, format!("{ratio:.2} in an invalid run")),
+    };
+    Limit { demand, verdict, evidence, is_must: false }
+}
+
+#[cfg(test)]
+#[path = "limits_test.rs"]
+mod tests;

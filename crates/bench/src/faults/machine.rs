@@ -1,0 +1,209 @@
+//! Whether the machine had time for all this, and which machine it was.
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use serde::Serialize;
+
+use super::exchange::Observation;
+use crate::procfs::{MachineTime, TreeUsage, tree_usage};
+
+/// How often the machine is looked at.
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// Above this share of all cores in the mean, a run measures the machine instead of the gateway.
+const BUSY_MEAN_MAX: f64 = 0.85;
+
+/// A second this busy is a saturated one; more than this part of them spoils a run.
+const BUSY_SECOND: f64 = 0.97;
+const BUSY_SECONDS_PART_MAX: f64 = 0.15;
+
+/// How late the load itself may send. Beyond it, the arrivals are not those that were planned.
+const LATE_P99_MAX: Duration = Duration::from_millis(30);
+
+/// What the machine did during one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Conditions {
+    /// Share of all cores that was in use, by anybody.
+    pub(crate) busy_mean: f64,
+    /// The same in its busiest second.
+    pub(crate) busy_max: f64,
+    /// Share of all cores that load, gateway and replicas used.
+    pub(crate) own_mean: f64,
+    /// 99 % of the requests were sent no later than this after they were due, milliseconds.
+    pub(crate) late_p99_ms: f64,
+    /// Why the run says nothing about speed; empty if it does.
+    pub(crate) spoilt: Vec<String>,
+}
+
+/// Looks at the machine once a second.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    first: (MachineTime, TreeUsage),
+    last: MachineTime,
+    busy: Vec<f64>,
+}
+
+impl Watch {
+    /// Begins now.
+    ///
+    /// # Errors
+    /// No `/proc`.
+    pub(crate) fn start() -> anyhow::Result<Self> {
+        let now = MachineTime::now()?;
+        Ok(Self { first: (now, tree_usage(std::process::id())?), last: now, busy: Vec::new() })
+    }
+
+    /// Takes samples; never returns unless `/proc` can't be read.
+    ///
+    /// # Errors
+    /// No `/proc`.
+    pub(crate) async fn run(&mut self) -> anyhow::Result<std::convert::Infallible> {
+        loop {
+            tokio::time::sleep(SAMPLE).await;
+            let now = MachineTime::now()?;
+            self.busy.extend(now.busy_since(&self.last));
+            self.last = now;
+        }
+    }
+
+    /// The verdict.
+    ///
+    /// # Errors
+    /// No `/proc`.
+    pub(crate) fn finish(self, observations: &[Observation]) -> anyhow::Result<Conditions> {
+        let (first, first_usage) = self.first;
+        let (now, usage) = (MachineTime::now()?, tree_usage(std::process::id())?);
+        let passed_s = now.cpu_s_since(&first);
+        let own_mean = usage.cpu_s_since(&first_usage) / passed_s.max(f64::MIN_POSITIVE);
+        let busy_mean = now.busy_since(&first).unwrap_or_default();
+        Ok(conditions(busy_mean, own_mean, &self.busy, late_p99(observations)))
+    }
+}
+
+fn conditions(busy_mean: f64, own_mean: f64, seconds: &[f64], late_p99: Duration) -> Conditions {
+    let mut spoilt = Vec::new();
+    if busy_mean > BUSY_MEAN_MAX {
+        spoilt.push(format!("the machine was {:.0} % busy", busy_mean * 100.0));
+    }
+    let full = seconds.iter().filter(|busy| **busy >= BUSY_SECOND).count();
+    if full as f64 > seconds.len() as f64 * BUSY_SECONDS_PART_MAX {
+        spoilt.push(format!("the machine was saturated in {full} of {} s", seconds.len()));
+    }
+    let late_p99_ms = late_p99.as_secs_f64() * 1000.0;
+    if late_p99 > LATE_P99_MAX {
+        spoilt.push(format!("requests were sent up to {late_p99_ms:.0} ms late"));
+    }
+    let busy_max = seconds.iter().copied().fold(0.0, f64::max);
+    Conditions { busy_mean, busy_max, own_mean, late_p99_ms, spoilt }
+}
+
+fn late_p99(observations: &[Observation]) -> Duration {
+    let mut late: Vec<Duration> =
+        observations.iter().map(|seen| seen.sent.saturating_sub(seen.due)).collect();
+    late.sort_unstable();
+    let rank = (late.len() * 99).div_ceil(100);
+    rank.checked_sub(1).map_or(Duration::ZERO, |index| late[index])
+}
+
+/// Where and when a page of results was made.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Origin {
+    /// The command line.
+    pub(crate) command: String,
+    /// Settings from the environment that the gateway took over its config.
+    pub(crate) overrides: Vec<String>,
+    /// Day in UTC, `YYYY-MM-DD`.
+    pub(crate) date: String,
+    /// Processor, cores and kernel.
+    pub(crate) machine: String,
+    /// What the binary calls itself.
+    pub(crate) version: String,
+}
+
+impl Origin {
+    /// Of this run.
+    pub(crate) fn here(spillway: &Path) -> Self {
+        let days =
+            SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() / 86_400;
+        let (year, month, day) = civil_date(days);
+        let overrides = std::env::vars().filter(|(name, _)| name.starts_with("SPILLWAY__"));
+        Self {
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            overrides: overrides.map(|(name, value)| format!("{name}={value}")).collect(),
+            date: format!("{year:04}-{month:02}-{day:02}"),
+            machine: machine(),
+            version: version(spillway),
+        }
+    }
+}
+
+fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpuinfo = read("/proc/cpuinfo");
+    let of = |line: &str| line.strip_prefix("model name").map(str::to_owned);
+    let model = cpuinfo.lines().find_map(of).unwrap_or_default();
+    let model = model.trim_start_matches([' ', '\t', ':']);
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    format!("{cores} cores, {model}, Linux {}", read("/proc/sys/kernel/osrelease").trim())
+}
+
+fn version(spillway: &Path) -> String {
+    let output = Command::new(spillway).arg("--version").output();
+    let text = output.map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&text).trim().to_owned()
+}
+
+/// Year, month and day of a day counted from 1 January 1970, in the Gregorian calendar.
+fn civil_date(days: u64) -> (u64, u64, u64) {
+    let is_leap = |year: u64| {
+        (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
+    };
+    let (mut year, mut left) = (1970, days);
+    while left >= 365 + u64::from(is_leap(year)) {
+        left -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let february = 28 + u64::from(is_leap(year));
+    let lengths = [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let mut month = 1;
+    for length in lengths {
+        if left < length {
+            break;
+        }
+        left -= length;
+        month += 1;
+    }
+    (year, month, left + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_dates() {
+        assert_eq!(civil_date(0), (1970, 1, 1));
+        assert_eq!(civil_date(58), (1970, 2, 28));
+        assert_eq!(civil_date(59), (1970, 3, 1));
+        assert_eq!(civil_date(11_016), (2000, 2, 29));
+        assert_eq!(civil_date(20_454), (2026, 1, 1));
+        assert_eq!(civil_date(20_818), (2026, 12, 31));
+    }
+
+    #[test]
+    fn a_saturated_machine_spoils_a_run_and_a_short_peak_does_not() {
+        let calm = [vec![0.5; 18], vec![0.99; 2]].concat();
+        let on_time = Duration::from_millis(2);
+        assert_eq!(conditions(0.5, 0.4, &calm, on_time).spoilt, Vec::<String>::new());
+        assert!((conditions(0.5, 0.4, &calm, on_time).busy_max - 0.99).abs() < 1e-9);
+        let peaks = [vec![0.5; 10], vec![0.99; 10]].concat();
+        assert_eq!(conditions(0.75, 0.4, &peaks, on_time).spoilt.len(), 1);
+        assert_eq!(conditions(0.9, 0.4, &calm, on_time).spoilt.len(), 1);
+        assert_eq!(conditions(0.5, 0.4, &calm, Duration::from_millis(31)).spoilt.len(), 1);
+    }
+}

@@ -1,0 +1,222 @@
+//! Which requests are due when: an open loop with Poisson arrivals, the same for the same seed.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, header};
+use http_body_util::Full;
+use serde_json::json;
+
+use crate::request::{MODEL, PATH};
+
+/// Users, each of whom always asks in the same group. Hashing policies hash the user.
+const USERS: u32 = 64;
+
+/// Tokens of an answer.
+const TOKENS: std::ops::RangeInclusive<u32> = 12..=24;
+
+/// Numbers in a V2 tensor.
+const TENSOR_ITEMS: u32 = 64;
+
+/// Of 10 requests, so many are whole chats and so many are streams; the rest are V2.
+const UNARY_OF_10: u32 = 5;
+const STREAMS_OF_10: u32 = 3;
+
+/// What a request budgets for itself; the gateway must say something by then.
+const BUDGET_MS: u64 = 8_000;
+
+/// Text that prompts are filled with.
+const FILLER: &str = "answer briefly, name your sources, and say so when you do not know; ";
+
+/// What a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A chat, answered whole.
+    Unary,
+    /// A chat, answered as a stream.
+    Stream,
+    /// A V2 tensor.
+    Infer,
+}
+
+/// The load of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Workload {
+    /// Decides everything that is drawn.
+    pub(crate) seed: u64,
+    /// Requests per second in the mean.
+    pub(crate) rate_per_s: f64,
+    /// How long requests become due.
+    pub(crate) length: Duration,
+    /// How many prompts there are to share.
+    pub(crate) prefixes: u32,
+    /// How long each of them is.
+    pub(crate) prefix_bytes: usize,
+}
+
+/// One request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// Its place in the order of arrival.
+    pub(crate) number: u32,
+    /// When it is due, from the start of the load.
+    pub(crate) at: Duration,
+    /// What it asks for.
+    pub(crate) kind: Kind,
+    user: u32,
+    tokens: u32,
+    question: u64,
+}
+
+impl Workload {
+    /// All requests in order.
+    pub(crate) fn plan(&self) -> Vec<Planned> {
+        let mut dice = fastrand::Rng::with_seed(self.seed);
+        let mut at = Duration::ZERO;
+        let mut planned = Vec::new();
+        for number in 0.. {
+            // 1 - x lies in (0, 1], so that the logarithm is finite.
+            at += Duration::from_secs_f64(-(1.0 - dice.f64()).ln() / self.rate_per_s);
+            if at >= self.length {
+                break;
+            }
+            planned.push(Planned {
+                number,
+                at,
+                kind: kind(dice.u32(0..10)),
+                user: dice.u32(0..USERS),
+                tokens: dice.u32(TOKENS),
+                question: dice.u64(..),
+            });
+        }
+        planned
+    }
+
+    /// The request as it is sent.
+    ///
+    /// # Errors
+    /// None that a planned request could have.
+    pub(crate) fn request(&self, planned: &Planned) -> http::Result<Request<Full<Bytes>>> {
+        let (path, body) = match planned.kind {
+            Kind::Infer => (format!("/v2/models/{MODEL}/infer"), tensor(planned)),
+            Kind::Unary | Kind::Stream => (PATH.to_owned(), self.chat(planned)),
+        };
+        Request::post(path)
+            .header(header::HOST, "faults")
+            .header(header::CONTENT_TYPE, "application/json")
+            .header("x-request-id", planned.id())
+            .header("x-request-timeout-ms", BUDGET_MS)
+            .header("x-user", format!("user-{}", planned.user))
+            .body(Full::new(Bytes::from(body.to_string())))
+    }
+
+    fn chat(&self, planned: &Planned) -> serde_json::Value {
+        let group = planned.user % self.prefixes;
+        // The group comes first: prompts of two groups share nothing.
+        let mut system = format!("group {group}: ");
+        system.extend(FILLER.chars().cycle().take(self.prefix_bytes.saturating_sub(system.len())));
+        let question = format!("user {} asks {:016x}", planned.user, planned.question);
+        json!({
+            "messages": [
+                {"role": "system", "content": system},
+                {"role": "user", "content": question},
+            ],
+            "model": MODEL,
+            "max_tokens": planned.tokens,
+            "ignore_eos": true,
+            "stream": planned.kind == Kind::Stream,
+        })
+    }
+}
+
+impl Planned {
+    /// Its `x-request-id`, under which it stands in the replicas' accounts.
+    pub(crate) fn id(&self) -> String {
+        id(self.number)
+    }
+}
+
+/// The `x-request-id` of request `number`.
+pub(crate) fn id(number: u32) -> String {
+    format!("fault-{number:07}")
+}
+
+/// The number of the request with this id; none for requests that are not part of the load.
+pub(crate) fn number(id: &str) -> Option<u32> {
+    id.strip_prefix("fault-")?.parse().ok()
+}
+
+fn kind(of_10: u32) -> Kind {
+    match of_10 {
+        n if n < UNARY_OF_10 => Kind::Unary,
+        n if n < UNARY_OF_10 + STREAMS_OF_10 => Kind::Stream,
+        _ => Kind::Infer,
+    }
+}
+
+fn tensor(planned: &Planned) -> serde_json::Value {
+    let start = planned.question % 1_000;
+    let data: Vec<u64> = (start..start + u64::from(TENSOR_ITEMS)).collect();
+    json!({"inputs": [
+        {"name": "INPUT0", "datatype": "INT64", "shape": [TENSOR_ITEMS], "data": data},
+    ]})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKLOAD: Workload = Workload {
+        seed: 3,
+        rate_per_s: 100.0,
+        length: Duration::from_secs(100),
+        prefixes: 8,
+        prefix_bytes: 600,
+    };
+
+    #[test]
+    fn arrivals_keep_the_rate_and_are_not_even() {
+        let planned = WORKLOAD.plan();
+        // 10,000 expected, with a deviation of 100.
+        assert!((9_600..10_400).contains(&planned.len()), "{}", planned.len());
+        assert!(planned.is_sorted_by_key(|request| request.at));
+        let short =
+            planned.windows(2).filter(|pair| pair[1].at - pair[0].at < Duration::from_millis(1));
+        // With even gaps of 10 ms there would be none; with exponential ones it is 9.5 %.
+        let share = short.count() as f64 / planned.len() as f64;
+        assert!((0.08..0.11).contains(&share), "{share}");
+        let of = |kind| planned.iter().filter(|request| request.kind == kind).count();
+        assert!(of(Kind::Unary) > 4_700 && of(Kind::Stream) > 2_700 && of(Kind::Infer) > 1_700);
+    }
+
+    #[test]
+    fn the_seed_decides_everything() {
+        assert_eq!(WORKLOAD.plan(), WORKLOAD.plan());
+        assert_ne!(WORKLOAD.plan(), Workload { seed: 4, ..WORKLOAD }.plan());
+    }
+
+    #[test]
+    fn prompts_of_one_group_share_all_of_the_prefix_and_those_of_two_nothing() {
+        let prompt = |user| {
+            let at = Duration::ZERO;
+            let planned =
+                Planned { number: 0, at, kind: Kind::Stream, user, tokens: 12, question: 5 };
+            let body = WORKLOAD.chat(&planned);
+            assert_eq!((&body["stream"], &body["max_tokens"]), (&true.into(), &12.into()));
+            body["messages"][0]["content"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(prompt(1), prompt(9));
+        assert_eq!(prompt(1).len(), 600);
+        let (one, two) = (prompt(1), prompt(2));
+        assert_ne!(one.as_bytes()[..8], two.as_bytes()[..8]);
+    }
+
+    #[test]
+    fn ids_lead_back_to_their_request() {
+        let planned = WORKLOAD.plan()[17];
+        assert_eq!(number(&planned.id()), Some(17));
+        assert_eq!(number("ready"), None);
+        let request = WORKLOAD.request(&planned).unwrap();
+        assert_eq!(request.headers()["x-request-id"], planned.id().as_str());
+    }
+}

@@ -1,0 +1,213 @@
+//! One run: fresh replicas, a fresh gateway, a load, a script, and everything that was seen.
+
+use std::{
+    collections::BTreeSet,
+    convert::Infallible,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+
+use super::{
+    account::{Account, Trouble, account},
+    config::{ConfigSpec, Health, PolicyChoice},
+    emulators::Emulators,
+    exchange::{Observation, Pool, trial},
+    gateway::Gateway,
+    ledger::Ledger,
+    machine::{Conditions, Watch},
+    plan::Workload,
+    schema::Features,
+    script::{Action, Step},
+    share::Traffic,
+    stage::Stage,
+};
+
+/// How long the gateway may take until it answers.
+const START_MS: u64 = 15_000;
+const START_STEP_MS: u64 = 50;
+
+/// After so many requests the replicas' accounts are read again: a quarter of what one of them
+/// remembers, should it get all.
+const LEDGER_REQUESTS: f64 = 1_000.0;
+
+/// Replicas notice within milliseconds that a client has left; this is for a busy machine.
+const SETTLE_MS: u64 = 300;
+
+/// What all runs have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bench<'a> {
+    /// The binary.
+    pub(crate) spillway: &'a Path,
+    /// What its config knows.
+    pub(crate) features: &'a Features,
+    /// Decides everything that is drawn.
+    pub(crate) seed: u64,
+    /// Requests per second.
+    pub(crate) rate_per_s: f64,
+    /// Settings of `[health]`, unless a run has its own.
+    pub(crate) health: &'a Health,
+}
+
+/// What one run is made of.
+#[derive(Clone, Debug)]
+pub(crate) struct RunSpec<'a> {
+    /// How replicas are chosen.
+    pub(crate) policy: &'a PolicyChoice,
+    /// Replicas in all.
+    pub(crate) replicas: u16,
+    /// The ones in the config at first.
+    pub(crate) members: BTreeSet<u16>,
+    /// Settings of `[health]`.
+    pub(crate) health: Health,
+    /// The load.
+    pub(crate) workload: Workload,
+    /// What happens meanwhile.
+    pub(crate) steps: Vec<Step>,
+}
+
+/// What was seen.
+#[derive(Debug)]
+pub(crate) struct RunRecord {
+    /// By the clients, in order of number.
+    pub(crate) observations: Vec<Observation>,
+    /// Where the requests went.
+    pub(crate) traffic: Traffic,
+    /// What became of them.
+    pub(crate) account: Account,
+    /// When replicas were broken.
+    pub(crate) troubles: Vec<Trouble>,
+    /// Requests that the gateway sent again.
+    pub(crate) retries: Option<u64>,
+    /// What the machine did.
+    pub(crate) conditions: Conditions,
+}
+
+/// A run that makes no sense with this binary.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Unavailable(pub(crate) &'static str);
+
+impl Bench<'_> {
+    /// Runs it. All processes are gone when this returns, or when the future is dropped.
+    ///
+    /// # Errors
+    /// [`Unavailable`] if the binary lacks what the script needs; processes that don't start, end
+    /// early or refuse.
+    pub(crate) async fn run(&self, spec: &RunSpec<'_>) -> anyhow::Result<RunRecord> {
+        let folder = tempfile::Builder::new().prefix("spillway-faults-").tempdir()?;
+        let mut emulators =
+            Emulators::start(self.spillway, spec.replicas, self.seed, folder.path())?;
+        let config = ConfigSpec {
+            features: self.features,
+            policy: spec.policy,
+            replicas: emulators.addresses(),
+            members: &spec.members,
+            health: &spec.health,
+        };
+        let mut gateway = Gateway::start(self.spillway, &config, folder.path())?;
+        let pool = Arc::new(Pool::new(gateway.address()));
+        wait_until_ready(&pool, &spec.workload, &mut gateway).await?;
+        let needs_drain = |step: &Step| matches!(step.action, Action::Drain(_));
+        if spec.steps.iter().any(needs_drain) && !gateway.has_drain().await {
+            return Err(Unavailable("the admin listener has no GET /replicas").into());
+        }
+        // On the heap, so that all those who wait for this run stay small.
+        let record = Box::pin(carry(spec, &emulators, &mut gateway, &pool)).await;
+        emulators.check_alive()?;
+        gateway.check_alive()?;
+        record.with_context(|| format!("gateway: {}", gateway.last_words()))
+    }
+}
+
+async fn carry(
+    spec: &RunSpec<'_>,
+    emulators: &Emulators,
+    gateway: &mut Gateway,
+    pool: &Arc<Pool>,
+) -> anyhow::Result<RunRecord> {
+    let planned = spec.workload.plan();
+    let retries_before = gateway.retries().await;
+    let mut books = Books::new(spec);
+    let mut watch = Watch::start()?;
+    let start = Instant::now();
+    let load = async {
+        tokio::try_join!(
+            pool.send_all(&spec.workload, &planned, start),
+            Stage::new(start).play(&spec.steps, emulators, gateway),
+        )
+    };
+    let (observations, troubles) = tokio::select! {
+        result = load => result?,
+        result = watch.run() => match result? {},
+        never = books.read_on(emulators) => match never {},
+    };
+    let conditions = watch.finish(&observations)?;
+    tokio::time::sleep(Duration::from_millis(SETTLE_MS)).await;
+    let ledgers = books.close(emulators).await?;
+    let retries = gateway.retries().await.zip(retries_before);
+    Ok(RunRecord {
+        traffic: Traffic::new(&observations, &ledgers),
+        account: account(&observations, &ledgers, &troubles),
+        observations,
+        troubles,
+        retries: retries.map(|(after, before)| after.saturating_sub(before)),
+        conditions,
+    })
+}
+
+async fn wait_until_ready(
+    pool: &Arc<Pool>,
+    workload: &Workload,
+    gateway: &mut Gateway,
+) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_millis(START_MS);
+    loop {
+        gateway.check_alive()?;
+        let Err(error) = pool.check(trial(workload)?).await else { return Ok(()) };
+        if Instant::now() > deadline {
+            return Err(error.context(format!("not ready: {}", gateway.last_words())));
+        }
+        tokio::time::sleep(Duration::from_millis(START_STEP_MS)).await;
+    }
+}
+
+/// The replicas' accounts as far as they have been read.
+#[derive(Debug)]
+struct Books {
+    ledgers: Vec<Ledger>,
+    pause: Duration,
+}
+
+impl Books {
+    fn new(spec: &RunSpec<'_>) -> Self {
+        let ledgers = vec![Ledger::default(); usize::from(spec.replicas)];
+        let pause = Duration::from_secs_f64(LEDGER_REQUESTS / spec.workload.rate_per_s);
+        Self { ledgers, pause }
+    }
+
+    /// Reads again and again, those that can be read.
+    async fn read_on(&mut self, emulators: &Emulators) -> Infallible {
+        loop {
+            tokio::time::sleep(self.pause).await;
+            for (replica, ledger) in (0..).zip(&mut self.ledgers) {
+                // One that is down is read later: its account outlives a crash.
+                if let Ok(stats) = emulators.stats(replica).await {
+                    ledger.absorb(stats);
+                }
+            }
+        }
+    }
+
+    /// Reads all a last time.
+    async fn close(mut self, emulators: &Emulators) -> anyhow::Result<Vec<Ledger>> {
+        for (replica, ledger) in (0..).zip(&mut self.ledgers) {
+            ledger.absorb(emulators.stats(replica).await?);
+            let missed = ledger.missed();
+            anyhow::ensure!(missed == 0, "{missed} records of replica {replica} were missed");
+        }
+        Ok(self.ledgers)
+    }
+}

@@ -1,0 +1,89 @@
+//! Carries out a script against running replicas and the gateway, and notes what happened when.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+
+use super::{
+    account::Trouble,
+    emulators::Emulators,
+    fault::Fault,
+    gateway::Gateway,
+    script::{Action, Step},
+};
+
+/// Troubles so far.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    start: Instant,
+    open: BTreeMap<u16, (Fault, Duration)>,
+    troubles: Vec<Trouble>,
+}
+
+impl Stage {
+    /// A stage on which nothing is wrong; the load starts at `start`.
+    pub(crate) fn new(start: Instant) -> Self {
+        Self { start, open: BTreeMap::new(), troubles: Vec::new() }
+    }
+
+    /// Carries out each step when it is due. At the end every replica is healed, whatever the
+    /// script says, so that their accounts can be read.
+    ///
+    /// # Errors
+    /// An action that is refused.
+    pub(crate) async fn play(
+        mut self,
+        steps: &[Step],
+        emulators: &Emulators,
+        gateway: &mut Gateway,
+    ) -> anyhow::Result<Vec<Trouble>> {
+        for step in steps {
+            tokio::time::sleep_until((self.start + step.at).into()).await;
+            self.act(step.action, emulators, gateway)
+                .await
+                .with_context(|| format!("{:?}", step.action))?;
+        }
+        let broken: Vec<u16> = self.open.keys().copied().collect();
+        for replica in broken {
+            self.act(Action::Heal(replica), emulators, gateway).await?;
+        }
+        Ok(self.troubles)
+    }
+
+    async fn act(
+        &mut self,
+        action: Action,
+        emulators: &Emulators,
+        gateway: &mut Gateway,
+    ) -> anyhow::Result<()> {
+        match action {
+            Action::Break(replica, fault) => {
+                // Before the fact, as the end is noted after it: what is wrong is never outside.
+                self.open.insert(replica, (fault, self.start.elapsed()));
+                emulators.set_fault(replica, fault.setting()).await
+            }
+            Action::Heal(replica) => {
+                emulators.set_fault(replica, None).await?;
+                self.note_end(replica);
+                Ok(())
+            }
+            Action::Join(first, count) => {
+                let replicas: Vec<u16> = (first..first + count).collect();
+                gateway.join(&replicas)
+            }
+            Action::Leave(replica) => gateway.leave(replica),
+            Action::Drain(replica) => gateway.order(replica, "drain").await,
+            Action::Resume(replica) => gateway.order(replica, "resume").await,
+        }
+    }
+
+    fn note_end(&mut self, replica: u16) {
+        if let Some((fault, from)) = self.open.remove(&replica) {
+            let until = self.start.elapsed();
+            self.troubles.push(Trouble { replica, fault, from, until });
+        }
+    }
+}

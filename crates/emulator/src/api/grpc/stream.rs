@@ -1,0 +1,169 @@
+//! `ModelStreamInfer`: each request is answered in its turn, with one reply or, if it asks for
+//! tokens, with one for each of them.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+
+use bytes::Bytes;
+use http::{HeaderMap, Response};
+use hyper::body::Incoming;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use crate::api::generate::{self, Sampling};
+use crate::api::{ApiError, Call, v2};
+use crate::body::ReplyBody;
+use crate::driver::Progress;
+use crate::kserve::{
+    InferRequest, InferResponse, Parameter, ParameterValue, StreamInferResponse, Tensor,
+};
+
+use super::infer::{check_inputs, infer};
+use super::{Messages, VERSION, check_model, decode, frame};
+
+/// Replies that wait for the connection; then the stream waits with them.
+const REPLIES_MAX: usize = 16;
+/// The parameter that asks for tokens.
+const TOKENS: &str = "max_tokens";
+/// The parameter that marks a request's last reply, as Triton calls it.
+const FINAL: &str = "triton_final_response";
+
+/// What comes out of a stream.
+#[derive(Debug)]
+pub(crate) enum Piece {
+    /// A message in its frame.
+    Message(Bytes),
+    /// How it ends.
+    End(HeaderMap),
+}
+
+/// A stream's replies as they come. Dropping it ends the work on them.
+#[derive(Debug)]
+pub(crate) struct Pieces {
+    pub(crate) receiver: mpsc::Receiver<Piece>,
+    task: AbortHandle,
+}
+
+impl Drop for Pieces {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// The reply to a stream of requests that come in while it goes out.
+pub(super) fn reply(call: &Call, body: Incoming, deadline: Option<Instant>) -> Response<ReplyBody> {
+    let (sender, receiver) = mpsc::channel(REPLIES_MAX);
+    let work = serve(call.without_ticket(), body, deadline, sender);
+    let task = call.replica.tasks.spawn(work).abort_handle();
+    frame::head(ReplyBody::messages(Pieces { receiver, task }))
+}
+
+async fn serve(
+    call: Call,
+    body: Incoming,
+    deadline: Option<Instant>,
+    replies: mpsc::Sender<Piece>,
+) {
+    let answers = answer_all(&call, body, &replies);
+    let ended = match deadline {
+        None => answers.await,
+        Some(deadline) => tokio::time::timeout_at(deadline, answers)
+            .await
+            .unwrap_or_else(|_| Err(ApiError::too_late())),
+    };
+    let trailers = match ended {
+        Ok(()) => frame::ok_trailers(),
+        Err(error) => error.into_trailers(),
+    };
+    // Nobody waits for it any more if the client left.
+    drop(replies.send(Piece::End(trailers)).await);
+}
+
+async fn answer_all(
+    call: &Call,
+    body: Incoming,
+    replies: &mpsc::Sender<Piece>,
+) -> Result<(), ApiError> {
+    let mut messages = Messages::new(body, call.replica.body_bytes_max);
+    while let Some(message) = messages.next().await? {
+        let request: InferRequest = decode(message)?;
+        let id = request.id.clone();
+        if let Err(error) = answer_one(call, request, replies).await {
+            // One bad request does not end the stream for the others.
+            let infer_response = Some(InferResponse { id, ..InferResponse::default() });
+            let reply = StreamInferResponse { error_message: error.message(), infer_response };
+            drop(replies.send(Piece::Message(frame::frame(&reply))).await);
+        }
+    }
+    Ok(())
+}
+
+async fn answer_one(
+    call: &Call,
+    request: InferRequest,
+    replies: &mpsc::Sender<Piece>,
+) -> Result<(), ApiError> {
+    let tokens = request.parameters.get(TOKENS).and_then(|parameter| match parameter.value {
+        Some(ParameterValue::Int(tokens)) => u32::try_from(tokens).ok(),
+        Some(ParameterValue::Uint(tokens)) => u32::try_from(tokens).ok(),
+        _ => None,
+    });
+    match tokens {
+        Some(tokens) => generate(call, &request, tokens, replies).await,
+        None => {
+            let response = infer(call, request).await?;
+            send(replies, response).await;
+            Ok(())
+        }
+    }
+}
+
+async fn generate(
+    call: &Call,
+    request: &InferRequest,
+    tokens: u32,
+    replies: &mpsc::Sender<Piece>,
+) -> Result<(), ApiError> {
+    check_model(call, &request.model_name, &request.model_version)?;
+    let data = check_inputs(request)?;
+    let tokens_max = call.replica.driver.config().context_tokens_max;
+    let prompt = v2::prompt_of(data.iter().map(Bytes::as_ref), tokens_max.saturating_sub(tokens));
+    let mut started = generate::start(call, &prompt, &Sampling::exactly(tokens))?;
+    let mut next_token = 0;
+    while let Progress::Token = poll_fn(|cx| started.generation.poll_progress(cx)).await? {
+        let text = started.answer.piece(next_token);
+        next_token += 1;
+        let is_last = next_token == started.answer.tokens;
+        send(replies, token_reply(request, text, is_last)).await;
+    }
+    Ok(())
+}
+
+fn token_reply(request: &InferRequest, text: &str, is_last: bool) -> InferResponse {
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes();
+    let output = Tensor {
+        name: "text_output".to_owned(),
+        datatype: "BYTES".to_owned(),
+        shape: vec![1],
+        ..Tensor::default()
+    };
+    InferResponse {
+        model_name: request.model_name.clone(),
+        model_version: VERSION.to_owned(),
+        id: request.id.clone(),
+        parameters: BTreeMap::from([(
+            FINAL.to_owned(),
+            Parameter::from(ParameterValue::Bool(is_last)),
+        )]),
+        outputs: vec![output],
+        raw_output_contents: vec![[&length[..], text.as_bytes()].concat().into()],
+    }
+}
+
+/// Waits for room; a client that left is noticed by the task's end.
+async fn send(replies: &mpsc::Sender<Piece>, response: InferResponse) {
+    let reply =
+        StreamInferResponse { error_message: String::new(), infer_response: Some(response) };
+    drop(replies.send(Piece::Message(frame::frame(&reply))).await);
+}

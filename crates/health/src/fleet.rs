@@ -1,0 +1,381 @@
+//! The fleet: all replicas of the own region.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Instant;
+
+use spillway_types::{
+    LoadReport, ModelName, ModelStanding, PoolName, ReplicaName, Sign, Signals, Standing,
+};
+
+use crate::member::{Effect, Member, Shared, Shown};
+use crate::pool::{Ejections, PoolLoad};
+use crate::standby::{PoolNeed, Reserve, Wish};
+use crate::{Check, CheckFault, FleetConfig, Live, MemberReport, MemberSpec, MemberState, Order};
+
+/// What is decided about all replicas of the own region.
+///
+/// Feed it with `handle_*`, and call [`Self::handle_timeout`] every 100 ms. After each input drain
+/// [`Self::poll_action`]; if [`Self::version`] moved, some [`Self::standing`] did. An input for a
+/// replica that is not in the fleet (any more) is no error, but for orders: others are under way
+/// while members come and go.
+///
+/// Time may not run backwards; an input that is older than one before it counts as of that moment.
+#[derive(Debug)]
+pub struct Fleet {
+    config: FleetConfig,
+    rng: fastrand::Rng,
+    members: BTreeMap<ReplicaName, Member>,
+    /// Pools with a reserve.
+    needs: BTreeMap<PoolName, PoolNeed>,
+    actions: VecDeque<Action>,
+    version: u64,
+    /// The latest moment that was heard of.
+    latest: Option<Instant>,
+}
+
+/// Something to do or to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send it its warm-up prompts and answer with [`Fleet::handle_warmed_up`].
+    WarmUp(ReplicaName),
+    /// It has nothing left, or its time for that is up: whoever had it drained may take it away.
+    Drained(ReplicaName),
+    /// A replica came into another state; for logs and metrics.
+    Changed {
+        /// Which.
+        replica: ReplicaName,
+        /// Where it was.
+        from: MemberState,
+        /// Where it is.
+        to: MemberState,
+        /// What led there.
+        why: &'static str,
+    },
+    /// The breaker of a model opened, went on trial or (`None`) closed; for logs and metrics.
+    ModelChanged {
+        /// At which replica.
+        replica: ReplicaName,
+        /// Which model.
+        model: ModelName,
+        /// How it stands now.
+        to: Option<ModelStanding>,
+    },
+}
+
+/// No replica of that name is in the fleet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no replica `{0}`")]
+pub struct UnknownReplica(pub ReplicaName);
+
+impl Fleet {
+    /// An empty fleet. Nodes should not share a `seed`: it spreads their retries.
+    #[must_use]
+    pub fn new(config: FleetConfig, seed: u64) -> Self {
+        Self {
+            config,
+            rng: fastrand::Rng::with_seed(seed),
+            members: BTreeMap::new(),
+            needs: BTreeMap::new(),
+            actions: VecDeque::new(),
+            version: 0,
+            latest: None,
+        }
+    }
+
+    /// Takes over which replicas there are. What is known of those that stay is kept; of two with
+    /// the same name the later counts.
+    ///
+    /// New ones have to show first that they are ready. With `presumed_ready`, for the start of a
+    /// node, they serve until something else is shown: they have been serving all along.
+    pub fn reconcile(&mut self, now: Instant, members: Vec<MemberSpec>, presumed_ready: bool) {
+        let now = self.advance_to(now);
+        let names: BTreeSet<ReplicaName> = members.iter().map(|spec| spec.name.clone()).collect();
+        let before = self.members.len();
+        self.members.retain(|name, _| names.contains(name));
+        if self.members.len() != before {
+            self.version += 1;
+        }
+        for spec in members {
+            let name = spec.name.clone();
+            if let Some(member) = self.members.get_mut(&name) {
+                member.configure(spec);
+            } else {
+                self.members.insert(name.clone(), Member::new(now, spec, presumed_ready));
+                self.version += 1;
+            }
+            self.settle(&name, now);
+        }
+        self.publish_all();
+        let pools: BTreeSet<&PoolName> =
+            self.members.values().filter(|m| m.reserve().is_some()).map(Member::pool).collect();
+        self.needs.retain(|pool, _| pools.contains(pool));
+    }
+
+    /// Takes in what traffic showed.
+    pub fn handle_sign(&mut self, sign: &Sign) {
+        self.feed(sign.at, &sign.replica, |member, now, shared| member.on_sign(now, sign, shared));
+    }
+
+    /// Takes in the result of a check.
+    pub fn handle_check(
+        &mut self,
+        now: Instant,
+        replica: &ReplicaName,
+        check: Check,
+        result: Result<(), CheckFault>,
+    ) {
+        self.feed(now, replica, |member, now, _| member.on_check(now, check, result));
+    }
+
+    /// Takes in a load report that was scraped or pushed, with what this node had in flight there
+    /// when it came. Reports that come along with replies are signs.
+    pub fn handle_report(
+        &mut self,
+        now: Instant,
+        replica: &ReplicaName,
+        report: LoadReport,
+        in_flight: u32,
+    ) {
+        self.feed(now, replica, |member, now, _| member.on_report(now, &report, in_flight));
+    }
+
+    /// Follows an order. A later order takes the place of an earlier one, also its limit.
+    ///
+    /// # Errors
+    /// If there is no such replica.
+    pub fn handle_order(
+        &mut self,
+        now: Instant,
+        replica: &ReplicaName,
+        order: Order,
+    ) -> Result<(), UnknownReplica> {
+        self.feed(now, replica, |member, now, _| member.on_order(now, order))
+            .ok_or_else(|| UnknownReplica(replica.clone()))
+    }
+
+    /// Takes in how a warm-up ended that [`Action::WarmUp`] asked for. One that failed does not
+    /// keep the replica out, which its checks find ready; but it begins on trial.
+    pub fn handle_warmed_up(
+        &mut self,
+        now: Instant,
+        replica: &ReplicaName,
+        result: Result<(), CheckFault>,
+    ) {
+        self.feed(now, replica, |member, now, _| member.on_warmed_up(now, result.is_ok()));
+    }
+
+    /// Lets time pass. Call it every 100 ms, with a way to see what the data path knows.
+    pub fn handle_timeout(&mut self, now: Instant, live: &dyn Fn(&ReplicaName) -> Live) {
+        let now = self.advance_to(now);
+        let cached = self.cached_by_pool();
+        let names: Vec<ReplicaName> = self.members.keys().cloned().collect();
+        for (name, member) in &mut self.members {
+            let peers_cached = cached.get(member.pool()).copied();
+            member.on_tick(now, live(name), peers_cached);
+        }
+        names.iter().for_each(|name| self.settle(name, now));
+        self.review_reserves(now);
+        self.publish_all();
+    }
+
+    /// The next thing to do or to tell; call until it says `None`.
+    #[must_use]
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// What a replica may be given. One that is not in the fleet is not held back.
+    #[must_use]
+    pub fn standing(&self, replica: &ReplicaName) -> Standing {
+        self.members.get(replica).map_or(Standing::FULL, |member| member.shown().clone())
+    }
+
+    /// A number that changes exactly when the standing of any replica does.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// What is known of a replica's load at `now`; `live` belongs to the same moment.
+    #[must_use]
+    pub fn signals(&self, now: Instant, replica: &ReplicaName, live: Live) -> Signals {
+        self.members
+            .get(replica)
+            .map_or(Signals::UNKNOWN, |member| member.signals(self.not_before(now), live))
+    }
+
+    /// All there is to know, for an operators' table, by name.
+    #[must_use]
+    pub fn members(&self, now: Instant) -> Vec<MemberReport> {
+        let now = self.not_before(now);
+        self.members.values().map(|member| member.report(now)).collect()
+    }
+
+    /// Whether a replica is in the fleet.
+    #[must_use]
+    pub fn contains(&self, replica: &ReplicaName) -> bool {
+        self.members.contains_key(replica)
+    }
+
+    /// Gives one input to one member and draws the conclusions; `None` if there is no such member.
+    fn feed(
+        &mut self,
+        now: Instant,
+        name: &ReplicaName,
+        input: impl FnOnce(&mut Member, Instant, &mut Shared<'_>),
+    ) -> Option<()> {
+        let now = self.advance_to(now);
+        let member = self.members.get_mut(name)?;
+        let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
+        input(member, now, &mut shared);
+        self.settle(name, now);
+        self.publish(name);
+        Some(())
+    }
+
+    /// Draws the conclusions for a member, and ejects it if traffic speaks against it and its pool
+    /// can do without one more.
+    fn settle(&mut self, name: &ReplicaName, now: Instant) {
+        let Some(member) = self.members.get_mut(name) else { return };
+        let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
+        member.settle(now, &mut shared);
+        let wants_ejection = member.wants_ejection();
+        let may_eject = wants_ejection && self.may_eject(name);
+        let Some(member) = self.members.get_mut(name) else { return };
+        member.spare(wants_ejection && !may_eject);
+        if may_eject {
+            let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
+            member.eject(now, &mut shared);
+        }
+    }
+
+    fn may_eject(&self, name: &ReplicaName) -> bool {
+        self.members.get(name).is_some_and(|member| {
+            let share_percent = member.spec().health.ejected_share_percent;
+            Ejections::of(member.pool(), self.members.values()).have_room(share_percent)
+        })
+    }
+
+    fn publish_all(&mut self) {
+        let names: Vec<ReplicaName> = self.members.keys().cloned().collect();
+        names.iter().for_each(|name| self.publish(name));
+    }
+
+    /// Makes known what has changed of a member. Once for each input, so that what an input both
+    /// changes and changes back is no change.
+    fn publish(&mut self, name: &ReplicaName) {
+        let Some(member) = self.members.get_mut(name) else { return };
+        let before = member.publish();
+        let effects = member.take_effects();
+        let changes = before.map(|before| (before, member.last_shown().clone(), member.why()));
+        if let Some((before, after, why)) = changes {
+            self.version += u64::from(before.standing != after.standing);
+            self.tell(name, &before, &after, why);
+        }
+        for effect in effects {
+            self.act(match effect {
+                Effect::WarmUp => Action::WarmUp(name.clone()),
+                Effect::Drained => Action::Drained(name.clone()),
+            });
+        }
+    }
+
+    fn tell(&mut self, name: &ReplicaName, before: &Shown, after: &Shown, why: &'static str) {
+        if before.state != after.state {
+            let (from, to) = (before.state, after.state);
+            self.act(Action::Changed { replica: name.clone(), from, to, why });
+        }
+        let (old, new) = (&before.standing.models, &after.standing.models);
+        let opened = new.iter().filter(|model| !old.contains(model));
+        let changed = opened.map(|(model, to)| (model.clone(), Some(*to)));
+        let is_gone = |model: &ModelName| !new.iter().any(|(other, _)| other == model);
+        let closed = old.iter().filter(|(model, _)| is_gone(model));
+        let changed = changed.chain(closed.map(|(model, _)| (model.clone(), None)));
+        for (model, to) in changed {
+            self.act(Action::ModelChanged { replica: name.clone(), model, to });
+        }
+    }
+
+    /// Queues an action. Where there is no room what only tells goes first: it is in the standings
+    /// anyway. A warm-up that is lost ends by its time limit.
+    fn act(&mut self, action: Action) {
+        if self.actions.len() >= self.config.actions_max {
+            let only_tells =
+                |action: &Action| !matches!(action, Action::WarmUp(_) | Action::Drained(_));
+            let lost = self.actions.iter().position(only_tells).unwrap_or(0);
+            self.actions.remove(lost);
+        }
+        if self.config.actions_max > 0 {
+            self.actions.push_back(action);
+        }
+    }
+
+    /// Brings in the reserve of pools in need, and sends it back.
+    fn review_reserves(&mut self, now: Instant) {
+        for pool in self.pools_with_reserve() {
+            let of_pool = || self.members.values().filter(|member| *member.pool() == pool);
+            let Some(config) = of_pool().find_map(|member| member.spec().standby) else { continue };
+            let load = PoolLoad::of(of_pool(), now);
+            let need = self.needs.entry(pool.clone()).or_default();
+            let chosen = need.advance(now, &load, &config).and_then(|wish| {
+                choose(wish, of_pool()).map(|member| (wish, member.spec().name.clone()))
+            });
+            if let Some((wish, name)) = chosen {
+                need.settle();
+                self.change_reserve(wish, &name, now);
+            }
+        }
+    }
+
+    fn change_reserve(&mut self, wish: Wish, name: &ReplicaName, now: Instant) {
+        if let Some(member) = self.members.get_mut(name) {
+            match wish {
+                Wish::Promote => member.promote(now),
+                Wish::Demote => member.demote(now),
+            }
+        }
+    }
+
+    fn pools_with_reserve(&self) -> BTreeSet<PoolName> {
+        let reserve = self.members.values().filter(|member| member.reserve().is_some());
+        reserve.map(|member| member.pool().clone()).collect()
+    }
+
+    /// What the full replicas of each pool have in their caches, on average.
+    fn cached_by_pool(&self) -> BTreeMap<PoolName, f32> {
+        let mut sums: BTreeMap<&PoolName, (f32, f32)> = BTreeMap::new();
+        for member in self.members.values() {
+            if let Some(cached) = member.cached_as_peer() {
+                let (sum, count) = sums.entry(member.pool()).or_default();
+                *sum += cached;
+                *count += 1.0;
+            }
+        }
+        sums.into_iter().map(|(pool, (sum, count))| (pool.clone(), sum / count)).collect()
+    }
+
+    fn advance_to(&mut self, now: Instant) -> Instant {
+        *self.latest.insert(self.not_before(now))
+    }
+
+    fn not_before(&self, now: Instant) -> Instant {
+        self.latest.map_or(now, |latest| latest.max(now))
+    }
+}
+
+/// The member of a pool that meets the wish best: one that still has its cache comes in first, the
+/// one that came in last goes back first.
+fn choose<'a>(wish: Wish, members: impl Iterator<Item = &'a Member>) -> Option<&'a Member> {
+    match wish {
+        Wish::Promote => members
+            .filter(|member| member.is_promotable())
+            .min_by_key(|member| member.reserve() == Some(Reserve::Held)),
+        Wish::Demote => members
+            .filter_map(|member| match member.reserve() {
+                Some(Reserve::Promoted { at }) => Some((at, member)),
+                _ => None,
+            })
+            .max_by_key(|(at, _)| *at)
+            .map(|(_, member)| member),
+    }
+}

@@ -1,0 +1,338 @@
+//! One replica: what is known of it, and what each input changes.
+
+use std::time::{Duration, Instant};
+
+use spillway_types::{Admission, LoadReport, PoolName, Sign, SignKind, Standing, TokenCounts};
+
+use crate::breaker::Counts;
+use crate::breakers::Breakers;
+use crate::bucket::Bucket;
+use crate::cache_share::CacheShare;
+use crate::checks::Checks;
+use crate::condition::{Condition, State};
+use crate::latency::PeakEwma;
+use crate::life::Life;
+use crate::load::{Fading, Load};
+use crate::passive::Passive;
+use crate::pressure::Pressure;
+use crate::quantile::{QuantileWindow, Samples};
+use crate::ramp::{Ramp, Slope};
+use crate::report::MemberState;
+use crate::standby::Reserve;
+use crate::{Check, CheckFault, Live, MemberSpec, Order};
+
+mod decide;
+mod outputs;
+
+/// Time between two reports of a replica that is not scraped.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
+
+/// All that is known of one replica.
+///
+/// After each input comes [`Self::settle`], which draws the conclusions, and then
+/// [`Self::publish`], which makes them known.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    spec: MemberSpec,
+    life: Life,
+    condition: Condition,
+    checks: Checks,
+    passive: Passive,
+    breakers: Breakers,
+    pressure: Pressure,
+    /// `None` if it is not of the reserve.
+    reserve: Option<Reserve>,
+    ramp: Ramp,
+    cache: CacheShare,
+    load: Load,
+    latency: PeakEwma,
+    times: QuantileWindow,
+    bucket: Bucket,
+    /// What the data path said at the last tick.
+    live: Live,
+    /// Since when it has had nothing to do, while it or a model of it is tried.
+    idle_since: Option<Instant>,
+    /// Traffic speaks for ejecting it, but enough of its pool are ejected.
+    is_spared: bool,
+    /// What led to its state.
+    why: &'static str,
+    effects: Vec<Effect>,
+    /// What was last made known.
+    shown: Shown,
+}
+
+/// This long without anything in flight counts as one good answer to a trial.
+const IDLE_AS_GOOD: Duration = Duration::from_secs(2);
+
+/// Something that a member wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    WarmUp,
+    Drained,
+}
+
+/// What all members share while they are fed.
+#[derive(Debug)]
+pub(crate) struct Shared<'a> {
+    pub(crate) rng: &'a mut fastrand::Rng,
+    pub(crate) models_max: usize,
+}
+
+/// A standing and the state it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) standing: Standing,
+    pub(crate) state: MemberState,
+}
+
+impl Member {
+    /// A new one. If `presumed_ready` it serves with its full share, else it has to show first
+    /// that it is ready.
+    pub(crate) fn new(now: Instant, spec: MemberSpec, presumed_ready: bool) -> Self {
+        let mut member = Self {
+            life: if presumed_ready { Life::Serving } else { Life::Starting },
+            condition: Condition::default(),
+            checks: Checks::default(),
+            passive: Passive::default(),
+            breakers: Breakers::default(),
+            pressure: Pressure::default(),
+            reserve: spec.standby.map(|_| Reserve::Held),
+            ramp: Ramp::Full,
+            cache: CacheShare::default(),
+            load: Load::default(),
+            latency: PeakEwma::default(),
+            times: QuantileWindow::new(now),
+            bucket: Bucket::default(),
+            live: Live::default(),
+            idle_since: None,
+            is_spared: false,
+            why: if presumed_ready { "presumed_ready" } else { "joined" },
+            effects: Vec::new(),
+            shown: Shown { standing: Standing::FULL, state: MemberState::Serving },
+            spec,
+        };
+        member.shown = member.to_show();
+        member
+    }
+
+    /// Takes over a changed config and keeps what is known.
+    pub(crate) fn configure(&mut self, spec: MemberSpec) {
+        self.reserve = spec.standby.map(|_| self.reserve.unwrap_or(Reserve::Held));
+        self.breakers.retain(&spec);
+        self.spec = spec;
+    }
+
+    /// Traffic showed something.
+    pub(crate) fn on_sign(&mut self, now: Instant, sign: &Sign, shared: &mut Shared<'_>) {
+        let count = match &sign.kind {
+            SignKind::Answered { after } => {
+                self.on_answer(now, *after);
+                Some(Counts::ANSWERED)
+            }
+            SignKind::Busy { retry_after } => {
+                self.on_busy(now, *retry_after, shared);
+                None
+            }
+            SignKind::Failed(fault) => {
+                let check_failed = self.checks.active.is_failing();
+                self.passive.on_fault(now, *fault, check_failed);
+                self.fail_trial(now, shared);
+                Some(Counts::of(*fault))
+            }
+            SignKind::Finished { tokens } => {
+                self.on_finish(*tokens);
+                None
+            }
+            SignKind::Reported(report) => {
+                self.on_report(now, report, self.live.in_flight);
+                None
+            }
+        };
+        if let (Some(count), Some(model)) = (count, &sign.model) {
+            self.breakers.record((now, count), model, (&self.spec, shared.models_max), shared.rng);
+        }
+    }
+
+    /// A check ended.
+    pub(crate) fn on_check(&mut self, now: Instant, check: Check, result: Result<(), CheckFault>) {
+        self.checks.record(now, check, result, &self.spec);
+        // Its own word, and no guess: it is up and not ready. The rest says what was before.
+        if self.checks.active.standing_fault() == Some(CheckFault::NotReady) && self.life.restart()
+        {
+            self.start_over("loading");
+        }
+    }
+
+    /// It told its load; `in_flight` is what this node had there.
+    pub(crate) fn on_report(&mut self, now: Instant, report: &LoadReport, in_flight: u32) {
+        self.load.record(now, report, in_flight);
+        self.checks.record_memory(now, report, &self.spec);
+    }
+
+    /// Somebody wants it out or back.
+    pub(crate) fn on_order(&mut self, now: Instant, order: Order) {
+        match order {
+            Order::Drain { limit, why } => {
+                self.life.drain(now, limit, why);
+                self.why = why.why();
+            }
+            Order::Resume => {
+                if self.life.resume() {
+                    self.start_over("resumed");
+                }
+            }
+        }
+    }
+
+    /// Its warm-up ended.
+    pub(crate) fn on_warmed_up(&mut self, now: Instant, is_good: bool) {
+        if let Some(step) = self.life.on_warmed_up(is_good) {
+            self.take(now, step);
+        }
+    }
+
+    /// Time passed; `peers_cached` is what its full peers have in their caches.
+    pub(crate) fn on_tick(&mut self, now: Instant, live: Live, peers_cached: Option<f32>) {
+        self.live = live;
+        self.passive.on_silence(live.silent_for, &self.spec.health);
+        self.breakers.advance(now, &self.spec.health.breaker);
+        if self.pressure.advance(now) {
+            self.why = "wait_over";
+        }
+        self.count_idleness(now);
+        self.bucket.advance(now, live.started, self.queue_length(now), &self.spec.bucket);
+        let slope =
+            Slope { slow_start: self.spec.slow_start, cached: self.cache.known(), peers_cached };
+        if self.ramp.advance(now, slope) {
+            self.why = "ramp_ended";
+        }
+        if let Some(step) = self.life.advance_drain(now, live.in_flight) {
+            self.take(now, step);
+        }
+        if self.reserve.as_mut().is_some_and(|reserve| reserve.advance(now, live.in_flight)) {
+            self.why = "demoted";
+        }
+    }
+
+    /// A trial needs requests to pass, and at its small share a policy that goes by load may never
+    /// send one while all are idle. So idleness counts too, if more slowly.
+    fn count_idleness(&mut self, now: Instant) {
+        if self.live.in_flight > 0 || self.admission() != Admission::Open {
+            self.idle_since = None;
+            return;
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        if now.saturating_duration_since(since) >= IDLE_AS_GOOD {
+            self.idle_since = Some(now);
+            self.condition.on_answer();
+            self.breakers.on_idle(now, &self.spec.health.breaker);
+        }
+    }
+
+    /// Brings it in from the reserve: cold, unless it was just about to go back.
+    pub(crate) fn promote(&mut self, now: Instant) {
+        if self.reserve == Some(Reserve::Held) {
+            self.start_ramp(now);
+        }
+        self.reserve = Some(Reserve::Promoted { at: now });
+        self.why = "promoted";
+    }
+
+    /// Sends it back into the reserve, once it has finished what it has.
+    pub(crate) fn demote(&mut self, now: Instant) {
+        if let (Some(reserve), Some(config)) = (&mut self.reserve, &self.spec.standby) {
+            reserve.retire(now, config);
+            self.why = "demoted";
+        }
+    }
+
+    pub(crate) fn spec(&self) -> &MemberSpec {
+        &self.spec
+    }
+
+    pub(crate) fn pool(&self) -> &PoolName {
+        &self.spec.pool
+    }
+
+    pub(crate) fn reserve(&self) -> Option<Reserve> {
+        self.reserve
+    }
+
+    /// Whether it could take part, were it not of the reserve.
+    pub(crate) fn is_promotable(&self) -> bool {
+        let is_retiring = matches!(self.reserve, Some(Reserve::Retiring { .. }));
+        let admission = self.admission_besides_reserve();
+        admission == Admission::Open && (is_retiring || self.reserve == Some(Reserve::Held))
+    }
+
+    pub(crate) fn shown(&self) -> &Standing {
+        &self.shown.standing
+    }
+
+    /// How well its cache serves, if it has its full share and so is a measure for others.
+    pub(crate) fn cached_as_peer(&self) -> Option<f32> {
+        let is_measure = self.ramp.is_full() && self.admission() == Admission::Open;
+        self.cache.known().filter(|_| is_measure)
+    }
+
+    pub(crate) fn queued(&self, now: Instant) -> Option<f32> {
+        self.load.queued(now, self.fading())
+    }
+
+    pub(crate) fn add_times_to(&self, samples: &mut Samples, now: Instant) {
+        self.times.add_to(samples, now);
+    }
+
+    pub(crate) fn is_ejected_by_traffic(&self) -> bool {
+        self.life.is_serving() && self.condition.is_ejected_by_traffic()
+    }
+
+    fn on_answer(&mut self, now: Instant, after: Duration) {
+        self.passive.on_answer(now);
+        self.condition.on_answer();
+        self.pressure.on_answer(now);
+        self.latency.record(now, after);
+        self.times.record(now, after);
+    }
+
+    fn on_busy(&mut self, now: Instant, retry_after: Option<Duration>, shared: &mut Shared<'_>) {
+        self.passive.on_busy();
+        if self.pressure.on_busy(now, retry_after, &self.spec.health, shared.rng) {
+            self.why = "asked_to_wait";
+        }
+    }
+
+    fn on_finish(&mut self, tokens: TokenCounts) {
+        self.passive.on_finish();
+        self.cache.record(tokens);
+    }
+
+    /// On trial a single fault is enough.
+    fn fail_trial(&mut self, now: Instant, shared: &mut Shared<'_>) {
+        if self.life.is_serving() && matches!(self.condition.state(), State::Trial { .. }) {
+            self.condition.eject(now, &self.spec.health, shared.rng);
+            self.why = "trial_failed";
+        }
+    }
+
+    /// Requests that wait or run there: by its own word, and no fewer than this node's.
+    fn queue_length(&self, now: Instant) -> f32 {
+        let load = self.load.readings(now, self.fading());
+        let told = [load.queued, load.running].into_iter().filter(|reading| reading.is_known());
+        told.map(|reading| reading.value).sum::<f32>().max(self.live.in_flight as f32)
+    }
+
+    fn fading(&self) -> Fading {
+        Fading {
+            period: self.spec.report_period(),
+            half_life: Duration::from_millis(self.spec.health.stale_half_life_ms),
+        }
+    }
+}
+
+impl MemberSpec {
+    /// Time between two load reports.
+    pub(crate) fn report_period(&self) -> Duration {
+        self.checks.scrape.unwrap_or(REPORT_PERIOD)
+    }
+}

@@ -1,0 +1,192 @@
+//! What is made known of a member.
+
+use std::time::Instant;
+
+use spillway_types::{Admission, RAMP_FULL, Reading, Signals, Standing};
+
+use super::{Effect, Member, Shown};
+use crate::condition::State;
+use crate::life::Life;
+use crate::quantile::Samples;
+use crate::ramp::Ramp;
+use crate::report::{BreakerReport, CheckReport, FaultReport, MemberReport, MemberState};
+use crate::standby::Reserve;
+use crate::tally::Tally;
+use crate::{Live, Vote};
+
+impl Member {
+    /// Makes its standing known. Gives what was known before, if that was something else.
+    pub(crate) fn publish(&mut self) -> Option<Shown> {
+        let shown = self.to_show();
+        (shown != self.shown).then(|| std::mem::replace(&mut self.shown, shown))
+    }
+
+    /// What it wants done, each once.
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    pub(crate) fn last_shown(&self) -> &Shown {
+        &self.shown
+    }
+
+    pub(crate) fn why(&self) -> &'static str {
+        self.why
+    }
+
+    pub(super) fn to_show(&self) -> Shown {
+        let admission = self.admission();
+        let standing = Standing {
+            admission,
+            ramp_permille: self.permille(),
+            models: self.breakers.standings(),
+            busy_until: self.pressure.until().filter(|_| admission == Admission::Busy),
+        };
+        Shown { standing, state: self.state() }
+    }
+
+    /// The worst of what its machines say.
+    pub(crate) fn admission(&self) -> Admission {
+        let by_reserve = match self.reserve {
+            None | Some(Reserve::Promoted { .. }) => Admission::Open,
+            Some(Reserve::Held) => Admission::Standby,
+            Some(Reserve::Retiring { .. }) => Admission::Draining,
+        };
+        self.admission_besides_reserve().max(by_reserve)
+    }
+
+    pub(super) fn admission_besides_reserve(&self) -> Admission {
+        let by_life = match self.life {
+            Life::Starting | Life::WarmingUp { .. } => Admission::Starting,
+            Life::Serving => Admission::Open,
+            Life::Draining { .. } | Life::Drained { .. } => Admission::Draining,
+        };
+        let by_condition = match self.condition.state() {
+            State::Well | State::Trial { .. } => Admission::Open,
+            State::Ejected { .. } => Admission::Ejected,
+            State::Down { .. } => Admission::Down,
+        };
+        let by_pressure =
+            if self.pressure.until().is_some() { Admission::Busy } else { Admission::Open };
+        by_life.max(by_condition).max(by_pressure)
+    }
+
+    /// Its signals at `now`.
+    pub(crate) fn signals(&self, now: Instant, live: Live) -> Signals {
+        let load = self.load.readings(now, self.fading());
+        let mut samples = Samples::new();
+        self.times.add_to(&mut samples, now);
+        let p99 = samples.p99_ms();
+        Signals {
+            latency_ms: self.latency.reading(now),
+            p99_ms: p99.map_or(Reading::UNKNOWN, |(value, trust)| Reading { value, trust }),
+            queued: load.queued,
+            running: load.running,
+            kv_use: load.kv_use,
+            gpu_use: load.gpu_use,
+            pending: load.pending,
+            in_flight_at_report: self.load.in_flight(),
+            bucket_tokens: self.bucket.tokens(live.started),
+            started_at: live.started,
+        }
+    }
+
+    /// Its line in an operators' table.
+    pub(crate) fn report(&self, now: Instant) -> MemberReport {
+        let evidence = self.evidence(now);
+        let checks = &self.checks;
+        let signals = self.signals(now, self.live);
+        MemberReport {
+            name: self.spec.name.clone(),
+            pool: self.spec.pool.clone(),
+            state: self.state(),
+            why: self.why,
+            admission: self.admission().as_str(),
+            ramp_permille: self.permille(),
+            cached_share: self.cache.known(),
+            verdict: self.condition.verdict(now, &evidence),
+            votes: evidence.votes,
+            is_spared: self.is_spared,
+            ejections: self.condition.repeats(),
+            faults_in_a_row: self.passive.run(),
+            busy_for_ms: self.pressure.until().map(|until| age_ms(until, now)),
+            in_flight: self.live.in_flight,
+            silent_for_ms: self.live.silent_for.map(|time| milliseconds(time.as_millis())),
+            report_age_ms: self.load.at().map(|at| age_ms(now, at)),
+            latency_ms: signals.latency_ms.is_known().then_some(signals.latency_ms.value),
+            p99_ms: signals.p99_ms.is_known().then_some(signals.p99_ms.value),
+            queued: signals.queued.is_known().then_some(signals.queued.value),
+            checks: vec![
+                check_report("active", &checks.active, evidence.votes.active, now),
+                check_report("deep", &checks.deep, evidence.votes.deep, now),
+                check_report("scrape", &checks.scrape, evidence.votes.scrape, now),
+            ],
+            breakers: self.breaker_reports(),
+            faults: self
+                .passive
+                .faults()
+                .map(|(fault, at)| FaultReport { fault: fault.as_str(), age_ms: age_ms(now, at) })
+                .collect(),
+        }
+    }
+
+    fn permille(&self) -> u16 {
+        let ramp = self.ramp.permille();
+        let is_trial = self.condition.is_on_trial();
+        let trial = self.spec.health.trial_permille.clamp(1, RAMP_FULL);
+        if is_trial { ramp.min(trial) } else { ramp }
+    }
+
+    fn state(&self) -> MemberState {
+        match (self.life, self.condition.state(), self.reserve) {
+            (Life::Starting, ..) => MemberState::Starting,
+            (Life::WarmingUp { .. }, ..) => MemberState::WarmingUp,
+            (Life::Draining { .. }, ..) | (Life::Serving, _, Some(Reserve::Retiring { .. })) => {
+                MemberState::Draining
+            }
+            (Life::Drained { .. }, ..) => MemberState::Drained,
+            (Life::Serving, State::Down { .. }, _) => MemberState::Down,
+            (Life::Serving, ..) if self.pressure.until().is_some() => MemberState::Busy,
+            (Life::Serving, State::Ejected { .. }, _) => MemberState::Ejected,
+            (Life::Serving, _, Some(Reserve::Held)) => MemberState::Standby,
+            (Life::Serving, State::Trial { .. }, _) => MemberState::Trial,
+            (Life::Serving, State::Well, _) => match self.ramp {
+                Ramp::Rising { .. } => MemberState::Ramping,
+                Ramp::Full => MemberState::Serving,
+            },
+        }
+    }
+
+    fn breaker_reports(&self) -> Vec<BreakerReport> {
+        let report = |(model, breaker): (&_, &crate::breaker::Breaker)| {
+            let counts = breaker.counts();
+            BreakerReport {
+                model: Clone::clone(model),
+                state: crate::report::breaker_state(breaker.standing()),
+                requests: counts.requests,
+                faults: counts.faults,
+            }
+        };
+        self.breakers.iter().map(report).collect()
+    }
+}
+
+fn check_report(check: &'static str, tally: &Tally, vote: Vote, now: Instant) -> CheckReport {
+    let fault = tally.last_fault();
+    CheckReport {
+        check,
+        vote,
+        age_ms: tally.at().map(|at| age_ms(now, at)),
+        last_fault: fault.map(|(fault, _)| fault.as_str()),
+        last_fault_age_ms: fault.map(|(_, at)| age_ms(now, at)),
+    }
+}
+
+/// Milliseconds from `earlier` to `later`.
+fn age_ms(later: Instant, earlier: Instant) -> u64 {
+    milliseconds(later.saturating_duration_since(earlier).as_millis())
+}
+
+fn milliseconds(count: u128) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,272 @@
+//! What requests met with at one replica, made into a vote.
+
+use std::time::{Duration, Instant};
+
+use spillway_types::Fault;
+
+use crate::HealthConfig;
+use crate::verdict::Vote;
+
+/// Faults kept for reports.
+const FAULTS_KEPT: usize = 4;
+
+/// A good answer speaks for a replica for this long.
+const GOOD_FOR: Duration = Duration::from_secs(10);
+
+/// Two connections that fail within this time, while a check has failed too, are no chance.
+const CONNECT_PAIR: Duration = Duration::from_millis(200);
+
+/// Runs of faults in one replica's traffic, and its silence.
+///
+/// A reply may begin well and still break off. So beginnings and ends are counted apart: a good
+/// beginning ends a run of bad ones, but not a run of replies that broke off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Passive {
+    /// Requests in a row that got no good beginning of a reply.
+    failed_run: u32,
+    /// Replies in a row that broke off.
+    broken_run: u32,
+    /// Connections in a row that could not be made.
+    connect_run: u32,
+    /// When the newest of these failed.
+    connect_failed_at: Option<Instant>,
+    /// A pair of failed connections and a failed check came together.
+    is_cut_off: bool,
+    /// Set while it has been silent for too long.
+    silent_for: Option<Duration>,
+    good_at: Option<Instant>,
+    /// The newest faults, newest first.
+    faults: [Option<(Fault, Instant)>; FAULTS_KEPT],
+}
+
+impl Passive {
+    /// A reply began well.
+    pub(crate) fn on_answer(&mut self, now: Instant) {
+        self.failed_run = 0;
+        self.connect_run = 0;
+        self.is_cut_off = false;
+        self.good_at = Some(now);
+    }
+
+    /// A reply reached its end.
+    pub(crate) fn on_finish(&mut self) {
+        self.broken_run = 0;
+    }
+
+    /// It refused politely. That proves a connection and nothing else.
+    pub(crate) fn on_busy(&mut self) {
+        self.connect_run = 0;
+        self.is_cut_off = false;
+    }
+
+    /// A request failed; `check_failed` tells whether the newest active check did too.
+    pub(crate) fn on_fault(&mut self, now: Instant, fault: Fault, check_failed: bool) {
+        self.faults.rotate_right(1);
+        self.faults[0] = Some((fault, now));
+        match fault {
+            Fault::Cut | Fault::Stalled => self.broken_run = self.broken_run.saturating_add(1),
+            _ => self.failed_run = self.failed_run.saturating_add(1),
+        }
+        if fault != Fault::Connect {
+            self.connect_run = 0;
+            return;
+        }
+        self.connect_run = self.connect_run.saturating_add(1);
+        let before = self.connect_failed_at.replace(now);
+        let is_pair = self.connect_run > 1
+            && before.is_some_and(|at| now.saturating_duration_since(at) <= CONNECT_PAIR);
+        self.is_cut_off |= is_pair && check_failed;
+    }
+
+    /// Notes for how long requests in flight have had no byte.
+    pub(crate) fn on_silence(&mut self, silent_for: Option<Duration>, config: &HealthConfig) {
+        let stall = Duration::from_millis(config.stall_ms);
+        self.silent_for = silent_for.filter(|time| *time >= stall);
+    }
+
+    /// Forgets what it showed before, but for the list of faults and a silence that goes on. Good
+    /// answers from before the faults are as out of date as the faults.
+    pub(crate) fn forgive(&mut self) {
+        *self = Self { faults: self.faults, silent_for: self.silent_for, ..Self::default() };
+    }
+
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.silent_for.is_some()
+    }
+
+    /// Why it is to be ejected, if it is.
+    pub(crate) fn complaint(&self, config: &HealthConfig) -> Option<&'static str> {
+        if self.is_cut_off || reaches(self.connect_run, config.connect_eject_after) {
+            Some("connect_faults")
+        } else if self.is_stalled() {
+            Some("silent_stall")
+        } else if reaches(self.failed_run.max(self.broken_run), config.eject_after) {
+            Some("faults_in_a_row")
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn vote(&self, now: Instant, config: &HealthConfig) -> Vote {
+        if self.complaint(config).is_some() {
+            return if self.is_lasting(config) { Vote::BadForLong } else { Vote::Bad };
+        }
+        let is_good = self.good_at.is_some_and(|at| now.saturating_duration_since(at) <= GOOD_FOR);
+        if is_good { Vote::Good } else { Vote::Silent }
+    }
+
+    /// The longest run of faults that stands now.
+    pub(crate) fn run(&self) -> u32 {
+        self.failed_run.max(self.broken_run)
+    }
+
+    pub(crate) fn faults(&self) -> impl Iterator<Item = (Fault, Instant)> {
+        self.faults.into_iter().flatten()
+    }
+
+    fn is_lasting(&self, config: &HealthConfig) -> bool {
+        let stall = Duration::from_millis(config.stall_ms.saturating_mul(2));
+        reaches(self.run(), config.eject_after.saturating_mul(2))
+            || self.silent_for.is_some_and(|time| time >= stall)
+    }
+}
+
+/// Whether a run has come to its limit; no run at all never has.
+fn reaches(run: u32, limit: u32) -> bool {
+    run > 0 && run >= limit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fleet::{ms, start};
+
+    fn config() -> HealthConfig {
+        HealthConfig::default()
+    }
+
+    fn after(faults: &[Fault]) -> Passive {
+        let mut passive = Passive::default();
+        faults.iter().for_each(|fault| passive.on_fault(start(), *fault, false));
+        passive
+    }
+
+    fn vote(passive: &Passive) -> Vote {
+        passive.vote(start(), &config())
+    }
+
+    #[test]
+    fn five_faults_in_a_row_are_bad_and_ten_are_bad_for_long() {
+        assert_eq!(vote(&after(&[Fault::ServerError; 4])), Vote::Silent);
+        assert_eq!(vote(&after(&[Fault::ServerError; 5])), Vote::Bad);
+        assert_eq!(vote(&after(&[Fault::Reset; 9])), Vote::Bad);
+        assert_eq!(vote(&after(&[Fault::BadReply; 10])), Vote::BadForLong);
+        assert_eq!(after(&[Fault::Silent; 5]).complaint(&config()), Some("faults_in_a_row"));
+    }
+
+    #[test]
+    fn a_good_answer_ends_the_run_and_speaks_for_it_for_a_while() {
+        let mut passive = after(&[Fault::ServerError; 4]);
+        passive.on_answer(start());
+        passive.on_fault(start(), Fault::ServerError, false);
+        assert_eq!(vote(&passive), Vote::Good);
+        assert_eq!(passive.vote(start() + ms(10_001), &config()), Vote::Silent);
+    }
+
+    #[test]
+    fn replies_that_begin_well_and_break_off_each_time_are_bad() {
+        let mut passive = Passive::default();
+        for _ in 0..5 {
+            passive.on_answer(start());
+            passive.on_fault(start(), Fault::Cut, false);
+        }
+        assert_eq!(vote(&passive), Vote::Bad);
+        passive.on_finish();
+        assert_eq!(vote(&passive), Vote::Good);
+    }
+
+    #[test]
+    fn replies_that_end_well_are_no_excuse_for_those_that_never_begin() {
+        let mut passive = after(&[Fault::ServerError; 4]);
+        passive.on_finish();
+        passive.on_fault(start(), Fault::ServerError, false);
+        assert_eq!(vote(&passive), Vote::Bad);
+    }
+
+    #[test]
+    fn three_failed_connections_in_a_row_are_enough() {
+        use Fault::{Connect, Reset};
+        assert_eq!(vote(&after(&[Connect; 2])), Vote::Silent);
+        assert_eq!(after(&[Connect; 3]).complaint(&config()), Some("connect_faults"));
+        assert_eq!(vote(&after(&[Connect, Connect, Reset, Connect])), Vote::Silent);
+    }
+
+    #[test]
+    fn two_failed_connections_close_together_are_enough_if_a_check_failed_too() {
+        let of = |gap_ms, check_failed| {
+            let mut passive = Passive::default();
+            passive.on_fault(start(), Fault::Connect, false);
+            passive.on_fault(start() + ms(gap_ms), Fault::Connect, check_failed);
+            vote(&passive)
+        };
+        assert_eq!(of(200, true), Vote::Bad);
+        assert_eq!(of(201, true), Vote::Silent);
+        assert_eq!(of(0, false), Vote::Silent);
+    }
+
+    #[test]
+    fn being_busy_proves_a_connection_and_nothing_else() {
+        let mut passive = after(&[Fault::Connect, Fault::Connect]);
+        passive.on_busy();
+        passive.on_fault(start(), Fault::Connect, true);
+        assert_eq!(vote(&passive), Vote::Silent);
+        let mut passive = after(&[Fault::ServerError; 4]);
+        (0..100).for_each(|_| passive.on_busy());
+        assert_eq!(vote(&passive), Vote::Silent, "busy is neither good nor bad");
+        passive.on_fault(start(), Fault::ServerError, false);
+        assert_eq!(vote(&passive), Vote::Bad);
+    }
+
+    #[test]
+    fn silence_with_requests_in_flight_is_bad_while_it_lasts() {
+        let mut passive = Passive::default();
+        passive.on_answer(start());
+        for (silent_for, expected) in [
+            (Some(ms(29_999)), Vote::Good),
+            (Some(ms(30_000)), Vote::Bad),
+            (Some(ms(60_000)), Vote::BadForLong),
+            (None, Vote::Good),
+        ] {
+            passive.on_silence(silent_for, &config());
+            assert_eq!(vote(&passive), expected, "{silent_for:?}");
+        }
+    }
+
+    #[test]
+    fn a_good_answer_shows_that_it_is_not_cut_off() {
+        let mut passive = Passive::default();
+        (0..2).for_each(|_| passive.on_fault(start(), Fault::Connect, true));
+        assert_eq!(vote(&passive), Vote::Bad);
+        passive.on_answer(start());
+        assert_eq!(vote(&passive), Vote::Good);
+    }
+
+    #[test]
+    fn good_answers_from_before_are_forgotten_with_the_faults() {
+        let mut passive = Passive::default();
+        passive.on_answer(start());
+        passive.forgive();
+        assert_eq!(vote(&passive), Vote::Silent);
+    }
+
+    #[test]
+    fn forgiving_leaves_the_list_of_faults_and_a_silence_that_goes_on() {
+        let mut passive = after(&[Fault::ServerError; 7]);
+        passive.on_silence(Some(ms(30_000)), &config());
+        passive.forgive();
+        assert_eq!(passive.complaint(&config()), Some("silent_stall"));
+        passive.on_silence(None, &config());
+        assert_eq!(vote(&passive), Vote::Silent);
+        assert_eq!(passive.faults().count(), FAULTS_KEPT);
+    }
+}

@@ -1,0 +1,159 @@
+//! The results of one kind of check, made into a vote.
+
+use std::time::{Duration, Instant};
+
+use crate::CheckFault;
+use crate::verdict::Vote;
+
+/// A check that has not come for this many periods, and [`GRACE`], says nothing any more.
+const SILENT_AFTER_PERIODS: u32 = 5;
+/// For checks that take long themselves.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// How many results in a row it takes to believe them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thresholds {
+    pub(crate) rise: u32,
+    pub(crate) fall: u32,
+}
+
+/// Counts results of one kind of check.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally {
+    opinion: Opinion,
+    goods: u32,
+    bads: u32,
+    at: Option<Instant>,
+    last_fault: Option<(CheckFault, Instant)>,
+}
+
+/// What the results so far amount to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Opinion {
+    // None => (Good | Bad)
+    #[default]
+    None,
+    // Good => Bad
+    Good,
+    // Bad => Good
+    Bad,
+}
+
+impl Tally {
+    pub(crate) fn record(
+        &mut self,
+        now: Instant,
+        result: Result<(), CheckFault>,
+        thresholds: Thresholds,
+    ) {
+        self.at = Some(now);
+        match result {
+            Ok(()) => {
+                self.bads = 0;
+                self.goods = self.goods.saturating_add(1);
+                if self.goods >= thresholds.rise {
+                    self.opinion = Opinion::Good;
+                }
+            }
+            Err(fault) => {
+                self.last_fault = Some((fault, now));
+                self.goods = 0;
+                self.bads = self.bads.saturating_add(1);
+                if self.bads >= thresholds.fall {
+                    self.opinion = Opinion::Bad;
+                }
+            }
+        }
+    }
+
+    /// What it says at `now`, if it is made every `period`; `None` if it is not made at all.
+    pub(crate) fn vote(&self, now: Instant, period: Option<Duration>, fall: u32) -> Vote {
+        let (Some(period), Some(at)) = (period, self.at) else { return Vote::Silent };
+        let silent_after = period.saturating_mul(SILENT_AFTER_PERIODS).saturating_add(GRACE);
+        if now.saturating_duration_since(at) > silent_after {
+            return Vote::Silent;
+        }
+        match self.opinion {
+            Opinion::None => Vote::Silent,
+            Opinion::Good => Vote::Good,
+            Opinion::Bad if self.bads >= fall.saturating_mul(2) => Vote::BadForLong,
+            Opinion::Bad => Vote::Bad,
+        }
+    }
+
+    /// Whether the newest result was a fault.
+    pub(crate) fn is_failing(&self) -> bool {
+        self.bads > 0
+    }
+
+    /// The newest fault, if it was the result that made this tally speak against the replica or
+    /// one after it.
+    pub(crate) fn standing_fault(&self) -> Option<CheckFault> {
+        let is_standing = self.opinion == Opinion::Bad && self.bads > 0;
+        self.last_fault.filter(|_| is_standing).map(|(fault, _)| fault)
+    }
+
+    /// When the newest result came.
+    pub(crate) fn at(&self) -> Option<Instant> {
+        self.at
+    }
+
+    pub(crate) fn last_fault(&self) -> Option<(CheckFault, Instant)> {
+        self.last_fault
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_fleet::{ms, start};
+
+    const THRESHOLDS: Thresholds = Thresholds { rise: 2, fall: 3 };
+    const PERIOD: Option<Duration> = Some(Duration::from_secs(1));
+
+    /// The votes after each of `results`: `+` is good, `-` is bad.
+    fn votes(results: &str) -> Vec<Vote> {
+        let mut tally = Tally::default();
+        let record = |result| {
+            let result = if result == '+' { Ok(()) } else { Err(CheckFault::Timeout) };
+            tally.record(start(), result, THRESHOLDS);
+            tally.vote(start(), PERIOD, THRESHOLDS.fall)
+        };
+        results.chars().map(record).collect()
+    }
+
+    #[test]
+    fn it_takes_rise_to_be_good_and_fall_to_be_bad() {
+        use Vote::{Bad, BadForLong, Good, Silent};
+        assert_eq!(votes("++"), [Silent, Good]);
+        assert_eq!(votes("---"), [Silent, Silent, Bad]);
+        assert_eq!(votes("++--+---+++")[2..], [Good, Good, Good, Good, Good, Bad, Bad, Good, Good]);
+        assert_eq!(votes("-+-+-+").last(), Some(&Silent), "neither in a row, nothing is known");
+        assert_eq!(votes("------")[3..], [Bad, Bad, BadForLong]);
+    }
+
+    #[test]
+    fn a_check_that_stops_coming_falls_silent() {
+        let mut tally = Tally::default();
+        (0..2).for_each(|_| tally.record(start(), Ok(()), THRESHOLDS));
+        assert_eq!(tally.vote(start() + ms(15_000), PERIOD, 3), Vote::Good);
+        assert_eq!(tally.vote(start() + ms(15_001), PERIOD, 3), Vote::Silent);
+        assert_eq!(tally.vote(start(), None, 3), Vote::Silent, "a check that was taken away");
+    }
+
+    #[test]
+    fn the_standing_fault_is_the_newest_while_bad() {
+        let mut tally = Tally::default();
+        for _ in 0..2 {
+            tally.record(start(), Err(CheckFault::Timeout), THRESHOLDS);
+        }
+        assert_eq!(tally.standing_fault(), None);
+        tally.record(start(), Err(CheckFault::NotReady), THRESHOLDS);
+        assert_eq!(tally.standing_fault(), Some(CheckFault::NotReady));
+        assert!(tally.is_failing());
+        tally.record(start(), Ok(()), THRESHOLDS);
+        assert_eq!(tally.standing_fault(), None);
+        assert!(!tally.is_failing());
+        assert_eq!(tally.last_fault(), Some((CheckFault::NotReady, start())));
+    }
+}

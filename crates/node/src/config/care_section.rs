@@ -1,0 +1,257 @@
+//! From what the config says of a replica's care to what carries it out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use http::Uri;
+use spillway_health::{BreakerConfig, HealthConfig, StandbyConfig};
+use spillway_replicas::{
+    ActiveCheck, DeepCheck, DeepRequest, Mapping, NoticeCheck, Probe, Scrape, ServerKind,
+};
+use spillway_types::ModelName;
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, Source};
+use crate::config::health_section::{CheckChoice, DeepSection, HealthSection, StandbySection};
+use crate::config::replica_section::ReplicaSection;
+use crate::keeper::Care;
+
+/// What holds for all replicas that don't say otherwise.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct CareDefaults {
+    health: HealthSection,
+    standby: StandbySection,
+    mappings: BTreeMap<String, Mapping>,
+    pub(crate) classes: BTreeMap<String, Spanned<u32>>,
+}
+
+/// Time for reading one page of metrics.
+const SCRAPE_TIMEOUT: Duration = Duration::from_secs(1);
+
+impl CareDefaults {
+    pub(crate) fn new(
+        health: HealthSection,
+        standby: StandbySection,
+        classes: BTreeMap<String, Spanned<u32>>,
+        mappings: BTreeMap<String, Mapping>,
+    ) -> Self {
+        Self { health, standby, mappings, classes }
+    }
+
+    fn health(&self, deep: Option<&DeepSection>) -> HealthConfig {
+        let health = &self.health;
+        let breaker = BreakerConfig {
+            error_percent: health.breaker_percent,
+            window_ms: health.breaker_window_ms,
+            requests_min: health.breaker_requests_min,
+            open_ms: health.breaker_open_ms,
+            ..BreakerConfig::default()
+        };
+        HealthConfig {
+            rise: health.rise,
+            fall: health.fall,
+            eject_after: health.eject_after,
+            connect_eject_after: health.eject_after.min(3),
+            eject_ms: health.eject_ms,
+            eject_max_ms: health.eject_max_ms.max(health.eject_ms),
+            eject_forget_ms: 2 * health.eject_max_ms.max(health.eject_ms),
+            ejected_share_percent: health.ejected_percent_max,
+            stall_ms: health.stall_ms,
+            gpu_memory_use_max: deep.and_then(|deep| deep.gpu_memory_max.as_ref()).map(|max| *max.get_ref()),
+            breaker,
+            retry_after_max_ms: health.retry_after_max_ms,
+            stale_half_life_ms: health.stale_half_life_ms,
+            warm_up_max_ms: health.warm_up_max_ms,
+            ..HealthConfig::default()
+        }
+    }
+
+    fn standby(&self) -> StandbyConfig {
+        let standby = &self.standby;
+        let p99_ms = (standby.p99_ms > 0).then_some(standby.p99_ms as f32);
+        StandbyConfig {
+            queue: (standby.queued > 0.0).then_some(standby.queued),
+            p99_ms,
+            promote_after_ms: standby.promote_after_ms,
+            demote_after_ms: standby.demote_after_ms,
+            ..StandbyConfig::default()
+        }
+    }
+}
+
+impl ReplicaSection {
+    /// How the replica is looked after.
+    ///
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn care(
+        &self,
+        defaults: &CareDefaults,
+        source: &Source,
+    ) -> Result<Care, ConfigError> {
+        let slow_start_ms = self.slow_start_ms.unwrap_or(defaults.health.slow_start_ms);
+        let deep = self.deep.as_ref().map(Spanned::get_ref);
+        Ok(Care {
+            health: defaults.health(deep),
+            slow_start: Duration::from_millis(slow_start_ms),
+            bucket: self.bucket.into(),
+            standby: self.standby.then(|| defaults.standby()),
+            warm_up: self.warm_up.clone(),
+            active: self.active(defaults),
+            deep: self.deep(defaults, source)?,
+            notice: self.notice(source)?,
+            notice_limit: Duration::from_millis(self.notice_ms),
+            scrapes: self.scrapes(defaults, source)?,
+        })
+    }
+
+    fn active(&self, defaults: &CareDefaults) -> Option<ActiveCheck> {
+        let own = &self.health;
+        let port = own.port;
+        let of_kind = self.kind.probe();
+        let probe = match own.check.unwrap_or(defaults.health.check) {
+            CheckChoice::Off => return None,
+            CheckChoice::Tcp => Probe::Tcp { port },
+            CheckChoice::Grpc => {
+                Probe::Grpc { service: own.service.clone().unwrap_or_default(), port }
+            }
+            // A path that is given says more than an unknown kind.
+            CheckChoice::ByKind if self.kind == ServerKind::Generic && own.path.is_none() => {
+                Probe::Tcp { port }
+            }
+            CheckChoice::Http | CheckChoice::ByKind => match of_kind {
+                Probe::Http { path, port: kind_port, not_ready, expect } => Probe::Http {
+                    expect: expect.filter(|_| own.path.is_none()),
+                    path: own.path.clone().unwrap_or(path),
+                    port: port.or(kind_port),
+                    not_ready,
+                },
+                other => other,
+            },
+        };
+        let interval_ms = own.interval_ms.unwrap_or(defaults.health.interval_ms);
+        let timeout_ms = own.timeout_ms.unwrap_or(defaults.health.timeout_ms);
+        Some(ActiveCheck {
+            probe,
+            interval: Duration::from_millis(interval_ms),
+            timeout: Duration::from_millis(timeout_ms),
+        })
+    }
+
+    fn deep(
+        &self,
+        defaults: &CareDefaults,
+        source: &Source,
+    ) -> Result<Option<DeepCheck>, ConfigError> {
+        let Some(section) = &self.deep else { return Ok(None) };
+        let deep = section.get_ref();
+        if let Some(share) = &deep.gpu_memory_max
+            && !(0.0..=1.0).contains(share.get_ref())
+        {
+            let remedy = "write it as a share, e.g. 0.95";
+            return Err(source.fault(share.span(), "the share is not within 0 to 1", remedy));
+        }
+        let request = match (&deep.path, &deep.body) {
+            (Some(path), Some(body)) => {
+                check_json(body, source)?;
+                if !path.get_ref().starts_with('/') {
+                    let remedy = "write it as /v1/completions";
+                    return Err(source.fault(path.span(), "a path starts with a slash", remedy));
+                }
+                DeepRequest::json(path.get_ref().clone(), body.get_ref().clone().into())
+            }
+            (None, None) => {
+                let model = self.models.get_ref().first().map(|name| ModelName::from(name.as_str()));
+                let request = model.and_then(|model| self.kind.inference(&model));
+                request.ok_or_else(|| {
+                    let message = format!("a server of kind {} generates no text", self.kind);
+                    source.fault(section.span(), message, "give path and body of an inference")
+                })?
+            }
+            _ => {
+                let remedy = "give both, or neither for a single generated token";
+                return Err(source.fault(section.span(), "path or body is missing", remedy));
+            }
+        };
+        let interval_ms = deep.interval_ms.unwrap_or(defaults.health.deep_interval_ms);
+        let timeout_ms = deep.timeout_ms.unwrap_or(defaults.health.deep_timeout_ms);
+        Ok(Some(DeepCheck {
+            request,
+            expect: deep.expect.clone(),
+            interval: Duration::from_millis(interval_ms),
+            timeout: Duration::from_millis(timeout_ms),
+            gpu_memory_use_max: deep.gpu_memory_max.as_ref().map(|share| *share.get_ref()),
+        }))
+    }
+
+    fn notice(&self, source: &Source) -> Result<Option<NoticeCheck>, ConfigError> {
+        let Some(url) = &self.notice_url else { return Ok(None) };
+        let remedy = "write it as http://host:port/path";
+        let fault = |message: &str| source.fault(url.span(), message, remedy);
+        let uri: Uri = url.get_ref().parse().map_err(|_| fault("not a URL"))?;
+        let host = uri.host().map(|host| host.trim_matches(['[', ']']).to_owned());
+        match (uri.scheme_str(), host) {
+            (Some("http"), Some(host)) if !host.is_empty() => {
+                let port = uri.port_u16().unwrap_or(80);
+                Ok(Some(NoticeCheck::new(host, port, uri.path().to_owned())))
+            }
+            _ => Err(fault("the URL is not http:// with a host")),
+        }
+    }
+
+    fn scrapes(
+        &self,
+        defaults: &CareDefaults,
+        source: &Source,
+    ) -> Result<Vec<Scrape>, ConfigError> {
+        let metrics = &self.metrics;
+        let mut scrapes = Vec::new();
+        let own_mapping = match &metrics.mapping {
+            None => None,
+            Some(name) => Some(defaults.mappings.get(name.get_ref()).cloned().ok_or_else(|| {
+                let message = format!("there is no mapping {:?}", name.get_ref());
+                source.fault(name.span(), message, "add it as [mapping.NAME]")
+            })?),
+        };
+        let of_kind = self.kind.metrics();
+        let period = metrics.period_ms.map(Duration::from_millis);
+        let mapping = own_mapping.or_else(|| of_kind.as_ref().map(|page| page.mapping.clone()));
+        if let Some(mapping) = mapping.filter(|_| metrics.scrape != Some(false)) {
+            let port = of_kind.as_ref().and_then(|page| page.port);
+            scrapes.push(Scrape {
+                host: None,
+                port: metrics.port.or(port),
+                tls: None,
+                path: metrics.path.clone().unwrap_or_else(|| "/metrics".to_owned()),
+                mapping,
+                period,
+                timeout: SCRAPE_TIMEOUT,
+            });
+        } else if metrics.scrape == Some(true) {
+            let message = format!("nothing is known of the metrics of kind {}", self.kind);
+            return Err(source.fault(self.name.span(), message, "give metrics.mapping"));
+        }
+        if let Some(port) = metrics.dcgm_port {
+            scrapes.push(Scrape {
+                host: None,
+                port: Some(port),
+                tls: None,
+                path: "/metrics".to_owned(),
+                mapping: Mapping::dcgm(),
+                period,
+                timeout: SCRAPE_TIMEOUT,
+            });
+        }
+        Ok(scrapes)
+    }
+}
+
+fn check_json(body: &Spanned<String>, source: &Source) -> Result<(), ConfigError> {
+    match serde_json::from_str::<serde::de::IgnoredAny>(body.get_ref()) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let message = format!("the body is no JSON: {error}");
+            Err(source.fault(body.span(), message, "e.g. body = '{\"prompt\": \"1+1=\"}'"))
+        }
+    }
+}

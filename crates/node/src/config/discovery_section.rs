@@ -1,0 +1,197 @@
+//! `[[discovery]]`: replicas that come and go by themselves.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_replicas::discovery::DnsQuestion;
+use spillway_types::ModelName;
+use toml::Spanned;
+
+use crate::config::care_section::CareDefaults;
+use crate::config::error::{ConfigError, Source};
+use crate::config::file::fault;
+use crate::config::lower::lower_replicas;
+use crate::config::replica_section::ReplicaSection;
+use crate::keeper::ReplicaConfig;
+
+/// A source of replicas. Exactly one of `dns`, `srv` and `file` must be given.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DiscoverySection {
+    /// Unique name; those of the replicas found by DNS begin with it.
+    #[schemars(with = "String")]
+    pub(crate) name: Spanned<String>,
+    /// Host and port: each address of the host is a replica, e.g. `workers.internal:8000`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) dns: Option<Spanned<String>>,
+    /// Name with SRV records: each target and port is a replica.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) srv: Option<Spanned<String>>,
+    /// TOML file with `[[replica]]` tables, read again whenever it changes.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) file: Option<Spanned<String>>,
+    /// The name server to ask, instead of the system's.
+    #[serde(default)]
+    pub(crate) resolver: Option<SocketAddr>,
+    /// How long an empty answer must last before the replicas found earlier are dropped.
+    #[serde(default = "default_empty_grace_ms")]
+    pub(crate) empty_grace_ms: u64,
+    /// What each replica found by DNS is like: as in `[[replica]]`. Its `url` says only the scheme.
+    #[serde(default)]
+    pub(crate) replica: Option<ReplicaSection>,
+}
+
+fn default_empty_grace_ms() -> u64 {
+    30_000
+}
+
+/// A source of replicas, checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DiscoveryConfig {
+    /// Its name.
+    pub(crate) name: String,
+    /// Where replicas are found.
+    pub(crate) source: Found,
+    /// What holds for replicas that don't say otherwise.
+    pub(crate) defaults: CareDefaults,
+}
+
+/// Where a discovery finds replicas.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Found {
+    /// By name, all of them alike.
+    Dns {
+        question: DnsQuestion,
+        resolver: Option<SocketAddr>,
+        empty_grace: Duration,
+        /// What each is like but for its name and address.
+        template: Box<ReplicaConfig>,
+    },
+    /// In a file.
+    File {
+        path: PathBuf,
+        /// What it held when the config was read.
+        replicas: Vec<ReplicaConfig>,
+    },
+}
+
+/// A file that lists replicas.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReplicaFile {
+    #[serde(default)]
+    replica: Vec<ReplicaSection>,
+}
+
+impl DiscoveryConfig {
+    /// Models that its replicas serve, as far as that is known without looking for them.
+    pub(crate) fn models(&self) -> Vec<ModelName> {
+        match &self.source {
+            Found::Dns { template, .. } => template.spec.models.clone(),
+            Found::File { replicas, .. } => {
+                replicas.iter().flat_map(|replica| replica.spec.models.clone()).collect()
+            }
+        }
+    }
+
+    /// The pools that its replicas are in.
+    pub(crate) fn pools(&self) -> Vec<&str> {
+        match &self.source {
+            Found::Dns { template, .. } => vec![template.spec.pool.as_str()],
+            Found::File { replicas, .. } => {
+                replicas.iter().map(|replica| replica.spec.pool.as_str()).collect()
+            }
+        }
+    }
+}
+
+/// Checks the sources.
+///
+/// # Errors
+/// Whatever does not work, with its line.
+pub(crate) fn lower_discoveries(
+    source: &Source,
+    sections: Vec<DiscoverySection>,
+    defaults: &CareDefaults,
+) -> Result<Vec<DiscoveryConfig>, ConfigError> {
+    let mut lowered: Vec<DiscoveryConfig> = Vec::new();
+    for section in sections {
+        let name = section.name.get_ref().clone();
+        if lowered.iter().any(|earlier| earlier.name == name) {
+            let message = format!("a second discovery is called {name:?}");
+            return Err(source.fault(section.name.span(), message, "give each its own name"));
+        }
+        let found = lower_source(source, section, defaults)?;
+        lowered.push(DiscoveryConfig { name, source: found, defaults: defaults.clone() });
+    }
+    Ok(lowered)
+}
+
+fn lower_source(
+    source: &Source,
+    section: DiscoverySection,
+    defaults: &CareDefaults,
+) -> Result<Found, ConfigError> {
+    let span = section.name.span();
+    let (resolver, grace) = (section.resolver, Duration::from_millis(section.empty_grace_ms));
+    let question = match (section.dns, section.srv, section.file) {
+        (Some(dns), None, None) => dns_query(source, &dns)?,
+        (None, Some(srv), None) => DnsQuestion::Service { name: srv.into_inner() },
+        (None, None, Some(file)) => return lower_file(source, &file, defaults),
+        _ => {
+            let remedy = "give exactly one of dns, srv and file";
+            return Err(source.fault(span, "the discovery has no source, or several", remedy));
+        }
+    };
+    let Some(template) = section.replica else {
+        let remedy = "add [discovery.replica] with models, and url = \"http://\" or \"https://\"";
+        return Err(source.fault(span, "nothing says what the replicas are like", remedy));
+    };
+    let template = template.lower_template(&section.name, defaults, source)?;
+    Ok(Found::Dns { question, resolver, empty_grace: grace, template: Box::new(template) })
+}
+
+fn dns_query(source: &Source, dns: &Spanned<String>) -> Result<DnsQuestion, ConfigError> {
+    let parsed = dns.get_ref().rsplit_once(':').and_then(|(host, port)| {
+        let port = port.parse().ok()?;
+        (!host.is_empty()).then(|| DnsQuestion::Address { name: host.to_owned(), port })
+    });
+    parsed.ok_or_else(|| {
+        let message = format!("{:?} is no host and port", dns.get_ref());
+        source.fault(dns.span(), message, "write it as workers.internal:8000")
+    })
+}
+
+fn lower_file(
+    source: &Source,
+    file: &Spanned<String>,
+    defaults: &CareDefaults,
+) -> Result<Found, ConfigError> {
+    let path = source.resolve(file.get_ref());
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        let message = format!("can't read {}: {error}", file.get_ref());
+        source.fault(file.span(), message, "check the path; an empty file is fine")
+    })?;
+    let replicas = read_replicas(&text, &path, defaults)?;
+    Ok(Found::File { path, replicas })
+}
+
+/// Reads a file that lists replicas.
+///
+/// # Errors
+/// Whatever is wrong with it, with its line.
+pub(crate) fn read_replicas(
+    text: &str,
+    path: &Path,
+    defaults: &CareDefaults,
+) -> Result<Vec<ReplicaConfig>, ConfigError> {
+    let source = Source::new(path, text);
+    let file: ReplicaFile = toml::from_str(text).map_err(|error| fault(&source, &error))?;
+    lower_replicas(&source, file.replica, defaults)
+}

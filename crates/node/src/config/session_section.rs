@@ -1,0 +1,106 @@
+//! `session` of a route: how later requests of a client find the replica of its earlier ones.
+
+use std::num::NonZero;
+use std::time::Duration;
+
+use http::HeaderName;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_proxy::{NameSpec, SessionSpec};
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, Source};
+use crate::config::split_section::check_cookie_name;
+
+/// Seconds that a session lasts unless the config says otherwise.
+const SESSION_S: u32 = 3600;
+/// Sessions remembered at a time unless the config says otherwise: about 10 MB.
+const SESSIONS: u32 = 100_000;
+/// Sessions remembered at a time at most: about 1 GB.
+const SESSIONS_MAX: u32 = 10_000_000;
+
+/// How a route knows the sessions of its clients: by exactly one of `cookie` and `header`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SessionSection {
+    /// A cookie that names the replica; the first reply sets it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) cookie: Option<Spanned<String>>,
+    /// How long clients keep the cookie; 3,600 s by default.
+    #[serde(default)]
+    pub(crate) max_age_s: Option<NonZero<u32>>,
+    /// A header that clients send with every request of a session; this node remembers its replica.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) header: Option<Spanned<String>>,
+    /// A session without requests for this long is forgotten; 3,600 s by default.
+    #[serde(default)]
+    pub(crate) idle_s: Option<NonZero<u32>>,
+    /// Sessions remembered at a time; beyond it the least used are forgotten. 100,000 by default.
+    #[serde(default)]
+    pub(crate) sessions_max: Option<NonZero<u32>>,
+}
+
+/// # Errors
+/// Whatever does not work, with its line.
+pub(crate) fn lower_session(
+    source: &Source,
+    section: &Spanned<SessionSection>,
+) -> Result<SessionSpec, ConfigError> {
+    let span = section.span();
+    let fault = |message: &str, remedy: &str| source.fault(span.clone(), message, remedy);
+    let section = section.get_ref();
+    let seconds = |given: Option<NonZero<u32>>| {
+        Duration::from_secs(given.map_or(SESSION_S, NonZero::get).into())
+    };
+    match (&section.cookie, &section.header) {
+        (Some(cookie), None) => {
+            if section.idle_s.is_some() || section.sessions_max.is_some() {
+                let remedy = "set max_age_s, or use header instead of cookie";
+                return Err(fault("idle_s and sessions_max are for sessions by header", remedy));
+            }
+            check_cookie_name(source, cookie)?;
+            let name = cookie.get_ref().clone();
+            Ok(SessionSpec::Cookie { name, max_age: seconds(section.max_age_s) })
+        }
+        (None, Some(header)) => {
+            if section.max_age_s.is_some() {
+                let remedy = "set idle_s, or use cookie instead of header";
+                return Err(fault("max_age_s is for sessions by cookie", remedy));
+            }
+            let name: HeaderName = header.get_ref().parse().map_err(|_| {
+                let message = format!("{:?} is not a header name", header.get_ref());
+                source.fault(header.span(), message, "e.g. x-session-id")
+            })?;
+            let sessions_max = section.sessions_max.map_or(SESSIONS, NonZero::get);
+            if sessions_max > SESSIONS_MAX {
+                let remedy = format!("use {SESSIONS_MAX} at most");
+                return Err(fault("sessions_max is more than a node can hold", &remedy));
+            }
+            let sessions_max = sessions_max.into();
+            Ok(SessionSpec::Header { name, idle: seconds(section.idle_s), sessions_max })
+        }
+        _ => Err(fault(
+            "a session goes by a cookie or by a header",
+            "give exactly one of cookie and header",
+        )),
+    }
+}
+
+/// # Errors
+/// If a session's cookie is one that a split remembers its arms by.
+pub(crate) fn check_session_cookie(
+    source: &Source,
+    section: &Spanned<SessionSection>,
+    names: &NameSpec,
+) -> Result<(), ConfigError> {
+    let Some(cookie) = &section.get_ref().cookie else { return Ok(()) };
+    for split in &names.splits {
+        if split.sticky.as_ref().is_some_and(|sticky| sticky.name == *cookie.get_ref()) {
+            let message = format!("the split {} remembers its arms by this cookie", split.name);
+            return Err(source.fault(cookie.span(), message, "give them different names"));
+        }
+    }
+    Ok(())
+}

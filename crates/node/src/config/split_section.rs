@@ -1,0 +1,182 @@
+//! `[[split]]`: one name for clients, several models behind it.
+
+use std::collections::BTreeSet;
+use std::num::NonZero;
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_proxy::{ArmSpec, SplitBy, SplitSpec, StickyCookie};
+use spillway_route::{ArmWeight, Split, SplitError};
+use spillway_types::{ArmName, ModelName, ModelVersion, SplitArm};
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, Source};
+use crate::config::names::Served;
+
+/// Arms of one split at most: each is a series in the metrics, and no experiment needs more.
+const ARMS_MAX: usize = 32;
+/// Letters of an arm's name at most.
+const ARM_NAME_MAX: usize = 64;
+
+/// One name for clients, several models behind it.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SplitSection {
+    /// What clients ask for: a new name, or that of a model, which then gets its requests by the
+    /// split.
+    #[schemars(with = "String")]
+    pub(crate) model: Spanned<String>,
+    /// What a request's arm is chosen by: `random`, `user`, `header:NAME` or `cookie:NAME`.
+    #[serde(default = "default_by")]
+    #[schemars(with = "String")]
+    pub(crate) by: Spanned<String>,
+    /// Cookie by which a client keeps the arm that was drawn for it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) sticky_cookie: Option<Spanned<String>>,
+    /// How long clients keep that cookie; 30 days by default.
+    #[serde(default = "default_sticky_max_age_s")]
+    pub(crate) sticky_max_age_s: NonZero<u32>,
+    /// The models that share the requests.
+    #[schemars(with = "Vec<ArmSection>")]
+    pub(crate) arms: Spanned<Vec<ArmSection>>,
+}
+
+/// One of the models that share a split's requests.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArmSection {
+    /// Its name, unique in the split: in metrics, in headers, and in what testers send.
+    #[schemars(with = "String")]
+    pub(crate) name: Spanned<String>,
+    /// The model that serves it.
+    #[schemars(with = "String")]
+    pub(crate) model: Spanned<String>,
+    /// Its share of the requests against the other arms; with 0 it gets only what names it.
+    pub(crate) weight: u32,
+    /// The version of the model that serves it.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) version: Option<Spanned<String>>,
+}
+
+impl SplitSection {
+    /// The split in the data path's terms. `splits` are the names of all of them.
+    ///
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn lower(
+        self,
+        source: &Source,
+        served: &Served<'_>,
+        splits: &BTreeSet<String>,
+    ) -> Result<SplitSpec, ConfigError> {
+        let name = ModelName::from(self.model.get_ref().as_str());
+        let by: SplitBy = self.by.get_ref().parse().map_err(|error| {
+            let message = format!("{error}");
+            source.fault(self.by.span(), message, "e.g. by = \"header:x-user\"")
+        })?;
+        let sticky = self.sticky(source, &by)?;
+        let span = self.arms.span();
+        let sections = self.arms.into_inner();
+        if sections.len() > ARMS_MAX {
+            let message = format!("a split has {ARMS_MAX} arms at most");
+            return Err(source.fault(span, message, "leave some out"));
+        }
+        let mut weights = Vec::new();
+        let mut arms = Vec::new();
+        for arm in sections {
+            let is_again = |known: &ArmWeight| known.name.as_str() == arm.name.get_ref().as_str();
+            if weights.iter().any(is_again) {
+                let message = format!("a second arm is called {:?}", arm.name.get_ref());
+                return Err(source.fault(arm.name.span(), message, "give each its own name"));
+            }
+            arm.check(source, served, (name.as_str(), splits))?;
+            let arm_name = ArmName::from(arm.name.into_inner());
+            weights.push(ArmWeight { name: arm_name.clone(), weight: arm.weight });
+            arms.push(ArmSpec {
+                arm: Arc::new(SplitArm { split: name.clone(), arm: arm_name }),
+                model: ModelName::from(arm.model.into_inner()),
+                version: arm.version.map(|version| ModelVersion::from(version.into_inner())),
+            });
+        }
+        let split = Split::new(&name, weights).map_err(|error| {
+            let remedy = match error {
+                SplitError::NoWeight => "give at least one arm a weight above 0",
+                SplitError::SameName(_) => "give each its own name",
+            };
+            source.fault(span, format!("the split can't be: {error}"), remedy)
+        })?;
+        Ok(SplitSpec { name, by, sticky, split: Arc::new(split), arms })
+    }
+
+    fn sticky(
+        &self,
+        source: &Source,
+        by: &SplitBy,
+    ) -> Result<Option<Arc<StickyCookie>>, ConfigError> {
+        let Some(cookie) = &self.sticky_cookie else { return Ok(None) };
+        check_cookie_name(source, cookie)?;
+        let name = cookie.get_ref().clone();
+        if *by == SplitBy::Cookie(name.clone()) {
+            let message = "the split goes by this cookie already";
+            let remedy = "remove sticky_cookie, or give it another name";
+            return Err(source.fault(cookie.span(), message, remedy));
+        }
+        let max_age = Duration::from_secs(self.sticky_max_age_s.get().into());
+        Ok(Some(Arc::new(StickyCookie { name, max_age })))
+    }
+}
+
+impl ArmSection {
+    fn check(
+        &self,
+        source: &Source,
+        served: &Served<'_>,
+        (own, splits): (&str, &BTreeSet<String>),
+    ) -> Result<(), ConfigError> {
+        let name = self.name.get_ref();
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if !(1..=ARM_NAME_MAX).contains(&name.len()) || !name.bytes().all(is_plain) {
+            let message = format!("an arm can't be called {name:?}");
+            let remedy = format!("use up to {ARM_NAME_MAX} letters, digits, hyphens and dots");
+            return Err(source.fault(self.name.span(), message, remedy));
+        }
+        let model = self.model.get_ref();
+        if model != own && splits.contains(model.as_str()) {
+            let message = format!("{model:?} is a split itself");
+            let remedy = "name a model that replicas serve, and give its arms here";
+            return Err(source.fault(self.model.span(), message, remedy));
+        }
+        served.check_model(source, &self.model)?;
+        match &self.version {
+            Some(version) => served.check_version(source, model, version),
+            None => Ok(()),
+        }
+    }
+}
+
+/// # Errors
+/// If clients could not send a cookie of this name back.
+pub(crate) fn check_cookie_name(
+    source: &Source,
+    name: &Spanned<String>,
+) -> Result<(), ConfigError> {
+    // Names of cookies are made of the same characters as those of headers.
+    if http::HeaderName::from_bytes(name.get_ref().as_bytes()).is_ok() {
+        return Ok(());
+    }
+    let message = format!("a cookie can't be called {:?}", name.get_ref());
+    Err(source.fault(name.span(), message, "use letters, digits and hyphens"))
+}
+
+fn default_by() -> Spanned<String> {
+    Spanned::new(0..0, "random".to_owned())
+}
+
+fn default_sticky_max_age_s() -> NonZero<u32> {
+    const THIRTY_DAYS_S: NonZero<u32> = NonZero::new(30 * 24 * 3600).unwrap();
+    THIRTY_DAYS_S
+}

@@ -1,0 +1,50 @@
+//! `versions` of a replica: which versions of its models it serves.
+
+use std::collections::BTreeMap;
+
+use spillway_types::{ModelName, ModelVersion};
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, Source};
+use crate::config::names::check_version_text;
+
+/// Versions of a model that one replica serves at most: each is a group of replicas on each route.
+const VERSIONS_MAX: usize = 64;
+
+/// Versions by model, as they are written.
+pub(crate) type VersionsSection = BTreeMap<String, Spanned<Vec<Spanned<String>>>>;
+
+/// # Errors
+/// Whatever does not work, with its line.
+pub(crate) fn lower_versions(
+    source: &Source,
+    section: VersionsSection,
+    models: &[String],
+) -> Result<BTreeMap<ModelName, Vec<ModelVersion>>, ConfigError> {
+    let mut lowered = BTreeMap::new();
+    for (model, versions) in section {
+        let span = versions.span();
+        let fault = |message: String, remedy: &str| source.fault(span.clone(), message, remedy);
+        if !models.contains(&model) {
+            let message = format!("the replica does not serve {model:?}");
+            return Err(fault(message, "add the model to models, or remove its versions"));
+        }
+        let count = versions.get_ref().len();
+        if !(1..=VERSIONS_MAX).contains(&count) {
+            let message = format!("a replica serves 1 to {VERSIONS_MAX} versions of a model");
+            return Err(fault(message, "name its versions, e.g. [\"1\", \"2\"]"));
+        }
+        let mut list: Vec<ModelVersion> = Vec::with_capacity(count);
+        for version in versions.into_inner() {
+            check_version_text(source, &version)?;
+            let name = ModelVersion::from(version.get_ref().as_str());
+            if list.contains(&name) {
+                let message = format!("the version {name} is there twice");
+                return Err(source.fault(version.span(), message, "name each version once"));
+            }
+            list.push(name);
+        }
+        lowered.insert(ModelName::from(model), list);
+    }
+    Ok(lowered)
+}

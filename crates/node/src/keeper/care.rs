@@ -1,0 +1,103 @@
+//! A replica with everything that concerns its care: how it is checked, judged and brought in.
+
+use std::time::Duration;
+
+use spillway_health::{CheckPeriods, HealthConfig, MemberSpec, StandbyConfig};
+use spillway_proxy::{Replica, ReplicaProtocol, ReplicaSpec};
+use spillway_replicas::{
+    ActiveCheck, DeepCheck, HttpProtocol, NoticeCheck, Scrape, Target, TlsTarget,
+};
+use spillway_route::BucketConfig;
+use spillway_types::PoolName;
+
+/// A replica as the config or a discovery has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicaConfig {
+    /// What the data path needs to know.
+    pub spec: ReplicaSpec,
+    /// The rest.
+    pub care: Care,
+}
+
+/// How a replica is looked after.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Care {
+    /// How its health is judged.
+    pub health: HealthConfig,
+    /// Time in which it comes to its full share.
+    pub slow_start: Duration,
+    /// Its bucket, for the policy that goes by buckets.
+    pub bucket: BucketConfig,
+    /// Set if it is kept in reserve.
+    pub standby: Option<StandbyConfig>,
+    /// Prompts it is sent before it takes requests.
+    pub warm_up: Vec<String>,
+    /// Whether it answers.
+    pub active: Option<ActiveCheck>,
+    /// Whether it works.
+    pub deep: Option<DeepCheck>,
+    /// Whether its machine goes away.
+    pub notice: Option<NoticeCheck>,
+    /// How long it may finish what it has once there is such a notice.
+    pub notice_limit: Duration,
+    /// Pages that tell its load.
+    pub scrapes: Vec<Scrape>,
+}
+
+/// The longest time between two readings of a page whose period adapts.
+const SCRAPE_PERIOD_MAX: Duration = Duration::from_secs(1);
+
+impl ReplicaConfig {
+    /// The replica as health sees it.
+    pub(crate) fn member(&self) -> MemberSpec {
+        let Care { health, slow_start, bucket, standby, warm_up, active, deep, scrapes, .. } =
+            &self.care;
+        let period = |scrape: &Scrape| scrape.period.unwrap_or(SCRAPE_PERIOD_MAX);
+        MemberSpec {
+            name: self.spec.name.clone(),
+            pool: PoolName::from(self.spec.pool.as_str()),
+            models: self.spec.models.clone(),
+            standby: *standby,
+            needs_warm_up: !warm_up.is_empty(),
+            checks: CheckPeriods {
+                active: active.as_ref().map(|check| check.interval),
+                deep: deep.as_ref().map(|check| check.interval),
+                scrape: scrapes.iter().map(period).max(),
+            },
+            health: *health,
+            slow_start: *slow_start,
+            bucket: *bucket,
+        }
+    }
+
+    /// The replica as its monitor sees it. `replica` is the one of the view: its TLS is used.
+    pub(crate) fn target(&self, replica: &Replica) -> Target {
+        let Self { spec, care } = self;
+        let tls = replica.tls_client().map(|(config, server_name)| {
+            let server_name = server_name.clone();
+            TlsTarget { config: config.clone(), server_name }
+        });
+        Target {
+            replica: spec.name.clone(),
+            host: spec.host.clone(),
+            port: spec.port,
+            protocol: match spec.protocol {
+                ReplicaProtocol::Http1 => HttpProtocol::Http1,
+                ReplicaProtocol::Http2 => HttpProtocol::Http2,
+            },
+            headers: spec.credential.iter().cloned().collect(),
+            models: spec.models.clone(),
+            active: care.active.clone(),
+            deep: care.deep.clone(),
+            notice: care.notice.clone(),
+            scrapes: care.scrapes.iter().map(|scrape| with_tls(scrape, tls.as_ref())).collect(),
+            tls,
+        }
+    }
+}
+
+/// A page at the port of a replica's API is spoken to as the API is.
+fn with_tls(scrape: &Scrape, tls: Option<&TlsTarget>) -> Scrape {
+    let is_own = scrape.host.is_none() && scrape.port.is_none();
+    Scrape { tls: tls.filter(|_| is_own).cloned(), ..scrape.clone() }
+}

@@ -1,0 +1,172 @@
+//! Replicas that were found rather than listed in the config.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use spillway_replicas::discovery::{DnsSource, Endpoint, FileSource};
+use spillway_types::ReplicaName;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::ReplicaConfig;
+use crate::config::{CareDefaults, DiscoveryConfig, Found, read_replicas};
+
+/// Everything that discoveries have found.
+#[derive(Debug)]
+pub(crate) struct Discovered {
+    sources: Vec<Source>,
+    changes: mpsc::Receiver<()>,
+    changed: mpsc::Sender<()>,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    seed: u64,
+}
+
+/// One source and what it tells.
+#[derive(Debug)]
+struct Source {
+    config: DiscoveryConfig,
+    feed: Feed,
+    /// What was made of it last.
+    replicas: Vec<ReplicaConfig>,
+    /// Ends the source once it is no longer in the config.
+    stop: CancellationToken,
+}
+
+#[derive(Debug)]
+enum Feed {
+    Dns { template: Box<ReplicaConfig>, endpoints: watch::Receiver<Option<Vec<Endpoint>>> },
+    File { path: PathBuf, defaults: Box<CareDefaults>, text: watch::Receiver<Option<Arc<str>>> },
+}
+
+impl Discovered {
+    /// Starts all sources of a config.
+    pub(super) fn start(
+        configs: &[DiscoveryConfig],
+        tasks: &TaskTracker,
+        stop: &CancellationToken,
+        seed: u64,
+    ) -> Self {
+        // One place: a second change while one waits needs no second look.
+        let (changed, changes) = mpsc::channel(1);
+        let (tasks, stop) = (tasks.clone(), stop.clone());
+        let mut discovered =
+            Self { sources: Vec::new(), changes, changed, tasks, stop, seed };
+        discovered.reconcile(configs);
+        discovered
+    }
+
+    /// Goes by another config. Sources that did not change go on, and keep what they found.
+    pub(super) fn reconcile(&mut self, configs: &[DiscoveryConfig]) {
+        let mut before = std::mem::take(&mut self.sources);
+        for config in configs {
+            let kept = before.iter().position(|source| source.config == *config);
+            let source = match kept {
+                Some(index) => before.swap_remove(index),
+                None => self.start_source(config),
+            };
+            self.sources.push(source);
+        }
+        for ended in before {
+            ended.stop.cancel();
+        }
+    }
+
+    /// Returns when a source has found something else.
+    pub(super) async fn changed(&mut self) {
+        // Never ends: a sender is kept here.
+        let _: Option<()> = self.changes.recv().await;
+        for source in &mut self.sources {
+            source.look();
+        }
+    }
+
+    /// All replicas found.
+    pub(super) fn replicas(&self) -> impl Iterator<Item = ReplicaConfig> {
+        self.sources.iter().flat_map(|source| source.replicas.iter().cloned())
+    }
+
+    fn start_source(&self, config: &DiscoveryConfig) -> Source {
+        let stop = self.stop.child_token();
+        let (feed, replicas) = match &config.source {
+            Found::Dns { question, resolver, empty_grace, template } => {
+                let source = DnsSource {
+                    resolver: *resolver,
+                    empty_grace: *empty_grace,
+                    ..DnsSource::new(question.clone())
+                };
+                let endpoints = source.watch(&self.tasks, self.seed, stop.clone());
+                self.tell_changes(endpoints.clone(), &stop);
+                (Feed::Dns { template: template.clone(), endpoints }, Vec::new())
+            }
+            Found::File { path, replicas } => {
+                let text = FileSource::new(path.clone()).watch(&self.tasks, stop.clone());
+                self.tell_changes(text.clone(), &stop);
+                let defaults = Box::new(config.defaults.clone());
+                (Feed::File { path: path.clone(), defaults, text }, replicas.clone())
+            }
+        };
+        Source { config: config.clone(), feed, replicas, stop }
+    }
+
+    fn tell_changes<T: Send + Sync + 'static>(
+        &self,
+        mut feed: watch::Receiver<T>,
+        stop: &CancellationToken,
+    ) {
+        let (changed, stop) = (self.changed.clone(), stop.clone());
+        self.tasks.spawn(async move {
+            loop {
+                tokio::select! {
+                    told = feed.changed() => if told.is_err() { return },
+                    () = stop.cancelled() => return,
+                }
+                feed.mark_unchanged();
+                // A change that waits already covers this one.
+                let _: Result<(), _> = changed.try_send(());
+            }
+        });
+    }
+}
+
+impl Source {
+    /// Makes replicas of what the source tells now; keeps those it has if that makes no sense.
+    fn look(&mut self) {
+        match &mut self.feed {
+            Feed::Dns { template, endpoints } => {
+                let Some(endpoints) = endpoints.borrow_and_update().clone() else { return };
+                let name = &self.config.name;
+                self.replicas =
+                    endpoints.iter().map(|endpoint| found(name, template, endpoint)).collect();
+            }
+            Feed::File { path, defaults, text } => {
+                let Some(text) = text.borrow_and_update().clone() else { return };
+                match read_replicas(&text, path, defaults) {
+                    Ok(replicas) => self.replicas = replicas,
+                    Err(error) => {
+                        tracing::error!("replicas not taken over, the old ones stay: {error}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A replica like the template, at this place.
+fn found(discovery: &str, template: &ReplicaConfig, endpoint: &Endpoint) -> ReplicaConfig {
+    let Endpoint { host, address, port, weight } = endpoint;
+    let mut config = template.clone();
+    let place = address.map_or_else(|| host.clone(), |address| address.to_string());
+    let spec = &mut config.spec;
+    spec.name = ReplicaName::from(format!("{discovery}-{place}:{port}"));
+    if let Some(tls) = &mut spec.tls {
+        // Certificates are for the name, connections go to the address.
+        tls.server_name.get_or_insert_with(|| host.trim_end_matches('.').to_owned());
+    }
+    spec.host = place;
+    spec.port = *port;
+    // SRV weights go up to 65,535, ours to 1,000.
+    spec.weight = spec.weight.saturating_mul(*weight).clamp(1, 1000);
+    config
+}

@@ -1,0 +1,84 @@
+//! What monitors report, as health understands it.
+
+use std::time::Instant;
+
+use spillway_health::{Check, CheckFault, DrainReason, Order};
+use spillway_replicas::{CheckKind, CheckResult, Fact, FactKind, Failure};
+use spillway_types::ReplicaName;
+
+use super::Keeper;
+
+impl Keeper {
+    /// Takes a fact in.
+    pub(super) fn note(&mut self, fact: Fact) {
+        let Fact { replica, at, kind } = fact;
+        match kind {
+            FactKind::Check { kind, result, .. } => self.note_check(at, &replica, kind, result),
+            FactKind::Report { report, .. } => {
+                self.feedback.metrics.record_check(replica.as_str(), "scrape", "good");
+                self.fleet.handle_check(at, &replica, Check::Scrape, Ok(()));
+                let in_flight = self.replicas.get(&replica).map_or(0, |known| known.in_flight());
+                self.fleet.handle_report(at, &replica, report, in_flight);
+            }
+            FactKind::ScrapeFailed { failure, .. } => {
+                self.feedback.metrics.record_check(replica.as_str(), "scrape", failure.as_str());
+                // A server without such a page, or with too long a one, is no less alive.
+                if matches!(failure, Failure::Connect | Failure::TimedOut | Failure::Broken) {
+                    let result = Err(fault_of(failure));
+                    self.fleet.handle_check(at, &replica, Check::Scrape, result);
+                }
+            }
+            FactKind::Notice => self.drain_for_notice(&replica),
+            FactKind::NoticeWithdrawn => self.order_if_known(&replica, Order::Resume),
+        }
+    }
+
+    fn note_check(
+        &mut self,
+        at: Instant,
+        replica: &ReplicaName,
+        kind: CheckKind,
+        result: CheckResult,
+    ) {
+        self.feedback.metrics.record_check(replica.as_str(), kind.as_str(), result.as_str());
+        if result == CheckResult::Failed(Failure::BadRequest) {
+            return tracing::warn!(%replica, check = kind.as_str(), "the check can't be made");
+        }
+        let check = match kind {
+            CheckKind::Active => Check::Active,
+            CheckKind::Deep => Check::Deep,
+        };
+        let result = match result {
+            // A replica that is too busy for a check works.
+            CheckResult::Good | CheckResult::Busy => Ok(()),
+            CheckResult::NotReady => Err(CheckFault::NotReady),
+            CheckResult::MemoryFull => Err(CheckFault::MemoryFull),
+            CheckResult::Failed(failure) => Err(fault_of(failure)),
+        };
+        self.fleet.handle_check(at, replica, check, result);
+    }
+
+    /// The machine will be gone soon: it gets nothing more.
+    fn drain_for_notice(&mut self, replica: &ReplicaName) {
+        let config = self.configs.iter().find(|config| config.spec.name == *replica);
+        let Some(config) = config else { return };
+        let limit = config.care.notice_limit;
+        self.order_if_known(replica, Order::Drain { limit, why: DrainReason::Preemption });
+    }
+
+    fn order_if_known(&mut self, replica: &ReplicaName, order: Order) {
+        if let Err(unknown) = self.fleet.handle_order(Instant::now(), replica, order) {
+            tracing::debug!(%unknown, "a notice for a replica that left");
+        }
+    }
+}
+
+fn fault_of(failure: Failure) -> CheckFault {
+    match failure {
+        Failure::TimedOut => CheckFault::Timeout,
+        Failure::Status(_) | Failure::GrpcStatus(_) => CheckFault::Unhealthy,
+        Failure::WrongAnswer => CheckFault::WrongAnswer,
+        Failure::Broken | Failure::TooLarge | Failure::BadRequest => CheckFault::Malformed,
+        Failure::Name | Failure::Connect | Failure::Tls => CheckFault::Unreachable,
+    }
+}

@@ -1,0 +1,255 @@
+//! The one task that knows how replicas are: it takes in what was seen of them, asks the pure
+//! `health` crate what that means, and publishes views and boards for the data path.
+//!
+//! Driving the fleet follows one rule: one input, then all of its outputs ([`Keeper::settle`]).
+
+mod care;
+mod discovered;
+mod facts;
+mod handle;
+mod publish;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_health::{CheckFault, Fleet, Live, Order, UnknownReplica};
+use spillway_proxy::{Gateway, Replica, ReplicaTlsError};
+use spillway_replicas::{Fact, FactSender, Monitors};
+use spillway_types::{LoadReport, ReplicaName};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use care::{Care, ReplicaConfig};
+pub(crate) use handle::{Command, KeeperHandle};
+
+use crate::config::WorldConfig;
+use crate::feedback::Feedback;
+use crate::keeper::discovered::Discovered;
+use crate::resolve::resolve_all;
+use crate::world::gather_replicas;
+
+/// How often signs are looked through and signals put together. A replica that fails is judged at
+/// most this much later than its last sign.
+const TICK: Duration = Duration::from_millis(100);
+/// Facts that may wait: more than all monitors of 1,000 replicas report within a tick.
+const FACTS_MAX: usize = 32_768;
+/// Commands that may wait.
+const COMMANDS_MAX: usize = 64;
+
+/// A warm-up that ended, and how.
+type WarmedUp = (ReplicaName, Result<(), CheckFault>);
+
+/// Who knows how replicas are.
+#[derive(Debug)]
+pub(crate) struct Keeper {
+    gateway: Arc<Gateway>,
+    feedback: Arc<Feedback>,
+    units: usize,
+    fleet: Fleet,
+    /// The version of the fleet's standings that the view was built from.
+    published: u64,
+    world: WorldConfig,
+    discovered: Discovered,
+    /// Every replica there is, in the order of its slots.
+    configs: Vec<ReplicaConfig>,
+    /// What the data path has of each.
+    replicas: BTreeMap<ReplicaName, Arc<Replica>>,
+    monitors: Monitors,
+    facts: mpsc::Receiver<Fact>,
+    fact_sender: FactSender,
+    commands: mpsc::Receiver<Command>,
+    /// Warm-ups under way, and what they came to.
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    warmed_up: mpsc::Receiver<WarmedUp>,
+    warm_up_sender: mpsc::Sender<WarmedUp>,
+}
+
+/// What a keeper works with.
+#[derive(Debug)]
+pub(crate) struct KeeperParts {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) feedback: Arc<Feedback>,
+    pub(crate) world: WorldConfig,
+    pub(crate) units: usize,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Keeper {
+    /// A keeper that has published the first view, and the way to talk to it.
+    ///
+    /// # Errors
+    /// If a replica's TLS settings do not work.
+    pub(crate) async fn start(parts: KeeperParts) -> Result<KeeperHandle, ReplicaTlsError> {
+        let KeeperParts { gateway, feedback, world, units, tasks, stop } = parts;
+        let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
+        let (fact_channel, facts) = mpsc::channel(FACTS_MAX);
+        let (warm_up_sender, warmed_up) = mpsc::channel(COMMANDS_MAX);
+        let fact_sender = FactSender::new(fact_channel);
+        let seed = gateway.seed();
+        let mut keeper = Self {
+            fleet: Fleet::new(spillway_health::FleetConfig::default(), seed),
+            published: 0,
+            discovered: Discovered::start(&world.discoveries, &tasks, &stop, seed),
+            configs: Vec::new(),
+            replicas: BTreeMap::new(),
+            monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
+            facts,
+            fact_sender,
+            commands,
+            tasks: tasks.clone(),
+            stop: stop.clone(),
+            warmed_up,
+            warm_up_sender,
+            gateway,
+            feedback,
+            units,
+            world,
+        };
+        keeper.take_world(true).await?;
+        tasks.spawn(keeper.run(stop));
+        Ok(KeeperHandle(command_sender))
+    }
+
+    /// Keeps until told to stop.
+    async fn run(mut self, stop: CancellationToken) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => self.tick(),
+                Some(fact) = self.facts.recv() => self.note(fact),
+                Some(command) = self.commands.recv() => self.obey(command).await,
+                Some((replica, result)) = self.warmed_up.recv() => {
+                    self.fleet.handle_warmed_up(Instant::now(), &replica, result);
+                }
+                () = self.discovered.changed() => self.take_discovered().await,
+                () = stop.cancelled() => return,
+            }
+            self.settle();
+        }
+    }
+
+    /// Looks through what traffic has shown since the last tick.
+    fn tick(&mut self) {
+        for worker in &self.feedback.workers {
+            worker.drain_signs(|sign| {
+                if let spillway_types::SignKind::Failed(fault) = sign.kind {
+                    self.feedback.metrics.record_fault(sign.replica.as_str(), fault);
+                }
+                self.fleet.handle_sign(&sign);
+            });
+        }
+        let now = Instant::now();
+        let replicas = &self.replicas;
+        self.fleet.handle_timeout(now, &|name| live(replicas, name, now));
+        self.publish_board(now);
+        self.feedback.note_facts_dropped(self.fact_sender.dropped());
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Reload { world, done } => {
+                let result = self.reload(*world).await;
+                answer(done, result.map_err(|error| error.to_string()));
+            }
+            Command::Order { replica, order, done } => answer(done, self.order(&replica, order)),
+            Command::Report { replica, report, done } => {
+                answer(done, self.report(&replica, report));
+            }
+            Command::Members { done } => answer(done, self.fleet.members(Instant::now())),
+        }
+    }
+
+    /// Serves by another config from now on. One that does not work changes nothing.
+    async fn reload(&mut self, world: WorldConfig) -> Result<(), ReplicaTlsError> {
+        let before = std::mem::replace(&mut self.world, world);
+        if let Err(error) = self.take_world(false).await {
+            self.world = before;
+            return Err(error);
+        }
+        self.discovered.reconcile(&self.world.discoveries);
+        Ok(())
+    }
+
+    async fn take_discovered(&mut self) {
+        if let Err(error) = self.take_world(false).await {
+            tracing::error!(%error, "replicas that were found can't be used");
+        }
+    }
+
+    /// Replicas, routes and all that goes with them become what config and discovery say.
+    ///
+    /// # Errors
+    /// If a replica's TLS settings do not work; then nothing has changed.
+    async fn take_world(&mut self, is_start: bool) -> Result<(), ReplicaTlsError> {
+        let configs = self.all_configs();
+        let replicas = gather_replicas(&configs, &self.replicas, self.units)?;
+        // A replica is not used before its addresses are known.
+        let is_new = |replica: &&Arc<Replica>| {
+            let known = self.replicas.get(&replica.spec().name);
+            !known.is_some_and(|known| Arc::ptr_eq(known, replica))
+        };
+        let new: Vec<_> = replicas.iter().filter(is_new).cloned().collect();
+        resolve_all(&new).await;
+        let members = configs.iter().map(ReplicaConfig::member).collect();
+        self.fleet.reconcile(Instant::now(), members, is_start);
+        let named = |replica: Arc<Replica>| (replica.spec().name.clone(), replica);
+        self.replicas = replicas.into_iter().map(named).collect();
+        self.configs = configs;
+        self.monitors.reconcile(self.targets());
+        self.publish_view();
+        Ok(())
+    }
+
+    /// Every replica of the config and of all discoveries; the first of a name counts.
+    fn all_configs(&self) -> Vec<ReplicaConfig> {
+        let mut names = BTreeSet::new();
+        let mut configs: Vec<_> =
+            self.world.replicas.iter().cloned().chain(self.discovered.replicas()).collect();
+        configs.retain(|config| {
+            let is_first = names.insert(config.spec.name.clone());
+            if !is_first {
+                tracing::warn!(replica = %config.spec.name, "left out: the name is taken");
+            }
+            is_first
+        });
+        configs
+    }
+
+    fn order(&mut self, replica: &ReplicaName, order: Order) -> Result<(), UnknownReplica> {
+        self.fleet.handle_order(Instant::now(), replica, order)
+    }
+
+    fn report(
+        &mut self,
+        replica: &ReplicaName,
+        report: LoadReport,
+    ) -> Result<(), UnknownReplica> {
+        let now = Instant::now();
+        let Some(known) = self.replicas.get(replica) else {
+            return Err(UnknownReplica(replica.clone()));
+        };
+        self.fleet.handle_report(now, replica, report, known.in_flight());
+        Ok(())
+    }
+}
+
+/// What the data path knows of a replica.
+fn live(replicas: &BTreeMap<ReplicaName, Arc<Replica>>, name: &ReplicaName, now: Instant) -> Live {
+    replicas.get(name).map_or_else(Live::default, |replica| Live {
+        in_flight: replica.in_flight(),
+        started: replica.started(),
+        silent_for: replica.silent_for(now),
+    })
+}
+
+/// Whoever asked may have stopped waiting; then nobody needs the answer.
+fn answer<T>(done: oneshot::Sender<T>, value: T) {
+    drop(done.send(value));
+}

@@ -1,0 +1,119 @@
+//! What the keeper gives the data path: views, and boards of signals.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_health::{Action, CheckFault};
+use spillway_proxy::{Board, Replica};
+use spillway_replicas::Target;
+use spillway_types::{ModelStanding, ReplicaName};
+
+use super::{Keeper, live};
+use crate::world::build_view;
+
+impl Keeper {
+    /// Carries out what the last input has led to.
+    pub(super) fn settle(&mut self) {
+        while let Some(action) = self.fleet.poll_action() {
+            self.carry_out(action);
+        }
+        if self.fleet.version() != self.published {
+            self.publish_view();
+        }
+    }
+
+    /// Serves by the replicas' present standing from now on.
+    pub(super) fn publish_view(&mut self) {
+        self.published = self.fleet.version();
+        let replicas: Vec<_> = self
+            .configs
+            .iter()
+            .filter_map(|config| self.replicas.get(&config.spec.name).cloned())
+            .collect();
+        let standing = |replica: &Arc<Replica>| {
+            let name = replica.spec().name.clone();
+            let standing = self.fleet.standing(&name);
+            (name, standing)
+        };
+        let standings: BTreeMap<_, _> = replicas.iter().map(standing).collect();
+        // A board of the old view's slots would say the wrong things of the new one's.
+        let board = self.board(&replicas, Instant::now());
+        let previous = self.gateway.view();
+        let before = (&*previous, self.gateway.seed());
+        let view = build_view(&self.world, replicas, &standings, before);
+        view.replace_board(board);
+        self.gateway.replace_view(view);
+    }
+
+    /// Makes decisions go by what is known now.
+    pub(super) fn publish_board(&self, now: Instant) {
+        let view = self.gateway.view();
+        view.replace_board(self.board(view.replicas(), now));
+    }
+
+    fn board(&self, replicas: &[Arc<Replica>], now: Instant) -> Board {
+        let signals = replicas.iter().map(|replica| {
+            let name = &replica.spec().name;
+            self.fleet.signals(now, name, live(&self.replicas, name, now))
+        });
+        Board::new(signals.collect())
+    }
+
+    /// Every replica, as its monitor sees it.
+    pub(super) fn targets(&self) -> Vec<Target> {
+        self.configs
+            .iter()
+            .filter_map(|config| Some(config.target(self.replicas.get(&config.spec.name)?)))
+            .collect()
+    }
+
+    fn carry_out(&self, action: Action) {
+        match action {
+            Action::WarmUp(replica) => self.warm_up(replica),
+            Action::Drained(replica) => tracing::info!(%replica, "drained"),
+            Action::Changed { replica, from, to, why } => {
+                let (from, to) = (from.as_str(), to.as_str());
+                tracing::info!(%replica, from, to, why, "replica changed");
+                self.feedback.metrics.record_transition(replica.as_str(), to, why);
+            }
+            Action::ModelChanged { replica, model, to } => {
+                let to = breaker(to);
+                tracing::info!(%replica, %model, to, "breaker changed");
+                self.feedback.metrics.record_transition(replica.as_str(), to, "breaker");
+            }
+        }
+    }
+
+    /// Sends a replica its warm-up prompts beside everything else.
+    fn warm_up(&self, replica: ReplicaName) {
+        let config = self.configs.iter().find(|config| config.spec.name == replica);
+        let Some((config, known)) = config.zip(self.replicas.get(&replica)) else { return };
+        let (target, prompts) = (config.target(known), config.care.warm_up.clone());
+        let limit = Duration::from_millis(config.care.health.warm_up_max_ms);
+        let sender = self.warm_up_sender.clone();
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            let warming = spillway_replicas::warm_up(&target, &prompts, limit);
+            let result = tokio::select! {
+                result = warming => result,
+                () = stop.cancelled() => return,
+            };
+            let result = result.map_err(|error| {
+                tracing::warn!(%replica, %error, "warm-up failed");
+                CheckFault::Unhealthy
+            });
+            // The keeper has ended if nobody listens.
+            drop(sender.send((replica, result)).await);
+        });
+    }
+}
+
+/// A breaker's state, by the name in logs and metrics.
+fn breaker(standing: Option<ModelStanding>) -> &'static str {
+    match standing {
+        None => "breaker_closed",
+        Some(ModelStanding::Open) => "breaker_open",
+        Some(ModelStanding::Trial) => "breaker_trial",
+    }
+}

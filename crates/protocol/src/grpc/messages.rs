@@ -1,0 +1,237 @@
+//! A stream of messages in passing: each one's length is checked, and an alias in it is replaced.
+
+use std::collections::VecDeque;
+
+use bytes::{Bytes, BytesMut};
+use thiserror::Error;
+
+use super::FRAME_HEAD_BYTES;
+use super::peek::{Peek, frame_head_of, model_fields, peek_model};
+use crate::{ErrorKind, GatewayError};
+
+/// Bytes of a message that are looked through for its model. Names are short and stand first.
+pub const MODEL_BYTES_MAX: usize = 64 << 10;
+
+/// Follows the messages of one stream. After an error it is of no further use.
+#[derive(Debug)]
+pub struct Messages {
+    bytes_max: u64,
+    rename: Option<Rename>,
+    place: Place,
+    ready: VecDeque<Bytes>,
+}
+
+/// What is wrong with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum MessageFault {
+    /// It is longer than allowed.
+    #[error("a message is larger than the {bytes_max} bytes allowed here")]
+    TooLarge {
+        /// What is allowed.
+        bytes_max: u64,
+    },
+    /// It is compressed, and its model has to be read.
+    #[error("compressed messages are not read here: send them as they are")]
+    Compressed,
+    /// It is none.
+    #[error(
+        "malformed message: it is not framed as gRPC has it, or names no model in its first bytes"
+    )]
+    Malformed,
+}
+
+/// One model's name for another.
+#[derive(Debug)]
+struct Rename {
+    from: String,
+    /// The other name as fields.
+    to: Bytes,
+}
+
+#[derive(Debug)]
+enum Place {
+    // Head => Message, where nothing is changed
+    Head { head: [u8; FRAME_HEAD_BYTES], have: usize },
+    // Naming => Message, where a name is
+    Naming { held: BytesMut },
+    // Message => (Head | Naming)
+    Message { bytes_left: u64, tail: Bytes },
+}
+
+impl Messages {
+    /// A stream whose messages may have `bytes_max` bytes each and go on as they are.
+    #[must_use]
+    pub fn new(bytes_max: u64) -> Self {
+        let place = Place::Head { head: [0; FRAME_HEAD_BYTES], have: 0 };
+        Self { bytes_max, rename: None, place, ready: VecDeque::new() }
+    }
+
+    /// The same, but messages that name the model `from` shall name `to`, and this version if one is
+    /// given. Others go on as they are.
+    #[must_use]
+    pub fn renaming(bytes_max: u64, from: &str, to: &str, version: Option<&str>) -> Self {
+        let rename = Rename { from: from.to_owned(), to: model_fields(to, version) };
+        let place = Place::Naming { held: BytesMut::new() };
+        Self { bytes_max, rename: Some(rename), place, ready: VecDeque::new() }
+    }
+
+    /// Takes a piece of the stream.
+    ///
+    /// # Errors
+    /// If a message in it is too long, or can't be read where that is needed.
+    pub fn push(&mut self, piece: Bytes) -> Result<(), MessageFault> {
+        if self.rename.is_some() {
+            return self.rewrite(piece);
+        }
+        self.walk(&piece)?;
+        self.emit(piece);
+        Ok(())
+    }
+
+    /// The next piece to pass on, if there is one; after each [`Messages::push`] until there is
+    /// none.
+    pub fn pop(&mut self) -> Option<Bytes> {
+        self.ready.pop_front()
+    }
+
+    /// Whether [`Messages::pop`] has more to give.
+    #[must_use]
+    pub fn has_more(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Whether the stream has come to within a message: its sender owes the rest.
+    #[must_use]
+    pub fn is_within_message(&self) -> bool {
+        match &self.place {
+            Place::Head { have, .. } => *have > 0,
+            Place::Naming { held } => !held.is_empty(),
+            Place::Message { .. } => true,
+        }
+    }
+
+    fn walk(&mut self, mut piece: &[u8]) -> Result<(), MessageFault> {
+        while !piece.is_empty() {
+            match &mut self.place {
+                Place::Head { head, have } => {
+                    let taken = piece.len().min(FRAME_HEAD_BYTES - *have);
+                    head[*have..*have + taken].copy_from_slice(&piece[..taken]);
+                    *have += taken;
+                    piece = &piece[taken..];
+                    if *have == FRAME_HEAD_BYTES {
+                        let bytes_left = length_of(*head, self.bytes_max)?;
+                        self.begin(bytes_left, Bytes::new());
+                    }
+                }
+                Place::Message { bytes_left, .. } => {
+                    let taken = limited(piece.len(), *bytes_left);
+                    *bytes_left -= taken as u64;
+                    piece = &piece[taken..];
+                    self.end_if_done();
+                }
+                Place::Naming { .. } => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn rewrite(&mut self, mut piece: Bytes) -> Result<(), MessageFault> {
+        while !piece.is_empty() {
+            match &mut self.place {
+                Place::Naming { held } => {
+                    let seen = std::mem::take(held);
+                    let seen = if seen.is_empty() { piece } else { joined(seen, &piece) };
+                    let Some(rest) = self.name(seen)? else { return Ok(()) };
+                    piece = rest;
+                }
+                Place::Message { bytes_left, .. } => {
+                    let taken = limited(piece.len(), *bytes_left);
+                    *bytes_left -= taken as u64;
+                    let passed = piece.split_to(taken);
+                    self.emit(passed);
+                    self.end_if_done();
+                }
+                Place::Head { .. } => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides by the first bytes of a message what becomes of it, and returns those behind its
+    /// head; `None` if more are needed.
+    fn name(&mut self, seen: Bytes) -> Result<Option<Bytes>, MessageFault> {
+        let Some(rename) = &self.rename else { return Ok(Some(seen)) };
+        let peek = peek_model(&seen);
+        let head: Option<[u8; FRAME_HEAD_BYTES]> = seen.first_chunk().copied();
+        let length = head.map(|head| length_of(head, self.bytes_max)).transpose()?;
+        let (model, length) = match (peek, length) {
+            (Peek::Found(found), Some(length)) => (found.model, length),
+            (Peek::Compressed, _) => return Err(MessageFault::Compressed),
+            (Peek::NeedMore, _) if seen.len() < MODEL_BYTES_MAX => {
+                self.place = Place::Naming { held: BytesMut::from(seen) };
+                return Ok(None);
+            }
+            _ => return Err(MessageFault::Malformed),
+        };
+        let tail = if model == rename.from { rename.to.clone() } else { Bytes::new() };
+        let renamed_length = length.saturating_add(tail.len() as u64);
+        let too_large = MessageFault::TooLarge { bytes_max: self.bytes_max };
+        let framed_length = u32::try_from(renamed_length).map_err(|_| too_large)?;
+        self.emit(frame_head_of(framed_length));
+        self.begin(length, tail);
+        Ok(Some(seen.slice(FRAME_HEAD_BYTES..)))
+    }
+
+    fn begin(&mut self, bytes_left: u64, tail: Bytes) {
+        self.place = Place::Message { bytes_left, tail };
+        self.end_if_done();
+    }
+
+    fn end_if_done(&mut self) {
+        let Place::Message { bytes_left: 0, tail } = &mut self.place else { return };
+        let tail = std::mem::take(tail);
+        self.emit(tail);
+        self.place = match self.rename {
+            Some(_) => Place::Naming { held: BytesMut::new() },
+            None => Place::Head { head: [0; FRAME_HEAD_BYTES], have: 0 },
+        };
+    }
+
+    fn emit(&mut self, piece: Bytes) {
+        if !piece.is_empty() {
+            self.ready.push_back(piece);
+        }
+    }
+}
+
+impl From<MessageFault> for GatewayError {
+    fn from(fault: MessageFault) -> Self {
+        let kind = match fault {
+            MessageFault::TooLarge { .. } => ErrorKind::BodyTooLarge,
+            MessageFault::Compressed => ErrorKind::UnsupportedMediaType,
+            MessageFault::Malformed => ErrorKind::BadRequest,
+        };
+        Self::new(kind, fault.to_string())
+    }
+}
+
+fn length_of(head: [u8; FRAME_HEAD_BYTES], bytes_max: u64) -> Result<u64, MessageFault> {
+    let [flag, length @ ..] = head;
+    if flag > 1 {
+        return Err(MessageFault::Malformed);
+    }
+    let length = u64::from(u32::from_be_bytes(length));
+    if length > bytes_max { Err(MessageFault::TooLarge { bytes_max }) } else { Ok(length) }
+}
+
+fn limited(available: usize, wanted: u64) -> usize {
+    usize::try_from(wanted).map_or(available, |wanted| wanted.min(available))
+}
+
+fn joined(mut first: BytesMut, second: &[u8]) -> Bytes {
+    first.extend_from_slice(second);
+    first.freeze()
+}
+
+#[cfg(test)]
+mod messages_test;

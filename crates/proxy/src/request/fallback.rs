@@ -1,0 +1,191 @@
+//! Other models for a request whose own model can't serve it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::request::Parts;
+use spillway_protocol::grpc::rewrite_model;
+use spillway_protocol::{Endpoint, GatewayError, KeySources, read_facts, rewrite};
+use spillway_types::ModelName;
+
+use crate::gateway::Gateway;
+use crate::request::affinity::{affinity, prompt_hashes};
+use crate::request::path::{Renamed, replica_path};
+use crate::request::prepare::Prepared;
+use crate::upstream::RequestBody;
+use crate::versions::Pin;
+use crate::view::{Route, View};
+
+/// The models that a request may still be served by, and how it is made to name them.
+#[derive(Debug)]
+pub(crate) struct Fallback {
+    renaming: Renaming,
+    asked: ModelName,
+    /// Best first; the model asked for is among them only if others are to be tried before it.
+    agenda: VecDeque<StandIn>,
+    progress: Progress,
+}
+
+/// How a request is made to name another model.
+#[derive(Debug)]
+pub(crate) enum Renaming {
+    /// In its JSON body. What was learned of it is not kept, since hardly a request comes to need
+    /// it: it is read once more then.
+    Body {
+        /// As the client sent it.
+        original: Bytes,
+        /// Whether usage is asked for.
+        inject_usage: bool,
+    },
+    /// In its V2 path.
+    Path,
+    /// In its gRPC message.
+    Message {
+        /// As the client sent it.
+        original: Bytes,
+    },
+    /// It names no model.
+    Nothing,
+}
+
+#[derive(Debug)]
+struct StandIn {
+    model: ModelName,
+    pin: Option<Pin>,
+}
+
+/// Which model a request names at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// The one asked for, which serves it if it can.
+    // First => Other
+    First,
+    /// The one asked for, though another is in a better state.
+    // Passed => Other
+    Passed,
+    /// One from the agenda.
+    // Other => Other
+    Other,
+}
+
+impl Fallback {
+    /// `None` if no other model is to be asked.
+    ///
+    /// Models without an open replica come after those with one: a healthy stand-in is better than
+    /// a replica that is taken for broken, and that better than nothing.
+    pub(crate) fn of(
+        view: &View,
+        route: &Arc<Route>,
+        (model, pin): (&ModelName, Option<&Pin>),
+        renaming: impl FnOnce() -> Renaming,
+    ) -> Option<Self> {
+        let others = view.names().fallbacks(model);
+        if others.is_empty() {
+            return None;
+        }
+        let own = StandIn { model: model.clone(), pin: pin.cloned() };
+        let others = others.iter().map(|other| StandIn { model: other.clone(), pin: None });
+        let mut agenda: Vec<(bool, StandIn)> = std::iter::once(own)
+            .chain(others)
+            .filter_map(|stand_in| {
+                let route = route_for(view, route, &stand_in.model)?;
+                let group = route.group_for(Some(&stand_in.model), stand_in.pin.as_ref());
+                Some((!group.ok()??.is_open(), stand_in))
+            })
+            .collect();
+        agenda.sort_by_key(|(is_closed, _)| *is_closed);
+        let mut agenda: VecDeque<StandIn> = agenda.into_iter().map(|(_, model)| model).collect();
+        let is_first = agenda.front().is_none_or(|first| first.model == *model);
+        if is_first {
+            agenda.pop_front();
+        }
+        let progress = if is_first { Progress::First } else { Progress::Passed };
+        Some(Self { renaming: renaming(), asked: model.clone(), agenda, progress })
+    }
+}
+
+impl Prepared {
+    /// Whether another model is to be asked before the one that the client asked for.
+    pub(crate) fn starts_elsewhere(&self) -> bool {
+        self.target.fallback.as_ref().is_some_and(|f| f.progress == Progress::Passed)
+    }
+
+    /// The model that the client asked for, if the request is for another one now.
+    pub(crate) fn fell_back_from(&self) -> Option<&ModelName> {
+        let asked = &self.target.fallback.as_ref()?.asked;
+        (self.inquiry.model.as_ref() != Some(asked)).then_some(asked)
+    }
+
+    /// Makes it a request for the next model that may serve it; `false` if there is none.
+    pub(crate) fn fall_back(&mut self, view: &View, gateway: &Gateway, head: &Parts) -> bool {
+        let Some(mut fallback) = self.target.fallback.take() else { return false };
+        fallback.progress = Progress::Other;
+        let mut found = false;
+        while !found && let Some(next) = fallback.agenda.pop_front() {
+            let Some(route) = route_for(view, &self.route, &next.model) else { continue };
+            let route = Arc::clone(route);
+            found = self.rename(&fallback.renaming, &route, &next, (gateway, head)).is_ok();
+            if found {
+                self.inquiry.model = Some(next.model);
+                self.target.pin = next.pin;
+                self.route = route;
+            }
+        }
+        self.target.fallback = Some(fallback);
+        found
+    }
+
+    fn rename(
+        &mut self,
+        renaming: &Renaming,
+        route: &Route,
+        to: &StandIn,
+        (gateway, head): (&Gateway, &Parts),
+    ) -> Result<(), GatewayError> {
+        match renaming {
+            Renaming::Body { original, inject_usage } => {
+                let facts = read_facts(original)?;
+                let name = to.model.as_str();
+                let is_other = facts.model.as_ref().is_none_or(|named| named.value != name);
+                let new_model = is_other.then_some(name);
+                let body = rewrite(original, &facts, new_model, *inject_usage);
+                let prefix = prompt_hashes(&gateway.hasher, &facts, original, Some(&to.model));
+                let sources = KeySources {
+                    headers: &head.headers,
+                    user: facts.user.as_deref(),
+                    client: self.inquiry.client,
+                };
+                let hash_by = route.spec.hash_by.as_ref();
+                let key = affinity(hash_by, &gateway.hasher, sources, &prefix);
+                // The client's own keys may have left the headers by now.
+                self.inquiry.affinity = key.or(self.inquiry.affinity);
+                self.inquiry.prefix = prefix;
+                self.body = RequestBody::Buffered(body);
+            }
+            Renaming::Path => {
+                let endpoint = Endpoint::classify(head.uri.path());
+                let version = to.pin.as_ref().map(|pin| &pin.version);
+                let renamed = Renamed::of(endpoint, &to.model, version);
+                self.path = replica_path(head, route, renamed)?;
+            }
+            Renaming::Message { original } => {
+                let version = to.pin.as_ref().map(|pin| pin.version.as_str());
+                let body = rewrite_model(original, to.model.as_str(), version);
+                self.body = RequestBody::Buffered(body);
+            }
+            Renaming::Nothing => {}
+        }
+        Ok(())
+    }
+}
+
+/// The route by which a model stands in: the request's own if it knows the model, else the one that
+/// would serve a request for that model.
+fn route_for<'v>(view: &'v View, own: &'v Arc<Route>, model: &ModelName) -> Option<&'v Arc<Route>> {
+    if own.group(Some(model)).is_some() || own.spec.path_prefix.is_some() {
+        return Some(own);
+    }
+    let route = view.route_of_model(Some(model))?;
+    Some(if own.is_over_grpc() { route.over_grpc() } else { route })
+}

@@ -1,0 +1,330 @@
+//! Calls over gRPC: read as far as they are routed by, or answered here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use spillway_protocol::grpc::{
+    GRPC_TIMEOUT, GrpcMethod, GrpcStatus, MODEL_BYTES_MAX, MessageFault, Messages, ModelRef, Peek,
+    Serving, health_answer, health_service, parse_timeout, peek_model, read_model, rewrite_model,
+    server_flag_answer, server_metadata_answer, speaks_grpc, status_in, trailers_of,
+};
+use spillway_protocol::{Endpoint, ErrorKind, GatewayError, Segments};
+use spillway_types::ModelName;
+use tokio::time::timeout;
+
+use crate::gateway::Gateway;
+use crate::relay::{Flavour, ReplyBody};
+use crate::request::fallback::Renaming;
+use crate::request::local::is_ready;
+use crate::request::methods::check_method;
+use crate::request::path::replica_path;
+use crate::request::prepare::{Contents, Prepared, Surroundings, asked_timeout};
+use crate::request::record::Record;
+use crate::request::target::{Found, NamePlace, Target, Wanted};
+use crate::request::too_slow;
+use crate::upstream::{MessageBody, RequestBody, Traffic};
+use crate::view::{Route, View};
+
+/// Bytes of a message that is answered here: the longest has the name of a service.
+const LOCAL_BYTES_MAX: usize = 4 << 10;
+static GRPC: HeaderValue = HeaderValue::from_static("application/grpc");
+
+/// The method that a request calls over gRPC; `None` if it is no such call. Over HTTP/1.1 there is
+/// none: it has no trailers that clients could rely on.
+pub(crate) fn called(head: &Parts) -> Option<Endpoint<'static>> {
+    let is_call = head.version == Version::HTTP_2 && speaks_grpc(&head.headers);
+    is_call.then(|| Endpoint::Grpc(GrpcMethod::classify(head.uri.path())))
+}
+
+/// Refuses a request that would be a call, were it not for HTTP/1.1, or for its content type.
+pub(crate) fn refuse_no_call(head: &Parts) -> GatewayError {
+    let message = if speaks_grpc(&head.headers) {
+        "gRPC needs HTTP/2, and this request came over HTTP/1.1"
+    } else {
+        "this path takes gRPC only: content-type application/grpc over HTTP/2"
+    };
+    GatewayError::new(ErrorKind::UnsupportedMediaType, message)
+}
+
+/// The time that a call's client gives it.
+///
+/// # Errors
+/// If the header is malformed.
+pub(crate) fn call_timeout(headers: &HeaderMap) -> Result<Option<Duration>, GatewayError> {
+    let Some(value) = headers.get(&GRPC_TIMEOUT).filter(|_| speaks_grpc(headers)) else {
+        return Ok(None);
+    };
+    parse_timeout(value.as_bytes()).map(Some).ok_or_else(|| {
+        let message = format!("the header {GRPC_TIMEOUT} must be up to eight digits and a unit");
+        GatewayError::new(ErrorKind::BadRequest, message)
+    })
+}
+
+/// An error as a reply that is nothing but a head.
+pub(crate) fn refusal(error: &GatewayError, mut record: Record) -> Response<ReplyBody> {
+    record.answered(error.kind.status().as_u16());
+    trailers_only(trailers_of(error), &mut record)
+}
+
+/// What a client gets instead of a reply that was none.
+pub(crate) fn translated(trailers: HeaderMap, mut record: Record) -> Response<ReplyBody> {
+    record.answered(StatusCode::BAD_GATEWAY.as_u16());
+    trailers_only(trailers, &mut record)
+}
+
+fn trailers_only(trailers: HeaderMap, record: &mut Record) -> Response<ReplyBody> {
+    if let Some(code) = status_in(&trailers) {
+        record.grpc_status(code);
+    }
+    let mut response = Response::new(ReplyBody::full(Bytes::new()));
+    *response.headers_mut() = trailers;
+    response.headers_mut().insert(header::CONTENT_TYPE, GRPC.clone());
+    response
+}
+
+/// Answers a method that needs no replica.
+pub(crate) async fn answer(
+    (gateway, view): (&Gateway, &View),
+    (head, method): (&Parts, GrpcMethod),
+    body: Incoming,
+    mut record: Record,
+) -> Response<ReplyBody> {
+    if let Err(error) = check_method(Endpoint::Grpc(method), &head.method) {
+        return refusal(&error, record);
+    }
+    if method != GrpcMethod::ServerMetadata {
+        record.forget();
+    }
+    match answer_to((gateway, view), method, body).await {
+        Ok(message) => {
+            record.answered(StatusCode::OK.as_u16());
+            record.grpc_status(GrpcStatus::Ok.code());
+            let mut response = Response::new(ReplyBody::message(message));
+            response.headers_mut().insert(header::CONTENT_TYPE, GRPC.clone());
+            response
+        }
+        Err(error) => refusal(&error, record),
+    }
+}
+
+async fn answer_to(
+    (gateway, view): (&Gateway, &View),
+    method: GrpcMethod,
+    body: Incoming,
+) -> Result<Bytes, GatewayError> {
+    let bound = gateway.limits().head_timeout;
+    // Read to its end also where it says nothing: a client may not expect an answer before.
+    let body = timeout(bound, Limited::new(body, LOCAL_BYTES_MAX).collect());
+    let body = body.await.map_err(|_| too_slow(bound))?;
+    let body = body.map_err(|error| malformed(&error.to_string()))?.to_bytes();
+    Ok(match method {
+        GrpcMethod::ServerReady => server_flag_answer(is_ready(gateway, view)),
+        GrpcMethod::ServerMetadata => server_metadata_answer("spillway", env!("CARGO_PKG_VERSION")),
+        GrpcMethod::HealthCheck => {
+            let service = health_service(&body);
+            check_service(view, service.ok_or_else(|| malformed("unreadable"))?)?;
+            let is_ready = is_ready(gateway, view);
+            health_answer(if is_ready { Serving::Serving } else { Serving::NotServing })
+        }
+        _ => server_flag_answer(true),
+    })
+}
+
+/// Health is known of the server, of the services spoken here, and of those that routes pass on.
+fn check_service(view: &View, service: &str) -> Result<(), GatewayError> {
+    let is_passed_on = || view.prefixed_route(&format!("/{service}")).is_some();
+    if service.is_empty() || GrpcMethod::knows_service(service) || is_passed_on() {
+        return Ok(());
+    }
+    let message = format!("the service {service:?} is not served here");
+    // The health protocol wants NOT_FOUND here, where a call would be told UNIMPLEMENTED.
+    Err(GatewayError::new(ErrorKind::ModelNotFound, message))
+}
+
+impl Prepared {
+    /// What goes over the connection that it needs.
+    pub(super) fn traffic(&self) -> Traffic {
+        if self.flavour == Flavour::Grpc { Traffic::Grpc } else { Traffic::Http }
+    }
+}
+
+impl Surroundings<'_> {
+    /// A call of a method that is known here.
+    pub(super) async fn call(
+        self,
+        body: Incoming,
+        method: GrpcMethod,
+    ) -> Result<Prepared, GatewayError> {
+        match method {
+            GrpcMethod::Model => self.unary_call(body).await,
+            GrpcMethod::ModelStream => self.stream_call(body).await,
+            GrpcMethod::Refused(why) => Err(GatewayError::new(ErrorKind::RouteNotFound, why)),
+            _ => {
+                let message = format!("no route passes on {}", self.head.uri.path());
+                Err(GatewayError::new(ErrorKind::RouteNotFound, message))
+            }
+        }
+    }
+
+    /// A call with one message, which is kept and can be sent again.
+    async fn unary_call(self, body: Incoming) -> Result<Prepared, GatewayError> {
+        let buffered = self.buffer(body).await?;
+        let named = found(read_model(&buffered.bytes))?;
+        let Found { route, model, mut target } = self.find_model(named)?;
+        target.allow_fallback(self.view, &route, &model, || Renaming::Message {
+            original: buffered.bytes.clone(),
+        });
+        let version = new_version(named, &target);
+        let segments = if named.model == model.as_str() && version.is_none() {
+            Segments::from(buffered.bytes)
+        } else {
+            rewrite_model(&buffered.bytes, model.as_str(), version)
+        };
+        Ok(Prepared {
+            inquiry: self.inquiry(&route, Some(model), Contents::default())?,
+            path: replica_path(self.head, &route, None)?,
+            body: RequestBody::Buffered(segments),
+            target,
+            pinned: None,
+            flavour: Flavour::Grpc,
+            strip_usage: false,
+            is_stored: false,
+            body_wait: buffered.wait,
+            _reservations: buffered.reservations,
+            route,
+        })
+    }
+
+    /// A call whose client may wait for replies before it sends more: routed by the beginning of
+    /// its first message.
+    async fn stream_call(self, mut body: Incoming) -> Result<Prepared, GatewayError> {
+        let started = Instant::now();
+        let limits = self.gateway.limits();
+        let asked = asked_timeout(&self.head.headers)?;
+        let seen = match timeout(
+            asked.map_or(limits.body_timeout, |asked| asked.min(limits.body_timeout)),
+            first_bytes(&mut body),
+        )
+        .await
+        {
+            Ok(seen) => seen?,
+            Err(_) if asked.is_some_and(|asked| asked <= limits.body_timeout) => {
+                let message = "the deadline passed before the first message came";
+                return Err(GatewayError::new(ErrorKind::DeadlineExceeded, message));
+            }
+            Err(_) => return Err(too_slow(limits.body_timeout)),
+        };
+        let wait = started.elapsed();
+        let named = found(peek_model(&seen))?;
+        let Found { route, model, target } = self.find_model(named)?;
+        let version = new_version(named, &target);
+        let bytes_max = limits.body_bytes_max;
+        let mut messages = if named.model == model.as_str() && version.is_none() {
+            Messages::new(bytes_max)
+        } else {
+            Messages::renaming(bytes_max, named.model, model.as_str(), version)
+        };
+        messages.push(seen.clone())?;
+        let found = (route, Some(model), target);
+        self.streamed(body, messages, found, wait)
+    }
+
+    /// A call of a service that a route passes on unread.
+    pub(super) fn passed_call(
+        self,
+        body: Incoming,
+        route: &Arc<Route>,
+    ) -> Result<Prepared, GatewayError> {
+        let route = Arc::clone(route.over_grpc());
+        let found = if route.spec.default_model.is_some() {
+            let wanted = Wanted {
+                name: None,
+                version: None,
+                user: None,
+                stored_at: None,
+                place: NamePlace::Route,
+            };
+            let Found { route, model, target } = self.find(Some(route), wanted)?;
+            (route, Some(model), target)
+        } else {
+            (route, None, Target::default())
+        };
+        let messages = Messages::new(self.gateway.limits().body_bytes_max);
+        self.streamed(body, messages, found, Duration::ZERO)
+    }
+
+    fn streamed(
+        self,
+        body: Incoming,
+        messages: Messages,
+        (route, model, target): (Arc<Route>, Option<ModelName>, Target),
+        body_wait: Duration,
+    ) -> Result<Prepared, GatewayError> {
+        let (body, half) = MessageBody::new(body, messages, self.gateway.limits().body_timeout);
+        Ok(Prepared {
+            inquiry: self.inquiry(&route, model, Contents::default())?,
+            path: replica_path(self.head, &route, None)?,
+            body: RequestBody::Messages { body: Some(body), half: Some(half) },
+            target,
+            pinned: None,
+            flavour: Flavour::Grpc,
+            strip_usage: false,
+            is_stored: false,
+            body_wait,
+            _reservations: Vec::new(),
+            route,
+        })
+    }
+
+    fn find_model(self, named: ModelRef<'_>) -> Result<Found, GatewayError> {
+        let (name, version) = (some(named.model), some(named.version));
+        let wanted =
+            Wanted { name, version, user: None, stored_at: None, place: NamePlace::Message };
+        self.find(None, wanted)
+    }
+}
+
+/// The bytes up to where the first message's model is known, or as many as may be looked at.
+async fn first_bytes(body: &mut Incoming) -> Result<Bytes, GatewayError> {
+    let mut seen = Bytes::new();
+    while peek_model(&seen) == Peek::NeedMore && seen.len() < MODEL_BYTES_MAX {
+        let Some(frame) = body.frame().await else { break };
+        let frame = frame.map_err(|error| malformed(&error.to_string()))?;
+        let piece = frame.into_data().unwrap_or_default();
+        seen = if seen.is_empty() {
+            piece
+        } else {
+            let mut both = BytesMut::from(seen);
+            both.extend_from_slice(&piece);
+            both.freeze()
+        };
+    }
+    Ok(seen)
+}
+
+fn found(peek: Peek<'_>) -> Result<ModelRef<'_>, GatewayError> {
+    match peek {
+        Peek::Found(found) => Ok(found),
+        Peek::Compressed => Err(MessageFault::Compressed.into()),
+        Peek::NeedMore | Peek::Malformed => Err(MessageFault::Malformed.into()),
+    }
+}
+
+/// The version to put into a message, if it is not the one that stands there.
+fn new_version<'t>(named: ModelRef<'_>, target: &'t Target) -> Option<&'t str> {
+    let version = target.version().map(|version| version.as_str());
+    version.filter(|version| *version != named.version)
+}
+
+fn some(text: &str) -> Option<&str> {
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn malformed(why: &str) -> GatewayError {
+    GatewayError::new(ErrorKind::BadRequest, format!("the message can't be read: {why}"))
+}

@@ -1,0 +1,110 @@
+//! What a client is told of the choices made for its request, and what it is to bring back.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use spillway_route::Candidate;
+
+use crate::gateway::Gateway;
+use crate::replica::Replica;
+use crate::request::prepare::Prepared;
+use crate::session::Session;
+
+static ARM: HeaderName = HeaderName::from_static("x-spillway-arm");
+static MODEL: HeaderName = HeaderName::from_static("x-spillway-model");
+static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Headers to add to a reply.
+#[derive(Debug, Default)]
+pub(crate) struct Keepsakes {
+    facts: Vec<(HeaderName, HeaderValue)>,
+    cookies: Vec<HeaderValue>,
+}
+
+/// Finds the session of a request, whose replica the plan then prefers.
+///
+/// To be called before headers are changed for the replica.
+pub(crate) fn begin_session(
+    gateway: &Gateway,
+    prepared: &mut Prepared,
+    headers: &HeaderMap,
+) -> Option<Session> {
+    let sessions = prepared.route.sessions.as_ref()?;
+    let model = prepared.inquiry.model.as_ref();
+    let group = prepared.route.group_for(model, prepared.target.pin.as_ref()).ok().flatten();
+    let session = sessions.find(headers, model, &gateway.hasher, |place| {
+        let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
+        candidates.iter().any(|candidate| candidate.identity == place)
+    });
+    prepared.inquiry.session = session.place;
+    Some(session)
+}
+
+impl Keepsakes {
+    /// What a reply of `replica` with this status brings, `head` being the request's as forwarded.
+    pub(crate) fn of(
+        gateway: &Gateway,
+        prepared: &Prepared,
+        forwarded: &HeaderMap,
+        session: Option<&Session>,
+        (replica, status): (&Replica, StatusCode),
+    ) -> Self {
+        let mut keepsakes = Self::default();
+        if gateway.config.expose_routing {
+            let arm = prepared.target.arm.as_ref().map(|chosen| chosen.arm.arm.as_str());
+            let model = prepared.inquiry.model.as_ref().map(|model| model.as_str());
+            keepsakes.fact(&ARM, arm);
+            keepsakes.fact(&MODEL, model);
+        }
+        // Its own proxies have told the client's scheme already, or it is the connection's.
+        let is_secure = forwarded.get(&X_FORWARDED_PROTO).is_some_and(|scheme| scheme == "https");
+        if let Some(chosen) = &prepared.target.arm
+            && let Some(sticky) = &chosen.remember
+        {
+            let arm = chosen.arm.arm.as_str();
+            keepsakes.cookie(&sticky.name, arm, sticky.max_age, is_secure);
+        }
+        if let (Some(session), Some(sessions)) = (session, &prepared.route.sessions)
+            && starts_session(prepared, status)
+        {
+            let identity = Candidate::identity_of(&replica.spec().name);
+            if let Some(new) = sessions.replied(session, identity) {
+                keepsakes.cookie(new.name, &new.value, new.max_age, is_secure);
+            }
+        }
+        keepsakes
+    }
+
+    /// Adds them to the reply's headers. A replica's own cookies stay.
+    pub(crate) fn put(self, headers: &mut HeaderMap) {
+        for (name, value) in self.facts {
+            headers.insert(name, value);
+        }
+        for cookie in self.cookies {
+            headers.append(header::SET_COOKIE, cookie);
+        }
+    }
+
+    fn fact(&mut self, name: &HeaderName, value: Option<&str>) {
+        // A model may be called something that no header can hold.
+        if let Some(value) = value.and_then(|value| HeaderValue::from_str(value).ok()) {
+            self.facts.push((name.clone(), value));
+        }
+    }
+
+    fn cookie(&mut self, name: &str, value: &str, max_age: Duration, is_secure: bool) {
+        let secure = if is_secure { "; Secure" } else { "" };
+        let max_age_s = max_age.as_secs();
+        let text =
+            format!("{name}={value}; Path=/; Max-Age={max_age_s}; HttpOnly; SameSite=Lax{secure}");
+        // Names and values are made of what a header can hold.
+        self.cookies.extend(HeaderValue::try_from(text));
+    }
+}
+
+/// Whether a session may stay with the replica that gave this reply: not with one that is busy or
+/// broken, and not with one that only stood in for the session's own model.
+fn starts_session(prepared: &Prepared, status: StatusCode) -> bool {
+    let is_refusal = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+    !is_refusal && prepared.fell_back_from().is_none()
+}

@@ -1,0 +1,84 @@
+//! The replicas that can serve the same requests, put together from their standing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use spillway_route::{Admitted, Candidate, Group, admitted};
+use spillway_types::{Admission, ModelName, ModelStanding, ReplicaSlot, Standing};
+
+use crate::replica::Replica;
+use crate::view::RouteSpec;
+
+/// Share of its weight that a replica gets for a model whose breaker is half open: enough to show
+/// whether it works again, and few requests to lose if it does not.
+const TRIAL_PERMILLE: u16 = 50;
+
+/// The replicas that can serve one model on one route.
+#[derive(Debug)]
+pub(crate) struct RouteGroup {
+    pub(crate) group: Group,
+    /// Set if none of its replicas is open, so that those of this standing have to serve.
+    pub(crate) last_resort: Option<Admission>,
+    /// Set if all of its replicas asked to be left alone: when the first will take requests again.
+    pub(crate) busy_until: Option<Instant>,
+    pub(crate) tickets: Arc<AtomicU64>,
+}
+
+impl RouteGroup {
+    /// Whether it can be expected to serve: by replicas that are open, or kept for the purpose.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.last_resort, None | Some(Admission::Standby))
+            && !self.group.candidates().is_empty()
+    }
+
+    /// The number of the next decision in this group.
+    pub(crate) fn ticket(&self) -> u64 {
+        self.tickets.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Replicas of a group in the making.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    candidates: Vec<(Candidate, Admission)>,
+    busy_until: Option<Instant>,
+}
+
+impl Members {
+    pub(crate) fn add(
+        &mut self,
+        replica: &Replica,
+        slot: ReplicaSlot,
+        standing: &Standing,
+        model: Option<&ModelName>,
+    ) {
+        let for_model = standing.models.iter().find(|(name, _)| Some(name) == model);
+        let (admission, ramp_permille) = match for_model {
+            Some((_, ModelStanding::Open)) => {
+                (standing.admission.max(Admission::Ejected), standing.ramp_permille)
+            }
+            Some((_, ModelStanding::Trial)) => {
+                (standing.admission, standing.ramp_permille.min(TRIAL_PERMILLE))
+            }
+            None => (standing.admission, standing.ramp_permille),
+        };
+        let candidate = Candidate {
+            slot,
+            identity: Candidate::identity_of(&replica.spec.name),
+            weight: replica.spec.weight,
+            ramp_permille,
+            in_flight_max: replica.spec.in_flight_max,
+        };
+        self.candidates.push((candidate, admission));
+        let busy_until = standing.busy_until.filter(|_| admission == Admission::Busy);
+        self.busy_until = self.busy_until.into_iter().chain(busy_until).min();
+    }
+
+    pub(crate) fn into_group(self, spec: &RouteSpec, tickets: Arc<AtomicU64>) -> RouteGroup {
+        let Admitted { candidates, last_resort } = admitted(self.candidates);
+        let busy_until = self.busy_until.filter(|_| candidates.is_empty());
+        let group = Group::with_tuning(spec.policy, &spec.tuning, candidates);
+        RouteGroup { group, tickets, last_resort, busy_until }
+    }
+}

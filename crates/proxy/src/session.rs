@@ -1,0 +1,280 @@
+//! Sessions: later requests of a client go where its earlier ones went.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName};
+use moka::sync::Cache;
+use spillway_prefix::PrefixHasher;
+use spillway_protocol::cookie;
+use spillway_types::ModelName;
+
+/// Replicas that one cookie names at most: a client of several models may be at home at several.
+const PLACES_MAX: usize = 4;
+/// Digits of a replica's identity in a cookie.
+const PLACE_DIGITS: usize = 16;
+
+/// How a route knows the sessions of its clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionSpec {
+    /// By a cookie that names the replica: the client keeps it, and every node can read it.
+    Cookie {
+        /// Its name.
+        name: String,
+        /// How long clients keep it.
+        max_age: Duration,
+    },
+    /// By a header that the client sends with every request of a session; this node remembers
+    /// where it went.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// A session without a request for this long is forgotten.
+        idle: Duration,
+        /// Sessions remembered at a time; beyond it the least used are forgotten.
+        sessions_max: u64,
+    },
+}
+
+/// The sessions of one route.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    spec: SessionSpec,
+    /// Identity of the replica by the hash of header and model; empty where cookies are used.
+    places: Cache<u64, u64>,
+}
+
+/// The session of one request.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Session {
+    /// The replica that it goes to if it can, by identity.
+    pub(crate) place: Option<u64>,
+    token: Token,
+}
+
+/// What the client sent to say which session it is.
+#[derive(Debug, PartialEq, Eq)]
+enum Token {
+    /// Replicas by identity, the one that replied last first.
+    Cookie(Vec<u64>),
+    /// What the replica is remembered under; `None` if the request belongs to no session.
+    Header(Option<u64>),
+}
+
+/// A cookie that the client is to keep.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NewCookie<'s> {
+    pub(crate) name: &'s str,
+    pub(crate) value: String,
+    pub(crate) max_age: Duration,
+}
+
+impl Sessions {
+    pub(crate) fn new(spec: SessionSpec) -> Self {
+        let (idle, sessions_max) = match &spec {
+            SessionSpec::Cookie { .. } => (Duration::ZERO, 0),
+            SessionSpec::Header { idle, sessions_max, .. } => (*idle, *sessions_max),
+        };
+        let places = Cache::builder().max_capacity(sessions_max).time_to_idle(idle).build();
+        Self { spec, places }
+    }
+
+    pub(crate) fn spec(&self) -> &SessionSpec {
+        &self.spec
+    }
+
+    /// The session that a request belongs to by its own word. `is_candidate` says whether a replica
+    /// can serve it.
+    pub(crate) fn find(
+        &self,
+        headers: &HeaderMap,
+        model: Option<&ModelName>,
+        hasher: &PrefixHasher,
+        is_candidate: impl Fn(u64) -> bool,
+    ) -> Session {
+        match &self.spec {
+            SessionSpec::Cookie { name, .. } => {
+                let known = cookie(headers, name).and_then(read_places).unwrap_or_default();
+                let place = known.iter().copied().find(|place| is_candidate(*place));
+                Session { place, token: Token::Cookie(known) }
+            }
+            SessionSpec::Header { name, .. } => {
+                let value = headers.get(name).filter(|value| !value.is_empty());
+                let key = value.map(|value| key(value.as_bytes(), model, hasher));
+                let place = key.and_then(|key| self.places.get(&key));
+                Session { place, token: Token::Header(key) }
+            }
+        }
+    }
+
+    /// Notes which replica replied to a request of `session`; returns the cookie that tells the
+    /// client so, if it has to be told.
+    pub(crate) fn replied(&self, session: &Session, replica: u64) -> Option<NewCookie<'_>> {
+        if session.place == Some(replica) {
+            return None;
+        }
+        match (&self.spec, &session.token) {
+            (SessionSpec::Cookie { name, max_age }, Token::Cookie(known)) => {
+                Some(NewCookie { name, value: write_places(replica, known), max_age: *max_age })
+            }
+            (SessionSpec::Header { .. }, Token::Header(Some(key))) => {
+                self.places.insert(*key, replica);
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What a session is remembered under: for each model a place of its own, since not every replica
+/// serves every model. Keyed, or clients could make their sessions collide with those of others.
+fn key(value: &[u8], model: Option<&ModelName>, hasher: &PrefixHasher) -> u64 {
+    let model = model.map(ModelName::as_str).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(8 + model.len() + value.len());
+    bytes.extend_from_slice(&(model.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(model.as_bytes());
+    bytes.extend_from_slice(value);
+    hasher.hash_request_key(&bytes)
+}
+
+/// The replicas that a cookie names; `None` if it is none of ours.
+fn read_places(value: &[u8]) -> Option<Vec<u64>> {
+    // Longer than any that was ever set; the bound keeps what is read small.
+    if value.len() > PLACES_MAX * (PLACE_DIGITS + 1) {
+        return None;
+    }
+    let text = std::str::from_utf8(value).ok()?;
+    let place = |part: &str| {
+        let is_place = part.len() == PLACE_DIGITS && part.bytes().all(|b| b.is_ascii_hexdigit());
+        u64::from_str_radix(part, 16).ok().filter(|_| is_place)
+    };
+    text.split('.').map(place).collect()
+}
+
+fn write_places(latest: u64, known: &[u64]) -> String {
+    let earlier = known.iter().copied().filter(|place| *place != latest);
+    let places = std::iter::once(latest).chain(earlier).take(PLACES_MAX);
+    places.map(|place| format!("{place:016x}")).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use spillway_prefix::PrefixConfig;
+
+    use super::*;
+
+    const MAX_AGE: Duration = Duration::from_secs(60);
+
+    fn by_cookie() -> Sessions {
+        Sessions::new(SessionSpec::Cookie { name: "home".to_owned(), max_age: MAX_AGE })
+    }
+
+    fn by_header(idle: Duration, sessions_max: u64) -> Sessions {
+        let name = HeaderName::from_static("x-session");
+        Sessions::new(SessionSpec::Header { name, idle, sessions_max })
+    }
+
+    fn find(sessions: &Sessions, line: (&'static str, &str), candidates: &[u64]) -> Session {
+        find_for(sessions, line, "tiny", candidates)
+    }
+
+    fn find_for(
+        sessions: &Sessions,
+        (name, value): (&'static str, &str),
+        model: &str,
+        candidates: &[u64],
+    ) -> Session {
+        let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).expect("a hasher");
+        let mut headers = HeaderMap::new();
+        headers.insert(name, HeaderValue::from_str(value).expect("a value"));
+        let model = ModelName::from(model);
+        sessions.find(&headers, Some(&model), &hasher, |place| candidates.contains(&place))
+    }
+
+    #[test]
+    fn a_cookie_leads_to_the_replica_that_set_it() {
+        let sessions = by_cookie();
+        let fresh = find(&sessions, ("cookie", "a=b"), &[1, 2]);
+        assert_eq!(fresh.place, None);
+        let set = sessions.replied(&fresh, 2).expect("a cookie");
+        let expected = NewCookie { name: "home", value: format!("{:016x}", 2), max_age: MAX_AGE };
+        assert_eq!(set, expected);
+        let back = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 2]);
+        assert_eq!(back.place, Some(2));
+        assert_eq!(sessions.replied(&back, 2), None, "nothing new to tell");
+    }
+
+    #[test]
+    fn a_session_that_moved_stays_where_it_went() {
+        let sessions = by_cookie();
+        let cookie = |places: &[u64]| format!("home={}", write_places(places[0], &places[1..]));
+        let moved = find(&sessions, ("cookie", &cookie(&[1])), &[1, 2]);
+        let set = sessions.replied(&moved, 2).expect("a cookie");
+        assert_eq!(set.value, write_places(2, &[1]));
+        let again = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 2]);
+        assert_eq!(again.place, Some(2));
+        // Another model of the same client, which only the first replica serves.
+        let other = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 3]);
+        assert_eq!((other.place, sessions.replied(&other, 1)), (Some(1), None));
+        let swapped = find(&sessions, ("cookie", &cookie(&[1, 2])), &[1, 2]);
+        assert_eq!(sessions.replied(&swapped, 2).expect("one").value, write_places(2, &[1]));
+        assert_eq!(write_places(2, &[1, 2]), write_places(2, &[1]), "each is named once");
+        let full = find(&sessions, ("cookie", &cookie(&[1, 2, 3, 4])), &[5]);
+        assert_eq!(full.place, None);
+        assert_eq!(sessions.replied(&full, 5).expect("one").value, write_places(5, &[1, 2, 3]));
+    }
+
+    #[test]
+    fn a_cookie_that_was_never_set_here_counts_for_nothing() {
+        let sessions = by_cookie();
+        let valid = format!("{:016x}", 1);
+        let long = [valid.as_str(); PLACES_MAX + 2].join(".");
+        for value in ["", "1", "x", "000000000000000g", "+000000000000001", &long, "0.1"] {
+            for value in [value.to_owned(), format!("{valid}.{value}")] {
+                let found = find(&sessions, ("cookie", &format!("home={value}")), &[1]);
+                assert_eq!(found, Session { place: None, token: Token::Cookie(Vec::new()) });
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_is_remembered_for_each_model() {
+        let sessions = by_header(MAX_AGE, 100);
+        let line = ("x-session", "s-1");
+        let fresh = find(&sessions, line, &[]);
+        assert_eq!(fresh.place, None);
+        assert_eq!(sessions.replied(&fresh, 7), None, "nothing to tell the client");
+        let back = find(&sessions, line, &[]);
+        assert_eq!(back.place, Some(7));
+        assert_eq!(find(&sessions, ("x-session", "s-2"), &[]).place, None);
+        assert_eq!(find_for(&sessions, line, "other", &[]).place, None);
+        sessions.replied(&back, 8);
+        assert_eq!(find(&sessions, line, &[]).place, Some(8), "it moved");
+        for line in [("x-session", ""), ("x-other", "s-1")] {
+            let none = find(&sessions, line, &[]);
+            assert_eq!(none, Session { place: None, token: Token::Header(None) });
+            sessions.replied(&none, 9);
+        }
+    }
+
+    #[test]
+    fn only_so_many_sessions_are_remembered() {
+        let sessions = by_header(MAX_AGE, 10);
+        for number in 0..1_000 {
+            let found = find(&sessions, ("x-session", &format!("s-{number}")), &[]);
+            sessions.replied(&found, 1);
+        }
+        sessions.places.run_pending_tasks();
+        assert!(sessions.places.entry_count() <= 10, "{}", sessions.places.entry_count());
+    }
+
+    #[test]
+    fn an_idle_session_is_forgotten() {
+        let sessions = by_header(Duration::from_millis(1), 10);
+        let line = ("x-session", "s-1");
+        sessions.replied(&find(&sessions, line, &[]), 1);
+        // wait: for the session's own idle time, which moka takes from the real clock.
+        std::thread::sleep(Duration::from_millis(5));
+        assert_eq!(find(&sessions, line, &[]).place, None);
+    }
+}

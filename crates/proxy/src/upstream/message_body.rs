@@ -1,0 +1,161 @@
+//! A stream of gRPC messages that goes from the client's connection straight to a replica's.
+//!
+//! Unlike other bodies it may be silent for as long as the call lives, since the client may wait
+//! for replies in between, and it has no limit as a whole: each message has.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use spillway_protocol::GatewayError;
+use spillway_protocol::grpc::Messages;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, Sleep, sleep};
+
+use crate::request::too_slow;
+use crate::upstream::streamed_body::{BodyFault, StreamedBodyError};
+
+/// The client's half of a call.
+#[derive(Debug)]
+pub(crate) struct MessageBody {
+    incoming: Incoming,
+    has_ended: bool,
+    messages: Messages,
+    /// Longest silence within a message.
+    pause_max: Duration,
+    /// Made at the first pause.
+    pause: Option<Pin<Box<Sleep>>>,
+    is_pausing: bool,
+    started: std::time::Instant,
+    sent_ms: Arc<AtomicU64>,
+    fault: BodyFault,
+    leash: oneshot::Receiver<Infallible>,
+}
+
+/// What the rest of the call knows of the client's half. When it is dropped, that half ends: a
+/// replica whose reply is no longer read must not go on waiting for messages.
+#[derive(Debug)]
+pub(crate) struct ClientHalf {
+    started: std::time::Instant,
+    /// Milliseconds after `started` at which the last piece was sent on.
+    sent_ms: Arc<AtomicU64>,
+    fault: BodyFault,
+    _leash: oneshot::Sender<Infallible>,
+}
+
+impl MessageBody {
+    /// `messages` have taken what was read of `incoming` so far.
+    pub(crate) fn new(
+        incoming: Incoming,
+        messages: Messages,
+        pause_max: Duration,
+    ) -> (Self, ClientHalf) {
+        let (holder, leash) = oneshot::channel();
+        let started = std::time::Instant::now();
+        let fault = BodyFault::default();
+        let sent_ms = Arc::new(AtomicU64::new(0));
+        let half = ClientHalf {
+            started,
+            sent_ms: Arc::clone(&sent_ms),
+            fault: Arc::clone(&fault),
+            _leash: holder,
+        };
+        let body = Self {
+            incoming,
+            has_ended: false,
+            messages,
+            pause_max,
+            pause: None,
+            is_pausing: false,
+            started,
+            sent_ms,
+            fault,
+            leash,
+        };
+        (body, half)
+    }
+
+    pub(crate) fn is_end_stream(&self) -> bool {
+        !self.messages.has_more() && (self.has_ended || self.incoming.is_end_stream())
+    }
+
+    pub(crate) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, StreamedBodyError>>> {
+        // Nothing is ever sent, so it can only be the end.
+        if Pin::new(&mut self.leash).poll(cx).is_ready() {
+            return Poll::Ready(Some(Err(StreamedBodyError::abandoned())));
+        }
+        loop {
+            if let Some(piece) = self.messages.pop() {
+                self.note_sent();
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if self.has_ended {
+                return Poll::Ready(None);
+            }
+            let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) else {
+                return match self.poll_pause(cx) {
+                    Poll::Ready(error) => Poll::Ready(Some(Err(self.refuse(error)))),
+                    Poll::Pending => Poll::Pending,
+                };
+            };
+            self.is_pausing = false;
+            // gRPC has no trailers in this direction.
+            match next.transpose()?.map(Frame::into_data) {
+                Some(Ok(piece)) => {
+                    if let Err(fault) = self.messages.push(piece) {
+                        return Poll::Ready(Some(Err(self.refuse(fault.into()))));
+                    }
+                }
+                Some(Err(_)) => {}
+                None => self.has_ended = true,
+            }
+        }
+    }
+
+    /// Ready once the client has been silent for too long in the middle of a message.
+    fn poll_pause(&mut self, cx: &mut Context<'_>) -> Poll<GatewayError> {
+        if !self.messages.is_within_message() {
+            return Poll::Pending;
+        }
+        let pause_max = self.pause_max;
+        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(pause_max)));
+        if !self.is_pausing {
+            self.is_pausing = true;
+            pause.as_mut().reset(Instant::now() + pause_max);
+        }
+        pause.as_mut().poll(cx).map(|()| too_slow(pause_max))
+    }
+
+    fn note_sent(&self) {
+        let passed_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.sent_ms.store(passed_ms, Ordering::Relaxed);
+    }
+
+    fn refuse(&self, error: GatewayError) -> StreamedBodyError {
+        // The first fault ends the body, so there is no second to lose.
+        drop(self.fault.set(error));
+        StreamedBodyError::abandoned()
+    }
+}
+
+impl ClientHalf {
+    /// What the client did wrong.
+    pub(crate) fn fault(&self) -> Option<&GatewayError> {
+        self.fault.get()
+    }
+
+    /// When the last piece was sent on.
+    pub(crate) fn last_sent(&self) -> std::time::Instant {
+        self.started + Duration::from_millis(self.sent_ms.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,142 @@
+//! What a source told last, and what a new answer makes of it.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Endpoint;
+
+/// What came of asking.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Answer {
+    /// These, for so long.
+    Endpoints(Vec<Endpoint>, Duration),
+    /// The server knows that there are none.
+    Empty,
+    /// Nothing was learned.
+    Failed,
+}
+
+/// The last known set.
+#[derive(Debug)]
+pub(super) struct Known {
+    endpoints: Option<Vec<Endpoint>>,
+    /// Since when every answer said that there are none.
+    empty_since: Option<Instant>,
+    empty_grace: Duration,
+}
+
+impl Known {
+    /// Nothing is known. A set is only emptied by answers that say so for `empty_grace`.
+    pub(super) fn new(empty_grace: Duration) -> Self {
+        Self { endpoints: None, empty_since: None, empty_grace }
+    }
+
+    /// Takes an answer in. `Some` is the set from now on, where the answer changed it.
+    pub(super) fn note(&mut self, answer: Answer, now: Instant) -> Option<Vec<Endpoint>> {
+        let next = match answer {
+            // Neither confirms that there are none nor that there are some.
+            Answer::Failed => return None,
+            Answer::Empty => {
+                let since = *self.empty_since.get_or_insert(now);
+                let has_some = self.endpoints.as_ref().is_some_and(|known| !known.is_empty());
+                if has_some && now.duration_since(since) < self.empty_grace {
+                    return None;
+                }
+                Vec::new()
+            }
+            Answer::Endpoints(endpoints, _) => {
+                self.empty_since = None;
+                self.normal(endpoints)
+            }
+        };
+        if self.endpoints.as_ref() == Some(&next) {
+            return None;
+        }
+        self.endpoints = Some(next.clone());
+        Some(next)
+    }
+
+    /// In order, each once, and with the last known address where the answer had none.
+    fn normal(&self, mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
+        let known = self.endpoints.as_deref().unwrap_or_default();
+        for endpoint in endpoints.iter_mut().filter(|endpoint| endpoint.address.is_none()) {
+            let same = |old: &&Endpoint| old.host == endpoint.host && old.port == endpoint.port;
+            endpoint.address = known.iter().find(same).and_then(|old| old.address);
+        }
+        endpoints.sort();
+        endpoints.dedup();
+        endpoints
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(30);
+
+    fn endpoint(host: &str, address: Option<&str>) -> Endpoint {
+        let address = address.map(|address| address.parse().unwrap());
+        Endpoint { host: host.to_owned(), address, port: 1, weight: 1 }
+    }
+
+    fn some(endpoints: &[Endpoint]) -> Answer {
+        Answer::Endpoints(endpoints.to_vec(), Duration::ZERO)
+    }
+
+    #[test]
+    fn only_changes_are_told_whatever_the_order() {
+        let (a, b) = (endpoint("a", None), endpoint("b", None));
+        let mut known = Known::new(GRACE);
+        let now = Instant::now();
+        let both = vec![a.clone(), b.clone()];
+        assert_eq!(known.note(some(&[b.clone(), a.clone(), b.clone()]), now), Some(both));
+        assert_eq!(known.note(some(&[a.clone(), b]), now), None);
+        assert_eq!(known.note(some(std::slice::from_ref(&a)), now), Some(vec![a]));
+    }
+
+    #[test]
+    fn failures_change_nothing_however_long_they_last() {
+        let a = endpoint("a", None);
+        let mut known = Known::new(GRACE);
+        let now = Instant::now();
+        assert_eq!(known.note(Answer::Failed, now), None);
+        known.note(some(&[a]), now);
+        assert_eq!(known.note(Answer::Failed, now + 10 * GRACE), None);
+    }
+
+    #[test]
+    fn a_set_is_emptied_only_by_empty_answers_that_outlast_the_grace() {
+        let a = endpoint("a", None);
+        let mut known = Known::new(GRACE);
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        known.note(some(std::slice::from_ref(&a)), at(0));
+        assert_eq!(known.note(Answer::Empty, at(10)), None);
+        assert_eq!(known.note(Answer::Failed, at(45)), None, "a failure confirms nothing");
+        assert_eq!(known.note(some(&[a]), at(46)), None);
+        assert_eq!(known.note(Answer::Empty, at(50)), None, "the grace starts anew");
+        assert_eq!(known.note(Answer::Empty, at(79)), None);
+        assert_eq!(known.note(Answer::Empty, at(80)), Some(vec![]));
+        assert_eq!(known.note(Answer::Empty, at(90)), None);
+    }
+
+    #[test]
+    fn an_empty_first_answer_is_told_at_once() {
+        let mut known = Known::new(GRACE);
+        assert_eq!(known.note(Answer::Empty, Instant::now()), Some(vec![]));
+    }
+
+    #[test]
+    fn an_address_that_could_not_be_had_again_stays() {
+        let mut known = Known::new(GRACE);
+        let now = Instant::now();
+        let with = endpoint("a", Some("10.0.0.1"));
+        assert_eq!(known.note(some(&[endpoint("a", None)]), now), Some(vec![endpoint("a", None)]));
+        assert_eq!(known.note(some(std::slice::from_ref(&with)), now), Some(vec![with.clone()]));
+        assert_eq!(known.note(some(&[endpoint("a", None)]), now), None);
+        let moved = endpoint("a", Some("10.0.0.2"));
+        assert_eq!(known.note(some(std::slice::from_ref(&moved)), now), Some(vec![moved]));
+    }
+}

@@ -1,0 +1,193 @@
+//! One question to DNS.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::rr::rdata::SRV;
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use tokio::task::JoinSet;
+
+use super::Endpoint;
+use super::dns::{DnsQuestion, DnsSource};
+use super::known::Answer;
+
+/// Endpoints taken from one answer. What a DNS message over TCP can hold is not much more.
+const ENDPOINTS_MAX: usize = 1024;
+/// Tries within one answer: a lost packet is no outage.
+const ATTEMPTS: u32 = 2;
+
+/// Asks questions.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    /// `None` if the system's configuration can't be read.
+    resolver: Option<Resolver>,
+}
+
+/// Hickory's, which has no `Debug`.
+#[derive(Clone)]
+struct Resolver(TokioResolver);
+
+impl std::fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
+    }
+}
+
+/// Records that were found, or why there are none.
+type Found = Result<Vec<Record>, Answer>;
+
+impl Lookup {
+    pub(super) fn new(source: &DnsSource) -> Self {
+        let resolver = build(source).inspect_err(|error| {
+            tracing::warn!(%error, "the system's DNS configuration can't be used");
+        });
+        Self { resolver: resolver.ok().map(Resolver) }
+    }
+
+    /// The answer to `question`. Has no time limit of its own.
+    pub(super) async fn ask(&self, question: &DnsQuestion) -> Answer {
+        let Some(resolver) = &self.resolver else { return Answer::Failed };
+        let answer = match question {
+            DnsQuestion::Address { name, port } => resolver.ask_address(name, *port).await,
+            DnsQuestion::Service { name } => resolver.ask_service(name).await,
+        };
+        answer.unwrap_or_else(|nothing| nothing)
+    }
+}
+
+impl Resolver {
+    async fn ask_address(&self, name: &str, port: u16) -> Result<Answer, Answer> {
+        let parsed = Name::from_utf8(name).map_err(|_| Answer::Failed)?;
+        let records = self.addresses(parsed).await?;
+        let host = name.trim_end_matches('.');
+        let endpoint =
+            |address| Endpoint { host: host.to_owned(), address: Some(address), port, weight: 1 };
+        let endpoints = records.iter().filter_map(|record| record.data.ip_addr()).map(endpoint);
+        Ok(Answer::Endpoints(endpoints.take(ENDPOINTS_MAX).collect(), ttl(&records)))
+    }
+
+    async fn ask_service(&self, name: &str) -> Result<Answer, Answer> {
+        let name = Name::from_utf8(name).map_err(|_| Answer::Failed)?;
+        let lookup = self.0.lookup(name, RecordType::SRV).await.map_err(|error| why(&error))?;
+        let services: Vec<&SRV> = lookup
+            .answers()
+            .iter()
+            .filter_map(|record| match &record.data {
+                // A target of nothing but the root says that there is no such service.
+                RData::SRV(service) if !service.target.is_root() => Some(service),
+                _ => None,
+            })
+            .take(ENDPOINTS_MAX)
+            .collect();
+        if services.is_empty() {
+            return Err(Answer::Empty);
+        }
+        let mut addresses = told_along(lookup.additionals());
+        let mut ttl = ttl(lookup.answers());
+        for (target, records) in self.addresses_of(&services, &addresses).await {
+            ttl = ttl.min(self::ttl(&records));
+            let found = records.iter().filter_map(|record| record.data.ip_addr());
+            addresses.extend(found.map(|address| (target.clone(), address)));
+        }
+        let endpoint = |service: &&SRV| Endpoint {
+            host: service.target.to_utf8().trim_end_matches('.').to_owned(),
+            address: address_of(&service.target, &addresses),
+            port: service.port,
+            weight: u32::from(service.weight).max(1),
+        };
+        Ok(Answer::Endpoints(services.iter().map(endpoint).collect(), ttl))
+    }
+
+    /// The addresses of those targets that the answer did not tell. One that can't be had is left
+    /// to whoever connects.
+    async fn addresses_of(
+        &self,
+        services: &[&SRV],
+        known: &[(Name, IpAddr)],
+    ) -> Vec<(Name, Vec<Record>)> {
+        let mut targets: Vec<&Name> = services.iter().map(|service| &service.target).collect();
+        targets.sort();
+        targets.dedup();
+        let mut lookups = JoinSet::new();
+        for target in targets.into_iter().filter(|target| address_of(target, known).is_none()) {
+            let (resolver, target) = (self.clone(), target.clone());
+            lookups.spawn(async move {
+                let records = resolver.addresses(target.clone()).await.unwrap_or_default();
+                (target, records)
+            });
+        }
+        lookups.join_all().await
+    }
+
+    /// A, and AAAA only if there is none: a server with both would be two replicas.
+    async fn addresses(&self, name: Name) -> Found {
+        match self.records(name.clone(), RecordType::A).await {
+            Err(Answer::Empty) => self.records(name, RecordType::AAAA).await,
+            found => found,
+        }
+    }
+
+    async fn records(&self, name: Name, kind: RecordType) -> Found {
+        let lookup = self.0.lookup(name, kind).await.map_err(|error| why(&error))?;
+        let records = lookup.answers().iter().filter(|record| record.record_type() == kind);
+        let records: Vec<Record> = records.cloned().collect();
+        if records.is_empty() { Err(Answer::Empty) } else { Ok(records) }
+    }
+}
+
+fn build(source: &DnsSource) -> Result<TokioResolver, NetError> {
+    let provider = TokioRuntimeProvider::default();
+    let mut builder = match source.resolver {
+        None => TokioResolver::builder(provider)?,
+        Some(address) => {
+            let at_port = |mut connection: ConnectionConfig| {
+                connection.port = address.port();
+                connection
+            };
+            let connections =
+                vec![at_port(ConnectionConfig::udp()), at_port(ConnectionConfig::tcp())];
+            let server = NameServerConfig::new(address.ip(), true, connections);
+            let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
+            let mut builder = TokioResolver::builder_with_config(config, provider);
+            builder.options_mut().use_hosts_file = ResolveHosts::Never;
+            builder
+        }
+    };
+    let options = builder.options_mut();
+    options.timeout = source.timeout / ATTEMPTS;
+    options.attempts = (ATTEMPTS - 1) as usize;
+    // A cache would hide changes until the TTL, however long, is over.
+    options.cache_size = 0;
+    builder.build()
+}
+
+/// Whether DNS said that there is nothing, or did not say.
+fn why(error: &NetError) -> Answer {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(_)) => Answer::Empty,
+        error => {
+            tracing::debug!(%error, "no answer from DNS");
+            Answer::Failed
+        }
+    }
+}
+
+fn ttl(records: &[Record]) -> Duration {
+    let ttls = records.iter().map(|record| record.ttl);
+    Duration::from_secs(u64::from(ttls.min().unwrap_or_default()))
+}
+
+fn told_along(additionals: &[Record]) -> Vec<(Name, IpAddr)> {
+    let address = |record: &Record| Some((record.name.clone(), record.data.ip_addr()?));
+    additionals.iter().filter_map(address).collect()
+}
+
+/// The lowest address of a name, so that it is the same one at each asking.
+fn address_of(name: &Name, addresses: &[(Name, IpAddr)]) -> Option<IpAddr> {
+    let own = addresses.iter().filter(|(owner, _)| owner == name);
+    own.map(|(_, address)| *address).min()
+}

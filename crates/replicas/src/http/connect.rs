@@ -1,0 +1,135 @@
+//! Opens connections to servers.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderName, HeaderValue};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::{Failure, HttpProtocol};
+
+/// TLS towards one server.
+#[derive(Clone, Debug)]
+pub struct TlsTarget {
+    /// Whom to trust. Its ALPN protocols are replaced by the one that is spoken.
+    pub config: Arc<ClientConfig>,
+    /// The name that the certificate must have.
+    pub server_name: ServerName<'static>,
+}
+
+impl PartialEq for TlsTarget {
+    /// The same `Arc`, not the same contents: those can't be compared.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.config, &other.config) && self.server_name == other.server_name
+    }
+}
+
+/// Where requests go, and what goes with each.
+#[derive(Clone, Debug)]
+pub(crate) struct Server {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) tls: Option<TlsTarget>,
+    pub(crate) protocol: HttpProtocol,
+    pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Server {
+    /// `host:port` as it stands in a URI.
+    pub(crate) fn authority(&self) -> String {
+        if self.host.contains(':') {
+            format!("[{}]:{}", self.host, self.port)
+        } else {
+            format!("{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Connects to the first of the server's addresses that takes it. Has no time limit of its own.
+pub(crate) async fn connect(server: &Server) -> Result<Stream, Failure> {
+    let tcp = connect_tcp(server).await?;
+    let Some(tls) = &server.tls else { return Ok(Stream::Plain(tcp)) };
+    let mut config = ClientConfig::clone(&tls.config);
+    config.alpn_protocols = vec![match server.protocol {
+        HttpProtocol::Http1 => b"http/1.1".to_vec(),
+        HttpProtocol::Http2 => b"h2".to_vec(),
+    }];
+    let connector = TlsConnector::from(Arc::new(config));
+    let encrypted = connector.connect(tls.server_name.clone(), tcp).await.map_err(|error| {
+        tracing::debug!(host = %server.host, %error, "the TLS handshake failed");
+        Failure::Tls
+    })?;
+    Ok(Stream::Tls(Box::new(encrypted)))
+}
+
+async fn connect_tcp(server: &Server) -> Result<TcpStream, Failure> {
+    let log = |error: &io::Error| {
+        tracing::debug!(host = %server.host, port = server.port, %error, "no connection");
+    };
+    let addresses = lookup_host((server.host.as_str(), server.port)).await;
+    let mut failure = Failure::Name;
+    for address in addresses.inspect_err(log).map_err(|_| Failure::Name)? {
+        match TcpStream::connect(address).await.inspect_err(log) {
+            // The request must leave with its last byte, not with the next acknowledgement.
+            Ok(tcp) => {
+                return tcp.set_nodelay(true).map(|()| tcp).map_err(|_| Failure::Connect);
+            }
+            Err(_) => failure = Failure::Connect,
+        }
+    }
+    Err(failure)
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! One request over HTTP/2, on a connection of its own.
+
+use std::pin::pin;
+
+use bytes::{Bytes, BytesMut};
+use h2::client::{ResponseFuture, SendRequest, handshake};
+use http::{HeaderMap, Request};
+
+use super::client::Reply;
+use super::connect::Stream;
+use super::{BODY_BYTES_MAX, Failure};
+
+/// The reply to `request`, whose URI must be absolute. hyper would need a task for the connection;
+/// here it ends with the request.
+pub(super) async fn exchange(stream: Stream, request: Request<Bytes>) -> Result<Reply, Failure> {
+    let (sender, connection) = handshake(stream).await.map_err(|error| broken(&error))?;
+    let mut exchange = pin!(converse(sender, request));
+    tokio::select! {
+        biased;
+        outcome = exchange.as_mut() => return outcome,
+        _ = connection => {}
+    }
+    exchange.await
+}
+
+async fn converse(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result<Reply, Failure> {
+    let mut sender = sender.ready().await.map_err(|error| broken(&error))?;
+    let (head, body) = request.into_parts();
+    let (reply, mut upload) = sender
+        .send_request(Request::from_parts(head, ()), body.is_empty())
+        .map_err(|error| broken(&error))?;
+    if !body.is_empty() {
+        // It keeps what the window has no room for, and the connection sends it later.
+        upload.send_data(body, true).map_err(|error| broken(&error))?;
+    }
+    receive(reply).await
+}
+
+async fn receive(reply: ResponseFuture) -> Result<Reply, Failure> {
+    let (head, mut stream) = reply.await.map_err(|error| broken(&error))?.into_parts();
+    let mut body = BytesMut::new();
+    while let Some(piece) = stream.data().await {
+        let piece = piece.map_err(|error| broken(&error))?;
+        if body.len() + piece.len() > BODY_BYTES_MAX {
+            return Err(Failure::TooLarge);
+        }
+        body.extend_from_slice(&piece);
+        stream.flow_control().release_capacity(piece.len()).map_err(|error| broken(&error))?;
+    }
+    let trailers = stream.trailers().await.map_err(|error| broken(&error))?;
+    let trailers = trailers.unwrap_or_else(HeaderMap::new);
+    Ok(Reply { status: head.status, headers: head.headers, body: body.freeze(), trailers })
+}
+
+fn broken(error: &h2::Error) -> Failure {
+    tracing::debug!(%error, "the HTTP/2 connection broke");
+    Failure::Broken
+}

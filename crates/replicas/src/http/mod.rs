@@ -1,0 +1,28 @@
+//! A small HTTP client: one server, one request at a time, everything bounded.
+
+mod client;
+mod connect;
+mod failure;
+mod h2;
+
+pub(crate) use client::{Client, Reply, Reuse};
+pub use connect::TlsTarget;
+pub(crate) use connect::{Server, connect};
+pub use failure::Failure;
+use serde::{Deserialize, Serialize};
+
+/// Largest reply that is read, bytes. The metrics page of a server with many models is well below.
+pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;
+
+/// What a server speaks.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum HttpProtocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2; in cleartext with prior knowledge.
+    Http2,
+}

@@ -1,0 +1,27 @@
+//! I/O about the own region's model servers: active and deep checks, load, discovery.
+//!
+//! It decides nothing about health. Each replica has one task ([`Monitors`]) that asks it and
+//! reports what it saw as [`Fact`]s into a bounded channel; whoever reads them decides. What
+//! replicas there are comes from [`discovery`].
+
+mod check;
+pub mod discovery;
+mod fact;
+mod http;
+mod kind;
+mod monitor;
+mod pause;
+mod scrape;
+mod target;
+mod warm_up;
+
+pub use check::{
+    ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Expectation, NoticeCheck, Probe,
+};
+pub use fact::{Fact, FactKind, FactSender};
+pub use http::{Failure, HttpProtocol, TlsTarget};
+pub use kind::{MetricsPage, ServerKind, UnknownKind};
+pub use monitor::{Monitor, Monitors, Reconciled};
+pub use scrape::{BadSelector, Combine, FieldMapping, Mapping, Scrape, Selector};
+pub use target::Target;
+pub use warm_up::{WarmUpError, warm_up};

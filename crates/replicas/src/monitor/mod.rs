@@ -1,0 +1,73 @@
+//! One task for each replica, which asks it and tells what it saw.
+
+mod monitors;
+mod watch;
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use monitors::{Monitors, Reconciled};
+
+use crate::fact::FactSender;
+use crate::target::Target;
+use watch::Watch;
+
+/// The task that watches one replica. Dropping it ends the task.
+#[derive(Debug)]
+pub struct Monitor {
+    target: Arc<Target>,
+    stop: CancellationToken,
+}
+
+/// What monitors share.
+#[derive(Clone, Debug)]
+pub(crate) struct Surroundings {
+    pub(crate) facts: FactSender,
+    pub(crate) runtime: Handle,
+    pub(crate) tasks: TaskTracker,
+    /// Each replica's pauses are drawn from this and its name.
+    pub(crate) seed: u64,
+}
+
+impl Monitor {
+    /// Begins to watch `target`, on the runtime of the caller, until `stop` or until dropped.
+    #[must_use]
+    pub fn start(
+        target: Target,
+        facts: FactSender,
+        tasks: &TaskTracker,
+        seed: u64,
+        stop: &CancellationToken,
+    ) -> Self {
+        let runtime = Handle::current();
+        Self::start_in(&Surroundings { facts, runtime, tasks: tasks.clone(), seed }, target, stop)
+    }
+
+    fn start_in(around: &Surroundings, target: Target, stop: &CancellationToken) -> Self {
+        let target = Arc::new(target);
+        let stop = stop.child_token();
+        let watch = Watch::new(Arc::clone(&target), around.facts.clone(), around.seed);
+        let until = stop.clone();
+        let task = async move {
+            // A check under way is given up, which closes its connection.
+            let _: Option<()> = until.run_until_cancelled(watch.run()).await;
+        };
+        around.tasks.spawn_on(task, &around.runtime);
+        Self { target, stop }
+    }
+
+    /// What it watches.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,167 @@
+//! The work of one monitor: its loops, side by side in one task.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::check::{ActiveCheck, CheckKind, CheckResult, DeepCheck, NoticeCheck, notice, pause};
+use crate::fact::{Fact, FactKind, FactSender};
+use crate::pause::rng;
+use crate::scrape::{Pace, Scrape, Scraper};
+use crate::target::Target;
+
+/// The first look at a replica comes within this time, drawn for each, so that a start with many
+/// replicas is no burst.
+const FIRST_PAUSE_MAX: Duration = Duration::from_millis(200);
+
+/// What the loops of one replica share.
+#[derive(Debug)]
+pub(super) struct Watch {
+    target: Arc<Target>,
+    facts: FactSender,
+    seed: u64,
+    gpu_memory_use: GpuMemoryUse,
+}
+
+/// A loop that ends only by being dropped.
+type Loop<'a> = Pin<Box<dyn Future<Output = Infallible> + Send + 'a>>;
+
+impl Watch {
+    pub(super) fn new(target: Arc<Target>, facts: FactSender, seed: u64) -> Self {
+        Self { target, facts, seed, gpu_memory_use: GpuMemoryUse::default() }
+    }
+
+    /// Never ends by itself.
+    pub(super) async fn run(self) {
+        let target = Arc::clone(&self.target);
+        let mut loops: Vec<Loop<'_>> = Vec::new();
+        if let Some(check) = &target.active {
+            loops.push(Box::pin(self.check_active(check)));
+        }
+        if let Some(check) = &target.deep {
+            loops.push(Box::pin(self.check_deep(check)));
+        }
+        if let Some(check) = &target.notice {
+            loops.push(Box::pin(self.check_notice(check)));
+        }
+        for (page, scrape) in target.scrapes.iter().enumerate() {
+            loops.push(Box::pin(self.scrape(page, scrape)));
+        }
+        std::future::poll_fn(|context| {
+            for each in &mut loops {
+                let _: Poll<Infallible> = each.as_mut().poll(context);
+            }
+            Poll::<()>::Pending
+        })
+        .await;
+    }
+
+    async fn check_active(&self, check: &ActiveCheck) -> Infallible {
+        let mut rng = self.begin("active").await;
+        loop {
+            let started = Instant::now();
+            let result = check.run(&self.target).await;
+            self.tell_check(CheckKind::Active, result, started);
+            sleep(pause(check.interval, &mut rng)).await;
+        }
+    }
+
+    async fn check_deep(&self, check: &DeepCheck) -> Infallible {
+        let mut rng = self.begin("deep").await;
+        loop {
+            let started = Instant::now();
+            let result = check.run(&self.target, || self.gpu_memory_use.read()).await;
+            self.tell_check(CheckKind::Deep, result, started);
+            sleep(pause(check.interval, &mut rng)).await;
+        }
+    }
+
+    async fn check_notice(&self, check: &NoticeCheck) -> Infallible {
+        let mut rng = self.begin("notice").await;
+        let mut was_given = false;
+        loop {
+            match notice(check).await {
+                Ok(is_given) => {
+                    if is_given {
+                        self.tell(FactKind::Notice);
+                    } else if was_given {
+                        self.tell(FactKind::NoticeWithdrawn);
+                    }
+                    was_given = is_given;
+                }
+                // What can't be learned changes nothing.
+                Err(failure) => {
+                    tracing::debug!(replica = %self.target.replica, %failure, "no word of notices");
+                }
+            }
+            sleep(pause(check.interval, &mut rng)).await;
+        }
+    }
+
+    async fn scrape(&self, page: usize, scrape: &Scrape) -> Infallible {
+        self.begin("scrape").await;
+        let pace = Pace::new(scrape.period);
+        let mut scraper = Scraper::new(scrape, &self.target);
+        loop {
+            let outcome = scraper.scrape().await;
+            if scrape.mapping.gpu_memory_use.is_some() {
+                let used = outcome.as_ref().ok().and_then(|scraped| scraped.report.gpu_memory_use);
+                self.gpu_memory_use.set(used);
+            }
+            let rest = match outcome {
+                Ok(scraped) => {
+                    let (report, took) = (scraped.report, scraped.took);
+                    self.tell(FactKind::Report { page, report, took });
+                    pace.pause(took)
+                }
+                Err(failure) => {
+                    self.tell(FactKind::ScrapeFailed { page, failure });
+                    pace.pause_after_failure()
+                }
+            };
+            sleep(rest).await;
+        }
+    }
+
+    /// The random source of one loop, after its first pause.
+    async fn begin(&self, purpose: &str) -> fastrand::Rng {
+        let mut rng = rng(self.seed, &format!("{}/{purpose}", self.target.replica));
+        sleep(FIRST_PAUSE_MAX.mul_f64(rng.f64())).await;
+        rng
+    }
+
+    fn tell_check(&self, kind: CheckKind, result: CheckResult, started: Instant) {
+        self.tell(FactKind::Check { kind, result, took: started.elapsed() });
+    }
+
+    fn tell(&self, kind: FactKind) {
+        let replica = self.target.replica.clone();
+        self.facts.send(Fact { replica, at: Instant::now().into_std(), kind });
+    }
+}
+
+/// What the last scrape told, for the deep check. Not a number while unknown.
+#[derive(Debug)]
+struct GpuMemoryUse(AtomicU32);
+
+impl Default for GpuMemoryUse {
+    fn default() -> Self {
+        Self(AtomicU32::new(f32::NAN.to_bits()))
+    }
+}
+
+impl GpuMemoryUse {
+    fn set(&self, used: Option<f32>) {
+        self.0.store(used.unwrap_or(f32::NAN).to_bits(), Ordering::Relaxed);
+    }
+
+    fn read(&self) -> Option<f32> {
+        let used = f32::from_bits(self.0.load(Ordering::Relaxed));
+        (!used.is_nan()).then_some(used)
+    }
+}

@@ -1,0 +1,132 @@
+//! The mappings of known servers and exporters.
+//!
+//! Counts are summed over the series of a page (vLLM has one for each of its engines, Triton one
+//! for each model), shares are averaged. Names come from the servers' documentation and source.
+
+use super::mapping::{FieldMapping, Mapping};
+use super::selector::Selector;
+use crate::kind::ServerKind;
+
+impl Mapping {
+    /// The mapping of a kind of server; `None` where its page has no number of its present load.
+    #[must_use]
+    pub fn of(kind: ServerKind) -> Option<Self> {
+        match kind {
+            ServerKind::Vllm => Some(vllm()),
+            ServerKind::Sglang => Some(sglang()),
+            ServerKind::Triton => Some(triton()),
+            ServerKind::Tgi => Some(tgi()),
+            ServerKind::LlamaCpp => Some(llamacpp()),
+            ServerKind::MlServer => Some(mlserver()),
+            ServerKind::TorchServe => Some(torchserve()),
+            ServerKind::TfServing | ServerKind::Generic => None,
+        }
+    }
+
+    /// The mapping of NVIDIA's DCGM exporter, usually on port 9400 of the machine. It tells of all
+    /// GPUs of the machine; use [`Mapping::with`] where replicas share one:
+    /// `Mapping::dcgm().with("gpu", "0")`.
+    #[must_use]
+    pub fn dcgm() -> Self {
+        let used = || named("DCGM_FI_DEV_FB_USED");
+        Self {
+            gpu_use: Some(FieldMapping::mean([named("DCGM_FI_DEV_GPU_UTIL")], 0.01)),
+            gpu_memory_use: Some(FieldMapping::ratio(
+                used(),
+                [used(), named("DCGM_FI_DEV_FB_FREE")],
+            )),
+            ..Self::default()
+        }
+    }
+}
+
+fn vllm() -> Mapping {
+    Mapping {
+        queued: sum("vllm:num_requests_waiting"),
+        running: sum("vllm:num_requests_running"),
+        // The second until mid-2025.
+        kv_use: Some(FieldMapping::mean(
+            [named("vllm:kv_cache_usage_perc"), named("vllm:gpu_cache_usage_perc")],
+            1.0,
+        )),
+        ..Mapping::default()
+    }
+}
+
+fn sglang() -> Mapping {
+    Mapping {
+        queued: sum("sglang:num_queue_reqs"),
+        running: sum("sglang:num_running_reqs"),
+        kv_use: mean("sglang:token_usage", 1.0),
+        ..Mapping::default()
+    }
+}
+
+fn triton() -> Mapping {
+    let request = |kind| named("nv_trt_llm_request_metrics").with("request_type", kind);
+    let blocks =
+        |kind| named("nv_trt_llm_kv_cache_block_metrics").with("kv_cache_block_type", kind);
+    Mapping {
+        // TensorRT-LLM counts its own queue, behind Triton's; other backends have only Triton's.
+        queued: Some(FieldMapping::sum([
+            request("waiting"),
+            named("nv_inference_pending_request_count"),
+        ])),
+        running: Some(FieldMapping::sum([request("scheduled")])),
+        kv_use: Some(FieldMapping::mean([blocks("fraction")], 1.0)),
+        gpu_use: mean("nv_gpu_utilization", 1.0),
+        gpu_memory_use: Some(FieldMapping::ratio(
+            named("nv_gpu_memory_used_bytes"),
+            [named("nv_gpu_memory_total_bytes")],
+        )),
+        ..Mapping::default()
+    }
+}
+
+fn tgi() -> Mapping {
+    Mapping {
+        queued: sum("tgi_queue_size"),
+        running: sum("tgi_batch_current_size"),
+        ..Mapping::default()
+    }
+}
+
+fn llamacpp() -> Mapping {
+    Mapping {
+        queued: sum("llamacpp:requests_deferred"),
+        running: sum("llamacpp:requests_processing"),
+        // Newer versions do not tell it.
+        kv_use: mean("llamacpp:kv_cache_usage_ratio", 1.0),
+        ..Mapping::default()
+    }
+}
+
+fn mlserver() -> Mapping {
+    Mapping {
+        // Waiting or not. Its queues are histograms: they tell what was, not what is.
+        running: sum("rest_server_requests_in_progress"),
+        ..Mapping::default()
+    }
+}
+
+fn torchserve() -> Mapping {
+    // Its QueueTime is how long the last request waited, however long ago: no load. These are a
+    // minute old by default (metric_time_interval).
+    Mapping {
+        gpu_use: mean("GPUUtilization", 0.01),
+        gpu_memory_use: mean("GPUMemoryUtilization", 0.01),
+        ..Mapping::default()
+    }
+}
+
+fn named(name: &str) -> Selector {
+    Selector::named(name)
+}
+
+fn sum(name: &str) -> Option<FieldMapping> {
+    Some(FieldMapping::sum([named(name)]))
+}
+
+fn mean(name: &str, scale: f64) -> Option<FieldMapping> {
+    Some(FieldMapping::mean([named(name)], scale))
+}

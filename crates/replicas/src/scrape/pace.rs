@@ -1,0 +1,77 @@
+//! How often a page is read.
+
+use std::time::Duration;
+
+/// Times as long as a scrape takes: a page costs its server no more than a twentieth of one core.
+const PERIOD_PER_SCRAPE: u32 = 20;
+/// What routing works with is at most this old, plus one way over the network. Pages of servers
+/// nearby take less than 5 ms, and get this.
+const PERIOD_MIN: Duration = Duration::from_millis(100);
+/// Older load says little about the present, so that a page that takes longer than 50 ms costs its
+/// server more than a twentieth; never more than a half.
+const PERIOD_MAX: Duration = Duration::from_secs(1);
+
+/// The pauses between scrapes of one page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    fixed: Option<Duration>,
+}
+
+impl Pace {
+    /// A pace of `fixed`, or one that follows the page.
+    pub(crate) fn new(fixed: Option<Duration>) -> Self {
+        Self { fixed }
+    }
+
+    /// How long to wait after a scrape that `took` so long. Periods count from start to start.
+    pub(crate) fn pause(self, took: Duration) -> Duration {
+        let period = self.fixed.unwrap_or_else(|| {
+            took.saturating_mul(PERIOD_PER_SCRAPE).clamp(PERIOD_MIN, PERIOD_MAX)
+        });
+        period.saturating_sub(took).max(took.min(PERIOD_MAX))
+    }
+
+    /// How long to wait after a scrape that failed: a server that is gone is not pressed.
+    pub(crate) fn pause_after_failure(self) -> Duration {
+        self.fixed.unwrap_or(PERIOD_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn period_ms(fixed_ms: Option<u64>, took_ms: u64) -> u128 {
+        let took = Duration::from_millis(took_ms);
+        let pace = Pace::new(fixed_ms.map(Duration::from_millis));
+        (took + pace.pause(took)).as_millis()
+    }
+
+    #[test]
+    fn fast_pages_are_read_ten_times_a_second() {
+        assert_eq!(period_ms(None, 0), 100);
+        assert_eq!(period_ms(None, 5), 100);
+    }
+
+    #[test]
+    fn slower_pages_take_a_twentieth_of_the_time_down_to_once_a_second() {
+        assert_eq!(period_ms(None, 10), 200);
+        assert_eq!(period_ms(None, 40), 800);
+        assert_eq!(period_ms(None, 50), 1000);
+        assert_eq!(period_ms(None, 300), 1000);
+    }
+
+    #[test]
+    fn no_page_is_read_more_than_half_of_the_time() {
+        assert_eq!(period_ms(None, 900), 1800);
+        assert_eq!(period_ms(Some(50), 40), 80);
+    }
+
+    #[test]
+    fn a_fixed_period_is_kept_and_failures_are_not_hurried() {
+        assert_eq!(period_ms(Some(250), 2), 250);
+        assert_eq!(Pace::new(None).pause_after_failure(), PERIOD_MAX);
+        let fixed = Duration::from_millis(250);
+        assert_eq!(Pace::new(Some(fixed)).pause_after_failure(), fixed);
+    }
+}

@@ -1,0 +1,117 @@
+//! A DNS server over UDP with records that the test changes, which can also fail or be silent.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use hickory_resolver::proto::op::{Message, ResponseCode};
+use hickory_resolver::proto::rr::rdata::{A, AAAA, SRV};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+
+pub(crate) struct DnsServer {
+    pub(crate) address: SocketAddr,
+    zone: Arc<Mutex<Zone>>,
+    _task: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Zone {
+    records: BTreeMap<(Name, RecordType), Vec<Record>>,
+    mood: Mood,
+    questions: Vec<(Name, RecordType)>,
+}
+
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(crate) enum Mood {
+    #[default]
+    Well,
+    /// Answers nothing, as when it is down.
+    Silent,
+    /// Answers SERVFAIL.
+    Failing,
+}
+
+impl DnsServer {
+    pub(crate) async fn start() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let zone = Arc::new(Mutex::new(Zone::default()));
+        let mut task = JoinSet::new();
+        task.spawn(serve(socket, Arc::clone(&zone)));
+        Self { address, zone, _task: task }
+    }
+
+    pub(crate) fn mood(&self, mood: Mood) {
+        self.zone.lock().unwrap().mood = mood;
+    }
+
+    /// The addresses of `name`; those of the other family stay as they were.
+    pub(crate) fn addresses(&self, name: &str, ttl: u32, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|address| address.parse::<IpAddr>().unwrap());
+        let data: Vec<RData> = addresses
+            .map(|address| match address {
+                IpAddr::V4(address) => RData::A(A(address)),
+                IpAddr::V6(address) => RData::AAAA(AAAA(address)),
+            })
+            .collect();
+        let kind = data.first().map_or(RecordType::A, RData::record_type);
+        self.set(name, kind, ttl, data);
+    }
+
+    /// `(weight, port, target)` of each service.
+    pub(crate) fn services(&self, name: &str, ttl: u32, services: &[(u16, u16, &str)]) {
+        let data = services.iter().map(|(weight, port, target)| {
+            RData::SRV(SRV::new(10, *weight, *port, Name::from_utf8(target).unwrap()))
+        });
+        self.set(name, RecordType::SRV, ttl, data.collect());
+    }
+
+    pub(crate) fn questions(&self) -> usize {
+        self.zone.lock().unwrap().questions.len()
+    }
+
+    fn set(&self, name: &str, kind: RecordType, ttl: u32, data: Vec<RData>) {
+        let name = Name::from_utf8(name).unwrap();
+        let records = data.into_iter().map(|data| Record::from_rdata(name.clone(), ttl, data));
+        let records: Vec<Record> = records.collect();
+        self.zone.lock().unwrap().records.insert((name, kind), records);
+    }
+}
+
+async fn serve(socket: UdpSocket, zone: Arc<Mutex<Zone>>) {
+    let mut buffer = [0; 4096];
+    loop {
+        let (length, client) = socket.recv_from(&mut buffer).await.unwrap();
+        let Some(reply) = answer(&buffer[..length], &mut zone.lock().unwrap()) else { continue };
+        let bytes = reply.to_vec().unwrap();
+        let sending = socket.try_send_to(&bytes, client);
+        assert_eq!(sending.unwrap(), bytes.len());
+    }
+}
+
+fn answer(question: &[u8], zone: &mut Zone) -> Option<Message> {
+    let request = Message::from_vec(question).unwrap();
+    let query = request.queries[0].clone();
+    let mut reply = Message::response(request.metadata.id, request.metadata.op_code);
+    reply.metadata.recursion_available = true;
+    reply.add_query(query.clone());
+    let name = Name::from_utf8(query.name().to_utf8().to_lowercase()).unwrap();
+    zone.questions.push((name.clone(), query.query_type()));
+    match zone.mood {
+        Mood::Silent => return None,
+        Mood::Failing => {
+            reply.metadata.response_code = ResponseCode::ServFail;
+            return Some(reply);
+        }
+        Mood::Well => {}
+    }
+    let is_known = zone.records.keys().any(|(known, _)| *known == name);
+    if !is_known {
+        reply.metadata.response_code = ResponseCode::NXDomain;
+    }
+    let records = zone.records.get(&(name, query.query_type()));
+    reply.add_answers(records.into_iter().flatten().cloned());
+    Some(reply)
+}

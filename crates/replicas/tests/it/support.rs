@@ -1,0 +1,135 @@
+//! What the tests share: an emulator, a target that watches it, and waiting with a deadline.
+
+use std::time::Duration;
+
+use spillway_emulator::{Config, Emulator, EngineConfig, Profile};
+use spillway_replicas::{
+    ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Fact, FactKind, FactSender,
+    HttpProtocol, Monitors, Scrape, ServerKind, Target,
+};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Nothing that works takes as long, however busy the machine.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+
+pub(crate) async fn emulator() -> Emulator {
+    let config = Config {
+        engine: EngineConfig::from_profile(Profile::H100),
+        time_scale: 0.1,
+        ..Config::default()
+    };
+    Emulator::start(config).await.unwrap()
+}
+
+/// A target of which nothing is watched.
+pub(crate) fn target(port: u16) -> Target {
+    Target {
+        replica: "r".into(),
+        host: "127.0.0.1".to_owned(),
+        port,
+        tls: None,
+        protocol: HttpProtocol::Http1,
+        headers: Vec::new(),
+        models: vec!["tiny".into()],
+        active: None,
+        deep: None,
+        notice: None,
+        scrapes: Vec::new(),
+    }
+}
+
+/// Checked as often as the tests need.
+pub(crate) fn active() -> ActiveCheck {
+    ActiveCheck {
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_millis(500),
+        ..ActiveCheck::new(ServerKind::Vllm.probe())
+    }
+}
+
+pub(crate) fn deep() -> DeepCheck {
+    DeepCheck {
+        interval: Duration::from_millis(20),
+        timeout: Duration::from_secs(5),
+        ..DeepCheck::new(DeepRequest::Chat { model: "tiny".into() })
+    }
+}
+
+pub(crate) fn scrape() -> Scrape {
+    Scrape::new(ServerKind::Vllm.metrics().unwrap())
+}
+
+/// Monitors with the end of their channel.
+pub(crate) struct Watching {
+    pub(crate) monitors: Monitors,
+    pub(crate) sender: FactSender,
+    pub(crate) facts: mpsc::Receiver<Fact>,
+}
+
+impl Watching {
+    pub(crate) fn new(places: usize) -> Self {
+        let (channel, facts) = mpsc::channel(places);
+        let sender = FactSender::new(channel);
+        let monitors = Monitors::new(sender.clone(), Handle::current(), 7);
+        Self { monitors, sender, facts }
+    }
+
+    pub(crate) fn of(target: Target) -> Self {
+        let mut watching = Self::new(1024);
+        watching.monitors.reconcile(vec![target]);
+        watching
+    }
+
+    /// The next fact.
+    pub(crate) async fn next(&mut self) -> Fact {
+        timeout(DEADLINE, self.facts.recv()).await.expect("no fact came").expect("a channel")
+    }
+
+    /// The next fact that `select` makes something of.
+    pub(crate) async fn until<T>(&mut self, mut select: impl FnMut(&FactKind) -> Option<T>) -> T {
+        let found = timeout(DEADLINE, async {
+            loop {
+                let fact = self.facts.recv().await.expect("a channel");
+                if let Some(found) = select(&fact.kind) {
+                    return found;
+                }
+            }
+        });
+        found.await.expect("what is waited for did not come")
+    }
+
+    /// Waits for a check with this result.
+    pub(crate) async fn until_check(&mut self, wanted: CheckKind, expected: CheckResult) {
+        let mut last = None;
+        let found = timeout(DEADLINE, async {
+            while last != Some(expected) {
+                let fact = self.facts.recv().await.expect("a channel");
+                if let FactKind::Check { kind, result, .. } = fact.kind
+                    && kind == wanted
+                {
+                    last = Some(result);
+                }
+            }
+        });
+        let found = found.await.is_ok();
+        assert!(found, "{expected:?} did not come; the last was {last:?}");
+    }
+
+    /// Throws away what came so far.
+    pub(crate) fn drain(&mut self) {
+        while self.facts.try_recv().is_ok() {}
+    }
+}
+
+/// Waits until `is_so`, looking every few milliseconds.
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            // wait: for something that gives no notice; the deadline is below.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    assert!(timeout(DEADLINE, waiting).await.is_ok(), "{what} did not happen");
+}

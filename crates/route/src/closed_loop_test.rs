@@ -1,0 +1,131 @@
+//! What the policies make of a replica that becomes slow, and of reports that come late.
+
+use crate::test_servers::{Results, Scenario, run};
+use crate::{LeastLoadedWeights, Policy, Tuning};
+
+/// Those that see how slow a replica is, and so can leave it alone.
+const BY_LATENCY: [Policy; 3] =
+    [Policy::LeastResponseTime, Policy::P99Weighted, Policy::LeastLoaded];
+
+/// Those that see only how many requests a replica has. They even these out, so that one that is
+/// ten times slower gets some 5 % of all: as many as it can serve, but more than a p99 ignores.
+const BY_COUNT: [Policy; 6] = [
+    Policy::PowerOfTwo,
+    Policy::LeastConnections,
+    Policy::WeightedLeastConnections,
+    Policy::WeightedLeastPending,
+    Policy::TokenBucket,
+    Policy::BoundedConsistentHash,
+];
+
+/// Those that see nothing.
+const BLIND: [Policy; 4] =
+    [Policy::Random, Policy::RoundRobin, Policy::WeightedRoundRobin, Policy::ConsistentHash];
+
+/// Four replicas, at half of what they can serve, with 100 ms to a request. Measured are the 30 s
+/// after the first 5 s.
+fn healthy(policy: Policy, gateways: usize) -> Scenario {
+    Scenario {
+        policy,
+        tuning: Tuning::default(),
+        gateways,
+        service_ms: [vec![100; 4], vec![100; 4]],
+        arrivals_per_s: 160.0,
+        seconds: [0, 5, 35],
+    }
+}
+
+/// The same with the first replica this many times slower from 10 s on. Measured are the 60 s after
+/// another 10 s.
+fn serve(policy: Policy, gateways: usize, slower: u64) -> Results {
+    run(&Scenario {
+        service_ms: [vec![100; 4], vec![100 * slower, 100, 100, 100]],
+        seconds: [10, 20, 80],
+        ..healthy(policy, gateways)
+    })
+}
+
+#[test]
+fn every_policy_is_in_one_of_the_lists() {
+    let mut listed = [&BY_LATENCY[..], &BY_COUNT, &BLIND].concat();
+    listed.sort_unstable();
+    assert_eq!(listed, Policy::ALL);
+}
+
+#[test]
+fn a_slow_replica_does_not_show_in_the_p99_of_policies_that_see_latency() {
+    for policy in BY_LATENCY {
+        let (healthy, slow) = (serve(policy, 2, 1), serve(policy, 2, 10));
+        let (before, after) = (healthy.quantile_ms(0.99), slow.quantile_ms(0.99));
+        assert!(after <= 1.5 * before, "{policy}: p99 {before} ms, then {after} ms");
+        assert!(slow.share(0) > 0.0, "{policy}: it never gets the chance to recover");
+    }
+}
+
+#[test]
+fn a_slow_replica_gets_what_it_can_serve_from_policies_that_see_queues() {
+    for policy in BY_COUNT {
+        let (healthy, slow) = (serve(policy, 2, 1), serve(policy, 2, 10));
+        let (before, after) = (healthy.quantile_ms(0.94), slow.quantile_ms(0.94));
+        assert!(after <= 1.5 * before, "{policy}: p94 {before} ms, then {after} ms");
+        // It has some queue at most; without bounds p99 would be minutes, as with the blind ones.
+        let p99 = slow.quantile_ms(0.99);
+        assert!(p99 <= 2_500.0, "{policy}: p99 {p99} ms");
+        // What the documents say they can't do; should one learn to, they are to be changed.
+        assert!(slow.share(0) > 0.01, "{policy}");
+        assert!(p99 > 1.5 * healthy.quantile_ms(0.99), "{policy}: p99 {p99} ms");
+    }
+}
+
+#[test]
+fn a_slow_replica_keeps_its_share_and_queues_without_end_where_nothing_is_seen() {
+    for policy in BLIND {
+        let (healthy, slow) = (serve(policy, 2, 1), serve(policy, 2, 10));
+        assert!(healthy.quantile_ms(0.99) < 150.0, "{policy}");
+        assert!((0.23..0.27).contains(&slow.share(0)), "{policy}");
+        assert!(slow.quantile_ms(0.8) > 10_000.0, "{policy}");
+    }
+}
+
+#[test]
+fn healthy_replicas_have_no_queues_whoever_plans_and_however_many() {
+    for &policy in Policy::ALL {
+        for gateways in [1, 8] {
+            let healthy = run(&healthy(policy, gateways));
+            // A request takes 120 ms at most; more than that is a queue, and that a herd.
+            let p99 = healthy.quantile_ms(0.99);
+            assert!(p99 < 140.0, "{policy} with {gateways} gateways: p99 {p99} ms");
+            for replica in 0..4 {
+                let share = healthy.share(replica);
+                assert!((0.21..0.29).contains(&share), "{policy}: replica {replica} got {share}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_term_that_is_only_known_from_reports_makes_no_herds_on_its_own() {
+    let none = LeastLoadedWeights { queue: 0.0, gpu: 0.0, kv: 0.0, latency: 0.0 };
+    for least_loaded in [
+        LeastLoadedWeights { gpu: 1.0, ..none },
+        LeastLoadedWeights { kv: 1.0, ..none },
+        LeastLoadedWeights { latency: 1.0, ..none },
+    ] {
+        let tuning = Tuning { least_loaded };
+        let results = run(&Scenario { tuning, ..healthy(Policy::LeastLoaded, 4) });
+        let p99 = results.quantile_ms(0.99);
+        assert!(p99 < 140.0, "{least_loaded:?}: p99 {p99} ms");
+    }
+}
+
+#[test]
+fn a_replica_that_recovers_gets_its_share_again() {
+    for policy in BY_LATENCY {
+        let results = run(&Scenario {
+            service_ms: [vec![1_000, 100, 100, 100], vec![100; 4]],
+            seconds: [30, 60, 120],
+            ..healthy(policy, 2)
+        });
+        assert!(results.share(0) > 0.2, "{policy}: it got {}", results.share(0));
+    }
+}

@@ -1,0 +1,220 @@
+//! What all policies have in common, and the groups of policies that keep the same promise.
+
+use proptest::prelude::*;
+use spillway_types::{RAMP_FULL, Reading, ReplicaSlot, Signals};
+
+use crate::test_world::{World, assert_proportional};
+use crate::{Attempt, Policy, Reason};
+
+/// Those whose shares are fixed by weight and ramp, whatever the load.
+const OF_FIXED_SHARES: [Policy; 4] =
+    [Policy::Random, Policy::RoundRobin, Policy::WeightedRoundRobin, Policy::ConsistentHash];
+
+/// Those that fill replicas in exact proportion to weight, with requests that stay.
+const FILLING_BY_WEIGHT: [Policy; 5] = [
+    Policy::WeightedLeastConnections,
+    Policy::LeastResponseTime,
+    Policy::LeastLoaded,
+    Policy::WeightedLeastPending,
+    Policy::TokenBucket,
+];
+
+/// Those that go by more than what this process has in flight.
+const SIGNALLED: [Policy; 5] = [
+    Policy::LeastResponseTime,
+    Policy::P99Weighted,
+    Policy::LeastLoaded,
+    Policy::WeightedLeastPending,
+    Policy::TokenBucket,
+];
+
+/// A replica with something to do, all of it reported just now.
+fn at_work() -> Signals {
+    let fresh = |value| Reading { value, trust: 1.0 };
+    Signals {
+        latency_ms: fresh(100.0),
+        p99_ms: fresh(120.0),
+        queued: fresh(1.0),
+        running: fresh(4.0),
+        kv_use: fresh(0.3),
+        gpu_use: fresh(0.5),
+        pending: fresh(5.0),
+        in_flight_at_report: 2,
+        bucket_tokens: 100_000.0,
+        started_at: 0,
+    }
+}
+
+/// One that is worse off in everything.
+fn overloaded() -> Signals {
+    let fresh = |value| Reading { value, trust: 1.0 };
+    Signals {
+        latency_ms: fresh(1_000.0),
+        p99_ms: fresh(1_200.0),
+        queued: fresh(20.0),
+        running: fresh(8.0),
+        kv_use: fresh(1.0),
+        gpu_use: fresh(1.0),
+        pending: fresh(28.0),
+        in_flight_at_report: 2,
+        bucket_tokens: 0.5,
+        started_at: 0,
+    }
+}
+
+/// The same as it looks when nobody has reported for long.
+fn stale(signals: Signals) -> Signals {
+    let aged = |reading: Reading| Reading { trust: 0.0, ..reading };
+    Signals {
+        latency_ms: aged(signals.latency_ms),
+        p99_ms: aged(signals.p99_ms),
+        queued: aged(signals.queued),
+        running: aged(signals.running),
+        kv_use: aged(signals.kv_use),
+        gpu_use: aged(signals.gpu_use),
+        pending: aged(signals.pending),
+        bucket_tokens: 10.0,
+        ..signals
+    }
+}
+
+fn world(policy: Policy, signals: [Signals; 4]) -> World {
+    let mut world = World::idle(policy, &[1; 4]);
+    world.loads.signals = signals.to_vec();
+    world
+}
+
+#[test]
+fn equal_replicas_share_evenly_whatever_is_known() {
+    let old = [at_work(), overloaded(), Signals::UNKNOWN, overloaded()].map(stale);
+    for signals in [[Signals::UNKNOWN; 4], [at_work(); 4], [overloaded(); 4], old] {
+        for &policy in Policy::ALL {
+            for concurrency in [0, 1, 9] {
+                let served = world(policy, signals).serve(8_000, concurrency);
+                assert_proportional(&served, &[1.0; 4]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_replica_that_reports_nothing_gets_about_its_share() {
+    let mut signals = [at_work(); 4];
+    signals[1] = Signals::UNKNOWN;
+    for &policy in Policy::ALL {
+        let served = world(policy, signals).serve(8_000, 9);
+        assert!((1_000..3_000).contains(&served[1]), "{policy}: {served:?}");
+    }
+}
+
+#[test]
+fn a_replica_that_reports_nothing_never_gets_more_than_twice_its_share() {
+    // What the others report lies far apart, so that a wrong mean would show.
+    for (busy, idle) in [(overloaded(), at_work()), (at_work(), overloaded())] {
+        let signals = [busy, Signals::UNKNOWN, idle, idle];
+        for &policy in Policy::ALL {
+            let served = world(policy, signals).serve(8_000, 9);
+            assert!(served[1] <= 4_000, "{policy}: {served:?}");
+        }
+    }
+}
+
+#[test]
+fn an_overloaded_replica_is_spared_until_its_signals_recover() {
+    for policy in SIGNALLED {
+        let mut world = world(policy, [overloaded(), at_work(), at_work(), at_work()]);
+        let served = world.serve(8_000, 9);
+        assert!(served[0] < 900, "{policy}: {served:?}");
+        let started = world.loads.started.clone();
+        for (signals, started_at) in world.loads.signals.iter_mut().zip(started) {
+            *signals = Signals { started_at, ..at_work() };
+        }
+        assert_proportional(&world.serve(8_000, 9), &[1.0; 4]);
+    }
+}
+
+#[test]
+fn requests_that_stay_fill_replicas_in_proportion_to_weight() {
+    for policy in FILLING_BY_WEIGHT {
+        let mut world = World::idle(policy, &[3, 1, 2]);
+        assert_eq!(world.serve(600, 600), [300, 100, 200], "{policy}");
+    }
+    for policy in [Policy::PowerOfTwo, Policy::P99Weighted] {
+        let served = World::idle(policy, &[3, 1, 2]).serve(6_000, 6_000);
+        for (served, expected) in served.into_iter().zip([3_000, 1_000, 2_000_u64]) {
+            assert!(served.abs_diff(expected) < 60, "{policy}: {served} of {expected}");
+        }
+    }
+}
+
+#[test]
+fn half_a_ramp_is_half_the_requests_in_flight() {
+    for policy in [&[Policy::LeastConnections][..], &FILLING_BY_WEIGHT].concat() {
+        let mut world = World::ramping(policy, &[(1, RAMP_FULL), (1, 500), (1, RAMP_FULL)]);
+        assert_eq!(world.serve(500, 500), [200, 100, 200], "{policy}");
+    }
+}
+
+#[test]
+fn one_that_warms_up_never_gets_more_for_it() {
+    for &policy in Policy::ALL {
+        let mut world = World::ramping(policy, &[(1, RAMP_FULL), (1, 100), (1, RAMP_FULL)]);
+        world.loads.signals = vec![at_work(); 3];
+        let served = world.serve(9_000, 20);
+        assert!(served[1] < 1_000 && served[1] > 0, "{policy}: {served:?}");
+    }
+}
+
+#[test]
+fn a_whole_group_that_warms_up_is_as_one_that_does_not() {
+    for &policy in Policy::ALL {
+        let serve = |ramp_permille| {
+            let mut world =
+                World::ramping(policy, &[4, 1, 2].map(|weight| (weight, ramp_permille)));
+            world.loads.signals = vec![at_work(); 3];
+            (0..200)
+                .map(|ticket| {
+                    world.affinity = Some(world.rng.u64(..));
+                    let slot = world.attempt(ticket).slot;
+                    world.loads.in_flight[slot.index()] += 1;
+                    slot
+                })
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(serve(RAMP_FULL), serve(250), "{policy}");
+    }
+}
+
+#[test]
+fn one_that_has_hardly_begun_to_warm_up_serves_when_there_is_no_other() {
+    for &policy in Policy::ALL {
+        let mut alone = World::ramping(policy, &[(1, 1)]);
+        let only = Attempt { slot: ReplicaSlot(0), reason: Reason::Only };
+        assert_eq!(alone.attempt(0), only, "{policy}");
+        let mut last = World::ramping(policy, &[(1, 1), (9, RAMP_FULL)]);
+        last.loads.in_flight[1] = u32::MAX;
+        assert_eq!(last.attempt(0).slot, ReplicaSlot(0), "{policy}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn fixed_shares_are_in_proportion_to_weight_and_ramp(
+        policy in prop::sample::select(&OF_FIXED_SHARES[..]),
+        weights in prop::collection::vec((1..6_u32, prop_oneof![Just(RAMP_FULL), 50..1_000_u16]), 2..6),
+        seed: u64,
+    ) {
+        let mut world = World::ramping(policy, &weights);
+        world.rng.seed(seed);
+        let shares: Vec<f64> = weights
+            .iter()
+            .map(|&(weight, ramp)| {
+                let weight = if policy == Policy::RoundRobin { 1 } else { weight };
+                f64::from(weight) * f64::from(ramp)
+            })
+            .collect();
+        assert_proportional(&world.serve(6_000, 3), &shares);
+    }
+}

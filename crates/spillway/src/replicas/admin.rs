@@ -1,0 +1,89 @@
+//! Requests to a node's admin listener.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use http::{Method, Request, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Time for the whole exchange.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Bytes of an answer: 1,000 replicas take about 1 MB.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// What stands at `path`.
+///
+/// # Errors
+/// If the node can't be reached or refuses.
+pub(crate) async fn get(admin: SocketAddr, path: &str) -> Result<Value> {
+    ask(admin, Method::GET, path, Bytes::new()).await
+}
+
+/// Sends `body` to `path`.
+///
+/// # Errors
+/// If the node can't be reached or refuses.
+pub(crate) async fn post(admin: SocketAddr, path: &str, body: &Value) -> Result<Value> {
+    ask(admin, Method::POST, path, body.to_string().into()).await
+}
+
+/// `/replicas/{name}/{action}`, with the name escaped.
+pub(crate) fn replica_path(name: &str, action: &str) -> String {
+    let name: String = name.bytes().map(escaped).collect();
+    format!("/replicas/{name}/{action}")
+}
+
+fn escaped(byte: u8) -> String {
+    if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+        char::from(byte).to_string()
+    } else {
+        format!("%{byte:02X}")
+    }
+}
+
+async fn ask(admin: SocketAddr, method: Method, path: &str, body: Bytes) -> Result<Value> {
+    let asked = timeout(TIMEOUT, exchange(admin, method, path, body));
+    asked.await.with_context(|| format!("the node at {admin} does not answer"))?
+}
+
+async fn exchange(admin: SocketAddr, method: Method, path: &str, body: Bytes) -> Result<Value> {
+    let tcp = TcpStream::connect(admin).await.with_context(|| {
+        format!("no node at {admin}: is [admin] set in its config? give its address with --admin")
+    })?;
+    let (mut sender, connection) = handshake(TokioIo::new(tcp)).await?;
+    let _driver = AbortOnDropHandle::new(tokio::task::spawn(connection));
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header(header::HOST, admin.to_string())
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Full::new(body))?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
+    let answer: Value = serde_json::from_slice(&bytes.to_bytes()).unwrap_or_default();
+    if !status.is_success() {
+        bail!("{}", answer["error"].as_str().unwrap_or(status.as_str()));
+    }
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_in_paths() {
+        assert_eq!(replica_path("gpu-1", "drain"), "/replicas/gpu-1/drain");
+        assert_eq!(replica_path("a/b c", "drain"), "/replicas/a%2Fb%20c/drain");
+    }
+}

@@ -1,0 +1,50 @@
+//! `spillway replicas`: what a node knows of its replicas, and orders to them.
+
+mod admin;
+mod table;
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use crate::cli::{ReplicasArgs, ReplicasCommand};
+use crate::output;
+
+/// Shows the replicas, or carries out an order.
+///
+/// # Errors
+/// If the node can't be reached or refuses.
+pub(crate) fn run(args: &ReplicasArgs) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(answer(args))
+}
+
+async fn answer(args: &ReplicasArgs) -> Result<()> {
+    let admin = args.admin;
+    match &args.command {
+        None => {
+            let members = admin::get(admin, "/replicas").await?;
+            show(&members, args.json)
+        }
+        Some(ReplicasCommand::Drain { name, limit_s, preemption }) => {
+            let body = json!({ "limit_s": limit_s, "preemption": preemption });
+            order(args, name, "drain", &body).await
+        }
+        Some(ReplicasCommand::Resume { name }) => order(args, name, "resume", &json!({})).await,
+        Some(ReplicasCommand::Load { name, report }) => order(args, name, "load", report).await,
+    }
+}
+
+async fn order(args: &ReplicasArgs, name: &str, action: &str, body: &Value) -> Result<()> {
+    admin::post(args.admin, &admin::replica_path(name, action), body).await?;
+    let done = if args.json {
+        json!({ "ok": true, "replica": name, "action": action }).to_string()
+    } else {
+        format!("{name}: {action}")
+    };
+    Ok(output::line(&done)?)
+}
+
+fn show(members: &Value, as_json: bool) -> Result<()> {
+    let text = if as_json { members.to_string() } else { table::table(members) };
+    Ok(output::line(&text)?)
+}

@@ -1,0 +1,173 @@
+//! The metrics that exist once per replica.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, PoisonError};
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use spillway_types::{Admission, Fault, RAMP_FULL, Reading, Signals};
+
+use crate::metrics::{Labels, metric};
+use crate::names;
+
+/// A gauge that is not a whole number.
+type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// One replica at the moment of a scrape.
+#[derive(Clone, Debug)]
+pub struct LiveReplica {
+    /// Its name.
+    pub name: String,
+    /// Requests it serves for this node.
+    pub in_flight: u64,
+    /// Connections this node holds to it.
+    pub connections: u64,
+    /// Whether it takes new requests.
+    pub admission: Admission,
+    /// Share of its weight that counts, in permille.
+    pub ramp_permille: u16,
+    /// What is known of its load.
+    pub signals: Signals,
+    /// Models whose breaker is not closed.
+    pub breakers: u64,
+}
+
+/// All metrics with the label replica.
+#[derive(Debug)]
+pub(crate) struct ReplicaMetrics {
+    in_flight: Family<Labels, Gauge>,
+    connections: Family<Labels, Gauge>,
+    admission: Family<Labels, Gauge>,
+    breakers: Family<Labels, Gauge>,
+    ramp: Fraction,
+    latency: Fraction,
+    p99: Fraction,
+    load: Fraction,
+    trust: Fraction,
+    transitions: Family<Labels, Counter>,
+    faults: Family<Labels, Counter>,
+    checks: Family<Labels, Counter>,
+    /// The counters' labels by replica, so that those of a replica that left can go.
+    counted: Mutex<BTreeMap<String, BTreeSet<Labels>>>,
+}
+
+impl ReplicaMetrics {
+    pub(crate) fn new(r: &mut Registry) -> Self {
+        Self {
+            in_flight: metric(r, names::IN_FLIGHT, "Requests at a replica"),
+            connections: metric(r, names::REPLICA_CONNECTIONS, "Connections held"),
+            admission: metric(r, names::REPLICA_ADMISSION, "Standing of a replica"),
+            breakers: metric(r, names::REPLICA_BREAKERS, "Models with an open breaker"),
+            ramp: metric(r, names::REPLICA_RAMP, "Share of its weight that counts"),
+            latency: metric(r, names::REPLICA_LATENCY, "Peak average of time to first byte"),
+            p99: metric(r, names::REPLICA_P99, "99th percentile of time to first byte"),
+            load: metric(r, names::REPLICA_LOAD, "Load by the replica's own word"),
+            trust: metric(r, names::REPLICA_TRUST, "How far that word is trusted"),
+            transitions: metric(r, names::REPLICA_TRANSITIONS, "Changes of standing"),
+            faults: metric(r, names::REPLICA_FAULTS, "Failures of a replica"),
+            checks: metric(r, names::REPLICA_CHECKS, "Checks of a replica"),
+            counted: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn transition(&self, replica: &str, to: &'static str, why: &str) {
+        let labels = vec![
+            ("replica", replica.to_owned()),
+            ("to", to.to_owned()),
+            ("why", why.to_owned()),
+        ];
+        self.count(replica, &self.transitions, labels);
+    }
+
+    pub(crate) fn fault(&self, replica: &str, fault: Fault) {
+        let labels = vec![("replica", replica.to_owned()), ("fault", fault.as_str().to_owned())];
+        self.count(replica, &self.faults, labels);
+    }
+
+    pub(crate) fn check(&self, replica: &str, check: &'static str, result: &'static str) {
+        let labels = vec![
+            ("replica", replica.to_owned()),
+            ("check", check.to_owned()),
+            ("result", result.to_owned()),
+        ];
+        self.count(replica, &self.checks, labels);
+    }
+
+    fn count(&self, replica: &str, family: &Family<Labels, Counter>, labels: Labels) {
+        family.get_or_create(&labels).inc();
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.entry(replica.to_owned()).or_default().insert(labels);
+    }
+
+    /// Drops the counters of replicas that are no more: with discovery their names never end.
+    fn forget_others(&self, replicas: &[LiveReplica]) {
+        let names: BTreeSet<&str> = replicas.iter().map(|replica| replica.name.as_str()).collect();
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.retain(|name, labels| {
+            let stays = names.contains(name.as_str());
+            for labels in labels.iter().filter(|_| !stays) {
+                for family in [&self.transitions, &self.faults, &self.checks] {
+                    family.remove(labels);
+                }
+            }
+            stays
+        });
+    }
+
+    /// Shows the replicas there are; what was said of others vanishes.
+    pub(crate) fn show(&self, replicas: &[LiveReplica]) {
+        self.forget_others(replicas);
+        self.in_flight.clear();
+        self.connections.clear();
+        self.admission.clear();
+        self.breakers.clear();
+        for gauge in [&self.ramp, &self.latency, &self.p99, &self.load, &self.trust] {
+            gauge.clear();
+        }
+        for replica in replicas {
+            self.show_one(replica);
+        }
+    }
+
+    fn show_one(&self, replica: &LiveReplica) {
+        let labels = vec![("replica", replica.name.clone())];
+        let whole = |family: &Family<Labels, Gauge>, value: u64| {
+            family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+        };
+        whole(&self.in_flight, replica.in_flight);
+        whole(&self.connections, replica.connections);
+        whole(&self.breakers, replica.breakers);
+        let ramp = f64::from(replica.ramp_permille) / f64::from(RAMP_FULL);
+        self.ramp.get_or_create(&labels).set(ramp);
+        let admission = ("admission", replica.admission.as_str().to_owned());
+        self.admission.get_or_create(&vec![labels[0].clone(), admission]).set(1);
+        let signals = &replica.signals;
+        for (family, reading) in [(&self.latency, signals.latency_ms), (&self.p99, signals.p99_ms)]
+        {
+            if reading.is_known() {
+                family.get_or_create(&labels).set(f64::from(reading.value) / 1000.0);
+            }
+        }
+        for (signal, reading) in reported(signals) {
+            if reading.is_known() {
+                let labels = vec![labels[0].clone(), ("signal", signal.to_owned())];
+                self.load.get_or_create(&labels).set(f64::from(reading.value));
+                self.trust.get_or_create(&labels).set(f64::from(reading.trust));
+            }
+        }
+    }
+}
+
+/// What a replica tells of itself, by the name in metrics.
+fn reported(signals: &Signals) -> [(&'static str, Reading); 5] {
+    [
+        ("queued", signals.queued),
+        ("running", signals.running),
+        ("kv_use", signals.kv_use),
+        ("gpu_use", signals.gpu_use),
+        ("pending", signals.pending),
+    ]
+}

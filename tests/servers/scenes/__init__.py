@@ -1,0 +1,1 @@
+"""One module per scene; each has a function that plays it against a fleet and returns a section."""
