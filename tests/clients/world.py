@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -92,6 +93,19 @@ class World:
         )
         with urllib.request.urlopen(request, timeout=5) as response:
             assert json.load(response)["fault"]["kind"] == fault["kind"]
+
+
+    def wait_until_nobody_is_busy(self) -> None:
+        """A replica that asked to be left alone is, healed or not, for as long as it asked."""
+        due = time.monotonic() + 10
+        while 'admission="busy"' in metrics(self.admin):
+            assert time.monotonic() < due, "a replica is busy for too long"
+            time.sleep(0.05)  # wait: until it is looked at again
+
+
+def metrics(admin: int) -> str:
+    with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics", timeout=5) as response:
+        return response.read().decode()
 
 
 def start_world(folder: Path) -> World:

@@ -1,6 +1,7 @@
 //! A replica that speaks gRPC and does what the test says, frame by frame.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::server::{Connection, SendResponse};
@@ -10,6 +11,7 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use crate::wait::{spawn, within};
 
@@ -182,6 +184,22 @@ impl Call {
     pub fn send(&mut self, bytes: impl Into<Bytes>) {
         let reply = self.reply.as_mut().expect("a head");
         reply.send_data(bytes.into(), false).expect("the client is there");
+    }
+
+    /// Sends until nothing more is taken for 100 ms.
+    ///
+    /// # Panics
+    /// If the reply has no head yet, or the client is gone.
+    pub async fn send_until_blocked(&mut self) {
+        const PIECE_BYTES: usize = 64 << 10;
+        let reply = self.reply.as_mut().expect("a head");
+        loop {
+            reply.reserve_capacity(PIECE_BYTES);
+            let room = std::future::poll_fn(|cx| reply.poll_capacity(cx));
+            let Ok(room) = timeout(Duration::from_millis(100), room).await else { return };
+            let bytes = room.expect("an open stream").expect("the client is there");
+            reply.send_data(vec![7; bytes].into(), false).expect("there is room");
+        }
     }
 
     /// Ends the reply with these trailers.

@@ -50,6 +50,10 @@ pub struct HealthConfig {
     /// A replica with requests in flight that sends no byte for this long has stalled. More than
     /// the longest prefill of a full queue takes.
     pub stall_ms: u64,
+    /// A replica whose answers take so many times as long as is usual among at least three of its
+    /// pool, for the same model and in proportion to weight, is ejected as one that fails. 0 turns
+    /// it off: choose that where hardware differs and weights don't say so.
+    pub slow_ratio: f32,
     /// Share of the GPU's memory, 0 to 1, above which reports count as failed deep checks. Servers
     /// that reserve memory for their KV cache report more than 0.9 all the time: leave it out.
     pub gpu_memory_use_max: Option<f32>,
@@ -79,6 +83,7 @@ impl Default for HealthConfig {
             trial_permille: 50,
             trial_goods: 3,
             stall_ms: 30_000,
+            slow_ratio: 5.0,
             gpu_memory_use_max: None,
             breaker: BreakerConfig::default(),
             retry_after_max_ms: 30_000,

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use spillway_types::{
-    LoadReport, ModelName, ModelStanding, PoolName, ReplicaName, Sign, Signals, Standing,
+    Admission, LoadReport, ModelName, ModelStanding, PoolName, ReplicaName, Sign, Signals, Standing,
 };
 
 use crate::member::{Effect, Member, Shared, Shown};
+use crate::pace::UsualPaces;
 use crate::pool::{Ejections, PoolLoad};
 use crate::standby::{PoolNeed, Reserve, Wish};
 use crate::{Check, CheckFault, FleetConfig, Live, MemberReport, MemberSpec, MemberState, Order};
@@ -173,9 +174,19 @@ impl Fleet {
             let peers_cached = cached.get(member.pool()).copied();
             member.on_tick(now, live(name), peers_cached);
         }
+        self.compare_paces();
         names.iter().for_each(|name| self.settle(name, now));
         self.review_reserves(now);
         self.publish_all();
+    }
+
+    /// Finds those that are far slower than their peers.
+    fn compare_paces(&mut self) {
+        let open = self.members.values().filter(|member| member.admission() == Admission::Open);
+        let usual = UsualPaces::of(
+            open.map(|member| (member.pool(), member.spec().weight.max(1), member.paces())),
+        );
+        self.members.values_mut().for_each(|member| member.on_usual_paces(&usual));
     }
 
     /// The next thing to do or to tell; call until it says `None`.

@@ -382,3 +382,26 @@ fn a_trial_that_no_request_comes_to_ends_by_itself_unless_it_is_busy() {
     test.wait(1_500);
     assert_eq!(test.state("a"), MemberState::Serving);
 }
+
+#[test]
+fn one_that_answers_far_slower_than_its_peers_is_ejected_and_tried_again() {
+    let mut test = fleet(&["a", "b", "c"]);
+    let answer = |test: &mut TestFleet, name: &str, after_ms| {
+        test.answer_after(name, ms(after_ms));
+    };
+    for _ in 0..10 {
+        ["a", "b", "c"].iter().for_each(|name| answer(&mut test, name, 100));
+    }
+    test.tick();
+    assert_eq!(test.admission("c"), Admission::Open);
+    for _ in 0..10 {
+        answer(&mut test, "c", 1000);
+    }
+    test.tick();
+    assert_eq!(test.changes("c"), [(MemberState::Ejected, "slow_outlier")]);
+    test.wait(5_600);
+    assert_eq!(test.state("c"), MemberState::Trial);
+    (0..6).for_each(|_| answer(&mut test, "c", 100));
+    test.wait(1_000);
+    assert_eq!(test.state("c"), MemberState::Serving, "what was slow is forgotten");
+}

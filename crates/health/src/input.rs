@@ -14,6 +14,8 @@ pub struct MemberSpec {
     pub name: ReplicaName,
     /// The pool whose members share its load and may take its place.
     pub pool: PoolName,
+    /// Its capacity against the others of its pool, at least 1.
+    pub weight: u32,
     /// The models it serves; if empty, any. Breakers are kept for these.
     pub models: Vec<ModelName>,
     /// Set if it is kept in reserve until it is needed.

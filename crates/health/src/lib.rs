@@ -22,6 +22,7 @@ mod latency;
 mod life;
 mod load;
 mod member;
+mod pace;
 mod passive;
 mod pool;
 mod pressure;

@@ -13,6 +13,7 @@ use crate::condition::{Condition, State};
 use crate::latency::PeakEwma;
 use crate::life::Life;
 use crate::load::{Fading, Load};
+use crate::pace::{Paces, UsualPaces};
 use crate::passive::Passive;
 use crate::pressure::Pressure;
 use crate::quantile::{QuantileWindow, Samples};
@@ -47,6 +48,7 @@ pub(crate) struct Member {
     load: Load,
     latency: PeakEwma,
     times: QuantileWindow,
+    paces: Paces,
     bucket: Bucket,
     /// What the data path said at the last tick.
     live: Live,
@@ -102,6 +104,7 @@ impl Member {
             load: Load::default(),
             latency: PeakEwma::default(),
             times: QuantileWindow::new(now),
+            paces: Paces::default(),
             bucket: Bucket::default(),
             live: Live::default(),
             idle_since: None,
@@ -127,6 +130,9 @@ impl Member {
         let count = match &sign.kind {
             SignKind::Answered { after } => {
                 self.on_answer(now, *after);
+                if let Some(model) = &sign.model {
+                    self.paces.record(model, *after, shared.models_max);
+                }
                 Some(Counts::ANSWERED)
             }
             SignKind::Busy { retry_after } => {
@@ -212,6 +218,18 @@ impl Member {
         if self.reserve.as_mut().is_some_and(|reserve| reserve.advance(now, live.in_flight)) {
             self.why = "demoted";
         }
+    }
+
+    /// How fast it answers.
+    pub(crate) fn paces(&self) -> &Paces {
+        &self.paces
+    }
+
+    /// Compares its pace with what is usual.
+    pub(crate) fn on_usual_paces(&mut self, usual: &UsualPaces) {
+        let Self { paces, spec, .. } = self;
+        let own = (&spec.pool, spec.weight.max(1));
+        self.passive.on_pace(paces.is_slow(own, usual, spec.health.slow_ratio));
     }
 
     /// A trial needs requests to pass, and at its small share a policy that goes by load may never

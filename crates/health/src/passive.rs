@@ -32,6 +32,8 @@ pub(crate) struct Passive {
     connect_failed_at: Option<Instant>,
     /// A pair of failed connections and a failed check came together.
     is_cut_off: bool,
+    /// It answers, far slower than its peers.
+    is_slow: bool,
     /// Set while it has been silent for too long.
     silent_for: Option<Duration>,
     good_at: Option<Instant>,
@@ -84,6 +86,11 @@ impl Passive {
         self.silent_for = silent_for.filter(|time| *time >= stall);
     }
 
+    /// Notes whether it is far slower than its peers.
+    pub(crate) fn on_pace(&mut self, is_slow: bool) {
+        self.is_slow = is_slow;
+    }
+
     /// Forgets what it showed before, but for the list of faults and a silence that goes on. Good
     /// answers from before the faults are as out of date as the faults.
     pub(crate) fn forgive(&mut self) {
@@ -102,6 +109,8 @@ impl Passive {
             Some("silent_stall")
         } else if reaches(self.failed_run.max(self.broken_run), config.eject_after) {
             Some("faults_in_a_row")
+        } else if self.is_slow {
+            Some("slow_outlier")
         } else {
             None
         }

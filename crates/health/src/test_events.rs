@@ -83,6 +83,7 @@ fn any_health() -> impl Strategy<Value = HealthConfig> {
             return HealthConfig::default();
         }
         HealthConfig {
+            slow_ratio: 5.0,
             rise: thresholds.0,
             fall: thresholds.1,
             eject_after: thresholds.2,
@@ -118,6 +119,7 @@ pub(crate) fn any_spec() -> impl Strategy<Value = MemberSpec> {
     let slow_start = prop_oneof![Just(Duration::ZERO), any_wait().prop_map(ms)];
     (0..NAMES.len(), flags, checks, any_health(), slow_start).prop_map(
         |(name, flags, (active, deep, scrape), health, slow_start)| MemberSpec {
+            weight: 1,
             name: NAMES[name].into(),
             pool: if flags.0 { "one".into() } else { "other".into() },
             models: Vec::new(),

@@ -34,6 +34,7 @@ pub(crate) fn spec(name: &str) -> MemberSpec {
         needs_warm_up: false,
         checks: CheckPeriods { active: Some(ms(1000)), deep: None, scrape: None },
         health: HealthConfig::default(),
+        weight: 1,
         slow_start: Duration::ZERO,
         bucket: BucketConfig::default(),
     }
@@ -75,6 +76,10 @@ impl TestFleet {
 
     pub(crate) fn answer(&mut self, replica: &str) -> &mut Self {
         self.sign(replica, SignKind::Answered { after: ms(50) })
+    }
+
+    pub(crate) fn answer_after(&mut self, replica: &str, after: Duration) -> &mut Self {
+        self.sign(replica, SignKind::Answered { after })
     }
 
     pub(crate) fn finish(&mut self, replica: &str, prompt: u64, cached: u64) -> &mut Self {

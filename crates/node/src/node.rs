@@ -16,8 +16,8 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{Admin, serve_admin};
 use crate::config::{Config, ListenerConfig};
 use crate::feedback::Feedback;
-use crate::reload::Reloader;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
+use crate::reload::Reloader;
 use crate::resolve::refresh_loop;
 use crate::workers::{self, Bound, unit_count};
 
@@ -89,8 +89,7 @@ impl Node {
         let workers: Vec<_> =
             (0..units).map(|id| Arc::new(Worker::new(id, Arc::clone(&gateway)))).collect();
         let metrics = Metrics::new(facts);
-        let feedback =
-            Arc::new(Feedback::new(Arc::clone(&gateway), workers.clone(), metrics));
+        let feedback = Arc::new(Feedback::new(Arc::clone(&gateway), workers.clone(), metrics));
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
         let keeper = Keeper::start(KeeperParts {
             gateway: Arc::clone(&gateway),
@@ -178,8 +177,7 @@ impl Node {
         self.tasks.spawn(Arc::clone(&self.feedback).run(stop()));
         self.tasks.spawn(refresh_loop(Arc::clone(&self.gateway), stop()));
         if let Some(admin) = admin {
-            let shown =
-                Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone() };
+            let shown = Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone() };
             self.tasks.spawn(serve_admin(admin, shown, stop(), self.tasks.clone()));
         }
         if let Some((path, text)) = file {

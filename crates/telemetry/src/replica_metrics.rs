@@ -74,11 +74,8 @@ impl ReplicaMetrics {
     }
 
     pub(crate) fn transition(&self, replica: &str, to: &'static str, why: &str) {
-        let labels = vec![
-            ("replica", replica.to_owned()),
-            ("to", to.to_owned()),
-            ("why", why.to_owned()),
-        ];
+        let labels =
+            vec![("replica", replica.to_owned()), ("to", to.to_owned()), ("why", why.to_owned())];
         self.count(replica, &self.transitions, labels);
     }
 

@@ -214,6 +214,7 @@ eject_after = 1
 eject_ms = 1
 eject_max_ms = 1
 ejected_percent_max = 1
+slow_ratio = 1.0
 breaker_percent = 1
 breaker_window_ms = 1
 breaker_requests_min = 1
@@ -339,7 +340,8 @@ fn the_schema_knows_every_key_and_no_other() {
     let mut known = BTreeSet::new();
     collect(&schema, &schema, "", &mut known);
     known.retain(|key| key.contains('.') && !key.starts_with("replica.deep.expect."));
-    let replica: Vec<&str> = written.iter().filter_map(|key| key.strip_prefix("replica.")).collect();
+    let replica: Vec<&str> =
+        written.iter().filter_map(|key| key.strip_prefix("replica.")).collect();
     let found: Vec<String> = replica.iter().map(|key| format!("discovery.replica.{key}")).collect();
     known.retain(|key| !key.starts_with("discovery.replica.deep.expect."));
     written.extend(found);

@@ -10,8 +10,8 @@ use spillway_emulator::kserve::{
     ModelRequest, ServerMetadata,
 };
 use spillway_tests::{
-    Call, CallServer, Client, Page, Reply, Scripted, Setup, chat, emulator, eventually, full, get,
-    spawn, streamed,
+    Call, CallServer, Client, OK, Page, Reply, Scripted, Setup, chat, emulator, eventually, full,
+    get, spawn,
 };
 
 use crate::grpc_calls::{
@@ -130,6 +130,11 @@ async fn versions_and_fallbacks_are_put_into_the_message() {
     let dead = format!("http://{}", Scripted::refusing());
     let setup = Setup::new().set("fallback.big = [\"resnet\"]").replica_with("a", &url, lines);
     let dead_lines = "protocol = \"http2\"\nmodels = [\"big\"]";
+    // A route of its own for the model that can't serve; the other's has a replica without gRPC.
+    let http = Scripted::start().await.serve(OK);
+    let setup = setup.table("[[route]]\nname = \"big\"\nmodels = [\"big\"]\n");
+    let url = format!("http://{}", http.address);
+    let setup = setup.replica_with("http1", &url, "models = [\"resnet\"]");
     let node = setup.replica_with("dead", &dead, dead_lines).start().await;
     let versioned = |model: &str, version: &str| InferRequest {
         model_version: version.to_owned(),
@@ -138,6 +143,9 @@ async fn versions_and_fallbacks_are_put_into_the_message() {
     for (sent, expected) in [
         (versioned("resnet", "2"), versioned("resnet", "2")),
         (versioned("resnet@2", ""), versioned("resnet", "2")),
+        (versioned("big", ""), versioned("resnet", "")),
+        (versioned("big", ""), versioned("resnet", "")),
+        (versioned("big", ""), versioned("resnet", "")),
         (versioned("big", ""), versioned("resnet", "")),
     ] {
         let mut client = connect(&node).await;
@@ -150,6 +158,7 @@ async fn versions_and_fallbacks_are_put_into_the_message() {
         });
         assert_eq!(code(&reply), "0");
     }
+    assert_eq!(http.requests.count(), 0);
     let unknown = fetch(&mut connect(&node).await, "ModelInfer", &versioned("resnet", "9")).await;
     check_refused(&unknown, "5", "model_not_found");
 }
@@ -376,23 +385,4 @@ async fn a_replica_s_own_status_is_passed_on_and_not_retried() {
     assert_eq!(failed, 3);
     let [first, second] = [0, 1].map(|index| emulator.replica(index).stats());
     assert_eq!((first.received, first.rejected, second.finished), (3, 3, 3));
-}
-
-#[tokio::test]
-async fn a_message_in_many_pieces_is_gathered() {
-    let mut server = CallServer::start().await;
-    let setup = Setup::new().set("aliases.short = \"tiny\"");
-    let node = scripted(setup, "a", &server).start().await;
-    let mut client = connect(&node).await;
-    let (pieces, body) = streamed();
-    let waiting = spawn(async move { client.fetch(kserve("ModelInfer", body)).await });
-    for piece in frame(&infer("short", &[9; 50])).chunks(3) {
-        pieces.send(Bytes::copy_from_slice(piece)).await.expect("is read");
-    }
-    drop(pieces);
-    let mut call = server.call().await;
-    let got: Vec<InferRequest> = unframe(&call.message().await.expect("a message"));
-    assert_eq!(got, [infer("tiny", &[9; 50])]);
-    call.reply(frame(&InferResponse::default()));
-    assert_eq!(code(&waiting.await.expect("a reply")), "0");
 }

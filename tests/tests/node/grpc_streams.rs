@@ -159,13 +159,13 @@ async fn one_stream_that_is_not_read_hinders_no_other_at_the_same_replica() {
     let node = scripted(Setup::new(), "a", &server).start().await;
     let first = || frame(&infer("tiny", &[1]));
     let mut held = Vec::new();
-    // Together they wait for more than a connection may hold by default.
-    for _ in 0..16 {
+    // Together they hold more than a connection may hold by default.
+    for _ in 0..12 {
         let mut stream = Stream::open(&node, &mut server, stream, first()).await;
         stream.call.begin();
-        // More than any window; h2 keeps what does not fit.
-        stream.call.send(vec![7; 8 << 20]);
-        held.push((stream.response().await, stream));
+        let response = stream.response().await;
+        stream.call.send_until_blocked().await;
+        held.push((response, stream));
     }
     let mut client = connect(&node).await;
     let request = kserve("ModelInfer", full(first()));
@@ -173,4 +173,23 @@ async fn one_stream_that_is_not_read_hinders_no_other_at_the_same_replica() {
     let reply = vec![frame(&InferResponse::default()); 10_000].concat();
     server.call().await.reply(reply.clone());
     assert_eq!(waiting.await.expect("a reply").body, reply);
+}
+
+#[tokio::test]
+async fn a_message_in_many_pieces_is_gathered() {
+    let mut server = CallServer::start().await;
+    let setup = Setup::new().set("aliases.short = \"tiny\"");
+    let node = scripted(setup, "a", &server).start().await;
+    let mut client = connect(&node).await;
+    let (pieces, body) = streamed();
+    let waiting = spawn(async move { client.fetch(kserve("ModelInfer", body)).await });
+    for piece in frame(&infer("short", &[9; 50])).chunks(3) {
+        pieces.send(Bytes::copy_from_slice(piece)).await.expect("is read");
+    }
+    drop(pieces);
+    let mut call = server.call().await;
+    let got: Vec<InferRequest> = unframe(&call.message().await.expect("a message"));
+    assert_eq!(got, [infer("tiny", &[9; 50])]);
+    call.reply(frame(&InferResponse::default()));
+    assert_eq!(code(&waiting.await.expect("a reply")), "0");
 }

@@ -63,7 +63,11 @@ async fn what_a_replica_pushes_steers_the_policy_that_goes_by_it() {
 
 #[tokio::test]
 async fn load_that_comes_with_a_reply_is_read() {
-    let reply = OK.replacen("\r\n", "\r\nendpoint-load-metrics: JSON {\"named_metrics\":{\"queue_size\":7}}\r\n", 1);
+    let reply = OK.replacen(
+        "\r\n",
+        "\r\nendpoint-load-metrics: JSON {\"named_metrics\":{\"queue_size\":7}}\r\n",
+        1,
+    );
     let telling = Scripted::start().await.serve(reply);
     let node = Setup::new().replica("telling", telling.address).start().await;
     Client::once(node.addresses()[0], chat("tiny", "")).await;

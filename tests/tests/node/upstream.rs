@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderValue, Request};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, ClientBody, Closed, OK, Page, RAW_ROUTE, Scripted, Setup, both, chat, eventually,
+    Client, ClientBody, Closed, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, both, chat, eventually,
     slow_emulator, spawn,
 };
 
@@ -191,4 +191,32 @@ async fn a_replica_that_hangs_up_between_two_requests_is_noticed_without_a_reque
     let started = std::time::Instant::now();
     eventually("the sweep closes it", || connections(&node) == 0.0).await;
     assert!(started.elapsed() < Duration::from_secs(4), "before its idle time of 4 s");
+}
+
+#[tokio::test]
+async fn what_came_before_a_cut_reaches_the_client() {
+    let replica = Scripted::start().await;
+    let node = Setup::new()
+        .set("health.eject_after = 1000")
+        .replica("cutting", replica.address)
+        .start()
+        .await;
+    for _ in 0..20 {
+        let mut client = Wire::connect(node.addresses()[0]).await;
+        let body = r#"{"model":"tiny","messages":[]}"#;
+        let length = body.len();
+        client
+            .send(format!(
+                "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}"
+            ))
+            .await;
+        let (mut wire, _) = replica.request().await;
+        wire.send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf").await;
+        wire.finish().await;
+        let head = client.head().await;
+        assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+        let (rest, _) = client.end().await;
+        assert_eq!(rest, b"half");
+    }
+    node.stop().await;
 }

@@ -70,6 +70,7 @@ impl Member {
     pub(super) fn start_over(&mut self, why: &'static str) {
         self.condition.reset();
         self.passive.forgive();
+        self.paces.forget();
         self.why = why;
     }
 
@@ -110,10 +111,12 @@ impl Member {
             Shift::Out(why) | Shift::Recovered(why) => self.why = why,
             Shift::ToTrial(why) => {
                 self.passive.forgive();
+                self.paces.forget();
                 self.why = why;
             }
             Shift::Reborn(why) => {
                 self.passive.forgive();
+                self.paces.forget();
                 let step = self.life.begin(now, &self.spec, why);
                 self.take(now, step);
             }

@@ -56,8 +56,11 @@ impl CareDefaults {
             eject_max_ms: health.eject_max_ms.max(health.eject_ms),
             eject_forget_ms: 2 * health.eject_max_ms.max(health.eject_ms),
             ejected_share_percent: health.ejected_percent_max,
+            slow_ratio: health.slow_ratio,
             stall_ms: health.stall_ms,
-            gpu_memory_use_max: deep.and_then(|deep| deep.gpu_memory_max.as_ref()).map(|max| *max.get_ref()),
+            gpu_memory_use_max: deep
+                .and_then(|deep| deep.gpu_memory_max.as_ref())
+                .map(|max| *max.get_ref()),
             breaker,
             retry_after_max_ms: health.retry_after_max_ms,
             stale_half_life_ms: health.stale_half_life_ms,
@@ -161,7 +164,8 @@ impl ReplicaSection {
                 DeepRequest::json(path.get_ref().clone(), body.get_ref().clone().into())
             }
             (None, None) => {
-                let model = self.models.get_ref().first().map(|name| ModelName::from(name.as_str()));
+                let model =
+                    self.models.get_ref().first().map(|name| ModelName::from(name.as_str()));
                 let request = model.and_then(|model| self.kind.inference(&model));
                 request.ok_or_else(|| {
                     let message = format!("a server of kind {} generates no text", self.kind);
@@ -208,10 +212,12 @@ impl ReplicaSection {
         let mut scrapes = Vec::new();
         let own_mapping = match &metrics.mapping {
             None => None,
-            Some(name) => Some(defaults.mappings.get(name.get_ref()).cloned().ok_or_else(|| {
-                let message = format!("there is no mapping {:?}", name.get_ref());
-                source.fault(name.span(), message, "add it as [mapping.NAME]")
-            })?),
+            Some(name) => {
+                Some(defaults.mappings.get(name.get_ref()).cloned().ok_or_else(|| {
+                    let message = format!("there is no mapping {:?}", name.get_ref());
+                    source.fault(name.span(), message, "add it as [mapping.NAME]")
+                })?)
+            }
         };
         let of_kind = self.kind.metrics();
         let period = metrics.period_ms.map(Duration::from_millis);

@@ -8,8 +8,8 @@ use spillway_replicas::Mapping;
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
-use crate::config::environment;
 use crate::config::discovery_section::DiscoverySection;
+use crate::config::environment;
 use crate::config::error::{ConfigError, Source};
 use crate::config::health_section::{HealthSection, StandbySection};
 use crate::config::names::FallbackSection;

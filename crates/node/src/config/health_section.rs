@@ -38,6 +38,10 @@ pub(crate) struct HealthSection {
     pub(crate) eject_max_ms: u64,
     /// Share of a pool's replicas that may be left out for failed requests.
     pub(crate) ejected_percent_max: u32,
+    /// A replica whose answers take so many times as long as is usual among three or more of its
+    /// pool, for the same model and in proportion to weight, is left out as if it failed. 0 turns
+    /// it off: where hardware differs, set weights or turn it off.
+    pub(crate) slow_ratio: f32,
     /// Failed requests of one model at one replica, in percent, that open its breaker.
     #[serde(deserialize_with = "positive")]
     pub(crate) breaker_percent: u32,
@@ -85,6 +89,7 @@ impl Default for HealthSection {
             eject_ms: 5000,
             eject_max_ms: 60_000,
             ejected_percent_max: 50,
+            slow_ratio: 5.0,
             breaker_percent: 50,
             breaker_window_ms: 10_000,
             breaker_requests_min: 20,

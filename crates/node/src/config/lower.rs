@@ -46,11 +46,8 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     let mut served: BTreeSet<ModelName> =
         replicas.iter().flat_map(|replica| replica.spec.models.iter().cloned()).collect();
     served.extend(discoveries.iter().flat_map(DiscoveryConfig::models));
-    let names = NameSections {
-        aliases: file.aliases,
-        splits: file.split,
-        fallbacks: file.fallback,
-    };
+    let names =
+        NameSections { aliases: file.aliases, splits: file.split, fallbacks: file.fallback };
     let known = Served::new(&served, replicas.iter().map(|replica| &replica.spec));
     let names = names.lower(source, &known)?;
     let found = discoveries.iter().flat_map(DiscoveryConfig::pools);
@@ -169,9 +166,8 @@ fn check_routes(
     pools: &BTreeSet<&str>,
     (served, known): (&Served<'_>, &NameSpec),
 ) -> Result<(), ConfigError> {
-    let has_fallback = |model: &&Spanned<String>| {
-        known.fallbacks.contains_key(model.get_ref().as_str())
-    };
+    let has_fallback =
+        |model: &&Spanned<String>| known.fallbacks.contains_key(model.get_ref().as_str());
     let is_split = |model: &&Spanned<String>| {
         known.splits.iter().any(|split| split.name.as_str() == model.get_ref())
     };

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use spillway_proxy::{GatewayConfig, ListenerSpec, NameSpec, RouteSpec, TlsIdentity};
 
 pub use crate::keeper::{Care, ReplicaConfig};
-pub use discovery_section::DiscoveryConfig;
 pub(crate) use care_section::CareDefaults;
+pub use discovery_section::DiscoveryConfig;
 pub(crate) use discovery_section::{Found, read_replicas};
 pub use error::ConfigError;
 pub use section::WorkerLayout;

@@ -3,17 +3,19 @@
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_replicas::ServerKind;
 use spillway_proxy::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
+use spillway_replicas::ServerKind;
 use spillway_types::{ModelName, ReplicaName};
 use std::time::Duration;
 use toml::Spanned;
 
 use crate::config::care_section::CareDefaults;
 use crate::config::error::{ConfigError, Source};
-use crate::config::health_section::{BucketSection, DeepSection, MetricsSection, ReplicaHealthSection};
-use crate::keeper::ReplicaConfig;
+use crate::config::health_section::{
+    BucketSection, DeepSection, MetricsSection, ReplicaHealthSection,
+};
 use crate::config::versions::{VersionsSection, lower_versions};
+use crate::keeper::ReplicaConfig;
 
 /// One model server.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -262,8 +264,7 @@ fn target(url: &Spanned<String>, source: &Source) -> Result<(bool, String, u16),
         let remedy = "write it as http://host:port or https://host:port";
         source.fault(url.span(), message, remedy)
     };
-    let uri: Uri =
-        url.get_ref().parse().map_err(|error| fault(format!("not a URL: {error}")))?;
+    let uri: Uri = url.get_ref().parse().map_err(|error| fault(format!("not a URL: {error}")))?;
     let is_tls = match uri.scheme_str() {
         Some("http") => false,
         Some("https") => true,
@@ -278,9 +279,7 @@ fn target(url: &Spanned<String>, source: &Source) -> Result<(bool, String, u16),
     }
     let authority = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     if authority.contains('@') {
-        return Err(fault(
-            "the URL has a user: credentials have a key of their own".to_owned(),
-        ));
+        return Err(fault("the URL has a user: credentials have a key of their own".to_owned()));
     }
     // The host in brackets may hold colons; a port that is out of range is none to the parser.
     let behind_host = authority.rsplit(']').next().unwrap_or_default();

@@ -271,6 +271,8 @@ where
     Ok(value)
 }
 
-pub(crate) fn positive_if_set<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+pub(crate) fn positive_if_set<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<u64>, D::Error> {
     positive(deserializer).map(Some)
 }

@@ -56,6 +56,7 @@ impl ReplicaConfig {
         MemberSpec {
             name: self.spec.name.clone(),
             pool: PoolName::from(self.spec.pool.as_str()),
+            weight: self.spec.weight,
             models: self.spec.models.clone(),
             standby: *standby,
             needs_warm_up: !warm_up.is_empty(),

@@ -51,8 +51,7 @@ impl Discovered {
         // One place: a second change while one waits needs no second look.
         let (changed, changes) = mpsc::channel(1);
         let (tasks, stop) = (tasks.clone(), stop.clone());
-        let mut discovered =
-            Self { sources: Vec::new(), changes, changed, tasks, stop, seed };
+        let mut discovered = Self { sources: Vec::new(), changes, changed, tasks, stop, seed };
         discovered.reconcile(configs);
         discovered
     }

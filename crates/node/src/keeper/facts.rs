@@ -49,8 +49,9 @@ impl Keeper {
             CheckKind::Deep => Check::Deep,
         };
         let result = match result {
-            // A replica that is too busy for a check works.
-            CheckResult::Good | CheckResult::Busy => Ok(()),
+            CheckResult::Good => Ok(()),
+            // Neither good nor bad: it had no time for the check.
+            CheckResult::Busy => return,
             CheckResult::NotReady => Err(CheckFault::NotReady),
             CheckResult::MemoryFull => Err(CheckFault::MemoryFull),
             CheckResult::Failed(failure) => Err(fault_of(failure)),
@@ -78,7 +79,9 @@ fn fault_of(failure: Failure) -> CheckFault {
         Failure::TimedOut => CheckFault::Timeout,
         Failure::Status(_) | Failure::GrpcStatus(_) => CheckFault::Unhealthy,
         Failure::WrongAnswer => CheckFault::WrongAnswer,
-        Failure::Broken | Failure::TooLarge | Failure::BadRequest => CheckFault::Malformed,
-        Failure::Name | Failure::Connect | Failure::Tls => CheckFault::Unreachable,
+        Failure::TooLarge | Failure::BadRequest => CheckFault::Malformed,
+        Failure::Name | Failure::Connect | Failure::Tls | Failure::Broken => {
+            CheckFault::Unreachable
+        }
     }
 }

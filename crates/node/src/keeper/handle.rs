@@ -12,11 +12,7 @@ pub(crate) enum Command {
     /// Serve by another config from now on.
     Reload { world: Box<WorldConfig>, done: oneshot::Sender<Result<(), String>> },
     /// Drain or resume a replica.
-    Order {
-        replica: ReplicaName,
-        order: Order,
-        done: oneshot::Sender<Result<(), UnknownReplica>>,
-    },
+    Order { replica: ReplicaName, order: Order, done: oneshot::Sender<Result<(), UnknownReplica>> },
     /// Note the load that a replica reports of itself.
     Report {
         replica: ReplicaName,

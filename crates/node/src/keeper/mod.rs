@@ -226,11 +226,7 @@ impl Keeper {
         self.fleet.handle_order(Instant::now(), replica, order)
     }
 
-    fn report(
-        &mut self,
-        replica: &ReplicaName,
-        report: LoadReport,
-    ) -> Result<(), UnknownReplica> {
+    fn report(&mut self, replica: &ReplicaName, report: LoadReport) -> Result<(), UnknownReplica> {
         let now = Instant::now();
         let Some(known) = self.replicas.get(replica) else {
             return Err(UnknownReplica(replica.clone()));

@@ -66,6 +66,8 @@ pub(crate) struct Relay {
     events: Option<Events>,
     /// The last pieces to send after the replica's part is over.
     last_words: Option<Frame<Bytes>>,
+    /// How the reply is to be broken off, once what was handed over before is on its way.
+    broken: Option<RelayError>,
     /// A gRPC reply has told how it ends.
     has_status: bool,
     /// Made when there is something to wait for: a short reply never needs it.
@@ -99,6 +101,7 @@ impl Relay {
             record,
             events,
             last_words: None,
+            broken: None,
             has_status: false,
             timer: None,
             last_piece_at: Instant::now(),
@@ -114,7 +117,7 @@ impl Relay {
 
     /// Whether everything was handed over.
     pub(crate) fn has_ended(&self) -> bool {
-        self.lease.is_none() && self.last_words.is_none()
+        self.lease.is_none() && self.last_words.is_none() && self.broken.is_none()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
@@ -147,12 +150,15 @@ impl Relay {
             if let Some(words) = self.last_words.take() {
                 return Poll::Ready(Some(Ok(words)));
             }
+            if let Some(error) = self.broken.take() {
+                return Poll::Ready(Some(Err(error)));
+            }
             if self.lease.is_none() {
                 return Poll::Ready(None);
             }
             let Poll::Ready(next) = self.poll_replica(cx) else {
                 return match self.poll_timer(cx) {
-                    Poll::Ready(overdue) => self.break_off(overdue),
+                    Poll::Ready(overdue) => self.break_off(overdue, cx),
                     Poll::Pending => Poll::Pending,
                 };
             };
@@ -163,7 +169,7 @@ impl Relay {
                 },
                 Some(Err(error)) => {
                     tracing::debug!(%error, "reply was cut");
-                    return self.break_off(End::Cut);
+                    return self.break_off(End::Cut, cx);
                 }
                 None => self.finish(),
             }
@@ -288,7 +294,11 @@ impl Relay {
 
     /// The replica's part ended badly: says so in the stream's own form, or breaks the client's
     /// reply off so that it can't be taken for a whole one.
-    fn break_off(&mut self, end: End) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+    fn break_off(
+        &mut self,
+        end: End,
+        cx: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         if self.plan.flavour == Flavour::Grpc {
             return Poll::Ready(Some(Ok(self.break_call_off(end))));
         }
@@ -302,7 +312,13 @@ impl Relay {
         self.close(end);
         match event {
             Some(event) => Poll::Ready(Some(Ok(Frame::data(event)))),
-            None => Poll::Ready(Some(Err(RelayError(error.message)))),
+            None => {
+                // An error at once would take a head along that waits to be written, and the client
+                // would see a connection closed without a word.
+                self.broken = Some(RelayError(error.message));
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
         }
     }
 

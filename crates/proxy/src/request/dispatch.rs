@@ -125,11 +125,12 @@ impl Dispatch<'_> {
                 }
                 Err(failed) => failed,
             };
-            witness.failed(&failed);
             tracing::debug!(replica = %replica.spec().name, error = %failed.error, "attempt failed");
             if let Some(fault) = self.prepared.body.fault() {
                 return Err(fault.clone());
             }
+            // Only now: a client's bad upload is no fault of the replica.
+            witness.failed(&failed);
             let safety = self.safety(&failed);
             let told = failed.error.to_gateway_error(replica.spec().name.as_str());
             if so_far.attempts >= attempts_max || !self.may_retry(safety) {

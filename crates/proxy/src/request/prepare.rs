@@ -315,12 +315,7 @@ impl Surroundings<'_> {
         })
     }
 
-    fn contents<'f>(
-        self,
-        facts: &'f Facts<'_>,
-        body: &[u8],
-        model: &ModelName,
-    ) -> Contents<'f> {
+    fn contents<'f>(self, facts: &'f Facts<'_>, body: &[u8], model: &ModelName) -> Contents<'f> {
         let prompt_bytes = facts.prompt.as_ref().map_or(0, ExactSizeIterator::len);
         Contents {
             prefix: prompt_hashes(&self.gateway.hasher, facts, body, Some(model)),

@@ -191,3 +191,24 @@ fn address_of(name: &Name, addresses: &[(Name, IpAddr)]) -> Option<IpAddr> {
     let own = addresses.iter().filter(|(owner, _)| owner == name);
     own.map(|(_, address)| *address).min()
 }
+
+#[cfg(test)]
+mod tests {
+    use hickory_resolver::net::NoRecords;
+    use hickory_resolver::proto::op::{Query, ResponseCode};
+
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_knows_of_nothing_makes_an_empty_answer() {
+        for code in [ResponseCode::NXDomain, ResponseCode::NoError] {
+            let nothing = NoRecords::new(Query::query(Name::root(), RecordType::A), code);
+            assert_eq!(why(&nothing.into()), Answer::Empty, "{code}");
+        }
+        for code in [ResponseCode::ServFail, ResponseCode::Refused, ResponseCode::NotImp] {
+            let failure = NetError::Dns(DnsError::ResponseCode(code));
+            assert_eq!(why(&failure), Answer::Failed, "{code}");
+        }
+        assert_eq!(why(&NetError::Timeout), Answer::Failed);
+    }
+}

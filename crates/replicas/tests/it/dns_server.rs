@@ -1,4 +1,5 @@
-//! A DNS server over UDP with records that the test changes, which can also fail or be silent.
+//! A DNS server over UDP and TCP with records that the test changes, which can also fail or be
+//! silent.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use hickory_resolver::proto::op::{Message, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, SRV};
 use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
-use tokio::net::UdpSocket;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
 
 pub(crate) struct DnsServer {
@@ -31,15 +33,18 @@ pub(crate) enum Mood {
     Silent,
     /// Answers SERVFAIL.
     Failing,
+    /// Says over UDP that the answer is too large for it.
+    Truncating,
 }
 
 impl DnsServer {
     pub(crate) async fn start() -> Self {
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (socket, listener) = bind().await;
         let address = socket.local_addr().unwrap();
         let zone = Arc::new(Mutex::new(Zone::default()));
         let mut task = JoinSet::new();
         task.spawn(serve(socket, Arc::clone(&zone)));
+        task.spawn(accept(listener, Arc::clone(&zone)));
         Self { address, zone, _task: task }
     }
 
@@ -80,11 +85,47 @@ impl DnsServer {
     }
 }
 
+/// One port of both kinds.
+async fn bind() -> (UdpSocket, TcpListener) {
+    loop {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        // Another process may have this one.
+        if let Ok(listener) = TcpListener::bind(socket.local_addr().unwrap()).await {
+            return (socket, listener);
+        }
+    }
+}
+
+async fn accept(listener: TcpListener, zone: Arc<Mutex<Zone>>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let (stream, _) = listener.accept().await.unwrap();
+        connections.spawn(converse(stream, Arc::clone(&zone)));
+    }
+}
+
+async fn converse(mut stream: TcpStream, zone: Arc<Mutex<Zone>>) {
+    while let Ok(length) = stream.read_u16().await {
+        let mut question = vec![0; usize::from(length)];
+        stream.read_exact(&mut question).await.unwrap();
+        let Some(reply) = answer(&question, &mut zone.lock().unwrap()) else { continue };
+        let bytes = reply.to_vec().unwrap();
+        stream.write_u16(u16::try_from(bytes.len()).unwrap()).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+    }
+}
+
 async fn serve(socket: UdpSocket, zone: Arc<Mutex<Zone>>) {
     let mut buffer = [0; 4096];
     loop {
         let (length, client) = socket.recv_from(&mut buffer).await.unwrap();
-        let Some(reply) = answer(&buffer[..length], &mut zone.lock().unwrap()) else { continue };
+        let Some(mut reply) = answer(&buffer[..length], &mut zone.lock().unwrap()) else {
+            continue;
+        };
+        if zone.lock().unwrap().mood == Mood::Truncating {
+            reply.metadata.truncation = true;
+            reply.answers.clear();
+        }
         let bytes = reply.to_vec().unwrap();
         let sending = socket.try_send_to(&bytes, client);
         assert_eq!(sending.unwrap(), bytes.len());
@@ -105,7 +146,7 @@ fn answer(question: &[u8], zone: &mut Zone) -> Option<Message> {
             reply.metadata.response_code = ResponseCode::ServFail;
             return Some(reply);
         }
-        Mood::Well => {}
+        Mood::Well | Mood::Truncating => {}
     }
     let is_known = zone.records.keys().any(|(known, _)| *known == name);
     if !is_known {
