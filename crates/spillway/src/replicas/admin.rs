@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 /// Time for the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ async fn exchange(admin: SocketAddr, method: Method, path: &str, body: Bytes) ->
         format!("no node at {admin}: is [admin] set in its config? give its address with --admin")
     })?;
     let (mut sender, connection) = handshake(TokioIo::new(tcp)).await?;
-    let _driver = AbortOnDropHandle::new(tokio::task::spawn(connection));
+    let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
     let request = Request::builder()
         .method(method)
         .uri(path)
