@@ -95,12 +95,12 @@ class World:
             assert json.load(response)["fault"]["kind"] == fault["kind"]
 
 
-    def wait_until_nobody_is_busy(self) -> None:
-        """A replica that asked to be left alone is, healed or not, for as long as it asked."""
+    def wait_until_busy(self, is_busy: bool) -> None:
+        """Until a replica is left alone since it asked for that, or none is any more."""
         due = time.monotonic() + 10
-        while 'admission="busy"' in metrics(self.admin):
-            assert time.monotonic() < due, "a replica is busy for too long"
-            time.sleep(0.05)  # wait: until it is looked at again
+        while ('admission="busy"' in metrics(self.admin)) != is_busy:
+            assert time.monotonic() < due, f"never came true: busy is {is_busy}"
+            time.sleep(0.02)  # wait: until it is looked at again
 
 
 def metrics(admin: int) -> str:
