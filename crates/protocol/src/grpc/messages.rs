@@ -162,11 +162,14 @@ impl Messages {
     fn name(&mut self, seen: Bytes) -> Result<Option<Bytes>, MessageFault> {
         let Some(rename) = &self.rename else { return Ok(Some(seen)) };
         let peek = peek_model(&seen);
+        // Its first byte says so, whatever the length behind it says.
+        if matches!(peek, Peek::Compressed) {
+            return Err(MessageFault::Compressed);
+        }
         let head: Option<[u8; FRAME_HEAD_BYTES]> = seen.first_chunk().copied();
         let length = head.map(|head| length_of(head, self.bytes_max)).transpose()?;
         let (model, length) = match (peek, length) {
             (Peek::Found(found), Some(length)) => (found.model, length),
-            (Peek::Compressed, _) => return Err(MessageFault::Compressed),
             (Peek::NeedMore, _) if seen.len() < MODEL_BYTES_MAX => {
                 self.place = Place::Naming { held: BytesMut::from(seen) };
                 return Ok(None);

@@ -144,3 +144,13 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_compressed_message_is_told_by_its_first_byte_however_long_it_is() {
+    let head = [1, 0, 0, 4, 0];
+    for piece_length in 1..=head.len() {
+        let mut messages = Messages::renaming(BYTES_MAX, "a", "b", None);
+        let (_, result) = pass(&mut messages, &head, piece_length);
+        assert_eq!(result, Err(MessageFault::Compressed), "{piece_length}");
+    }
+}
