@@ -5,14 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use spillway_route::{Admitted, Candidate, Group, admitted};
-use spillway_types::{Admission, ModelName, ModelStanding, ReplicaSlot, Standing};
+use spillway_types::{Admission, ModelName, ReplicaSlot, Standing};
 
 use crate::replica::Replica;
 use crate::view::RouteSpec;
-
-/// Share of its weight that a replica gets for a model whose breaker is half open: enough to show
-/// whether it works again, and few requests to lose if it does not.
-const TRIAL_PERMILLE: u16 = 50;
 
 /// The replicas that can serve one model on one route.
 #[derive(Debug)]
@@ -53,16 +49,7 @@ impl Members {
         standing: &Standing,
         model: Option<&ModelName>,
     ) {
-        let for_model = standing.models.iter().find(|(name, _)| Some(name) == model);
-        let (admission, ramp_permille) = match for_model {
-            Some((_, ModelStanding::Open)) => {
-                (standing.admission.max(Admission::Ejected), standing.ramp_permille)
-            }
-            Some((_, ModelStanding::Trial)) => {
-                (standing.admission, standing.ramp_permille.min(TRIAL_PERMILLE))
-            }
-            None => (standing.admission, standing.ramp_permille),
-        };
+        let (admission, ramp_permille) = standing.for_model(model);
         let candidate = Candidate {
             slot,
             identity: Candidate::identity_of(&replica.spec.name),

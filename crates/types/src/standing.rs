@@ -7,6 +7,10 @@ use crate::ModelName;
 /// Full share of a replica's weight, in permille.
 pub const RAMP_FULL: u16 = 1000;
 
+/// Share of its weight that a replica gets for a model whose breaker is half open: enough to show
+/// whether it works again, and few requests to lose if it does not.
+const TRIAL_PERMILLE: u16 = 50;
+
 /// What a replica may be given now. Decided by its own region's nodes, read by the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
@@ -57,6 +61,17 @@ impl Standing {
         models: Vec::new(),
         busy_until: None,
     };
+
+    /// Whether it takes requests for this model, and the share of its weight that counts for them.
+    #[must_use]
+    pub fn for_model(&self, model: Option<&ModelName>) -> (Admission, u16) {
+        let (admission, share) = (self.admission, self.ramp_permille);
+        match self.models.iter().find(|(name, _)| Some(name) == model) {
+            Some((_, ModelStanding::Open)) => (admission.max(Admission::Ejected), share),
+            Some((_, ModelStanding::Trial)) => (admission, share.min(TRIAL_PERMILLE)),
+            None => (admission, share),
+        }
+    }
 }
 
 impl Default for Standing {
@@ -84,5 +99,24 @@ impl Admission {
     #[must_use]
     pub fn is_last_resort(self) -> bool {
         matches!(self, Self::Standby | Self::Ejected | Self::Starting | Self::Down)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_breaker_concerns_its_model_only_and_makes_nothing_better() {
+        let models = vec![("a".into(), ModelStanding::Open), ("b".into(), ModelStanding::Trial)];
+        let open = Standing { models, ..Standing::FULL };
+        let down = Standing { admission: Admission::Down, ramp_permille: 20, ..open.clone() };
+        let of = |standing: &Standing, model: &str| standing.for_model(Some(&model.into()));
+        assert_eq!(of(&open, "a"), (Admission::Ejected, RAMP_FULL));
+        assert_eq!(of(&open, "b"), (Admission::Open, TRIAL_PERMILLE));
+        assert_eq!(of(&open, "c"), (Admission::Open, RAMP_FULL));
+        assert_eq!(open.for_model(None), (Admission::Open, RAMP_FULL));
+        assert_eq!(of(&down, "a"), (Admission::Down, 20));
+        assert_eq!(of(&down, "b"), (Admission::Down, 20));
     }
 }

@@ -4,6 +4,7 @@ use spillway_node::Node;
 use spillway_tests::{Client, OK, Page, Scripted, Setup, chat, eventually};
 
 use crate::health::stands_at_last;
+use crate::reload::{File, reloads};
 
 async fn ask(node: &Node) -> u16 {
     Client::once(node.addresses()[0], chat("tiny", "")).await.status
@@ -57,5 +58,26 @@ async fn addresses_of_a_name_are_replicas() {
     let name = format!("workers-127.0.0.1:{}", one.address.port());
     stands_at_last(&node, &name, "open").await;
     assert_eq!(ask(&node).await, 200);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn what_a_discovery_found_leaves_with_it() {
+    let (found, listed) = (Scripted::start().await.serve(OK), Scripted::start().await.serve(OK));
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("replicas.toml");
+    let replica = format!(
+        "[[replica]]\nname = \"found\"\nurl = \"http://{}\"\nmodels = [\"tiny\"]\n",
+        found.address
+    );
+    std::fs::write(&path, replica).expect("writes");
+    let source = format!("[[discovery]]\nname = \"d\"\nfile = \"{}\"", path.display());
+    let without = Setup::new().replica("listed", listed.address);
+    let file = File::new(&without.clone().table(source));
+    let node = file.start().await;
+    stands_at_last(&node, "found", "open").await;
+    file.replace(&without.text());
+    eventually("the reload", || reloads(&node, "applied") == 1.0).await;
+    assert!(!is_listed(&node, "found") && is_listed(&node, "listed"));
     node.stop().await;
 }

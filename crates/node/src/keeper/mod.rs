@@ -169,12 +169,14 @@ impl Keeper {
     /// Serves by another config from now on. One that does not work changes nothing.
     async fn reload(&mut self, world: WorldConfig) -> Result<(), ReplicaTlsError> {
         let before = std::mem::replace(&mut self.world, world);
-        if let Err(error) = self.take_world(false).await {
-            self.world = before;
-            return Err(error);
-        }
+        // First, or what a discovery that is no more has found would be taken over once again.
         self.discovered.reconcile(&self.world.discoveries);
-        Ok(())
+        let result = self.take_world(false).await;
+        if result.is_err() {
+            self.world = before;
+            self.discovered.reconcile(&self.world.discoveries);
+        }
+        result
     }
 
     async fn take_discovered(&mut self) {
