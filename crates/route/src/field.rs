@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use spillway_types::{ReplicaSlot, Signals};
 
+use crate::cohorts::Cohort;
 use crate::{Attempt, Candidate, Loads, Moment, Reason};
 
 /// How many candidates a policy of constant cost looks at before it looks at all of them.
@@ -16,15 +17,22 @@ pub(crate) struct Field<'a> {
     candidates: &'a [Candidate],
     tried: &'a [ReplicaSlot],
     loads: &'a dyn Loads,
+    cohort: Cohort,
 }
 
 impl<'a> Field<'a> {
+    /// All candidates.
     pub(crate) fn new(
         candidates: &'a [Candidate],
         tried: &'a [ReplicaSlot],
         loads: &'a dyn Loads,
     ) -> Self {
-        Self { candidates, tried, loads }
+        Self { candidates, tried, loads, cohort: Cohort::All }
+    }
+
+    /// The same with only those of a cohort usable.
+    pub(crate) fn only(&self, cohort: Cohort) -> Self {
+        Self { cohort, ..*self }
     }
 
     /// Number of candidates, usable or not.
@@ -41,7 +49,7 @@ impl<'a> Field<'a> {
     pub(crate) fn usable(&self, index: usize) -> Option<Usable> {
         let candidate = &self.candidates[index];
         let Candidate { slot, ramp_permille, in_flight_max, .. } = *candidate;
-        if self.tried.contains(&slot) {
+        if !self.cohort.has(ramp_permille) || self.tried.contains(&slot) {
             return None;
         }
         let in_flight = self.loads.in_flight(slot);
@@ -51,13 +59,13 @@ impl<'a> Field<'a> {
             weight: candidate.effective_weight(),
             ramp_permille,
             in_flight,
+            next: self.cohort.part(index),
         })
     }
 
-    /// The usable candidate with this identity.
-    pub(crate) fn usable_with_identity(&self, identity: u64) -> Option<Usable> {
-        let index = self.candidates.iter().position(|candidate| candidate.identity == identity)?;
-        self.usable(index)
+    /// The first candidate of this kind, if it is usable.
+    pub(crate) fn usable_that(&self, is_it: impl Fn(&Candidate) -> bool) -> Option<Usable> {
+        self.usable(self.candidates.iter().position(is_it)?)
     }
 
     /// What is known of a candidate's load beyond this process.
@@ -156,7 +164,7 @@ impl<'a> Field<'a> {
 }
 
 /// A candidate that may be chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usable {
     /// Its position in the group.
     pub(crate) index: usize,
@@ -168,6 +176,8 @@ pub(crate) struct Usable {
     pub(crate) ramp_permille: u16,
     /// Requests in flight there.
     pub(crate) in_flight: u32,
+    /// How much the request to be placed counts there: 1, or less among those that warm up.
+    pub(crate) next: f64,
 }
 
 impl Usable {
@@ -176,7 +186,7 @@ impl Usable {
     /// The request itself counts: of two idle candidates the one with more weight is lighter.
     /// Equal loads give equal numbers, since a division rounds the exact quotient.
     pub(crate) fn load(&self) -> f64 {
-        (f64::from(self.in_flight) + 1.0) / self.weight as f64
+        (f64::from(self.in_flight) + self.next) / self.weight as f64
     }
 
     /// The attempt that goes there.

@@ -2,6 +2,7 @@
 
 use spillway_types::{Inquiry, RAMP_FULL, ReplicaSlot};
 
+use crate::cohorts::{Cohort, Cohorts};
 use crate::fair_share::FairShare;
 use crate::field::Field;
 use crate::policy::{Choose, Policy};
@@ -15,6 +16,7 @@ use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 pub struct Group {
     policy: Policy,
     candidates: Vec<Candidate>,
+    cohorts: Option<Cohorts>,
     chooser: Box<dyn Choose>,
 }
 
@@ -29,11 +31,12 @@ impl Group {
     #[must_use]
     pub fn with_tuning(policy: Policy, tuning: &Tuning, mut candidates: Vec<Candidate>) -> Self {
         for candidate in &mut candidates {
-            candidate.weight = candidate.weight.max(1);
+            candidate.weight = if policy.is_weighted() { candidate.weight.max(1) } else { 1 };
             candidate.ramp_permille = candidate.ramp_permille.clamp(1, RAMP_FULL);
         }
         let chooser = policy.prepare(&candidates, tuning);
-        Self { policy, candidates, chooser }
+        let cohorts = Cohorts::of(&candidates);
+        Self { policy, candidates, cohorts, chooser }
     }
 
     /// The policy it was prepared for.
@@ -42,7 +45,8 @@ impl Group {
         self.policy
     }
 
-    /// The candidates in the order they were given, each with a weight and a ramp of at least 1.
+    /// The candidates in the order they were given, with a ramp of at least 1 and a weight of at
+    /// least 1, or of 1 where the policy ignores weights.
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates
@@ -61,13 +65,34 @@ impl Group {
             return field.usable(0).map(|only| only.because(Reason::Only));
         }
         let kept = inquiry.session.and_then(|identity| keep_session(identity, &field));
-        kept.or_else(|| self.chooser.choose(inquiry, &field, moment))
+        kept.or_else(|| self.choose_by_cohort(inquiry, &field, moment))
+            .or_else(|| self.chooser.choose(inquiry, &field, moment))
+    }
+
+    /// The policy's choice among those whose turn it is, if some candidates warm up and the policy
+    /// compares loads. One that warms up is passed over if it has more than its share already.
+    fn choose_by_cohort(
+        &self,
+        inquiry: &Inquiry,
+        field: &Field<'_>,
+        moment: &mut Moment<'_>,
+    ) -> Option<Attempt> {
+        let cohorts = self.cohorts.filter(|_| self.policy.compares_loads(inquiry))?;
+        let drawn = cohorts.draw(moment.rng);
+        if let Cohort::Warming(..) = drawn
+            && let Some(attempt) = self.chooser.choose(inquiry, &field.only(drawn), moment)
+            && let Some(chosen) = field.usable_that(|candidate| candidate.slot == attempt.slot)
+            && FairShare::of(field).has_room(&chosen)
+        {
+            return Some(chosen.because(Reason::WarmingUp));
+        }
+        self.chooser.choose(inquiry, &field.only(cohorts.established()), moment)
     }
 }
 
 /// The replica that the session was on, unless it carries more than its share already.
 fn keep_session(identity: u64, field: &Field<'_>) -> Option<Attempt> {
-    let usable = field.usable_with_identity(identity)?;
+    let usable = field.usable_that(|candidate| candidate.identity == identity)?;
     let has_room = FairShare::of(field).has_room(&usable);
     has_room.then(|| usable.because(Reason::Session))
 }
@@ -158,6 +183,16 @@ mod tests {
         let group = Group::new(Policy::WeightedRoundRobin, candidates.to_vec());
         let weights: Vec<u32> = group.candidates().iter().map(|c| c.weight).collect();
         assert_eq!(weights, [1, 3]);
+    }
+
+    #[test]
+    fn weights_that_do_not_count_are_equal() {
+        let weights = |policy| {
+            let world = World::idle(policy, &[7, 2]);
+            world.group.candidates().iter().map(|one| one.weight).collect::<Vec<_>>()
+        };
+        assert_eq!(weights(Policy::LeastConnections), [1, 1]);
+        assert_eq!(weights(Policy::WeightedLeastConnections), [7, 2]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod admitted;
 mod alias_table;
 mod bucket;
 mod candidate;
+mod cohorts;
 mod fair_share;
 mod field;
 mod group;

@@ -75,6 +75,8 @@ pub enum Reason {
     Preferred,
     /// Earlier requests of the same session went there.
     Session,
+    /// It warms up, and gets what counts of its share.
+    WarmingUp,
     /// Those that the policy looked at first were busy or tried before.
     Substitute,
 }
@@ -91,6 +93,7 @@ impl Reason {
             Self::Lightest => "lightest",
             Self::Preferred => "preferred",
             Self::Session => "session",
+            Self::WarmingUp => "warming_up",
             Self::Substitute => "substitute",
         }
     }

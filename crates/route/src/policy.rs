@@ -19,7 +19,6 @@ mod power_of_two;
 mod random;
 mod round_robin;
 mod token_bucket;
-mod weighted_least_connections;
 mod weighted_least_pending;
 mod weighted_round_robin;
 
@@ -94,12 +93,12 @@ policies! {
     /// carry less for its weight: the smaller `(in flight + 1) / weight`.
     PowerOfTwo = "power_of_two" => power_of_two::PowerOfTwo,
     /// Takes the candidate with the fewest requests in flight; equal ones take turns. Weights don't
-    /// count: the smallest `(in flight + 1) / ramp`.
+    /// count.
     LeastConnections = "least_connections" => least_connections::LeastConnections,
     /// Takes the candidate that would carry the least for its weight: the smallest
     /// `(in flight + 1) / weight`; equal ones take turns.
     WeightedLeastConnections = "weighted_least_connections" =>
-        weighted_least_connections::WeightedLeastConnections,
+        least_connections::LeastConnections,
     /// Takes the candidate that would take the least time: the smallest
     /// `latency * (in flight + 1) / weight`, the latency being an average that follows peaks at
     /// once ([`Signals::latency_ms`]); equal ones take turns.
@@ -137,6 +136,30 @@ policies! {
     /// included, and its 1.25-fold is rounded up. So one candidate always has room.
     BoundedConsistentHash = "bounded_consistent_hash" by affinity =>
         bounded_consistent_hash::BoundedConsistentHash,
+}
+
+impl Policy {
+    /// Whether weights count for it.
+    pub(crate) fn is_weighted(self) -> bool {
+        !matches!(self, Self::RoundRobin | Self::LeastConnections)
+    }
+
+    /// Whether it compares the loads of candidates for this request; else a candidate's weight
+    /// alone makes its share.
+    pub(crate) fn compares_loads(self, inquiry: &Inquiry) -> bool {
+        match self {
+            Self::Random | Self::RoundRobin | Self::WeightedRoundRobin => false,
+            Self::ConsistentHash | Self::BoundedConsistentHash => inquiry.affinity.is_none(),
+            Self::PowerOfTwo
+            | Self::LeastConnections
+            | Self::WeightedLeastConnections
+            | Self::LeastResponseTime
+            | Self::P99Weighted
+            | Self::LeastLoaded
+            | Self::WeightedLeastPending
+            | Self::TokenBucket => true,
+        }
+    }
 }
 
 impl fmt::Display for Policy {

@@ -102,6 +102,13 @@ impl World {
         }
     }
 
+    /// The same replicas with full ramps.
+    pub(crate) fn all_warm(self) -> Self {
+        let warm = |one: &Candidate| Candidate { ramp_permille: RAMP_FULL, ..*one };
+        let candidates = self.group.candidates().iter().map(warm).collect();
+        Self { group: Group::new(self.group.policy(), candidates), ..self }
+    }
+
     /// The plan of the decision with this ticket.
     pub(crate) fn plan(&mut self, ticket: u64) -> Plan {
         let moment = Moment { now: *NOW, loads: &self.loads, ticket, rng: &mut self.rng };

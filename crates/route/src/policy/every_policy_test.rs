@@ -19,6 +19,18 @@ const FILLING_BY_WEIGHT: [Policy; 5] = [
     Policy::TokenBucket,
 ];
 
+/// Those that let chance decide first whether one that warms up has its turn.
+const OF_COHORTS: [Policy; 8] = [
+    Policy::PowerOfTwo,
+    Policy::LeastConnections,
+    Policy::WeightedLeastConnections,
+    Policy::LeastResponseTime,
+    Policy::P99Weighted,
+    Policy::LeastLoaded,
+    Policy::WeightedLeastPending,
+    Policy::TokenBucket,
+];
+
 /// Those that go by more than what this process has in flight.
 const SIGNALLED: [Policy; 5] = [
     Policy::LeastResponseTime,
@@ -147,11 +159,63 @@ fn requests_that_stay_fill_replicas_in_proportion_to_weight() {
     }
 }
 
+/// What one of `count` replicas gets while it warms up and the others don't, as a part of what is in
+/// proportion to its ramp.
+fn share_while_warming_up(policy: Policy, ramp: u16, count: u16, concurrency: usize) -> f64 {
+    let mut ramps = vec![(1, RAMP_FULL); usize::from(count)];
+    ramps[1].1 = ramp;
+    let mut world = World::ramping(policy, &ramps);
+    world.loads.signals = vec![at_work(); usize::from(count)];
+    let served = world.serve(20_000, concurrency)[1] as f64 / 20_000.0;
+    let ramp = f64::from(ramp) / f64::from(RAMP_FULL);
+    served * (f64::from(count - 1) + ramp) / ramp
+}
+
 #[test]
-fn half_a_ramp_is_half_the_requests_in_flight() {
-    for policy in [&[Policy::LeastConnections][..], &FILLING_BY_WEIGHT].concat() {
-        let mut world = World::ramping(policy, &[(1, RAMP_FULL), (1, 500), (1, RAMP_FULL)]);
-        assert_eq!(world.serve(500, 500), [200, 100, 200], "{policy}");
+fn one_that_warms_up_gets_what_counts_of_its_share_whatever_the_load() {
+    for &policy in Policy::ALL {
+        for (ramp, count) in [(20, 2), (100, 4), (500, 4), (20, 10), (100, 10)] {
+            for concurrency in [0, 2, 8, 20, 100] {
+                let share = share_while_warming_up(policy, ramp, count, concurrency);
+                // A hash keeps its keys until the replica has its bound, which is a whole number.
+                // Others pass over one that has a request of a share that is less than one.
+                let most = if policy == Policy::BoundedConsistentHash { 2.0 } else { 1.25 };
+                let case = format!("{policy}, ramp {ramp} of {count}, {concurrency} in flight");
+                assert!((0.5..most).contains(&share), "{case}: {share}");
+            }
+        }
+    }
+}
+
+#[test]
+fn several_that_warm_up_get_what_counts_of_each() {
+    for &policy in Policy::ALL {
+        let ramps = [100, RAMP_FULL, 400, 600, RAMP_FULL];
+        let mut world = World::ramping(policy, &ramps.map(|ramp| (2, ramp)));
+        world.loads.signals = vec![at_work(); 5];
+        let served = world.serve(20_000, 40);
+        for (index, ramp) in ramps.into_iter().enumerate() {
+            let share = served[index] as f64 / 20_000.0 / (f64::from(ramp) / 3_100.0);
+            assert!((0.5..1.5).contains(&share), "{policy}: {share} of its share at ramp {ramp}");
+        }
+    }
+}
+
+#[test]
+fn one_that_warms_up_and_answers_slowly_gets_no_more_while_it_has_its_share() {
+    for policy in OF_COHORTS {
+        let mut world = World::ramping(policy, &[(1, RAMP_FULL), (1, 100), (1, RAMP_FULL)]);
+        world.loads.signals = vec![at_work(); 3];
+        world.loads.in_flight = vec![10, 2, 10];
+        // A tenth of 2.1 parts of 23 requests is 1.1, and a fourth more is less than 2.
+        assert_eq!(world.tally(500)[1], 0, "{policy}");
+        world.loads.in_flight[1] = 1;
+        let attempts: Vec<Attempt> = (0..500).map(|ticket| world.attempt(ticket)).collect();
+        for attempt in &attempts {
+            let is_cold = attempt.slot == ReplicaSlot(1);
+            assert_eq!(is_cold, attempt.reason == Reason::WarmingUp, "{policy}: {attempt:?}");
+        }
+        assert!(attempts.iter().any(|one| one.reason == Reason::WarmingUp), "{policy}");
     }
 }
 

@@ -1,13 +1,12 @@
-//! The candidate with the fewest requests in flight.
+//! The candidate with the fewest requests in flight, for its weight if weights count.
 
 use spillway_types::Inquiry;
 
 use super::Choose;
-use crate::field::{Field, Usable};
+use crate::field::Field;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Looks at every candidate; equal ones take turns. One that warms up counts for the part of a
-/// candidate that it is.
+/// Looks at every candidate; equal ones take turns.
 #[derive(Debug)]
 pub(super) struct LeastConnections;
 
@@ -24,9 +23,7 @@ impl Choose for LeastConnections {
         field: &Field<'_>,
         moment: &mut Moment<'_>,
     ) -> Option<Attempt> {
-        let load =
-            |usable: &Usable| (f64::from(usable.in_flight) + 1.0) / f64::from(usable.ramp_permille);
-        field.least(moment, load).map(|usable| usable.because(Reason::Lightest))
+        field.lightest(moment).map(|usable| usable.because(Reason::Lightest))
     }
 }
 
@@ -37,18 +34,21 @@ mod tests {
     use crate::test_world::{World, any_world, assert_proportional};
     use crate::{Candidate, Policy, Reason};
 
+    const BOTH: [Policy; 2] = [Policy::LeastConnections, Policy::WeightedLeastConnections];
+
     proptest! {
         #[test]
-        fn nobody_usable_has_fewer_in_flight_for_its_ramp(
-            mut world in any_world(Just(Policy::LeastConnections)),
+        fn nobody_usable_would_carry_less(
+            world in any_world(prop::sample::select(&BOTH[..])),
             ticket: u64,
         ) {
-            world.session = None;
+            let mut world = World { session: None, ..world.all_warm() };
             let usable = world.usable();
             prop_assume!(!usable.is_empty());
+            let is_weighted = world.group.policy() == Policy::WeightedLeastConnections;
             let carried = |candidate: &Candidate| {
                 let in_flight = world.loads.in_flight[candidate.slot.index()];
-                f64::from(in_flight + 1) / f64::from(candidate.ramp_permille)
+                f64::from(in_flight + 1) / f64::from(if is_weighted { candidate.weight } else { 1 })
             };
             let lightest = usable.iter().map(carried).fold(f64::INFINITY, f64::min);
             let lightest_ones: Vec<_> =
@@ -67,24 +67,22 @@ mod tests {
 
     #[test]
     fn equal_ones_share_evenly_wherever_they_stand() {
-        let mut world = World::idle(Policy::LeastConnections, &[1; 100]);
-        world.loads.in_flight.fill(1);
-        for slot in [0, 1, 99] {
-            world.loads.in_flight[slot] = 0;
+        for policy in BOTH {
+            let mut world = World::idle(policy, &[1; 100]);
+            world.loads.in_flight.fill(1);
+            for slot in [0, 1, 99] {
+                world.loads.in_flight[slot] = 0;
+            }
+            let chosen = world.tally(9_000);
+            assert_proportional(&[chosen[0], chosen[1], chosen[99]], &[1.0; 3]);
+            assert_eq!(chosen.iter().sum::<u64>(), chosen[0] + chosen[1] + chosen[99]);
         }
-        let chosen = world.tally(9_000);
-        assert_proportional(&[chosen[0], chosen[1], chosen[99]], &[1.0; 3]);
-        assert_eq!(chosen.iter().sum::<u64>(), chosen[0] + chosen[1] + chosen[99]);
     }
 
     #[test]
-    fn requests_that_stay_fill_replicas_evenly_but_those_that_warm_up_less() {
-        let mut world =
-            World::ramping(Policy::LeastConnections, &[(3, 1_000), (1, 1_000), (7, 500)]);
-        for ticket in 0..500 {
-            let slot = world.attempt(ticket).slot;
-            world.loads.in_flight[slot.index()] += 1;
-        }
-        assert_eq!(world.loads.in_flight, [200, 200, 100]);
+    fn weights_count_for_one_of_the_two() {
+        let filled = |policy| World::idle(policy, &[3, 1, 2]).serve(600, 600);
+        assert_eq!(filled(Policy::WeightedLeastConnections), [300, 100, 200]);
+        assert_eq!(filled(Policy::LeastConnections), [200; 3]);
     }
 }

@@ -54,7 +54,7 @@ impl LeastLoaded {
         let gpu_use = (signals.gpu_use.or(usual.gpu_use) * growth).min(1.0);
         let kv_use = (signals.kv_use.or(usual.kv_use) * growth).min(1.0);
         let latency_ms = signals.latency_ms.or(usual.latency_ms).max(LATENCY_MS_MIN);
-        f64::from(queue * (now + 1.0)) / usable.weight as f64 / usual.queue_load
+        f64::from(queue) * (f64::from(now) + usable.next) / usable.weight as f64 / usual.queue_load
             + f64::from(gpu * gpu_use + kv * kv_use + latency * latency_ms / usual.latency_ms)
             + self.live * usable.load() / usual.own_load
     }

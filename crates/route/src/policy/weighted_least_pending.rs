@@ -29,7 +29,8 @@ impl Choose for WeightedLeastPending {
         let work = |usable: &Usable| {
             let signals = field.signals(usable);
             let now = reports.now(usable, pending(&signals), &signals);
-            f64::from(now + reports.work_per_request()) / usable.weight as f64
+            let next = f64::from(reports.work_per_request()) * usable.next;
+            (f64::from(now) + next) / usable.weight as f64
         };
         field.least(moment, work).map(|usable| usable.because(Reason::Lightest))
     }
