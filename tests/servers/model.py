@@ -23,9 +23,10 @@ CHAT = (
     "{% endfor %}{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
 )
 SHAPE = {
-    "hidden_size": 256,
-    "intermediate_size": 512,
-    "num_hidden_layers": 2,
+    # Slow enough on a CPU that a long answer takes seconds.
+    "hidden_size": 384,
+    "intermediate_size": 768,
+    "num_hidden_layers": 4,
     "num_attention_heads": 4,
     "num_key_value_heads": 4,
     "vocab_size": VOCABULARY,

@@ -2,7 +2,11 @@
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass, field
+
+# Where its part of a page begins; `spillway-bench faults --markdown` leaves what is below as it is.
+BEGIN = "<!-- below: made by tests/servers/run.py --markdown -->"
 
 
 @dataclass
@@ -49,6 +53,13 @@ def markdown(facts: dict[str, str], sections: list[Section]) -> str:
     about = "\n".join(f"- {name}: {value}" for name, value in facts.items())
     parts = [f"# Two vLLM servers behind Spillway\n\n{verdict}\n\n{about}\n"]
     return "\n".join(parts + [section.markdown() for section in sections])
+
+
+def into_page(page: str, report: str) -> str:
+    """The page with this report instead of an earlier one, its headings one level down."""
+    kept = page.partition(BEGIN)[0].rstrip()
+    part = f"{BEGIN}\n\n" + re.sub(r"^#", "##", report, flags=re.MULTILINE)
+    return f"{kept}\n\n{part}" if kept else part
 
 
 def as_json(facts: dict[str, str], sections: list[Section]) -> str:

@@ -33,7 +33,7 @@ SCENES = ["answers", "speed", "signals", "prefix", "failure"]
 # Both servers, their client and the gateway.
 MEMORY_BYTES_MIN = 8 << 30
 EXAMPLE = """example:
-  python tests/servers/run.py --spillway target/dist/spillway --markdown /tmp/servers.md
+  python tests/servers/run.py --spillway target/dist/spillway --markdown docs/results.md
 """
 
 
@@ -53,12 +53,11 @@ def main() -> int:
         facts, sections = measure(options, python)
 
     text = report.markdown(facts, sections)
-    for path, content in [
-        (options.markdown, text),
-        (options.json, report.as_json(facts, sections)),
-    ]:
-        if path:
-            path.write_text(content)
+    if options.markdown:
+        page = options.markdown
+        page.write_text(report.into_page(page.read_text() if page.exists() else "", text))
+    if options.json:
+        options.json.write_text(report.as_json(facts, sections))
     print(text)
     return 1 if any(section.failures for section in sections) else 0
 
@@ -70,7 +69,7 @@ def parse() -> argparse.Namespace:
     add = parser.add_argument
     default = ROOT / "target" / "dist" / "spillway"
     add("--spillway", type=Path, default=default, help="the binary (default: target/dist/spillway)")
-    add("--markdown", type=Path, metavar="FILE", help="write the report there as well")
+    add("--markdown", type=Path, metavar="FILE", help="write the report there as well, below what other commands made of the page")
     add("--json", type=Path, metavar="FILE", help="write what was measured there as JSON")
     add("--scenes", type=scenes, default=SCENES, metavar="A,B",
         help=f"of {', '.join(SCENES)} (default: all)")
@@ -190,7 +189,8 @@ def play(fleet, wanted: list[str]) -> list:
 
 
 def make_model(folder: Path, python: Path) -> None:
-    if not (folder / "model" / "config.json").exists():
+    made = folder / "model" / "config.json"
+    if not made.exists() or made.stat().st_mtime < (HERE / "model.py").stat().st_mtime:
         say("writing the model")
         command = [str(python), str(HERE / "model.py"), str(folder / "model")]
         subprocess.run(command, check=True, timeout=120, capture_output=True)
@@ -208,7 +208,7 @@ def facts_of(options: argparse.Namespace, fleet) -> dict[str, str]:
     return {
         "gateway": f"{version}; `kind` of replicas {kind}",
         "policies unknown to it": ", ".join(left_out) or "none",
-        "servers": f"2 x vLLM {install.VLLM} on the CPU, random Llama of 2 layers",
+        "servers": f"2 x vLLM {install.VLLM} on the CPU, random Llama of 4 layers",
     }
 
 

@@ -34,8 +34,10 @@ macro_rules! policies {
         ///
         /// Weights are shares of traffic or of capacity as each policy says; all policies agree
         /// on never choosing a candidate that is at its limit or was tried before. A weight is
-        /// the part of [`Candidate::weight`] that counts while the candidate warms up. What is
-        /// not known of a candidate is taken to be as with the others on average.
+        /// the part of [`Candidate::weight`] that counts while the candidate warms up. Where loads
+        /// are compared, chance decides by weight between those that warm up and the others, and
+        /// the policy among either. What is not known of a candidate is taken to be as with the
+        /// others on average.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Policy {

@@ -140,7 +140,9 @@ async fn a_replica_s_own_error_is_passed_on_and_not_retried() {
                 assert_eq!(reply.code(), None, "it is not the gateway's error");
             }
         }
-        assert_eq!((failed, broken.requests.count(), alive.requests.count()), (5, 5, 5));
+        // The node may learn meanwhile to leave it alone; each error it got was one client's.
+        assert!((1..=5).contains(&failed), "{status}: {failed} of 10");
+        assert_eq!((broken.requests.count(), alive.requests.count()), (failed, 10 - failed));
     }
 }
 

@@ -43,6 +43,10 @@ pub(crate) struct FaultsArguments {
     /// own, since the emulated replicas are ten times faster than real ones.
     #[arg(long, value_delimiter = ',')]
     health: Vec<String>,
+    /// Runs at a time. One keeps a core busy for a tenth of the time; each says whether the machine
+    /// had time for it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) jobs: u8,
     /// How often a run is made at most if the machine had no time for it.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
     pub(crate) attempts: u8,

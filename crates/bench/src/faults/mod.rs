@@ -40,11 +40,13 @@ use std::{
 };
 
 use anyhow::Context as _;
+use futures_util::{StreamExt as _, stream};
 
 pub(crate) use self::arguments::FaultsArguments;
 use self::{
     arguments::Part,
     config::PolicyChoice,
+    fault::Fault,
     machine::Origin,
     results::{Outcome, Results, Row, Run, SlowStart},
     run::{Bench, Unavailable},
@@ -69,18 +71,18 @@ pub(crate) async fn run(arguments: &FaultsArguments) -> anyhow::Result<ExitCode>
         health: &health,
     };
     let policies = choices(arguments, &features)?;
-    let results = empty(&bench, arguments);
-    let mut session = Session { arguments, bench, policies, results };
+    let mut results = empty(&bench, arguments);
+    let session = Session { arguments, bench, policies };
     for part in arguments.parts()? {
         match part {
-            Part::Matrix => session.matrix().await?,
-            Part::Mixed => session.mixed().await?,
-            Part::Slow => session.slow().await?,
-            Part::Herd => session.herd().await?,
+            Part::Matrix => session.matrix(&mut results).await?,
+            Part::Mixed => session.mixed(&mut results).await?,
+            Part::Slow => session.slow(&mut results).await?,
+            Part::Herd => session.herd(&mut results).await?,
         }
     }
-    session.publish()?;
-    let is_sound = limits::is_sound(&limits::limits(&session.results));
+    session.publish(&results)?;
+    let is_sound = limits::is_sound(&limits::limits(&results));
     Ok(if is_sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -98,6 +100,7 @@ fn empty(bench: &Bench<'_>, arguments: &FaultsArguments) -> Results {
         seed: arguments.seed,
         rate_per_s: bench.rate_per_s,
         seconds: (arguments.seconds, arguments.mixed_seconds),
+        jobs: arguments.jobs,
         health: (!bench.features.health.is_empty()).then(|| bench.health.clone()),
         matrix: Vec::new(),
         mixed: Vec::new(),
@@ -106,70 +109,77 @@ fn empty(bench: &Bench<'_>, arguments: &FaultsArguments) -> Results {
     }
 }
 
-/// What is being measured, and what was found so far.
+/// What is being measured.
 struct Session<'a> {
     arguments: &'a FaultsArguments,
     bench: Bench<'a>,
     policies: Vec<PolicyChoice>,
-    results: Results,
 }
 
 impl Session<'_> {
-    async fn matrix(&mut self) -> anyhow::Result<()> {
-        let timeline = matrix::timeline(self.arguments.seconds);
-        for policy in &self.policies {
-            for about in self.arguments.faults()? {
-                let name = format!("{} × {}", policy.name, about.name());
-                let run = || matrix::run(&self.bench, policy, about, &timeline);
-                let outcome = self.attempt(&name, run).await;
-                self.results.matrix.push(Row { policy: policy.name.clone(), about, outcome });
-                self.save()?;
-            }
-        }
-        Ok(())
+    async fn matrix(&self, results: &mut Results) -> anyhow::Result<()> {
+        let timeline = &matrix::timeline(self.arguments.seconds);
+        let faults = self.arguments.faults()?;
+        let cells = self.policies.iter().flat_map(|policy| faults.iter().map(move |&f| (policy, f)));
+        let row = async |(policy, about): (&PolicyChoice, Fault)| {
+            let name = format!("{} × {}", policy.name, about.name());
+            let run = || matrix::run(&self.bench, policy, about, timeline);
+            Row { policy: policy.name.clone(), about, outcome: self.attempt(&name, run).await }
+        };
+        self.carry_out(cells.map(row), results, |results| &mut results.matrix).await
     }
 
-    async fn mixed(&mut self) -> anyhow::Result<()> {
-        for policy in &self.policies {
-            let name = format!("{} × mixed", policy.name);
+    async fn mixed(&self, results: &mut Results) -> anyhow::Result<()> {
+        let row = async |policy: &PolicyChoice| {
             let run = || mixed::run(&self.bench, policy, self.arguments.mixed_seconds);
-            let outcome = self.attempt(&name, run).await;
-            self.results.mixed.push(Row { policy: policy.name.clone(), about: (), outcome });
-            self.save()?;
-        }
-        Ok(())
+            let outcome = self.attempt(&format!("{} × mixed", policy.name), run).await;
+            Row { policy: policy.name.clone(), about: (), outcome }
+        };
+        self.carry_out(self.policies.iter().map(row), results, |results| &mut results.mixed).await
     }
 
-    async fn slow(&mut self) -> anyhow::Result<()> {
-        for policy in &self.policies {
+    async fn slow(&self, results: &mut Results) -> anyhow::Result<()> {
+        let row = async |policy: &PolicyChoice| {
             let run = || slow::run(&self.bench, policy);
             let outcome = self.attempt(&format!("{} × slow", policy.name), run).await;
-            self.results.slow.push(Row { policy: policy.name.clone(), about: (), outcome });
-            self.save()?;
-        }
-        Ok(())
+            Row { policy: policy.name.clone(), about: (), outcome }
+        };
+        self.carry_out(self.policies.iter().map(row), results, |results| &mut results.slow).await
     }
 
     /// With slow start and without; only policies that look at load, since others send the cold
     /// ones their share whatever happens.
-    async fn herd(&mut self) -> anyhow::Result<()> {
+    async fn herd(&self, results: &mut Results) -> anyhow::Result<()> {
         let knows_slow_start = self.bench.features.health.contains(herd::SLOW_START);
-        for policy in self.policies.iter().filter(|policy| slow::is_load_aware(&policy.name)) {
-            for (about, slow_start_ms) in
-                [(SlowStart::Off, 0), (SlowStart::On, herd::SLOW_START_MS)]
-            {
-                let name = format!("{} × herd, slow start {slow_start_ms} ms", policy.name);
-                let setting = knows_slow_start.then_some(slow_start_ms);
-                let run = || herd::run(&self.bench, policy, setting);
-                let outcome = match about {
-                    SlowStart::On if !knows_slow_start => {
-                        Outcome::Unavailable("this binary has no health.slow_start_ms".to_owned())
-                    }
-                    SlowStart::On | SlowStart::Off => self.attempt(&name, run).await,
-                };
-                self.results.herd.push(Row { policy: policy.name.clone(), about, outcome });
-                self.save()?;
-            }
+        let aware = self.policies.iter().filter(|policy| slow::is_load_aware(&policy.name));
+        let both = [(SlowStart::Off, 0), (SlowStart::On, herd::SLOW_START_MS)];
+        let rows = aware.flat_map(|policy| both.map(|(about, ms)| (policy, about, ms)));
+        let row = async |(policy, about, slow_start_ms): (&PolicyChoice, SlowStart, u64)| {
+            let name = format!("{} × herd, slow start {slow_start_ms} ms", policy.name);
+            let setting = knows_slow_start.then_some(slow_start_ms);
+            let run = || herd::run(&self.bench, policy, setting);
+            let outcome = match about {
+                SlowStart::On if !knows_slow_start => {
+                    Outcome::Unavailable("this binary has no health.slow_start_ms".to_owned())
+                }
+                SlowStart::On | SlowStart::Off => self.attempt(&name, run).await,
+            };
+            Row { policy: policy.name.clone(), about, outcome }
+        };
+        self.carry_out(rows.map(row), results, |results| &mut results.herd).await
+    }
+
+    /// Carries out some runs at a time and keeps their rows in order, saving what is there so far.
+    async fn carry_out<R>(
+        &self,
+        runs: impl Iterator<Item = impl Future<Output = R>>,
+        results: &mut Results,
+        part: impl Fn(&mut Results) -> &mut Vec<R>,
+    ) -> anyhow::Result<()> {
+        let mut rows = std::pin::pin!(stream::iter(runs).buffered(self.arguments.jobs.into()));
+        while let Some(row) = rows.next().await {
+            part(results).push(row);
+            self.save(results)?;
         }
         Ok(())
     }
@@ -203,22 +213,22 @@ impl Session<'_> {
     }
 
     /// Writes what is there so far: all of it takes the better part of an hour.
-    fn save(&self) -> anyhow::Result<()> {
+    fn save(&self, results: &Results) -> anyhow::Result<()> {
         let Some(file) = &self.arguments.json else { return Ok(()) };
-        let text = serde_json::to_string_pretty(&self.results)?;
+        let text = serde_json::to_string_pretty(results)?;
         fs::write(file, text).with_context(|| format!("write {}", file.display()))
     }
 
-    fn publish(&self) -> anyhow::Result<()> {
+    fn publish(&self, results: &Results) -> anyhow::Result<()> {
         let mut output = io::stdout().lock();
-        for section in tables::sections(&self.results) {
+        for section in tables::sections(results) {
             writeln!(output, "{}\n\n{}", section.title, section.grid.text())?;
         }
-        for line in page::limit_lines(&limits::limits(&self.results)) {
+        for line in page::limit_lines(&limits::limits(results)) {
             writeln!(output, "{line}")?;
         }
         match &self.arguments.markdown {
-            Some(file) => page::write(&self.results, file),
+            Some(file) => page::write(results, file),
             None => Ok(()),
         }
     }

@@ -13,7 +13,10 @@ use super::{
     tables::{self, Section},
 };
 
-/// Writes the page to `file`, and the charts beside it.
+/// Where the part of the page begins that another command makes.
+const OTHER_PART: &str = "<!-- below: made by tests/servers/run.py --markdown -->";
+
+/// Writes the page to `file`, and the charts beside it. What another command made of the page stays.
 ///
 /// # Errors
 /// If a file can't be written.
@@ -29,7 +32,10 @@ pub(crate) fn write(results: &Results, file: &Path) -> anyhow::Result<()> {
         write_file(&file.with_file_name(&chart_file), &chart)?;
         charts.push(format!("![{caption}]({chart_file})\n"));
     }
-    write_file(file, &page(results, &charts))
+    let before = fs::read_to_string(file).unwrap_or_default();
+    let other_part = before.find(OTHER_PART).map_or("", |start| &before[start..]);
+    let gap = if other_part.is_empty() { "" } else { "\n" };
+    write_file(file, &format!("{}{gap}{other_part}", page(results, &charts)))
 }
 
 fn write_file(file: &Path, text: &str) -> anyhow::Result<()> {
@@ -60,15 +66,16 @@ fn page(results: &Results, charts: &[String]) -> String {
     text.push_str(&format!(
         "{}, {}, on {}. Seed {}, {} requests per second with Poisson arrivals ({} per second with \
          the herd), half of them whole chats, three in ten streams, the rest V2 inference. Load, \
-         gateway and replicas share the machine; a run during which it had no time to spare is \
-         made again, and if that does not help it is marked as invalid. The replicas are emulated (docs/emulator.md): an \
+         gateway and replicas share the machine, {} runs at a time; a run during which it had no \
+         time to spare is made again, and if that does not help it is marked as invalid. The replicas are emulated (docs/emulator.md): an \
          L4 ten times faster than it is, so that a chat takes about 110 ms.\n\n",
         origin.date,
         origin.version,
         origin.machine,
         results.seed,
         results.rate_per_s,
-        results.rate_per_s / 2.0
+        results.rate_per_s / 2.0,
+        results.jobs
     ));
     text.push_str(&settings(results));
     text.push_str("## Limits\n\n");
@@ -157,6 +164,7 @@ mod tests {
         results.slow = vec![by_hand::slow_row("least_connections", 1.8, &[])];
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("results.md");
+        fs::write(&file, format!("# Old\n\n{OTHER_PART}\n\n## Kept\n")).unwrap();
         write(&results, &file).unwrap();
         let text = fs::read_to_string(&file).unwrap();
         for part in [
@@ -168,9 +176,13 @@ mod tests {
             "This binary has no health checks.",
             "`SPILLWAY__HEALTH__FALL=3`",
             "](results-slow.svg)",
+            "\n\n<!-- below: made by tests/servers/run.py --markdown -->\n\n## Kept\n",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
+        assert!(!text.contains("# Old"));
+        write(&results, &file).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), text, "written again, it is the same");
         let chart = fs::read_to_string(folder.path().join("results-slow.svg")).unwrap();
         assert!(chart.contains("least_connections"));
         assert!(!folder.path().join("results-herd.svg").exists() && !text.contains("herd.svg"));

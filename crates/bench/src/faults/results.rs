@@ -57,6 +57,8 @@ pub(crate) struct Results {
     pub(crate) rate_per_s: f64,
     /// Seconds of each cell of the matrix, and of the mixed part.
     pub(crate) seconds: (u16, u16),
+    /// Runs at a time.
+    pub(crate) jobs: u8,
     /// Settings of `[health]`; none if the binary has no health checks.
     pub(crate) health: Option<Health>,
     /// Policy × fault.

@@ -16,6 +16,7 @@ pub(crate) fn nothing() -> Results {
         seed: 1,
         rate_per_s: 120.0,
         seconds: (20, 60),
+        jobs: 4,
         health: None,
         matrix: Vec::new(),
         mixed: Vec::new(),
