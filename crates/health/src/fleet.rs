@@ -174,19 +174,22 @@ impl Fleet {
             let peers_cached = cached.get(member.pool()).copied();
             member.on_tick(now, live(name), peers_cached);
         }
-        self.compare_paces();
+        self.compare_paces(now);
         names.iter().for_each(|name| self.settle(name, now));
         self.review_reserves(now);
         self.publish_all();
     }
 
     /// Finds those that are far slower than their peers.
-    fn compare_paces(&mut self) {
+    fn compare_paces(&mut self, now: Instant) {
         let open = self.members.values().filter(|member| member.admission() == Admission::Open);
         let usual = UsualPaces::of(
             open.map(|member| (member.pool(), member.spec().weight.max(1), member.paces())),
         );
-        self.members.values_mut().for_each(|member| member.on_usual_paces(&usual));
+        let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
+        for member in self.members.values_mut() {
+            member.on_usual_paces(now, &usual, &mut shared);
+        }
     }
 
     /// The next thing to do or to tell; call until it says `None`.

@@ -401,7 +401,15 @@ fn one_that_answers_far_slower_than_its_peers_is_ejected_and_tried_again() {
     assert_eq!(test.changes("c"), [(MemberState::Ejected, "slow_outlier")]);
     test.wait(5_600);
     assert_eq!(test.state("c"), MemberState::Trial);
-    (0..6).for_each(|_| answer(&mut test, "c", 100));
-    test.wait(1_000);
+    (0..4).for_each(|_| answer(&mut test, "c", 1000));
+    test.tick();
+    assert_eq!(test.state("c"), MemberState::Trial, "slow answers don't pass it");
+    answer(&mut test, "c", 1000);
+    test.tick();
+    assert_eq!(test.state("c"), MemberState::Ejected, "five are enough");
+    test.wait(11_200);
+    assert_eq!(test.state("c"), MemberState::Trial);
+    (0..3).for_each(|_| answer(&mut test, "c", 100));
+    test.tick();
     assert_eq!(test.state("c"), MemberState::Serving, "what was slow is forgotten");
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use spillway_types::{Admission, LoadReport, PoolName, Sign, SignKind, Standing, TokenCounts};
+use spillway_types::{
+    Admission, LoadReport, ModelName, PoolName, Sign, SignKind, Standing, TokenCounts,
+};
 
 use crate::breaker::Counts;
 use crate::breakers::Breakers;
@@ -13,7 +15,7 @@ use crate::condition::{Condition, State};
 use crate::latency::PeakEwma;
 use crate::life::Life;
 use crate::load::{Fading, Load};
-use crate::pace::{Paces, UsualPaces};
+use crate::pace::{Paces, SlowAfter, UsualPaces};
 use crate::passive::Passive;
 use crate::pressure::Pressure;
 use crate::quantile::{QuantileWindow, Samples};
@@ -49,6 +51,8 @@ pub(crate) struct Member {
     latency: PeakEwma,
     times: QuantileWindow,
     paces: Paces,
+    /// What is slow, for its next trial.
+    slow_after: SlowAfter,
     bucket: Bucket,
     /// What the data path said at the last tick.
     live: Live,
@@ -105,6 +109,7 @@ impl Member {
             latency: PeakEwma::default(),
             times: QuantileWindow::new(now),
             paces: Paces::default(),
+            slow_after: SlowAfter::default(),
             bucket: Bucket::default(),
             live: Live::default(),
             idle_since: None,
@@ -129,7 +134,7 @@ impl Member {
     pub(crate) fn on_sign(&mut self, now: Instant, sign: &Sign, shared: &mut Shared<'_>) {
         let count = match &sign.kind {
             SignKind::Answered { after } => {
-                self.on_answer(now, *after);
+                self.on_answer(now, *after, sign.model.as_ref());
                 if let Some(model) = &sign.model {
                     self.paces.record(model, *after, shared.models_max);
                 }
@@ -225,11 +230,25 @@ impl Member {
         &self.paces
     }
 
-    /// Compares its pace with what is usual.
-    pub(crate) fn on_usual_paces(&mut self, usual: &UsualPaces) {
+    /// Compares its pace with what is usual. One that is slow on trial has failed it.
+    pub(crate) fn on_usual_paces(
+        &mut self,
+        now: Instant,
+        usual: &UsualPaces,
+        shared: &mut Shared<'_>,
+    ) {
         let Self { paces, spec, .. } = self;
         let own = (&spec.pool, spec.weight.max(1));
-        self.passive.on_pace(paces.is_slow(own, usual, spec.health.slow_ratio));
+        let is_slow = paces.is_slow(own, usual, spec.health.slow_ratio);
+        self.passive.on_pace(is_slow);
+        // In a pool of three nothing is usual while one is out: what was then goes on.
+        if is_slow || self.condition.is_on_trial() {
+            let slow_after = usual.slow_after(own, spec.health.slow_ratio);
+            self.slow_after = slow_after.or(std::mem::take(&mut self.slow_after));
+        }
+        if is_slow {
+            self.fail_trial(now, shared);
+        }
     }
 
     /// A trial needs requests to pass, and at its small share a policy that goes by load may never
@@ -305,9 +324,12 @@ impl Member {
         self.life.is_serving() && self.condition.is_ejected_by_traffic()
     }
 
-    fn on_answer(&mut self, now: Instant, after: Duration) {
+    fn on_answer(&mut self, now: Instant, after: Duration, model: Option<&ModelName>) {
         self.passive.on_answer(now);
-        self.condition.on_answer();
+        // A slow answer proves nothing: one that was left out for being slow would pass by it.
+        if !self.slow_after.is_slow(model, after) {
+            self.condition.on_answer();
+        }
         self.pressure.on_answer(now);
         self.latency.record(now, after);
         self.times.record(now, after);

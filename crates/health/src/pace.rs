@@ -94,6 +94,32 @@ impl UsualPaces {
     }
 }
 
+/// From when on an answer of one member counts as slow, in milliseconds, by model.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SlowAfter(BTreeMap<ModelName, f32>);
+
+impl UsualPaces {
+    /// What is slow for a member of this pool and weight.
+    pub(crate) fn slow_after(&self, (pool, weight): (&PoolName, u32), ratio: f32) -> SlowAfter {
+        let of_pool = self.0.iter().filter(|((of, _), _)| ratio > 0.0 && of == pool);
+        let limit = |usual: f32| (ratio * usual / weight as f32).max(SLOW_MS_MIN);
+        SlowAfter(of_pool.map(|((_, model), usual)| (model.clone(), limit(*usual))).collect())
+    }
+}
+
+impl SlowAfter {
+    /// This, or the other if this says nothing.
+    pub(crate) fn or(self, other: Self) -> Self {
+        if self.0.is_empty() { other } else { self }
+    }
+
+    /// Whether an answer that took this long is slow.
+    pub(crate) fn is_slow(&self, model: Option<&ModelName>, after: Duration) -> bool {
+        let limit = model.and_then(|model| self.0.get(model));
+        limit.is_some_and(|limit_ms| after.as_secs_f32() * 1000.0 >= *limit_ms)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +141,24 @@ mod tests {
         let is_slow =
             |(weight, paces): &(u32, Paces)| paces.is_slow((&pool, *weight), &usual, RATIO);
         members.iter().map(is_slow).collect()
+    }
+
+    #[test]
+    fn an_answer_is_slow_by_the_median_of_the_pool_and_the_weight() {
+        let (pool, other) = (PoolName::from("p"), PoolName::from("q"));
+        let peers = [(); 3].map(|()| paces("m", &[100; 5]));
+        let usual = UsualPaces::of(peers.iter().map(|paces| (&pool, 2, paces)));
+        let slow_from_ms = |pool: &PoolName, weight, ratio| {
+            let slow_after = usual.slow_after((pool, weight), ratio);
+            let is_slow =
+                |ms: &u64| slow_after.is_slow(Some(&"m".into()), Duration::from_millis(*ms));
+            (1..5_000).find(is_slow)
+        };
+        // Rounding may move the limit by a millisecond.
+        assert!(slow_from_ms(&pool, 2, RATIO).unwrap().abs_diff(500) <= 1);
+        assert!(slow_from_ms(&pool, 1, RATIO).unwrap().abs_diff(1_000) <= 1);
+        assert_eq!(slow_from_ms(&pool, 2, 0.0), None, "turned off");
+        assert_eq!(slow_from_ms(&other, 2, RATIO), None, "nothing is known");
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Those that warm up, and those that are further.
 
-use spillway_types::RAMP_FULL;
-
 use crate::Candidate;
 
 /// The candidates of a group in two cohorts: those whose ramp is the largest of the group, and those
@@ -84,7 +82,7 @@ impl Cohort {
 
 #[cfg(test)]
 mod tests {
-    use spillway_types::ReplicaSlot;
+    use spillway_types::{RAMP_FULL, ReplicaSlot};
 
     use super::*;
 
