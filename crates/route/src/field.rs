@@ -53,7 +53,7 @@ impl<'a> Field<'a> {
             return None;
         }
         let in_flight = self.loads.in_flight(slot);
-        (in_flight < in_flight_max).then(|| Usable {
+        (in_flight < in_flight_max.min(self.loads.limit(slot))).then(|| Usable {
             index,
             slot,
             weight: candidate.effective_weight(),

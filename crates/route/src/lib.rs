@@ -1,5 +1,7 @@
 //! Chooses a replica: pure policies over an immutable view.
 //!
+//! [`spill()`] says whether a request is served here, in another region, later ([`WaitQueue`]), or
+//! not at all. If here, then
 //! [`plan()`] is called once per attempt with everything it may know as arguments: the inquiry, the
 //! prepared [`Group`], the replicas tried before, and the [`Moment`] (time, loads, randomness).
 //! Nothing here keeps state between calls but the [`RetryBudget`], which is arithmetic on atomics.
@@ -23,8 +25,10 @@ mod rendezvous;
 mod reported;
 mod retry_budget;
 mod smooth_schedule;
+mod spill;
 mod split;
 mod tuning;
+mod waiting;
 
 pub use admitted::{Admitted, admitted};
 pub use bucket::{BucketConfig, refill};
@@ -34,8 +38,14 @@ pub use moment::{Loads, Moment};
 pub use plan::{Attempt, Plan, Reason, Refusal, plan};
 pub use policy::{Policy, UnknownPolicy};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
+pub use spill::{
+    Access, CountHistory, Guest, HOPS_MAX, Judged, Objection, OwnRegion, RegionCandidate,
+    RegionReport, SpillCost, SpillPlan, SpillReason, SpillTerms, SpillVerdict, Waiting,
+    admit_guest, shed_state, spill,
+};
 pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
 pub use tuning::{LeastLoadedWeights, Tuning};
+pub use waiting::{CLASSES, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket};
 
 #[cfg(test)]
 mod closed_loop_test;

@@ -15,6 +15,15 @@ pub trait Loads {
     /// The answer may differ between two calls within one decision.
     fn in_flight(&self, slot: ReplicaSlot) -> u32;
 
+    /// Requests that this process may have in flight there now, beside
+    /// [`Candidate::in_flight_max`]: its part of a limit that several nodes share.
+    ///
+    /// [`Candidate::in_flight_max`]: crate::Candidate::in_flight_max
+    fn limit(&self, slot: ReplicaSlot) -> u32 {
+        let _ = slot;
+        u32::MAX
+    }
+
     /// Requests ever sent to the replica by this process.
     ///
     /// Its difference from [`Signals::started_at`] is what was sent since the signals were put

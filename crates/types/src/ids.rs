@@ -69,6 +69,14 @@ name! {
     ModelVersion
 }
 name! {
+    /// A region, e.g. `eu-central-1`: the nodes and replicas that are near each other.
+    RegionName
+}
+name! {
+    /// One process of the cluster, unique in it.
+    NodeName
+}
+name! {
     /// One arm of a traffic split, e.g. `canary`; unique within its split.
     ArmName
 }

@@ -8,6 +8,7 @@ mod gap_histogram;
 mod ids;
 mod inquiry;
 mod load_report;
+mod model_load;
 mod outcome;
 mod sign;
 mod signals;
@@ -16,9 +17,13 @@ mod standing;
 pub use block_hashes::BlockHashes;
 pub use deadline::Deadline;
 pub use gap_histogram::{GAP_BOUNDS_S, GapHistogram};
-pub use ids::{ArmName, ModelName, ModelVersion, PoolName, ReplicaName, ReplicaSlot, RouteName};
+pub use ids::{
+    ArmName, ModelName, ModelVersion, NodeName, PoolName, RegionName, ReplicaName, ReplicaSlot,
+    RouteName,
+};
 pub use inquiry::Inquiry;
 pub use load_report::LoadReport;
+pub use model_load::{ModelLoad, ShedState};
 pub use outcome::{End, Outcome, SplitArm, TokenCounts};
 pub use sign::{Fault, Sign, SignKind};
 pub use signals::{Reading, Signals};

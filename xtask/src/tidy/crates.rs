@@ -7,16 +7,19 @@ use crate::metadata::Package;
 /// The crates from the bottom up, each with the own crates that it may ship with.
 ///
 /// Its tests may use any crate above it in this table, that is, lower in the building.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 18] = [
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
     ("spillway-route", &["spillway-types", "spillway-prefix"]),
     ("spillway-health", &["spillway-types", "spillway-route"]),
     ("spillway-protocol", &["spillway-types"]),
+    ("spillway-codec", &["spillway-types"]),
+    ("spillway-pulse", &["spillway-types", "spillway-codec"]),
     ("spillway-engine", &[]),
     ("spillway-telemetry", &["spillway-types"]),
     ("spillway-emulator", &["spillway-engine"]),
     ("spillway-replicas", &["spillway-types"]),
+    ("spillway-link", &["spillway-types", "spillway-codec"]),
     (
         "spillway-proxy",
         &["spillway-types", "spillway-prefix", "spillway-route", "spillway-protocol"],
@@ -29,24 +32,28 @@ const LAYERS: [(&str, &[&str]); 15] = [
             "spillway-route",
             "spillway-health",
             "spillway-protocol",
+            "spillway-pulse",
             "spillway-replicas",
+            "spillway-link",
             "spillway-proxy",
             "spillway-telemetry",
         ],
     ),
-    ("spillway", &["spillway-emulator", "spillway-node", "spillway-telemetry"]),
+    ("spillway", &["spillway-emulator", "spillway-link", "spillway-node", "spillway-telemetry"]),
     ("spillway-bench", &[]),
-    ("spillway-tests", &["spillway-emulator", "spillway-node"]),
+    ("spillway-tests", &["spillway-emulator", "spillway-link", "spillway-node"]),
     ("xtask", &[]),
 ];
 
 /// Crates that decide and never wait: what they ship with has no runtime and no network.
-const PURE: [&str; 6] = [
+const PURE: [&str; 8] = [
     "spillway-types",
     "spillway-prefix",
     "spillway-route",
     "spillway-health",
     "spillway-protocol",
+    "spillway-codec",
+    "spillway-pulse",
     "spillway-engine",
 ];
 

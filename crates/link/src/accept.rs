@@ -1,0 +1,137 @@
+//! Takes in the connections that peers dial.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use quinn::{ConnectionError, Incoming};
+use tokio::time::timeout;
+
+use crate::code::CloseCode;
+use crate::config::ms;
+use crate::hello;
+use crate::kind::Kind;
+use crate::peer::{Arrival, Origin};
+use crate::shared::Shared;
+use crate::tls::{Refusal, identity_of, peer_certificate};
+use crate::transport;
+use crate::window::KindSwitch;
+
+/// Alerts of TLS, as QUIC numbers them.
+const CERTIFICATE_REQUIRED: u64 = 0x100 + 116;
+const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
+/// The alerts of certificates that the verifier has counted already: bad, unsupported, revoked,
+/// expired and unknown certificates, unknown CAs, denied access.
+const OF_VERIFIER: [u64; 7] =
+    [0x100 + 42, 0x100 + 43, 0x100 + 44, 0x100 + 45, 0x100 + 46, 0x100 + 48, 0x100 + 49];
+
+/// Takes in connections until the endpoint is closed.
+pub(crate) async fn run(shared: Arc<Shared>) {
+    let handshakes = Arc::new(AtomicUsize::new(0));
+    while let Some(incoming) = shared.endpoint.accept().await {
+        let most = shared.limits.handshakes_max;
+        let under_way = handshakes.load(Ordering::Relaxed);
+        if under_way >= 2 * most {
+            shared.refusals.count(Refusal::Busy);
+            incoming.refuse();
+        } else if under_way >= most && !incoming.remote_address_validated() {
+            // An invented address never gets to see the token, so it costs no more than this.
+            drop(incoming.retry());
+        } else {
+            let place = Place::take(&handshakes);
+            let accepting = accept(Arc::clone(&shared), incoming, place);
+            shared.tracker.spawn_on(accepting, &shared.runtime);
+        }
+    }
+}
+
+/// A handshake that counts until this is dropped.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(count))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn accept(shared: Arc<Shared>, incoming: Incoming, place: Place) {
+    let remote = incoming.remote_address();
+    let switch = KindSwitch::default();
+    let mut settings = quinn::ServerConfig::clone(&shared.accepting.load());
+    settings.transport_config(transport::accepted(&shared.transport, &switch));
+    let handshake = async { incoming.accept_with(Arc::new(settings))?.await };
+    let connection = match timeout(ms(shared.limits.handshake_ms), handshake).await {
+        Ok(Ok(connection)) => connection,
+        Ok(Err(error)) => {
+            count(&shared, &error);
+            tracing::debug!(%remote, %error, "a connection is refused");
+            return;
+        }
+        Err(_) => {
+            shared.refusals.count(Refusal::Handshake);
+            return;
+        }
+    };
+    let hello = timeout(ms(shared.limits.handshake_ms), welcome(&shared, &connection, &switch));
+    let code = match hello.await {
+        Ok(Ok(())) => return,
+        Ok(Err(code)) => code,
+        Err(_) => CloseCode::Malformed,
+    };
+    connection.close(code.number(), b"");
+    drop(place);
+}
+
+/// Hands the connection to the peer it comes from, once both have said hello.
+async fn welcome(
+    shared: &Shared,
+    connection: &quinn::Connection,
+    switch: &KindSwitch,
+) -> Result<(), CloseCode> {
+    let kind = protocol_of(connection).ok_or(CloseCode::Malformed)?;
+    let certificate = peer_certificate(connection).ok_or(CloseCode::NotMember)?;
+    let identity = identity_of(&certificate).or(Err(CloseCode::NotMember))?;
+    if kind == Kind::Control {
+        switch.is_control();
+        connection.set_max_concurrent_bi_streams(0_u32.into());
+    }
+    let process =
+        hello::exchange(connection, shared.process).await.or(Err(CloseCode::Malformed))?;
+    // The members may have changed since the certificate was judged.
+    shared.members.admit(&identity).or(Err(CloseCode::NotMember))?;
+    let peer = shared.peer(identity.node()).ok_or(CloseCode::NotMember)?;
+    let connection = connection.clone();
+    let arrival = Arrival { connection, process, origin: Origin::Peer };
+    if peer.arrive(kind, arrival) { Ok(()) } else { Err(CloseCode::TooMany) }
+}
+
+fn protocol_of(connection: &quinn::Connection) -> Option<Kind> {
+    let data = connection.handshake_data()?;
+    let data = data.downcast::<quinn::crypto::rustls::HandshakeData>().ok()?;
+    Kind::of_protocol(&data.protocol?)
+}
+
+/// Counts a refusal that the verifier does not know of.
+fn count(shared: &Shared, error: &ConnectionError) {
+    let refusal = match error {
+        ConnectionError::TransportError(error) => match u64::from(error.code) {
+            NO_APPLICATION_PROTOCOL => Refusal::NoProtocol,
+            CERTIFICATE_REQUIRED => Refusal::NoCertificate,
+            code if OF_VERIFIER.contains(&code) => return,
+            _ => Refusal::Handshake,
+        },
+        // The other side does not want this node, or has gone: not this node's refusal.
+        ConnectionError::ConnectionClosed(_)
+        | ConnectionError::ApplicationClosed(_)
+        | ConnectionError::Reset
+        | ConnectionError::LocallyClosed => return,
+        _ => Refusal::Handshake,
+    };
+    shared.refusals.count(refusal);
+}

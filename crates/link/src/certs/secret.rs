@@ -1,0 +1,99 @@
+//! The secret that all nodes of a cluster hash prompts with.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// 32 random bytes, the same on every node: so the hash of a prompt's beginning means the same
+/// everywhere, and nobody without the key can guess a prompt from it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PrefixKey([u8; 32]);
+
+/// A text that is no such key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a prefix key is 64 hexadecimal digits")]
+pub struct NoPrefixKey;
+
+impl PrefixKey {
+    /// Draws a key from the operating system's randomness.
+    ///
+    /// # Errors
+    /// If the system has none.
+    pub fn random() -> Result<Self, getrandom::Error> {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key)?;
+        Ok(Self(key))
+    }
+
+    /// The key itself.
+    #[must_use]
+    pub fn bytes(&self) -> [u8; 32] {
+        self.0
+    }
+
+    /// As its file has it: 64 hexadecimal digits.
+    #[must_use]
+    pub fn to_hex(&self) -> String {
+        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Reads what [`Self::to_hex`] wrote; space around it does not matter.
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub fn from_hex(text: &str) -> Result<Self, NoPrefixKey> {
+        let digits = text.trim().as_bytes();
+        if digits.len() != 64 {
+            return Err(NoPrefixKey);
+        }
+        let mut key = [0; 32];
+        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = (hex_digit(pair[0])? << 4) | hex_digit(pair[1])?;
+        }
+        Ok(Self(key))
+    }
+}
+
+impl fmt::Debug for PrefixKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PrefixKey(..)")
+    }
+}
+
+fn hex_digit(digit: u8) -> Result<u8, NoPrefixKey> {
+    match digit {
+        b'0'..=b'9' => Ok(digit - b'0'),
+        b'a'..=b'f' => Ok(digit - b'a' + 10),
+        b'A'..=b'F' => Ok(digit - b'A' + 10),
+        _ => Err(NoPrefixKey),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_survives_its_file() {
+        let key = PrefixKey::random().unwrap();
+        assert_ne!(key, PrefixKey::random().unwrap());
+        assert_eq!(PrefixKey::from_hex(&format!("{}\n", key.to_hex())).unwrap(), key);
+        assert_eq!(PrefixKey::from_hex(&key.to_hex().to_uppercase()).unwrap(), key);
+        assert_eq!(PrefixKey::from_hex(&"0f".repeat(32)).unwrap().bytes(), [0x0f; 32]);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused() {
+        for text in ["", "00", &"0g".repeat(32), &"00".repeat(33), &"é".repeat(32)] {
+            assert_eq!(PrefixKey::from_hex(text), Err(NoPrefixKey), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_not_shown_by_mistake() {
+        assert_eq!(
+            format!("{:?}", PrefixKey::from_hex(&"0f".repeat(32)).unwrap()),
+            "PrefixKey(..)"
+        );
+    }
+}

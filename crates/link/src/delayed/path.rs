@@ -1,0 +1,279 @@
+//! What happens to packets on their way to an address, changeable at any time.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The way to one address. The default is a perfect one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Path {
+    /// How long each packet takes.
+    pub one_way: Duration,
+    /// How much longer it may take, by chance. Packets stay in order, as they do in most networks.
+    pub jitter: Duration,
+    /// How many of a thousand packets are lost, each by chance.
+    pub loss_permille: u16,
+    /// How many of a thousand packets arrive twice.
+    pub double_permille: u16,
+    /// How much the narrowest place passes on; `None` for all.
+    pub bits_per_s: Option<u64>,
+    /// Bytes that wait before the narrowest place; what comes on top is lost.
+    pub queue_bytes: usize,
+    /// Nothing arrives.
+    pub cut: bool,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self {
+            one_way: Duration::ZERO,
+            jitter: Duration::ZERO,
+            loss_permille: 0,
+            double_permille: 0,
+            bits_per_s: None,
+            queue_bytes: 512 << 10,
+            cut: false,
+        }
+    }
+}
+
+impl Path {
+    /// A way that takes so long.
+    #[must_use]
+    pub fn of(one_way: Duration) -> Self {
+        Self { one_way, ..Self::default() }
+    }
+
+    fn is_perfect(&self) -> bool {
+        Self { queue_bytes: 0, ..*self } == Self { queue_bytes: 0, ..Self::default() }
+    }
+}
+
+/// What happened to packets so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathCounts {
+    /// Packets that were sent on, now or later.
+    pub passed: u64,
+    /// Packets that were lost by chance or because the queue was full.
+    pub lost: u64,
+    /// Packets that were lost because the path was cut.
+    pub cut: u64,
+    /// Packets that arrive twice.
+    pub doubled: u64,
+}
+
+/// The ways from one node to all addresses. Clones of the `Arc` are handles: what they change
+/// holds for the next packet.
+pub struct Paths {
+    state: Mutex<State>,
+}
+
+struct State {
+    random: fastrand::Rng,
+    paths: BTreeMap<SocketAddr, Road>,
+    counts: PathCounts,
+}
+
+struct Road {
+    path: Path,
+    /// When the narrowest place has passed on all that waits.
+    free_at: Option<Instant>,
+    /// When the last packet arrives: none overtakes it.
+    last_at: Option<Instant>,
+}
+
+impl Paths {
+    /// Perfect ways everywhere; chances are drawn from `seed`.
+    #[must_use]
+    pub fn new(seed: u64) -> Arc<Self> {
+        let state = State {
+            random: fastrand::Rng::with_seed(seed),
+            paths: BTreeMap::new(),
+            counts: PathCounts::default(),
+        };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// Sets the way to an address.
+    pub fn set(&self, to: SocketAddr, path: Path) {
+        let mut state = self.lock();
+        let road = state.paths.entry(to).or_insert(Road { path, free_at: None, last_at: None });
+        road.path = path;
+    }
+
+    /// Changes the way to an address.
+    pub fn change(&self, to: SocketAddr, change: impl FnOnce(&mut Path)) {
+        let mut path = self.path(to);
+        change(&mut path);
+        self.set(to, path);
+    }
+
+    /// The way to an address.
+    #[must_use]
+    pub fn path(&self, to: SocketAddr) -> Path {
+        self.lock().paths.get(&to).map(|road| road.path).unwrap_or_default()
+    }
+
+    /// Cuts the way to an address, or mends it. The way back is the other node's.
+    pub fn cut(&self, to: SocketAddr, cut: bool) {
+        self.change(to, |path| path.cut = cut);
+    }
+
+    /// What happened to packets so far.
+    #[must_use]
+    pub fn counts(&self) -> PathCounts {
+        self.lock().counts
+    }
+
+    /// When a packet of so many bytes arrives that is sent now; twice if it is doubled, not at all
+    /// if it is lost. `None` in the first place means at once, around any queue.
+    pub(super) fn fate(&self, to: SocketAddr, bytes: usize, now: Instant) -> Fate {
+        self.lock().fate(to, bytes, now)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Paths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Paths").field("counts", &self.counts()).finish_non_exhaustive()
+    }
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is sent as if nothing were between.
+    AtOnce,
+    /// It is sent then, so many times.
+    Then(Instant, u8),
+    /// It is not sent.
+    Lost,
+}
+
+impl State {
+    fn fate(&mut self, to: SocketAddr, bytes: usize, now: Instant) -> Fate {
+        // A socket of both families writes addresses of the older one in the newer one's form.
+        let to = SocketAddr::new(to.ip().to_canonical(), to.port());
+        let Some(road) = self.paths.get_mut(&to) else { return Fate::AtOnce };
+        let path = road.path;
+        if path.cut {
+            self.counts.cut += 1;
+            return Fate::Lost;
+        }
+        if path.is_perfect() && road.last_at.is_none_or(|last| last <= now) {
+            self.counts.passed += 1;
+            return Fate::AtOnce;
+        }
+        let permille = |random: &mut fastrand::Rng, chance: u16| random.u16(0..1_000) < chance;
+        if permille(&mut self.random, path.loss_permille) {
+            self.counts.lost += 1;
+            return Fate::Lost;
+        }
+        let Some(passed_at) = road.pass(bytes, now) else {
+            self.counts.lost += 1;
+            return Fate::Lost;
+        };
+        let at = passed_at + path.one_way + path.jitter.mul_f64(self.random.f64());
+        let at = road.last_at.map_or(at, |last| at.max(last));
+        road.last_at = Some(at);
+        self.counts.passed += 1;
+        let doubled = permille(&mut self.random, path.double_permille);
+        self.counts.doubled += u64::from(doubled);
+        Fate::Then(at, 1 + u8::from(doubled))
+    }
+}
+
+impl Road {
+    /// When the narrowest place has passed a packet on; `None` if its queue is full.
+    fn pass(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
+        let Some(bits_per_s) = self.path.bits_per_s else { return Some(now) };
+        let rate = bits_per_s.max(1) as f64 / 8.0;
+        let begin = self.free_at.map_or(now, |free| free.max(now));
+        let waiting_bytes = begin.saturating_duration_since(now).as_secs_f64() * rate;
+        if waiting_bytes > self.path.queue_bytes as f64 {
+            return None;
+        }
+        let done = begin + Duration::from_secs_f64(bytes as f64 / rate);
+        self.free_at = Some(done);
+        Some(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address() -> SocketAddr {
+        "127.0.0.1:4000".parse().unwrap()
+    }
+
+    fn arrivals(path: Path, packets: usize, gap: Duration) -> (Vec<Duration>, PathCounts) {
+        let paths = Paths::new(3);
+        paths.set(address(), path);
+        let start = Instant::now();
+        let mut times = Vec::new();
+        for packet in 0..packets {
+            let now = start + gap * packet as u32;
+            if let Fate::Then(at, copies) = paths.fate(address(), 1_000, now) {
+                times.extend((0..copies).map(|_| at - now));
+            }
+        }
+        (times, paths.counts())
+    }
+
+    #[test]
+    fn packets_take_their_time_and_stay_in_order() {
+        let path = Path { jitter: Duration::from_millis(5), ..Path::of(Duration::from_millis(20)) };
+        let paths = Paths::new(1);
+        paths.set(address(), path);
+        let start = Instant::now();
+        let mut last = start;
+        for packet in 0..1_000 {
+            let now = start + Duration::from_micros(100 * packet);
+            let Fate::Then(at, 1) = paths.fate(address(), 1_000, now) else { panic!("lost") };
+            let took = at - now;
+            assert!((20..=26).contains(&took.as_millis()), "{took:?}");
+            assert!(at >= last, "overtaken");
+            last = at;
+        }
+    }
+
+    #[test]
+    fn loss_and_doubles_come_as_often_as_said() {
+        let path = Path { loss_permille: 200, double_permille: 100, ..Path::default() };
+        let (_, counts) = arrivals(path, 10_000, Duration::from_millis(1));
+        assert!((1_850..2_150).contains(&counts.lost), "{counts:?}");
+        assert!((650..950).contains(&counts.doubled), "{counts:?}");
+        assert_eq!(counts.passed + counts.lost, 10_000);
+    }
+
+    #[test]
+    fn a_narrow_place_passes_on_its_rate_and_loses_what_does_not_fit() {
+        // 8 Mbit/s are 1 kB a millisecond; the queue holds 10 kB and the packet that passes.
+        let path = Path { bits_per_s: Some(8_000_000), queue_bytes: 10_000, ..Path::default() };
+        let (times, counts) = arrivals(path, 100, Duration::ZERO);
+        assert_eq!((times.len(), counts.lost), (11, 89));
+        assert_eq!(times[10].as_millis(), 11);
+        let (times, counts) = arrivals(path, 100, Duration::from_millis(1));
+        assert_eq!((times.len(), counts.lost), (100, 0));
+    }
+
+    #[test]
+    fn a_cut_way_passes_nothing_until_it_is_mended() {
+        let paths = Paths::new(1);
+        let now = Instant::now();
+        assert_eq!(paths.fate(address(), 100, now), Fate::AtOnce);
+        paths.cut(address(), true);
+        assert_eq!(paths.fate(address(), 100, now), Fate::Lost);
+        let mapped: SocketAddr = "[::ffff:127.0.0.1]:4000".parse().unwrap();
+        assert_eq!(paths.fate(mapped, 100, now), Fate::Lost, "the same address in another form");
+        paths.cut(address(), false);
+        assert_eq!(paths.fate(address(), 100, now), Fate::AtOnce);
+        assert_eq!(paths.counts().cut, 2);
+    }
+}

@@ -1,0 +1,261 @@
+//! The forwarding side: one stream per request.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http_body::Body;
+use quinn::{ConnectionError, ReadError, RecvStream, SendStream};
+use spillway_codec::Wire;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::body::ForwardBody;
+use super::error::{ForwardError, Stage};
+use super::handler::BoxError;
+use super::head::{BodyPlan, ForwardHead, HeadMessage};
+use super::send_body::{SendFault, send_body};
+use super::streams::{MessageFault, Receiver, Sender};
+use super::word::{Refused, ReplyHead, Word};
+use crate::code::{CloseCode, StreamCode};
+use crate::config::{Limits, ms};
+use crate::peer::{Live, OpenStream};
+
+/// What a peer made of a request.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly always a reply, and moved once")]
+pub enum Answer {
+    /// Its reply, whose body comes as it is read.
+    Reply(http::Response<ForwardBody>),
+    /// It does not take it, and has done nothing with it.
+    Refused(Refused),
+}
+
+/// What the caller knows of the peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Room {
+    /// It may refuse: a long body waits until it has accepted.
+    #[default]
+    Unknown,
+    /// It will accept, as far as can be told: the body need not wait, which saves a round trip.
+    Likely,
+}
+
+/// What forwarding needs besides the request.
+pub(crate) struct Call<'a> {
+    pub(crate) live: &'a Arc<Live>,
+    pub(crate) open: OpenStream,
+    pub(crate) limits: &'a Limits,
+    pub(crate) tracker: &'a TaskTracker,
+    pub(crate) runtime: &'a tokio::runtime::Handle,
+}
+
+/// The request's body on its way, until it has been sent.
+type Upload = Pin<Box<dyn Future<Output = Result<(), SendFault>> + Send>>;
+
+impl Call<'_> {
+    /// Forwards a request and waits for the head of the reply. Dropping the future gives the
+    /// request up.
+    pub(crate) async fn run<B>(
+        self,
+        mut head: ForwardHead,
+        body: B,
+        room: Room,
+    ) -> Result<Answer, ForwardError>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        head.body = plan(&body, room, self.limits.eager_body_bytes);
+        let plan = head.body;
+        let deadline = head.deadline_ms.map(|left| Instant::now() + Duration::from_millis(left));
+        let frame = frame_of(head)?;
+        let (send, recv) = self.open()?;
+        let (accept, accepted) = oneshot::channel();
+        let sender = Sender::new(send, StreamCode::Cancelled);
+        let mut upload: Option<Upload> =
+            Some(Box::pin(upload(sender, frame, body, (plan, accepted))));
+        let mut receiver = Receiver::new(recv);
+        let answer = self.answer(&mut receiver, accept, deadline);
+        let answer = race(answer, &mut upload).await;
+        match answer {
+            Ok(Heard::Refused(refused)) => Ok(Answer::Refused(refused)),
+            Ok(Heard::Reply(head)) => {
+                let upload = upload.map(|upload| self.go_on(upload));
+                reply_of(head, ForwardBody::of_reply(receiver, upload, self.open))
+            }
+            Err(error) => {
+                if let ForwardError::Deadline(_) = error {
+                    receiver.if_dropped(StreamCode::Deadline);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn open(&self) -> Result<(SendStream, RecvStream), ForwardError> {
+        // Waiting for a place would be a queue that nobody sees and no limit holds.
+        match self.live.connection.open_bi().now_or_never() {
+            None => Err(ForwardError::Saturated),
+            Some(Err(_)) => Err(ForwardError::Lost(Stage::NotSent)),
+            Some(Ok(streams)) => Ok(streams),
+        }
+    }
+
+    /// Reads the word and the head of the reply.
+    async fn answer(
+        &self,
+        receiver: &mut Receiver,
+        accept: oneshot::Sender<()>,
+        deadline: Option<Instant>,
+    ) -> Result<Heard, ForwardError> {
+        let patience = Instant::now() + ms(self.limits.word_wait_ms);
+        let word_by = deadline.map_or(patience, |deadline| deadline.min(patience));
+        let word = match timeout_at(word_by, message::<Word>(receiver, Stage::Undecided)).await {
+            Ok(word) => word?,
+            Err(_) if word_by < patience => return Err(ForwardError::Deadline(Stage::Undecided)),
+            Err(_) => return Err(ForwardError::NoWord),
+        };
+        if let Word::Refused(refused) = word {
+            return Ok(Heard::Refused(refused));
+        }
+        // An error means that the body does not wait.
+        let _ = accept.send(());
+        let head = message::<ReplyHead>(receiver, Stage::Accepted);
+        let head = match deadline {
+            None => head.await?,
+            Some(deadline) => timeout_at(deadline, head)
+                .await
+                .map_err(|_| ForwardError::Deadline(Stage::Accepted))??,
+        };
+        Ok(Heard::Reply(head))
+    }
+
+    /// Sends the rest of the body beside the reply.
+    fn go_on(&self, upload: Upload) -> AbortOnDropHandle<()> {
+        let rest = async move {
+            if let Err(SendFault::Body(error)) = upload.await {
+                tracing::debug!(%error, "the body of a forwarded request failed");
+            }
+        };
+        AbortOnDropHandle::new(self.tracker.spawn_on(rest, self.runtime))
+    }
+}
+
+/// What a peer said first.
+enum Heard {
+    Refused(Refused),
+    Reply(ReplyHead),
+}
+
+/// Whether the body waits for the word.
+fn plan(body: &impl Body, room: Room, eager_body_bytes: u64) -> BodyPlan {
+    let hint = body.size_hint();
+    let bytes = hint.exact();
+    if body.is_end_stream() {
+        BodyPlan::Absent
+    } else if room == Room::Likely || hint.upper().is_some_and(|upper| upper <= eager_body_bytes) {
+        BodyPlan::Follows(bytes)
+    } else {
+        BodyPlan::Waits(bytes)
+    }
+}
+
+fn frame_of(head: ForwardHead) -> Result<Bytes, ForwardError> {
+    let message = HeadMessage::of(head).map_err(|why| ForwardError::Head(why.to_owned()))?;
+    spillway_codec::encode(&message).map_err(|error| ForwardError::Head(error.to_string()))
+}
+
+/// Sends head and body. A reply that comes before the body's end is no reason to stop.
+async fn upload<B>(
+    mut sender: Sender,
+    frame: Bytes,
+    body: B,
+    (plan, accepted): (BodyPlan, oneshot::Receiver<()>),
+) -> Result<(), SendFault>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    sender.write(&mut [frame]).await?;
+    if plan == BodyPlan::Absent {
+        sender.finish();
+        return Ok(());
+    }
+    if matches!(plan, BodyPlan::Waits(_)) && accepted.await.is_err() {
+        // Refused, or given up: dropping the half says so to the peer.
+        return Ok(());
+    }
+    let sent = send_body(&mut sender, body).await;
+    if let Err(SendFault::Body(_)) = sent {
+        sender.abort(StreamCode::Internal);
+    }
+    sent
+}
+
+/// Waits for the answer while the body is sent. Afterwards `upload` is what is left of that.
+async fn race(
+    answer: impl Future<Output = Result<Heard, ForwardError>>,
+    upload: &mut Option<Upload>,
+) -> Result<Heard, ForwardError> {
+    let mut answer = pin!(answer);
+    poll_fn(|context| {
+        if let Some(sending) = upload
+            && let std::task::Poll::Ready(sent) = sending.as_mut().poll(context)
+        {
+            *upload = None;
+            // That the peer does not want the body shows in what it answers.
+            if let Err(SendFault::Body(error)) = sent {
+                return std::task::Poll::Ready(Err(ForwardError::Body(error)));
+            }
+        }
+        answer.as_mut().poll(context)
+    })
+    .await
+}
+
+/// Whether the peer said that it ends, with nothing left open.
+fn is_farewell(error: &ConnectionError) -> bool {
+    let ConnectionError::ApplicationClosed(close) = error else { return false };
+    close.error_code == CloseCode::Shutdown.number()
+}
+
+async fn message<T: Wire>(receiver: &mut Receiver, stage: Stage) -> Result<T, ForwardError> {
+    let fault = match receiver.message::<T>().await {
+        Ok(message) => return Ok(message),
+        Err(fault) => fault,
+    };
+    Err(match fault {
+        MessageFault::Read(ReadError::Reset(code)) => {
+            ForwardError::Reset(StreamCode::from_number(code), stage)
+        }
+        MessageFault::Read(ReadError::ConnectionLost(error)) if is_farewell(&error) => {
+            // It ended and had not accepted this.
+            let is_open = stage == Stage::Accepted;
+            ForwardError::Lost(if is_open { stage } else { Stage::NotSent })
+        }
+        MessageFault::Read(_) => ForwardError::Lost(stage),
+        MessageFault::CutOff | MessageFault::Decode(_) => {
+            receiver.if_dropped(StreamCode::Malformed);
+            ForwardError::Malformed(fault.to_string(), stage)
+        }
+    })
+}
+
+fn reply_of(head: ReplyHead, body: ForwardBody) -> Result<Answer, ForwardError> {
+    let (status, headers) = match head.into_parts() {
+        Ok(parts) => parts,
+        Err(why) => {
+            body.abandon(StreamCode::Malformed);
+            return Err(ForwardError::Malformed(why.to_owned(), Stage::Accepted));
+        }
+    };
+    let mut reply = http::Response::new(body);
+    *reply.status_mut() = status;
+    *reply.headers_mut() = headers;
+    Ok(Answer::Reply(reply))
+}

@@ -1,0 +1,64 @@
+//! Why a request could not be forwarded.
+
+use thiserror::Error;
+
+use super::handler::BoxError;
+use crate::code::StreamCode;
+
+/// How far a request had come when forwarding it failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The peer knows nothing of it: it can go anywhere else.
+    NotSent,
+    /// It was sent and no decision came back: the peer may work on it.
+    Undecided,
+    /// The peer had accepted it.
+    Accepted,
+}
+
+/// Why a request could not be forwarded. [`Self::stage`] says whether it can go elsewhere.
+#[derive(Debug, Error)]
+pub enum ForwardError {
+    /// There is no such peer, or no connection to it now.
+    #[error("not connected")]
+    NotConnected,
+    /// As many requests as the peer allows are open.
+    #[error("the peer allows no more requests at a time")]
+    Saturated,
+    /// The head has more than a peer takes; no peer takes it.
+    #[error("the request's head can't be sent: {0}")]
+    Head(String),
+    /// The peer did not decide in time.
+    #[error("the peer did not decide in time")]
+    NoWord,
+    /// The request's own deadline has passed.
+    #[error("the deadline has passed")]
+    Deadline(Stage),
+    /// The connection was lost.
+    #[error("the connection is lost")]
+    Lost(Stage),
+    /// The peer gave up.
+    #[error("the peer gave up: {0:?}")]
+    Reset(StreamCode, Stage),
+    /// The peer broke the protocol.
+    #[error("the peer broke the protocol: {0}")]
+    Malformed(String, Stage),
+    /// The request's own body failed.
+    #[error("the request's body failed: {0}")]
+    Body(BoxError),
+}
+
+impl ForwardError {
+    /// How far the request had come.
+    #[must_use]
+    pub fn stage(&self) -> Stage {
+        match self {
+            Self::NotConnected | Self::Saturated | Self::Head(_) => Stage::NotSent,
+            Self::NoWord | Self::Body(_) => Stage::Undecided,
+            Self::Deadline(stage)
+            | Self::Lost(stage)
+            | Self::Reset(_, stage)
+            | Self::Malformed(_, stage) => *stage,
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Forwarded requests: one bidirectional stream each.
+//!
+//! There: [`HeadMessage`](head::HeadMessage), then the body in pieces. Back: the word, and if it is
+//! positive the head of the reply, then its body in pieces.
+
+mod body;
+mod client;
+mod error;
+mod handler;
+mod head;
+mod headers;
+mod octets;
+mod piece;
+mod send_body;
+mod server;
+mod streams;
+mod urgency;
+mod word;
+
+#[cfg(test)]
+mod message_test;
+#[cfg(test)]
+mod piece_test;
+
+pub use body::{BodyFault, ForwardBody};
+pub(crate) use client::Call;
+pub use client::{Answer, Room};
+pub use error::{ForwardError, Stage};
+pub use handler::{BoxBody, BoxError, Deciding, Handler, Serving};
+pub use head::{BodyPlan, ForwardHead};
+pub use piece::PieceFault;
+pub(crate) use server::Service;
+pub use word::{Refused, RefusedReason};
+
+/// The frame of a head as [`Link::forward`](crate::Link::forward) sends it.
+#[cfg(test)]
+pub(crate) fn head_frame_for_tests(head: ForwardHead) -> bytes::Bytes {
+    spillway_codec::encode(&head::HeadMessage::of(head).unwrap()).unwrap()
+}

@@ -1,0 +1,182 @@
+//! How a body travels: pieces with a kind and a length, and an end that can't come by accident.
+//!
+//! The end of the stream alone would not do: a program that forgets a stream ends it properly.
+
+use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderMap;
+use spillway_codec::{DecodeError, EncodeError, HEADER_BYTES};
+use thiserror::Error;
+
+use super::word::Trailers;
+
+/// Kind and length, little endian.
+pub(super) const PIECE_HEAD_BYTES: usize = 5;
+/// Longest data piece that is sent, and that is taken. Nothing is ever set aside for it: data is
+/// passed on as it comes.
+pub(super) const DATA_BYTES_MAX: u32 = 1 << 20;
+
+const TRAILERS_BYTES_MAX: u32 = ((64 << 10) + HEADER_BYTES) as u32;
+const DATA: u8 = 1;
+const TRAILERS: u8 = 2;
+const END: u8 = 3;
+
+/// A part of a body.
+#[derive(Debug, PartialEq)]
+pub(super) enum Piece {
+    /// Some bytes. How they were cut into pieces means nothing.
+    Data(Bytes),
+    /// What follows the last bytes.
+    Trailers(HeaderMap),
+    /// Nothing more comes.
+    End,
+}
+
+/// A body that breaks the rules of pieces.
+#[derive(Debug, PartialEq, Eq, Error)]
+pub enum PieceFault {
+    /// No piece has this kind.
+    #[error("a piece has the unknown kind {0}")]
+    Kind(u8),
+    /// A piece is longer or shorter than its kind may be.
+    #[error("a piece of kind {kind} has {bytes} bytes")]
+    Length {
+        /// The kind.
+        kind: u8,
+        /// The length it claims.
+        bytes: u32,
+    },
+    /// Something comes after what has to be the last.
+    #[error("a piece of kind {0} comes after the trailers or the end")]
+    Late(u8),
+    /// The trailers are none.
+    #[error(transparent)]
+    Trailers(#[from] DecodeError),
+    /// The trailers are no headers.
+    #[error("trailers: {0}")]
+    TrailerHeaders(&'static str),
+    /// The stream ended before the body did.
+    #[error("the body is cut off")]
+    CutOff,
+}
+
+/// The head of a data piece of `bytes` bytes.
+pub(super) fn data_head(bytes: u32) -> Bytes {
+    head(DATA, bytes)
+}
+
+/// The piece that ends a body.
+pub(super) fn end() -> Bytes {
+    head(END, 0)
+}
+
+/// The two parts of a trailers piece; an error if they are more than a peer takes.
+pub(super) fn trailers(headers: &HeaderMap) -> Result<[Bytes; 2], EncodeError> {
+    let trailers = Trailers::of(headers).map_err(|why| EncodeError::Payload { why: why.into() })?;
+    let frame = spillway_codec::encode(&trailers)?;
+    // The codec has checked the length, which is far below 4 GiB.
+    Ok([head(TRAILERS, frame.len() as u32), frame])
+}
+
+fn head(kind: u8, bytes: u32) -> Bytes {
+    let [a, b, c, d] = bytes.to_le_bytes();
+    Bytes::copy_from_slice(&[kind, a, b, c, d])
+}
+
+/// Takes a stream's bytes apart into pieces, however they are cut.
+#[derive(Debug, Default)]
+pub(super) struct PieceReader {
+    state: State,
+    trailers_seen: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    /// So many bytes of a piece's head are there. // => (Data | Trailers | Ended)
+    Head([u8; PIECE_HEAD_BYTES], usize),
+    /// So many bytes of data are to come. // => Head
+    Data(u32),
+    /// So many bytes are to come, after those that are there. // => Head
+    Trailers(BytesMut, usize),
+    /// The last piece was read. // => Ended
+    Ended,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Head([0; PIECE_HEAD_BYTES], 0)
+    }
+}
+
+impl PieceReader {
+    /// Takes the next piece from `input`, or all of `input` if that is not enough for one.
+    ///
+    /// # Errors
+    /// If the input breaks the rules; the reader must not be used afterwards.
+    pub(super) fn next(&mut self, input: &mut Bytes) -> Result<Option<Piece>, PieceFault> {
+        while !input.is_empty() {
+            match &mut self.state {
+                State::Head(head, filled) => {
+                    let count = (PIECE_HEAD_BYTES - *filled).min(input.len());
+                    input.copy_to_slice(&mut head[*filled..*filled + count]);
+                    *filled += count;
+                    if *filled == PIECE_HEAD_BYTES {
+                        let [kind, a, b, c, d] = *head;
+                        let piece = self.begin(kind, u32::from_le_bytes([a, b, c, d]))?;
+                        if piece.is_some() {
+                            return Ok(piece);
+                        }
+                    }
+                }
+                State::Data(left) => {
+                    let count = input.len().min(*left as usize);
+                    *left -= count as u32;
+                    if *left == 0 {
+                        self.state = State::default();
+                    }
+                    return Ok(Some(Piece::Data(input.split_to(count))));
+                }
+                State::Trailers(buffer, left) => {
+                    let count = input.len().min(*left);
+                    buffer.extend_from_slice(&input.split_to(count));
+                    *left -= count;
+                    if *left == 0 {
+                        let trailers: Trailers = spillway_codec::decode(buffer)?;
+                        self.state = State::default();
+                        let headers = trailers.into_map().map_err(PieceFault::TrailerHeaders)?;
+                        return Ok(Some(Piece::Trailers(headers)));
+                    }
+                }
+                State::Ended => return Err(PieceFault::Late(input[0])),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the end from `input` if that is what comes next, and says so.
+    pub(super) fn take_end(&mut self, input: &mut Bytes) -> bool {
+        let at_head = matches!(self.state, State::Head(_, 0));
+        let is_next = at_head && input.starts_with(&[END, 0, 0, 0, 0]);
+        is_next && matches!(self.next(input), Ok(Some(Piece::End)))
+    }
+
+    /// Begins a piece. The end is a whole piece by itself.
+    fn begin(&mut self, kind: u8, bytes: u32) -> Result<Option<Piece>, PieceFault> {
+        if self.trailers_seen && kind != END {
+            return Err(PieceFault::Late(kind));
+        }
+        match (kind, bytes) {
+            (DATA, 1..=DATA_BYTES_MAX) => self.state = State::Data(bytes),
+            (TRAILERS, 1..=TRAILERS_BYTES_MAX) => {
+                self.trailers_seen = true;
+                self.state = State::Trailers(BytesMut::new(), bytes as usize);
+            }
+            (END, 0) => {
+                self.state = State::Ended;
+                return Ok(Some(Piece::End));
+            }
+            (DATA | TRAILERS | END, _) => return Err(PieceFault::Length { kind, bytes }),
+            _ => return Err(PieceFault::Kind(kind)),
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,129 @@
+//! The receiving side: one stream per request.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{RecvStream, SendStream};
+use tokio::time::timeout;
+
+use super::body::ForwardBody;
+use super::handler::Handler;
+use super::head::{BodyPlan, ForwardHead, HeadMessage};
+use super::send_body::{SendFault, send_body};
+use super::streams::{MessageFault, Receiver, Sender};
+use super::word::{ReplyHead, Word};
+use crate::code::StreamCode;
+use crate::config::{Limits, ms};
+use crate::counters::{Counters, add};
+use crate::identity::Identity;
+use crate::peer::OpenStream;
+
+/// How long a peer may take to acknowledge the last of a reply before the stream is forgotten.
+const LAST_BYTES_WAIT: Duration = Duration::from_secs(10);
+
+/// What answering a request needs.
+pub(crate) struct Service {
+    pub(crate) from: Identity,
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) limits: Limits,
+    pub(crate) counters: Arc<Counters>,
+}
+
+/// Why a request got no whole reply.
+enum Failure {
+    /// The head of the request did not come, or was none.
+    Head(String),
+    /// The peer gave the request up, or is gone.
+    GivenUp,
+    /// The handler or its body failed.
+    Handler(String),
+}
+
+impl Service {
+    /// Answers the request on one stream.
+    pub(crate) async fn serve(&self, streams: (SendStream, RecvStream), _open: OpenStream) {
+        add(&self.counters.received);
+        let mut sender = Sender::new(streams.0, StreamCode::Internal);
+        let receiver = Receiver::new(streams.1);
+        let stopped = sender.stopped();
+        let outcome = tokio::select! {
+            // The handler's future, with all that it has begun, is dropped when the peer gives up.
+            _ = stopped => Err(Failure::GivenUp),
+            outcome = self.answer(&mut sender, receiver) => outcome,
+        };
+        match outcome {
+            Ok(()) => {
+                // The stream counts as open until the peer has all of it, so that a node that ends
+                // does not cut it off.
+                drop(timeout(LAST_BYTES_WAIT, sender.stopped()).await);
+            }
+            Err(Failure::Head(error)) => {
+                add(&self.counters.malformed);
+                tracing::warn!(peer = %self.from, %error, "a forwarded request has no valid head");
+                sender.abort(StreamCode::Malformed);
+            }
+            Err(Failure::GivenUp) => {
+                add(&self.counters.given_up);
+                sender.abort(StreamCode::Cancelled);
+            }
+            Err(Failure::Handler(error)) => {
+                add(&self.counters.failed);
+                tracing::debug!(peer = %self.from, %error, "a forwarded request failed");
+                sender.abort(StreamCode::Internal);
+            }
+        }
+    }
+
+    async fn answer(&self, sender: &mut Sender, mut receiver: Receiver) -> Result<(), Failure> {
+        let head = self.head(&mut receiver).await?;
+        let body = match head.body {
+            BodyPlan::Absent => ForwardBody::empty(),
+            BodyPlan::Follows(bytes) | BodyPlan::Waits(bytes) => {
+                ForwardBody::of_request(receiver, bytes)
+            }
+        };
+        match self.handler.forwarded(&self.from, head, body).await {
+            Ok(serving) => {
+                send_message(sender, &Word::Accepted).await?;
+                let reply = serving.await.map_err(|error| Failure::Handler(error.to_string()))?;
+                let (parts, body) = reply.into_parts();
+                let head = ReplyHead::of(parts.status, &parts.headers)
+                    .map_err(|why| Failure::Handler(why.to_owned()))?;
+                send_message(sender, &head).await?;
+                send_body(sender, body).await.map_err(|fault| match fault {
+                    SendFault::Peer => Failure::GivenUp,
+                    SendFault::Body(error) => Failure::Handler(error.to_string()),
+                })
+            }
+            Err(refused) => {
+                add(&self.counters.refused);
+                send_message(sender, &Word::Refused(refused)).await?;
+                sender.finish();
+                Ok(())
+            }
+        }
+    }
+
+    async fn head(&self, receiver: &mut Receiver) -> Result<ForwardHead, Failure> {
+        let wait = ms(self.limits.head_wait_ms);
+        let read = match timeout(wait, receiver.message::<HeadMessage>()).await {
+            Ok(Ok(message)) => message.into_head().map_err(str::to_owned),
+            Ok(Err(MessageFault::Read(_))) => return Err(Failure::GivenUp),
+            Ok(Err(fault)) => Err(fault.to_string()),
+            Err(_) => Err("it did not come in time".to_owned()),
+        };
+        read.map_err(|why| {
+            receiver.if_dropped(StreamCode::Malformed);
+            Failure::Head(why)
+        })
+    }
+}
+
+async fn send_message<T: spillway_codec::Wire>(
+    sender: &mut Sender,
+    message: &T,
+) -> Result<(), Failure> {
+    let frame =
+        spillway_codec::encode(message).map_err(|error| Failure::Handler(error.to_string()))?;
+    sender.write(&mut [frame]).await.or(Err(Failure::GivenUp))
+}

@@ -1,0 +1,329 @@
+//! The link of one node to all its peers.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use http_body::Body;
+use quinn::SendDatagramError;
+use spillway_types::{NodeName, RegionName};
+use thiserror::Error;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::accept;
+use crate::code::CloseCode;
+use crate::config::{Config, PeerConfig, ms};
+use crate::counters::{Counters, Totals, add};
+use crate::endpoint::{self, StartFault};
+use crate::forward::{Answer, BoxError, Call, ForwardError, ForwardHead, Handler, Room};
+use crate::kind::Kind;
+use crate::peer::{OpenStream, Peer, PeerStatus};
+use crate::shared::Shared;
+use crate::tls::{CertificateFault, Members, Refusal, Refusals, Sessions, TlsFault};
+
+/// How long the peers may take to hear that this node ends.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// The link of one node to all its peers: one UDP port, and two warm connections per peer.
+///
+/// Its tasks run where it was started; its methods can be called from any runtime. Dropping it
+/// ends everything at once, [`Self::shutdown`] lets requests finish.
+#[derive(Debug)]
+pub struct Link {
+    shared: Arc<Shared>,
+    /// One change of the peers at a time.
+    changes: Mutex<()>,
+}
+
+/// A datagram was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum DatagramFault {
+    /// There is no such peer, or no connection to it now.
+    #[error("not connected")]
+    NotConnected,
+    /// It is longer than the path to the peer carries.
+    #[error("the datagram is longer than the path carries")]
+    TooLong,
+}
+
+/// Changed certificates can't be taken into use; the old ones stay.
+#[derive(Debug, Error)]
+pub enum ReloadFault {
+    /// The files are not what they should be.
+    #[error(transparent)]
+    Certificates(#[from] CertificateFault),
+    /// TLS can't work with them.
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
+    /// The link ends.
+    #[error("the link ends")]
+    Ends,
+}
+
+/// What can be said of a link beside its peers.
+#[derive(Clone, Debug)]
+pub struct LinkStatus {
+    /// Where it listens.
+    pub address: Option<SocketAddr>,
+    /// What it has counted.
+    pub totals: Totals,
+    /// How often connections were refused, by reason.
+    pub refusals: [(Refusal, u64); Refusal::ALL.len()],
+    /// Requests that are open now, either way.
+    pub streams: usize,
+    /// From when on peers will refuse this node's certificate.
+    pub certificate_expires_at: Option<SystemTime>,
+}
+
+impl Link {
+    /// Reads the certificates, opens the UDP port and begins to accept. Nobody may connect and
+    /// nobody is dialled before [`Self::set_peers`]. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the certificates can't be used or the port can't be opened.
+    pub fn start(config: Config, handler: Arc<dyn Handler>) -> Result<Self, StartFault> {
+        let members = Arc::new(Members::new(config.me.cluster()));
+        let refusals = Arc::new(Refusals::default());
+        let sessions = Sessions::open(
+            config.me.clone(),
+            config.certificates.clone(),
+            Arc::clone(&members),
+            Arc::clone(&refusals),
+        )?;
+        let tracker = TaskTracker::new();
+        let (endpoint, accepting) = endpoint::open(&config, &sessions, &tracker)?;
+        let shared = Arc::new(Shared {
+            me: config.me,
+            process: getrandom::u64()
+                .map_err(|error| StartFault::NoRandomness(error.to_string()))?,
+            endpoint,
+            accepting: ArcSwap::from_pointee(accepting),
+            sessions,
+            members,
+            refusals,
+            peers: ArcSwap::default(),
+            handler,
+            transport: config.transport,
+            limits: config.limits,
+            counters: Arc::new(Counters::default()),
+            open: Arc::default(),
+            tracker,
+            runtime: tokio::runtime::Handle::current(),
+            stop: CancellationToken::new(),
+        });
+        shared.tracker.spawn(accept::run(Arc::clone(&shared)));
+        shared.tracker.spawn(watch_certificates(Arc::clone(&shared)));
+        Ok(Self { shared, changes: Mutex::new(()) })
+    }
+
+    /// From now on these are the peers: they may connect and are kept connected to, all others are
+    /// disconnected. A peer that only moved keeps its connections. This node itself is no peer,
+    /// and left out.
+    pub fn set_peers(&self, peers: Vec<PeerConfig>) {
+        let _turn = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let peers = peers.into_iter().filter(|peer| peer.identity != self.shared.me);
+        let wanted: BTreeMap<NodeName, PeerConfig> =
+            peers.map(|peer| (peer.identity.node().clone(), peer)).collect();
+        self.shared.members.set(wanted.values().map(|peer| &peer.identity));
+        let mut old = BTreeMap::clone(&self.shared.peers.load());
+        let mut kept = BTreeMap::new();
+        for (name, config) in wanted {
+            match old.remove(&name) {
+                Some(peer) if peer.identity == config.identity => {
+                    peer.move_to(&config);
+                    kept.insert(name, peer);
+                }
+                gone => {
+                    gone.inspect(|peer| peer.stop());
+                    kept.insert(name, Peer::start(&self.shared, config));
+                }
+            }
+        }
+        self.shared.peers.store(Arc::new(kept));
+        old.values().for_each(|peer| peer.stop());
+    }
+
+    /// Sends a datagram on the control connection; never waits. It may be lost, and if more are
+    /// sent than the path takes the oldest are.
+    ///
+    /// # Errors
+    /// If there is no connection, or the datagram is longer than the path carries; 1,150 bytes
+    /// always fit.
+    pub fn send_datagram(&self, to: &NodeName, datagram: Bytes) -> Result<(), DatagramFault> {
+        let sent = match self.current(to, Kind::Control) {
+            None => Err(DatagramFault::NotConnected),
+            Some(live) => live.connection.send_datagram(datagram).map_err(|error| match error {
+                SendDatagramError::TooLarge => DatagramFault::TooLong,
+                _ => DatagramFault::NotConnected,
+            }),
+        };
+        let counters = &self.shared.counters;
+        add(if sent.is_ok() { &counters.datagrams_sent } else { &counters.datagrams_unsent });
+        sent
+    }
+
+    /// Forwards a request and waits for the head of the reply or the refusal. Dropping the future,
+    /// or the reply's body before its end, gives the request up on both nodes at once.
+    ///
+    /// # Errors
+    /// [`ForwardError::stage`] says whether another node may be asked.
+    pub async fn forward<B>(
+        &self,
+        to: &NodeName,
+        head: ForwardHead,
+        body: B,
+        room: Room,
+    ) -> Result<Answer, ForwardError>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let shared = &self.shared;
+        add(&shared.counters.forwarded);
+        let answer = match self.current(to, Kind::Data) {
+            None => Err(ForwardError::NotConnected),
+            Some(live) => {
+                let call = Call {
+                    open: OpenStream::on(&live, &shared.open),
+                    live: &live,
+                    limits: &shared.limits,
+                    tracker: &shared.tracker,
+                    runtime: &shared.runtime,
+                };
+                call.run(head, body, room).await
+            }
+        };
+        match &answer {
+            Ok(Answer::Reply(_)) => {}
+            Ok(Answer::Refused(_)) => add(&shared.counters.forward_refused),
+            Err(_) => add(&shared.counters.forward_failed),
+        }
+        answer
+    }
+
+    /// What can be said of each peer, by name. Cheap enough for every request of metrics.
+    #[must_use]
+    pub fn peers(&self) -> Vec<PeerStatus> {
+        self.shared.peers.load().values().map(|peer| peer.status()).collect()
+    }
+
+    /// The nodes of a region that requests can be forwarded to now.
+    #[must_use]
+    pub fn connected_in(&self, region: &RegionName) -> Vec<NodeName> {
+        let peers = self.shared.peers.load();
+        let connected = peers.iter().filter(|(_, peer)| {
+            peer.identity.region() == region && peer.current(Kind::Data).is_some()
+        });
+        connected.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The smoothed round trip to one peer, if it is connected.
+    #[must_use]
+    pub fn rtt(&self, to: &NodeName) -> Option<Duration> {
+        self.shared.peer(to)?.rtt(Kind::Control)
+    }
+
+    /// What can be said of the link beside its peers.
+    #[must_use]
+    pub fn status(&self) -> LinkStatus {
+        LinkStatus {
+            address: self.local_address(),
+            totals: self.shared.counters.totals(),
+            refusals: Refusal::ALL.map(|refusal| (refusal, self.shared.refusals.of(refusal))),
+            streams: self.shared.open.count(),
+            certificate_expires_at: self.shared.sessions.expires_at(),
+        }
+    }
+
+    /// Where it listens; `None` if the system does not know any more.
+    #[must_use]
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        self.shared.endpoint.local_addr().ok()
+    }
+
+    /// Reads the certificate files again. New connections use what they have now, those that stand
+    /// go on. Says whether anything had changed.
+    ///
+    /// # Errors
+    /// If they can't be used; the old certificates stay.
+    pub async fn reload(&self) -> Result<bool, ReloadFault> {
+        reload(&self.shared).await
+    }
+
+    /// Waits until no request is open, at most for `limit`, then ends all connections and tells
+    /// the peers. The handler should refuse new requests by then.
+    pub async fn shutdown(&self, limit: Duration) {
+        // Whoever is still open then is cut off.
+        let is_done = tokio::time::timeout(limit, self.shared.open.none()).await.is_ok();
+        self.end(if is_done { CloseCode::Shutdown } else { CloseCode::Abandoned });
+        let _ = tokio::time::timeout(FAREWELL, self.shared.endpoint.wait_idle()).await;
+        let _ = tokio::time::timeout(FAREWELL, self.shared.tracker.wait()).await;
+    }
+
+    fn end(&self, code: CloseCode) {
+        // First, so that no task closes a connection with another code.
+        self.shared.endpoint.close(code.number(), b"");
+        self.shared.stop.cancel();
+        self.shared.tracker.close();
+    }
+
+    fn current(&self, to: &NodeName, kind: Kind) -> Option<Arc<crate::peer::Live>> {
+        self.shared.peers.load().get(to)?.current(kind)
+    }
+
+    /// Dials for one more data connection, as if the peer's had not come.
+    #[cfg(test)]
+    pub(crate) async fn dial_again_for_tests(&self, node: &NodeName, address: SocketAddr) {
+        let peer = self.shared.peer(node).unwrap();
+        let target = PeerConfig {
+            identity: peer.identity.clone(),
+            address: address.to_string(),
+            rtt_ms: None,
+        };
+        peer.move_to(&target);
+        peer.dial_for_tests(&self.shared, Kind::Data).await;
+    }
+
+    /// The endpoint, for tests of what happens below.
+    #[cfg(test)]
+    pub(crate) fn endpoint(&self) -> &quinn::Endpoint {
+        &self.shared.endpoint
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.end(CloseCode::Abandoned);
+    }
+}
+
+/// Looks at the certificate files from time to time.
+async fn watch_certificates(shared: Arc<Shared>) {
+    let period = ms(shared.limits.certificates_check_ms);
+    while shared.stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
+        match reload(&shared).await {
+            Ok(true) => tracing::info!("the changed certificates of the link are in use"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "the link keeps its old certificates"),
+        }
+    }
+}
+
+async fn reload(shared: &Arc<Shared>) -> Result<bool, ReloadFault> {
+    let reading = Arc::clone(shared);
+    // The disk may take its time; connections must not wait for it.
+    let read = shared.runtime.spawn_blocking(move || reading.sessions.reload()).await;
+    let outcome = match read {
+        Err(_) => Err(ReloadFault::Ends),
+        Ok(Ok(false)) => return Ok(false),
+        Ok(Ok(true)) => endpoint::accept_with_current(shared).map_err(ReloadFault::from),
+        Ok(Err(fault)) => Err(fault.into()),
+    };
+    let counters = &shared.counters;
+    add(if outcome.is_ok() { &counters.reloads } else { &counters.reloads_failed });
+    outcome.map(|()| true)
+}

@@ -1,0 +1,245 @@
+//! Connections come back, doubles are resolved, addresses change, peers start again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Method;
+use http_body_util::{BodyExt, Full};
+use tokio::sync::mpsc;
+
+use super::pressure_test::ChannelBody;
+use super::relay::Relay;
+use super::world::{PATIENCE, TestNode, World, meet, pattern, until, until_within};
+use crate::delayed::{Path, Paths};
+use crate::{Answer, ForwardBody, ForwardHead, Kind, Room};
+
+fn head() -> ForwardHead {
+    ForwardHead::new(Method::POST, "/".parse().unwrap())
+}
+
+fn reply(answer: Answer) -> http::Response<ForwardBody> {
+    match answer {
+        Answer::Reply(reply) => reply,
+        Answer::Refused(refused) => panic!("refused: {refused:?}"),
+    }
+}
+
+async fn echo_once(from: &TestNode, to: &TestNode) {
+    let body = Full::new(pattern(3_000));
+    let answer = from.link.forward(to.node(), head(), body, Room::Unknown).await.unwrap();
+    assert_eq!(reply(answer).into_body().collect().await.unwrap().to_bytes(), pattern(3_000));
+}
+
+#[tokio::test]
+async fn of_two_nodes_that_start_together_only_one_dials() {
+    let world = World::new();
+    let (a, b) = world.pair().await;
+    let (a_peer, b_peer) = (&a.link.peers()[0], &b.link.peers()[0]);
+    assert_eq!((a_peer.control_dials.attempts, a_peer.data_dials.attempts), (1, 1));
+    assert_eq!((b_peer.control_dials.attempts, b_peer.data_dials.attempts), (0, 0));
+    assert!(a_peer.data.unwrap().dialled && !b_peer.data.unwrap().dialled);
+    assert_eq!(a.link.endpoint().open_connections(), 2);
+}
+
+/// Both dial at once, since their head start is far shorter than the path. Requests go both ways
+/// all the time, on whichever connection is current, and none of them may notice.
+#[tokio::test]
+async fn doubles_are_resolved_and_no_request_notices() {
+    let world = World::new();
+    let (a, b) = world.distant_pair(Path::of(Duration::from_millis(150))).await;
+    let done = AtomicU64::new(0);
+    let ask = async |from: &TestNode, to: &TestNode| {
+        let end = Instant::now() + Duration::from_secs(4);
+        while Instant::now() < end {
+            echo_once(from, to).await;
+            done.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    tokio::join!(ask(&a, &b), ask(&b, &a), ask(&a, &b), ask(&b, &a));
+    let dials = |node: &TestNode| node.link.peers()[0].data_dials.attempts;
+    assert!(dials(&a) > 0 && dials(&b) > 0, "both have dialled");
+    assert!(done.load(Ordering::Relaxed) > 20);
+    until("one connection of each kind is left", || {
+        a.link.endpoint().open_connections() == 2 && b.link.endpoint().open_connections() == 2
+    })
+    .await;
+    for kind in Kind::ALL {
+        let dialled = |node: &TestNode| {
+            let peer = node.link.peers().swap_remove(0);
+            let connection = if kind == Kind::Control { peer.control } else { peer.data };
+            connection.unwrap().dialled
+        };
+        assert!(dialled(&a) && !dialled(&b), "the lower name's {kind} connection stands");
+    }
+    echo_once(&a, &b).await;
+    echo_once(&b, &a).await;
+}
+
+/// A double is closed only when nothing is open on it. The higher name's connection stands first;
+/// the lower name dials soon after, before it hears of that, and then its own counts.
+#[tokio::test]
+async fn a_request_on_the_double_that_loses_finishes() {
+    let world = World::new();
+    let start = |region, node, seed| {
+        let mut config = world.config(region, node);
+        config.paths = Some(Paths::new(seed));
+        config.limits.retire_ms = 500;
+        // Whichever is the later one of the two, they count as dialled at once.
+        config.limits.double_ms = 20_000;
+        TestNode::start(config)
+    };
+    let (a, b) = (start("eu", "a", 1), start("us", "b", 2));
+    let raw_peer = |node: &TestNode| {
+        // Nobody answers there: that node never dials by itself.
+        crate::PeerConfig { address: "127.0.0.1:9".to_owned(), ..node.as_peer() }
+    };
+    a.link.set_peers(vec![raw_peer(&b)]);
+    b.link.set_peers(vec![a.as_peer()]);
+    a.connected(&b).await;
+    b.connected(&a).await;
+    assert!(b.link.peers()[0].data.unwrap().dialled, "the higher name's connection stands");
+    let (sender, receiver) = mpsc::channel(1);
+    let body = ChannelBody(receiver);
+    let answer = b.link.forward(a.node(), head(), body, Room::Likely).await.unwrap();
+    let mut body = reply(answer).into_body();
+    // The lower name's comes, as if it had been on its way: with the same process, by hand.
+    a.link.dial_again_for_tests(b.node(), b.address()).await;
+    until("the lower name's is used", || !b.link.peers()[0].data.unwrap().dialled).await;
+    let end = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < end {
+        sender.send(Bytes::from_static(b"token")).await.unwrap();
+        let frame = tokio::time::timeout(PATIENCE, body.frame()).await;
+        assert_eq!(frame.unwrap().unwrap().unwrap().into_data().unwrap(), "token");
+    }
+    assert_eq!(b.link.endpoint().open_connections(), 3, "the double is still there");
+    drop(sender);
+    assert!(body.frame().await.is_none());
+    until("the double is closed", || {
+        a.link.endpoint().open_connections() == 2 && b.link.endpoint().open_connections() == 2
+    })
+    .await;
+    echo_once(&b, &a).await;
+}
+
+#[tokio::test]
+async fn a_peer_that_is_away_is_dialled_with_growing_waits() {
+    let world = World::new();
+    let mut config = world.config("eu", "a");
+    config.limits.back_off_max_ms = 400;
+    config.limits.dial_ms = 50;
+    let (a, b) = (TestNode::start(config), world.start("us", "b"));
+    let mut away = b.as_peer();
+    // A port that takes packets and says nothing.
+    let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    away.address = silent.local_addr().unwrap().to_string();
+    a.link.set_peers(vec![away]);
+    // wait: how often it dials in a second is what is tested.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let dials = a.link.peers()[0].data_dials.clone();
+    assert!((3..=7).contains(&dials.attempts), "{dials:?}");
+    assert_eq!(dials.last_fault.as_deref(), Some("it took too long"));
+    // It comes back at another address, and is found there.
+    a.link.set_peers(vec![b.as_peer()]);
+    b.link.set_peers(vec![a.as_peer()]);
+    until_within(Duration::from_secs(3), "it is found", || a.link.peers()[0].is_connected()).await;
+    echo_once(&a, &b).await;
+}
+
+/// The peer's process ends without a word and another one starts at the same address with the same
+/// certificate. What was open fails long before a data connection's idle time is over.
+#[tokio::test]
+async fn a_peer_that_crashes_and_starts_again_is_connected_at_once() {
+    for (name, other) in [("a", "b"), ("b", "a")] {
+        let world = World::new();
+        let restarted = |seed| {
+            let mut config = world.config("us", name);
+            config.paths = Some(Paths::new(seed));
+            config
+        };
+        let stays = world.start("eu", other);
+        let first = restarted(1);
+        let files = first.certificates.clone();
+        let crashes = TestNode::start(first);
+        let address = crashes.address();
+        meet(&stays, &crashes);
+        stays.connected(&crashes).await;
+        crashes.connected(&stays).await;
+        let (sender, receiver) = mpsc::channel(1);
+        let body = ChannelBody(receiver);
+        let answer = stays.link.forward(crashes.node(), head(), body, Room::Likely).await.unwrap();
+        let mut body = reply(answer).into_body();
+        // Its last words are lost, as those of a process that is killed.
+        crashes.paths().cut(stays.address(), true);
+        drop(crashes);
+        let mut second = restarted(2);
+        second.listen = address;
+        second.certificates = files;
+        let again = start_once_free(second).await;
+        again.link.set_peers(vec![stays.as_peer()]);
+        let begin = Instant::now();
+        again.connected(&stays).await;
+        // What is sent to the dead process makes the new one say that it knows nothing of it.
+        sender.send(Bytes::from_static(b"are you there?")).await.unwrap();
+        let lost = tokio::time::timeout(Duration::from_secs(5), body.frame()).await;
+        let lost = lost.expect("it fails soon");
+        assert!(lost.unwrap().is_err());
+        echo_once(&stays, &again).await;
+        echo_once(&again, &stays).await;
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+    }
+}
+
+/// The socket of the node before is closed by a task that may need a moment.
+async fn start_once_free(config: crate::Config) -> TestNode {
+    let address = config.listen;
+    until("the port is free", || std::net::UdpSocket::bind(address).is_ok()).await;
+    TestNode::start(config)
+}
+
+/// The address that a peer sees changes, as behind an address translator: requests go on.
+#[tokio::test]
+async fn a_dialler_whose_address_changes_keeps_its_requests() {
+    let world = World::new();
+    let (a, b) = (world.start("eu", "a"), world.start("us", "b"));
+    let relay = Relay::start(b.address()).await;
+    let mut through = b.as_peer();
+    through.address = relay.address.to_string();
+    a.link.set_peers(vec![through]);
+    let mut deaf = a.as_peer();
+    deaf.address = "127.0.0.1:9".to_owned();
+    b.link.set_peers(vec![deaf]);
+    a.connected(&b).await;
+    let (sender, receiver) = mpsc::channel(1);
+    let body = ChannelBody(receiver);
+    let answer = a.link.forward(b.node(), head(), body, Room::Likely).await.unwrap();
+    let mut body = reply(answer).into_body();
+    for round in 0..3 {
+        sender.send(Bytes::from_static(b"token")).await.unwrap();
+        let frame = tokio::time::timeout(PATIENCE, body.frame()).await;
+        let frame = frame.unwrap_or_else(|_| panic!("it goes on, round {round}"));
+        assert_eq!(frame.unwrap().unwrap().into_data().unwrap(), "token");
+        relay.rebind();
+    }
+    drop(sender);
+    assert!(tokio::time::timeout(PATIENCE, body.frame()).await.unwrap().is_none());
+    assert_eq!(a.link.peers()[0].data_dials.attempts, 1, "the same connection all the time");
+}
+
+#[tokio::test]
+async fn methods_work_from_another_runtime_than_the_links_own() {
+    let world = World::new();
+    let (a, b) = world.pair().await;
+    let (link, to) = (Arc::clone(&a.link), b.node().clone());
+    let worker = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async move {
+            let body = Full::new(pattern(300_000));
+            let answer = link.forward(&to, head(), body, Room::Unknown).await.unwrap();
+            reply(answer).into_body().collect().await.unwrap().to_bytes()
+        })
+    });
+    until("the worker is done", || worker.is_finished()).await;
+    assert_eq!(worker.join().unwrap(), pattern(300_000));
+}

@@ -1,0 +1,74 @@
+//! One attempt to connect to a peer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{ConnectError, ConnectionError};
+use thiserror::Error;
+
+use super::{Arrival, Origin, Peer, Target};
+use crate::config::ms;
+use crate::hello::{self, HelloFault};
+use crate::kind::Kind;
+use crate::shared::Shared;
+use crate::tls::TlsFault;
+use crate::transport;
+
+/// Why a peer could not be dialled.
+#[derive(Debug, Error)]
+pub(crate) enum DialFault {
+    #[error("`{0}` can't be looked up: {1}")]
+    LookUp(String, std::io::Error),
+    #[error("`{0}` has no address that this node's socket can reach")]
+    NoAddress(String),
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Connection(#[from] ConnectionError),
+    #[error(transparent)]
+    Hello(#[from] HelloFault),
+    #[error("it took too long")]
+    TimedOut,
+}
+
+/// Connects to `peer` and waits until it has said hello: only then has it accepted this
+/// node's certificate. `attempt` chooses among several addresses of a name.
+pub(super) async fn dial(
+    shared: Arc<Shared>,
+    peer: Arc<Peer>,
+    kind: Kind,
+    attempt: u32,
+) -> Result<Arrival, DialFault> {
+    let limit = ms(shared.limits.dial_ms);
+    let connecting = async {
+        let target = peer.target.load_full();
+        let address = look_up(&shared, &target, attempt).await?;
+        let rtt = peer.rtt(kind).unwrap_or_else(|| rtt_of(&shared, &target));
+        let tls = shared.sessions.dialling(&peer.identity, kind)?;
+        let mut config = quinn::ClientConfig::new(Arc::new(tls));
+        config.transport_config(transport::dialled(&shared.transport, kind, rtt));
+        let name = peer.identity.dns_name();
+        let connection = shared.endpoint.connect_with(config, address, &name)?.await?;
+        let process = hello::exchange(&connection, shared.process).await?;
+        Ok(Arrival { connection, process, origin: Origin::Us })
+    };
+    tokio::time::timeout(limit, connecting).await.unwrap_or(Err(DialFault::TimedOut))
+}
+
+fn rtt_of(shared: &Shared, target: &Target) -> Duration {
+    ms(target.rtt_ms.unwrap_or(shared.transport.rtt_default_ms).max(1))
+}
+
+async fn look_up(shared: &Shared, target: &Target, attempt: u32) -> Result<SocketAddr, DialFault> {
+    let name = &target.address;
+    let found = tokio::net::lookup_host(name)
+        .await
+        .map_err(|error| DialFault::LookUp(name.clone(), error))?;
+    let both = shared.endpoint.local_addr().is_ok_and(|local| local.is_ipv6());
+    let reachable: Vec<_> = found.filter(|address| both || address.is_ipv4()).collect();
+    let chosen = (attempt as usize).checked_rem(reachable.len());
+    chosen.map(|at| reachable[at]).ok_or_else(|| DialFault::NoAddress(name.clone()))
+}

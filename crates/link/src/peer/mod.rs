@@ -1,0 +1,145 @@
+//! What a node knows of one peer, and the two connections that it keeps to it.
+
+mod back_off;
+mod dial;
+mod keeper;
+mod live;
+mod status;
+mod watch;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::PeerConfig;
+use crate::identity::Identity;
+use crate::kind::Kind;
+use crate::shared::Shared;
+pub(crate) use live::{Live, OpenStream, OpenStreams, Origin};
+pub use status::{ConnectionStatus, DialStatus, PeerStatus};
+
+/// Connections of one kind that may wait to be taken in; a peer in order has one or two.
+const ARRIVALS_MAX: usize = 8;
+
+/// A connection that stands and on which both have said hello.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) connection: quinn::Connection,
+    /// Which of the peer's processes it is to.
+    pub(crate) process: u64,
+    /// Who has dialled.
+    pub(crate) origin: Origin,
+}
+
+/// Where a peer is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) address: String,
+    pub(crate) rtt_ms: Option<u32>,
+}
+
+/// A peer, as everything but its keepers sees it.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) identity: Identity,
+    pub(crate) target: ArcSwap<Target>,
+    slots: [Slot; 2],
+    stop: CancellationToken,
+}
+
+/// The connection of one kind.
+#[derive(Debug)]
+struct Slot {
+    current: ArcSwapOption<Live>,
+    arrivals: mpsc::Sender<Arrival>,
+    dials: AtomicU64,
+    dials_failed: AtomicU64,
+    last_fault: ArcSwapOption<String>,
+}
+
+impl Peer {
+    /// Begins to keep connections to a peer.
+    pub(crate) fn start(shared: &Arc<Shared>, config: PeerConfig) -> Arc<Self> {
+        let (control, control_arrivals) = Slot::new();
+        let (data, data_arrivals) = Slot::new();
+        let peer = Arc::new(Self {
+            identity: config.identity,
+            target: ArcSwap::from_pointee(Target {
+                address: config.address,
+                rtt_ms: config.rtt_ms,
+            }),
+            slots: [control, data],
+            stop: shared.stop.child_token(),
+        });
+        for (kind, arrivals) in Kind::ALL.into_iter().zip([control_arrivals, data_arrivals]) {
+            let keeper = keeper::Keeper::new(Arc::clone(shared), Arc::clone(&peer), kind, arrivals);
+            shared.tracker.spawn_on(keeper.run(), &shared.runtime);
+        }
+        peer
+    }
+
+    /// Takes over a new address. Connections that stand go on.
+    pub(crate) fn move_to(&self, config: &PeerConfig) {
+        let target = Target { address: config.address.clone(), rtt_ms: config.rtt_ms };
+        self.target.store(target.into());
+    }
+
+    /// Ends all connections; the peer is no member any more.
+    pub(crate) fn stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Hands over a connection that stands; `false` if there are too many.
+    pub(crate) fn arrive(&self, kind: Kind, arrival: Arrival) -> bool {
+        self.slot(kind).arrivals.try_send(arrival).is_ok()
+    }
+
+    /// Dials as the keeper does, whether or not there is a connection.
+    #[cfg(test)]
+    pub(crate) async fn dial_for_tests(self: &Arc<Self>, shared: &Arc<Shared>, kind: Kind) {
+        let arrival = dial::dial(Arc::clone(shared), Arc::clone(self), kind, 0).await.unwrap();
+        assert!(self.arrive(kind, arrival));
+    }
+
+    /// The connection for what is new.
+    pub(crate) fn current(&self, kind: Kind) -> Option<Arc<Live>> {
+        self.slot(kind).current.load_full()
+    }
+
+    /// The measured round trip, if a connection stands; of either kind, since both have one path.
+    pub(crate) fn rtt(&self, kind: Kind) -> Option<Duration> {
+        let other = match kind {
+            Kind::Control => Kind::Data,
+            Kind::Data => Kind::Control,
+        };
+        let live = self.current(kind).or_else(|| self.current(other))?;
+        Some(live.connection.rtt())
+    }
+
+    fn slot(&self, kind: Kind) -> &Slot {
+        &self.slots[kind as usize]
+    }
+}
+
+impl Slot {
+    fn new() -> (Self, mpsc::Receiver<Arrival>) {
+        let (arrivals, receiver) = mpsc::channel(ARRIVALS_MAX);
+        let slot = Self {
+            current: ArcSwapOption::empty(),
+            arrivals,
+            dials: AtomicU64::new(0),
+            dials_failed: AtomicU64::new(0),
+            last_fault: ArcSwapOption::empty(),
+        };
+        (slot, receiver)
+    }
+
+    fn note_fault(&self, fault: &dyn std::error::Error) {
+        self.dials_failed.fetch_add(1, Ordering::Relaxed);
+        self.last_fault.store(Some(Arc::new(fault.to_string())));
+    }
+}

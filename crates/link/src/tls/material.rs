@@ -1,0 +1,226 @@
+//! Certificates and key of this node as its files have them, checked before anything uses them.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::sign::CertifiedKey;
+use rustls::{CertificateError, RootCertStore};
+use thiserror::Error;
+
+use super::verifier::identity_of;
+use crate::config::CertificateFiles;
+use crate::identity::Identity;
+
+/// More than any chain of certificates needs; a wrong path must not fill the memory.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// Why this node's own certificates can't be used.
+#[derive(Debug, Error)]
+pub enum CertificateFault {
+    /// A file can't be read.
+    #[error("{}: {cause}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        cause: std::io::Error,
+    },
+    /// A file is not what it should be.
+    #[error("{}: {message}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        message: String,
+    },
+    /// The certificate is another node's.
+    #[error("{}: it is the certificate of {found}, but this node is {expected}", path.display())]
+    OtherIdentity {
+        /// The certificate's file.
+        path: PathBuf,
+        /// Whose it is.
+        found: String,
+        /// Whose it should be.
+        expected: Identity,
+    },
+    /// The peers would refuse it: wrong CA, expired, or for another purpose.
+    #[error("{}: the cluster's CA does not vouch for it: {cause}", path.display())]
+    NotVouchedFor {
+        /// The certificate's file.
+        path: PathBuf,
+        /// What rustls says.
+        cause: rustls::Error,
+    },
+    /// Certificate and key don't belong together, or TLS can't work with them.
+    #[error("{}: {cause}", path.display())]
+    Unusable {
+        /// The key's file.
+        path: PathBuf,
+        /// What rustls says.
+        cause: rustls::Error,
+    },
+}
+
+/// The content of the three files.
+#[derive(PartialEq, Eq)]
+pub(crate) struct FileContents {
+    authority: Vec<u8>,
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+}
+
+impl FileContents {
+    /// Reads the files; blocks for as long as the disk needs.
+    pub(crate) fn read(files: &CertificateFiles) -> Result<Self, CertificateFault> {
+        Ok(Self {
+            authority: read(&files.authority)?,
+            certificate: read(&files.certificate)?,
+            key: read(&files.key)?,
+        })
+    }
+}
+
+impl fmt::Debug for FileContents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileContents(..)") // one of them is the key
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CertificateFault> {
+    let unreadable = |cause| CertificateFault::Unreadable { path: path.to_owned(), cause };
+    let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
+    if bytes > FILE_BYTES_MAX {
+        return Err(malformed(path, format!("{bytes} bytes are too many for it")));
+    }
+    std::fs::read(path).map_err(unreadable)
+}
+
+/// What TLS needs, from files that belong together.
+pub(crate) struct Material {
+    pub(crate) provider: Arc<CryptoProvider>,
+    pub(crate) certified: Arc<CertifiedKey>,
+    pub(crate) dialler_verifier: Arc<dyn ClientCertVerifier>,
+    pub(crate) answer_verifier: Arc<WebPkiServerVerifier>,
+    /// From when on peers will refuse the certificate.
+    pub(crate) expires_at: Option<SystemTime>,
+}
+
+impl fmt::Debug for Material {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Material").field("expires_at", &self.expires_at).finish_non_exhaustive()
+    }
+}
+
+impl Material {
+    /// Reads what the files say and checks that peers would accept `me` with it.
+    pub(crate) fn parse(
+        files: &CertificateFiles,
+        contents: &FileContents,
+        me: &Identity,
+    ) -> Result<Self, CertificateFault> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let roots = roots(&files.authority, &contents.authority)?;
+        let chain = certificates(&files.certificate, &contents.certificate)?;
+        let key = PrivateKeyDer::from_pem_slice(&contents.key)
+            .map_err(|error| malformed(&files.key, error.to_string()))?;
+        let signing_key = provider
+            .key_provider
+            .load_private_key(key)
+            .map_err(|cause| unusable(&files.key, cause))?;
+        let certified = CertifiedKey::new(chain, signing_key);
+        let dialler_verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+                .build()
+                .map_err(|error| malformed(&files.authority, error.to_string()))?;
+        let answer_verifier =
+            WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                .build()
+                .map_err(|error| malformed(&files.authority, error.to_string()))?;
+        check_own(&files.certificate, &certified.cert, me, &*dialler_verifier)?;
+        certified.keys_match().map_err(|cause| unusable(&files.key, cause))?;
+        let expires_at = expires_at(&certified.cert, &*dialler_verifier);
+        let certified = Arc::new(certified);
+        Ok(Self { provider, certified, dialler_verifier, answer_verifier, expires_at })
+    }
+}
+
+fn roots(path: &Path, pem: &[u8]) -> Result<Arc<RootCertStore>, CertificateFault> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(path, pem)? {
+        roots.add(certificate).map_err(|error| malformed(path, error.to_string()))?;
+    }
+    Ok(Arc::new(roots))
+}
+
+/// The certificates of a file, at least one.
+fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
+    let found = CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| malformed(path, error.to_string()))?;
+    if found.is_empty() {
+        return Err(malformed(path, "it has no certificate in PEM form".to_owned()));
+    }
+    Ok(found)
+}
+
+/// Does with the own certificate what peers will do, so that a mistake shows here and now.
+fn check_own(
+    path: &Path,
+    chain: &[CertificateDer<'static>],
+    me: &Identity,
+    verifier: &dyn ClientCertVerifier,
+) -> Result<(), CertificateFault> {
+    let (own, intermediates) = split(chain);
+    let vouched = verifier.verify_client_cert(own, intermediates, UnixTime::now());
+    vouched.map_err(|cause| CertificateFault::NotVouchedFor { path: path.to_owned(), cause })?;
+    let found = match identity_of(own) {
+        Ok(found) if found == *me => return Ok(()),
+        Ok(found) => found.to_string(),
+        Err(_) => "nobody".to_owned(),
+    };
+    let path = path.to_owned();
+    Err(CertificateFault::OtherIdentity { path, found, expected: me.clone() })
+}
+
+/// From when on peers refuse the chain. The verifier itself is asked, with a time at which every
+/// certificate has expired: so no second parser has to agree with it.
+fn expires_at(
+    chain: &[CertificateDer<'static>],
+    verifier: &dyn ClientCertVerifier,
+) -> Option<SystemTime> {
+    /// The year 10000: X.509 can't say any later time.
+    const AFTER_ALL: Duration = Duration::from_secs(253_402_300_800);
+    let (own, intermediates) = split(chain);
+    let refused =
+        verifier.verify_client_cert(own, intermediates, UnixTime::since_unix_epoch(AFTER_ALL));
+    match refused {
+        Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext {
+            not_after,
+            ..
+        })) => Some(SystemTime::UNIX_EPOCH + Duration::from_secs(not_after.as_secs())),
+        _ => None,
+    }
+}
+
+fn split<'a>(
+    chain: &'a [CertificateDer<'static>],
+) -> (&'a CertificateDer<'static>, &'a [CertificateDer<'static>]) {
+    // `certificates` returns none that are empty.
+    (&chain[0], &chain[1..])
+}
+
+fn malformed(path: &Path, message: String) -> CertificateFault {
+    CertificateFault::Malformed { path: path.to_owned(), message }
+}
+
+fn unusable(path: &Path, cause: rustls::Error) -> CertificateFault {
+    CertificateFault::Unusable { path: path.to_owned(), cause }
+}

@@ -1,0 +1,64 @@
+//! Which nodes may connect.
+
+use std::collections::BTreeMap;
+
+use arc_swap::ArcSwap;
+use spillway_types::{NodeName, RegionName};
+
+use super::refusal::Refusal;
+use crate::identity::Identity;
+
+/// The nodes that may connect, each with its region. Read by handshakes without a lock.
+#[derive(Debug)]
+pub(crate) struct Members {
+    cluster: Box<str>,
+    regions: ArcSwap<BTreeMap<NodeName, RegionName>>,
+}
+
+impl Members {
+    /// No members yet of the cluster `cluster`.
+    pub(crate) fn new(cluster: &str) -> Self {
+        Self { cluster: cluster.into(), regions: ArcSwap::default() }
+    }
+
+    /// From now on these may connect and no others.
+    pub(crate) fn set<'a>(&self, members: impl Iterator<Item = &'a Identity>) {
+        let regions = members
+            .map(|identity| (identity.node().clone(), identity.region().clone()))
+            .collect::<BTreeMap<_, _>>();
+        self.regions.store(regions.into());
+    }
+
+    /// Whether `identity` is the node that the config has under that name.
+    pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Refusal> {
+        if identity.cluster() != &*self.cluster {
+            return Err(Refusal::OtherCluster);
+        }
+        match self.regions.load().get(identity.node()) {
+            None => Err(Refusal::UnknownNode),
+            Some(region) if region != identity.region() => Err(Refusal::WrongRegion),
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(cluster: &str, region: &str, node: &str) -> Identity {
+        Identity::new(cluster, region, node).unwrap()
+    }
+
+    #[test]
+    fn only_the_configured_node_in_its_region_is_admitted() {
+        let members = Members::new("prod");
+        let known = identity("prod", "eu", "a");
+        assert_eq!(members.admit(&known), Err(Refusal::UnknownNode));
+        members.set([known.clone()].iter());
+        assert_eq!(members.admit(&known), Ok(()));
+        assert_eq!(members.admit(&identity("prod", "us", "a")), Err(Refusal::WrongRegion));
+        assert_eq!(members.admit(&identity("prod", "eu", "b")), Err(Refusal::UnknownNode));
+        assert_eq!(members.admit(&identity("test", "eu", "a")), Err(Refusal::OtherCluster));
+    }
+}

@@ -1,0 +1,105 @@
+//! Why a peer is not let in, and how often that happened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a connection is refused. Each happens before anything that the peer sends is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Refusal {
+    /// Its certificate is of another CA, or its signature is wrong.
+    WrongAuthority,
+    /// Its certificate's time is over.
+    Expired,
+    /// Its certificate's time has not begun.
+    NotYetValid,
+    /// Its certificate can't be read, or is for another purpose.
+    BadCertificate,
+    /// It showed no certificate.
+    NoCertificate,
+    /// Its certificate names no node.
+    NoIdentity,
+    /// It belongs to another cluster.
+    OtherCluster,
+    /// No peer of that name is configured.
+    UnknownNode,
+    /// The node is configured, in another region.
+    WrongRegion,
+    /// Another node answers at the address that was dialled.
+    WrongNode,
+    /// It speaks none of this node's protocols.
+    NoProtocol,
+    /// It is too slow, speaks no TLS 1.3, or breaks the handshake in another way.
+    Handshake,
+    /// Too many connections are being set up.
+    Busy,
+}
+
+impl Refusal {
+    /// All reasons.
+    pub const ALL: [Self; 13] = [
+        Self::WrongAuthority,
+        Self::Expired,
+        Self::NotYetValid,
+        Self::BadCertificate,
+        Self::NoCertificate,
+        Self::NoIdentity,
+        Self::OtherCluster,
+        Self::UnknownNode,
+        Self::WrongRegion,
+        Self::WrongNode,
+        Self::NoProtocol,
+        Self::Handshake,
+        Self::Busy,
+    ];
+
+    /// Its name in logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::WrongAuthority => "wrong_authority",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not_yet_valid",
+            Self::BadCertificate => "bad_certificate",
+            Self::NoCertificate => "no_certificate",
+            Self::NoIdentity => "no_identity",
+            Self::OtherCluster => "other_cluster",
+            Self::UnknownNode => "unknown_node",
+            Self::WrongRegion => "wrong_region",
+            Self::WrongNode => "wrong_node",
+            Self::NoProtocol => "no_protocol",
+            Self::Handshake => "handshake",
+            Self::Busy => "busy",
+        }
+    }
+}
+
+/// How often each refusal happened since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Refusals {
+    counts: [AtomicU64; Refusal::ALL.len()],
+}
+
+impl Refusals {
+    pub(crate) fn count(&self, refusal: Refusal) {
+        self.counts[refusal as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn of(&self, refusal: Refusal) -> u64 {
+        self.counts[refusal as usize].load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_has_a_count_of_its_own() {
+        let refusals = Refusals::default();
+        for (times, refusal) in Refusal::ALL.into_iter().enumerate() {
+            (0..times).for_each(|_| refusals.count(refusal));
+        }
+        for (times, refusal) in Refusal::ALL.into_iter().enumerate() {
+            assert_eq!(refusals.of(refusal), times as u64, "{}", refusal.as_str());
+        }
+    }
+}

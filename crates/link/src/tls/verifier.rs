@@ -1,0 +1,190 @@
+//! Judges a peer's certificate: rustls' own verifiers first, then who the peer is.
+
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
+
+use super::members::Members;
+use super::refusal::{Refusal, Refusals};
+use crate::identity::Identity;
+
+/// Judges those who dial this node.
+#[derive(Debug)]
+pub(crate) struct DiallerVerifier {
+    pub(crate) webpki: Arc<dyn ClientCertVerifier>,
+    pub(crate) members: Arc<Members>,
+    pub(crate) refusals: Arc<Refusals>,
+}
+
+/// Judges the node that answers a dial.
+#[derive(Debug)]
+pub(crate) struct AnswerVerifier {
+    pub(crate) webpki: Arc<WebPkiServerVerifier>,
+    pub(crate) expected: Identity,
+    pub(crate) refusals: Arc<Refusals>,
+}
+
+/// The node that a certificate names. Whether to believe it is the verifiers' matter.
+pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Result<Identity, Refusal> {
+    let parsed = webpki::EndEntityCert::try_from(certificate).or(Err(Refusal::BadCertificate))?;
+    let mut identities = parsed.valid_uri_names().filter_map(Identity::from_uri);
+    // A certificate with two identities could be either node, so it is neither.
+    match (identities.next(), identities.next()) {
+        (Some(identity), None) => Ok(identity),
+        _ => Err(Refusal::NoIdentity),
+    }
+}
+
+impl ClientCertVerifier for DiallerVerifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.webpki.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self
+            .webpki
+            .verify_client_cert(end_entity, intermediates, now)
+            .map_err(|error| refused_by_webpki(&self.refusals, error))?;
+        identity_of(end_entity)
+            .and_then(|identity| self.members.admit(&identity))
+            .map_err(|refusal| refuse(&self.refusals, refusal))?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
+}
+
+impl ServerCertVerifier for AnswerVerifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let verdict = self.webpki.verify_server_cert(
+            end_entity,
+            intermediates,
+            server_name,
+            ocsp_response,
+            now,
+        );
+        match verdict {
+            Ok(verified) => {
+                self.compare(end_entity).map_err(|refusal| refuse(&self.refusals, refusal))?;
+                Ok(verified)
+            }
+            // The chain was good and only the name differs: say in what.
+            Err(Error::InvalidCertificate(
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+            )) => {
+                let refusal = self.compare(end_entity).err().unwrap_or(Refusal::WrongNode);
+                Err(refuse(&self.refusals, refusal))
+            }
+            Err(error) => Err(refused_by_webpki(&self.refusals, error)),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls12_signature(message, certificate, signature)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.webpki.verify_tls13_signature(message, certificate, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
+}
+
+impl AnswerVerifier {
+    fn compare(&self, certificate: &CertificateDer<'_>) -> Result<(), Refusal> {
+        let identity = identity_of(certificate)?;
+        if identity == self.expected {
+            Ok(())
+        } else if identity.cluster() != self.expected.cluster() {
+            Err(Refusal::OtherCluster)
+        } else if identity.node() != self.expected.node() {
+            Err(Refusal::WrongNode)
+        } else {
+            Err(Refusal::WrongRegion)
+        }
+    }
+}
+
+/// Counts a refusal; the peer is told no more than that access is denied.
+fn refuse(refusals: &Refusals, refusal: Refusal) -> Error {
+    refusals.count(refusal);
+    tracing::warn!(reason = refusal.as_str(), "a peer's certificate is refused");
+    CertificateError::ApplicationVerificationFailure.into()
+}
+
+/// Counts what rustls' own verifier refused.
+fn refused_by_webpki(refusals: &Refusals, error: Error) -> Error {
+    let refusal = match &error {
+        Error::InvalidCertificate(error) => reason_of(error),
+        _ => Refusal::BadCertificate,
+    };
+    refusals.count(refusal);
+    tracing::warn!(reason = refusal.as_str(), %error, "a peer's certificate is refused");
+    match error {
+        // A CA of the same name with another key. Said as what it is, since rustls would send
+        // the alert of a broken handshake.
+        Error::InvalidCertificate(CertificateError::BadSignature) => {
+            CertificateError::UnknownIssuer.into()
+        }
+        error => error,
+    }
+}
+
+fn reason_of(error: &CertificateError) -> Refusal {
+    match error {
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => Refusal::WrongAuthority,
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => Refusal::Expired,
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            Refusal::NotYetValid
+        }
+        _ => Refusal::BadCertificate,
+    }
+}

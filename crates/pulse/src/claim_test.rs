@@ -1,0 +1,155 @@
+//! One claim against others that are put together by hand.
+
+use super::*;
+
+fn rival(usable: u32, proposed: u32, wanted: u32, echoed: u64) -> Rival {
+    let claim = ClaimEntry { usable, proposed, wanted };
+    Rival { claim, in_flight: 0, echoed: Some(echoed) }
+}
+
+/// A claim that may use so many, has so many in flight and wants so many.
+fn claim(limit: u32, usable: u32, wanted: u32) -> Claim {
+    let mut claim = Claim::new();
+    claim.set(limit, 0, wanted);
+    claim.usable = usable;
+    claim
+}
+
+fn proposed(claim: &Claim) -> u32 {
+    claim.entry().proposed
+}
+
+/// Settles, tells what is drafted as `version`.
+fn settle(claim: &mut Claim, rivals: &[Rival], place: usize, version: u64) {
+    claim.settle(rivals, place);
+    claim.told(claim.entry(), version);
+}
+
+#[test]
+fn a_raise_counts_once_everyone_has_echoed_it() {
+    let mut claim = claim(10, 2, 9);
+    settle(&mut claim, &[rival(2, 0, 0, 6), rival(1, 0, 0, 6)], 0, 7);
+    assert_eq!((claim.usable(), proposed(&claim)), (2, 7));
+    settle(&mut claim, &[rival(2, 0, 0, 7), rival(1, 0, 0, 6)], 0, 8);
+    assert_eq!(claim.usable(), 2, "one has not echoed it");
+    settle(&mut claim, &[rival(2, 0, 0, 8), rival(1, 0, 0, 7)], 0, 9);
+    assert_eq!((claim.usable(), proposed(&claim)), (7, 0));
+}
+
+#[test]
+fn a_raise_that_nobody_was_told_counts_for_nothing() {
+    let mut claim = claim(10, 2, 9);
+    let others = [rival(2, 0, 0, u64::MAX)];
+    claim.settle(&others, 0);
+    claim.settle(&others, 0);
+    assert_eq!(claim.usable(), 2);
+}
+
+#[test]
+fn nothing_is_proposed_to_somebody_of_whom_not_all_is_known() {
+    let mut claim = claim(10, 2, 9);
+    let stranger = Rival { echoed: None, ..rival(0, 0, 0, 0) };
+    settle(&mut claim, &[stranger], 0, 7);
+    assert_eq!(proposed(&claim), 0);
+    settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 7);
+    assert_eq!(proposed(&claim), 8);
+    claim.settle(&[Rival { echoed: None, ..rival(2, 0, 0, 0) }], 0);
+    assert_eq!(claim.usable(), 2, "nor counts it if that is so by now");
+}
+
+#[test]
+fn a_raise_shrinks_to_what_is_left_by_the_time_of_the_echo() {
+    let mut claim = claim(10, 2, 9);
+    settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 7);
+    assert_eq!(proposed(&claim), 8);
+    // It has grown meanwhile; what it wants is so little that we may have the rest.
+    settle(&mut claim, &[rival(5, 0, 0, 7)], 0, 8);
+    assert_eq!((claim.usable(), proposed(&claim)), (5, 0));
+}
+
+#[test]
+fn what_is_in_flight_counts_even_beyond_the_claim() {
+    let mut claim = claim(10, 2, 9);
+    let busy = Rival { in_flight: 7, ..rival(1, 0, 0, 6) };
+    settle(&mut claim, &[busy], 0, 7);
+    assert_eq!(proposed(&claim), 3);
+}
+
+#[test]
+fn of_two_proposals_that_do_not_fit_the_first_name_stands() {
+    // Both have 2 of 10, and propose 7.
+    let (mut first, mut second) = (claim(10, 2, 9), claim(10, 2, 9));
+    first.raise = Raise::Told { to: 7, version: 7 };
+    second.raise = Raise::Told { to: 7, version: 7 };
+    first.go_on(&[rival(2, 7, 9, 7)], 0);
+    assert_eq!((first.usable(), proposed(&first)), (2, 7), "it waits for the other to withdraw");
+    second.go_on(&[rival(2, 7, 9, 7)], 1);
+    assert_eq!((second.usable(), proposed(&second)), (3, 0), "it takes what is left");
+    first.go_on(&[rival(3, 0, 9, 7)], 0);
+    assert_eq!(first.usable(), 7);
+}
+
+#[test]
+fn what_others_lack_is_given_back_at_once() {
+    let mut claim = claim(12, 10, 1);
+    claim.settle(&[rival(1, 0, 30, 1), rival(1, 0, 0, 1)], 0);
+    assert_eq!(claim.usable(), 2, "one in hand and one to spare");
+    assert_eq!(claim.entry().wanted, 1);
+}
+
+#[test]
+fn nothing_is_given_back_while_nobody_lacks_it() {
+    let mut claim = claim(12, 10, 1);
+    claim.settle(&[rival(1, 0, 0, 1), rival(1, 0, 0, 1)], 0);
+    assert_eq!(claim.usable(), 10);
+    claim.settle(&[rival(1, 0, 0, 1)], 0);
+    assert_eq!(claim.usable(), 10, "there is room enough for it");
+}
+
+#[test]
+fn a_node_with_more_in_flight_than_its_share_starts_nothing_until_they_ended() {
+    let mut claim = Claim::new();
+    claim.set(12, 10, 30);
+    claim.usable = 10;
+    claim.settle(&[rival(1, 0, 30, 1), rival(1, 0, 30, 1)], 0);
+    assert_eq!(claim.usable(), 4);
+}
+
+#[test]
+fn too_much_in_all_is_lowered_to_fair_shares() {
+    let mut claim = claim(10, 10, 20);
+    claim.settle(&[rival(10, 0, 20, 1)], 0);
+    assert_eq!(claim.usable(), 5);
+}
+
+#[test]
+fn spare_room_is_not_worth_a_report_for_each_request() {
+    let others = [rival(16, 0, 10, 1)];
+    let mut claim = claim(40, 18, 10);
+    settle(&mut claim, &others, 0, 2);
+    assert_eq!(proposed(&claim), 0);
+    claim.set(40, 18, 18);
+    settle(&mut claim, &others, 0, 2);
+    assert_eq!(proposed(&claim), 24, "but for what is needed it is");
+}
+
+#[test]
+fn a_suspended_claim_is_none_and_comes_back_by_a_raise() {
+    let mut claim = claim(10, 5, 3);
+    claim.suspend();
+    assert_eq!(claim.usable(), 0);
+    settle(&mut claim, &[rival(5, 0, 0, 3)], 0, 4);
+    assert_eq!((claim.usable(), proposed(&claim)), (0, 5));
+}
+
+#[test]
+fn a_growing_demand_does_not_put_off_what_is_proposed() {
+    let mut claim = claim(100, 2, 9);
+    settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 7);
+    let first = proposed(&claim);
+    claim.set(100, 2, 60);
+    settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 8);
+    assert_eq!(proposed(&claim), first);
+    settle(&mut claim, &[rival(2, 0, 0, 7)], 0, 8);
+    assert_eq!(claim.usable(), first);
+}

@@ -1,0 +1,148 @@
+//! What is known of the way to and from another node.
+
+use std::time::Instant;
+
+use crate::Member;
+use crate::datagram::Datagram;
+use crate::name_id::NameId;
+use crate::time::{ms, ms_since};
+use crate::window::{Arrival, Window};
+
+/// Questions for what came since a version before all is asked for. Some are lost.
+const ASKS_IN_VAIN_MAX: u32 = 8;
+
+/// Another node: whether it is heard, and whether it hears us.
+#[derive(Debug)]
+pub(crate) struct Contact {
+    pub(crate) id: NameId,
+    window: Option<Window>,
+    known_since: Instant,
+    heard_at: Option<Instant>,
+    /// Its last word on how long ago it heard us, milliseconds; `None` inside: never.
+    word_ms: Option<Option<u32>>,
+    asked_at: Option<Instant>,
+    /// Questions since it last told us all.
+    asks: u32,
+    answered_at: Option<Instant>,
+}
+
+impl Contact {
+    pub(crate) fn new(member: &Member, now: Instant) -> Self {
+        Self {
+            id: NameId::of_node(&member.region, &member.node),
+            window: None,
+            known_since: now,
+            heard_at: None,
+            word_ms: None,
+            asked_at: None,
+            asks: 0,
+            answered_at: None,
+        }
+    }
+
+    /// Takes note of a datagram, and what it is to those before.
+    pub(crate) fn hear(&mut self, now: Instant, datagram: &Datagram) -> Arrival {
+        let arrival = self.arrival(datagram);
+        if matches!(arrival, Arrival::Reborn | Arrival::Newest) {
+            self.heard_at = Some(now);
+            self.word_ms = Some(datagram.heard.checked_sub(1));
+        }
+        arrival
+    }
+
+    fn arrival(&mut self, datagram: &Datagram) -> Arrival {
+        let Datagram { incarnation, seq, .. } = *datagram;
+        match &mut self.window {
+            Some(window) if incarnation < window.incarnation() => Arrival::Old,
+            Some(window) if incarnation == window.incarnation() => window.enter(seq),
+            window => {
+                *window = Some(Window::new(incarnation, seq));
+                self.asks = 0;
+                Arrival::Reborn
+            }
+        }
+    }
+
+    pub(crate) fn incarnation(&self) -> Option<u64> {
+        self.window.as_ref().map(Window::incarnation)
+    }
+
+    pub(crate) fn heard_at(&self) -> Option<Instant> {
+        self.heard_at
+    }
+
+    /// As [`Datagram::heard`] has it. For one that was never heard it is the time that we listened:
+    /// that is when its claims become void.
+    pub(crate) fn heard_code(&self, now: Instant) -> u32 {
+        heard_code(Some(self.heard_at.unwrap_or(self.known_since)), now)
+    }
+
+    /// When it counts as silent unless it is heard before. One that was never heard has the time
+    /// since it is known to speak up.
+    pub(crate) fn silent_at(&self, silence_ms: u32) -> Instant {
+        self.heard_at.unwrap_or(self.known_since) + ms(silence_ms)
+    }
+
+    /// Whether it speaks, but says that it did not hear us for `silence_ms`.
+    pub(crate) fn is_deaf(&self, silence_ms: u32) -> bool {
+        self.word_ms.is_some_and(|word| word.is_none_or(|word_ms| word_ms >= silence_ms))
+    }
+
+    /// What to ask it for now, `have` being the version that we have whole: what came since, or
+    /// all of it if that did not help. `None` if it was asked just now.
+    pub(crate) fn question(&mut self, now: Instant, have: u64, every_ms: u32) -> Option<u64> {
+        if !spaced(&mut self.asked_at, now, every_ms) {
+            return None;
+        }
+        self.asks += 1;
+        Some(if self.asks > ASKS_IN_VAIN_MAX { 0 } else { have })
+    }
+
+    /// Nothing is missing.
+    pub(crate) fn complete(&mut self) {
+        self.asks = 0;
+    }
+
+    /// Whether it may be answered now; if so, it counts as answered.
+    pub(crate) fn may_answer(&mut self, now: Instant, every_ms: u32) -> bool {
+        spaced(&mut self.answered_at, now, every_ms)
+    }
+}
+
+/// How long ago, plus 1; 0 for never.
+pub(crate) fn heard_code(heard_at: Option<Instant>, now: Instant) -> u32 {
+    heard_at.map_or(0, |at| ms_since(at, now).saturating_add(1))
+}
+
+fn spaced(last: &mut Option<Instant>, now: Instant, every_ms: u32) -> bool {
+    let due = last.is_none_or(|at| now >= at + ms(every_ms));
+    if due {
+        *last = Some(now);
+    }
+    due
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
+    fn after_many_questions_in_vain_all_is_asked_for() {
+        let start = Instant::now();
+        let mut contact = Contact::new(&Member::new("a", "r"), start);
+        let ask = |contact: &mut Contact, at_ms| {
+            contact.question(start + Duration::from_millis(at_ms), 7, 50)
+        };
+        assert_eq!(ask(&mut contact, 0), Some(7));
+        assert_eq!(ask(&mut contact, 49), None, "asked just now");
+        for turn in 1..u64::from(ASKS_IN_VAIN_MAX) {
+            assert_eq!(ask(&mut contact, turn * 50), Some(7));
+        }
+        assert_eq!(ask(&mut contact, 1_000), Some(0));
+        contact.complete();
+        assert_eq!(ask(&mut contact, 2_000), Some(7));
+    }
+}

@@ -1,0 +1,310 @@
+//! The lines of a report, as they travel.
+
+use std::fmt::Debug;
+
+use serde::{Deserialize, Serialize};
+use spillway_types::{ModelLoad, ShedState};
+
+use crate::name_id::{Fingerprint, NameId};
+use crate::own_load::{ModelShare, ReplicaSignals};
+use crate::scale::{COUNT, RATE, SHARE, Scale, WAIT};
+
+/// One line of a report.
+pub(crate) trait Entry: Clone + Debug + PartialEq + Serialize {
+    /// What it is about.
+    fn id(&self) -> NameId;
+
+    /// Adds all it says.
+    fn print(&self, fingerprint: &mut Fingerprint);
+
+    /// How much it differs from what was told before: a share of the value, 1 or more for what
+    /// must be told at once, 0 for nothing.
+    fn change_from(&self, before: &Self) -> f32;
+
+    /// The fingerprint of the whole line.
+    fn fingerprint(&self) -> u64 {
+        let mut fingerprint = Fingerprint::new();
+        fingerprint.add(self.id().number());
+        self.print(&mut fingerprint);
+        fingerprint.finish()
+    }
+}
+
+/// A change that must be told at once.
+const AT_ONCE: f32 = 1.0;
+
+/// A line of a region's report: one model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ModelEntry {
+    id: NameId,
+    queued: u16,
+    running: u16,
+    capacity: u16,
+    rate: u16,
+    kv_use: u16,
+    wait: u16,
+    shed: u8,
+}
+
+impl ModelEntry {
+    pub(crate) fn new(id: NameId, load: &ModelLoad) -> Self {
+        Self {
+            id,
+            queued: COUNT.code(load.queued),
+            running: COUNT.code(load.running),
+            capacity: COUNT.code_if_known(load.capacity),
+            rate: RATE.code_if_known(load.rate_per_s),
+            kv_use: SHARE.code_if_known(load.kv_use),
+            wait: WAIT.code_if_known(load.wait_ms),
+            shed: match load.shed {
+                ShedState::Open => 0,
+                ShedState::Reserved => 1,
+                ShedState::Shedding => 2,
+            },
+        }
+    }
+
+    pub(crate) fn load(&self) -> ModelLoad {
+        ModelLoad {
+            // Neither can be unknown; a peer that says so anyway is not taken for idle.
+            queued: COUNT.value(self.queued).unwrap_or(f32::MAX),
+            running: COUNT.value(self.running).unwrap_or(f32::MAX),
+            capacity: COUNT.value(self.capacity),
+            rate_per_s: RATE.value(self.rate),
+            kv_use: SHARE.value(self.kv_use),
+            wait_ms: WAIT.value(self.wait),
+            shed: match self.shed {
+                0 => ShedState::Open,
+                1 => ShedState::Reserved,
+                _ => ShedState::Shedding,
+            },
+        }
+    }
+}
+
+impl Entry for ModelEntry {
+    fn id(&self) -> NameId {
+        self.id
+    }
+
+    fn print(&self, fingerprint: &mut Fingerprint) {
+        let codes = [self.queued, self.running, self.capacity, self.rate, self.kv_use, self.wait];
+        codes.iter().for_each(|code| fingerprint.add((*code).into()));
+        fingerprint.add(self.shed.into());
+    }
+
+    fn change_from(&self, before: &Self) -> f32 {
+        if self.shed != before.shed {
+            return AT_ONCE;
+        }
+        // What counts as the usual size: a change of a tenth of it is a change worth a report.
+        [
+            change(COUNT, 20.0, before.queued, self.queued),
+            change(COUNT, 20.0, before.running, self.running),
+            change(COUNT, 20.0, before.capacity, self.capacity),
+            change(RATE, 5.0, before.rate, self.rate),
+            change(SHARE, 0.5, before.kv_use, self.kv_use),
+            change(WAIT, 200.0, before.wait, self.wait),
+        ]
+        .into_iter()
+        .fold(0.0, f32::max)
+    }
+}
+
+/// The change between two codes as a share of the larger value, or of what is `usual` at least.
+fn change(scale: Scale, usual: f32, before: u16, after: u16) -> f32 {
+    match (scale.value(before), scale.value(after)) {
+        (None, None) => 0.0,
+        (Some(before), Some(after)) => (after - before).abs() / before.max(after).max(usual),
+        _ => AT_ONCE,
+    }
+}
+
+/// A line of what a node tells the nodes of its region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SiblingEntry {
+    /// About a replica.
+    Replica(ReplicaEntry),
+    /// About a model.
+    Share(ShareEntry),
+}
+
+impl Entry for SiblingEntry {
+    fn id(&self) -> NameId {
+        match self {
+            Self::Replica(replica) => replica.id,
+            Self::Share(share) => share.id,
+        }
+    }
+
+    fn print(&self, fingerprint: &mut Fingerprint) {
+        match self {
+            Self::Replica(replica) => replica.print(fingerprint),
+            Self::Share(share) => share.print(fingerprint),
+        }
+    }
+
+    fn change_from(&self, before: &Self) -> f32 {
+        match (before, self) {
+            (Self::Replica(before), Self::Replica(after)) => after.change_from(before),
+            (Self::Share(before), Self::Share(after)) => after.change_from(before),
+            _ => AT_ONCE,
+        }
+    }
+}
+
+/// What a node has to do with a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReplicaEntry {
+    pub(crate) id: NameId,
+    pub(crate) in_flight: u32,
+    pub(crate) claim: ClaimEntry,
+    signals: SignalsEntry,
+}
+
+impl ReplicaEntry {
+    pub(crate) fn new(
+        id: NameId,
+        in_flight: u32,
+        claim: ClaimEntry,
+        signals: &ReplicaSignals,
+    ) -> Self {
+        Self { id, in_flight, claim, signals: SignalsEntry::new(signals) }
+    }
+
+    pub(crate) fn signals(&self) -> ReplicaSignals {
+        self.signals.signals()
+    }
+
+    fn print(&self, fingerprint: &mut Fingerprint) {
+        let ClaimEntry { usable, proposed, wanted } = self.claim;
+        let numbers = [self.in_flight, usable, proposed, wanted];
+        numbers.iter().for_each(|number| fingerprint.add((*number).into()));
+        let SignalsEntry { queued, running, kv_use, age } = self.signals;
+        [queued, running, kv_use].iter().for_each(|code| fingerprint.add((*code).into()));
+        fingerprint.add(age.into());
+    }
+
+    fn change_from(&self, before: &Self) -> f32 {
+        if self.claim.binds() != before.claim.binds() {
+            return AT_ONCE;
+        }
+        let in_flight = change_of_count(20.0, before.in_flight, self.in_flight);
+        // Whether there is something to do at all decides who gets what is left.
+        let woke = (before.claim.wanted == 0) != (self.claim.wanted == 0);
+        let wanted = if woke && self.claim != ClaimEntry::default() {
+            AT_ONCE
+        } else {
+            change_of_count(20.0, before.claim.wanted, self.claim.wanted)
+        };
+        in_flight.max(wanted).max(self.signals.change_from(&before.signals))
+    }
+}
+
+/// What a node claims of a replica with a limit; all zero without one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ClaimEntry {
+    /// What it uses.
+    pub(crate) usable: u32,
+    /// What it would like to use; 0 if it proposes nothing.
+    pub(crate) proposed: u32,
+    /// How many requests it has for the replica.
+    pub(crate) wanted: u32,
+}
+
+impl ClaimEntry {
+    /// What others must leave to it.
+    fn binds(self) -> (u32, u32) {
+        (self.usable, self.proposed)
+    }
+}
+
+/// What a replica says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct SignalsEntry {
+    queued: u16,
+    running: u16,
+    kv_use: u16,
+    /// 0: unknown; n: up to 125 ms × 2^(n - 1).
+    age: u8,
+}
+
+/// Up to what age the first step of ages reaches.
+const AGE_STEP_MS: u32 = 125;
+
+impl SignalsEntry {
+    fn new(signals: &ReplicaSignals) -> Self {
+        Self {
+            queued: COUNT.code_if_known(signals.queued),
+            running: COUNT.code_if_known(signals.running),
+            kv_use: SHARE.code_if_known(signals.kv_use),
+            age: signals.age_ms.map_or(0, age_code),
+        }
+    }
+
+    fn signals(self) -> ReplicaSignals {
+        let age_ms = self.age.checked_sub(1).map(|steps| {
+            AGE_STEP_MS.saturating_mul(1_u32.checked_shl(steps.into()).unwrap_or(u32::MAX))
+        });
+        ReplicaSignals {
+            queued: COUNT.value(self.queued),
+            running: COUNT.value(self.running),
+            kv_use: SHARE.value(self.kv_use),
+            age_ms,
+        }
+    }
+
+    fn change_from(self, before: &Self) -> f32 {
+        // An age by itself is worth telling, but not in a hurry.
+        let age = if self.age == before.age { 0.0 } else { 0.05 };
+        [
+            age,
+            change(COUNT, 20.0, before.queued, self.queued),
+            change(COUNT, 20.0, before.running, self.running),
+            change(SHARE, 0.5, before.kv_use, self.kv_use),
+        ]
+        .into_iter()
+        .fold(0.0, f32::max)
+    }
+}
+
+fn age_code(age_ms: u32) -> u8 {
+    let steps = age_ms.div_ceil(AGE_STEP_MS).max(1).next_power_of_two().trailing_zeros();
+    u8::try_from(steps + 1).unwrap_or(u8::MAX)
+}
+
+/// What a node adds to the load of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ShareEntry {
+    id: NameId,
+    waiting: u32,
+    rate: u16,
+}
+
+impl ShareEntry {
+    pub(crate) fn new(id: NameId, share: &ModelShare) -> Self {
+        Self { id, waiting: share.waiting, rate: RATE.code_if_known(share.rate_per_s) }
+    }
+
+    pub(crate) fn share(&self) -> ModelShare {
+        ModelShare { waiting: self.waiting, rate_per_s: RATE.value(self.rate) }
+    }
+
+    fn print(&self, fingerprint: &mut Fingerprint) {
+        fingerprint.add(self.waiting.into());
+        fingerprint.add(self.rate.into());
+    }
+
+    fn change_from(&self, before: &Self) -> f32 {
+        let waiting = change_of_count(20.0, before.waiting, self.waiting);
+        waiting.max(change(RATE, 5.0, before.rate, self.rate))
+    }
+}
+
+fn change_of_count(usual: f32, before: u32, after: u32) -> f32 {
+    after.abs_diff(before) as f32 / (before.max(after) as f32).max(usual)
+}
+
+#[cfg(test)]
+#[path = "entry_test.rs"]
+mod tests;

@@ -1,0 +1,119 @@
+//! Who gets how much of a limit that several nodes share.
+
+/// Divides `limit` among nodes that each want so many places. All nodes come to the same result if
+/// they know the same.
+///
+/// First come those who want something, with one place each; then everyone has one, so that nobody
+/// has to ask before the first request; then everyone gets what is wanted and one more, those with
+/// least first; and the rest goes evenly to all. Where things are equal the earlier in the list
+/// comes first: of more nodes than there are places the last ones are left with nothing while all
+/// have work.
+pub(crate) fn fair(limit: u32, wanted: &[u32]) -> Vec<u32> {
+    let mut parts = vec![0; wanted.len()];
+    let mut left = limit;
+    let steps: [fn(u32) -> u32; 3] =
+        [|wanted| wanted.min(1), |_| 1, |wanted| wanted.saturating_add(1)];
+    for step in steps {
+        let caps: Vec<u32> = wanted.iter().map(|wanted| step(*wanted)).collect();
+        left = level(&mut parts, &caps, left);
+    }
+    divide(&mut parts, left);
+    parts
+}
+
+/// Raises the lowest parts first, each up to its cap; what is left over then.
+fn level(parts: &mut [u32], caps: &[u32], mut left: u32) -> u32 {
+    while left > 0 {
+        let open = || (0..parts.len()).filter(|i| parts[*i] < caps[*i]);
+        let Some(lowest) = open().map(|i| parts[i]).min() else { break };
+        let group: Vec<usize> = open().filter(|i| parts[*i] == lowest).collect();
+        // Up to the next part above, or to the first cap.
+        let next = open().map(|i| parts[i]).filter(|part| *part > lowest).min();
+        let cap = group.iter().map(|i| caps[*i]).min().unwrap_or(lowest);
+        let rise = next.map_or(cap, |next| next.min(cap)) - lowest;
+        let width = u32::try_from(group.len()).unwrap_or(u32::MAX);
+        let each = rise.min(left / width);
+        if each == 0 {
+            group.iter().take(left as usize).for_each(|i| parts[*i] += 1);
+            return 0;
+        }
+        group.iter().for_each(|i| parts[*i] += each);
+        left -= each * width;
+    }
+    left
+}
+
+/// Gives everyone the same of what is left.
+fn divide(parts: &mut [u32], left: u32) {
+    let Ok(width) = u32::try_from(parts.len()) else { return };
+    if width == 0 {
+        return;
+    }
+    let first = (left % width) as usize;
+    for (place, part) in parts.iter_mut().enumerate() {
+        *part += left / width + u32::from(place < first);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn idle_nodes_share_evenly() {
+        assert_eq!(fair(12, &[0, 0, 0]), [4, 4, 4]);
+        assert_eq!(fair(13, &[0, 0, 0]), [5, 4, 4]);
+        assert_eq!(fair(7, &[0]), [7]);
+        assert_eq!(fair(7, &[]), []);
+    }
+
+    #[test]
+    fn a_busy_node_gets_what_others_do_not_need_but_one() {
+        assert_eq!(fair(12, &[40, 0, 0]), [10, 1, 1]);
+        assert_eq!(fair(12, &[0, 3, 40]), [1, 4, 7]);
+    }
+
+    #[test]
+    fn busy_nodes_share_evenly() {
+        assert_eq!(fair(12, &[40, 40, 40]), [4, 4, 4]);
+        assert_eq!(fair(12, &[40, 40, 3]), [4, 4, 4]);
+        assert_eq!(fair(12, &[40, 40, 1]), [5, 5, 2]);
+        assert_eq!(fair(14, &[40, 40, 40]), [5, 5, 4]);
+    }
+
+    #[test]
+    fn what_nobody_wants_is_shared_evenly() {
+        assert_eq!(fair(30, &[10, 0, 1]), [17, 6, 7]);
+    }
+
+    #[test]
+    fn if_there_is_not_one_for_each_those_with_work_come_first() {
+        assert_eq!(fair(2, &[0, 5, 0, 5]), [0, 1, 0, 1]);
+        assert_eq!(fair(1, &[5, 5]), [1, 0]);
+        assert_eq!(fair(0, &[5, 0]), [0, 0]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_limit_is_used_up_and_never_passed(
+            limit in 0_u32..100_000,
+            wanted in prop::collection::vec(0_u32..90_000, 1..12),
+        ) {
+            prop_assert_eq!(fair(limit, &wanted).iter().sum::<u32>(), limit);
+        }
+
+        #[test]
+        fn nobody_who_lacks_something_has_less_than_another(
+            limit in 0_u32..1_000,
+            wanted in prop::collection::vec(0_u32..300, 1..12),
+        ) {
+            let parts = fair(limit, &wanted);
+            let most = parts.iter().max().copied().unwrap();
+            for (part, wanted) in parts.iter().zip(&wanted) {
+                prop_assert!(part >= wanted || most <= *part + 1, "{:?}", parts);
+            }
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Load gossip between nodes, as a state machine without sockets or clock.
+//!
+//! Feed a [`Pulse`] one input (`set_*`, `handle_*`), then drain [`Pulse::poll_transmit`] and
+//! [`Pulse::poll_event`], and call [`Pulse::handle_timeout`] when [`Pulse::poll_timeout`] says.
+//! What is known is read with [`Pulse::regions`], [`Pulse::peers`] and [`Pulse::claim`].
+//!
+//! Inside a region every node tells every other what it has in flight; one *speaker* a region tells
+//! all nodes elsewhere how its region stands. No clock of another machine is ever compared with
+//! ours: only durations travel.
+
+mod cadence;
+mod claim;
+mod claims;
+mod config;
+mod contact;
+mod counters;
+mod datagram;
+mod entry;
+mod event;
+mod fair;
+mod ledger;
+mod member;
+mod mirror;
+mod name_id;
+mod node;
+mod own_load;
+mod pulse;
+mod reading;
+mod receive;
+mod region;
+mod scale;
+mod send;
+mod time;
+mod view;
+mod window;
+
+pub use config::Config;
+pub use counters::{Counters, Refusal};
+pub use event::Event;
+pub use member::Member;
+pub use name_id::NameId;
+pub use own_load::{ModelShare, OwnLoad, ReplicaLoad, ReplicaSignals};
+pub use pulse::Pulse;
+pub use region::Reach;
+pub use view::{ModelReport, PeerView, RegionView, ReplicaReport};

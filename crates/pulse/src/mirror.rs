@@ -1,0 +1,165 @@
+//! What another node told, as far as it arrived.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::datagram::Report;
+use crate::entry::Entry;
+use crate::name_id::{NameId, fold};
+use crate::time::ms;
+
+/// A copy of another node's ledger.
+#[derive(Debug)]
+pub(crate) struct Mirror<E> {
+    entries: BTreeMap<NameId, Copied<E>>,
+    digest: u64,
+    state: State,
+    /// The last version it had whole; 0 if none.
+    version: u64,
+    /// The newest version it heard of, and its digest.
+    newest: (u64, [u8; 4]),
+    /// What was told before this version may be gone since.
+    whole_from: u64,
+    /// When the load was measured that the last whole copy shows, by our clock and without the
+    /// time on the way.
+    whole_at: Option<Instant>,
+    entries_max: usize,
+}
+
+#[derive(Debug)]
+struct Copied<E> {
+    entry: E,
+    fingerprint: u64,
+    /// The version at which the sender said so.
+    version: u64,
+    measured_at: Instant,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Equal to what the sender last said that it told. => Partial
+    Whole,
+    /// Parts are under way, or lost. => Whole
+    Partial,
+}
+
+/// What a report led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The copy is whole.
+    Whole,
+    /// More parts are to come.
+    Awaiting,
+    /// Something is missing.
+    Lacking,
+}
+
+impl<E: Entry> Mirror<E> {
+    pub(crate) fn new(entries_max: usize) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            digest: 0,
+            state: State::Partial,
+            version: 0,
+            newest: (0, [0; 4]),
+            whole_from: 0,
+            whole_at: None,
+            entries_max,
+        }
+    }
+
+    /// Takes in a part, each once, in any order.
+    pub(crate) fn take(&mut self, now: Instant, report: Report<E>) -> Taken {
+        let measured_at = now.checked_sub(ms(report.age_ms)).unwrap_or(now);
+        let version = report.version;
+        if version < self.version {
+            // It is whole at a later version already.
+            return self.taken(report.more);
+        }
+        if report.whole && version > self.whole_from {
+            self.forget_before(version);
+        }
+        if version >= self.whole_from {
+            for entry in report.entries {
+                self.put(entry, version, measured_at);
+            }
+        }
+        if version >= self.newest.0 {
+            self.newest = (version, report.digest);
+        }
+        if fold(self.digest) == self.newest.1 {
+            self.state = State::Whole;
+            self.version = self.newest.0;
+            self.whole_at = self.whole_at.max(Some(measured_at));
+        } else {
+            self.state = State::Partial;
+        }
+        self.taken(report.more)
+    }
+
+    fn taken(&self, more: bool) -> Taken {
+        match self.state {
+            State::Whole => Taken::Whole,
+            State::Partial if more => Taken::Awaiting,
+            State::Partial => Taken::Lacking,
+        }
+    }
+
+    /// Whether nothing is missing.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.state == State::Whole
+    }
+
+    /// The last version it had whole; 0 if none.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// When the last whole copy was measured.
+    pub(crate) fn whole_at(&self) -> Option<Instant> {
+        self.whole_at
+    }
+
+    pub(crate) fn entry(&self, id: NameId) -> Option<&E> {
+        self.entries.get(&id).map(|copied| &copied.entry)
+    }
+
+    /// All entries, each with the moment at which it was last known to be so.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (NameId, &E, Instant)> {
+        let confirmed = |at: Instant| self.whole_at.map_or(at, |whole_at| whole_at.max(at));
+        self.entries
+            .iter()
+            .map(move |(id, copied)| (*id, &copied.entry, confirmed(copied.measured_at)))
+    }
+
+    fn put(&mut self, entry: E, version: u64, measured_at: Instant) {
+        let id = entry.id();
+        let known = self.entries.get(&id);
+        let is_newer = known.is_none_or(|known| version >= known.version);
+        if !is_newer || known.is_none() && self.entries.len() >= self.entries_max {
+            return;
+        }
+        let copied = Copied { fingerprint: entry.fingerprint(), entry, version, measured_at };
+        self.digest ^= copied.fingerprint;
+        if let Some(before) = self.entries.insert(id, copied) {
+            self.digest ^= before.fingerprint;
+        }
+    }
+
+    /// Forgets what was told before `version`, of which all follows.
+    fn forget_before(&mut self, version: u64) {
+        self.whole_from = version;
+        let digest = &mut self.digest;
+        self.entries.retain(|_, copied| {
+            let stays = copied.version >= version;
+            if !stays {
+                *digest ^= copied.fingerprint;
+            }
+            stays
+        });
+    }
+}
+
+#[cfg(test)]
+#[path = "mirror_test.rs"]
+mod tests;

@@ -1,0 +1,143 @@
+//! Other nodes.
+
+use std::time::Instant;
+
+use spillway_types::RegionName;
+
+use crate::claim::Rival;
+use crate::contact::Contact;
+use crate::entry::{ClaimEntry, ModelEntry, SiblingEntry};
+use crate::mirror::Mirror;
+use crate::name_id::NameId;
+use crate::{Config, Member};
+
+/// Another node of the own region.
+#[derive(Debug)]
+pub(crate) struct Sibling {
+    pub(crate) contact: Contact,
+    pub(crate) mirror: Mirror<SiblingEntry>,
+    /// The version of our report that it had when it told what `mirror` shows whole.
+    pub(crate) echoed: Option<u64>,
+    pub(crate) standing: Standing,
+    /// Whether it was heard so lately that it could be the speaker.
+    pub(crate) may_speak: bool,
+}
+
+/// Whether a node of the own region counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Not heard yet, but it may speak up. => (Live | Gone)
+    Expected,
+    /// Heard. => Gone
+    Live,
+    /// Silent for so long that its claims are void. => Live
+    Gone,
+}
+
+impl Sibling {
+    pub(crate) fn new(member: &Member, config: &Config, now: Instant) -> Self {
+        Self {
+            contact: Contact::new(member, now),
+            // As many replicas as models.
+            mirror: Mirror::new(config.entries_max.saturating_mul(2)),
+            echoed: None,
+            standing: Standing::Expected,
+            may_speak: true,
+        }
+    }
+
+    /// Forgets what an earlier incarnation told.
+    pub(crate) fn start_over(&mut self, config: &Config) {
+        self.mirror = Mirror::new(config.entries_max.saturating_mul(2));
+        self.echoed = None;
+    }
+
+    /// Judges it anew; whether its standing changed.
+    pub(crate) fn settle(&mut self, config: &Config, now: Instant) -> bool {
+        self.may_speak = now < self.contact.silent_at(config.sibling_silence_ms);
+        let standing = if now >= self.contact.silent_at(config.silence_ms) {
+            Standing::Gone
+        } else if self.contact.heard_at().is_some() {
+            Standing::Live
+        } else {
+            Standing::Expected
+        };
+        standing != std::mem::replace(&mut self.standing, standing)
+    }
+
+    /// When it has to be judged anew unless it is heard before.
+    pub(crate) fn timeouts(&self, config: &Config) -> impl Iterator<Item = Instant> {
+        let gone = (self.standing != Standing::Gone).then_some(config.silence_ms);
+        let mute = self.may_speak.then_some(config.sibling_silence_ms);
+        gone.into_iter().chain(mute).map(|silence_ms| self.contact.silent_at(silence_ms))
+    }
+
+    /// All that decides on claims beside the entries.
+    pub(crate) fn bearing(&self, deaf_ms: u32) -> (Standing, Option<u64>, bool) {
+        (self.standing, self.heard_echo(), self.contact.is_deaf(deaf_ms))
+    }
+
+    /// The version of our report that it had, if what it told is whole.
+    fn heard_echo(&self) -> Option<u64> {
+        self.echoed.filter(|_| self.mirror.is_whole())
+    }
+
+    /// What it says of a replica.
+    pub(crate) fn rival(&self, id: NameId) -> Rival {
+        let (claim, in_flight) = match self.mirror.entry(id) {
+            Some(SiblingEntry::Replica(replica)) => (replica.claim, replica.in_flight),
+            _ => (ClaimEntry::default(), 0),
+        };
+        Rival { claim, in_flight, echoed: self.heard_echo() }
+    }
+}
+
+/// A node of another region.
+#[derive(Debug)]
+pub(crate) struct Foreigner {
+    pub(crate) region: RegionName,
+    pub(crate) contact: Contact,
+    pub(crate) mirror: Mirror<ModelEntry>,
+}
+
+impl Foreigner {
+    pub(crate) fn new(member: &Member, config: &Config, now: Instant) -> Self {
+        Self {
+            region: member.region.clone(),
+            contact: Contact::new(member, now),
+            mirror: Mirror::new(config.entries_max),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::datagram::Report;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
+    fn what_an_earlier_life_echoed_counts_no_more() {
+        let now = Instant::now();
+        let mut sibling = Sibling::new(&Member::new("a", "r"), &Config::default(), now);
+        let nothing = Report {
+            age_ms: 0,
+            version: 1,
+            digest: [0; 4],
+            whole: true,
+            more: false,
+            entries: Vec::new(),
+        };
+        sibling.mirror.take(now, nothing.clone());
+        sibling.echoed = Some(9);
+        let id = NameId::of_replica(&"gpu".into());
+        assert_eq!(sibling.rival(id).echoed, Some(9));
+        sibling.mirror.take(now, Report { version: 2, digest: [1; 4], ..nothing.clone() });
+        assert_eq!(sibling.rival(id).echoed, None, "while something is missing");
+        sibling.start_over(&Config::default());
+        sibling.mirror.take(now, nothing);
+        assert_eq!(sibling.rival(id).echoed, None, "of the life before");
+    }
+}

@@ -1,0 +1,275 @@
+//! The state machine.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
+
+use bytes::Bytes;
+use spillway_types::{NodeName, RegionName};
+
+use crate::cadence::Cadence;
+use crate::claims::Claims;
+use crate::counters::Counters;
+use crate::entry::{ModelEntry, ReplicaEntry, ShareEntry, SiblingEntry};
+use crate::ledger::Ledger;
+use crate::name_id::NameId;
+use crate::node::{Foreigner, Sibling, Standing};
+use crate::region::Region;
+use crate::{Config, Event, Member, OwnLoad, Reach};
+
+/// Load gossip of one node.
+///
+/// Feed it one input, then drain [`Self::poll_transmit`] and [`Self::poll_event`], and call
+/// [`Self::handle_timeout`] at the moment of [`Self::poll_timeout`], which any input may move.
+/// Time may not run backwards.
+#[derive(Debug)]
+pub struct Pulse {
+    pub(crate) me: Member,
+    pub(crate) id: NameId,
+    pub(crate) incarnation: u64,
+    pub(crate) config: Config,
+    pub(crate) rng: fastrand::Rng,
+    pub(crate) seq: u64,
+    pub(crate) siblings: BTreeMap<NodeName, Sibling>,
+    pub(crate) foreigners: BTreeMap<NodeName, Foreigner>,
+    pub(crate) regions: BTreeMap<RegionName, Region>,
+    pub(crate) load_at: Option<Instant>,
+    pub(crate) sibling_ledger: Ledger<SiblingEntry>,
+    pub(crate) sibling_cadence: Cadence,
+    pub(crate) region_ledger: Ledger<ModelEntry>,
+    pub(crate) region_cadence: Cadence,
+    pub(crate) claims: Claims,
+    pub(crate) speaker: NodeName,
+    pub(crate) transmits: VecDeque<(NodeName, Bytes)>,
+    events: VecDeque<Event>,
+    pub(crate) counters: Counters,
+}
+
+impl Pulse {
+    /// The gossip of the node `me`, alone for now.
+    ///
+    /// `incarnation` has to be larger than at any start of this node before: the time of day in
+    /// milliseconds will do. `rng` spreads heartbeats; nodes should not share its seed.
+    #[must_use]
+    pub fn new(
+        me: Member,
+        incarnation: u64,
+        config: Config,
+        rng: fastrand::Rng,
+        now: Instant,
+    ) -> Self {
+        Self {
+            id: NameId::of_node(&me.region, &me.node),
+            speaker: me.node.clone(),
+            me,
+            incarnation,
+            rng,
+            seq: 0,
+            siblings: BTreeMap::new(),
+            foreigners: BTreeMap::new(),
+            regions: BTreeMap::new(),
+            load_at: None,
+            sibling_ledger: Ledger::new(),
+            sibling_cadence: Cadence::new(&config, now),
+            region_ledger: Ledger::new(),
+            region_cadence: Cadence::new(&config, now),
+            claims: Claims::default(),
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    /// Takes over who the members of the cluster are; whether this node is among them does not
+    /// matter. What is known of those that stay is kept.
+    ///
+    /// A node that joins claims nothing at first, and the others' claims stay as they are until it
+    /// proposes one. One that leaves loses its claims at once: remove it when it has stopped.
+    pub fn set_members(&mut self, members: &[Member], now: Instant) {
+        let (own, others): (Vec<&Member>, Vec<&Member>) = members
+            .iter()
+            .filter(|member| member.node != self.me.node)
+            .partition(|member| member.region == self.me.region);
+        let kept = self.config.members_max.min(own.len() + others.len());
+        self.counters.members_left_out += (own.len() + others.len() - kept) as u64;
+        let others = &others[..kept.saturating_sub(own.len())];
+        let own = &own[..kept.min(own.len())];
+        let config = &self.config;
+        retake(&mut self.siblings, own, |_| true, |member| Sibling::new(member, config, now));
+        retake(
+            &mut self.foreigners,
+            others,
+            |(member, foreigner)| member.region == foreigner.region,
+            |member| Foreigner::new(member, config, now),
+        );
+        let regions = &mut self.regions;
+        regions.retain(|name, _| others.iter().any(|member| member.region == *name));
+        for member in others {
+            regions.entry(member.region.clone()).or_insert_with(Region::new);
+        }
+        self.settle(now);
+    }
+
+    /// Takes over what this node knows of load. Call it at least every 100 ms, and sooner when
+    /// something changed a lot: a report is no fresher than this.
+    pub fn set_load(&mut self, now: Instant, load: &OwnLoad) {
+        let most = self.config.entries_max;
+        let lists = [load.replicas.len(), load.shares.len(), load.models.len()];
+        let too_many: usize = lists.iter().map(|length| length.saturating_sub(most)).sum();
+        self.load_at = Some(now);
+        self.claims.set(load.replicas.iter().take(most));
+        let claims: BTreeMap<NameId, _> = self.claims.entries().collect();
+        let replicas = load.replicas.iter().take(most).map(|(name, load)| {
+            let id = NameId::of_replica(name);
+            let claim = claims.get(&id).copied().unwrap_or_default();
+            SiblingEntry::Replica(ReplicaEntry::new(id, load.in_flight, claim, &load.signals))
+        });
+        let shares = load.shares.iter().take(most).map(|(name, share)| {
+            SiblingEntry::Share(ShareEntry::new(NameId::of_model(name), share))
+        });
+        let doubles = self.sibling_ledger.set(replicas.chain(shares));
+        let models = load.models.iter().take(most);
+        let models = models.map(|(name, load)| ModelEntry::new(NameId::of_model(name), load));
+        let doubles = doubles + self.region_ledger.set(models);
+        self.counters.names_left_out += too_many as u64 + doubles;
+        self.settle_claims();
+    }
+
+    /// When [`Self::handle_timeout`] is to be called next. `None` while this node is alone.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let siblings = self.siblings.values().flat_map(|sibling| sibling.timeouts(&self.config));
+        let regions = self.regions.values().filter(|region| region.settled() != Reach::Silent);
+        let regions = regions.filter_map(|region| region.silent_at(self.config.silence_ms));
+        let reports = [self.siblings_due(), self.regions_due()];
+        reports.into_iter().flatten().chain(siblings).chain(regions).min()
+    }
+
+    /// Does what is due at `now`.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        self.settle(now);
+        if self.siblings_due().is_some_and(|due| now >= due) {
+            self.send_siblings(now);
+        }
+        if self.regions_due().is_some_and(|due| now >= due) {
+            self.send_regions(now);
+        }
+    }
+
+    /// The next datagram to send, and to whom. Drain it after every input.
+    #[must_use]
+    pub fn poll_transmit(&mut self) -> Option<(NodeName, Bytes)> {
+        let (to, datagram) = self.transmits.pop_front()?;
+        self.counters.sent += 1;
+        self.counters.sent_bytes += datagram.len() as u64;
+        Some((to, datagram))
+    }
+
+    /// The next thing that changed. Drain it after every input.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+}
+
+impl Pulse {
+    /// Judges all silences anew, and what follows from them.
+    pub(crate) fn settle(&mut self, now: Instant) {
+        for region in self.regions.keys().cloned().collect::<Vec<_>>() {
+            self.settle_region(&region, now);
+        }
+        for node in self.siblings.keys().cloned().collect::<Vec<_>>() {
+            self.settle_sibling(&node, now);
+        }
+        self.settle_speaker();
+        self.settle_claims();
+    }
+
+    pub(crate) fn settle_region(&mut self, name: &RegionName, now: Instant) {
+        let silence_ms = self.config.silence_ms;
+        let Some(region) = self.regions.get_mut(name) else { return };
+        if let Some(from) = region.settle(now, silence_ms) {
+            let event = Event::Region { region: name.clone(), from, to: region.settled() };
+            self.tell(event);
+        }
+    }
+
+    pub(crate) fn settle_sibling(&mut self, node: &NodeName, now: Instant) {
+        let Some(sibling) = self.siblings.get_mut(node) else { return };
+        if !sibling.settle(&self.config, now) {
+            return;
+        }
+        match sibling.standing {
+            Standing::Live => self.tell(Event::NodeHeard(node.clone())),
+            Standing::Gone => self.tell(Event::NodeSilent(node.clone())),
+            Standing::Expected => {}
+        }
+    }
+
+    pub(crate) fn settle_speaker(&mut self) {
+        let first = self.siblings.iter().find(|(_, sibling)| sibling.may_speak);
+        let first = first.map_or(&self.me.node, |(node, _)| node.min(&self.me.node)).clone();
+        if first != self.speaker {
+            self.speaker = first.clone();
+            self.tell(Event::Speaker(first));
+        }
+    }
+
+    /// Goes on with the claims, and with what the next report says of them.
+    pub(crate) fn settle_claims(&mut self) {
+        let rivals: Vec<(&NodeName, &Sibling)> = self
+            .siblings
+            .iter()
+            .filter(|(_, sibling)| sibling.standing != Standing::Gone)
+            .collect();
+        let deaf_ms = self.deaf_ms();
+        let changed = if rivals.iter().any(|(_, sibling)| sibling.contact.is_deaf(deaf_ms)) {
+            self.claims.suspend()
+        } else {
+            let place = rivals.iter().filter(|(name, _)| **name < self.me.node).count();
+            self.claims.settle(place, |id| rivals.iter().map(|(_, s)| s.rival(id)).collect())
+        };
+        for (id, claim) in self.claims.entries() {
+            self.sibling_ledger.update(id, |entry| {
+                if let SiblingEntry::Replica(replica) = entry {
+                    replica.claim = claim;
+                }
+            });
+        }
+        if changed && !self.events.contains(&Event::Claims) {
+            self.tell(Event::Claims);
+        }
+    }
+
+    /// A sibling that did not hear us for so long is about to take our claims for void. We do so
+    /// before it does, for its word takes a while to come.
+    pub(crate) fn deaf_ms(&self) -> u32 {
+        self.config.silence_ms / 4 * 3
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() >= self.config.events_max {
+            self.events.pop_front();
+            self.counters.events_dropped += 1;
+        }
+        self.events.push_back(event);
+    }
+}
+
+/// Makes `known` hold exactly `members`, keeping those that are the same still.
+fn retake<T>(
+    known: &mut BTreeMap<NodeName, T>,
+    members: &[&Member],
+    is_same: impl Fn((&Member, &T)) -> bool,
+    new: impl Fn(&Member) -> T,
+) {
+    let mut before = std::mem::take(known);
+    for member in members {
+        let kept = before.remove(&member.node).filter(|kept| is_same((member, kept)));
+        known.insert(member.node.clone(), kept.unwrap_or_else(|| new(member)));
+    }
+}
+
+#[cfg(test)]
+#[path = "pulse_test.rs"]
+mod tests;

@@ -1,0 +1,237 @@
+//! What is refused, and what is bounded.
+
+use std::time::{Duration, Instant};
+
+use spillway_codec::{DecodeError, encode};
+
+use super::*;
+use crate::datagram::{Body, Datagram, Echo, Report};
+use crate::{Refusal, ReplicaLoad};
+
+#[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
+fn start() -> Instant {
+    Instant::now()
+}
+
+fn members() -> Vec<Member> {
+    [("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")].map(|(n, r)| Member::new(n, r)).into()
+}
+
+fn pulse(me: &str, region: &str, now: Instant) -> Pulse {
+    let rng = fastrand::Rng::with_seed(1);
+    let mut pulse = Pulse::new(Member::new(me, region), 1, Config::default(), rng, now);
+    pulse.set_members(&members(), now);
+    pulse
+}
+
+fn report<E>(version: u64) -> Report<E> {
+    let (digest, entries) = ([0; 4], Vec::new());
+    Report { age_ms: 0, version, digest, whole: false, more: false, entries }
+}
+
+fn sibling(node: &str, incarnation: u64, seq: u64) -> Vec<u8> {
+    let body = Body::Sibling { echo: Echo::default(), report: report(0) };
+    let origin = NameId::of_node(&"a".into(), &node.into());
+    encode(&Datagram { origin, incarnation, seq, heard: 1, body }).unwrap().to_vec()
+}
+
+fn region(node: &str, seq: u64) -> Vec<u8> {
+    let origin = NameId::of_node(&"b".into(), &node.into());
+    let body = Body::Region(report(0));
+    encode(&Datagram { origin, incarnation: 5, seq, heard: 1, body }).unwrap().to_vec()
+}
+
+fn refusal(pulse: &mut Pulse, now: Instant, from: (&str, &str), bytes: &[u8]) -> Option<Refusal> {
+    pulse.handle_datagram(now, &from.0.into(), &from.1.into(), bytes).err()
+}
+
+#[test]
+fn what_is_refused_is_counted_and_changes_nothing() {
+    let now = start();
+    let mut pulse = pulse("a1", "a", now);
+    let mut check = |from, bytes: &[u8], expected: Refusal| {
+        assert_eq!(refusal(&mut pulse, now, from, bytes), Some(expected));
+        assert!(pulse.peers(now).iter().all(|peer| peer.age_ms.is_none()));
+        assert!(pulse.regions(now).iter().all(|region| region.age_ms.is_none()));
+    };
+    let stranger = |node: &str| Refusal::Stranger(node.into());
+    check(("a9", "a"), &sibling("a9", 1, 1), stranger("a9"));
+    check(("a2", "b"), &sibling("a2", 1, 1), stranger("a2"));
+    check(("b1", "a"), &region("b1", 1), stranger("b1"));
+    check(("b1", "c"), &region("b1", 1), stranger("b1"));
+    check(("a2", "a"), &sibling("a1", 1, 1), Refusal::Origin("a2".into()));
+    check(("b1", "b"), &region("b2", 1), Refusal::Origin("b1".into()));
+    check(("a2", "a"), &sibling("b1", 1, 1), Refusal::Origin("a2".into()));
+    let short = DecodeError::TooShort { bytes: 3, needed: 14 };
+    check(("a2", "a"), &[1, 2, 3], Refusal::Malformed(short));
+    let counters = pulse.counters();
+    assert_eq!((counters.strangers, counters.wrong_origins, counters.malformed), (4, 3, 1));
+    assert_eq!(counters.taken, 0);
+}
+
+#[test]
+fn reports_of_the_wrong_kind_are_refused() {
+    let now = start();
+    let mut pulse = pulse("a1", "a", now);
+    let as_node = |region: &str, node: &str, body| {
+        let origin = NameId::of_node(&region.into(), &node.into());
+        encode(&Datagram { origin, incarnation: 1, seq: 1, heard: 0, body }).unwrap()
+    };
+    let inside = as_node("a", "a2", Body::Region(report(0)));
+    let outside = as_node("b", "b1", Body::Sibling { echo: Echo::default(), report: report(0) });
+    let expected = Some(Refusal::Misplaced("a2".into()));
+    assert_eq!(refusal(&mut pulse, now, ("a2", "a"), &inside), expected);
+    let expected = Some(Refusal::Misplaced("b1".into()));
+    assert_eq!(refusal(&mut pulse, now, ("b1", "b"), &outside), expected);
+    assert_eq!(pulse.counters().misplaced, 2);
+    assert!(pulse.peers(now)[0].age_ms.is_none());
+}
+
+#[test]
+fn what_came_before_does_not_come_again() {
+    let now = start();
+    let mut pulse = pulse("a1", "a", now);
+    let mut take = |incarnation, seq| {
+        refusal(&mut pulse, now, ("a2", "a"), &sibling("a2", incarnation, seq)).is_none()
+    };
+    assert!(take(3, 7));
+    assert!(!take(3, 7), "doubled");
+    assert!(take(3, 9));
+    assert!(take(3, 8), "late, but not seen");
+    assert!(!take(3, 8));
+    assert!(take(3, 900));
+    assert!(!take(3, 9), "replayed");
+    assert!(!take(2, 5_000), "of an earlier life");
+    assert!(take(4, 1), "of a new life");
+    assert!(!take(3, 901));
+    assert_eq!(pulse.counters().old, 5);
+    let late = region("b1", 7);
+    assert_eq!(refusal(&mut pulse, now, ("b1", "b"), &late), None);
+    let expected = Some(Refusal::Old("b1".into()));
+    assert_eq!(refusal(&mut pulse, now, ("b1", "b"), &late), expected);
+}
+
+#[test]
+fn late_datagrams_are_no_sign_of_life() {
+    let now = start();
+    let mut pulse = pulse("a1", "a", now);
+    assert_eq!(refusal(&mut pulse, now, ("b1", "b"), &region("b1", 9)), None);
+    let later = now + Duration::from_millis(500);
+    assert_eq!(refusal(&mut pulse, later, ("b1", "b"), &region("b1", 8)), None);
+    assert_eq!(pulse.regions(later)[0].age_ms, Some(500));
+    assert_eq!(refusal(&mut pulse, now, ("a2", "a"), &sibling("a2", 1, 9)), None);
+    assert_eq!(refusal(&mut pulse, later, ("a2", "a"), &sibling("a2", 1, 8)), None);
+    assert_eq!(pulse.peers(later)[0].age_ms, Some(500));
+}
+
+/// The reports that a node sends to `to`.
+fn sent(pulse: &mut Pulse, to: &str) -> Vec<Report<SiblingEntry>> {
+    let all = std::iter::from_fn(|| pulse.poll_transmit());
+    all.filter(|(node, _)| node.as_str() == to)
+        .filter_map(|(_, bytes)| match spillway_codec::decode::<Datagram>(&bytes).unwrap().body {
+            Body::Sibling { report, .. } => Some(report),
+            Body::Region(_) | Body::Ask { .. } => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_question_about_another_life_is_answered_with_all() {
+    let now = start();
+    let mut pulse = pulse("a1", "a", now);
+    let replica = ReplicaLoad { in_flight: 3, ..ReplicaLoad::default() };
+    let load = OwnLoad { replicas: [("g".into(), replica)].into(), ..OwnLoad::default() };
+    pulse.set_load(now, &load);
+    pulse.handle_timeout(now);
+    assert_eq!(sent(&mut pulse, "a2")[0].entries.len(), 1);
+    let mut answer = |at_ms, incarnation, have| {
+        let now = now + Duration::from_millis(at_ms);
+        let origin = NameId::of_node(&"a".into(), &"a2".into());
+        let body = Body::Ask { incarnation, have };
+        let ask = encode(&Datagram { origin, incarnation: 1, seq: at_ms, heard: 0, body }).unwrap();
+        assert_eq!(refusal(&mut pulse, now, ("a2", "a"), &ask), None);
+        sent(&mut pulse, "a2").pop().map(|report| (report.whole, report.entries.len()))
+    };
+    assert_eq!(answer(30, 1, 1), Some((false, 0)), "it has all");
+    assert_eq!(answer(60, 1, 0), Some((true, 1)), "it has nothing");
+    assert_eq!(answer(90, 7, 1), Some((true, 1)), "what it has is of another life");
+    assert_eq!(answer(95, 7, 1), None, "it cannot have got the last answer yet");
+}
+
+#[test]
+fn queues_are_bounded_and_the_newest_stays() {
+    let now = start();
+    let rng = fastrand::Rng::with_seed(1);
+    let config = Config { transmit_max: 5, events_max: 2, ..Config::default() };
+    let mut pulse = Pulse::new(Member::new("a1", "a"), 1, config, rng, now);
+    pulse.set_members(&members(), now);
+    for step in 0..30 {
+        pulse.handle_timeout(now + Duration::from_millis(step * 130));
+    }
+    let sent = std::iter::from_fn(|| pulse.poll_transmit()).count();
+    assert_eq!(sent, 5);
+    assert!(pulse.counters().transmits_dropped > 5);
+    for node in ["a2", "b1"] {
+        for seq in 0..9 {
+            let now = now + Duration::from_secs(10 + 5 * seq);
+            let (region_name, bytes) = if node == "a2" {
+                ("a", sibling(node, 1, seq + 1))
+            } else {
+                ("b", region(node, seq + 1))
+            };
+            drop(pulse.handle_datagram(now, &node.into(), &region_name.into(), &bytes));
+            pulse.handle_timeout(now + Duration::from_secs(2));
+        }
+    }
+    assert_eq!(std::iter::from_fn(|| pulse.poll_event()).count(), 2);
+    assert!(pulse.counters().events_dropped > 0);
+}
+
+#[test]
+fn members_and_names_are_bounded() {
+    let now = start();
+    let rng = fastrand::Rng::with_seed(1);
+    let config = Config { members_max: 2, entries_max: 3, ..Config::default() };
+    let mut pulse = Pulse::new(Member::new("a1", "a"), 1, config, rng, now);
+    pulse.set_members(&members(), now);
+    // The own region comes first.
+    assert_eq!(pulse.peers(now).len(), 1);
+    assert_eq!(pulse.regions(now).len(), 1);
+    assert_eq!(pulse.counters().members_left_out, 1);
+    let replica = |n: u32| (format!("g{n}").as_str().into(), ReplicaLoad::default());
+    let load = OwnLoad { replicas: (0..9).map(replica).collect(), ..OwnLoad::default() };
+    pulse.set_load(now, &load);
+    assert_eq!(pulse.counters().names_left_out, 6);
+}
+
+#[test]
+fn members_come_and_go() {
+    let now = start();
+    let mut pulse = pulse("a1", "a", now);
+    assert_eq!(refusal(&mut pulse, now, ("a2", "a"), &sibling("a2", 1, 1)), None);
+    assert_eq!(refusal(&mut pulse, now, ("b1", "b"), &region("b1", 1)), None);
+    pulse.set_members(&members()[..3], now);
+    assert!(pulse.peers(now)[0].age_ms.is_some(), "what is known of those that stay is kept");
+    assert!(pulse.regions(now)[0].age_ms.is_some());
+    // One moves to the other region: nothing is known of it there.
+    let moved = [Member::new("a2", "b"), Member::new("c1", "c")];
+    pulse.set_members(&moved, now);
+    assert!(pulse.peers(now).is_empty());
+    let regions = pulse.regions(now);
+    assert_eq!(regions.iter().map(|r| r.region.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+    assert!(regions.iter().all(|region| region.speaker.is_none()));
+}
+
+#[test]
+fn a_node_alone_has_nothing_to_wait_for() {
+    let now = start();
+    let rng = fastrand::Rng::with_seed(1);
+    let mut pulse = Pulse::new(Member::new("a1", "a"), 1, Config::default(), rng, now);
+    assert_eq!(pulse.poll_timeout(), None);
+    let replica = ReplicaLoad { limit: Some(7), ..ReplicaLoad::default() };
+    let load = OwnLoad { replicas: [("g".into(), replica)].into(), ..OwnLoad::default() };
+    pulse.set_load(now, &load);
+    assert_eq!(pulse.claim(&"g".into()), Some(7));
+    assert_eq!(pulse.claim(&"other".into()), None);
+    assert!(pulse.poll_transmit().is_none());
+}

@@ -1,0 +1,125 @@
+//! What can be read at any time.
+
+use std::time::Instant;
+
+use spillway_types::{NodeName, ReplicaName};
+
+use crate::counters::Counters;
+use crate::entry::SiblingEntry;
+use crate::name_id::NameId;
+use crate::node::{Foreigner, Sibling, Standing};
+use crate::region::{Reach, Region};
+use crate::time::ms_since;
+use crate::{Member, ModelReport, PeerView, Pulse, RegionView, ReplicaReport};
+
+impl Pulse {
+    /// This node.
+    #[must_use]
+    pub fn me(&self) -> &Member {
+        &self.me
+    }
+
+    /// The node that speaks for the own region, as this one sees it.
+    #[must_use]
+    pub fn speaker(&self) -> &NodeName {
+        &self.speaker
+    }
+
+    /// What happened since the start.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// All other regions, in the order of their names, as they are at `now`.
+    #[must_use]
+    pub fn regions(&self, now: Instant) -> Vec<RegionView> {
+        self.regions.iter().map(|(name, region)| self.region_view(name, region, now)).collect()
+    }
+
+    /// All other nodes of the own region, in the order of their names, as they are at `now`.
+    #[must_use]
+    pub fn peers(&self, now: Instant) -> Vec<PeerView> {
+        self.siblings.iter().map(|(node, sibling)| self.peer_view(node, sibling, now)).collect()
+    }
+
+    /// How many requests this node may have in flight at a replica. `None` if it has no limit. A
+    /// node that has more in flight than this starts no further ones.
+    #[must_use]
+    pub fn claim(&self, replica: &ReplicaName) -> Option<u32> {
+        self.claims.usable(NameId::of_replica(replica))
+    }
+
+    /// What the other living nodes of the own region have in flight at a replica.
+    #[must_use]
+    pub fn in_flight_elsewhere(&self, replica: &ReplicaName) -> u32 {
+        let id = NameId::of_replica(replica);
+        let live = self.siblings.values().filter(|sibling| sibling.standing == Standing::Live);
+        live.map(|sibling| sibling.rival(id).in_flight).fold(0, u32::saturating_add)
+    }
+
+    fn region_view(
+        &self,
+        name: &spillway_types::RegionName,
+        region: &Region,
+        now: Instant,
+    ) -> RegionView {
+        // Several nodes may speak while the speaker changes: the one whose word is newest counts.
+        let speaker = self
+            .foreigners
+            .iter()
+            .filter(|(_, foreigner)| foreigner.region == *name)
+            .filter_map(|(node, foreigner)| Some((foreigner.told_at()?, node, foreigner)))
+            .max_by_key(|(told_at, _, _)| *told_at);
+        let reach = region.reach(now, self.config.silence_ms);
+        RegionView {
+            region: name.clone(),
+            reach,
+            age_ms: region.age_ms(now),
+            reachable_since: region.since().filter(|_| reach == Reach::Both),
+            speaker: speaker.map(|(_, node, _)| node.clone()),
+            models: speaker.map(|(_, _, foreigner)| foreigner.models(now)).unwrap_or_default(),
+        }
+    }
+
+    fn peer_view(&self, node: &NodeName, sibling: &Sibling, now: Instant) -> PeerView {
+        let heard_at = sibling.contact.heard_at();
+        let mut view = PeerView {
+            node: node.clone(),
+            live: heard_at.is_some() && now < sibling.contact.silent_at(self.config.silence_ms),
+            age_ms: heard_at.map(|at| ms_since(at, now)),
+            replicas: [].into(),
+            shares: [].into(),
+        };
+        for (id, entry, at) in sibling.mirror.entries() {
+            match entry {
+                SiblingEntry::Share(share) => {
+                    view.shares.insert(id, share.share());
+                }
+                SiblingEntry::Replica(replica) => {
+                    let report = ReplicaReport {
+                        in_flight: replica.in_flight,
+                        claimed: sibling.rival(id).held(),
+                        signals: replica.signals(),
+                        age_ms: ms_since(at, now),
+                    };
+                    view.replicas.insert(id, report);
+                }
+            }
+        }
+        view
+    }
+}
+
+impl Foreigner {
+    /// When what it told last was known to be so. One that told nothing yet, or not all, says less
+    /// than another whose word is older.
+    fn told_at(&self) -> Option<Instant> {
+        self.mirror.whole_at()
+    }
+
+    fn models(&self, now: Instant) -> std::collections::BTreeMap<NameId, ModelReport> {
+        let report = |at| move |load| ModelReport { load, age_ms: ms_since(at, now) };
+        self.mirror.entries().map(|(id, entry, at)| (id, report(at)(entry.load()))).collect()
+    }
+}

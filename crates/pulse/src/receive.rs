@@ -1,0 +1,206 @@
+//! What comes in.
+
+use std::time::Instant;
+
+use spillway_codec::decode;
+use spillway_types::{NodeName, RegionName};
+
+use crate::datagram::{Body, Datagram, Echo, Report};
+use crate::entry::{ModelEntry, SiblingEntry};
+use crate::mirror::{Mirror, Taken};
+use crate::window::Arrival;
+use crate::{Pulse, Refusal};
+
+/// Least time between two answers to the same node, milliseconds: whoever asks more often has not
+/// got the last answer yet.
+const ANSWER_EVERY_MS: u32 = 20;
+
+impl Pulse {
+    /// Takes in what `from` sent, the node that a verified certificate names.
+    ///
+    /// # Errors
+    /// A datagram that is refused changes nothing but [`crate::Counters`].
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        from: &NodeName,
+        from_region: &RegionName,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let result = self.take(now, from, from_region, bytes);
+        match &result {
+            Ok(()) => self.counters.taken += 1,
+            Err(refusal) => self.counters.refused(refusal),
+        }
+        result
+    }
+
+    fn take(
+        &mut self,
+        now: Instant,
+        from: &NodeName,
+        from_region: &RegionName,
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let is_sibling = *from_region == self.me.region;
+        let contact = if is_sibling {
+            self.siblings.get(from).map(|sibling| &sibling.contact)
+        } else {
+            let foreigner = self.foreigners.get(from);
+            foreigner.filter(|known| known.region == *from_region).map(|known| &known.contact)
+        };
+        let Some(contact) = contact else {
+            return Err(Refusal::Stranger(from.clone()));
+        };
+        let datagram: Datagram = decode(bytes)?;
+        if datagram.origin != contact.id {
+            return Err(Refusal::Origin(from.clone()));
+        }
+        if is_sibling {
+            self.take_from_sibling(now, from, datagram)
+        } else {
+            self.take_from_foreigner(now, from, from_region, datagram)
+        }
+    }
+
+    fn take_from_sibling(
+        &mut self,
+        now: Instant,
+        from: &NodeName,
+        datagram: Datagram,
+    ) -> Result<(), Refusal> {
+        if matches!(datagram.body, Body::Region(_)) {
+            return Err(Refusal::Misplaced(from.clone()));
+        }
+        let deaf_ms = self.deaf_ms();
+        let Some(sibling) = self.siblings.get_mut(from) else {
+            return Err(Refusal::Stranger(from.clone()));
+        };
+        let before = sibling.bearing(deaf_ms);
+        let tells = match &datagram.body {
+            Body::Sibling { report, .. } => report.whole || !report.entries.is_empty(),
+            Body::Region(_) | Body::Ask { .. } => false,
+        };
+        let arrival = sibling.contact.hear(now, &datagram);
+        if arrival == Arrival::Reborn {
+            sibling.start_over(&self.config);
+        }
+        match (arrival, datagram.body) {
+            (Arrival::Late, Body::Sibling { report, .. }) => {
+                // Only what it tells may be missing; its echo and word are overtaken.
+                sibling.mirror.take(now, report);
+            }
+            (Arrival::Old | Arrival::Late, _) => return Err(Refusal::Old(from.clone())),
+            (_, Body::Sibling { echo, report }) => {
+                self.take_sibling_report(now, from, echo, report);
+            }
+            (_, Body::Ask { incarnation, have }) => {
+                self.take_question(now, from, incarnation, have);
+            }
+            (_, Body::Region(_)) => {}
+        }
+        self.settle_sibling(from, now);
+        self.settle_speaker();
+        let after = self.siblings.get(from).map(|sibling| sibling.bearing(deaf_ms));
+        // Most datagrams only say that nothing changed.
+        if tells || arrival == Arrival::Reborn || after != Some(before) {
+            self.settle_claims();
+        }
+        Ok(())
+    }
+
+    fn take_sibling_report(
+        &mut self,
+        now: Instant,
+        from: &NodeName,
+        echo: Echo,
+        report: Report<SiblingEntry>,
+    ) {
+        let Some(sibling) = self.siblings.get_mut(from) else { return };
+        let proposes = report.entries.iter().any(|entry| match entry {
+            SiblingEntry::Replica(replica) => replica.claim.proposed > replica.claim.usable,
+            SiblingEntry::Share(_) => false,
+        });
+        match sibling.mirror.take(now, report) {
+            Taken::Whole => {
+                sibling.contact.complete();
+                sibling.echoed = echo.version_of(self.incarnation);
+            }
+            Taken::Lacking => {
+                let (have, every_ms) = (sibling.mirror.version(), self.config.ask_sibling_ms);
+                if let Some(have) = sibling.contact.question(now, have, every_ms) {
+                    let incarnation = sibling.contact.incarnation().unwrap_or_default();
+                    self.ask(from, incarnation, have, now);
+                }
+            }
+            Taken::Awaiting => {}
+        }
+        if proposes {
+            // It cannot use what it proposes before we have echoed it.
+            self.sibling_cadence.hurry();
+        }
+    }
+
+    fn take_from_foreigner(
+        &mut self,
+        now: Instant,
+        from: &NodeName,
+        from_region: &RegionName,
+        datagram: Datagram,
+    ) -> Result<(), Refusal> {
+        if matches!(datagram.body, Body::Sibling { .. }) {
+            return Err(Refusal::Misplaced(from.clone()));
+        }
+        let Some(foreigner) = self.foreigners.get_mut(from) else {
+            return Err(Refusal::Stranger(from.clone()));
+        };
+        let arrival = foreigner.contact.hear(now, &datagram);
+        match (arrival, &datagram.body) {
+            (Arrival::Late, Body::Region(report)) => {
+                foreigner.mirror.take(now, report.clone());
+                return Ok(());
+            }
+            (Arrival::Old | Arrival::Late, _) => return Err(Refusal::Old(from.clone())),
+            (Arrival::Reborn, _) => foreigner.mirror = Mirror::new(self.config.entries_max),
+            (Arrival::Newest, _) => {}
+        }
+        if let Some(region) = self.regions.get_mut(from_region) {
+            region.hear(now, datagram.heard.checked_sub(1));
+        }
+        self.settle_region(from_region, now);
+        match datagram.body {
+            Body::Region(report) => self.take_region_report(now, from, report),
+            Body::Ask { incarnation, have } => self.take_question(now, from, incarnation, have),
+            Body::Sibling { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn take_region_report(&mut self, now: Instant, from: &NodeName, report: Report<ModelEntry>) {
+        let Some(foreigner) = self.foreigners.get_mut(from) else { return };
+        match foreigner.mirror.take(now, report) {
+            Taken::Whole => foreigner.contact.complete(),
+            Taken::Lacking => {
+                let (have, every_ms) = (foreigner.mirror.version(), self.config.ask_region_ms);
+                if let Some(have) = foreigner.contact.question(now, have, every_ms) {
+                    let incarnation = foreigner.contact.incarnation().unwrap_or_default();
+                    self.ask(from, incarnation, have, now);
+                }
+            }
+            Taken::Awaiting => {}
+        }
+    }
+
+    fn take_question(&mut self, now: Instant, from: &NodeName, incarnation: u64, have: u64) {
+        let contact = match (self.siblings.get_mut(from), self.foreigners.get_mut(from)) {
+            (Some(sibling), _) => &mut sibling.contact,
+            (None, Some(foreigner)) => &mut foreigner.contact,
+            (None, None) => return,
+        };
+        if contact.may_answer(now, ANSWER_EVERY_MS) {
+            self.counters.answered += 1;
+            let have = if incarnation == self.incarnation { have } else { 0 };
+            self.answer(from, have, now);
+        }
+    }
+}

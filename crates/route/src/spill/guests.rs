@@ -1,0 +1,71 @@
+//! What a region takes from others: its own clients come first.
+
+use spillway_types::ShedState;
+
+use super::cost::sound;
+use super::pace::Usual;
+use super::region::OwnRegion;
+use super::terms::SpillTerms;
+
+/// What a region says to a request that another one forwarded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Guest {
+    /// It is served here.
+    Welcome,
+    /// It is not.
+    Refused {
+        /// Milliseconds after which a guest is predicted to be welcome, if nothing else comes in.
+        wait_ms: f32,
+    },
+}
+
+/// Decides about a guest, by what this node knows at the moment the guest arrives.
+///
+/// A guest is welcome while nothing waits here and its place leaves the reserve free. That rule
+/// alone keeps guests from starving the region's own clients; a fixed cap on their share, which
+/// [`SpillTerms::guests_max_permille`] can add, turns guests away from places that stay empty.
+/// Where no capacity is known guests are welcome while nothing waits.
+#[must_use]
+pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
+    let reserve = reserve(own.report.load.capacity, terms);
+    let is_serving = own.replicas > 0 && own.weight_permille > 0;
+    let has_place = own.places.is_none_or(|places| places > 0) && own.report.has_room(reserve);
+    if is_serving && own.waiting.all == 0 && has_place && has_guest_share(own, terms) {
+        return Guest::Welcome;
+    }
+    let usual = Usual::of(&[], terms);
+    let more = own.report.change() + own.waiting.all as f32;
+    let ahead = usual.guests_ahead(&own.report, more, terms);
+    Guest::Refused { wait_ms: ahead.max(1.0) * usual.turn_ms(&own.report) }
+}
+
+/// What this node tells other regions about its own, so that they need not ask in vain.
+#[must_use]
+pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {
+    if !own.waiting.has_room {
+        ShedState::Shedding
+    } else if admit_guest(own, terms) == Guest::Welcome {
+        ShedState::Open
+    } else {
+        ShedState::Reserved
+    }
+}
+
+/// Places kept free for the region's own clients; 0 if nobody knows how many there are.
+pub(super) fn reserve(capacity: Option<f32>, terms: &SpillTerms) -> f32 {
+    let capacity = capacity.map_or(0.0, sound);
+    let share = (capacity * f32::from(terms.reserve_permille) / 1_000.0).floor();
+    let least = if capacity >= 2.0 && terms.reserve_permille > 0 { 1.0 } else { 0.0 };
+    share.max(least)
+}
+
+fn has_guest_share(own: &OwnRegion, terms: &SpillTerms) -> bool {
+    let Some(permille) = terms.guests_max_permille else { return true };
+    let load = &own.report.load;
+    let whole = load.capacity.map_or_else(|| sound(load.running) + 1.0, sound);
+    own.guests as f32 + 1.0 <= whole * f32::from(permille) / 1_000.0
+}
+
+#[cfg(test)]
+#[path = "guests_test.rs"]
+mod guests_test;

@@ -1,0 +1,334 @@
+//! The decision by case: what each input does where all others are equal.
+
+use spillway_types::{ModelLoad, RAMP_FULL, ShedState};
+
+use super::test_cases::{Case, busy, first, free, load};
+use super::*;
+use crate::test_world::assert_proportional;
+
+fn objection(plan: &SpillPlan, region: usize) -> Option<Objection> {
+    plan.regions[region].objection
+}
+
+#[test]
+fn a_busy_region_forwards_to_the_one_that_is_soonest() {
+    let plan = Case::busy(vec![free(227.0), free(93.0), free(150.0)]).plan();
+    let SpillVerdict::Forward(forwards) = &plan.verdict else { panic!("{plan:?}") };
+    assert_eq!(forwards[..], [1, 2, 0]);
+    assert_eq!(plan.reason, SpillReason::Better);
+    assert_eq!(plan.regions[1].cost, SpillCost { network_ms: 93.0, ..SpillCost::default() });
+    // 20 wait, 40 run, and 40 end each second: the 21st to come has its turn in 21 of 25 ms.
+    assert_eq!(plan.own.unwrap().wait_ms, 525.0);
+}
+
+#[test]
+fn each_term_counts_and_is_shown() {
+    let mut region = free(100.0);
+    region.prefill_ms = 20.0;
+    region.price_ms = 30.0;
+    // The last place beside the reserve: as likely taken as not.
+    region.report.load.running = 35.0;
+    let mut case = Case::busy(vec![region]);
+    (case.terms.doubt, case.terms.crowding) = (0.5, 2.0);
+    (case.own.prefill_ms, case.own.price_ms) = (7.0, 8.0);
+    let plan = case.plan();
+    let (there, here) = (plan.regions[0].cost, plan.own.unwrap());
+    let terms = |cost: SpillCost| {
+        let SpillCost { network_ms, wait_ms, prefill_ms, price_ms, doubt_ms, crowding_ms } = cost;
+        [network_ms, wait_ms, prefill_ms, price_ms, doubt_ms, crowding_ms]
+    };
+    assert_eq!(terms(there), [100.0, 0.0, 20.0, 30.0, 25.0, 0.0]);
+    assert_eq!((there.total_ms(), there.first_token_ms()), (175.0, 120.0));
+    assert_eq!(terms(here), [0.0, 525.0, 7.0, 8.0, 0.0, 1_050.0]);
+    assert_eq!((here.total_ms(), here.first_token_ms()), (1_590.0, 532.0));
+}
+
+#[test]
+fn doubt_grows_with_the_age_of_a_report_and_with_how_full_the_region_is() {
+    let doubt_ms = |running, age_ms| {
+        let mut region = free(100.0);
+        region.report.load = load(running);
+        region.report.age_ms = age_ms;
+        let mut case = Case::busy(vec![region]);
+        case.terms.doubt = 1.0;
+        case.plan().regions[0].cost.doubt_ms
+    };
+    // Five places beside the reserve; 1.5 or 30 requests come and as many end on the way.
+    assert!((doubt_ms(30.0, 0.0) - 50.0 * (-25.0_f32 / 6.0).exp()).abs() < 0.01);
+    assert!((doubt_ms(30.0, 950.0) - 50.0 * (-25.0_f32 / 120.0).exp()).abs() < 0.01);
+    assert!(doubt_ms(10.0, 100.0) < 0.01);
+    assert_eq!(doubt_ms(35.0, 100.0), 50.0);
+    assert_eq!(doubt_ms(39.0, 900.0), 50.0);
+}
+
+#[test]
+fn what_waiting_costs_others_sends_a_request_away_before_waiting_takes_as_long() {
+    let mut case = Case::busy(vec![free(700.0)]);
+    assert_eq!(first(&case.plan()), None);
+    case.terms.crowding = 0.5;
+    assert_eq!(first(&case.plan()), Some(0));
+}
+
+#[test]
+fn it_waits_where_waiting_is_better_than_the_way() {
+    let plan = Case::busy(vec![free(525.0)]).plan();
+    assert_eq!(plan.verdict, SpillVerdict::Wait { wait_ms: 525.0 });
+    assert_eq!(plan.reason, SpillReason::NoneBetter);
+    assert_eq!(objection(&plan, 0), Some(Objection::NotBetter));
+    assert_eq!(first(&Case::busy(vec![free(524.0)]).plan()), Some(0));
+}
+
+#[test]
+fn who_cannot_be_asked_is_named_with_the_reason() {
+    let with = |change: fn(&mut RegionCandidate)| {
+        let mut region = free(10.0);
+        change(&mut region);
+        region
+    };
+    let regions = [
+        (with(|region| region.access = Access::Unreachable), Objection::Unreachable),
+        (with(|region| region.access = Access::Refused), Objection::Refused),
+        (with(|region| region.weight_permille = 0), Objection::Drained),
+        (with(|region| region.ramp_permille = 0), Objection::Drained),
+        (with(|region| region.report.load.shed = ShedState::Reserved), Objection::Closed),
+        (with(|region| region.report.load.shed = ShedState::Shedding), Objection::Closed),
+        (with(|region| region.rtt_ms = 60_000.0), Objection::Late),
+        (with(|region| region.report.load.running = 36.0), Objection::Full),
+        (with(|region| region.report.load.queued = 1.0), Objection::Full),
+        (with(|region| region.price_ms = 600.0), Objection::NotBetter),
+    ];
+    let plan = Case::busy(regions.iter().map(|(region, _)| *region).collect()).plan();
+    assert_eq!(plan.verdict, SpillVerdict::Wait { wait_ms: 525.0 });
+    for (index, (_, expected)) in regions.iter().enumerate() {
+        assert_eq!(objection(&plan, index), Some(*expected));
+    }
+}
+
+#[test]
+fn what_this_node_sent_since_the_report_counts_for_each_node_of_its_region() {
+    let wait_ms = |sent, ended, nodes| {
+        let mut case = Case::busy(vec![free(100.0)]);
+        case.own.nodes = nodes;
+        (case.others[0].report.sent, case.others[0].report.ended) = (sent, ended);
+        case.plan().regions[0].cost.wait_ms
+    };
+    // 16 places left for guests; when all 40 are taken, 40 end each second.
+    assert_eq!(wait_ms(15, 0, 1), 0.0);
+    assert_eq!(wait_ms(16, 0, 1), 25.0);
+    assert_eq!(wait_ms(20, 4, 1), 25.0);
+    assert_eq!(wait_ms(5, 0, 3), 0.0);
+    assert_eq!(wait_ms(8, 0, 3), 225.0);
+}
+
+#[test]
+fn several_nodes_leave_a_region_to_each_other_before_it_is_full() {
+    let mut case = Case::busy(vec![free(100.0), free(120.0)]);
+    case.own.nodes = 4;
+    case.others[0].report.sent = 4;
+    assert_eq!(first(&case.plan()), Some(1));
+    case.own.nodes = 1;
+    assert_eq!(first(&case.plan()), Some(0));
+}
+
+#[test]
+fn a_region_that_reports_nothing_is_taken_to_be_as_the_others_are() {
+    let known = |wait_ms| {
+        let mut region = free(100.0);
+        region.report.load = ModelLoad { queued: 1.0, wait_ms: Some(wait_ms), ..load(30.0) };
+        region.report.load.capacity = None;
+        region
+    };
+    let mut unknown = free(100.0);
+    unknown.report.load = ModelLoad::default();
+    let wait_ms = |others: Vec<RegionCandidate>| Case::busy(others).plan().regions[0].cost.wait_ms;
+    let close = |a: f32, b: f32| assert!((a - b).abs() < 0.01, "{a} and {b}");
+    close(wait_ms(vec![unknown, known(100.0), known(500.0)]), 300.0);
+    close(wait_ms(vec![unknown]), SpillTerms::default().unknown_wait_ms);
+    // Those that are out of reach are no example.
+    let mut gone = known(500.0);
+    gone.access = Access::Unreachable;
+    close(wait_ms(vec![unknown, known(100.0), gone]), 100.0);
+    // It is tried, and what is sent there counts at the pace of the others.
+    let mut tried = unknown;
+    tried.report.sent = 3;
+    let pace = 1_000.0 / 30.0;
+    close(wait_ms(vec![tried, known(100.0), known(500.0)]), 300.0 + 3.0 * pace);
+    assert_eq!(first(&Case::busy(vec![unknown]).plan()), Some(0));
+}
+
+#[test]
+fn a_region_at_half_load_ends_twice_as_many_once_it_is_full() {
+    // 20 running end 20 a second, so each takes a second; 40 would end 40 a second.
+    let mut region = free(0.0);
+    region.report.load.wait_ms = None;
+    region.report.sent = 20;
+    let plan = Case::busy(vec![region]).plan();
+    // 41 with this one and 4 in reserve, of 40.
+    assert_eq!(plan.regions[0].cost.wait_ms, 5.0 * 25.0);
+    // An idle one says nothing about its pace; a tenth of a second between two ends is assumed.
+    region.report.load = ModelLoad { rate_per_s: None, ..region.report.load };
+    assert_eq!(Case::busy(vec![region]).plan().regions[0].cost.wait_ms, 500.0);
+}
+
+#[test]
+fn what_stands_behind_the_request_in_the_queue_does_not_count() {
+    let mut case = Case::busy(vec![]);
+    case.own.waiting = Waiting { ahead: 3, all: 50, has_room: true };
+    assert_eq!(case.plan().verdict, SpillVerdict::Wait { wait_ms: 600.0 });
+    assert_eq!(case.plan().reason, SpillReason::NobodyElse);
+}
+
+#[test]
+fn where_this_node_has_no_place_one_request_has_to_end_whatever_the_region_reports() {
+    // The region has places, and siblings have the claims to them.
+    let mut case = Case::busy(vec![]);
+    case.own.report.load = load(30.0);
+    let SpillVerdict::Wait { wait_ms } = case.plan().verdict else { panic!("it waits") };
+    assert!((wait_ms - 25.0).abs() < 0.01, "{wait_ms}");
+}
+
+#[test]
+fn a_region_that_cannot_wait_asks_whoever_has_room_and_else_sheds() {
+    let far = free(900.0);
+    let mut case = Case::busy(vec![far]);
+    assert!(matches!(case.plan().verdict, SpillVerdict::Wait { .. }));
+    case.own.waiting.has_room = false;
+    assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::OnlyWay));
+    case.others[0].report.load.running = 36.0;
+    assert_eq!(case.plan().reason, SpillReason::QueueFull);
+    case.own.waiting.has_room = true;
+    case.left_ms = 524;
+    assert_eq!(case.plan().reason, SpillReason::Late);
+    assert!(matches!(case.plan().verdict, SpillVerdict::Shed { .. }));
+}
+
+#[test]
+fn retry_after_follows_the_region_that_is_free_soonest() {
+    let mut own = busy();
+    own.waiting = Waiting { ahead: 80, all: 80, has_room: false };
+    own.report.load.queued = 139.0;
+    let mut case = Case { own, ..Case::busy(vec![]) };
+    let seconds = |case: &Case| {
+        let mut rng = fastrand::Rng::with_seed(3);
+        let all = (0..200).map(|_| match case.plan_with(&mut rng).verdict {
+            SpillVerdict::Shed { retry_after_s } => retry_after_s,
+            other => panic!("{other:?}"),
+        });
+        let all: Vec<u32> = all.collect();
+        (all.iter().min().copied().unwrap(), all.iter().max().copied().unwrap())
+    };
+    // 220 have to end, 40 each second; half as long again at most.
+    assert_eq!(seconds(&case), (6, 9));
+    // A full region that is nearer to its end; it is closed to guests now.
+    let mut sooner = free(500.0);
+    sooner.report.load = ModelLoad { queued: 57.0, shed: ShedState::Reserved, ..load(40.0) };
+    case.others = vec![sooner];
+    // 98 with this one and 4 in reserve, of 40: 1,550 ms, and 500 on the way.
+    assert_eq!(seconds(&case), (3, 4));
+    case.others[0].access = Access::Unreachable;
+    assert_eq!(seconds(&case), (6, 9));
+}
+
+#[test]
+fn an_edge_node_forwards_waits_and_sheds_but_never_serves() {
+    let mut case = Case::busy(vec![free(100.0)]);
+    case.own = OwnRegion { replicas: 0, places: None, report: RegionReport::default(), ..busy() };
+    assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::NoReplica));
+    case.others[0].report.load = ModelLoad { shed: ShedState::Reserved, ..load(40.0) };
+    // 41 and 4 in reserve of 40, at 25 ms, and the way.
+    assert_eq!(case.plan().verdict, SpillVerdict::Wait { wait_ms: 225.0 });
+    case.own.waiting.has_room = false;
+    assert_eq!(case.plan().reason, SpillReason::QueueFull);
+    case.own.waiting.has_room = true;
+    case.others.clear();
+    assert_eq!(case.plan().verdict, SpillVerdict::Shed { retry_after_s: 60 });
+}
+
+#[test]
+fn a_share_of_weight_and_ramp_is_exactly_that_share_of_requests() {
+    for (weight_permille, ramp_permille, share) in
+        [(250, RAMP_FULL, 0.25), (RAMP_FULL, 100, 0.1), (500, 250, 0.125), (2_000, 500, 0.5)]
+    {
+        let mut region = free(100.0);
+        (region.weight_permille, region.ramp_permille) = (weight_permille, ramp_permille);
+        let chosen = Case::busy(vec![region]).tally(20_000)[0];
+        assert_proportional(&[chosen, 20_000 - chosen], &[share, 1.0 - share]);
+    }
+}
+
+#[test]
+fn a_region_that_comes_back_takes_its_share_from_the_next_best() {
+    let mut nearest = free(90.0);
+    nearest.ramp_permille = 300;
+    let case = Case::busy(vec![nearest, free(100.0)]);
+    assert_proportional(&case.tally(10_000), &[0.3, 0.7]);
+}
+
+#[test]
+fn equals_are_drawn_and_others_only_within_the_band() {
+    let mut case = Case::busy(vec![free(100.0), free(100.0), free(104.0), free(100.0)]);
+    assert_proportional(&case.tally(9_000), &[1.0, 1.0, 0.0, 1.0]);
+    case.terms.tie_ms = 4.0;
+    assert_proportional(&case.tally(9_000), &[1.0; 4]);
+}
+
+#[test]
+fn nodes_with_the_same_old_reports_spread_over_equal_regions() {
+    // Eight nodes of one region, each with 10 requests between two reports, and five regions.
+    for nodes in [1, 2, 8] {
+        let mut received = vec![0_u32; 5];
+        for node in 0..nodes {
+            let mut rng = fastrand::Rng::with_seed(node.into());
+            let mut case = Case::busy(vec![free(100.0); 5]);
+            case.own.nodes = nodes;
+            for _ in 0..80 / nodes {
+                let region = first(&case.plan_with(&mut rng)).unwrap();
+                case.others[region].report.sent += 1;
+                received[region] += 1;
+            }
+        }
+        let most = received.iter().max().unwrap();
+        // 16 each if spread evenly, and 16 places for guests in each.
+        assert!(*most <= 24, "{nodes} nodes: {received:?}");
+    }
+}
+
+#[test]
+fn margin_and_hysteresis_do_what_they_say() {
+    let mut case = Case::busy(vec![free(500.0)]);
+    assert_eq!(first(&case.plan()), Some(0));
+    case.terms.margin_ms = 25.0;
+    assert_eq!(first(&case.plan()), None);
+    let mut case = Case::busy(vec![free(100.0), free(109.0)]);
+    case.others[1].is_current = true;
+    assert_eq!(first(&case.plan()), Some(0));
+    case.terms.hysteresis_ms = 10.0;
+    assert_eq!(first(&case.plan()), Some(1));
+}
+
+#[test]
+fn what_the_node_may_hand_out_decides_about_room_where_it_is_known() {
+    let own = busy();
+    assert!(!own.has_room());
+    assert!(OwnRegion { places: Some(1), ..own }.has_room());
+    // A sibling may have a queue that this node has not.
+    let ahead = Waiting { ahead: 1, all: 1, has_room: true };
+    assert!(!OwnRegion { places: Some(1), waiting: ahead, ..own }.has_room());
+    let with = |load: ModelLoad| {
+        OwnRegion { places: None, report: RegionReport { load, ..own.report }, ..own }.has_room()
+    };
+    assert!(with(load(39.0)) && !with(load(40.0)));
+    assert!(!with(ModelLoad { queued: 1.0, ..load(10.0) }));
+    assert!(with(ModelLoad { capacity: None, ..load(400.0) }));
+    assert!(!with(ModelLoad { capacity: None, wait_ms: Some(1.0), ..load(10.0) }));
+}
+
+#[test]
+fn names_of_reasons_and_objections_are_those_they_are_serialised_with() {
+    for reason in [SpillReason::Room, SpillReason::NoneBetter, SpillReason::GuestWithoutRoom] {
+        assert_eq!(serde_json::to_value(reason).unwrap(), reason.name());
+    }
+    for objection in [Objection::NotBetter, Objection::Rested, Objection::Full] {
+        assert_eq!(serde_json::to_value(objection).unwrap(), objection.name());
+    }
+}

@@ -1,0 +1,234 @@
+//! What the tests of the decision share: one decision with all its inputs.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use spillway_types::{Deadline, Inquiry, ModelLoad, RAMP_FULL, ShedState};
+
+use super::{
+    Access, OwnRegion, RegionCandidate, RegionReport, SpillPlan, SpillTerms, SpillVerdict, Waiting,
+    spill,
+};
+use crate::Moment;
+use crate::test_world::{Array, NOW, inquiry};
+
+/// A decision.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) own: OwnRegion,
+    pub(super) others: Vec<RegionCandidate>,
+    pub(super) terms: SpillTerms,
+    pub(super) hop: u8,
+    pub(super) left_ms: u64,
+}
+
+impl Case {
+    /// A busy own region, at 525 ms of wait, and others to which it may forward. Only time counts.
+    pub(super) fn busy(others: Vec<RegionCandidate>) -> Self {
+        let terms = SpillTerms { crowding: 0.0, doubt: 0.0, ..SpillTerms::default() };
+        Self { own: busy(), others, terms, hop: 0, left_ms: 60_000 }
+    }
+
+    pub(super) fn plan(&self) -> SpillPlan {
+        self.plan_with(&mut fastrand::Rng::with_seed(7))
+    }
+
+    pub(super) fn plan_with(&self, rng: &mut fastrand::Rng) -> SpillPlan {
+        let deadline = Deadline::after(*NOW, Duration::from_millis(self.left_ms));
+        let inquiry = Inquiry { hop: self.hop, deadline, ..inquiry() };
+        let mut moment = Moment { now: *NOW, loads: &Array::idle(0), ticket: 0, rng };
+        spill(&inquiry, &self.own, &self.others, &self.terms, &mut moment)
+    }
+
+    /// How often each of the others is the first choice in so many decisions, nothing else changed.
+    pub(super) fn tally(&self, decisions: usize) -> Vec<u64> {
+        let mut rng = fastrand::Rng::with_seed(7);
+        let mut chosen = vec![0; self.others.len()];
+        for _ in 0..decisions {
+            if let Some(first) = first(&self.plan_with(&mut rng)) {
+                chosen[first] += 1;
+            }
+        }
+        chosen
+    }
+}
+
+/// The region that the request is forwarded to, if it is.
+pub(super) fn first(plan: &SpillPlan) -> Option<usize> {
+    match &plan.verdict {
+        SpillVerdict::Forward(forwards) => Some(forwards[0]),
+        SpillVerdict::Own | SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } => None,
+    }
+}
+
+/// All places taken and 20 requests waiting, of which 40 end each second.
+pub(super) fn busy() -> OwnRegion {
+    let load = ModelLoad { queued: 20.0, running: 40.0, ..load(40.0) };
+    OwnRegion {
+        replicas: 4,
+        report: RegionReport { load, ..RegionReport::default() },
+        places: Some(0),
+        waiting: Waiting { ahead: 0, all: 0, has_room: true },
+        guests: 0,
+        nodes: 1,
+        prefill_ms: 0.0,
+        price_ms: 0.0,
+        weight_permille: RAMP_FULL,
+    }
+}
+
+/// A region with 20 of 40 places free, this far away.
+pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
+    RegionCandidate {
+        access: Access::Ready,
+        report: RegionReport { load: load(20.0), ..RegionReport::default() },
+        rtt_ms,
+        prefill_ms: 0.0,
+        price_ms: 0.0,
+        weight_permille: RAMP_FULL,
+        ramp_permille: RAMP_FULL,
+        is_current: false,
+    }
+}
+
+/// So many requests at 40 places, each of which takes a second.
+pub(super) fn load(running: f32) -> ModelLoad {
+    ModelLoad {
+        queued: 0.0,
+        running,
+        capacity: Some(40.0),
+        rate_per_s: Some(running),
+        kv_use: None,
+        wait_ms: Some(0.0),
+        shed: ShedState::Open,
+    }
+    .without_wait_if_full()
+}
+
+/// Keeps [`load`] from contradicting itself.
+trait WithoutWait {
+    fn without_wait_if_full(self) -> Self;
+}
+
+impl WithoutWait for ModelLoad {
+    fn without_wait_if_full(self) -> Self {
+        let is_full = self.capacity.is_some_and(|capacity| self.running >= capacity);
+        Self { wait_ms: if is_full { None } else { self.wait_ms }, ..self }
+    }
+}
+
+/// Any decision: regions near and far, known and unknown, full and empty, up to 12 of them.
+pub(super) fn any_case() -> impl Strategy<Value = Case> {
+    let others = prop::collection::vec(any_region(), 0..12);
+    let hop = prop_oneof![8 => Just(0), 1 => 1..=255_u8];
+    let left_ms = prop_oneof![0..60_000_u64, Just(60_000)];
+    (any_own(), others, any_terms(), hop, left_ms)
+        .prop_map(|(own, others, terms, hop, left_ms)| Case { own, others, terms, hop, left_ms })
+}
+
+/// Any settings.
+pub(super) fn any_terms() -> impl Strategy<Value = SpillTerms> {
+    let ms = || prop_oneof![Just(0.0), 0.0..200.0_f32];
+    let guests = prop::option::of(0..1_000_u16);
+    (ms(), ms(), ms(), (ms(), ms()), ms(), 0..1_000_u16, guests).prop_map(
+        |(
+            margin_ms,
+            hysteresis_ms,
+            tie_ms,
+            (crowding, doubt),
+            unknown_wait_ms,
+            reserve_permille,
+            guests_max_permille,
+        )| {
+            SpillTerms {
+                margin_ms,
+                hysteresis_ms,
+                tie_ms,
+                crowding: crowding / 50.0,
+                doubt: doubt / 50.0,
+                unknown_wait_ms,
+                reserve_permille,
+                guests_max_permille,
+            }
+        },
+    )
+}
+
+fn any_region() -> impl Strategy<Value = RegionCandidate> {
+    let access = prop_oneof![
+        6 => Just(Access::Ready),
+        1 => Just(Access::Unreachable),
+        1 => Just(Access::Refused),
+    ];
+    let share = || prop_oneof![1 => Just(0), 6 => Just(RAMP_FULL), 2 => 0..2_000_u16];
+    let times = (0.0..300.0_f32, 0.0..50.0_f32, 0.0..50.0_f32);
+    (access, any_report(), times, share(), share(), any::<bool>()).prop_map(
+        |(access, report, times, weight_permille, ramp_permille, is_current)| RegionCandidate {
+            access,
+            report,
+            rtt_ms: times.0,
+            prefill_ms: times.1,
+            price_ms: times.2,
+            weight_permille,
+            ramp_permille,
+            is_current,
+        },
+    )
+}
+
+/// Any own region; an edge node now and then.
+pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
+    let places = prop_oneof![2 => Just(Some(0)), 1 => Just(None), 1 => (0..5_u32).prop_map(Some)];
+    let waiting = (0..20_u32, 0..20_u32, prop::bool::weighted(0.7))
+        .prop_map(|(ahead, behind, has_room)| Waiting { ahead, all: ahead + behind, has_room });
+    let counts = (0..4_u32, 0..20_u32, 0..5_u32);
+    (counts, any_report(), places, waiting, (0.0..50.0_f32, 0.0..50.0_f32), 0..1_001_u16).prop_map(
+        |(
+            (replicas, guests, nodes),
+            report,
+            places,
+            waiting,
+            (prefill_ms, price_ms),
+            weight_permille,
+        )| {
+            OwnRegion {
+                replicas,
+                report,
+                places,
+                waiting,
+                guests,
+                nodes,
+                prefill_ms,
+                price_ms,
+                weight_permille,
+            }
+        },
+    )
+}
+
+fn any_report() -> impl Strategy<Value = RegionReport> {
+    let count = || prop_oneof![2 => Just(0.0), 3 => (0..60_u8).prop_map(f32::from)];
+    let shed = prop_oneof![
+        6 => Just(ShedState::Open),
+        1 => Just(ShedState::Reserved),
+        1 => Just(ShedState::Shedding),
+    ];
+    let known = (
+        prop::option::of((0..60_u8).prop_map(f32::from)),
+        prop::option::of(0.0..100.0_f32),
+        prop::option::of(prop_oneof![Just(0.0), 0.0..5_000.0_f32]),
+    );
+    let load = (count(), count(), known, shed).prop_map(
+        |(queued, running, (capacity, rate_per_s, wait_ms), shed)| ModelLoad {
+            queued,
+            running,
+            capacity,
+            rate_per_s,
+            kv_use: None,
+            wait_ms,
+            shed,
+        },
+    );
+    (load, 0.0..1_000.0_f32, 0..20_u32, 0..20_u32)
+        .prop_map(|(load, age_ms, sent, ended)| RegionReport { load, age_ms, sent, ended })
+}

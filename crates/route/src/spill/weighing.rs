@@ -1,0 +1,222 @@
+//! The comparison of one request's places.
+
+use smallvec::SmallVec;
+use spillway_types::{RAMP_FULL, ShedState};
+
+use super::cost::{SpillCost, sound};
+use super::guests::reserve;
+use super::pace::Usual;
+use super::region::{Access, OwnRegion, RegionCandidate};
+use super::retry_after::retry_after_s;
+use super::terms::SpillTerms;
+use super::verdict::{Judged, Objection, REGIONS_INLINE, SpillPlan, SpillReason, SpillVerdict};
+
+/// Everything about one decision that stays the same while regions are looked at.
+pub(super) struct Weighing<'a> {
+    own: &'a OwnRegion,
+    others: &'a [RegionCandidate],
+    terms: &'a SpillTerms,
+    /// Milliseconds until the request's deadline.
+    left_ms: f32,
+    usual: Usual,
+}
+
+/// By region.
+type Verdicts = SmallVec<[Judged; REGIONS_INLINE]>;
+
+/// Indices of regions.
+type Order = SmallVec<[usize; REGIONS_INLINE]>;
+
+impl<'a> Weighing<'a> {
+    pub(super) fn new(
+        own: &'a OwnRegion,
+        others: &'a [RegionCandidate],
+        terms: &'a SpillTerms,
+        left_ms: f32,
+    ) -> Self {
+        Self { own, others, terms, left_ms, usual: Usual::of(others, terms) }
+    }
+
+    /// Decides about a request of one of this region's clients, for which it has no room.
+    pub(super) fn decide(&self, rng: &mut fastrand::Rng) -> SpillPlan {
+        let own = self.own_cost();
+        let regions: Verdicts =
+            self.others.iter().map(|other| self.judge(other, own.as_ref(), rng)).collect();
+        let forwards = self.by_cost(&regions, rng);
+        if !forwards.is_empty() {
+            let reason = match own {
+                Some(_) => SpillReason::Better,
+                None if self.own.replicas == 0 => SpillReason::NoReplica,
+                None => SpillReason::OnlyWay,
+            };
+            return SpillPlan { verdict: SpillVerdict::Forward(forwards), reason, own, regions };
+        }
+        let (verdict, reason) = self.wait_or_shed(&regions, own.as_ref(), rng);
+        SpillPlan { verdict, reason, own, regions }
+    }
+
+    /// A request that another region forwarded finds no room here, and goes nowhere else.
+    pub(super) fn shed_guest(&self, rng: &mut fastrand::Rng) -> SpillPlan {
+        let forwarded =
+            |other| Judged { cost: self.cost(other), objection: Some(Objection::Forwarded) };
+        SpillPlan {
+            verdict: SpillVerdict::Shed { retry_after_s: retry_after_s(self.own_wait_ms(), rng) },
+            reason: SpillReason::GuestWithoutRoom,
+            own: None,
+            regions: self.others.iter().map(forwarded).collect(),
+        }
+    }
+
+    /// What waiting here costs; `None` if waiting here is no choice.
+    fn own_cost(&self) -> Option<SpillCost> {
+        let wait_ms = self.own_wait_ms();
+        let cost = SpillCost {
+            wait_ms,
+            crowding_ms: sound(self.terms.crowding) * wait_ms,
+            prefill_ms: sound(self.own.prefill_ms),
+            price_ms: sound(self.own.price_ms),
+            ..SpillCost::default()
+        };
+        let is_choice = self.own.replicas > 0 && self.own.waiting.has_room;
+        (is_choice && cost.first_token_ms() <= self.left_ms).then_some(cost)
+    }
+
+    fn own_wait_ms(&self) -> f32 {
+        self.usual.own_wait_ms(&self.own.report, self.own.waiting.ahead)
+    }
+
+    fn judge(
+        &self,
+        other: &RegionCandidate,
+        own: Option<&SpillCost>,
+        rng: &mut fastrand::Rng,
+    ) -> Judged {
+        let cost = self.cost(other);
+        Judged { cost, objection: self.objection(other, &cost, own, rng) }
+    }
+
+    fn cost(&self, other: &RegionCandidate) -> SpillCost {
+        // The nodes of this region look at the same reports and are asked by the same clients: each
+        // has sent about as much there as this one. Without that several of them run to one place.
+        let more = other.report.change() * self.own.nodes.max(1) as f32;
+        let ahead = self.usual.guests_ahead(&other.report, more, self.terms);
+        let (network_ms, age_ms) = (sound(other.rtt_ms), sound(other.report.age_ms));
+        let risk = other.report.refusal_risk(ahead, age_ms + network_ms / 2.0);
+        SpillCost {
+            network_ms,
+            wait_ms: ahead.max(0.0) * self.usual.turn_ms(&other.report),
+            prefill_ms: sound(other.prefill_ms),
+            price_ms: sound(other.price_ms),
+            doubt_ms: sound(self.terms.doubt) * risk * network_ms,
+            crowding_ms: 0.0,
+        }
+    }
+
+    fn objection(
+        &self,
+        other: &RegionCandidate,
+        cost: &SpillCost,
+        own: Option<&SpillCost>,
+        rng: &mut fastrand::Rng,
+    ) -> Option<Objection> {
+        match other.access {
+            Access::Unreachable => return Some(Objection::Unreachable),
+            Access::Refused => return Some(Objection::Refused),
+            Access::Ready => {}
+        }
+        let share = share(other);
+        if share == 0 {
+            Some(Objection::Drained)
+        } else if other.report.load.shed != ShedState::Open {
+            Some(Objection::Closed)
+        } else if cost.first_token_ms() >= self.left_ms {
+            Some(Objection::Late)
+        } else if share < SHARE_FULL && rng.u32(..SHARE_FULL) >= share {
+            Some(Objection::Rested)
+        } else {
+            self.shortcoming(other, cost, own)
+        }
+    }
+
+    /// Why a region that could be asked is not worth it.
+    fn shortcoming(
+        &self,
+        other: &RegionCandidate,
+        cost: &SpillCost,
+        own: Option<&SpillCost>,
+    ) -> Option<Objection> {
+        // It would refuse: guests don't wait. Only this node's own requests count here, since what
+        // others may have sent is no reason to shed before having asked.
+        if !other.report.has_room(reserve(other.report.load.capacity, self.terms)) {
+            return Some(Objection::Full);
+        }
+        let is_better =
+            own.is_none_or(|own| cost.total_ms() + sound(self.terms.margin_ms) < own.total_ms());
+        (!is_better).then_some(Objection::NotBetter)
+    }
+
+    fn rank(&self, other: &RegionCandidate, cost: &SpillCost) -> f32 {
+        let favour = if other.is_current { sound(self.terms.hysteresis_ms) } else { 0.0 };
+        cost.total_ms() - favour
+    }
+
+    /// The regions without objection, the best first; chance decides among those that are equal.
+    fn by_cost(&self, regions: &Verdicts, rng: &mut fastrand::Rng) -> Order {
+        let rank = |&index: &usize| self.rank(&self.others[index], &regions[index].cost);
+        let mut order: Order =
+            (0..regions.len()).filter(|&index| regions[index].objection.is_none()).collect();
+        order.sort_unstable_by(|a, b| rank(a).total_cmp(&rank(b)));
+        if let Some(least) = order.first().map(rank) {
+            let is_equal = |index: &usize| rank(index) <= least + sound(self.terms.tie_ms);
+            let equals = order.partition_point(is_equal);
+            if equals > 1 {
+                order.swap(0, rng.usize(..equals));
+            }
+        }
+        order
+    }
+
+    fn wait_or_shed(
+        &self,
+        regions: &Verdicts,
+        own: Option<&SpillCost>,
+        rng: &mut fastrand::Rng,
+    ) -> (SpillVerdict, SpillReason) {
+        let soonest_ms = self.soonest_ms(regions);
+        if let Some(own) = own {
+            let could = |judged: &Judged| judged.objection == Some(Objection::NotBetter);
+            let reason = if regions.iter().any(could) {
+                SpillReason::NoneBetter
+            } else {
+                SpillReason::NobodyElse
+            };
+            return (SpillVerdict::Wait { wait_ms: own.wait_ms }, reason);
+        }
+        // A region without replicas waits for others.
+        let is_edge = self.own.replicas == 0;
+        if is_edge && self.own.waiting.has_room && soonest_ms <= self.left_ms {
+            return (SpillVerdict::Wait { wait_ms: soonest_ms }, SpillReason::NobodyElse);
+        }
+        let reason =
+            if self.own.waiting.has_room { SpillReason::Late } else { SpillReason::QueueFull };
+        (SpillVerdict::Shed { retry_after_s: retry_after_s(soonest_ms, rng) }, reason)
+    }
+
+    /// Milliseconds until the first region is predicted to have a place for such a request.
+    fn soonest_ms(&self, regions: &Verdicts) -> f32 {
+        let own_ms = if self.own.replicas > 0 { self.own_wait_ms() } else { f32::INFINITY };
+        let is_asked =
+            |other: &RegionCandidate| other.access != Access::Unreachable && share(other) > 0;
+        let waits = self.others.iter().zip(regions).filter(|(other, _)| is_asked(other));
+        waits.map(|(_, judged)| judged.cost.first_token_ms()).fold(own_ms, f32::min)
+    }
+}
+
+/// Full weight times full ramp.
+const SHARE_FULL: u32 = RAMP_FULL as u32 * RAMP_FULL as u32;
+
+/// The part of requests for which a region is a candidate, of [`SHARE_FULL`].
+fn share(other: &RegionCandidate) -> u32 {
+    let part = |permille: u16| u32::from(permille.min(RAMP_FULL));
+    part(other.weight_permille) * part(other.ramp_permille)
+}
