@@ -6,6 +6,7 @@
 
 mod call_server;
 mod client;
+mod cluster;
 mod fixtures;
 mod page;
 mod scripted;
@@ -15,6 +16,7 @@ mod wire;
 
 pub use call_server::{Call, CallServer, CallSink};
 pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
+pub use cluster::{Cluster, is_open, knows};
 pub use fixtures::{OK, RAW_ROUTE, both, noise, resident_bytes};
 pub use page::{Page, Sample};
 pub use scripted::{Recorded, Scripted, Serving};

@@ -1,13 +1,15 @@
 //! Brings outcomes from the workers' queues to the metrics.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use spillway_proxy::{Gateway, Worker};
 use spillway_telemetry::{LastResort, Live, LiveReplica, Metrics};
 use spillway_types::ReplicaSlot;
 use tokio_util::sync::CancellationToken;
+
+use crate::cluster::Watched;
 
 /// How often the queues are emptied: rarely enough to cost nothing, often enough that a queue of
 /// 16,384 outcomes takes 160,000 requests a second on one worker to overflow.
@@ -21,11 +23,18 @@ pub(crate) struct Feedback {
     pub(crate) metrics: Metrics,
     /// Facts about replicas that did not fit the keeper's queue.
     facts_dropped: AtomicU64,
+    cluster: OnceLock<Watched>,
 }
 
 impl Feedback {
     pub(crate) fn new(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>, metrics: Metrics) -> Self {
-        Self { gateway, workers, metrics, facts_dropped: AtomicU64::new(0) }
+        let facts_dropped = AtomicU64::new(0);
+        Self { gateway, workers, metrics, facts_dropped, cluster: OnceLock::new() }
+    }
+
+    /// Shows the cluster's metrics too; only the first call counts.
+    pub(crate) fn watch(&self, cluster: Watched) {
+        drop(self.cluster.set(cluster));
     }
 
     /// Notes how many facts about replicas did not fit the keeper's queue so far.
@@ -78,6 +87,8 @@ impl Feedback {
             model: model.map(ToString::to_string).unwrap_or_default(),
             admission,
         });
+        let waiting = self.gateway.waiting_by_model().into_iter();
+        let cluster = self.cluster.get().map(|watched| watched.live(&self.gateway));
         Live {
             replicas: replicas.collect(),
             client_connections: counters.connections(),
@@ -87,6 +98,9 @@ impl Feedback {
             retries_refused: counters.retries_refused(),
             last_resorts: last_resorts.collect(),
             facts_dropped: self.facts_dropped.load(Ordering::Relaxed),
+            waiting: waiting.map(|(model, count)| (model.to_string(), count)).collect(),
+            guests: self.gateway.guests(),
+            cluster: cluster.unwrap_or_default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! One gateway process: configuration, workers, reload, admin listener, drain.
 
 mod admin;
+pub mod cluster;
 pub mod config;
 mod feedback;
 mod keeper;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
 use spillway_proxy::{Gateway, GatewayConfig, Listener, ReplicaTlsError, TlsError, View, Worker};
@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{Admin, serve_admin};
-use crate::config::{Config, ListenerConfig};
+use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
+use crate::config::{ClusterConfig, Config, ListenerConfig};
 use crate::feedback::Feedback;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::reload::Reloader;
@@ -41,6 +42,9 @@ pub enum StartError {
     /// The prompt hashing settings do not work.
     #[error(transparent)]
     Prefix(#[from] PrefixConfigError),
+    /// Other nodes can't be talked to.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     /// The operating system has no randomness to give.
     #[error("no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
@@ -63,6 +67,8 @@ pub struct Node {
     stop_tasks: CancellationToken,
     tasks: TaskTracker,
     keeper: KeeperHandle,
+    /// The way to other nodes, if there are any.
+    cluster: Option<Cluster>,
     drain: Duration,
 }
 
@@ -77,17 +83,19 @@ impl Node {
         let mut bound = open_listeners(config.listeners, units)?;
         let admin = open_admin(config.admin).await?;
 
-        let (hasher, seed) = (hasher()?, getrandom::u64()?);
+        let (hasher, seed) = (hasher(config.cluster.as_ref())?, getrandom::u64()?);
         let gateway_config = GatewayConfig { seed, ..config.gateway };
         let facts = vec![
             ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-            ("node".to_owned(), config.node),
+            ("node".to_owned(), config.node.clone()),
             ("region".to_owned(), gateway_config.region.clone()),
         ];
         let view = View::empty();
         let gateway = Arc::new(Gateway::new(gateway_config, hasher, view, epoch_seconds()));
+        // The last one serves what other nodes forward.
+        let pools = units + usize::from(config.cluster.is_some());
         let workers: Vec<_> =
-            (0..units).map(|id| Arc::new(Worker::new(id, Arc::clone(&gateway)))).collect();
+            (0..pools).map(|id| Arc::new(Worker::new(id, Arc::clone(&gateway)))).collect();
         let metrics = Metrics::new(facts);
         let feedback = Arc::new(Feedback::new(Arc::clone(&gateway), workers.clone(), metrics));
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -95,14 +103,28 @@ impl Node {
             gateway: Arc::clone(&gateway),
             feedback: Arc::clone(&feedback),
             world: config.world,
-            units,
+            units: pools,
             tasks: tasks.clone(),
             stop: stop_tasks.clone(),
         })
         .await?;
+        let cluster = match (config.cluster, workers.last()) {
+            (Some(cluster), Some(worker)) => Some(Cluster::start(ClusterParts {
+                config: cluster,
+                spill: config.spill,
+                me: (&config.node, &gateway.config().region),
+                gateway: Arc::clone(&gateway),
+                worker: Arc::clone(worker),
+                keeper: keeper.clone(),
+                feedback: &feedback,
+                tasks: tasks.clone(),
+                stop: stop_tasks.clone(),
+            })?),
+            _ => None,
+        };
         let stop_workers = CancellationToken::new();
         let threads = workers::start(
-            &workers,
+            &workers[..units],
             &mut bound,
             config.worker_layout,
             config.workers,
@@ -120,8 +142,12 @@ impl Node {
             stop_tasks,
             tasks,
             keeper,
+            cluster,
             drain: config.drain,
         };
+        if let (Some(_), Some(worker)) = (&node.cluster, workers.last()) {
+            node.tasks.spawn(Arc::clone(worker).sweep_loop());
+        }
         node.start_tasks(admin, config.path.map(|path| (path, config.text)), bound);
         Ok(node)
     }
@@ -136,6 +162,12 @@ impl Node {
     #[must_use]
     pub fn admin_address(&self) -> Option<SocketAddr> {
         self.admin_address
+    }
+
+    /// The UDP address for other nodes.
+    #[must_use]
+    pub fn link_address(&self) -> Option<SocketAddr> {
+        self.cluster.as_ref()?.address()
     }
 
     /// The metrics as text.
@@ -154,7 +186,12 @@ impl Node {
     /// whether all of them did.
     pub async fn stop(mut self) -> bool {
         self.gateway.start_draining();
+        let deadline = Instant::now() + self.drain;
         let drained = tokio::time::timeout(self.drain, self.gateway.drained()).await.is_ok();
+        if let Some(cluster) = &self.cluster {
+            // Guests have the rest of the time.
+            cluster.shutdown(deadline.saturating_duration_since(Instant::now())).await;
+        }
         self.stop_workers.cancel();
         self.stop_tasks.cancel();
         self.tasks.close();
@@ -221,9 +258,12 @@ async fn open_admin(address: Option<SocketAddr>) -> Result<Option<TcpListener>, 
     Ok(Some(listener))
 }
 
-/// Hashes with a key of this process: nothing outside it needs the hashes yet. Once nodes are to
-/// agree on prompts and on where a request's key belongs, this one key is what they must share.
-fn hasher() -> Result<PrefixHasher, StartError> {
+/// Hashes with the cluster's key, so that nodes agree on prompts and on where a request's key
+/// belongs. A node that stands alone draws one: nothing outside it needs its hashes.
+fn hasher(cluster: Option<&ClusterConfig>) -> Result<PrefixHasher, StartError> {
+    if let Some(cluster) = cluster {
+        return Ok(PrefixHasher::new(prefix_key(cluster)?, PrefixConfig::default())?);
+    }
     let mut key = [0; 4];
     for part in &mut key {
         *part = getrandom::u64()?;

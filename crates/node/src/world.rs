@@ -1,10 +1,10 @@
 //! From replicas, routes and what is known of them to a view, keeping what did not change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spillway_proxy::{Replica, ReplicaTlsError, View, ViewParts};
-use spillway_types::{ReplicaName, Standing};
+use spillway_types::{ModelName, ReplicaName, Standing};
 
 use crate::config::WorldConfig;
 use crate::keeper::ReplicaConfig;
@@ -34,12 +34,14 @@ pub(crate) fn build_view(
     world: &WorldConfig,
     replicas: Vec<Arc<Replica>>,
     standings: &BTreeMap<ReplicaName, Standing>,
+    elsewhere: BTreeSet<ModelName>,
     (previous, first_turn): (&View, u64),
 ) -> View {
     View::new(ViewParts {
         routes: world.routes.clone(),
         replicas,
         names: Arc::clone(&world.names),
+        elsewhere,
         standings,
         previous: Some(previous),
         first_turn,

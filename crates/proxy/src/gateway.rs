@@ -1,25 +1,49 @@
 //! What all workers of a node share: the view, and a handful of counters.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use moka::sync::Cache;
 use spillway_prefix::PrefixHasher;
-use spillway_route::{RetryBudget, RetryBudgetConfig};
-use spillway_types::ReplicaName;
+use spillway_route::{RetryBudget, RetryBudgetConfig, WaitLimits};
+use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::client::CloseReason;
+use crate::place::Place;
+use crate::regions::Regions;
+use crate::remote::Remote;
 use crate::settings::{Limits, Retry};
 use crate::view::View;
+use crate::waiting::Waitings;
 
 /// Stored responses whose place is remembered at most.
 const RESPONSES_MAX: u64 = 100_000;
 /// How long a stored response's place is remembered after it was last asked for.
 const RESPONSE_IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Who stores a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Home {
+    /// A replica of the own region.
+    Replica(ReplicaName),
+    /// A replica of another region, which this node of it knows.
+    Node(RegionName, NodeName),
+}
+
+impl Home {
+    /// Where a reply comes from.
+    pub(crate) fn of(place: &Place) -> Self {
+        match place {
+            Place::Replica(lease) => Self::Replica(lease.replica().spec().name.clone()),
+            Place::Region(place) => Self::Node(place.region.clone(), place.node.clone()),
+        }
+    }
+}
 
 /// Facts and switches that hold for the whole life of a node.
 #[derive(Clone, Debug)]
@@ -34,6 +58,8 @@ pub struct GatewayConfig {
     pub seed: u64,
     /// Whether replies carry `x-spillway-*` headers that tell how they were routed.
     pub expose_routing: bool,
+    /// Bounds on what waits here for a place.
+    pub waiting: WaitLimits,
 }
 
 /// The state that requests share. Everything in it is read without waiting.
@@ -41,8 +67,8 @@ pub struct Gateway {
     pub(crate) config: GatewayConfig,
     pub(crate) hasher: PrefixHasher,
     pub(crate) retry_budget: RetryBudget,
-    /// Which replica stores a response, by its id.
-    pub(crate) responses: Cache<String, ReplicaName>,
+    /// Who stores a response, by its id.
+    pub(crate) responses: Cache<String, Home>,
     pub(crate) counters: Counters,
     pub(crate) draining: CancellationToken,
     /// Client connections and their requests: draining waits for these.
@@ -50,7 +76,11 @@ pub struct Gateway {
     /// Connections to replicas that drive themselves: they live as long as their pools, and
     /// draining does not wait for them.
     pub(crate) background: TaskTracker,
+    /// What waits here for a place at a replica.
+    pub(crate) waiting: Arc<Waitings>,
     view: ArcSwap<View>,
+    regions: ArcSwap<Regions>,
+    remote: OnceLock<Arc<dyn Remote>>,
     started_s: u64,
     decisions: AtomicU64,
 }
@@ -80,7 +110,10 @@ impl Gateway {
             draining: CancellationToken::new(),
             tracker: TaskTracker::new(),
             background: TaskTracker::new(),
+            waiting: Arc::new(Waitings::new(config.waiting)),
             view: ArcSwap::from_pointee(view),
+            regions: ArcSwap::from_pointee(Regions::alone(Instant::now())),
+            remote: OnceLock::new(),
             started_s,
             decisions: AtomicU64::new(config.seed),
             config,
@@ -96,6 +129,55 @@ impl Gateway {
     /// Serves requests by another view from now on; those under way keep theirs.
     pub fn replace_view(&self, view: View) {
         self.view.store(Arc::new(view));
+    }
+
+    /// Facts and switches that hold for its whole life.
+    #[must_use]
+    pub fn config(&self) -> &GatewayConfig {
+        &self.config
+    }
+
+    /// What is known of regions.
+    #[must_use]
+    pub fn regions(&self) -> Arc<Regions> {
+        self.regions.load_full()
+    }
+
+    /// Makes decisions go by this from now on.
+    pub fn replace_regions(&self, regions: Regions) {
+        self.regions.store(Arc::new(regions));
+    }
+
+    /// Lets those that wait look for a place again: what they may have may have changed.
+    pub fn review_waiting(&self) {
+        self.waiting.wake();
+    }
+
+    /// Requests that wait here for a place.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.count()
+    }
+
+    /// The same by model.
+    #[must_use]
+    pub fn waiting_by_model(&self) -> BTreeMap<ModelName, u32> {
+        self.waiting.by_model()
+    }
+
+    /// Requests of other nodes that are served here now.
+    #[must_use]
+    pub fn guests(&self) -> u32 {
+        self.counters.guests.load(Ordering::Relaxed)
+    }
+
+    /// Opens the way to other regions; only the first call counts.
+    pub fn connect(&self, remote: Arc<dyn Remote>) {
+        drop(self.remote.set(remote));
+    }
+
+    pub(crate) fn remote(&self) -> Option<&Arc<dyn Remote>> {
+        self.remote.get()
     }
 
     /// Seed of routing's random numbers.
@@ -176,6 +258,7 @@ pub struct Counters {
     closed_idle: AtomicU64,
     closed_stalled: AtomicU64,
     closed_resets: AtomicU64,
+    pub(crate) guests: AtomicU32,
     pub(crate) retries_refused: AtomicU64,
 }
 

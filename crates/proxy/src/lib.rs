@@ -8,7 +8,10 @@ mod client;
 mod executor;
 mod gateway;
 mod names;
+mod place;
+mod regions;
 mod relay;
+mod remote;
 mod replica;
 mod request;
 mod route_group;
@@ -20,16 +23,24 @@ mod tls;
 mod upstream;
 mod versions;
 mod view;
+mod waiting;
+mod wire_body;
 mod worker;
 
 pub use board::Board;
 pub use client::{Listener, ListenerSpec, TlsError, TlsIdentity, accept_loop};
 pub use gateway::{Counters, Gateway, GatewayConfig};
 pub use names::NameSpec;
+pub use regions::{OtherModel, OtherRegion, OwnModel, RegionCounts, RegionTerms, Regions};
+pub use remote::{
+    Destination, Forwarded, Forwarding, GuestTerms, Remote, RemoteFailure, RemoteReply,
+};
 pub use replica::{GrpcTarget, Replica, ReplicaProtocol, ReplicaSpec, TlsSpec};
+pub use request::{GuestRefusal, admits_guest, serve_guest, shed_state_of};
 pub use session::SessionSpec;
 pub use settings::{Limits, Retry, Timeouts};
 pub use split::{ArmSpec, SplitBy, SplitSpec, StickyCookie, UnknownSplitBy};
 pub use upstream::ReplicaTlsError;
 pub use view::{RouteSpec, View, ViewParts};
+pub use wire_body::{BoxError, LinkBody};
 pub use worker::Worker;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use spillway_types::{ModelName, ModelVersion};
 
+use crate::remote::GuestTerms;
 use crate::split::{ArmSources, ChosenArm, SplitSpec};
 
 /// What stands between a name at the end of a model's name and its version: `resnet@2`.
@@ -165,6 +166,14 @@ impl Names {
             Some(index) => self.spec.splits.get(*index).map(Named::Split),
             None => self.models.get(name).map(Named::Model),
         }
+    }
+}
+
+impl GuestTerms {
+    /// What the node that sent the request found its name to stand for.
+    pub(crate) fn resolved(&self) -> Option<Resolved> {
+        let model = self.model.clone()?;
+        Some(Resolved { model, version: self.version.clone(), arm: None })
     }
 }
 

@@ -14,6 +14,7 @@ use rustls::pki_types::ServerName;
 use spillway_types::{ModelName, ModelVersion, ReplicaName};
 
 use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
+use crate::waiting::Waitings;
 
 /// The moment that times in atomics count from.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
@@ -93,6 +94,8 @@ pub struct Replica {
     /// Kept fresh by the node; requests never resolve names.
     addresses: ArcSwap<Vec<SocketAddr>>,
     in_flight: AtomicU32,
+    /// This node's part of the places there, where several nodes share them.
+    claim: AtomicU32,
     started: AtomicU64,
     /// Milliseconds after [`EPOCH`] at which it was last heard, or first had something to say.
     heard_ms: AtomicU64,
@@ -118,6 +121,7 @@ impl Replica {
             tls,
             addresses: ArcSwap::default(),
             in_flight: AtomicU32::new(0),
+            claim: AtomicU32::new(u32::MAX),
             started: AtomicU64::new(0),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
@@ -136,6 +140,17 @@ impl Replica {
     #[must_use]
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// This node's part of the places there; `u32::MAX` if they are all its own.
+    #[must_use]
+    pub fn claim(&self) -> u32 {
+        self.claim.load(Ordering::Relaxed)
+    }
+
+    /// Gives this node so many of the places there from now on; requests under way stay.
+    pub fn set_claim(&self, places: u32) {
+        self.claim.store(places, Ordering::Relaxed);
     }
 
     /// Requests ever sent to it by this node.
@@ -195,10 +210,11 @@ impl Replica {
     }
 
     /// A place for one more request; `None` if the replica has all it may have.
-    pub(crate) fn lease(self: &Arc<Self>) -> Option<Lease> {
+    /// When it is given back, those that wait for one are woken.
+    pub(crate) fn lease(self: &Arc<Self>, waitings: &Arc<Waitings>) -> Option<Lease> {
         let taken = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
-        let lease = Lease(Arc::clone(self));
-        if taken > self.spec.in_flight_max {
+        let lease = Lease { replica: Arc::clone(self), waitings: Arc::clone(waitings) };
+        if taken > self.spec.in_flight_max.min(self.claim()) {
             return None;
         }
         if taken == 1 {
@@ -223,17 +239,21 @@ impl Replica {
 
 /// One request's place at a replica; gives it back when dropped.
 #[derive(Debug)]
-pub(crate) struct Lease(Arc<Replica>);
+pub(crate) struct Lease {
+    replica: Arc<Replica>,
+    waitings: Arc<Waitings>,
+}
 
 impl Lease {
     pub(crate) fn replica(&self) -> &Arc<Replica> {
-        &self.0
+        &self.replica
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.replica.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.waitings.wake();
     }
 }
 

@@ -1,6 +1,6 @@
 //! What requests are served by: routes, models and replicas, immutable once built.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -66,6 +66,8 @@ pub struct ViewParts<'a> {
     pub replicas: Vec<Arc<Replica>>,
     /// What clients may ask for beyond the models that replicas serve.
     pub names: Arc<NameSpec>,
+    /// Models that other regions serve.
+    pub elsewhere: BTreeSet<ModelName>,
     /// How replicas stand; one that is missing is open.
     pub standings: &'a BTreeMap<ReplicaName, Standing>,
     /// The view that this one replaces: turns and sessions go on where they were.
@@ -85,6 +87,7 @@ pub struct View {
     /// For the built-in endpoints, those that name models first.
     built_in: Vec<Arc<Route>>,
     names: Names,
+    elsewhere: BTreeSet<ModelName>,
     /// By slot.
     standings: Vec<Standing>,
     board: ArcSwap<Board>,
@@ -120,24 +123,22 @@ impl View {
             std::cmp::Reverse(route.spec.path_prefix.as_ref().map_or(0, String::len))
         });
         built_in.sort_by_key(|route| route.spec.models.is_empty());
-        let ViewParts { replicas, names, standings, .. } = parts;
+        let ViewParts { replicas, names, elsewhere, standings, .. } = parts;
         let standing = |replica: &Arc<Replica>| standings.get(&replica.spec.name).cloned();
         let standings =
             replicas.iter().map(|replica| standing(replica).unwrap_or_default()).collect();
         let specs = replicas.iter().map(|replica| &replica.spec);
-        let names = Names::new(
-            names,
-            specs.flat_map(|spec| {
-                spec.models.iter().map(|model| (model, spec.versions.contains_key(model)))
-            }),
-        );
+        let here = specs.flat_map(|spec| {
+            spec.models.iter().map(|model| (model, spec.versions.contains_key(model)))
+        });
+        let names = Names::new(names, here.chain(elsewhere.iter().map(|model| (model, false))));
         let slots = replicas
             .iter()
             .zip(0..)
             .map(|(replica, index)| (replica.spec.name.clone(), ReplicaSlot(index)))
             .collect();
         let board = ArcSwap::default();
-        Self { replicas, slots, prefixed, built_in, names, standings, board }
+        Self { replicas, slots, prefixed, built_in, names, elsewhere, standings, board }
     }
 
     /// A view that serves nothing, for a node that is starting.
@@ -147,6 +148,7 @@ impl View {
             routes: Vec::new(),
             replicas: Vec::new(),
             names: Arc::default(),
+            elsewhere: BTreeSet::new(),
             standings: &BTreeMap::new(),
             previous: None,
             first_turn: 0,
@@ -163,6 +165,16 @@ impl View {
     #[must_use]
     pub fn models(&self) -> &[ModelName] {
         self.names.listed()
+    }
+
+    /// Whether another region serves this model.
+    pub(crate) fn is_elsewhere(&self, model: &ModelName) -> bool {
+        self.elsewhere.contains(model)
+    }
+
+    /// Whether nothing is served, neither here nor elsewhere.
+    pub(crate) fn serves_nothing(&self) -> bool {
+        self.replicas.is_empty() && self.elsewhere.is_empty()
     }
 
     pub(crate) fn names(&self) -> &Names {
@@ -223,6 +235,13 @@ impl View {
         routes.find(|route| route.spec.name == *name).map(Arc::as_ref)
     }
 
+    /// The route of that name, with this view's replicas, for the same kind of requests.
+    pub(crate) fn route_again(&self, route: &Route) -> Option<Arc<Route>> {
+        let mut routes = self.prefixed.iter().chain(&self.built_in);
+        let again = routes.find(|known| known.spec.name == route.spec.name)?;
+        Some(Arc::clone(if route.is_over_grpc() { again.over_grpc() } else { again }))
+    }
+
     /// The built-in endpoints' route for a model.
     pub(crate) fn route_of_model(&self, model: Option<&ModelName>) -> Option<&Arc<Route>> {
         self.built_in.iter().find(|route| match model {
@@ -241,6 +260,10 @@ pub(crate) struct LiveLoads<'v> {
 impl Loads for LiveLoads<'_> {
     fn in_flight(&self, slot: ReplicaSlot) -> u32 {
         self.view.replica(slot).in_flight()
+    }
+
+    fn limit(&self, slot: ReplicaSlot) -> u32 {
+        self.view.replica(slot).claim()
     }
 
     fn started(&self, slot: ReplicaSlot) -> u64 {

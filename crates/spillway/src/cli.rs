@@ -11,9 +11,9 @@ use spillway_emulator::Profile;
 #[command(name = "spillway", version, propagate_version = true)]
 #[command(after_help = "Example: spillway demo")]
 pub(crate) struct Cli {
-    /// What to log, e.g. `info,spillway_proxy=debug`.
-    #[arg(long, global = true, env = "SPILLWAY_LOG", default_value = "info")]
-    pub(crate) log: String,
+    /// What to log, e.g. `info,spillway_proxy=debug`. [default: info, with `demo` warn]
+    #[arg(long, global = true, env = "SPILLWAY_LOG")]
+    log: Option<String>,
     /// Logs JSON, one object a line.
     #[arg(long, global = true)]
     pub(crate) log_json: bool,
@@ -21,16 +21,30 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+impl Cli {
+    /// What to log.
+    pub(crate) fn log(&self) -> &str {
+        // The demo draws over its own lines: what is not unusual would only tear its table.
+        let usual = if matches!(self.command, Command::Demo(_)) { "warn" } else { "info" };
+        self.log.as_deref().unwrap_or(usual)
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Runs a gateway node until it is told to stop.
     Run(RunArgs),
-    /// Runs a node with emulated replicas, sends it a mixed load and shows what happens.
+    /// Runs three regions with emulated replicas, overloads one, loses another, and shows what happens.
     Demo(DemoArgs),
     /// Runs emulated model servers.
     Emulate(EmulateArgs),
     /// Shows what a node knows of its replicas; drains or resumes one.
     Replicas(ReplicasArgs),
+    /// Makes the certificates with which nodes know each other.
+    Certs {
+        #[command(subcommand)]
+        command: CertsCommand,
+    },
     /// Checks or describes config files.
     Config {
         #[command(subcommand)]
@@ -45,6 +59,66 @@ pub(crate) enum ConfigCommand {
     /// Prints the JSON Schema of the config file.
     #[command(after_help = "Example: spillway config schema > spillway.schema.json")]
     Schema,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CertsCommand {
+    /// Makes the CA of a cluster and the secret of its prompt hashes.
+    Init(CertsInitArgs),
+    /// Makes the certificate of one node.
+    Node(CertsNodeArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway certs init --cluster prod --dir certs\n\n\
+    Writes ca.pem and prefix.key, which every node needs, and ca-key.pem, which no node needs:\n\
+    keep it where certificates are made. Keys are readable by their owner alone.")]
+pub(crate) struct CertsInitArgs {
+    /// The cluster: a-z, 0-9 and `-`.
+    #[arg(long)]
+    pub(crate) cluster: String,
+    /// Where the files go.
+    #[arg(long, default_value = "certs")]
+    pub(crate) dir: PathBuf,
+    /// How long the CA is valid.
+    #[arg(long, default_value_t = 3_650, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub(crate) days: u32,
+    /// Replaces files that are there. Certificates of the CA before are worth nothing then.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example: spillway certs node --dir certs --region eu-central-1 --node a\n\n\
+    Writes a.eu-central-1.pem and a.eu-central-1-key.pem. A running node takes changed files\n\
+    into use by itself."
+)]
+pub(crate) struct CertsNodeArgs {
+    /// Where ca.pem and ca-key.pem are.
+    #[arg(long, default_value = "certs")]
+    pub(crate) dir: PathBuf,
+    /// Where the node's files go, if not there too.
+    #[arg(long)]
+    pub(crate) out: Option<PathBuf>,
+    /// The region of the node, as its config says: a-z, 0-9 and `-`.
+    #[arg(long)]
+    pub(crate) region: String,
+    /// The node, as its config says: a-z, 0-9 and `-`.
+    #[arg(long)]
+    pub(crate) node: String,
+    /// How long the certificate is valid.
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(u32).range(1..=36_500))]
+    pub(crate) days: u32,
+    /// Replaces files that are there.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -118,18 +192,19 @@ pub(crate) struct CheckArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: spillway demo --once --seconds 10")]
+#[command(after_help = "Example: spillway demo --once --seconds 30")]
 pub(crate) struct DemoArgs {
-    /// Ends after the load instead of leaving the node up.
+    /// Ends after the summary instead of leaving the nodes up.
     #[arg(long)]
     pub(crate) once: bool,
     /// Prints the summary as one JSON object, and no table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long the load lasts.
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    /// How long all phases last together, about.
+    #[arg(long, default_value_t = 45, value_parser = clap::value_parser!(u64).range(20..=3600))]
     pub(crate) seconds: u64,
-    /// Where the node listens; a free port is taken if this one is not.
+    /// Where the first region's node listens, the others on the ports behind it; where one is taken,
+    /// any free port is used.
     #[arg(long, default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
 }

@@ -1,5 +1,6 @@
 //! The `spillway` command: an inference gateway node, its config checks, a demo and an emulator.
 
+mod certs;
 mod check;
 mod cli;
 mod demo;
@@ -24,7 +25,7 @@ const EXIT_CONFIG: u8 = 64;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let format = if cli.log_json { logs::Format::Json } else { logs::Format::Text };
-    if let Err(error) = logs::install(&cli.log, format) {
+    if let Err(error) = logs::install(cli.log(), format) {
         output::error(&error.into());
         return ExitCode::from(EXIT_CONFIG);
     }
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Emulate(args) => emulate::run(&args),
         Command::Replicas(args) => replicas::run(&args),
+        Command::Certs { command } => certs::run(&command),
         Command::Config { command: ConfigCommand::Check(args) } => check::check(&args),
         Command::Config { command: ConfigCommand::Schema } => check::schema(),
     };

@@ -8,8 +8,10 @@ pub mod logs;
 mod metrics;
 pub mod names;
 mod places;
+mod region_metrics;
 mod replica_metrics;
 mod stream_gaps;
 
 pub use metrics::{LastResort, Live, Metrics};
+pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;

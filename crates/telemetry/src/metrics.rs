@@ -14,6 +14,7 @@ use spillway_types::{Admission, End, Fault, Outcome};
 use crate::choices::ChoiceMetrics;
 use crate::names;
 use crate::places::{PlaceFamilies, Places};
+use crate::region_metrics::{LiveCluster, RegionMetrics};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 
 /// Label pairs; the number of distinct values is bounded by the config, never by clients.
@@ -33,6 +34,10 @@ pub struct Metrics {
     outcomes_dropped: Counter,
     reloads: Family<Labels, Counter>,
     replicas: ReplicaMetrics,
+    regions: RegionMetrics,
+    waiting: Family<Labels, Gauge>,
+    guests: Gauge,
+    guest_requests: Family<Labels, Counter>,
     last_resort: Family<Labels, Gauge>,
     facts_dropped: Counter,
     client_connections: Gauge,
@@ -56,6 +61,12 @@ pub struct Live {
     pub retries_refused: u64,
     /// Routes and models without an open replica.
     pub last_resorts: Vec<LastResort>,
+    /// Requests that wait here, by model.
+    pub waiting: Vec<(String, u32)>,
+    /// Requests of other nodes that are served here.
+    pub guests: u32,
+    /// Other regions and nodes.
+    pub cluster: LiveCluster,
     /// Total since start of facts about replicas that did not fit their queue.
     pub facts_dropped: u64,
 }
@@ -88,6 +99,10 @@ impl Metrics {
             outcomes_dropped: metric(&mut r, names::OUTCOMES_DROPPED, "Outcomes not recorded"),
             reloads: metric(&mut r, names::RELOADS, "Config reloads"),
             replicas: ReplicaMetrics::new(&mut r),
+            regions: RegionMetrics::new(&mut r),
+            waiting: metric(&mut r, names::WAITING, "Requests that wait for a place"),
+            guests: metric(&mut r, names::GUESTS, "Guests served now"),
+            guest_requests: metric(&mut r, names::GUEST_REQUESTS, "Requests of other nodes"),
             last_resort: metric(&mut r, names::LAST_RESORT, "Served by replicas that are not open"),
             facts_dropped: metric(&mut r, names::FACTS_DROPPED, "Facts about replicas not noted"),
             client_connections: metric(&mut r, names::CLIENT_CONNECTIONS, "Client connections"),
@@ -101,6 +116,10 @@ impl Metrics {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.of(outcome, &self.families).record(outcome, &self.families);
         self.choices.record(outcome);
+        if outcome.is_guest {
+            let class = format!("{}xx", outcome.status / 100);
+            self.guest_requests.get_or_create(&vec![("status", class)]).inc();
+        }
         self.record_retries(outcome);
         self.record_cancel(outcome.end);
     }
@@ -159,6 +178,13 @@ impl Metrics {
 
     fn show(&self, live: &Live) {
         self.replicas.show(&live.replicas);
+        self.regions.show(&live.cluster);
+        self.waiting.clear();
+        for (model, count) in &live.waiting {
+            let labels = vec![("model", model.clone())];
+            self.waiting.get_or_create(&labels).set(i64::from(*count));
+        }
+        self.guests.set(i64::from(live.guests));
         self.last_resort.clear();
         for resort in &live.last_resorts {
             let labels = vec![
@@ -190,11 +216,11 @@ pub(crate) fn metric<M: Metric + Clone + Default>(
 }
 
 /// Brings a counter up to a total that is kept elsewhere.
-fn raise(counter: &Counter, total: u64) {
+pub(crate) fn raise(counter: &Counter, total: u64) {
     counter.inc_by(total.saturating_sub(counter.get()));
 }
 
-fn signed(value: u64) -> i64 {
+pub(crate) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
@@ -217,6 +243,8 @@ mod tests {
             model: Some(ModelName::from("tiny")),
             arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
             fallback_for: Some(ModelName::from("huge")),
+            region: None,
+            is_guest: false,
             replica: Some(ReplicaName::from("a")),
             status: 200,
             grpc_status: None,

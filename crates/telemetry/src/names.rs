@@ -48,6 +48,38 @@ pub const REPLICA_TRANSITIONS: &str = "spillway_replica_transitions";
 pub const REPLICA_FAULTS: &str = "spillway_replica_faults";
 /// Checks of a replica, by kind and result.
 pub const REPLICA_CHECKS: &str = "spillway_replica_checks";
+/// Requests that wait in this node for a place at a replica, by model.
+pub const WAITING: &str = "spillway_waiting";
+/// Requests that other nodes forwarded and that are served here now.
+pub const GUESTS: &str = "spillway_guests";
+/// Requests that other nodes forwarded, by class of status.
+pub const GUEST_REQUESTS: &str = "spillway_guest_requests";
+/// 1 if requests could be sent to a region, else 0.
+pub const REGION_REACHABLE: &str = "spillway_region_reachable";
+/// Seconds there and back.
+pub const REGION_RTT: &str = "spillway_region_rtt_seconds";
+/// Seconds since a region's report was true.
+pub const REGION_AGE: &str = "spillway_region_report_age_seconds";
+/// Share of its requests that a region gets, below 1 for a while after it came back.
+pub const REGION_RAMP: &str = "spillway_region_ramp";
+/// Requests of this node in another region now.
+pub const SPILL_IN_FLIGHT: &str = "spillway_spill_in_flight";
+/// Requests sent to another region, by result: served, refused, broken.
+pub const SPILL_REQUESTS: &str = "spillway_spill_requests";
+/// 1 if a connection to another node stands, by kind: control, data.
+pub const LINK_CONNECTED: &str = "spillway_link_connected";
+/// Seconds there and back on a connection.
+pub const LINK_RTT: &str = "spillway_link_rtt_seconds";
+/// Attempts to connect to another node that failed.
+pub const LINK_DIALS_FAILED: &str = "spillway_link_dials_failed";
+/// Peers that were refused, by reason.
+pub const LINK_REFUSALS: &str = "spillway_link_refusals";
+/// Datagrams of gossip, by result: sent, taken, or why not.
+pub const GOSSIP_DATAGRAMS: &str = "spillway_gossip_datagrams";
+/// Bytes of gossip sent.
+pub const GOSSIP_BYTES: &str = "spillway_gossip_sent_bytes";
+/// When other nodes will refuse this node's certificate, in seconds since 1970.
+pub const CERTIFICATE_EXPIRES: &str = "spillway_certificate_expires_seconds";
 /// 1 for each route and model that no open replica serves, by the standing of those that do.
 pub const LAST_RESORT: &str = "spillway_last_resort";
 /// Facts about replicas that did not fit their queue.

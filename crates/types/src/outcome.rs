@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ArmName, GapHistogram, ModelName, ReplicaName, RouteName};
+use crate::{ArmName, GapHistogram, ModelName, RegionName, ReplicaName, RouteName};
 
 /// One finished request, successful or not. Feeds metrics now and latency models later.
 #[derive(Clone, Debug)]
@@ -18,6 +18,10 @@ pub struct Outcome {
     pub fallback_for: Option<ModelName>,
     /// The replica of the last attempt; `None` if no attempt was made.
     pub replica: Option<ReplicaName>,
+    /// The other region that served it; `None` if this one did, or none.
+    pub region: Option<RegionName>,
+    /// Another node forwarded it.
+    pub is_guest: bool,
     /// Status code the client was sent; 499 if it left before one was sent. A call over gRPC that
     /// the gateway itself refused has the code that the same error has over HTTP.
     pub status: u16,

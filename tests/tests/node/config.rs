@@ -257,6 +257,31 @@ name = "a"
 model = "tiny"
 weight = 1
 version = "1"
+[cluster]
+id = "c"
+address = "127.0.0.1:0"
+ca = "certificate.pem"
+certificate = "certificate.pem"
+key = "key.pem"
+prefix_key = "key.pem"
+silence_ms = 1
+ramp_ms = 1
+[[peer]]
+name = "p"
+region = "elsewhere"
+address = "127.0.0.1:1"
+[[region]]
+name = "elsewhere"
+weight_percent = 1
+price_ms = 1.0
+rtt_ms = 1
+[spill]
+enabled = true
+reserve_percent = 1
+guests_percent_max = 1
+regions_max = 1
+queue_max = 1
+queue_ms = 1
 [[listener]]
 address = "127.0.0.1:0"
 proxy_protocol = "off"

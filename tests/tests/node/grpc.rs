@@ -230,7 +230,8 @@ async fn who_is_turned_away_for_load_is_told_when_to_come_again() {
     let mut server = CallServer::start().await;
     let url = format!("http://{}", server.address);
     let lines = "protocol = \"http2\"\nconnections_max = 1";
-    let node = Setup::new().replica_with("a", &url, lines).start().await;
+    let setup = Setup::new().set("spill.queue_max = 0");
+    let node = setup.replica_with("a", &url, lines).start().await;
     let mut first = connect(&node).await;
     let request = kserve("ModelInfer", full(frame(&infer("tiny", &[1]))));
     let waiting = spawn(async move { first.fetch(request).await });

@@ -49,7 +49,8 @@ async fn both_addresses_share_the_replica_s_places() {
     let url = format!("http://{}", grpc.address);
     let lines = format!("grpc_url = \"{url}\"\nconnections_max = 1");
     let http_url = format!("http://{}", http.address);
-    let node = Setup::new().replica_with("a", &http_url, &lines).start().await;
+    let setup = Setup::new().set("spill.queue_max = 0");
+    let node = setup.replica_with("a", &http_url, &lines).start().await;
     let mut client = connect(&node).await;
     let request = kserve("ModelInfer", full(frame(&infer("tiny", &[1]))));
     let waiting = spawn(async move { client.fetch(request).await });

@@ -70,7 +70,11 @@ async fn a_replica_gets_its_own_credential() {
 async fn no_more_requests_than_allowed_are_in_flight_at_a_replica() {
     let replica = Scripted::start().await;
     let url = format!("http://{}", replica.address);
-    let node = Setup::new().replica_with("a", &url, "connections_max = 2").start().await;
+    let node = Setup::new()
+        .set("spill.queue_max = 0")
+        .replica_with("a", &url, "connections_max = 2")
+        .start()
+        .await;
     let address = node.addresses()[0];
     let held: Vec<_> = (0..2).map(|_| spawn(Client::once(address, chat("tiny", "")))).collect();
     let (mut first, _) = replica.request().await;

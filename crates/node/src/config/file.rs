@@ -8,6 +8,7 @@ use spillway_replicas::Mapping;
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
+use crate::config::cluster_section::{ClusterSection, PeerSection, RegionSection, SpillSection};
 use crate::config::discovery_section::DiscoverySection;
 use crate::config::environment;
 use crate::config::error::{ConfigError, Source};
@@ -73,6 +74,18 @@ pub(crate) struct ConfigFile {
     /// When replicas in reserve are brought in.
     #[serde(default)]
     pub(crate) standby: StandbySection,
+    /// How this node is one of several.
+    #[serde(default)]
+    pub(crate) cluster: Option<ClusterSection>,
+    /// The other nodes.
+    #[serde(default)]
+    pub(crate) peer: Vec<PeerSection>,
+    /// What speaks for or against regions.
+    #[serde(default)]
+    pub(crate) region: Vec<RegionSection>,
+    /// When requests go to other regions, and which ones are taken in.
+    #[serde(default)]
+    pub(crate) spill: SpillSection,
     /// Sets of requests and how they are served.
     #[serde(default)]
     pub(crate) route: Vec<RouteSection>,

@@ -13,6 +13,7 @@ use spillway_types::ModelName;
 use toml::Spanned;
 
 use crate::config::care_section::CareDefaults;
+use crate::config::cluster_section::ClusterSections;
 use crate::config::discovery_section::{DiscoveryConfig, lower_discoveries};
 use crate::config::error::{ConfigError, Source};
 use crate::config::file::ConfigFile;
@@ -48,11 +49,17 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     served.extend(discoveries.iter().flat_map(DiscoveryConfig::models));
     let names =
         NameSections { aliases: file.aliases, splits: file.split, fallbacks: file.fallback };
-    let known = Served::new(&served, replicas.iter().map(|replica| &replica.spec));
+    let sections =
+        ClusterSections { cluster: file.cluster, peers: file.peer, regions: file.region };
+    let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;
+    // Other regions may serve what nobody serves here.
+    let is_open = cluster.as_ref().is_some_and(|cluster| !cluster.peers.is_empty());
+    let known = Served::new(&served, replicas.iter().map(|replica| &replica.spec), is_open);
     let names = names.lower(source, &known)?;
     let found = discoveries.iter().flat_map(DiscoveryConfig::pools);
     let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
     check_routes(source, &file.route, &pools, (&known, &names))?;
+    let spill = file.spill.lower(source)?;
     let base = file.timeouts.over(Timeouts::default());
     let mut routes = file.route;
     if !routes.iter().any(|route| route.path_prefix.is_none() && route.models.is_empty()) {
@@ -70,7 +77,10 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
             retry: Retry::from(file.retry),
             seed: 0,
             expose_routing: file.node.expose_routing,
+            waiting: file.spill.waiting(),
         },
+        cluster,
+        spill,
         world: WorldConfig {
             replicas,
             discoveries,

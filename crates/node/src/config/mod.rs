@@ -4,6 +4,7 @@
 //! with its line and a remedy before any port is opened.
 
 mod care_section;
+mod cluster_section;
 mod discovery_section;
 mod environment;
 mod error;
@@ -26,6 +27,7 @@ use spillway_proxy::{GatewayConfig, ListenerSpec, NameSpec, RouteSpec, TlsIdenti
 
 pub use crate::keeper::{Care, ReplicaConfig};
 pub(crate) use care_section::CareDefaults;
+pub use cluster_section::{ClusterConfig, PeerConfig, RegionConfig, SpillConfig};
 pub use discovery_section::DiscoveryConfig;
 pub(crate) use discovery_section::{Found, read_replicas};
 pub use error::ConfigError;
@@ -46,6 +48,10 @@ pub struct Config {
     pub admin: Option<SocketAddr>,
     /// What the data path takes.
     pub gateway: GatewayConfig,
+    /// How this node is one of several; `None` if it stands alone.
+    pub cluster: Option<ClusterConfig>,
+    /// When requests go to other regions.
+    pub spill: SpillConfig,
     /// What can change while the node runs.
     pub world: WorldConfig,
     /// How long requests may take to finish when the node stops.

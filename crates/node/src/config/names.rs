@@ -28,19 +28,22 @@ pub(crate) struct NameSections {
 pub(crate) struct Served<'a> {
     models: &'a BTreeSet<ModelName>,
     versions: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    /// Whether other regions may serve more.
+    is_open: bool,
 }
 
 impl<'a> Served<'a> {
     pub(crate) fn new(
         models: &'a BTreeSet<ModelName>,
         replicas: impl IntoIterator<Item = &'a ReplicaSpec>,
+        is_open: bool,
     ) -> Self {
         let mut versions: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (model, of_model) in replicas.into_iter().flat_map(|replica| &replica.versions) {
             let versions = versions.entry(model.as_str()).or_default();
             versions.extend(of_model.iter().map(ModelVersion::as_str));
         }
-        Self { models, versions }
+        Self { models, versions, is_open }
     }
 
     /// # Errors
@@ -50,7 +53,7 @@ impl<'a> Served<'a> {
         source: &Source,
         model: &Spanned<String>,
     ) -> Result<(), ConfigError> {
-        if self.models.contains(model.get_ref().as_str()) {
+        if self.is_open || self.models.contains(model.get_ref().as_str()) {
             return Ok(());
         }
         let message = format!("no replica serves the model {:?}", model.get_ref());

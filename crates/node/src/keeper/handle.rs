@@ -1,7 +1,9 @@
 //! How others ask the keeper for something.
 
+use std::collections::BTreeSet;
+
 use spillway_health::{MemberReport, Order, UnknownReplica};
-use spillway_types::{LoadReport, ReplicaName};
+use spillway_types::{LoadReport, ModelName, ReplicaName};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::WorldConfig;
@@ -19,6 +21,8 @@ pub(crate) enum Command {
         report: LoadReport,
         done: oneshot::Sender<Result<(), UnknownReplica>>,
     },
+    /// Know which models other regions serve.
+    Elsewhere { models: BTreeSet<ModelName>, done: oneshot::Sender<()> },
     /// Tell what is known of each replica.
     Members { done: oneshot::Sender<Vec<MemberReport>> },
 }
@@ -64,6 +68,12 @@ impl KeeperHandle {
         let name = replica.clone();
         let answer = self.ask(|done| Command::Report { replica, report, done }).await;
         answer.unwrap_or(Err(UnknownReplica(name)))
+    }
+
+    /// Says which models other regions serve.
+    pub(crate) async fn set_elsewhere(&self, models: BTreeSet<ModelName>) {
+        // The keeper has ended if it does not answer.
+        let _: Option<()> = self.ask(|done| Command::Elsewhere { models, done }).await;
     }
 
     /// What is known of each replica; nothing, once the node stops.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use spillway_health::{CheckFault, Fleet, Live, Order, UnknownReplica};
 use spillway_proxy::{Gateway, Replica, ReplicaTlsError};
 use spillway_replicas::{Fact, FactSender, Monitors};
-use spillway_types::{LoadReport, ReplicaName};
+use spillway_types::{LoadReport, ModelName, ReplicaName};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
@@ -58,6 +58,8 @@ pub(crate) struct Keeper {
     configs: Vec<ReplicaConfig>,
     /// What the data path has of each.
     replicas: BTreeMap<ReplicaName, Arc<Replica>>,
+    /// Models that other regions serve.
+    elsewhere: BTreeSet<ModelName>,
     monitors: Monitors,
     facts: mpsc::Receiver<Fact>,
     fact_sender: FactSender,
@@ -98,6 +100,7 @@ impl Keeper {
             discovered: Discovered::start(&world.discoveries, &tasks, &stop, seed),
             configs: Vec::new(),
             replicas: BTreeMap::new(),
+            elsewhere: BTreeSet::new(),
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
             facts,
             fact_sender,
@@ -161,6 +164,11 @@ impl Keeper {
             Command::Order { replica, order, done } => answer(done, self.order(&replica, order)),
             Command::Report { replica, report, done } => {
                 answer(done, self.report(&replica, report));
+            }
+            Command::Elsewhere { models, done } => {
+                self.elsewhere = models;
+                self.publish_view();
+                answer(done, ());
             }
             Command::Members { done } => answer(done, self.fleet.members(Instant::now())),
         }

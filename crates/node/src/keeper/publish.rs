@@ -41,7 +41,7 @@ impl Keeper {
         let board = self.board(&replicas, Instant::now());
         let previous = self.gateway.view();
         let before = (&*previous, self.gateway.seed());
-        let view = build_view(&self.world, replicas, &standings, before);
+        let view = build_view(&self.world, replicas, &standings, self.elsewhere.clone(), before);
         view.replace_board(board);
         self.gateway.replace_view(view);
     }

@@ -10,17 +10,18 @@ use bytes::Bytes;
 use http::response::Parts;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use spillway_protocol::grpc::{status_in, trailers_of};
 use spillway_protocol::{CODE_HEADER, ErrorKind, GatewayError, response_id_in, usage_in};
 use spillway_types::{Deadline, End, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::client::PieceOut;
+use crate::gateway::Home;
+use crate::place::Place;
 use crate::relay::events::{Events, Flavour};
-use crate::replica::Lease;
 use crate::request::{Record, Witness};
 use crate::upstream::{ClientHalf, Http1Connection};
+use crate::wire_body::{WireBody, WireError};
 use crate::worker::Worker;
 
 /// How a reply is to be passed on.
@@ -39,13 +40,13 @@ pub(crate) struct RelayPlan {
 /// The replica's end of a reply.
 #[derive(Debug)]
 pub(crate) struct Upstream {
-    pub(crate) body: Incoming,
+    pub(crate) body: WireBody,
     /// The connection to drive; `None` over HTTP/2, whose connection drives itself.
     pub(crate) connection: Option<Box<Http1Connection>>,
-    /// The place at the replica, held until the reply ends.
-    pub(crate) lease: Lease,
-    /// Judges the replica by its reply.
-    pub(crate) witness: Witness,
+    /// The place there, held until the reply ends.
+    pub(crate) place: Place,
+    /// Judges the replica by its reply; none judges those of other regions.
+    pub(crate) witness: Option<Witness>,
 }
 
 /// Why a reply was broken off towards the client, where its protocol has no event to say so.
@@ -57,11 +58,11 @@ pub(crate) struct RelayError(String);
 #[derive(Debug)]
 pub(crate) struct Relay {
     plan: RelayPlan,
-    body: Incoming,
+    body: WireBody,
     connection: Option<Box<Http1Connection>>,
-    /// `Some` until the reply has ended; gives the place at the replica back.
-    lease: Option<Lease>,
-    witness: Witness,
+    /// `Some` until the reply has ended; gives the place there back.
+    place: Option<Place>,
+    witness: Option<Witness>,
     record: Record,
     events: Option<Events>,
     /// The last pieces to send after the replica's part is over.
@@ -96,7 +97,7 @@ impl Relay {
             plan,
             body: upstream.body,
             connection: upstream.connection,
-            lease: Some(upstream.lease),
+            place: Some(upstream.place),
             witness: upstream.witness,
             record,
             events,
@@ -117,7 +118,7 @@ impl Relay {
 
     /// Whether everything was handed over.
     pub(crate) fn has_ended(&self) -> bool {
-        self.lease.is_none() && self.last_words.is_none() && self.broken.is_none()
+        self.place.is_none() && self.last_words.is_none() && self.broken.is_none()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
@@ -153,7 +154,7 @@ impl Relay {
             if let Some(error) = self.broken.take() {
                 return Poll::Ready(Some(Err(error)));
             }
-            if self.lease.is_none() {
+            if self.place.is_none() {
                 return Poll::Ready(None);
             }
             let Poll::Ready(next) = self.poll_replica(cx) else {
@@ -179,7 +180,7 @@ impl Relay {
     fn poll_replica(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, WireError>>> {
         match &mut self.connection {
             Some(connection) => connection.poll_body(&mut self.body, cx),
             None => Pin::new(&mut self.body).poll_frame(cx),
@@ -203,7 +204,9 @@ impl Relay {
         };
         let now = Instant::now();
         self.last_piece_at = now;
-        self.witness.piece(now);
+        if let Some(witness) = &mut self.witness {
+            witness.piece(now);
+        }
         if !self.has_begun {
             self.has_begun = true;
             self.record.first_byte(now);
@@ -226,14 +229,13 @@ impl Relay {
         passed
     }
 
-    /// A stored response is asked for again by its id, and only this replica has it.
+    /// A stored response is asked for again by its id, and only who gave it has it.
     fn remember_response(&self, first_piece: &[u8]) {
         if !self.plan.is_stored {
             return;
         }
-        if let (Some(id), Some(lease)) = (response_id_in(first_piece), &self.lease) {
-            let replica = lease.replica().spec().name.clone();
-            self.plan.worker.gateway.responses.insert(id.to_owned(), replica);
+        if let (Some(id), Some(place)) = (response_id_in(first_piece), &self.place) {
+            self.plan.worker.gateway.responses.insert(id.to_owned(), Home::of(place));
         }
     }
 
@@ -285,9 +287,9 @@ impl Relay {
         if let Some(events) = &mut self.events {
             self.last_words = events.finish().map(Frame::data);
         }
-        let is_reusable = self.connection.take().zip(self.lease.as_ref());
-        if let Some((connection, lease)) = is_reusable {
-            lease.replica().pool(self.plan.worker.id).put(connection, Instant::now());
+        let replica = self.place.as_ref().and_then(Place::replica);
+        if let Some((connection, replica)) = self.connection.take().zip(replica) {
+            replica.pool(self.plan.worker.id).put(connection, Instant::now());
         }
         self.close(End::Complete);
     }
@@ -342,18 +344,22 @@ impl Relay {
         {
             self.has_status = true;
             self.record.grpc_status(code);
-            self.witness.grpc_status(code);
+            if let Some(witness) = &mut self.witness {
+                witness.grpc_status(code);
+            }
         }
     }
 
     /// Frees the replica; dropping an unfinished connection aborts its request.
     fn close(&mut self, end: End) {
         self.account();
-        self.witness.end(end, self.record.token_counts());
+        if let Some(witness) = &mut self.witness {
+            witness.end(end, self.record.token_counts());
+        }
         self.record.end(end);
         self.connection = None;
         self.plan.client_half = None;
-        self.lease = None;
+        self.place = None;
     }
 
     fn account(&mut self) {
@@ -367,7 +373,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         // The client left: what was streamed so far still counts.
-        if self.lease.is_some() {
+        if self.place.is_some() {
             self.account();
         }
     }

@@ -9,9 +9,13 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{Attempt, Moment, Plan, Refusal, plan};
-use spillway_types::ReplicaSlot;
+use spillway_types::{RegionName, ReplicaSlot};
 
-use crate::replica::{Lease, Replica};
+use crate::place::Place;
+use crate::regions::Regions;
+use crate::remote::{Destination, RemoteFailure};
+use crate::replica::Replica;
+use crate::request::forward::Way;
 use crate::request::headers::{address_to, remove_client_keys, tell_time_left};
 use crate::request::prepare::Prepared;
 use crate::request::record::Record;
@@ -20,6 +24,7 @@ use crate::upstream::{
     AttemptBounds, FailedAttempt, Kept, Line, LineKind, OutboundBody, Reply, RetrySafety, attempt,
 };
 use crate::view::View;
+use crate::waiting::Stay;
 use crate::worker::Worker;
 
 /// A client's promise that the request may be sent again.
@@ -33,19 +38,29 @@ const REPLACED: [StatusCode; 5] = [
     StatusCode::GATEWAY_TIMEOUT,
 ];
 
-/// A reply that began, and the place at the replica that goes with it.
+/// A reply that began, and the place that goes with it.
 #[derive(Debug)]
 pub(crate) struct Dispatched {
     pub(crate) reply: Reply,
-    pub(crate) lease: Lease,
-    pub(crate) witness: Witness,
+    pub(crate) place: Place,
+    /// None judges replicas of other regions.
+    pub(crate) witness: Option<Witness>,
+}
+
+/// Who is asked next.
+#[derive(Debug)]
+enum Next {
+    Replica(ReplicaSlot, Kept),
+    Region(Destination),
 }
 
 /// A request on its way: what attempts share.
 #[derive(Debug)]
 pub(crate) struct Dispatch<'a> {
     pub(crate) worker: &'a Arc<Worker>,
-    pub(crate) view: &'a View,
+    pub(crate) view: Arc<View>,
+    /// What is known of regions.
+    pub(crate) regions: Arc<Regions>,
     pub(crate) prepared: &'a mut Prepared,
     pub(crate) head: &'a Parts,
     pub(crate) dice: fastrand::Rng,
@@ -53,9 +68,17 @@ pub(crate) struct Dispatch<'a> {
 
 /// What has come of a request's attempts.
 #[derive(Debug, Default)]
-struct SoFar {
-    tried: Vec<ReplicaSlot>,
-    attempts: u32,
+pub(super) struct SoFar {
+    pub(super) tried: Vec<ReplicaSlot>,
+    /// Regions that did not take it.
+    pub(super) refused: Vec<RegionName>,
+    /// Its place in this node's queue.
+    pub(super) stay: Option<Stay>,
+    /// When it first began to wait.
+    pub(super) waiting_since: Option<Instant>,
+    /// It has waited, and those behind it wait on.
+    pub(super) has_turn: bool,
+    pub(super) attempts: u32,
     /// Those for the model that it names now.
     attempts_of_model: u32,
     /// This request's turn. It is taken once: retries that took turns of their own would send the
@@ -64,11 +87,11 @@ struct SoFar {
     /// The replica whose kept connection broke. That says little about the replica: if no other can
     /// be asked, it is asked again on a new connection.
     worn: Option<ReplicaSlot>,
-    failure: Option<GatewayError>,
+    pub(super) failure: Option<GatewayError>,
     /// An error reply for which a better one is sought.
     held: Option<Dispatched>,
     /// When the first of the replicas that asked to be left alone will take requests again.
-    busy_until: Option<Instant>,
+    pub(super) busy_until: Option<Instant>,
     /// Why the first model could not be asked any more.
     refusal: Option<Refusal>,
 }
@@ -76,7 +99,9 @@ struct SoFar {
 impl SoFar {
     /// Keeps a reply that may be replaced by a better one; the first one is kept.
     fn hold(&mut self, mut dispatched: Dispatched) {
-        dispatched.witness.head(&dispatched.reply.response);
+        if let Some(witness) = &mut dispatched.witness {
+            witness.head(&dispatched.reply.response);
+        }
         self.held.get_or_insert(dispatched);
     }
 }
@@ -102,64 +127,102 @@ impl Dispatch<'_> {
         record: &mut Record,
         so_far: &mut SoFar,
     ) -> Result<Dispatched, GatewayError> {
-        let attempts_max = self.worker.gateway.config.retry.attempts_max;
         loop {
-            let (slot, kept) = self.choose(so_far)?;
-            let replica = Arc::clone(self.view.replica(slot));
-            // Another request may have taken the last place since the plan was made.
-            let Some(lease) = replica.lease() else { continue };
-            record.asked(&replica.spec().name);
-            so_far.attempts += 1;
-            so_far.attempts_of_model += 1;
-            let model = self.prepared.inquiry.model.as_ref();
-            let mut witness = Witness::new(self.worker, &replica, model);
-            let failed = match self.attempt(&replica, kept).await {
-                Ok(reply) => {
-                    let dispatched = Dispatched { reply, lease, witness };
-                    if so_far.attempts >= attempts_max || !self.may_replace(&dispatched.reply) {
-                        return Ok(dispatched);
-                    }
-                    so_far.hold(dispatched);
-                    record.retried(RetrySafety::Reset);
-                    continue;
-                }
-                Err(failed) => failed,
+            let dispatched = match self.choose(so_far).await? {
+                Next::Replica(slot, kept) => self.ask_replica((slot, kept), record, so_far).await?,
+                Next::Region(destination) => self.ask_region(destination, record, so_far).await?,
             };
-            tracing::debug!(replica = %replica.spec().name, error = %failed.error, "attempt failed");
-            if let Some(fault) = self.prepared.body.fault() {
-                return Err(fault.clone());
+            if let Some(dispatched) = dispatched {
+                return Ok(dispatched);
             }
-            // Only now: a client's bad upload is no fault of the replica.
-            witness.failed(&failed);
-            let safety = self.safety(&failed);
-            let told = failed.error.to_gateway_error(replica.spec().name.as_str());
-            if so_far.attempts >= attempts_max || !self.may_retry(safety) {
-                return Err(told);
-            }
-            so_far.failure = Some(told);
-            so_far.worn = failed.was_kept.then_some(slot);
-            record.retried(safety);
         }
     }
 
-    /// The next replica to ask, and whether a kept connection to it will do.
+    /// Asks one replica; `None` if another is to be asked.
+    async fn ask_replica(
+        &mut self,
+        (slot, kept): (ReplicaSlot, Kept),
+        record: &mut Record,
+        so_far: &mut SoFar,
+    ) -> Result<Option<Dispatched>, GatewayError> {
+        let attempts_max = self.worker.gateway.config.retry.attempts_max;
+        let replica = Arc::clone(self.view.replica(slot));
+        // Another request may have taken the last place since the plan was made.
+        let Some(lease) = replica.lease(&self.worker.gateway.waiting) else { return Ok(None) };
+        so_far.stay = None;
+        so_far.has_turn = false;
+        record.asked(&replica.spec().name);
+        so_far.attempts += 1;
+        so_far.attempts_of_model += 1;
+        let model = self.prepared.inquiry.model.as_ref();
+        let mut witness = Witness::new(self.worker, &replica, model);
+        let failed = match self.attempt(&replica, kept).await {
+            Ok(reply) => {
+                let place = Place::Replica(lease);
+                let dispatched = Dispatched { reply, place, witness: Some(witness) };
+                if so_far.attempts >= attempts_max || !self.may_replace(&dispatched.reply) {
+                    return Ok(Some(dispatched));
+                }
+                so_far.hold(dispatched);
+                record.retried(RetrySafety::Reset);
+                return Ok(None);
+            }
+            Err(failed) => failed,
+        };
+        tracing::debug!(replica = %replica.spec().name, error = %failed.error, "attempt failed");
+        if let Some(fault) = self.prepared.body.fault() {
+            return Err(fault.clone());
+        }
+        // Only now: a client's bad upload is no fault of the replica.
+        witness.failed(&failed);
+        let safety = self.safety(failed.error.retry_safety(), failed.fault().is_some());
+        let told = failed.error.to_gateway_error(replica.spec().name.as_str());
+        if so_far.attempts >= attempts_max || !self.may_retry(safety) {
+            return Err(told);
+        }
+        so_far.failure = Some(told);
+        so_far.worn = failed.was_kept.then_some(slot);
+        record.retried(safety);
+        Ok(None)
+    }
+
+    /// Who is asked next. May wait for a place.
     ///
     /// # Errors
-    /// If there is none; then the last failure is what the client is told.
-    fn choose(&mut self, so_far: &mut SoFar) -> Result<(ReplicaSlot, Kept), GatewayError> {
+    /// If there is nobody; then the last failure is what the client is told.
+    async fn choose(&mut self, so_far: &mut SoFar) -> Result<Next, GatewayError> {
+        if let Some(home) = &self.prepared.target.home {
+            let is_away = so_far.refused.contains(&home.region);
+            let told = RemoteFailure::NotConnected.to_gateway_error(&home.region);
+            return if is_away { Err(told) } else { Ok(Next::Region(home.clone())) };
+        }
         if self.passes_to_fallback(so_far) {
             self.fall_back(so_far);
         }
         loop {
-            let refusal = match self.plan(so_far) {
-                Ok(slot) => {
-                    so_far.tried.push(slot);
-                    return Ok((slot, Kept::Use));
+            let planned = self.plan(so_far);
+            let refusal = match (self.weigh(planned, so_far), planned) {
+                (Way::Region(destination), _) => return Ok(Next::Region(destination)),
+                // Another model that can serve now beats a place in a queue.
+                (Way::Wait(_) | Way::Shed(_), _) if self.fall_back(so_far) => continue,
+                (Way::Wait(key), _) => {
+                    self.wait(key, so_far).await?;
+                    continue;
                 }
-                Err(refusal) => refusal,
+                (Way::Shed(retry_after), _) => {
+                    let error = refused(Refusal::AllBusy, so_far);
+                    // What a replica asked for itself says more than a prediction.
+                    let known = error.retry_after;
+                    return Err(error.with_retry_after(known.unwrap_or(retry_after)));
+                }
+                (Way::Own, Ok(slot)) => {
+                    so_far.tried.push(slot);
+                    return Ok(Next::Replica(slot, Kept::Use));
+                }
+                (Way::Own, Err(refusal)) => refusal,
             };
             if let Some(slot) = so_far.worn.take() {
-                return Ok((slot, Kept::Avoid));
+                return Ok(Next::Replica(slot, Kept::Avoid));
             }
             let is_late = refusal == Refusal::DeadlinePassed;
             // Why the model itself was refused says more than what became of its stand-ins.
@@ -181,7 +244,7 @@ impl Dispatch<'_> {
 
     /// Goes over to the next model that may serve the request; `false` if there is none.
     fn fall_back(&mut self, so_far: &mut SoFar) -> bool {
-        let has_next = self.prepared.fall_back(self.view, &self.worker.gateway, self.head);
+        let has_next = self.prepared.fall_back(&self.view, &self.worker.gateway, self.head);
         if has_next {
             // Turns and kept connections are those of the model before.
             so_far.ticket = None;
@@ -230,9 +293,9 @@ impl Dispatch<'_> {
 
     /// What repeating a failed attempt could do. Who sends an idempotency key has it arranged that a
     /// request which arrives twice is done once.
-    fn safety(&self, failed: &FailedAttempt) -> RetrySafety {
-        match failed.error.retry_safety() {
-            RetrySafety::Never if self.is_keyed() && failed.fault().is_some() => RetrySafety::Reset,
+    pub(super) fn safety(&self, safety: RetrySafety, is_fault: bool) -> RetrySafety {
+        match safety {
+            RetrySafety::Never if self.is_keyed() && is_fault => RetrySafety::Reset,
             safety => safety,
         }
     }
@@ -248,7 +311,7 @@ impl Dispatch<'_> {
         self.head.headers.contains_key(&IDEMPOTENCY_KEY)
     }
 
-    fn may_retry(&self, safety: RetrySafety) -> bool {
+    pub(super) fn may_retry(&self, safety: RetrySafety) -> bool {
         let gateway = &self.worker.gateway;
         if safety == RetrySafety::Never || self.prepared.body.is_gone() {
             return false;
@@ -293,7 +356,7 @@ fn uri(line: &Line<'_>, path: &PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-fn refused(refusal: Refusal, so_far: &SoFar) -> GatewayError {
+pub(super) fn refused(refusal: Refusal, so_far: &SoFar) -> GatewayError {
     let kind = match refusal {
         // All were chosen, and all had their last place taken by somebody else just then.
         Refusal::AllTried if so_far.attempts == 0 => ErrorKind::Overloaded,

@@ -7,7 +7,6 @@ use bytes::{Bytes, BytesMut};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
 use spillway_protocol::grpc::{
     GRPC_TIMEOUT, GrpcMethod, GrpcStatus, MODEL_BYTES_MAX, MessageFault, Messages, ModelRef, Peek,
     Serving, health_answer, health_service, parse_timeout, peek_model, read_model, rewrite_model,
@@ -29,6 +28,7 @@ use crate::request::target::{Found, NamePlace, Target, Wanted};
 use crate::request::too_slow;
 use crate::upstream::{MessageBody, RequestBody, Traffic};
 use crate::view::{Route, View};
+use crate::wire_body::WireBody;
 
 /// Bytes of a message that is answered here: the longest has the name of a service.
 const LOCAL_BYTES_MAX: usize = 4 << 10;
@@ -91,7 +91,7 @@ fn trailers_only(trailers: HeaderMap, record: &mut Record) -> Response<ReplyBody
 pub(crate) async fn answer(
     (gateway, view): (&Gateway, &View),
     (head, method): (&Parts, GrpcMethod),
-    body: Incoming,
+    body: WireBody,
     mut record: Record,
 ) -> Response<ReplyBody> {
     if let Err(error) = check_method(Endpoint::Grpc(method), &head.method) {
@@ -115,7 +115,7 @@ pub(crate) async fn answer(
 async fn answer_to(
     (gateway, view): (&Gateway, &View),
     method: GrpcMethod,
-    body: Incoming,
+    body: WireBody,
 ) -> Result<Bytes, GatewayError> {
     let bound = gateway.limits().head_timeout;
     // Read to its end also where it says nothing: a client may not expect an answer before.
@@ -157,7 +157,7 @@ impl Surroundings<'_> {
     /// A call of a method that is known here.
     pub(super) async fn call(
         self,
-        body: Incoming,
+        body: WireBody,
         method: GrpcMethod,
     ) -> Result<Prepared, GatewayError> {
         match method {
@@ -172,11 +172,11 @@ impl Surroundings<'_> {
     }
 
     /// A call with one message, which is kept and can be sent again.
-    async fn unary_call(self, body: Incoming) -> Result<Prepared, GatewayError> {
+    async fn unary_call(self, body: WireBody) -> Result<Prepared, GatewayError> {
         let buffered = self.buffer(body).await?;
         let named = found(read_model(&buffered.bytes))?;
         let Found { route, model, mut target } = self.find_model(named)?;
-        target.allow_fallback(self.view, &route, &model, || Renaming::Message {
+        target.allow_fallback(self, &route, &model, || Renaming::Message {
             original: buffered.bytes.clone(),
         });
         let version = new_version(named, &target);
@@ -202,7 +202,7 @@ impl Surroundings<'_> {
 
     /// A call whose client may wait for replies before it sends more: routed by the beginning of
     /// its first message.
-    async fn stream_call(self, mut body: Incoming) -> Result<Prepared, GatewayError> {
+    async fn stream_call(self, mut body: WireBody) -> Result<Prepared, GatewayError> {
         let started = Instant::now();
         let limits = self.gateway.limits();
         let asked = asked_timeout(&self.head.headers)?;
@@ -237,7 +237,7 @@ impl Surroundings<'_> {
     /// A call of a service that a route passes on unread.
     pub(super) fn passed_call(
         self,
-        body: Incoming,
+        body: WireBody,
         route: &Arc<Route>,
     ) -> Result<Prepared, GatewayError> {
         let route = Arc::clone(route.over_grpc());
@@ -260,7 +260,7 @@ impl Surroundings<'_> {
 
     fn streamed(
         self,
-        body: Incoming,
+        body: WireBody,
         messages: Messages,
         (route, model, target): (Arc<Route>, Option<ModelName>, Target),
         body_wait: Duration,
@@ -290,7 +290,7 @@ impl Surroundings<'_> {
 }
 
 /// The bytes up to where the first message's model is known, or as many as may be looked at.
-async fn first_bytes(body: &mut Incoming) -> Result<Bytes, GatewayError> {
+async fn first_bytes(body: &mut WireBody) -> Result<Bytes, GatewayError> {
     let mut seen = Bytes::new();
     while peek_model(&seen) == Peek::NeedMore && seen.len() < MODEL_BYTES_MAX {
         let Some(frame) = body.frame().await else { break };

@@ -7,11 +7,11 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body::Body;
 use http_body_util::BodyExt;
-use hyper::body::Incoming;
 use spillway_protocol::{ErrorKind, GatewayError};
 use tokio::time::{timeout, timeout_at};
 
 use crate::gateway::{BodyReservation, Gateway};
+use crate::wire_body::{WireBody, WireError};
 
 /// Bytes of a refused body that are read for nothing, and for how long.
 pub(crate) const DISCARDED_BYTES_MAX: u64 = 1 << 20;
@@ -36,7 +36,7 @@ pub(crate) struct Buffered {
 /// If it is too large, too slow, breaks off, or memory for bodies is used up.
 pub(crate) async fn buffer(
     gateway: &Arc<Gateway>,
-    mut body: Incoming,
+    mut body: WireBody,
 ) -> Result<Buffered, GatewayError> {
     let limits = gateway.limits();
     let started = Instant::now();
@@ -72,10 +72,10 @@ pub(crate) async fn buffer(
 /// # Errors
 /// If it does.
 pub(crate) async fn refuse_announced(
-    body: Incoming,
+    body: WireBody,
     headers: &HeaderMap,
     bytes_max: u64,
-) -> Result<Incoming, GatewayError> {
+) -> Result<WireBody, GatewayError> {
     let Err(error) = refuse_oversize(body.size_hint().lower(), bytes_max) else {
         return Ok(body);
     };
@@ -88,7 +88,7 @@ pub(crate) async fn refuse_announced(
 
 /// Lets a refused client finish sending, within bounds. Closing a connection on bytes that nobody
 /// read resets it, and the client may never see what it was told.
-async fn discard(mut body: Incoming) {
+async fn discard(mut body: WireBody) {
     let reading = async {
         let mut bytes = 0;
         while let Some(Ok(frame)) = body.frame().await {
@@ -163,7 +163,7 @@ pub(crate) fn too_slow(bound: Duration) -> GatewayError {
     GatewayError::new(ErrorKind::BodyTimeout, message)
 }
 
-fn broken(error: &hyper::Error) -> GatewayError {
+fn broken(error: &WireError) -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, format!("the request body is broken: {error}"))
 }
 

@@ -1,5 +1,6 @@
 //! What a client is told of the choices made for its request, and what it is to bring back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -41,13 +42,13 @@ pub(crate) fn begin_session(
 }
 
 impl Keepsakes {
-    /// What a reply of `replica` with this status brings, `head` being the request's as forwarded.
+    /// What a reply of `replica`, `None` for one of another region, with this status brings, `head` being the request's as forwarded.
     pub(crate) fn of(
         gateway: &Gateway,
         prepared: &Prepared,
         forwarded: &HeaderMap,
         session: Option<&Session>,
-        (replica, status): (&Replica, StatusCode),
+        (replica, status): (Option<&Arc<Replica>>, StatusCode),
     ) -> Self {
         let mut keepsakes = Self::default();
         if gateway.config.expose_routing {
@@ -65,6 +66,7 @@ impl Keepsakes {
             keepsakes.cookie(&sticky.name, arm, sticky.max_age, is_secure);
         }
         if let (Some(session), Some(sessions)) = (session, &prepared.route.sessions)
+            && let Some(replica) = replica
             && starts_session(prepared, status)
         {
             let identity = Candidate::identity_of(&replica.spec().name);

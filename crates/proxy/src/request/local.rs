@@ -55,7 +55,7 @@ pub(crate) fn local_answer(
 
 /// Whether requests that come now can be served.
 pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
-    !gateway.is_draining() && !view.replicas().is_empty()
+    !gateway.is_draining() && !view.serves_nothing()
 }
 
 /// What a client is told that asks for a model nobody serves.

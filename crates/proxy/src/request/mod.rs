@@ -4,7 +4,9 @@ mod affinity;
 mod dispatch;
 mod fallback;
 mod form;
+mod forward;
 mod grpc;
+mod guest;
 mod headers;
 mod intake;
 mod keepsakes;
@@ -16,6 +18,8 @@ mod record;
 mod serve;
 mod target;
 mod witness;
+
+pub use guest::{GuestRefusal, admits_guest, serve_guest, shed_state_of};
 
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 pub(crate) use record::Record;

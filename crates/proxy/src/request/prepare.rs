@@ -8,7 +8,6 @@ use http::HeaderMap;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http_body::Body;
-use hyper::body::Incoming;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
     Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments, decode_name,
@@ -16,8 +15,9 @@ use spillway_protocol::{
 };
 use spillway_types::{BlockHashes, Deadline, Inquiry, ModelName, ReplicaSlot};
 
-use crate::gateway::{BodyReservation, Gateway};
+use crate::gateway::{BodyReservation, Gateway, Home};
 use crate::relay::Flavour;
+use crate::remote::{Destination, GuestTerms};
 use crate::request::affinity::{affinity, prompt_hashes};
 use crate::request::fallback::Renaming;
 use crate::request::form::model_in_form;
@@ -29,6 +29,7 @@ use crate::request::path::{Renamed, replica_path};
 use crate::request::target::{Found, NamePlace, Target, Wanted};
 use crate::upstream::RequestBody;
 use crate::view::{Route, View};
+use crate::wire_body::WireBody;
 
 /// A request that is ready to be sent.
 #[derive(Debug)]
@@ -67,6 +68,23 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) head: &'a Parts,
     pub(crate) client: IpAddr,
     pub(crate) started: Instant,
+    /// What the node said that forwarded it; `None` for a client's own request.
+    pub(crate) guest: Option<&'a GuestTerms>,
+}
+
+/// Where a stored response is.
+enum Stored {
+    Here(ReplicaSlot),
+    There(Destination),
+}
+
+impl Stored {
+    fn split(self) -> (Option<ReplicaSlot>, Option<Destination>) {
+        match self {
+            Self::Here(slot) => (Some(slot), None),
+            Self::There(destination) => (None, Some(destination)),
+        }
+    }
 }
 
 /// Reads a request's body and finds its route and model.
@@ -75,7 +93,7 @@ pub(crate) struct Surroundings<'a> {
 /// If the request is malformed, too large or too slow, or nothing here serves it.
 pub(crate) async fn prepare(
     around: Surroundings<'_>,
-    body: Incoming,
+    body: WireBody,
     endpoint: Endpoint<'_>,
 ) -> Result<Prepared, GatewayError> {
     let head = around.head;
@@ -119,7 +137,7 @@ impl Surroundings<'_> {
     /// A JSON request whose model stands in its body.
     async fn json(
         self,
-        body: Incoming,
+        body: WireBody,
         flavour: Flavour,
         route: Option<Arc<Route>>,
     ) -> Result<Prepared, GatewayError> {
@@ -128,7 +146,8 @@ impl Surroundings<'_> {
         let facts = read_facts(&buffered.bytes)?;
         let named = facts.model.as_ref().map(|model| &*model.value);
         let user = facts.user.as_deref();
-        let pinned = facts.previous_response_id.as_deref().and_then(|id| self.storing(id));
+        let stored = facts.previous_response_id.as_deref().and_then(|id| self.storing(id));
+        let (pinned, home) = stored.map_or((None, None), Stored::split);
         let wanted = Wanted::named(named, NamePlace::Body);
         let wanted = Wanted { user, stored_at: pinned, ..wanted };
         let Found { route, model, mut target } = self.find(route, wanted)?;
@@ -136,8 +155,9 @@ impl Surroundings<'_> {
         let new_model = Some(model.as_str()).filter(|name| Some(*name) != named);
         let segments = rewrite(&buffered.bytes, &facts, new_model, inject);
         let contents = self.contents(&facts, &buffered.bytes, &model);
-        if pinned.is_none() {
-            target.allow_fallback(self.view, &route, &model, || Renaming::Body {
+        target.home = home;
+        if pinned.is_none() && target.home.is_none() {
+            target.allow_fallback(self, &route, &model, || Renaming::Body {
                 original: buffered.bytes.clone(),
                 inject_usage: inject,
             });
@@ -158,7 +178,7 @@ impl Surroundings<'_> {
     }
 
     /// A multipart upload whose model is one of its fields.
-    async fn form(self, body: Incoming) -> Result<Prepared, GatewayError> {
+    async fn form(self, body: WireBody) -> Result<Prepared, GatewayError> {
         let buffered = self.buffer(body).await?;
         let named = model_in_form(&self.head.headers, &buffered.bytes).await?;
         let wanted = Wanted::named(named.as_deref(), NamePlace::Form);
@@ -186,12 +206,13 @@ impl Surroundings<'_> {
     }
 
     /// A request about a stored response, which only the replica that stored it can answer.
-    async fn stored_response(self, body: Incoming, id: &str) -> Result<Prepared, GatewayError> {
-        let pinned = self.storing(id).ok_or_else(|| {
+    async fn stored_response(self, body: WireBody, id: &str) -> Result<Prepared, GatewayError> {
+        let stored = self.storing(id).ok_or_else(|| {
             let message = format!("no response with id {id:?} is known here");
             GatewayError::new(ErrorKind::ResponseNotFound, message)
         })?;
-        let model = self.view.replica(pinned).spec().models.first().cloned();
+        let (pinned, home) = stored.split();
+        let model = pinned.and_then(|slot| self.view.replica(slot).spec().models.first().cloned());
         let route =
             self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
         let buffered = self.buffer(body).await?;
@@ -199,8 +220,8 @@ impl Surroundings<'_> {
             inquiry: self.inquiry(route, model, Contents::default())?,
             path: replica_path(self.head, route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
-            target: Target::default(),
-            pinned: Some(pinned),
+            target: Target { home, ..Target::default() },
+            pinned,
             flavour: Flavour::Responses,
             strip_usage: false,
             is_stored: false,
@@ -211,7 +232,7 @@ impl Surroundings<'_> {
     }
 
     /// A request whose model stands in a V2 path; its body is not read.
-    async fn v2(self, body: Incoming, endpoint: Endpoint<'_>) -> Result<Prepared, GatewayError> {
+    async fn v2(self, body: WireBody, endpoint: Endpoint<'_>) -> Result<Prepared, GatewayError> {
         let Endpoint::V2Model { model, version, .. } = endpoint else {
             return Err(no_such_path(self.head));
         };
@@ -221,7 +242,7 @@ impl Surroundings<'_> {
         let wanted = Wanted::named(Some(&*name), NamePlace::Path);
         let wanted = Wanted { version: version.as_deref(), ..wanted };
         let Found { route, model, mut target } = self.find(None, wanted)?;
-        target.allow_fallback(self.view, &route, &model, || Renaming::Path);
+        target.allow_fallback(self, &route, &model, || Renaming::Path);
         let renamed = Renamed::of(endpoint, &model, target.version());
         let path = replica_path(self.head, &route, renamed)?;
         let found = (route, Some(model), target);
@@ -231,14 +252,14 @@ impl Surroundings<'_> {
     /// A request of a route whose bodies are not read.
     async fn opaque(
         self,
-        body: Incoming,
+        body: WireBody,
         flavour: Flavour,
         route: Arc<Route>,
     ) -> Result<Prepared, GatewayError> {
         let found = if route.spec.default_model.is_some() {
             let wanted = Wanted::named(None, NamePlace::Route);
             let Found { route, model, mut target } = self.find(Some(route), wanted)?;
-            target.allow_fallback(self.view, &route, &model, || Renaming::Nothing);
+            target.allow_fallback(self, &route, &model, || Renaming::Nothing);
             (route, Some(model), target)
         } else {
             (route, None, Target::default())
@@ -249,7 +270,7 @@ impl Surroundings<'_> {
 
     async fn unread(
         self,
-        body: Incoming,
+        body: WireBody,
         flavour: Flavour,
         (route, model, target): (Arc<Route>, Option<ModelName>, Target),
         path: PathAndQuery,
@@ -270,7 +291,7 @@ impl Surroundings<'_> {
         })
     }
 
-    pub(super) async fn buffer(self, body: Incoming) -> Result<Buffered, GatewayError> {
+    pub(super) async fn buffer(self, body: WireBody) -> Result<Buffered, GatewayError> {
         let bytes_max = self.gateway.limits().body_bytes_max;
         let body = refuse_announced(body, &self.head.headers, bytes_max).await?;
         buffer(self.gateway, body).await
@@ -279,7 +300,7 @@ impl Surroundings<'_> {
     /// Buffers a body that is known to be short, so that it can be retried; streams any other.
     async fn take_opaque(
         self,
-        body: Incoming,
+        body: WireBody,
     ) -> Result<(RequestBody, Duration, Vec<BodyReservation>), GatewayError> {
         let limits = self.gateway.limits();
         let body = refuse_announced(body, &self.head.headers, limits.body_bytes_max).await?;
@@ -298,7 +319,10 @@ impl Surroundings<'_> {
         contents: Contents<'_>,
     ) -> Result<Inquiry, GatewayError> {
         let Contents { prefix, prompt_bytes, user } = contents;
-        let asked = asked_timeout(&self.head.headers)?;
+        let asked = match self.guest {
+            Some(guest) => Some(guest.time_left),
+            None => asked_timeout(&self.head.headers)?,
+        };
         let total = route.spec.timeouts.total;
         let budget = asked.map_or(total, |asked| asked.min(total));
         let sources = KeySources { headers: &self.head.headers, user, client: self.client };
@@ -311,7 +335,7 @@ impl Surroundings<'_> {
             prompt_bytes,
             client: self.client,
             deadline: Deadline::after(self.started, budget),
-            hop: 0,
+            hop: self.guest.map_or(0, |guest| guest.hop),
         })
     }
 
@@ -324,9 +348,16 @@ impl Surroundings<'_> {
         }
     }
 
-    /// The slot of the replica that stores a response.
-    fn storing(self, id: &str) -> Option<ReplicaSlot> {
-        self.view.slot(&self.gateway.responses.get(id)?)
+    /// Who stores a response.
+    fn storing(self, id: &str) -> Option<Stored> {
+        match self.gateway.responses.get(id)? {
+            Home::Replica(replica) => self.view.slot(&replica).map(Stored::Here),
+            // Who forwarded it here took this node for its home.
+            Home::Node(..) if self.guest.is_some() => None,
+            Home::Node(region, node) => {
+                Some(Stored::There(Destination { region, node: Some(node) }))
+            }
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_types::{
-    End, GapHistogram, ModelName, Outcome, ReplicaName, RouteName, SplitArm, TokenCounts,
+    End, GapHistogram, ModelName, Outcome, RegionName, ReplicaName, RouteName, SplitArm,
+    TokenCounts,
 };
 
 use crate::client::{Client, PieceOut};
@@ -33,6 +34,8 @@ impl Record {
             arm: None,
             fallback_for: None,
             replica: None,
+            region: None,
+            is_guest: false,
             status: CLIENT_CLOSED_REQUEST,
             grpc_status: None,
             end: End::CancelledBeforeReply,
@@ -77,6 +80,16 @@ impl Record {
             outcome.route = Some(route.clone());
             outcome.model = model.cloned();
         });
+    }
+
+    /// Another region serves it.
+    pub(crate) fn forwarded(&mut self, region: &RegionName) {
+        self.edit(|outcome| outcome.region = Some(region.clone()));
+    }
+
+    /// It came from another node.
+    pub(crate) fn is_guest(&mut self) {
+        self.edit(|outcome| outcome.is_guest = true);
     }
 
     /// A replica is about to be asked for the first time, after `body_wait` spent on the client's

@@ -4,13 +4,17 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, header};
+use http::request::Parts;
+use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use spillway_protocol::grpc::reply_fault;
 use spillway_protocol::{CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID};
+use spillway_route::Policy;
 
 use crate::client::Client;
 use crate::relay::{Flavour, Relay, RelayPlan, ReplyBody, Upstream};
+use crate::remote::GuestTerms;
+use crate::replica::Replica;
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::grpc;
 use crate::request::headers::{Identity, prepare_forwarding, remove_hop_by_hop};
@@ -20,7 +24,17 @@ use crate::request::methods::allowed_methods;
 use crate::request::prepare::{Prepared, Surroundings, prepare};
 use crate::request::record::Record;
 use crate::view::View;
+use crate::wire_body::WireBody;
 use crate::worker::Worker;
+
+/// Errors that say nothing against serving the request elsewhere: no replica has it.
+const MAY_DO_BETTER: [ErrorKind; 5] = [
+    ErrorKind::Overloaded,
+    ErrorKind::NoReplica,
+    ErrorKind::ReplicaConnect,
+    ErrorKind::ModelNotFound,
+    ErrorKind::RouteNotFound,
+];
 
 /// Serves one request. Never fails: every error is a reply in the protocol's own shape.
 pub(crate) async fn serve(
@@ -28,12 +42,15 @@ pub(crate) async fn serve(
     client: Arc<Client>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Infallible> {
-    let record = Record::new(Arc::clone(&worker), Arc::clone(&client));
     let mut dice = worker.gateway.dice();
     let identity = Identity::of(request.headers(), &mut dice);
-    let exchange = Exchange { view: worker.gateway.view(), worker, client, dice };
     let is_head = request.method() == Method::HEAD;
-    let mut response = exchange.run(request, &identity, record).await;
+    let exchange = Exchange::new(worker, client, dice, None);
+    let mut response = match exchange.run(request.map(WireBody::Http), &identity).await {
+        Ok(response) => response,
+        // Only guests are sent elsewhere.
+        Err(sent) => refuse(&sent.error, Protocol::Raw, Endpoint::Other, sent.record),
+    };
     if is_head && let Some(length) = response.body().own_length() {
         // HTTP/2 would send the body after all; a replica's own reply has none already.
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -44,20 +61,45 @@ pub(crate) async fn serve(
 }
 
 /// One request and what it is served with.
-struct Exchange {
+pub(super) struct Exchange {
     worker: Arc<Worker>,
     client: Arc<Client>,
     view: Arc<View>,
     dice: fastrand::Rng,
+    /// What the node said that forwarded it; `None` for a client's own request.
+    guest: Option<GuestTerms>,
+}
+
+/// A guest that can't be served here: another region may do better.
+#[derive(Debug)]
+pub(super) struct SentElsewhere {
+    pub(super) error: GatewayError,
+    pub(super) record: Record,
 }
 
 impl Exchange {
-    async fn run(
+    pub(super) fn new(
+        worker: Arc<Worker>,
+        client: Arc<Client>,
+        dice: fastrand::Rng,
+        guest: Option<GuestTerms>,
+    ) -> Self {
+        Self { view: worker.gateway.view(), worker, client, dice, guest }
+    }
+
+    /// Serves the request.
+    ///
+    /// # Errors
+    /// If it is a guest's, and nothing of it reached a replica that serves it.
+    pub(super) async fn run(
         self,
-        request: Request<Incoming>,
+        request: Request<WireBody>,
         identity: &Identity,
-        mut record: Record,
-    ) -> Response<ReplyBody> {
+    ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
+        let mut record = Record::new(Arc::clone(&self.worker), Arc::clone(&self.client));
+        if self.guest.is_some() {
+            record.is_guest();
+        }
         let (mut head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
         let call = grpc::called(&head);
@@ -74,7 +116,8 @@ impl Exchange {
                 && method.is_local()
             {
                 let gateway = &self.worker.gateway;
-                return grpc::answer((gateway, &self.view), (&head, method), body, record).await;
+                let around = (gateway.as_ref(), self.view.as_ref());
+                return Ok(grpc::answer(around, (&head, method), body, record).await);
             }
             let gateway = &self.worker.gateway;
             match local_answer(gateway, &self.view, &head.method, endpoint) {
@@ -83,49 +126,85 @@ impl Exchange {
                         record.forget();
                     }
                     record.answered(local.response.status().as_u16());
-                    return local.response;
+                    return Ok(local.response);
                 }
-                Some(Err(error)) => return refuse(&error, protocol, endpoint, record),
+                Some(Err(error)) => return Ok(refuse(&error, protocol, endpoint, record)),
                 None => {}
             }
         }
-        let client = self.client.trusted_proxies.client(self.client.address, &head.headers);
+        let client = match &self.guest {
+            Some(guest) => guest.client,
+            None => self.client.trusted_proxies.client(self.client.address, &head.headers),
+        };
         let around = Surroundings {
             gateway: &self.worker.gateway,
             view: &self.view,
             head: &head,
             client,
             started: record.started(),
+            guest: self.guest.as_ref(),
         };
         let mut prepared = match prepare(around, body, endpoint).await {
             Ok(prepared) => prepared,
-            Err(error) => return refuse(&error, protocol, endpoint, record),
+            Err(error) => return self.refused(error, protocol, endpoint, record),
         };
+        match self.ask(&mut head, &mut prepared, identity, &mut record).await {
+            Ok((dispatched, keepsakes)) => {
+                Ok(self.deliver(&mut prepared, dispatched, keepsakes, record))
+            }
+            Err(error) => self.refused(error, protocol, endpoint, record),
+        }
+    }
+
+    /// Asks whoever is to serve the request.
+    async fn ask(
+        &self,
+        head: &mut Parts,
+        prepared: &mut Prepared,
+        identity: &Identity,
+        record: &mut Record,
+    ) -> Result<(Dispatched, Keepsakes), GatewayError> {
         record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
         if let Some(chosen) = &prepared.target.arm {
             record.split(&chosen.arm);
         }
         let gateway = &self.worker.gateway;
-        let session = begin_session(gateway, &mut prepared, &head.headers);
-        let forward_authorization = prepared.route.spec.forward_authorization;
-        prepare_forwarding(&mut head, &self.client, identity, forward_authorization);
+        let mut session = None;
+        if self.guest.is_none() {
+            // The first node has done both for a guest.
+            session = begin_session(gateway, prepared, &head.headers);
+            let forward_authorization = prepared.route.spec.forward_authorization;
+            prepare_forwarding(head, &self.client, identity, forward_authorization);
+        }
         record.planned(prepared.body_wait);
         let dispatch = Dispatch {
             worker: &self.worker,
-            view: &self.view,
-            prepared: &mut prepared,
-            head: &head,
+            view: Arc::clone(&self.view),
+            regions: gateway.regions(),
+            prepared,
+            head,
             dice: self.dice.clone(),
         };
-        match dispatch.run(&mut record).await {
-            Ok(dispatched) => {
-                let replied = (&**dispatched.lease.replica(), dispatched.reply.response.status());
-                let session = session.as_ref();
-                let keepsakes = Keepsakes::of(gateway, &prepared, &head.headers, session, replied);
-                self.deliver(&mut prepared, dispatched, keepsakes, record)
-            }
-            Err(error) => refuse(&error, protocol, endpoint, record),
+        let dispatched = dispatch.run(record).await?;
+        let replied = (dispatched.place.replica(), dispatched.reply.response.status());
+        let keepsakes = Keepsakes::of(gateway, prepared, &head.headers, session.as_ref(), replied);
+        Ok((dispatched, keepsakes))
+    }
+
+    /// Answers with an error of the gateway's own, unless the request is a guest that may do better
+    /// elsewhere.
+    fn refused(
+        &self,
+        error: GatewayError,
+        protocol: Protocol,
+        endpoint: Endpoint<'_>,
+        mut record: Record,
+    ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
+        if self.guest.is_some() && MAY_DO_BETTER.contains(&error.kind) {
+            record.answered(error.kind.status().as_u16());
+            return Err(Box::new(SentElsewhere { error, record }));
         }
+        Ok(refuse(&error, protocol, endpoint, record))
     }
 
     /// Turns a replica's reply into the client's, with what the client is to keep of it.
@@ -158,39 +237,50 @@ impl Exchange {
         &self,
         plan: RelayPlan,
         dispatched: Dispatched,
-        policy: &spillway_route::Policy,
+        policy: &Policy,
         mut record: Record,
     ) -> Response<ReplyBody> {
-        let Dispatched { reply, lease, mut witness } = dispatched;
-        witness.head(&reply.response);
+        let Dispatched { reply, place, mut witness } = dispatched;
+        if let Some(witness) = &mut witness {
+            witness.head(&reply.response);
+        }
         let (mut head, body) = reply.response.into_parts();
         if plan.flavour == Flavour::Grpc
             && let Some(trailers) = reply_fault(head.status, &head.headers)
         {
             return grpc::translated(trailers, record);
         }
-        let upstream = Upstream { body, connection: reply.connection, lease, witness };
+        let upstream = Upstream { body, connection: reply.connection, place, witness };
         remove_hop_by_hop(&mut head.headers);
-        head.headers.remove(&CODE_HEADER);
-        let config = &self.worker.gateway.config;
-        if config.expose_routing {
-            let replica = &upstream.lease.replica().spec().name;
-            let facts = [
-                ("x-spillway-region", config.region.as_str()),
-                ("x-spillway-replica", replica.as_str()),
-                ("x-spillway-policy", policy.name()),
-                ("x-spillway-hops", "0"),
-            ];
-            for (name, value) in facts {
-                // Names come from the config, which allows only what a header can hold.
-                if let Ok(value) = HeaderValue::from_str(value) {
-                    head.headers.insert(name, value);
-                }
-            }
+        if let Some(replica) = upstream.place.replica() {
+            // Only nodes may speak of their own errors and of how a request was routed.
+            head.headers.remove(&CODE_HEADER);
+            self.tell_routing(&mut head.headers, replica, policy);
         }
         record.replying(head.status.as_u16());
         let relay = Relay::new(plan, &mut head, upstream, record);
         Response::from_parts(head, ReplyBody::relay(relay))
+    }
+
+    /// Says in the reply's headers where it comes from, if the config wants that.
+    fn tell_routing(&self, headers: &mut HeaderMap, replica: &Replica, policy: &Policy) {
+        let config = &self.worker.gateway.config;
+        if !config.expose_routing {
+            return;
+        }
+        let hops = self.guest.as_ref().map_or(0, |guest| guest.hop).to_string();
+        let facts = [
+            ("x-spillway-region", config.region.as_str()),
+            ("x-spillway-replica", replica.spec().name.as_str()),
+            ("x-spillway-policy", policy.name()),
+            ("x-spillway-hops", &hops),
+        ];
+        for (name, value) in facts {
+            // Names come from the config, which allows only what a header can hold.
+            if let Ok(value) = HeaderValue::from_str(value) {
+                headers.insert(name, value);
+            }
+        }
     }
 }
 

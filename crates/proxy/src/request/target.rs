@@ -6,12 +6,13 @@ use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::{ModelName, ModelVersion, ReplicaSlot};
 
 use crate::names::{Asked, Unresolved};
+use crate::remote::{Destination, GuestTerms};
 use crate::request::fallback::{Fallback, Renaming};
 use crate::request::local::unknown_model;
 use crate::request::prepare::Surroundings;
 use crate::split::{ArmSources, ChosenArm};
 use crate::versions::{NoVersion, Pin, Telling};
-use crate::view::{Route, View};
+use crate::view::Route;
 
 /// What was chosen for a request besides its route and model.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Target {
     pub(crate) arm: Option<ChosenArm>,
     /// Who serves it if its model can't.
     pub(crate) fallback: Option<Fallback>,
+    /// The node of another region that alone can serve it.
+    pub(crate) home: Option<Destination>,
 }
 
 /// A model as a request asks for it.
@@ -86,7 +89,10 @@ impl Surroundings<'_> {
         let is_fixed = wanted.place == NamePlace::Form;
         let sources = (!is_fixed).then_some(sources);
         let asked = Asked { name, version: wanted.version, sources };
-        let resolved = self.view.names().resolve(asked, || self.gateway.dice());
+        let resolved = match self.guest.and_then(GuestTerms::resolved) {
+            Some(resolved) => Ok(resolved),
+            None => self.view.names().resolve(asked, || self.gateway.dice()),
+        };
         let resolved = resolved.map_err(|unresolved| self.refuse(unresolved, name))?;
         let model = resolved.model;
         let route = match prefixed {
@@ -100,9 +106,16 @@ impl Surroundings<'_> {
         };
         let pin = resolved.version.map(|version| Pin { version, telling: wanted.place.telling() });
         let group = route.group_for(Some(&model), pin.as_ref());
-        let group = group.map_err(|no_version| refuse_version(&model, pin.as_ref(), no_version))?;
+        // Guests were sent here to be served here.
+        let is_elsewhere = self.guest.is_none() && self.view.is_elsewhere(&model);
+        let group = match group {
+            Err(_) if is_elsewhere => None,
+            group => {
+                group.map_err(|no_version| refuse_version(&model, pin.as_ref(), no_version))?
+            }
+        };
         let has_fallback = !self.view.names().fallbacks(&model).is_empty();
-        if group.is_none() && !has_fallback {
+        if group.is_none() && !has_fallback && !is_elsewhere {
             return Err(match self.view.route_of_model(Some(&model)) {
                 Some(other) if route.is_over_grpc() && other.group(Some(&model)).is_some() => {
                     speaks_no_grpc(&model)
@@ -110,7 +123,7 @@ impl Surroundings<'_> {
                 _ => unknown_model(self.view, model.as_str()),
             });
         }
-        Ok(Found { route, model, target: Target { pin, arm: resolved.arm, fallback: None } })
+        Ok(Found { route, model, target: Target { pin, arm: resolved.arm, ..Target::default() } })
     }
 
     fn refuse(self, unresolved: Unresolved, name: &str) -> GatewayError {
@@ -141,14 +154,15 @@ impl Target {
     /// a model gets that or nothing.
     pub(crate) fn allow_fallback(
         &mut self,
-        view: &View,
+        around: Surroundings<'_>,
         route: &Arc<Route>,
         model: &ModelName,
         renaming: impl FnOnce() -> Renaming,
     ) {
         let is_exact = self.pin.is_some() && self.arm.is_none();
-        if !is_exact {
-            self.fallback = Fallback::of(view, route, (model, self.pin.as_ref()), renaming);
+        // Who stands in for a guest's model is the sender's to say.
+        if !is_exact && around.guest.is_none() {
+            self.fallback = Fallback::of(around.view, route, (model, self.pin.as_ref()), renaming);
         }
     }
 }

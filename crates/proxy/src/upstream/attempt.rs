@@ -4,7 +4,6 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
-use hyper::body::Incoming;
 use spillway_types::{Deadline, Fault};
 use tokio::time::timeout;
 
@@ -16,6 +15,7 @@ use crate::upstream::error::AttemptError;
 use crate::upstream::http1::Http1Connection;
 use crate::upstream::http2::Http2Connection;
 use crate::upstream::line::{Line, LineKind, Traffic};
+use crate::wire_body::WireBody;
 use crate::worker::Worker;
 
 /// How an attempt is made, and how long it may take.
@@ -38,7 +38,7 @@ pub(crate) enum Kept {
 /// A reply whose head has arrived.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    pub(crate) response: Response<Incoming>,
+    pub(crate) response: Response<WireBody>,
     /// The connection to drive for the body; `None` over HTTP/2, whose connection drives itself.
     pub(crate) connection: Option<Box<Http1Connection>>,
 }
@@ -101,7 +101,7 @@ pub(crate) async fn attempt(
                 };
                 let request = request().ok_or(AttemptError::BodyGone)?;
                 let response = bounds.within(connection.exchange(request)).await?;
-                Ok(Reply { response, connection: None })
+                Ok(Reply { response: response.map(WireBody::Http), connection: None })
             }
         }
     };
@@ -124,7 +124,9 @@ async fn over_http1(
     };
     let request = request().ok_or(AttemptError::BodyGone)?;
     match bounds.within(connection.exchange(request)).await {
-        Ok(response) => Ok(Reply { response, connection: Some(connection) }),
+        Ok(response) => {
+            Ok(Reply { response: response.map(WireBody::Http), connection: Some(connection) })
+        }
         Err(AttemptError::Reset(error)) if connection.saw_bytes() => {
             Err(AttemptError::BadReply(error))
         }

@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use spillway_protocol::{GatewayError, Segments};
 
 use crate::settings::Limits;
 use crate::upstream::message_body::{ClientHalf, MessageBody};
 use crate::upstream::streamed_body::{BodyFault, StreamedBody, StreamedBodyError};
+use crate::wire_body::WireBody;
 
 /// A request's body, as far as attempts are concerned.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl RequestBody {
     }
 
     /// A body that is sent on while it comes in, within the limits.
-    pub(crate) fn streamed(incoming: Incoming, limits: &Limits) -> Self {
+    pub(crate) fn streamed(incoming: WireBody, limits: &Limits) -> Self {
         let body = StreamedBody::new(incoming, limits);
         Self::Streamed { fault: body.fault(), body: Some(body) }
     }
@@ -60,6 +60,28 @@ impl RequestBody {
         match self {
             Self::Buffered(_) | Self::Streamed { .. } => None,
             Self::Messages { half, .. } => half.take(),
+        }
+    }
+
+    /// Bytes that it holds in memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        match self {
+            Self::Buffered(segments) => segments.len(),
+            Self::Streamed { .. } | Self::Messages { .. } => 0,
+        }
+    }
+
+    /// Takes a body back that an attempt did not read.
+    pub(crate) fn give_back(&mut self, returned: OutboundBody) {
+        match (self, returned) {
+            (Self::Streamed { body, .. }, OutboundBody::Streamed(returned)) => {
+                *body = Some(returned);
+            }
+            (Self::Messages { body, .. }, OutboundBody::Messages(returned)) => {
+                *body = Some(returned);
+            }
+            // One in memory was never away.
+            _ => {}
         }
     }
 

@@ -9,7 +9,6 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
@@ -21,6 +20,9 @@ use crate::stream::Stream;
 use crate::upstream::body::OutboundBody;
 use crate::upstream::error::AttemptError;
 use crate::upstream::news::News;
+
+/// What a look at a body finds.
+type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
 
 type Driver = http1::Connection<TokioIo<Stream>, OutboundBody>;
 
@@ -90,11 +92,11 @@ impl Http1Connection {
     }
 
     /// The next piece of the reply that the last exchange began.
-    pub(crate) fn poll_body(
+    pub(crate) fn poll_body<B: Body + Unpin>(
         &mut self,
-        body: &mut Incoming,
+        body: &mut B,
         cx: &Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+    ) -> Poll<NextFrame<B>> {
         let Self { driver, driver_ended, news, .. } = self;
         news.poll(cx, |cx| {
             // The first look tells the connection that the body is wanted.

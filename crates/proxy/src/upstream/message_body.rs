@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame};
-use hyper::body::Incoming;
 use spillway_protocol::GatewayError;
 use spillway_protocol::grpc::Messages;
 use tokio::sync::oneshot;
@@ -21,11 +20,12 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::request::too_slow;
 use crate::upstream::streamed_body::{BodyFault, StreamedBodyError};
+use crate::wire_body::WireBody;
 
 /// The client's half of a call.
 #[derive(Debug)]
 pub(crate) struct MessageBody {
-    incoming: Incoming,
+    incoming: WireBody,
     has_ended: bool,
     messages: Messages,
     /// Longest silence within a message.
@@ -53,7 +53,7 @@ pub(crate) struct ClientHalf {
 impl MessageBody {
     /// `messages` have taken what was read of `incoming` so far.
     pub(crate) fn new(
-        incoming: Incoming,
+        incoming: WireBody,
         messages: Messages,
         pause_max: Duration,
     ) -> (Self, ClientHalf) {

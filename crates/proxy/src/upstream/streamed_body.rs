@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use hyper::body::Incoming;
 use spillway_protocol::GatewayError;
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::request::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 use crate::settings::Limits;
+use crate::wire_body::{WireBody, WireError};
 
 /// What was wrong with the client's part, told beside the body: HTTP/2 reduces the body's own error
 /// to a reset on its way through hyper.
@@ -22,7 +22,7 @@ pub(crate) type BodyFault = Arc<OnceLock<GatewayError>>;
 /// A client's body in passing.
 #[derive(Debug)]
 pub(crate) struct StreamedBody {
-    incoming: Incoming,
+    incoming: WireBody,
     bytes: u64,
     bytes_max: u64,
     pause_max: Duration,
@@ -40,9 +40,9 @@ pub(crate) enum StreamedBodyError {
     /// It is too long or too slow.
     #[error(transparent)]
     Refused(GatewayError),
-    /// Its connection failed.
+    /// Its connection or link failed.
     #[error(transparent)]
-    Broken(#[from] hyper::Error),
+    Broken(#[from] WireError),
     /// Nobody waits for the reply any more. Carries the code that the stream is reset with.
     #[error("the call was given up")]
     Abandoned(#[source] h2::Error),
@@ -55,7 +55,7 @@ impl StreamedBodyError {
 }
 
 impl StreamedBody {
-    pub(crate) fn new(incoming: Incoming, limits: &Limits) -> Self {
+    pub(crate) fn new(incoming: WireBody, limits: &Limits) -> Self {
         Self {
             incoming,
             bytes: 0,

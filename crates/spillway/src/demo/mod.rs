@@ -1,79 +1,155 @@
-//! `spillway demo`: a node and emulated replicas in one process, and a short mixed load.
+//! `spillway demo`: three regions in one process, far apart, one of which gets more than it can
+//! serve: without spilling, with it, and when another region is lost.
 
+mod client;
 mod load;
+mod region;
 mod report;
+mod sample;
+mod stage;
 mod table;
+mod workload;
 mod world;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::task::JoinSet;
+use anyhow::{Result, bail};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::DemoArgs;
 use crate::output;
-use load::{Tally, User};
+use region::Region;
 use report::Report;
+use stage::Stage;
 use table::Table;
-use world::World;
+use workload::{Loads, MODEL, PLACES, REPLICAS, capacity_per_s};
+use world::{Spill, World};
 
-/// Users that send one request after the other.
-const USERS: u64 = 24;
-/// How often the table is drawn.
-const REFRESH: Duration = Duration::from_millis(500);
+/// Load in percent of what a region can serve: two thirds of what all can.
+const LOADS: Loads = [120, 40, 40];
+/// The same when a region is lost: the two that are left could only just serve [`LOADS`], and at full
+/// load queues grow whoever decides.
+const LOADS_OUTAGE: Loads = [80, 40, 40];
+/// The region that is lost.
+const LOST: Region = Region::ApNortheast;
+/// Phases 1 and 2 get the same requests.
+const SEED: u64 = 1;
+const SEED_OUTAGE: u64 = 2;
+/// Of the demo's time, requests come for three times so many percent. The rest is for starting, and
+/// for what has not ended yet.
+const PHASE_PERCENT: u32 = 27;
 
 /// Runs the demo.
 pub(crate) fn run(args: &DemoArgs) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(show(args))
-}
-
-async fn show(args: &DemoArgs) -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let world = World::start(args.listen).await?;
-    if !args.json {
-        output::line(&world.introduction(args.seconds))?;
-    }
-    let tally = Arc::new(Tally::default());
-    let mut users = JoinSet::new();
-    for number in 0..USERS {
-        users.spawn(User::new(number, world.address(), Arc::clone(&tally)).run());
-    }
-    let started = Instant::now();
-    let is_stopped = tokio::select! {
-        result = draw(args, &world, &tally, started) => { result?; false }
-        _ = interrupt.recv() => true,
-        _ = terminate.recv() => true,
-    };
-    tally.finish();
-    while users.join_next().await.is_some() {}
-
-    let report = Report::new(&world, &tally, started.elapsed());
-    output::line(&if args.json { report.json().to_string() } else { report.text() })?;
-    if !args.once && !is_stopped {
-        output::line(&world.farewell())?;
+    runtime.block_on(async {
+        let mut stop = Stop::new()?;
         tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+            shown = show(args) => {
+                let (world, report) = shown?;
+                if !args.once {
+                    output::line(&farewell(&world))?;
+                    stop.requested().await;
+                }
+                world.stop().await;
+                report.check()
+            }
+            () = stop.requested() => bail!("stopped before its end"),
         }
-    }
-    world.stop().await;
-    report.check()
+    })
 }
 
-/// Redraws the table until the load's time is over.
-async fn draw(args: &DemoArgs, world: &World, tally: &Tally, started: Instant) -> Result<()> {
-    let mut table = Table::default();
-    let mut interval = tokio::time::interval(REFRESH);
-    let length = Duration::from_secs(args.seconds);
-    while started.elapsed() < length {
-        interval.tick().await;
-        if !args.json {
-            table.draw(world, tally, started.elapsed())?;
+/// Tells when the demo is to end.
+struct Stop {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Stop {
+    fn new() -> Result<Self> {
+        let interrupt = signal(SignalKind::interrupt())?;
+        Ok(Self { interrupt, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn requested(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
         }
+    }
+}
+
+/// All phases and their summary. The regions that are left stay up.
+async fn show(args: &DemoArgs) -> Result<(World, Report)> {
+    let started = Instant::now();
+    let length = Duration::from_secs(args.seconds) * PHASE_PERCENT / 100;
+    let mut table = (!args.json).then(Table::new);
+    say(args, &introduction(args.seconds))?;
+
+    let stage = |title: &str, loads, seed| {
+        let [us, eu, ap] = loads;
+        let title = format!("{title}; load {us}/{eu}/{ap} % of what each region can serve");
+        Stage { title, loads, seed, length, loss: None }
+    };
+    let without = stage("1/3  without spilling", LOADS, SEED);
+    let mut world = World::start(args.listen, Spill::Off).await?;
+    let without = without.run(&mut world, table.as_mut()).await?;
+    world.stop().await;
+
+    let with = stage("2/3  the same with spilling", LOADS, SEED);
+    let mut world = World::start(args.listen, Spill::On).await?;
+    let with = with.run(&mut world, table.as_mut()).await?;
+
+    let title = format!("3/3  {} is lost after a third of the time", LOST.name());
+    let outage =
+        Stage { loss: Some((LOST, length / 3)), ..stage(&title, LOADS_OUTAGE, SEED_OUTAGE) };
+    let outage = outage.run(&mut world, table.as_mut()).await?;
+
+    let report = Report::new(started, [&without, &with, &outage]);
+    let text = if args.json { serde_json::to_string(&report)? } else { report.text() };
+    output::line(&text)?;
+    Ok((world, report))
+}
+
+fn say(args: &DemoArgs, text: &str) -> Result<()> {
+    if !args.json {
+        output::line(text)?;
     }
     Ok(())
+}
+
+fn introduction(seconds: u64) -> String {
+    let [us, eu, ap] = Region::ALL.map(Region::name);
+    let rtt_ms = |one: Region, other| one.rtt_to(other).as_millis();
+    format!(
+        "Three regions in one process, a node and {REPLICAS} emulated replicas each (32B model on two \
+         NVIDIA H100, {PLACES} requests at a time, {:.0} requests/s a region).\n\
+         Between the nodes real QUIC, with the time that the way takes: {us} - {eu} {} ms there and \
+         back, {us} - {ap} {} ms, {eu} - {ap} {} ms.\n\
+         Chats, most of them streams, come at random times, whatever became of those before. About \
+         {seconds} s.",
+        capacity_per_s(),
+        rtt_ms(Region::UsEast, Region::EuCentral),
+        rtt_ms(Region::UsEast, Region::ApNortheast),
+        rtt_ms(Region::EuCentral, Region::ApNortheast),
+    )
+}
+
+fn farewell(world: &World) -> String {
+    let body = format!(
+        r#"{{"model":"{MODEL}","stream":true,"max_tokens":24,"messages":[{{"role":"user","content":"Hello"}}]}}"#
+    );
+    let mut text = "\nThe regions that are left stay up. Try:".to_owned();
+    for region in Region::ALL.into_iter().filter(|&region| world.is_up(region)) {
+        text += &format!(
+            "\n  {:<15} curl -iN http://{}/v1/chat/completions -H 'content-type: application/json' \
+             -d '{body}'",
+            region.name(),
+            world.doors()[region.index()],
+        );
+        if let Some(admin) = world.admin(region) {
+            text += &format!("\n  {:<15} curl -s http://{admin}/metrics", "");
+        }
+    }
+    text + "\nCtrl-C ends it."
 }

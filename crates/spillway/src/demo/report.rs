@@ -1,81 +1,410 @@
-//! The demo's summary.
+//! The demo's summary: what spilling changed, what the way costs, what the outage did.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use serde::Serialize;
 
-use crate::demo::load::Tally;
-use crate::demo::table::{milliseconds, percent};
-use crate::demo::world::World;
+use crate::demo::region::Region;
+use crate::demo::sample::{Counts, End, FirstTokens, Sample};
+use crate::demo::stage::{Loss, Outcome};
+use crate::demo::table::whole;
 
-/// What came of the load.
-#[derive(Debug)]
+/// How many times smaller the 95th percentile has to be with spilling.
+const BETTER_MIN: f64 = 2.0;
+/// The region that gets more than it can serve.
+const BUSY: Region = Region::UsEast;
+/// Sent so late, requests say more about this machine than about the regions.
+const LAG_MAX_MS: f64 = 25.0;
+
+/// What the demo showed.
+#[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    requests: u64,
-    failures: u64,
+    /// From the first start to the end.
     seconds: f64,
-    first_byte_p50_ms: f64,
-    first_byte_p95_ms: f64,
-    finished_by_replica: Vec<u64>,
-    tokens_out: u64,
-    cached_percent: f64,
+    without_spill: Phase,
+    with_spill: Phase,
+    /// The 95th percentile of time to first token without spilling, divided by that with it.
+    p95_times_better: Option<f64>,
+    /// By region that served clients of the busy one.
+    delay: Vec<Delay>,
+    /// `None` if it ended before any region was lost.
+    outage: Option<Outage>,
+    /// How much later than due requests were sent, at the 99th percentile.
+    lag_p99_ms: f64,
+}
+
+/// What clients met with in one phase.
+#[derive(Debug, Serialize)]
+struct Phase {
+    requests: u64,
+    shed: u64,
+    failed: u64,
+    first_token: Times,
+    regions: Vec<RegionPart>,
+    /// Requests that a region asked did not take, and that were lost on the way there.
+    refused: u64,
+    broken: u64,
+    /// Prompt tokens that replicas had cached.
+    cached_percent: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct RegionPart {
+    region: &'static str,
+    #[serde(flatten)]
+    counts: Counts,
+    first_token: Times,
+}
+
+/// Times to first token.
+#[derive(Debug, Serialize)]
+struct Times {
+    p50_ms: Option<f64>,
+    p95_ms: Option<f64>,
+}
+
+/// Time to first token of clients of the busy region, by who served them.
+#[derive(Debug, Serialize)]
+struct Delay {
+    served_by: &'static str,
+    rtt_ms: f64,
+    streams: usize,
+    first_token: Times,
+    /// The median, compared with that of those who were served at home.
+    more_ms: Option<f64>,
+}
+
+/// What the loss of a region did.
+#[derive(Debug, Serialize)]
+struct Outage {
+    region: &'static str,
+    requests: u64,
+    shed: u64,
+    failed: u64,
+    /// Those of the failed that were under way when the region was lost.
+    failed_under_way: u64,
+    /// When all others knew it, after the loss.
+    noticed_ms: Option<f64>,
+    /// From when on no request failed any more, and the others knew.
+    taken_over_ms: Option<f64>,
+    /// The longest time to first token of requests that came before that.
+    first_token_max_meanwhile_ms: Option<f64>,
+    /// All clients, from then on.
+    first_token: Times,
+    /// Clients of the lost region, from the loss on, their way to another region included.
+    displaced: u64,
+    displaced_first_token: Times,
 }
 
 impl Report {
-    pub(crate) fn new(world: &World, tally: &Tally, passed: Duration) -> Self {
-        let stats: Vec<_> = world.emulator.replicas().iter().map(|r| r.stats()).collect();
-        let sum = |pick: fn(&spillway_emulator::ReplicaStats) -> u64| stats.iter().map(pick).sum();
-        let cached: u64 = sum(|stats| stats.engine.prefix_cache_hits_tokens);
-        let asked: u64 = sum(|stats| stats.engine.prefix_cache_queries_tokens);
+    pub(crate) fn new(started: Instant, [without, with, outage]: [&Outcome; 3]) -> Self {
+        let (without_spill, with_spill) = (Phase::of(without), Phase::of(with));
+        let p95 = |phase: &Phase| phase.first_token.p95_ms;
+        let p95_times_better = p95(&without_spill).zip(p95(&with_spill)).map(|(a, b)| a / b);
+        let phases = [without, with, outage];
+        let mut lags: Vec<_> =
+            phases.iter().flat_map(|phase| phase.samples.iter().map(|s| s.lag)).collect();
+        lags.sort_unstable();
+        let lag_p99 = lags.get(lags.len() * 99 / 100).copied().unwrap_or_default();
         Self {
-            requests: tally.requests.load(Ordering::Relaxed),
-            failures: tally.failures.load(Ordering::Relaxed),
-            seconds: passed.as_secs_f64(),
-            first_byte_p50_ms: milliseconds(tally.first_byte_at(0.5)),
-            first_byte_p95_ms: milliseconds(tally.first_byte_at(0.95)),
-            finished_by_replica: stats.iter().map(|stats| stats.finished).collect(),
-            tokens_out: sum(|stats| stats.engine.generation_tokens),
-            cached_percent: percent(cached, asked),
+            seconds: started.elapsed().as_secs_f64(),
+            without_spill,
+            with_spill,
+            p95_times_better,
+            delay: delays(&with.samples),
+            outage: outage.loss.map(|loss| Outage::of(&outage.samples, loss)),
+            lag_p99_ms: lag_p99.as_secs_f64() * 1e3,
         }
-    }
-
-    pub(crate) fn text(&self) -> String {
-        format!(
-            "\n{} requests in {:.1} s ({:.0}/s), {} failed, {} tokens generated.\n\
-             Time to first token: p50 {:.0} ms, p95 {:.0} ms. Prompt tokens served from caches: {:.0} %.\n\
-             Requests by replica: {:?}",
-            self.requests,
-            self.seconds,
-            self.requests as f64 / self.seconds,
-            self.failures,
-            self.tokens_out,
-            self.first_byte_p50_ms,
-            self.first_byte_p95_ms,
-            self.cached_percent,
-            self.finished_by_replica,
-        )
-    }
-
-    pub(crate) fn json(&self) -> serde_json::Value {
-        json!({
-            "requests": self.requests,
-            "failures": self.failures,
-            "seconds": self.seconds,
-            "first_token_p50_ms": self.first_byte_p50_ms,
-            "first_token_p95_ms": self.first_byte_p95_ms,
-            "finished_by_replica": self.finished_by_replica,
-            "tokens_out": self.tokens_out,
-            "cached_percent": self.cached_percent,
-        })
     }
 
     /// # Errors
     /// If the demo did not show what it is for.
     pub(crate) fn check(&self) -> Result<()> {
-        ensure!(self.requests > 0, "no request succeeded");
-        ensure!(self.failures == 0, "{} requests failed", self.failures);
+        let Phase { requests, shed, failed, .. } = self.with_spill;
+        ensure!(requests > 0 && self.without_spill.requests > 0, "no request was sent");
+        ensure!(failed == 0, "{failed} requests failed although no region was lost");
+        ensure!(shed == 0, "{shed} requests were shed although other regions had room");
+        let better = self.p95_times_better.unwrap_or(0.0);
+        ensure!(
+            better >= BETTER_MIN,
+            "the 95th percentile of time to first token is only {better:.1} times better with \
+             spilling"
+        );
+        let has_noticed = self.outage.as_ref().is_some_and(|outage| outage.noticed_ms.is_some());
+        ensure!(has_noticed, "nobody noticed that a region was lost");
         Ok(())
+    }
+
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("\n{:<34} {:>14} {:>14}\n", "", "without spill", "with spill");
+        let (without, with) = (&self.without_spill, &self.with_spill);
+        let mut row = |name: &str, cell: &dyn Fn(&Phase) -> String| {
+            text += &format!("{name:<34} {:>14} {:>14}\n", cell(without), cell(with));
+        };
+        row("requests", &|phase| phase.requests.to_string());
+        row("shed", &|phase| phase.shed.to_string());
+        row("failed", &|phase| phase.failed.to_string());
+        row("first token p50 ms, all clients", &|phase| whole(phase.first_token.p50_ms));
+        row("first token p95 ms, all clients", &|phase| whole(phase.first_token.p95_ms));
+        for (index, region) in Region::ALL.into_iter().enumerate() {
+            let times = |phase: &Phase| {
+                let Times { p50_ms, p95_ms } = phase.regions[index].first_token;
+                format!("{} / {}", whole(p50_ms), whole(p95_ms))
+            };
+            row(&format!("  p50 / p95, {}", region.name()), &times);
+        }
+        row("served by another region", &|phase| {
+            phase.regions.iter().map(|part| part.counts.spilled_out).sum::<u64>().to_string()
+        });
+        row("prompt tokens cached", &|phase| format!("{} %", whole(phase.cached_percent)));
+        let better = self.p95_times_better.unwrap_or(0.0);
+        text += &format!(
+            "With spilling the 95th percentile is {better:.1} times better. Of the requests sent to \
+             another region, {} were turned away there and {} lost.\n",
+            with.refused, with.broken
+        );
+        let outage = self.outage.as_ref().map(Outage::text).unwrap_or_default();
+        text + &self.delay_text() + &outage + &self.lag_text()
+    }
+
+    fn delay_text(&self) -> String {
+        let mut text = format!("\nWhat the way costs clients of {}:\n", BUSY.name());
+        for delay in &self.delay {
+            let Delay { served_by, rtt_ms, streams, first_token, more_ms } = delay;
+            let p50 = whole(first_token.p50_ms);
+            text += &format!("  {served_by:<15} {streams:>5} streams, first token p50 {p50} ms");
+            text += &match more_ms {
+                Some(more_ms) if *rtt_ms > 0.0 => {
+                    format!(
+                        ": {more_ms:.0} ms more than at home, there and back take {rtt_ms:.0}\n"
+                    )
+                }
+                _ => "\n".to_owned(),
+            };
+        }
+        text
+    }
+
+    fn lag_text(&self) -> String {
+        if self.lag_p99_ms <= LAG_MAX_MS {
+            return String::new();
+        }
+        format!(
+            "\nThis machine was too busy: one request in a hundred was sent {:.0} ms late or more. \
+             An optimised build, or fewer other programs, would give truer figures.\n",
+            self.lag_p99_ms
+        )
+    }
+}
+
+impl Phase {
+    fn of(outcome: &Outcome) -> Self {
+        let Outcome { samples, figures, .. } = outcome;
+        let Counts { requests, shed, failed, .. } = Counts::of(samples.iter());
+        let part = |region: Region| {
+            let own = || samples.iter().filter(move |sample| sample.door == region);
+            RegionPart {
+                region: region.name(),
+                counts: Counts {
+                    spilled_in: samples.iter().filter(|s| s.guest_of() == Some(region)).count()
+                        as u64,
+                    ..Counts::of(own())
+                },
+                first_token: Times::of(own()),
+            }
+        };
+        let cached: u64 = figures.iter().map(|figures| figures.cached_tokens).sum();
+        let asked: u64 = figures.iter().map(|figures| figures.prompt_tokens).sum();
+        Self {
+            requests,
+            shed,
+            failed,
+            first_token: Times::of(samples.iter()),
+            regions: Region::ALL.map(part).into(),
+            refused: figures.iter().map(|figures| figures.refused).sum(),
+            broken: figures.iter().map(|figures| figures.broken).sum(),
+            cached_percent: (asked > 0).then(|| cached as f64 * 100.0 / asked as f64),
+        }
+    }
+}
+
+impl Times {
+    fn of<'a>(samples: impl Iterator<Item = &'a Sample>) -> Self {
+        let times = FirstTokens::of(samples);
+        Self { p50_ms: times.quantile_ms(0.5), p95_ms: times.quantile_ms(0.95) }
+    }
+}
+
+/// What clients of the busy region met with, by who served them.
+fn delays(samples: &[Sample]) -> Vec<Delay> {
+    let busy = || samples.iter().filter(|sample| sample.door == BUSY);
+    let by =
+        |region: Region| FirstTokens::of(busy().filter(|s| s.guest_of().unwrap_or(BUSY) == region));
+    let home_ms = by(BUSY).quantile_ms(0.5);
+    let delay = |region: Region| {
+        let times = by(region);
+        let p50_ms = times.quantile_ms(0.5);
+        Delay {
+            served_by: region.name(),
+            rtt_ms: BUSY.rtt_to(region).as_secs_f64() * 1e3,
+            streams: times.count(),
+            more_ms: p50_ms.zip(home_ms).map(|(there, home)| there - home),
+            first_token: Times { p50_ms, p95_ms: times.quantile_ms(0.95) },
+        }
+    };
+    BUSY.nearest().into_iter().map(delay).collect()
+}
+
+impl Outage {
+    fn of(samples: &[Sample], Loss { region, at, noticed }: Loss) -> Self {
+        let Counts { requests, shed, failed, .. } = Counts::of(samples.iter());
+        let has_failed = |sample: &&Sample| sample.end == End::Failed;
+        let failures = || samples.iter().filter(has_failed);
+        let after_ms = |moment: Instant| moment.saturating_duration_since(at).as_secs_f64() * 1e3;
+        let last_failed = failures().map(|sample| sample.due).max();
+        let taken_over = noticed.map(|noticed| last_failed.map_or(noticed, |due| due.max(noticed)));
+        let meanwhile =
+            samples.iter().filter(|s| s.due >= at && taken_over.is_none_or(|over| s.due < over));
+        let calm = || samples.iter().filter(|s| taken_over.is_some_and(|over| s.due >= over));
+        let displaced = || samples.iter().filter(|s| s.home == region && s.due >= at);
+        Self {
+            region: region.name(),
+            requests,
+            shed,
+            failed,
+            failed_under_way: failures().filter(|sample| sample.due < at).count() as u64,
+            noticed_ms: noticed.map(after_ms),
+            taken_over_ms: taken_over.map(after_ms),
+            first_token_max_meanwhile_ms: FirstTokens::of(meanwhile).quantile_ms(1.0),
+            first_token: Times::of(calm()),
+            displaced: displaced().count() as u64,
+            displaced_first_token: Times::of(displaced()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Self { region, requests, shed, failed, failed_under_way, displaced, .. } = self;
+        let Times { p50_ms, p95_ms } = self.displaced_first_token;
+        format!(
+            "\nWhen {region} was lost: {requests} requests in this phase, {failed} failed, of which \
+             {failed_under_way} were under way then; {shed} shed.\n\
+             \x20 The others had noticed after {} ms and taken over after {} ms. First token of \
+             requests that came meanwhile: {} ms at most; from then on p50 {} ms, p95 {} ms.\n\
+             \x20 {displaced} requests of its clients went to other regions since: first token p50 \
+             {} ms, p95 {} ms, their way there included.\n",
+            whole(self.noticed_ms),
+            whole(self.taken_over_ms),
+            whole(self.first_token_max_meanwhile_ms),
+            whole(self.first_token.p50_ms),
+            whole(self.first_token.p95_ms),
+            whole(p50_ms),
+            whole(p95_ms),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::demo::world::Figures;
+
+    const START_MS: u64 = 1_000;
+
+    /// A phase of these requests: when each was due, and how it ended.
+    fn phase(base: Instant, requests: &[(u64, End)]) -> Outcome {
+        let sample = |&(due_ms, end): &(u64, End)| {
+            let due = base + Duration::from_millis(due_ms);
+            let (home, door) = (BUSY, BUSY);
+            Sample { home, door, due, lag: Duration::ZERO, ended: due, end }
+        };
+        let samples = requests.iter().map(sample).collect();
+        Outcome { samples, figures: [Figures::default(); 3], loss: None }
+    }
+
+    fn served(by: Region, first_token_ms: u64) -> End {
+        End::Served { by, first_token: Some(Duration::from_millis(first_token_ms)) }
+    }
+
+    /// The third phase: a region is lost after a second, and the others know it 900 ms later.
+    fn outage(base: Instant, requests: &[(u64, End)]) -> Outcome {
+        let at = base + Duration::from_millis(START_MS);
+        let noticed = Some(at + Duration::from_millis(900));
+        let loss = Some(Loss { region: Region::ApNortheast, at, noticed });
+        Outcome { loss, ..phase(base, requests) }
+    }
+
+    fn check(with: End, lost: Outcome) -> Result<()> {
+        let base = Instant::now();
+        let without = phase(base, &[(0, served(BUSY, 1_000))]);
+        Report::new(base, [&without, &phase(base, &[(0, with)]), &lost]).check()
+    }
+
+    #[test]
+    fn it_has_shown_something_only_if_spilling_is_twice_as_good_and_loses_nothing() {
+        let calm = || outage(Instant::now(), &[]);
+        assert!(check(served(BUSY, 500), calm()).is_ok());
+        assert!(check(served(BUSY, 501), calm()).is_err());
+        assert!(check(End::Failed, calm()).is_err());
+        assert!(check(End::Shed, calm()).is_err());
+        let unnoticed = phase(Instant::now(), &[]);
+        assert!(check(served(BUSY, 500), unnoticed).is_err());
+    }
+
+    #[test]
+    fn failures_alone_do_not_hide_behind_fast_replies() {
+        let base = Instant::now();
+        let without = phase(base, &[(0, served(BUSY, 1_000))]);
+        let with = phase(base, &[(0, served(BUSY, 10)), (0, End::Failed)]);
+        let report = Report::new(base, [&without, &with, &outage(base, &[])]);
+        assert_eq!(report.p95_times_better, Some(100.0));
+        assert!(report.check().unwrap_err().to_string().contains("1 requests failed"));
+    }
+
+    #[test]
+    fn the_way_costs_what_clients_abroad_waited_longer() {
+        let base = Instant::now();
+        let away = Region::EuCentral;
+        let with = phase(base, &[(0, served(BUSY, 20)), (1, served(away, 115))]);
+        let more = |delay: &Delay| (delay.served_by, delay.streams, delay.more_ms);
+        let found: Vec<_> = delays(&with.samples).iter().map(more).collect();
+        let expected = [
+            (BUSY.name(), 1, Some(0.0)),
+            (away.name(), 1, Some(95.0)),
+            (Region::ApNortheast.name(), 0, None),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_region_is_taken_over_when_the_others_know_and_nothing_fails_any_more() {
+        let taken_over = |requests: &[(u64, End)]| {
+            let Outcome { samples, loss, .. } = outage(Instant::now(), requests);
+            let outage = Outage::of(&samples, loss.expect("a loss"));
+            (outage.taken_over_ms, outage.failed_under_way, outage.first_token_max_meanwhile_ms)
+        };
+        let under_way = (START_MS - 10, End::Failed);
+        assert_eq!(taken_over(&[under_way]), (Some(900.0), 1, None));
+        let meanwhile = (START_MS + 100, served(BUSY, 1_900));
+        let late = (START_MS + 1_500, End::Failed);
+        let after = (START_MS + 1_600, served(BUSY, 9_000));
+        assert_eq!(
+            taken_over(&[under_way, meanwhile, late, after]),
+            (Some(1_500.0), 1, Some(1_900.0))
+        );
+    }
+
+    #[test]
+    fn the_text_tells_both_phases_and_the_outage() {
+        let base = Instant::now();
+        let without = phase(base, &[(0, served(BUSY, 1_000))]);
+        let with = phase(base, &[(0, served(BUSY, 100)), (0, served(BUSY, 100))]);
+        let text = Report::new(base, [&without, &with, &outage(base, &[])]).text();
+        let row = text.lines().find(|line| line.starts_with("requests")).expect("a row");
+        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["requests", "1", "2"]);
+        assert!(text.contains("10.0 times better"), "{text}");
+        assert!(text.contains("noticed after 900 ms"), "{text}");
     }
 }

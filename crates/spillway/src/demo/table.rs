@@ -1,70 +1,166 @@
-//! The demo's live table.
+//! What is seen while the demo runs.
 
 use std::io::{IsTerminal, Write, stdout};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::demo::load::Tally;
+use crate::demo::region::Region;
+use crate::demo::sample::{FirstTokens, Sample, Samples};
+use crate::demo::workload::{PLACES, REPLICAS};
 use crate::demo::world::World;
 
-/// A table that is drawn over itself on a terminal, and below itself elsewhere.
-#[derive(Debug, Default)]
+/// How far back times to first token go.
+const RECENT: Duration = Duration::from_secs(5);
+/// How often a table is drawn again.
+const REDRAW: Duration = Duration::from_millis(250);
+/// How often a line is printed where nothing can be drawn over.
+const LINE: Duration = Duration::from_secs(3);
+
+/// A table that is drawn over itself on a terminal; elsewhere a line now and then.
+#[derive(Debug)]
 pub(crate) struct Table {
+    is_terminal: bool,
     lines_drawn: usize,
+    drawn_at: Option<Instant>,
 }
 
 impl Table {
-    /// Draws the state at `passed`.
-    pub(crate) fn draw(&mut self, world: &World, tally: &Tally, passed: Duration) -> Result<()> {
+    pub(crate) fn new() -> Self {
+        Self { is_terminal: stdout().is_terminal(), lines_drawn: 0, drawn_at: None }
+    }
+
+    /// Leaves what was drawn where it is, and begins below it.
+    pub(crate) fn begin(&mut self, title: &str) -> Result<()> {
+        self.lines_drawn = 0;
+        self.drawn_at = None;
         let mut out = stdout().lock();
-        if stdout().is_terminal() && self.lines_drawn > 0 {
+        writeln!(out, "\n{title}")?;
+        Ok(out.flush()?)
+    }
+
+    /// Draws if it is time.
+    pub(crate) fn draw(
+        &mut self,
+        world: &World,
+        samples: &Samples,
+        started: Instant,
+    ) -> Result<()> {
+        let now = Instant::now();
+        let period = if self.is_terminal { REDRAW } else { LINE };
+        if now < self.drawn_at.unwrap_or(started) + period {
+            return Ok(());
+        }
+        self.drawn_at = Some(now);
+        let rows = Rows::new(world, samples, now);
+        let passed_s = (now - started).as_secs_f64();
+        let mut out = stdout().lock();
+        if !self.is_terminal {
+            writeln!(out, "{passed_s:>6.1} s  {}", rows.line())?;
+            return Ok(out.flush()?);
+        }
+        if self.lines_drawn > 0 {
             // Moves the cursor up and clears what is below.
             write!(out, "\x1b[{}A\x1b[J", self.lines_drawn)?;
         }
-        let text = render(world, tally, passed);
+        let text = format!("{}{passed_s:.1} s\n", rows.table());
         self.lines_drawn = text.lines().count();
         out.write_all(text.as_bytes())?;
         Ok(out.flush()?)
     }
 }
 
-fn render(world: &World, tally: &Tally, passed: Duration) -> String {
-    let mut text = String::from(
-        "replica      in flight  queued  finished  tokens out  KV in use  prompt tokens cached\n",
-    );
-    let view = world.node.gateway().view();
-    for (replica, emulated) in view.replicas().iter().zip(world.emulator.replicas()) {
-        let stats = emulated.stats();
-        let engine = stats.engine;
-        text += &format!(
-            "{:<12} {:>9} {:>7} {:>9} {:>11} {:>9.1}% {:>20.1}%\n",
-            replica.spec().name.to_string(),
-            replica.in_flight(),
-            stats.waiting,
-            stats.finished,
-            engine.generation_tokens,
-            percent(engine.kv_blocks_used.into(), engine.kv_blocks_total.into()),
-            percent(engine.prefix_cache_hits_tokens, engine.prefix_cache_queries_tokens),
-        );
+/// All regions at one moment.
+struct Rows([Row; 3]);
+
+struct Row {
+    name: &'static str,
+    is_up: bool,
+    requests: u64,
+    in_flight: u32,
+    waiting: usize,
+    first_token_ms: [Option<f64>; 2],
+    spilled: [u64; 2],
+    shed: u64,
+    failed: u64,
+}
+
+impl Rows {
+    fn new(world: &World, samples: &Samples, now: Instant) -> Self {
+        let recent = samples.since(now.checked_sub(RECENT).unwrap_or(now));
+        Self(Region::ALL.map(|region| Row::new(region, world, samples, &recent)))
     }
-    text += &format!(
-        "{:>5.1} s  {} requests, {} failed, {} stream events, first token p50 {:.0} ms, p95 {:.0} ms\n",
-        passed.as_secs_f64(),
-        tally.requests.load(Ordering::Relaxed),
-        tally.failures.load(Ordering::Relaxed),
-        tally.events.load(Ordering::Relaxed),
-        milliseconds(tally.first_byte_at(0.5)),
-        milliseconds(tally.first_byte_at(0.95)),
-    );
-    text
+
+    fn table(&self) -> String {
+        let head = format!(
+            "{:<15} {:>8} {:>9} {:>7}   {:>15}   {:>7} {:>7} {:>5} {:>6}\n",
+            "region",
+            "requests",
+            "in flight",
+            "waiting",
+            "first token ms",
+            "spilled",
+            "spilled",
+            "",
+            ""
+        ) + &format!(
+            "{:<15} {:>8} {:>9} {:>7}   {:>7} {:>7}   {:>7} {:>7} {:>5} {:>6}\n",
+            "", "", "", "", "p50", "p95", "out", "in", "shed", "failed"
+        );
+        self.0.iter().fold(head, |text, row| text + &row.line())
+    }
+
+    fn line(&self) -> String {
+        let parts: Vec<String> = self.0.iter().map(Row::part).collect();
+        parts.join(" | ")
+    }
 }
 
-pub(crate) fn percent(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
+impl Row {
+    fn new(region: Region, world: &World, samples: &Samples, recent: &[Sample]) -> Self {
+        let (counts, figures) = (samples.counts(region), world.figures(region));
+        let times = FirstTokens::of(recent.iter().filter(|sample| sample.door == region));
+        Self {
+            name: region.name(),
+            is_up: world.is_up(region),
+            requests: counts.requests,
+            in_flight: figures.in_flight,
+            waiting: figures.waiting,
+            first_token_ms: [times.quantile_ms(0.5), times.quantile_ms(0.95)],
+            spilled: [counts.spilled_out, counts.spilled_in],
+            shed: counts.shed,
+            failed: counts.failed,
+        }
+    }
+
+    fn line(&self) -> String {
+        let places = u32::from(REPLICAS) * PLACES;
+        let in_flight = match self.is_up {
+            true => format!("{} of {places}", self.in_flight),
+            false => "lost".to_owned(),
+        };
+        let [p50, p95] = self.first_token_ms.map(whole);
+        let [out, into] = self.spilled;
+        format!(
+            "{:<15} {:>8} {in_flight:>9} {:>7}   {p50:>7} {p95:>7}   {out:>7} {into:>7} {:>5} {:>6}\n",
+            self.name, self.requests, self.waiting, self.shed, self.failed
+        )
+    }
+
+    fn part(&self) -> String {
+        if !self.is_up {
+            return format!("{} lost", self.name);
+        }
+        let [p50, p95] = self.first_token_ms.map(whole);
+        let [out, into] = self.spilled;
+        format!(
+            "{} {} done, {} in flight, {} waiting, p50/p95 {p50}/{p95} ms, out {out}, in {into}",
+            self.name, self.requests, self.in_flight, self.waiting
+        )
+    }
 }
 
-pub(crate) fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
+/// A number of milliseconds as a person reads it.
+pub(crate) fn whole(milliseconds: Option<f64>) -> String {
+    milliseconds.map_or_else(|| "-".to_owned(), |milliseconds| format!("{milliseconds:.0}"))
 }

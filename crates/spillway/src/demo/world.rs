@@ -1,92 +1,343 @@
-//! The demo's servers: emulated replicas behind a node.
+//! The demo's regions: in each a node and emulated replicas, with real QUIC and a long way between.
 
-use std::net::SocketAddr;
-use std::path::Path;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
-use anyhow::{Context, Result};
-use spillway_emulator::{Config as EmulatorConfig, Emulator, EngineConfig, Profile};
+use anyhow::{Context, Result, bail};
+use spillway_emulator::{Config as EmulatorConfig, Emulator};
+use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
+use spillway_link::delayed::{Path, Paths};
 use spillway_node::{Config, Node};
+use tempfile::TempDir;
 
-/// Replicas in the demo.
-const REPLICAS: u16 = 4;
-/// The demo runs this many times faster than the modelled machine would.
-const SPEED: f64 = 5.0;
-/// The model that the replicas serve.
-pub(crate) const MODEL: &str = "llama-3.1-8b";
+use crate::demo::client::Doors;
+use crate::demo::region::Region;
+use crate::demo::workload::{MODEL, PLACES, REPLICAS, engine};
 
-/// A node, its replicas, and where they are.
+const CLUSTER: &str = "demo";
+/// Name of each region's only node, before the region's.
+const NODE: &str = "node";
+/// Longer than any demo runs.
+const CERTIFICATE_DAYS: u32 = 2;
+/// How long nodes may take to hear each other: some round trips, and much for a busy machine.
+const MEETING_MAX: Duration = Duration::from_secs(15);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A stream is ended that has no new token for so long: one that a lost region does not go on with.
+const STALL_MS: u32 = 3_000;
+
+/// Whether requests may go to other regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spill {
+    Off,
+    On,
+}
+
+/// All regions.
 #[derive(Debug)]
 pub(crate) struct World {
-    pub(crate) emulator: Emulator,
-    pub(crate) node: Node,
+    regions: [Option<Site>; 3],
+    doors: Doors,
+    links: [SocketAddr; 3],
+    /// What each node sends is held back by these.
+    paths: [Arc<Paths>; 3],
+    /// Certificates; nodes read them again now and then.
+    _folder: TempDir,
+}
+
+/// What there is in a region.
+#[derive(Debug)]
+struct Site {
+    node: Node,
+    emulator: Emulator,
+}
+
+/// What a region's node says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// Requests at its replicas.
+    pub(crate) in_flight: u32,
+    /// Requests that wait for a place there.
+    pub(crate) waiting: usize,
+    /// Requests that another region refused.
+    pub(crate) refused: u64,
+    /// Requests that were lost on the way.
+    pub(crate) broken: u64,
+    /// Tokens of prompts that replicas read, and how many of them they had cached.
+    pub(crate) prompt_tokens: u64,
+    pub(crate) cached_tokens: u64,
 }
 
 impl World {
-    /// Starts everything. `listen` is where clients connect, if it is free.
-    pub(crate) async fn start(listen: SocketAddr) -> Result<Self> {
+    /// Starts everything, and waits until all nodes know each other. Clients connect to `listen` and
+    /// the ports behind it; where one is taken, to any.
+    pub(crate) async fn start(listen: SocketAddr, spill: Spill) -> Result<Self> {
+        let folder = tempfile::tempdir().context("can't make a folder for certificates")?;
+        write_certificates(folder.path()).context("can't make certificates")?;
+        let links = free_udp_addresses()?;
+        let paths = Region::ALL.map(|from| {
+            let paths = Paths::new(from.index() as u64);
+            for to in from.others() {
+                paths.set(links[to.index()], Path::of(from.rtt_to(to) / 2));
+            }
+            paths
+        });
+        let mut world =
+            Self { regions: [None, None, None], doors: [listen; 3], links, paths, _folder: folder };
+        for region in Region::ALL {
+            let plan = Plan { region, spill, folder: world._folder.path(), links: &world.links };
+            let site = plan.start(listen, &world.paths[region.index()]).await?;
+            world.doors[region.index()] = site.node.addresses()[0];
+            world.regions[region.index()] = Some(site);
+        }
+        world.meet().await?;
+        Ok(world)
+    }
+
+    /// Where clients connect.
+    pub(crate) fn doors(&self) -> Doors {
+        self.doors
+    }
+
+    /// Where a region's metrics are.
+    pub(crate) fn admin(&self, region: Region) -> Option<SocketAddr> {
+        self.node(region)?.admin_address()
+    }
+
+    /// Whether the region has not been lost.
+    pub(crate) fn is_up(&self, region: Region) -> bool {
+        self.regions[region.index()].is_some()
+    }
+
+    /// Whether `from` would forward requests to `to`.
+    pub(crate) fn reaches(&self, from: Region, to: Region) -> bool {
+        let Some(node) = self.node(from) else { return false };
+        let regions = node.gateway().regions();
+        regions.others.iter().any(|other| {
+            other.name.as_str() == to.name()
+                && other.is_reachable
+                && other.models.keys().any(|model| model.as_str() == MODEL)
+        })
+    }
+
+    /// What a region's node says of itself; zeros if it is lost.
+    pub(crate) fn figures(&self, region: Region) -> Figures {
+        let Some(site) = &self.regions[region.index()] else { return Figures::default() };
+        let gateway = site.node.gateway();
+        let regions = gateway.regions();
+        let models = regions.others.iter().flat_map(|other| other.models.values());
+        let (refused, broken) = models.fold((0, 0), |(refused, broken), model| {
+            (refused + model.counts.refused(), broken + model.counts.broken())
+        });
+        let engines = || site.emulator.replicas().iter().map(|replica| replica.stats().engine);
+        Figures {
+            in_flight: gateway.view().replicas().iter().map(|replica| replica.in_flight()).sum(),
+            waiting: gateway.waiting(),
+            refused,
+            broken,
+            prompt_tokens: engines().map(|engine| engine.prefix_cache_queries_tokens).sum(),
+            cached_tokens: engines().map(|engine| engine.prefix_cache_hits_tokens).sum(),
+        }
+    }
+
+    /// Takes a region off the net and its power away, in this order: nobody hears a farewell.
+    pub(crate) async fn lose(&mut self, region: Region) {
+        for other in region.others() {
+            self.paths[region.index()].cut(self.links[other.index()], true);
+            self.paths[other.index()].cut(self.links[region.index()], true);
+        }
+        if let Some(site) = self.regions[region.index()].take() {
+            drop(site.node);
+            site.emulator.shutdown().await;
+        }
+    }
+
+    /// Ends everything once what is under way has been answered.
+    pub(crate) async fn stop(self) {
+        let stop = async |site: Option<Site>| {
+            if let Some(site) = site {
+                site.node.stop().await;
+                site.emulator.shutdown().await;
+            }
+        };
+        let [one, two, three] = self.regions;
+        tokio::join!(stop(one), stop(two), stop(three));
+    }
+
+    fn node(&self, region: Region) -> Option<&Node> {
+        self.regions[region.index()].as_ref().map(|site| &site.node)
+    }
+
+    async fn meet(&self) -> Result<()> {
+        let started = Instant::now();
+        let knows_all = |from: Region| from.others().all(|to| self.reaches(from, to));
+        while !Region::ALL.into_iter().all(knows_all) {
+            if started.elapsed() > MEETING_MAX {
+                bail!("the nodes did not hear each other within {} s", MEETING_MAX.as_secs());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        Ok(())
+    }
+}
+
+/// How a region is set up.
+struct Plan<'a> {
+    region: Region,
+    spill: Spill,
+    folder: &'a FilePath,
+    links: &'a [SocketAddr; 3],
+}
+
+impl Plan<'_> {
+    async fn start(&self, listen: SocketAddr, paths: &Arc<Paths>) -> Result<Site> {
         let emulator = Emulator::start(EmulatorConfig {
             replicas: REPLICAS,
             models: vec![MODEL.to_owned()],
-            engine: EngineConfig::from_profile(Profile::L4),
-            time_scale: 1.0 / SPEED,
+            engine: engine(),
             ..EmulatorConfig::default()
         })
         .await
         .context("can't start the emulated replicas")?;
+        let offset = u16::try_from(self.region.index()).unwrap_or(u16::MAX);
+        let port = listen.port().checked_add(offset).filter(|_| listen.port() > 0).unwrap_or(0);
+        let wanted = SocketAddr::new(listen.ip(), port);
         let replicas = emulator.addresses();
-        let node = match start_node(listen, &replicas).await {
+        let node = match self.node(wanted, &replicas, paths).await {
             Ok(node) => node,
             // Something else has the port: take any.
-            Err(_) => start_node(SocketAddr::new(listen.ip(), 0), &replicas).await?,
+            Err(_) => self.node(SocketAddr::new(listen.ip(), 0), &replicas, paths).await?,
         };
-        Ok(Self { emulator, node })
+        Ok(Site { node, emulator })
     }
 
-    /// Where clients connect.
-    pub(crate) fn address(&self) -> SocketAddr {
-        self.node.addresses()[0]
+    async fn node(
+        &self,
+        listen: SocketAddr,
+        replicas: &[SocketAddr],
+        paths: &Arc<Paths>,
+    ) -> Result<Node> {
+        let text = self.text(listen, replicas);
+        let mut config = Config::parse(&text, FilePath::new("demo.toml"), [])?;
+        if let Some(cluster) = &mut config.cluster {
+            cluster.paths = Some(Arc::clone(paths));
+        }
+        let region = self.region.name();
+        Node::start(config).await.with_context(|| format!("can't start the node of {region}"))
     }
 
-    pub(crate) fn introduction(&self, seconds: u64) -> String {
-        format!(
-            "A gateway on http://{}, {REPLICAS} emulated replicas (NVIDIA L4, 8B model, {SPEED} times \
-             faster than real).\nA mixed load for {seconds} s: chats that stream and share a system \
-             prompt, long unary ones, embeddings.\n",
-            self.address()
-        )
-    }
-
-    pub(crate) fn farewell(&self) -> String {
-        let body = format!(
-            r#"{{"model":"{MODEL}","stream":true,"max_tokens":24,"messages":[{{"role":"user","content":"Hello"}}]}}"#
+    fn text(&self, listen: SocketAddr, replicas: &[SocketAddr]) -> String {
+        let Self { region, spill, folder, links } = self;
+        let authority = AuthorityFiles::in_folder(folder);
+        let files = NodeFiles::in_folder(folder, region.name(), &node_name(*region))
+            .with_authority(&authority);
+        // All begin at once, so nobody has to be spared at first: neither regions nor replicas.
+        let mut text = format!(
+            "[node]\nname = \"{}\"\nregion = \"{}\"\nworkers = 1\nexpose_routing = true\n\
+             [[listener]]\naddress = \"{listen}\"\n[admin]\naddress = \"127.0.0.1:0\"\n\
+             [health]\nslow_start_ms = 0\n[[route]]\nname = \"llm\"\npolicy = \"power_of_two\"\n\
+             [timeouts]\nidle_ms = {STALL_MS}\n[spill]\nenabled = {}\n\
+             [cluster]\nid = \"{CLUSTER}\"\naddress = \"{}\"\nramp_ms = 0\nca = {:?}\n\
+             certificate = {:?}\nkey = {:?}\nprefix_key = {:?}\n",
+            node_name(*region),
+            region.name(),
+            *spill == Spill::On,
+            links[region.index()],
+            files.authority,
+            files.certificate,
+            files.key,
+            authority.prefix_key,
         );
-        let metrics = self.node.admin_address().map_or_else(String::new, |address| {
-            format!("\nMetrics:  curl -s http://{address}/metrics")
-        });
-        format!(
-            "\nThe node stays up. Try:\n  curl -N http://{}/v1/chat/completions -H 'content-type: \
-             application/json' -d '{body}'{metrics}\nCtrl-C ends it.",
-            self.address()
-        )
-    }
-
-    pub(crate) async fn stop(self) {
-        self.node.stop().await;
-        self.emulator.shutdown().await;
+        for other in region.others() {
+            let (name, link) = (other.name(), links[other.index()]);
+            let rtt_ms = region.rtt_to(other).as_millis();
+            text += &format!(
+                "[[peer]]\nname = \"{}\"\nregion = \"{name}\"\naddress = \"{link}\"\n\
+                 [[region]]\nname = \"{name}\"\nrtt_ms = {rtt_ms}\n",
+                node_name(other)
+            );
+        }
+        // As many as the replica works on: what waits shall wait in the node, from where it can
+        // still go elsewhere.
+        for (index, address) in replicas.iter().enumerate() {
+            text += &format!(
+                "[[replica]]\nname = \"replica-{index}\"\nurl = \"http://{address}\"\n\
+                 models = [\"{MODEL}\"]\nconnections_max = {PLACES}\n"
+            );
+        }
+        text
     }
 }
 
-async fn start_node(listen: SocketAddr, replicas: &[SocketAddr]) -> Result<Node> {
-    let mut text = format!(
-        "[node]\nregion = \"demo\"\nexpose_routing = true\n[[listener]]\naddress = \"{listen}\"\n\
-         [admin]\naddress = \"127.0.0.1:0\"\n[[route]]\nname = \"llm\"\npolicy = \"power_of_two\"\n\
-         inject_usage = true\n"
-    );
-    for (index, address) in replicas.iter().enumerate() {
-        text += &format!(
-            "[[replica]]\nname = \"replica-{index}\"\nurl = \"http://{address}\"\nmodels = [\"{MODEL}\"]\n"
-        );
+fn node_name(region: Region) -> String {
+    format!("{NODE}-{}", region.name())
+}
+
+fn write_certificates(folder: &FilePath) -> Result<()> {
+    let validity = Validity::days(SystemTime::now(), CERTIFICATE_DAYS)?;
+    let authority = Authority::new(CLUSTER, validity)?;
+    let key = PrefixKey::random()?;
+    AuthorityFiles::in_folder(folder).write(&authority, &key, IfExists::Refuse)?;
+    for region in Region::ALL {
+        let node = node_name(region);
+        let issued = authority.issue(region.name(), &node, validity)?;
+        NodeFiles::in_folder(folder, region.name(), &node).write(issued, IfExists::Refuse)?;
     }
-    let config = Config::parse(&text, Path::new("demo.toml"), [])?;
-    Node::start(config).await.context("can't start the node")
+    Ok(())
+}
+
+/// Addresses that are free now; nodes have to know each other's before any of them starts.
+fn free_udp_addresses() -> Result<[SocketAddr; 3]> {
+    let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    let bind = || UdpSocket::bind(any).context("can't open a UDP port");
+    // All are held at once, so that they differ.
+    let sockets = [bind()?, bind()?, bind()?];
+    let mut addresses = [any; 3];
+    for (address, socket) in addresses.iter_mut().zip(&sockets) {
+        *address = socket.local_addr()?;
+    }
+    Ok(addresses)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::demo::client::ask;
+    use crate::demo::sample::End;
+    use crate::demo::workload::arrivals;
+
+    async fn ask_from(home: Region, doors: Doors) -> (Region, End) {
+        let mut all = arrivals(1, [50; 3], Duration::from_secs(9)).into_iter();
+        let arrival = all.find(|arrival| arrival.home == home && arrival.chat.is_stream);
+        let sample = ask(&arrival.expect("a stream"), Instant::now(), doors).await;
+        (sample.door, sample.end)
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn clients_of_a_lost_region_are_served_by_the_nearest_and_the_others_know() {
+        let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+        let mut world = World::start(any, Spill::On).await.expect("a world");
+        let lost = Region::ApNortheast;
+        let (door, end) = ask_from(lost, world.doors()).await;
+        assert!(matches!(end, End::Served { by, .. } if by == lost), "{end:?}");
+        assert_eq!(door, lost);
+
+        world.lose(lost).await;
+        assert!(!world.is_up(lost));
+        let (door, end) = ask_from(lost, world.doors()).await;
+        let End::Served { by, first_token: Some(first_token) } = end else { panic!("{end:?}") };
+        assert_eq!((door, by), (Region::UsEast, Region::UsEast));
+        assert!(first_token >= lost.rtt_to(Region::UsEast), "{first_token:?} has no way in it");
+        let deadline = Instant::now() + MEETING_MAX;
+        while lost.others().any(|other| world.reaches(other, lost)) {
+            assert!(Instant::now() < deadline, "they never noticed");
+            // wait: the others notice by silence, and nothing else tells.
+            tokio::time::sleep(LOOK).await;
+        }
+        assert!(world.reaches(Region::UsEast, Region::EuCentral));
+        world.stop().await;
+    }
 }

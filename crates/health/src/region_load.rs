@@ -1,0 +1,262 @@
+//! What the own region has to do for each model, summed up from its replicas.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use spillway_types::{ModelLoad, ModelName, ReplicaName, ShedState, Signals};
+
+/// Time over which the rate of ends is averaged: long enough for requests of seconds, short enough
+/// to follow a replica that comes or goes.
+const RATE_WINDOW: Duration = Duration::from_secs(5);
+
+/// Ends are counted for no less than this, so that a rate is not made of one coincidence.
+const RATE_STEP: Duration = Duration::from_millis(500);
+
+/// One replica at this moment.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplicaNow<'a> {
+    /// Its name.
+    pub name: &'a ReplicaName,
+    /// The models it serves.
+    pub models: &'a [ModelName],
+    /// Whether it may be given requests, at least some.
+    pub is_open: bool,
+    /// Requests of this node in flight there.
+    pub in_flight: u32,
+    /// Requests ever sent there by this node.
+    pub started: u64,
+    /// Requests of the region's other nodes in flight there, as far as they say.
+    pub in_flight_elsewhere: u32,
+    /// It takes no more than this; `u32::MAX` for no limit.
+    pub in_flight_max: u32,
+    /// What is known of its load.
+    pub signals: Signals,
+}
+
+/// Follows the replicas of a region from one look to the next.
+#[derive(Clone, Debug, Default)]
+pub struct RegionLoad {
+    seen: BTreeMap<ReplicaName, Seen>,
+}
+
+/// What is remembered of a replica.
+#[derive(Clone, Debug)]
+struct Seen {
+    at: Instant,
+    /// Requests of this node that had ended by then.
+    ended: u64,
+    /// Requests of this node that end there each second.
+    rate_per_s: Option<f32>,
+    /// Requests that it works on at once: the most it did while others waited.
+    batch: Option<f32>,
+}
+
+/// One replica's part.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    queued: f32,
+    running: f32,
+    capacity: Option<f32>,
+    rate_per_s: Option<f32>,
+    kv_use: Option<f32>,
+}
+
+impl RegionLoad {
+    /// The load of each model that open replicas serve.
+    ///
+    /// Rates are of this node's own requests. A replica that reports nothing is known by what the
+    /// region's nodes have there. One that serves several models counts for each of them as a
+    /// whole, since any may use all of it.
+    pub fn update(
+        &mut self,
+        now: Instant,
+        replicas: &[ReplicaNow<'_>],
+    ) -> BTreeMap<ModelName, ModelLoad> {
+        self.seen.retain(|name, _| replicas.iter().any(|replica| replica.name == name));
+        let mut parts: BTreeMap<ModelName, Vec<Part>> = BTreeMap::new();
+        for replica in replicas {
+            let part = self.look(now, replica);
+            for model in replica.models.iter().filter(|_| replica.is_open) {
+                parts.entry(model.clone()).or_default().push(part);
+            }
+        }
+        parts.into_iter().map(|(model, parts)| (model, sum(&parts))).collect()
+    }
+
+    fn look(&mut self, now: Instant, replica: &ReplicaNow<'_>) -> Part {
+        let Signals { queued, running, kv_use, .. } = replica.signals;
+        let own = replica.in_flight as f32;
+        let known = own + replica.in_flight_elsewhere as f32;
+        // Since the report some were sent and some ended; those are this node's own.
+        let since = own - replica.signals.in_flight_at_report as f32;
+        let is_reported = running.is_known();
+        let total =
+            if is_reported { (queued.or(0.0) + running.value + since).max(own) } else { known };
+        let ended = replica.started.saturating_sub(u64::from(replica.in_flight));
+        let seen = self.seen.entry(replica.name.clone()).or_insert_with(|| Seen {
+            at: now,
+            ended,
+            rate_per_s: None,
+            batch: None,
+        });
+        seen.note_ends(now, ended);
+        if queued.is_known() && queued.value >= 1.0 {
+            seen.batch = Some(seen.batch.unwrap_or(0.0).max(running.value).max(1.0));
+        }
+        let limit = (replica.in_flight_max < u32::MAX).then_some(replica.in_flight_max as f32);
+        let capacity = match (seen.batch, limit) {
+            (Some(batch), Some(limit)) => Some(batch.min(limit)),
+            (batch, limit) => batch.or(limit),
+        };
+        let running = capacity.map_or(total, |capacity| total.min(capacity));
+        Part {
+            queued: total - running,
+            running,
+            capacity,
+            rate_per_s: seen.rate_per_s,
+            kv_use: kv_use.is_known().then_some(kv_use.value),
+        }
+    }
+}
+
+impl Seen {
+    /// Notes how many requests of this node have ended.
+    fn note_ends(&mut self, now: Instant, ended: u64) {
+        let passed = now.saturating_duration_since(self.at);
+        if passed < RATE_STEP {
+            return;
+        }
+        let rate = ended.saturating_sub(self.ended) as f32 / passed.as_secs_f32();
+        let weight = (passed.as_secs_f32() / RATE_WINDOW.as_secs_f32()).min(1.0);
+        self.rate_per_s = match self.rate_per_s {
+            // Nothing ended because nothing ran: that says nothing about how fast it is.
+            before if rate == 0.0 => before,
+            None => Some(rate),
+            Some(before) => Some(before + (rate - before) * weight),
+        };
+        (self.at, self.ended) = (now, ended);
+    }
+}
+
+fn sum(parts: &[Part]) -> ModelLoad {
+    let all = |of: fn(&Part) -> Option<f32>| parts.iter().map(of).sum::<Option<f32>>();
+    let queued: f32 = parts.iter().map(|part| part.queued).sum();
+    let running: f32 = parts.iter().map(|part| part.running).sum();
+    let capacity = all(|part| part.capacity);
+    let known_rates: Vec<f32> = parts.iter().filter_map(|part| part.rate_per_s).collect();
+    // Those of unknown rate are taken to be as fast as the others.
+    let rate_per_s = (!known_rates.is_empty())
+        .then(|| known_rates.iter().sum::<f32>() / known_rates.len() as f32 * parts.len() as f32);
+    let wait_ms = if queued < 1.0 { Some(0.0) } else { rate_per_s.map(|rate| queued / rate * 1e3) };
+    ModelLoad {
+        queued,
+        running,
+        capacity,
+        rate_per_s,
+        kv_use: parts.iter().filter_map(|part| part.kv_use).reduce(f32::min),
+        wait_ms,
+        shed: ShedState::Open,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_types::Reading;
+
+    use super::*;
+    use crate::test_fleet::{ms, start};
+
+    fn fresh(value: f32) -> Reading {
+        Reading { value, trust: 1.0 }
+    }
+
+    struct Replica {
+        name: ReplicaName,
+        models: Vec<ModelName>,
+    }
+
+    impl Replica {
+        fn new(name: &str) -> Self {
+            Self { name: name.into(), models: vec!["tiny".into()] }
+        }
+
+        fn now(&self, in_flight: u32, started: u64, signals: Signals) -> ReplicaNow<'_> {
+            let Self { name, models } = self;
+            let in_flight_max = u32::MAX;
+            let in_flight_elsewhere = 0;
+            ReplicaNow {
+                name,
+                models,
+                is_open: true,
+                in_flight,
+                started,
+                in_flight_elsewhere,
+                in_flight_max,
+                signals,
+            }
+        }
+    }
+
+    fn reported(queued: f32, running: f32, in_flight_at_report: u32) -> Signals {
+        Signals {
+            queued: fresh(queued),
+            running: fresh(running),
+            in_flight_at_report,
+            ..Signals::UNKNOWN
+        }
+    }
+
+    #[test]
+    fn reports_of_all_replicas_are_summed_up_with_what_was_sent_since() {
+        let (a, b) = (Replica::new("a"), Replica::new("b"));
+        let mut region = RegionLoad::default();
+        let now = [a.now(5, 5, reported(2.0, 8.0, 4)), b.now(1, 1, reported(0.0, 3.0, 1))];
+        let load = region.update(start(), &now)["tiny"];
+        assert_eq!(
+            (load.queued, load.running),
+            (3.0, 11.0),
+            "one more than reported, and it waits"
+        );
+        assert_eq!(load.capacity, None, "nobody knows how many b takes");
+        let now = [a.now(4, 5, reported(2.0, 8.0, 4)), b.now(1, 1, reported(1.0, 4.0, 1))];
+        assert_eq!(region.update(start() + ms(1), &now)["tiny"].capacity, Some(12.0));
+    }
+
+    #[test]
+    fn the_wait_is_the_queue_over_the_rate() {
+        let a = Replica::new("a");
+        let mut region = RegionLoad::default();
+        region.update(start(), &[a.now(10, 10, reported(10.0, 10.0, 10))]);
+        let later = [a.now(10, 20, reported(10.0, 10.0, 10))];
+        let load = region.update(start() + ms(1_000), &later)["tiny"];
+        assert_eq!(load.rate_per_s, Some(10.0));
+        assert_eq!(load.wait_ms, Some(1_000.0));
+    }
+
+    #[test]
+    fn an_idle_replica_keeps_its_rate_and_makes_nobody_wait() {
+        let a = Replica::new("a");
+        let mut region = RegionLoad::default();
+        region.update(start(), &[a.now(4, 4, reported(0.0, 4.0, 4))]);
+        region.update(start() + ms(1_000), &[a.now(0, 4, reported(0.0, 0.0, 0))]);
+        let idle = region.update(start() + ms(9_000), &[a.now(0, 4, reported(0.0, 0.0, 0))]);
+        assert_eq!((idle["tiny"].rate_per_s, idle["tiny"].wait_ms), (Some(4.0), Some(0.0)));
+    }
+
+    #[test]
+    fn a_silent_replica_is_known_by_what_the_nodes_have_there() {
+        let a = Replica::new("a");
+        let now = a.now(1, 1, Signals::UNKNOWN);
+        let limited = ReplicaNow { in_flight_max: 4, in_flight_elsewhere: 5, ..now };
+        let load = RegionLoad::default().update(start(), &[limited])["tiny"];
+        assert_eq!((load.running, load.queued, load.capacity), (4.0, 2.0, Some(4.0)));
+        assert_eq!(load.wait_ms, None, "nothing has ended yet");
+    }
+
+    #[test]
+    fn a_closed_replica_counts_for_nothing() {
+        let a = Replica::new("a");
+        let closed = ReplicaNow { is_open: false, ..a.now(3, 3, reported(0.0, 3.0, 3)) };
+        assert!(RegionLoad::default().update(start(), &[closed]).is_empty());
+    }
+}

@@ -1,0 +1,214 @@
+//! The one task that drives gossip: datagrams and time go in, the state of regions comes out.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use spillway_health::RegionLoad;
+use spillway_link::{DatagramFault, Identity, Link};
+use spillway_proxy::{Gateway, RegionTerms, Regions};
+use spillway_pulse::{Config as PulseConfig, Counters, Event, Member, NameId, Pulse, RegionView};
+use spillway_types::{ModelName, NodeName};
+use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::cluster::names::{Names, ask};
+use crate::cluster::others::{Traffic, elsewhere, other_region};
+use crate::cluster::own::Own;
+use crate::config::{ClusterConfig, SpillConfig};
+use crate::keeper::KeeperHandle;
+
+/// How often load is looked at anew: what gossip tells is no fresher than this.
+const TICK: Duration = Duration::from_millis(50);
+/// Lists of models that wait to be taken in.
+const LISTS_MAX: usize = 64;
+/// While gossip is alone nothing is due.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// What gossip has counted, for whoever wants to see it.
+pub(super) type Gossip = ArcSwap<Counters>;
+
+/// What a driver works with.
+#[derive(Debug)]
+pub(super) struct Parts {
+    pub(super) me: Member,
+    pub(super) incarnation: u64,
+    pub(super) config: ClusterConfig,
+    pub(super) spill: SpillConfig,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) keeper: KeeperHandle,
+    pub(super) gossip: Arc<Gossip>,
+    pub(super) link: Arc<Link>,
+    pub(super) datagrams: mpsc::Receiver<(Identity, Bytes)>,
+    pub(super) tasks: TaskTracker,
+}
+
+/// Drives gossip, and publishes what it knows.
+#[derive(Debug)]
+pub(super) struct Driver {
+    pulse: Pulse,
+    load: RegionLoad,
+    traffic: Traffic,
+    names: Names,
+    /// What the view knows that other regions serve.
+    elsewhere: BTreeSet<ModelName>,
+    lists: (mpsc::Sender<Vec<ModelName>>, mpsc::Receiver<Vec<ModelName>>),
+    parts: Parts,
+}
+
+impl Driver {
+    /// A driver that has had its first look.
+    pub(super) fn new(parts: Parts) -> Self {
+        let now = Instant::now();
+        let silence_ms = u32::try_from(parts.config.silence.as_millis()).unwrap_or(u32::MAX);
+        let config = PulseConfig { silence_ms, ..PulseConfig::default() };
+        let dice = fastrand::Rng::with_seed(parts.gateway.seed() ^ parts.incarnation);
+        let mut pulse = Pulse::new(parts.me.clone(), parts.incarnation, config, dice, now);
+        let members: Vec<Member> = parts
+            .config
+            .peers
+            .iter()
+            .map(|peer| Member { node: peer.name.clone(), region: peer.region.clone() })
+            .collect();
+        pulse.set_members(&members, now);
+        let mut driver = Self {
+            pulse,
+            load: RegionLoad::default(),
+            traffic: Traffic::default(),
+            names: Names::default(),
+            elsewhere: BTreeSet::new(),
+            lists: mpsc::channel(LISTS_MAX),
+            parts,
+        };
+        // Before the first request: until others have spoken this node has no places to give.
+        driver.look();
+        driver
+    }
+
+    /// Drives until told to stop.
+    pub(super) async fn run(mut self, stop: CancellationToken) {
+        let mut ticks = interval(TICK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let due = self.pulse.poll_timeout().unwrap_or_else(|| Instant::now() + IDLE);
+            tokio::select! {
+                _ = ticks.tick() => self.look(),
+                () = sleep_until(due.into()) => self.pulse.handle_timeout(Instant::now()),
+                Some((from, datagram)) = self.parts.datagrams.recv() => self.hear(&from, &datagram),
+                Some(list) = self.lists.1.recv() => self.names.learn(&list),
+                () = stop.cancelled() => return,
+            }
+            self.settle().await;
+        }
+    }
+
+    fn hear(&mut self, from: &Identity, datagram: &[u8]) {
+        let now = Instant::now();
+        if let Err(refusal) = self.pulse.handle_datagram(now, from.node(), from.region(), datagram)
+        {
+            tracing::debug!(from = %from.node(), %refusal, "a datagram was refused");
+        }
+    }
+
+    /// Sends what is to be sent and follows what changed.
+    async fn settle(&mut self) {
+        while let Some((to, datagram)) = self.pulse.poll_transmit() {
+            // Whoever has no connection hears it when it has one.
+            let _: Result<(), DatagramFault> = self.parts.link.send_datagram(&to, datagram);
+        }
+        let mut has_news = false;
+        while let Some(event) = self.pulse.poll_event() {
+            has_news = true;
+            tell(&event);
+        }
+        if has_news {
+            self.publish(Instant::now());
+        }
+        let elsewhere = elsewhere(&self.parts.gateway.regions().others);
+        if elsewhere != self.elsewhere {
+            self.elsewhere.clone_from(&elsewhere);
+            self.parts.keeper.set_elsewhere(elsewhere).await;
+        }
+    }
+
+    /// Looks at the own load, tells it, and publishes how regions stand.
+    fn look(&mut self) {
+        let now = Instant::now();
+        self.traffic.record(now);
+        self.parts.gossip.store(Arc::new(self.pulse.counters()));
+        self.publish(now);
+        self.pulse.handle_timeout(now);
+    }
+
+    fn publish(&mut self, now: Instant) {
+        let gateway = Arc::clone(&self.parts.gateway);
+        let view = gateway.view();
+        let peers = self.pulse.peers(now);
+        let own = Own::look(&mut self.load, (&gateway, &view), (&self.pulse, &peers), now);
+        self.pulse.set_load(now, &own.to_tell(&gateway, &view));
+        for replica in view.replicas() {
+            replica.set_claim(self.pulse.claim(&replica.spec().name).unwrap_or(u32::MAX));
+        }
+        let regions = self.pulse.regions(now);
+        let link = self.parts.link.peers();
+        self.names.learn(own.models.keys());
+        self.ask_names(&regions, now);
+        let config = &self.parts.config;
+        let others = regions
+            .iter()
+            .map(|view| other_region(view, (config, &link), (&self.names, &mut self.traffic), now));
+        let others = others.collect();
+        let own_region = &self.pulse.me().region;
+        let said = config.regions.iter().find(|region| region.name == *own_region);
+        gateway.replace_regions(Regions {
+            terms: self.parts.spill.terms,
+            asked_max: self.parts.spill.asked_max,
+            own: own.models,
+            own_terms: said.map_or_else(RegionTerms::default, |said| RegionTerms {
+                price_ms: said.price_ms,
+                weight_permille: said.weight_permille,
+            }),
+            others,
+            at: now,
+        });
+        gateway.review_waiting();
+    }
+
+    /// Asks for the names behind numbers that nobody here knows.
+    fn ask_names(&mut self, regions: &[RegionView], now: Instant) {
+        let used: BTreeSet<NameId> =
+            regions.iter().flat_map(|region| region.models.keys().copied()).collect();
+        self.names.keep(&used);
+        for region in regions {
+            let is_known = |id: &NameId| self.names.get(*id).is_some();
+            let Some(speaker) = region.speaker.clone() else { continue };
+            if !region.models.keys().all(is_known) && self.names.is_due(&speaker, now) {
+                self.ask(speaker);
+            }
+        }
+    }
+
+    fn ask(&self, node: NodeName) {
+        let (link, lists) = (Arc::clone(&self.parts.link), self.lists.0.clone());
+        self.parts.tasks.spawn(async move {
+            let list = ask(&link, &node).await;
+            // The driver has ended if nobody listens.
+            drop(lists.send(list).await);
+        });
+    }
+}
+
+fn tell(event: &Event) {
+    match event {
+        Event::Region { region, from, to } => {
+            tracing::info!(%region, ?from, ?to, "the way to a region changed");
+        }
+        Event::NodeHeard(node) => tracing::info!(%node, "a node of the region is heard"),
+        Event::NodeSilent(node) => tracing::warn!(%node, "a node of the region is silent"),
+        Event::Speaker(_) | Event::Claims => tracing::debug!(?event, "gossip"),
+    }
+}

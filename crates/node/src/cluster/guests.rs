@@ -1,0 +1,105 @@
+//! What other nodes send: datagrams for the driver, requests for the data path.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
+use http_body_util::{BodyExt, Empty};
+use spillway_link::{
+    BoxBody, Deciding, ForwardBody, ForwardHead, Handler, Identity, Refused, RefusedReason, Serving,
+};
+use spillway_proxy::{
+    BoxError, Gateway, GuestRefusal, GuestTerms, LinkBody, Worker, admits_guest, serve_guest,
+};
+use spillway_route::{Guest, HOPS_MAX};
+use tokio::sync::mpsc;
+
+/// Says in a reply that nobody has worked on the request after all, and after how many milliseconds
+/// somebody might. Only between nodes.
+pub(super) static NOT_SERVED: HeaderName = HeaderName::from_static("x-spillway-not-served");
+
+/// Requests whose sender names no deadline end with their route's own time-out.
+const NO_DEADLINE: Duration = Duration::from_secs(24 * 3600);
+
+/// Takes what other nodes send.
+#[derive(Debug)]
+pub(super) struct Guests {
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) worker: Arc<Worker>,
+    pub(super) datagrams: mpsc::Sender<(Identity, Bytes)>,
+}
+
+impl Handler for Guests {
+    fn datagram(&self, from: &Identity, datagram: Bytes) {
+        // One that finds no room is lost, as any datagram may be.
+        drop(self.datagrams.try_send((from.clone(), datagram)));
+    }
+
+    fn forwarded(&self, _from: &Identity, head: ForwardHead, body: ForwardBody) -> Deciding {
+        let decision = self.decide(&head);
+        let worker = Arc::clone(&self.worker);
+        Box::pin(async move {
+            let terms = decision?;
+            let serving: Serving = Box::pin(async move {
+                let served = serve_guest(worker, request(head, body), terms).await;
+                Ok(served.unwrap_or_else(|refusal| not_served(&refusal)).map(boxed))
+            });
+            Ok(serving)
+        })
+    }
+}
+
+impl Guests {
+    fn decide(&self, head: &ForwardHead) -> Result<GuestTerms, Refused> {
+        let refused = |reason| Err(Refused { reason, wait_ms: None });
+        if head.hop > HOPS_MAX {
+            return refused(RefusedReason::Hops);
+        }
+        if head.deadline_ms == Some(0) {
+            return refused(RefusedReason::Deadline);
+        }
+        if self.gateway.is_draining() {
+            return refused(RefusedReason::Draining);
+        }
+        let terms = GuestTerms {
+            model: head.model.clone(),
+            version: head.pin.clone(),
+            time_left: head.deadline_ms.map_or(NO_DEADLINE, Duration::from_millis),
+            hop: head.hop,
+            client: head.client.unwrap_or_else(|| std::net::Ipv4Addr::UNSPECIFIED.into()),
+            prefix: head.prefix.clone(),
+        };
+        match admits_guest(&self.gateway, head.uri.path(), &terms) {
+            Guest::Welcome => Ok(terms),
+            Guest::Refused { wait_ms } => {
+                Err(Refused { reason: RefusedReason::Busy, wait_ms: Some(wait_ms as u32) })
+            }
+        }
+    }
+}
+
+fn request(head: ForwardHead, body: ForwardBody) -> Request<LinkBody> {
+    let mut request = Request::new(body.map_err(BoxError::from).boxed_unsync());
+    *request.method_mut() = head.method;
+    *request.uri_mut() = head.uri;
+    *request.headers_mut() = head.headers;
+    // It can carry what HTTP/2 can: gRPC needs that.
+    *request.version_mut() = Version::HTTP_2;
+    request
+}
+
+/// It was accepted, and in the meantime somebody else took the place.
+fn not_served(refusal: &GuestRefusal) -> Response<LinkBody> {
+    let empty: LinkBody = Empty::new().map_err(|never| match never {}).boxed_unsync();
+    let mut response = Response::new(empty);
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    let wait_ms = refusal.wait.unwrap_or_default().as_millis();
+    let wait_ms = HeaderValue::from(u64::try_from(wait_ms).unwrap_or(u64::MAX));
+    response.headers_mut().insert(NOT_SERVED.clone(), wait_ms);
+    response
+}
+
+fn boxed(body: LinkBody) -> BoxBody {
+    Box::pin(body)
+}

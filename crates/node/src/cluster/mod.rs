@@ -1,0 +1,174 @@
+//! This node as one of several: what it tells the others, what it hears, and the way to them.
+//!
+//! One task, the [`Driver`], feeds the pure gossip machine of `pulse` and turns what it knows into
+//! the [`Regions`](spillway_proxy::Regions) that requests are decided by. The data path itself asks
+//! nobody: it reads that state, and forwards over connections that stand already.
+
+mod driver;
+mod guests;
+mod names;
+mod others;
+mod own;
+mod remote;
+mod watched;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use spillway_link::certs::PrefixKey;
+use spillway_link::{CertificateFiles, Identity, Link, NameError, PeerConfig, StartFault};
+use spillway_proxy::{Gateway, Worker};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+pub use spillway_link::delayed;
+
+use crate::cluster::driver::{Driver, Gossip};
+use crate::cluster::guests::Guests;
+use crate::cluster::remote::Links;
+pub(crate) use crate::cluster::watched::Watched;
+use crate::config::{ClusterConfig, SpillConfig};
+use crate::feedback::Feedback;
+use crate::keeper::KeeperHandle;
+
+/// Datagrams that wait for the driver: what 500 nodes say within a tenth of a second.
+const DATAGRAMS_MAX: usize = 8_192;
+
+/// The cluster could not be joined.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// A name can't stand in a certificate.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// Certificates or the UDP port can't be used.
+    #[error("can't open the link to other nodes: {0}")]
+    Link(#[from] StartFault),
+    /// The key that all nodes hash with can't be read.
+    #[error("can't read the prefix key {path}: {why}")]
+    PrefixKey {
+        /// Its file.
+        path: String,
+        /// Why not.
+        why: String,
+    },
+}
+
+/// The way to the other nodes.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    link: Arc<Link>,
+}
+
+/// What a cluster's parts work with.
+#[derive(Debug)]
+pub(crate) struct ClusterParts<'a> {
+    pub(crate) config: ClusterConfig,
+    pub(crate) spill: SpillConfig,
+    /// Name and region of this node.
+    pub(crate) me: (&'a str, &'a str),
+    pub(crate) gateway: Arc<Gateway>,
+    /// Serves what other nodes forward.
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) keeper: KeeperHandle,
+    pub(crate) feedback: &'a Feedback,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stop: CancellationToken,
+}
+
+impl Cluster {
+    /// Opens the port for other nodes and begins to talk to them.
+    ///
+    /// # Errors
+    /// If certificates or port can't be used.
+    pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, ClusterError> {
+        let ClusterParts { config, spill, me, gateway, worker, keeper, feedback, tasks, stop } =
+            parts;
+        let (node, region) = me;
+        let identity = Identity::new(&config.id, region, node)?;
+        let files = CertificateFiles {
+            authority: config.ca.clone(),
+            certificate: config.certificate.clone(),
+            key: config.key.clone(),
+        };
+        let (sender, datagrams) = mpsc::channel(DATAGRAMS_MAX);
+        let guests = Guests { gateway: Arc::clone(&gateway), worker, datagrams: sender };
+        let mut link_config = spillway_link::Config::new(identity, config.address, files);
+        link_config.paths.clone_from(&config.paths);
+        link_config.limits.word_wait_ms = word_wait_ms(config.silence);
+        let link = Arc::new(Link::start(link_config, Arc::new(guests))?);
+        link.set_peers(peers(&config)?);
+        gateway.connect(Arc::new(Links::new(&link, gateway.seed())));
+        let gossip = Arc::<Gossip>::default();
+        feedback.watch(Watched { link: Arc::downgrade(&link), gossip: Arc::clone(&gossip) });
+        let driver = Driver::new(driver::Parts {
+            me: spillway_pulse::Member::new(node, region),
+            incarnation: incarnation(),
+            config,
+            spill,
+            gateway,
+            keeper,
+            gossip,
+            link: Arc::clone(&link),
+            datagrams,
+            tasks: tasks.clone(),
+        });
+        tasks.spawn(driver.run(stop));
+        Ok(Self { link })
+    }
+
+    /// The UDP address for other nodes.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.link.local_address()
+    }
+
+    /// Tells the peers that this node ends, once what they forwarded has been answered.
+    pub(crate) async fn shutdown(&self, limit: Duration) {
+        self.link.shutdown(limit).await;
+    }
+}
+
+/// The key that all nodes of the cluster hash with.
+///
+/// # Errors
+/// If the file does not hold one.
+pub(crate) fn prefix_key(config: &ClusterConfig) -> Result<[u64; 4], ClusterError> {
+    let fault = |why: String| {
+        let path = config.prefix_key.display().to_string();
+        ClusterError::PrefixKey { path, why }
+    };
+    let text = std::fs::read_to_string(&config.prefix_key).map_err(|e| fault(e.to_string()))?;
+    let key = PrefixKey::from_hex(&text).map_err(|e| fault(e.to_string()))?;
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(key.bytes().as_chunks::<8>().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    Ok(words)
+}
+
+/// How long a peer may take to accept or refuse a request, in milliseconds. It decides at once, so
+/// this is its way there and back and what is lost meanwhile: as long again as it may be silent. The
+/// longer, the longer those wait that were sent to a region just before it was known to be lost.
+fn word_wait_ms(silence: Duration) -> u32 {
+    u32::try_from(silence.as_millis()).unwrap_or(u32::MAX).saturating_mul(2)
+}
+
+fn peers(config: &ClusterConfig) -> Result<Vec<PeerConfig>, NameError> {
+    let peer = |peer: &crate::config::PeerConfig| {
+        let region = config.regions.iter().find(|region| region.name == peer.region);
+        let rtt = region.and_then(|region| region.rtt);
+        Ok(PeerConfig {
+            identity: Identity::new(&config.id, peer.region.as_str(), peer.name.as_str())?,
+            address: peer.address.to_string(),
+            rtt_ms: rtt.map(|rtt| u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX)),
+        })
+    };
+    config.peers.iter().map(peer).collect()
+}
+
+/// Larger than at any start of this node before; only ever compared with this node's own.
+fn incarnation() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,120 @@
+//! What this node knows of its own region's load, put together for decisions and for others.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use spillway_health::{RegionLoad, ReplicaNow};
+use spillway_proxy::{Gateway, OwnModel, View, shed_state_of};
+use spillway_pulse::{ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals};
+use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
+
+/// Below this a reading is older than it is worth telling.
+const TRUST_MIN: f32 = 0.5;
+
+/// The own region at one moment.
+#[derive(Debug)]
+pub(super) struct Own {
+    /// For decisions here.
+    pub(super) models: BTreeMap<ModelName, OwnModel>,
+    /// Requests that wait in this node.
+    waiting: BTreeMap<ModelName, u32>,
+    /// What this node ends each second.
+    rates: BTreeMap<ModelName, Option<f32>>,
+}
+
+impl Own {
+    /// Looks at the own replicas and at what the region's other nodes say.
+    pub(super) fn look(
+        load: &mut RegionLoad,
+        (gateway, view): (&Gateway, &View),
+        (pulse, peers): (&Pulse, &[PeerView]),
+        now: Instant,
+    ) -> Self {
+        let board = view.board();
+        let replicas: Vec<ReplicaNow<'_>> = view
+            .replicas()
+            .iter()
+            .zip(0..)
+            .map(|(replica, index)| {
+                let slot = ReplicaSlot(index);
+                let spec = replica.spec();
+                ReplicaNow {
+                    name: &spec.name,
+                    models: &spec.models,
+                    is_open: view.standing(slot).admission == Admission::Open,
+                    in_flight: replica.in_flight(),
+                    started: replica.started(),
+                    in_flight_elsewhere: pulse.in_flight_elsewhere(&spec.name),
+                    in_flight_max: spec.in_flight_max,
+                    signals: board.signals(slot),
+                }
+            })
+            .collect();
+        let waiting = gateway.waiting_by_model();
+        let loads = load.update(now, &replicas);
+        let rates = loads.iter().map(|(name, load)| (name.clone(), load.rate_per_s)).collect();
+        let live = peers.iter().filter(|peer| peer.live).count();
+        let model = |(name, load): (ModelName, ModelLoad)| {
+            let of_model = replicas.iter().filter(|replica| replica.models.contains(&name));
+            let (sent, ended) = of_model.fold((0, 0), |(sent, ended), replica| {
+                let has_ended = replica.started.saturating_sub(replica.in_flight.into());
+                (sent + replica.started, ended + has_ended)
+            });
+            let load = with_peers(load, &name, waiting.get(&name).copied(), peers);
+            let guests = gateway.guests();
+            let nodes = u32::try_from(live + 1).unwrap_or(u32::MAX);
+            (name, OwnModel { load, sent, ended, guests, nodes })
+        };
+        Self { models: loads.into_iter().map(model).collect(), waiting, rates }
+    }
+
+    /// The same for the other nodes.
+    pub(super) fn to_tell(&self, gateway: &Gateway, view: &View) -> OwnLoad {
+        let board = view.board();
+        let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
+            let spec = replica.spec();
+            let in_flight = replica.in_flight();
+            let waiting = spec.models.iter().filter_map(|model| self.waiting.get(model));
+            let signals = board.signals(ReplicaSlot(index));
+            let told = |reading: Reading| (reading.trust >= TRUST_MIN).then_some(reading.value);
+            let load = ReplicaLoad {
+                in_flight,
+                wanted: waiting.fold(in_flight, |sum, waiting| sum.saturating_add(*waiting)),
+                limit: (spec.in_flight_max < u32::MAX).then_some(spec.in_flight_max),
+                signals: ReplicaSignals {
+                    queued: told(signals.queued),
+                    running: told(signals.running),
+                    kv_use: told(signals.kv_use),
+                    age_ms: None,
+                },
+            };
+            (spec.name.clone(), load)
+        });
+        let share = |(name, model): (&ModelName, &OwnModel)| {
+            let rate_per_s = self.rates.get(name).copied().flatten();
+            let waiting = self.waiting.get(name).copied().unwrap_or(0);
+            let is_ending = gateway.is_draining();
+            let shed = if is_ending { ShedState::Shedding } else { shed_state_of(gateway, name) };
+            let load = ModelLoad { shed, ..model.load };
+            ((name.clone(), ModelShare { waiting, rate_per_s }), (name.clone(), load))
+        };
+        let (shares, models) = self.models.iter().map(share).unzip();
+        OwnLoad { replicas: replicas.collect(), shares, models }
+    }
+}
+
+/// Adds what waits in nodes, and what the others end.
+fn with_peers(
+    load: ModelLoad,
+    name: &ModelName,
+    waiting: Option<u32>,
+    peers: &[PeerView],
+) -> ModelLoad {
+    let live = || peers.iter().filter(|peer| peer.live).filter_map(|peer| peer.share(name));
+    let waiting = live().map(|share| share.waiting).fold(waiting.unwrap_or(0), u32::saturating_add);
+    let rates = live().filter_map(|share| share.rate_per_s).chain(load.rate_per_s);
+    let rate_per_s = rates.reduce(|sum, rate| sum + rate);
+    let queued = load.queued + waiting as f32;
+    let wait_ms = if queued < 1.0 { Some(0.0) } else { rate_per_s.map(|rate| queued / rate * 1e3) };
+    ModelLoad { queued, rate_per_s, wait_ms, ..load }
+}

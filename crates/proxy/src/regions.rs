@@ -1,0 +1,321 @@
+//! What decisions go by about regions: the own one and the others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use spillway_route::{
+    Access, Candidate, OwnRegion, RegionCandidate, RegionReport, SpillTerms, Waiting,
+};
+use spillway_types::{ModelLoad, ModelName, RegionName, ShedState};
+
+use crate::remote::RemoteFailure;
+use crate::route_group::RouteGroup;
+use crate::view::View;
+
+/// One immutable state of what is known of regions. Built whenever there are news, read by every
+/// request that may be forwarded.
+#[derive(Debug)]
+pub struct Regions {
+    /// How they are weighed against each other.
+    pub terms: SpillTerms,
+    /// Regions that one request asks at most.
+    pub asked_max: usize,
+    /// The own region by model, as of `at`.
+    pub own: BTreeMap<ModelName, OwnModel>,
+    /// What the operator says of the own region.
+    pub own_terms: RegionTerms,
+    /// The other regions.
+    pub others: Vec<OtherRegion>,
+    /// When this was put together.
+    pub at: Instant,
+}
+
+/// What the operator says of a region.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RegionTerms {
+    /// Milliseconds that are added to its cost.
+    pub price_ms: f32,
+    /// Its weight, in thousandths.
+    pub weight_permille: u16,
+}
+
+/// The own region's work for one model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OwnModel {
+    /// Summed up over its replicas.
+    pub load: ModelLoad,
+    /// Requests that this node had ever sent to them when that was summed up.
+    pub sent: u64,
+    /// How many of those had ended.
+    pub ended: u64,
+    /// Guests in flight in the whole region.
+    pub guests: u32,
+    /// Nodes of the region that serve clients.
+    pub nodes: u32,
+}
+
+/// Another region.
+#[derive(Debug)]
+pub struct OtherRegion {
+    /// Its name.
+    pub name: RegionName,
+    /// Whether it is heard, hears this region, and a connection leads there.
+    pub is_reachable: bool,
+    /// Smoothed time there and back, in milliseconds.
+    pub rtt_ms: f32,
+    /// What the operator says of it.
+    pub terms: RegionTerms,
+    /// Its part of its share after it has come back, in thousandths.
+    pub ramp_permille: u16,
+    /// How old its report was at [`Regions::at`], its way here included.
+    pub age_ms: f32,
+    /// What it reported, by model.
+    pub models: BTreeMap<ModelName, OtherModel>,
+}
+
+/// What another region does for one model.
+#[derive(Debug)]
+pub struct OtherModel {
+    /// As it reported it.
+    pub load: ModelLoad,
+    /// Requests of this node there.
+    pub counts: Arc<RegionCounts>,
+    /// Requests ever sent there of which the report may know.
+    pub sent: u64,
+    /// Requests ended there of which the report may know.
+    pub ended: u64,
+}
+
+/// This node's requests in another region, for one model.
+#[derive(Debug, Default)]
+pub struct RegionCounts {
+    in_flight: AtomicU32,
+    sent: AtomicU64,
+    refused: AtomicU64,
+    broken: AtomicU64,
+}
+
+/// A request's part of the counts, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct RegionCount(Arc<RegionCounts>);
+
+impl RegionCounts {
+    /// Requests in flight there.
+    #[must_use]
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Requests ever sent there.
+    #[must_use]
+    pub fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Requests ever sent there that have ended.
+    #[must_use]
+    pub fn ended(&self) -> u64 {
+        // Read in this order, so that the difference is never below 0.
+        let in_flight = u64::from(self.in_flight());
+        self.sent().saturating_sub(in_flight)
+    }
+
+    /// Requests that the region refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Requests that the link lost.
+    #[must_use]
+    pub fn broken(&self) -> u64 {
+        self.broken.load(Ordering::Relaxed)
+    }
+
+    fn begin(self: &Arc<Self>) -> RegionCount {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        RegionCount(Arc::clone(self))
+    }
+}
+
+impl RegionCount {
+    /// Notes why nothing came of the request.
+    pub(crate) fn failed(&self, failure: &RemoteFailure) {
+        let counter = match failure {
+            RemoteFailure::Refused { .. } => &self.0.refused,
+            RemoteFailure::DeadlinePassed => return,
+            RemoteFailure::NotConnected | RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) => {
+                &self.0.broken
+            }
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for RegionCount {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Default for RegionTerms {
+    fn default() -> Self {
+        Self { price_ms: 0.0, weight_permille: 1_000 }
+    }
+}
+
+impl Regions {
+    /// A node that knows of no other.
+    #[must_use]
+    pub fn alone(now: Instant) -> Self {
+        Self {
+            terms: SpillTerms::default(),
+            asked_max: 0,
+            own: BTreeMap::new(),
+            own_terms: RegionTerms::default(),
+            others: Vec::new(),
+            at: now,
+        }
+    }
+
+    /// Whether there is no other region.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.others.is_empty()
+    }
+
+    /// A request's place in that region's counts; `None` if there is no such region. A request
+    /// without a model, for a response that is stored there, counts for nothing else.
+    pub(crate) fn count(
+        &self,
+        region: &RegionName,
+        model: Option<&ModelName>,
+    ) -> Option<RegionCount> {
+        let other = self.others.iter().find(|other| other.name == *region)?;
+        let model = model.and_then(|model| other.models.get(model));
+        let counts = model.map(|model| Arc::clone(&model.counts)).unwrap_or_default();
+        Some(counts.begin())
+    }
+
+    /// Whether that region is known to have room, so that a long body need not wait for its word.
+    pub(crate) fn has_room(&self, region: &RegionName, model: &ModelName) -> bool {
+        let other = self.others.iter().find(|other| other.name == *region);
+        let load = other.and_then(|other| other.models.get(model)).map(|model| &model.load);
+        load.is_some_and(|load| load.shed == ShedState::Open && is_half_empty(load))
+    }
+
+    /// Whether the own region needs no closer look: it is the only one, or half empty at least.
+    pub(crate) fn is_roomy(&self, model: &ModelName) -> bool {
+        self.is_alone() || self.own.get(model).is_some_and(|own| is_half_empty(&own.load))
+    }
+
+    /// The own region as it is now. `group` are its replicas for the model.
+    pub(crate) fn own(
+        &self,
+        model: &ModelName,
+        (view, group): (&View, Option<&RouteGroup>),
+        waiting: Waiting,
+    ) -> OwnRegion {
+        let known = self.own.get(model);
+        let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
+        let now = Now::of(view, candidates);
+        let since = |now: u64, then: Option<u64>| {
+            u32::try_from(now.saturating_sub(then.unwrap_or(now))).unwrap_or(u32::MAX)
+        };
+        OwnRegion {
+            replicas: u32::try_from(candidates.len()).unwrap_or(u32::MAX),
+            report: RegionReport {
+                load: known.map(|known| known.load).unwrap_or_default(),
+                age_ms: self.at.elapsed().as_secs_f32() * 1e3,
+                sent: since(now.sent, known.map(|known| known.sent)),
+                ended: since(now.ended, known.map(|known| known.ended)),
+            },
+            places: now.places,
+            waiting,
+            guests: known.map_or(0, |known| known.guests),
+            nodes: known.map_or(1, |known| known.nodes),
+            prefill_ms: 0.0,
+            price_ms: self.own_terms.price_ms,
+            weight_permille: self.own_terms.weight_permille,
+        }
+    }
+
+    /// The other regions as they are now, in their order.
+    pub(crate) fn candidates(
+        &self,
+        model: &ModelName,
+        refused: &[RegionName],
+    ) -> SmallVec<[RegionCandidate; 8]> {
+        let passed_ms = self.at.elapsed().as_secs_f32() * 1e3;
+        let candidate = |other: &OtherRegion| {
+            let known = other.models.get(model);
+            let access = if known.is_none() || !other.is_reachable {
+                Access::Unreachable
+            } else if refused.contains(&other.name) {
+                Access::Refused
+            } else {
+                Access::Ready
+            };
+            RegionCandidate {
+                access,
+                report: known
+                    .map(|known| known.report(other.age_ms + passed_ms))
+                    .unwrap_or_default(),
+                rtt_ms: other.rtt_ms,
+                prefill_ms: 0.0,
+                price_ms: other.terms.price_ms,
+                weight_permille: other.terms.weight_permille,
+                ramp_permille: other.ramp_permille,
+                is_current: false,
+            }
+        };
+        self.others.iter().map(candidate).collect()
+    }
+}
+
+impl OtherModel {
+    fn report(&self, age_ms: f32) -> RegionReport {
+        let since = |now: u64, then: u64| u32::try_from(now.saturating_sub(then)).unwrap_or(0);
+        RegionReport {
+            load: self.load,
+            age_ms,
+            sent: since(self.counts.sent(), self.sent),
+            ended: since(self.counts.ended(), self.ended),
+        }
+    }
+}
+
+fn is_half_empty(load: &ModelLoad) -> bool {
+    let taken = load.queued + load.running;
+    load.queued == 0.0 && load.capacity.is_some_and(|capacity| taken * 2.0 < capacity)
+}
+
+/// What this node has at the replicas of a group at this moment.
+#[derive(Debug, Default)]
+struct Now {
+    sent: u64,
+    ended: u64,
+    /// Requests that they would still take; `None` if one of them has no limit.
+    places: Option<u32>,
+}
+
+impl Now {
+    fn of(view: &View, candidates: &[Candidate]) -> Self {
+        let none = Self { places: Some(0), ..Self::default() };
+        candidates.iter().fold(none, |sum, candidate| {
+            let replica = view.replica(candidate.slot);
+            let (in_flight, sent) = (replica.in_flight(), replica.started());
+            let limit = candidate.in_flight_max.min(replica.claim());
+            let left = limit.saturating_sub(in_flight);
+            let is_limited = limit < u32::MAX;
+            Self {
+                sent: sum.sent + sent,
+                ended: sum.ended + sent.saturating_sub(u64::from(in_flight)),
+                places: sum.places.filter(|_| is_limited).map(|places| places.saturating_add(left)),
+            }
+        })
+    }
+}

@@ -1,0 +1,135 @@
+//! Requests that other nodes forward: served here, or sent back.
+
+use std::pin::Pin;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::{Request, Response};
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
+use spillway_protocol::TrustedProxies;
+use spillway_route::{Guest, OwnRegion, admit_guest, shed_state};
+use spillway_types::{ModelName, RouteName, ShedState};
+
+use crate::client::Client;
+use crate::gateway::Gateway;
+use crate::regions::Regions;
+use crate::remote::GuestTerms;
+use crate::request::headers::Identity;
+use crate::request::serve::Exchange;
+use crate::waiting::WaitKey;
+use crate::wire_body::{BoxError, LinkBody, WireBody};
+use crate::worker::Worker;
+
+/// Stands for the route of a request that has none.
+static NO_ROUTE: LazyLock<RouteName> = LazyLock::new(|| RouteName::from(""));
+
+/// A guest that was turned away before any replica had it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct GuestRefusal {
+    /// Why.
+    pub why: String,
+    /// After how long there might be room.
+    pub wait: Option<Duration>,
+}
+
+/// Whether this region takes a guest of these terms, by what is known now. To be asked before the
+/// guest's body is.
+#[must_use]
+pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> Guest {
+    // About a stored response, or by a route without models: no other region would do.
+    let Some(model) = &terms.model else { return Guest::Welcome };
+    let regions = gateway.regions();
+    admit_guest(&own_region(gateway, &regions, (path, model)), &regions.terms)
+}
+
+/// What other regions are told of this one, so that they need not ask in vain.
+#[must_use]
+pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
+    let regions = gateway.regions();
+    shed_state(&own_region(gateway, &regions, ("", model)), &regions.terms)
+}
+
+fn own_region(
+    gateway: &Gateway,
+    regions: &Regions,
+    (path, model): (&str, &ModelName),
+) -> OwnRegion {
+    let view = gateway.view();
+    let prefixed = view.prefixed_route(path);
+    let route = prefixed.or_else(|| view.route_of_model(Some(model)));
+    let group = route.and_then(|route| route.group(Some(model)));
+    let key = WaitKey::of(route.map_or(&NO_ROUTE, |route| &route.spec.name), model);
+    regions.own(model, (&view, group), gateway.waiting.before(&key))
+}
+
+/// A guest that is served, counted until its reply has ended.
+#[derive(Debug)]
+struct Served<B> {
+    reply: B,
+    gateway: Arc<Gateway>,
+}
+
+impl<B> Served<B> {
+    fn new(reply: B, gateway: &Arc<Gateway>) -> Self {
+        gateway.counters.guests.fetch_add(1, Ordering::Relaxed);
+        Self { reply, gateway: Arc::clone(gateway) }
+    }
+}
+
+impl<B> Drop for Served<B> {
+    fn drop(&mut self) {
+        self.gateway.counters.guests.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<B: Body + Unpin> Body for Served<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.reply).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.reply.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.reply.size_hint()
+    }
+}
+
+/// Serves a request that another node forwarded, by replicas of this region only.
+///
+/// # Errors
+/// If none of them can take it; nothing of it has reached any then.
+pub async fn serve_guest(
+    worker: Arc<Worker>,
+    request: Request<LinkBody>,
+    terms: GuestTerms,
+) -> Result<Response<LinkBody>, GuestRefusal> {
+    let mut dice = worker.gateway.dice();
+    let identity = Identity::of(request.headers(), &mut dice);
+    let proxies = Arc::new(TrustedProxies::new(Vec::new()));
+    let client = Arc::new(Client::new(terms.client, true, proxies));
+    let served = Served::new((), &worker.gateway);
+    let gateway = Arc::clone(&worker.gateway);
+    let exchange = Exchange::new(worker, client, dice, Some(terms));
+    match exchange.run(request.map(WireBody::Link), &identity).await {
+        Ok(response) => {
+            let counted = response.map(|body| Served::new(body, &gateway));
+            drop(served);
+            Ok(counted.map(|body| body.map_err(BoxError::from).boxed_unsync()))
+        }
+        Err(sent) => {
+            Err(GuestRefusal { why: sent.error.message.clone(), wait: sent.error.retry_delay() })
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! `spillway certs`: the cluster's CA, the nodes' certificates, the secret of prompt hashes.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use spillway_link::certs::{
+    Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity, WriteFault,
+};
+
+use crate::cli::{CertsCommand, CertsInitArgs, CertsNodeArgs};
+use crate::output;
+
+/// Makes what is asked for.
+///
+/// # Errors
+/// If a name can't stand in a certificate, a file is there already, or can't be read or written.
+pub(crate) fn run(command: &CertsCommand) -> Result<()> {
+    match command {
+        CertsCommand::Init(args) => init(args),
+        CertsCommand::Node(args) => node(args),
+    }
+}
+
+fn init(args: &CertsInitArgs) -> Result<()> {
+    let authority = Authority::new(&args.cluster, validity(args.days)?)?;
+    let prefix_key = PrefixKey::random().context("the system has no random numbers")?;
+    let files = AuthorityFiles::in_folder(&args.dir);
+    written(files.write(&authority, &prefix_key, if_exists(args.force)))?;
+    let report = json!({
+        "ok": true, "cluster": args.cluster, "days": args.days,
+        "authority": files.certificate, "authority_key": files.key, "prefix_key": files.prefix_key,
+    });
+    let lines = [
+        ("on every node", files.certificate.as_path()),
+        ("on every node, secret", &files.prefix_key),
+        ("on no node, secret", &files.key),
+    ];
+    show(args.json, &report, &lines)
+}
+
+fn node(args: &CertsNodeArgs) -> Result<()> {
+    let authority = AuthorityFiles::in_folder(&args.dir).open().context(
+        "this needs ca.pem and ca-key.pem of `spillway certs init`, in the folder --dir",
+    )?;
+    let validity = validity(args.days)?;
+    let issued = authority.issue(&args.region, &args.node, validity)?;
+    let out = args.out.as_ref().unwrap_or(&args.dir);
+    let files = NodeFiles::in_folder(out, &args.region, &args.node);
+    written(files.write(issued, if_exists(args.force)))?;
+    let report = json!({
+        "ok": true, "cluster": authority.cluster(), "region": args.region, "node": args.node,
+        "days": args.days, "certificate": files.certificate, "key": files.key,
+    });
+    let lines =
+        [("on this node", files.certificate.as_path()), ("on this node, secret", &files.key)];
+    show(args.json, &report, &lines)
+}
+
+fn validity(days: u32) -> Result<Validity> {
+    Ok(Validity::days(SystemTime::now(), days)?)
+}
+
+fn if_exists(force: bool) -> IfExists {
+    if force { IfExists::Replace } else { IfExists::Refuse }
+}
+
+fn written(outcome: Result<(), WriteFault>) -> Result<()> {
+    match outcome {
+        Err(fault @ WriteFault::Exists(_)) => Err(fault).context("nothing was written (--force)"),
+        outcome => Ok(outcome?),
+    }
+}
+
+fn show(as_json: bool, report: &Value, lines: &[(&str, &Path)]) -> Result<()> {
+    if as_json {
+        return Ok(output::line(&report.to_string())?);
+    }
+    for (place, path) in lines {
+        output::line(&format!("{:<40} {place}", path.display()))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use clap::Parser;
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// Runs `spillway certs` with these words and `--dir` of the folder.
+    fn certs(folder: &TempDir, words: &[&str]) -> Result<()> {
+        let dir = folder.path().to_str().unwrap();
+        let words = [&["spillway", "certs"], words, &["--dir", dir]].concat();
+        let Command::Certs { command } = Cli::try_parse_from(words).unwrap().command else {
+            panic!("another command")
+        };
+        run(&command)
+    }
+
+    const INIT: [&str; 3] = ["init", "--cluster", "prod"];
+    const NODE: [&str; 5] = ["node", "--region", "eu", "--node", "a"];
+
+    #[test]
+    fn an_authority_and_a_node_get_their_files() {
+        let folder = TempDir::new().unwrap();
+        certs(&folder, &INIT).unwrap();
+        certs(&folder, &NODE).unwrap();
+        let mut names: Vec<_> = fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["a.eu-key.pem", "a.eu.pem", "ca-key.pem", "ca.pem", "prefix.key"]);
+        let prefix_key = fs::read_to_string(folder.path().join("prefix.key")).unwrap();
+        PrefixKey::from_hex(&prefix_key).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn keys_are_for_their_owner_alone_and_stay_so_when_replaced() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = TempDir::new().unwrap();
+        certs(&folder, &INIT).unwrap();
+        certs(&folder, &NODE).unwrap();
+        certs(&folder, &[&NODE[..], &["--force"]].concat()).unwrap();
+        for name in ["a.eu-key.pem", "ca-key.pem", "prefix.key"] {
+            let mode = fs::metadata(folder.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_replaced_without_force() {
+        let folder = TempDir::new().unwrap();
+        let read = || fs::read(folder.path().join("ca-key.pem")).unwrap();
+        certs(&folder, &INIT).unwrap();
+        let before = read();
+        let refused = certs(&folder, &INIT).unwrap_err();
+        assert!(format!("{refused:#}").contains("--force"), "{refused:#}");
+        assert_eq!(read(), before);
+        certs(&folder, &[&INIT[..], &["--force"]].concat()).unwrap();
+        assert_ne!(read(), before);
+        certs(&folder, &NODE).unwrap();
+        assert!(certs(&folder, &NODE).is_err());
+    }
+
+    #[test]
+    fn a_node_needs_an_authority_and_a_name_that_fits() {
+        let folder = TempDir::new().unwrap();
+        let refused = certs(&folder, &NODE).unwrap_err();
+        assert!(format!("{refused:#}").contains("spillway certs init"), "{refused:#}");
+        certs(&folder, &INIT).unwrap();
+        let refused = certs(&folder, &["node", "--region", "EU", "--node", "a"]).unwrap_err();
+        assert!(format!("{refused:#}").contains("can't name a region"), "{refused:#}");
+    }
+}

@@ -1,0 +1,195 @@
+//! What clients met with, and what that is in figures.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::demo::region::Region;
+
+/// What became of one request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sample {
+    /// Where its client is.
+    pub(crate) home: Region,
+    /// Where its client connected: at home, while there is one.
+    pub(crate) door: Region,
+    /// When it was due.
+    pub(crate) due: Instant,
+    /// How much later it was sent: the machine was too busy.
+    pub(crate) lag: Duration,
+    /// When its reply had ended.
+    pub(crate) ended: Instant,
+    pub(crate) end: End,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Served by a replica of that region. `first_token` is counted from when it was due; unary
+    /// replies have none.
+    Served { by: Region, first_token: Option<Duration> },
+    /// Told to come again later.
+    Shed,
+    /// Not served, or not to the end.
+    Failed,
+}
+
+/// What all clients met with in one phase.
+#[derive(Debug, Default)]
+pub(crate) struct Samples(Mutex<Vec<Sample>>);
+
+impl Samples {
+    pub(crate) fn add(&self, sample: Sample) {
+        self.lock().push(sample);
+    }
+
+    /// What has ended so far, in the order in which it did.
+    pub(crate) fn all(&self) -> Vec<Sample> {
+        self.lock().clone()
+    }
+
+    /// What ended since then.
+    pub(crate) fn since(&self, then: Instant) -> Vec<Sample> {
+        let samples = self.lock();
+        let recent = samples.iter().rev().take_while(|sample| sample.ended >= then);
+        recent.copied().collect()
+    }
+
+    /// How the requests have ended that a region got from clients, or took from other regions.
+    pub(crate) fn counts(&self, region: Region) -> Counts {
+        let samples = self.lock();
+        let own = samples.iter().filter(|sample| sample.door == region);
+        let guests = samples.iter().filter(|sample| sample.guest_of() == Some(region));
+        Counts { spilled_in: guests.count() as u64, ..Counts::of(own) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Sample>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How requests ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Counts {
+    pub(crate) requests: u64,
+    pub(crate) shed: u64,
+    pub(crate) failed: u64,
+    /// Requests that another region served.
+    pub(crate) spilled_out: u64,
+    /// Requests that were served for another region.
+    pub(crate) spilled_in: u64,
+}
+
+impl Counts {
+    pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Sample>) -> Self {
+        samples.fold(Self::default(), |counts, sample| Self {
+            requests: counts.requests + 1,
+            shed: counts.shed + u64::from(sample.end == End::Shed),
+            failed: counts.failed + u64::from(sample.end == End::Failed),
+            spilled_out: counts.spilled_out + u64::from(sample.guest_of().is_some()),
+            spilled_in: 0,
+        })
+    }
+}
+
+/// Times to first token, sorted.
+#[derive(Debug)]
+pub(crate) struct FirstTokens(Vec<Duration>);
+
+impl FirstTokens {
+    pub(crate) fn of<'a>(samples: impl Iterator<Item = &'a Sample>) -> Self {
+        let mut times: Vec<Duration> = samples.filter_map(Sample::first_token).collect();
+        times.sort_unstable();
+        Self(times)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The time that this share of them does not exceed, in milliseconds; `None` if there is none.
+    pub(crate) fn quantile_ms(&self, share: f64) -> Option<f64> {
+        let rank = (self.0.len() as f64 * share).ceil() as usize;
+        self.0.get(rank.saturating_sub(1)).map(|time| time.as_secs_f64() * 1e3)
+    }
+}
+
+impl Sample {
+    /// The time to first token of a stream that was served.
+    pub(crate) fn first_token(&self) -> Option<Duration> {
+        match self.end {
+            End::Served { first_token, .. } => first_token,
+            End::Shed | End::Failed => None,
+        }
+    }
+
+    /// The region that served it for the one that its client connected to.
+    pub(crate) fn guest_of(&self) -> Option<Region> {
+        match self.end {
+            End::Served { by, .. } => Some(by).filter(|&by| by != self.door),
+            End::Shed | End::Failed => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(end: End, ended: Instant) -> Sample {
+        let (home, door) = (Region::UsEast, Region::UsEast);
+        Sample { home, door, due: ended, lag: Duration::ZERO, ended, end }
+    }
+
+    fn served(milliseconds: u64) -> End {
+        let first_token = Some(Duration::from_millis(milliseconds));
+        End::Served { by: Region::UsEast, first_token }
+    }
+
+    #[test]
+    fn quantiles_are_times_that_were_met_with() {
+        let now = Instant::now();
+        let samples: Vec<_> = (1..=100).rev().map(|ms| sample(served(ms), now)).collect();
+        let times = FirstTokens::of(samples.iter());
+        assert_eq!(times.quantile_ms(0.5), Some(50.0));
+        assert_eq!(times.quantile_ms(0.95), Some(95.0));
+        assert_eq!(times.quantile_ms(1.0), Some(100.0));
+        assert_eq!(FirstTokens::of([].iter()).quantile_ms(0.5), None);
+    }
+
+    #[test]
+    fn what_was_not_served_counts_but_has_no_first_token() {
+        let now = Instant::now();
+        let samples = [sample(End::Shed, now), sample(End::Failed, now), sample(served(3), now)];
+        assert_eq!(
+            Counts::of(samples.iter()),
+            Counts { requests: 3, shed: 1, failed: 1, ..Counts::default() }
+        );
+        assert_eq!(FirstTokens::of(samples.iter()).count(), 1);
+    }
+
+    #[test]
+    fn what_another_region_served_is_out_of_the_one_and_in_the_other() {
+        let samples = Samples::default();
+        let end = End::Served { by: Region::EuCentral, first_token: None };
+        samples.add(sample(end, Instant::now()));
+        let spilled = |region| {
+            let counts = samples.counts(region);
+            (counts.spilled_out, counts.spilled_in)
+        };
+        assert_eq!(Region::ALL.map(spilled), [(1, 0), (0, 1), (0, 0)]);
+    }
+
+    #[test]
+    fn the_last_seconds_are_those_alone() {
+        let start = Instant::now();
+        let samples = Samples::default();
+        for second in 0..10 {
+            samples.add(sample(served(second), start + Duration::from_secs(second)));
+        }
+        assert_eq!(samples.since(start + Duration::from_secs(7)).len(), 3);
+        assert_eq!(samples.counts(Region::UsEast).requests, 10);
+        assert_eq!(samples.counts(Region::EuCentral).requests, 0);
+    }
+}

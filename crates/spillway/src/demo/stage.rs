@@ -1,0 +1,94 @@
+//! One phase: a load, what happens meanwhile, and what is seen of it.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::demo::load::send;
+use crate::demo::region::Region;
+use crate::demo::sample::{Sample, Samples};
+use crate::demo::table::Table;
+use crate::demo::workload::{Loads, arrivals};
+use crate::demo::world::{Figures, World};
+
+/// How exact moments are: when a region is lost, and when the others have noticed.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What is to happen in a phase.
+#[derive(Clone, Debug)]
+pub(crate) struct Stage {
+    pub(crate) title: String,
+    pub(crate) loads: Loads,
+    pub(crate) seed: u64,
+    /// How long requests come.
+    pub(crate) length: Duration,
+    /// Which region is lost, and how long after the begin.
+    pub(crate) loss: Option<(Region, Duration)>,
+}
+
+/// What came of a phase.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    pub(crate) samples: Vec<Sample>,
+    /// What the nodes said of themselves at its end.
+    pub(crate) figures: [Figures; 3],
+    pub(crate) loss: Option<Loss>,
+}
+
+/// A region that was lost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Loss {
+    pub(crate) region: Region,
+    pub(crate) at: Instant,
+    /// When the last of the others knew that it can't be reached.
+    pub(crate) noticed: Option<Instant>,
+}
+
+impl Stage {
+    /// Lets it happen. `table` is `None` if nobody watches.
+    pub(crate) async fn run(
+        &self,
+        world: &mut World,
+        mut table: Option<&mut Table>,
+    ) -> Result<Outcome> {
+        if let Some(table) = &mut table {
+            table.begin(&self.title)?;
+        }
+        let samples = Arc::new(Samples::default());
+        let arrivals = arrivals(self.seed, self.loads, self.length);
+        let mut load = JoinSet::new();
+        load.spawn(send(arrivals, world.doors(), Arc::clone(&samples)));
+        let started = Instant::now();
+        let mut loss = None;
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = load.join_next() => break,
+                _ = looks.tick() => {}
+            }
+            self.follow_loss(world, started, &mut loss).await;
+            if let Some(table) = &mut table {
+                table.draw(world, &samples, started)?;
+            }
+        }
+        Ok(Outcome { samples: samples.all(), figures: Region::ALL.map(|r| world.figures(r)), loss })
+    }
+
+    async fn follow_loss(&self, world: &mut World, started: Instant, loss: &mut Option<Loss>) {
+        match (loss, self.loss) {
+            (none @ None, Some((region, after))) if started.elapsed() >= after => {
+                *none = Some(Loss { region, at: Instant::now(), noticed: None });
+                world.lose(region).await;
+            }
+            (Some(Loss { region, noticed: noticed @ None, .. }), _) => {
+                let is_out = region.others().all(|other| !world.reaches(other, *region));
+                *noticed = is_out.then(Instant::now);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What the clients ask, and when: decided before the load begins, so that two phases get the same.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use spillway_emulator::{EngineConfig, Profile};
+
+use crate::demo::region::Region;
+
+/// The model that the replicas serve.
+pub(crate) const MODEL: &str = "qwen3-32b";
+/// The machine that each replica is modelled on; it runs at its real speed, so that the network's
+/// delay has its real share of the time to first token.
+const PROFILE: Profile = Profile::H100;
+/// Replicas of a region.
+pub(crate) const REPLICAS: u16 = 2;
+/// Requests that a replica works on at once. A real one takes some hundreds: so few are full at a
+/// load that two cores carry.
+pub(crate) const PLACES: u32 = 6;
+
+/// Tokens of a reply.
+const TOKENS_MIN: u32 = 24;
+const TOKENS_MAX: u32 = 72;
+/// Of so many requests one does not stream.
+const UNARY_ONE_IN: u32 = 10;
+/// Assistants that each have a system prompt of their own, which their chats share.
+const ASSISTANTS: [&str; 3] = ["billing", "travel", "support"];
+/// Sentences of a system prompt: about 600 tokens.
+const SENTENCES: usize = 18;
+
+/// One request of a client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    /// When, after the load's begin.
+    pub(crate) at: Duration,
+    /// Where the client is.
+    pub(crate) home: Region,
+    pub(crate) chat: Chat,
+}
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chat {
+    assistant: usize,
+    question: u32,
+    tokens: u32,
+    pub(crate) is_stream: bool,
+}
+
+/// Requests in each region, in percent of what its replicas can serve.
+pub(crate) type Loads = [u32; 3];
+
+/// The modelled machine with its few places.
+pub(crate) fn engine() -> EngineConfig {
+    let places = std::num::NonZeroU32::new(PLACES).unwrap_or(std::num::NonZeroU32::MIN);
+    EngineConfig { running_max: places, ..EngineConfig::from_profile(PROFILE) }
+}
+
+/// Requests that a region can serve each second, by the engine's own figures.
+pub(crate) fn capacity_per_s() -> f64 {
+    let cost = engine().cost;
+    let tokens = f64::from(TOKENS_MIN + TOKENS_MAX) / 2.0;
+    let prompt = prompt_tokens();
+    let sequences = u64::from(PLACES);
+    let step = cost.duration(0, sequences, sequences * u64::from(prompt)).as_secs_f64();
+    // While one request runs, each of the others' places begins with a new one once.
+    let fresh = u64::from(FRESH_TOKENS) * sequences;
+    let prefill = Duration::from_nanos(cost.prefill_token_ns * fresh).as_secs_f64();
+    f64::from(REPLICAS) * f64::from(PLACES) / (tokens * step + prefill)
+}
+
+/// Prompt tokens that no cache has: the question and what completes the last shared block.
+const FRESH_TOKENS: u32 = 24;
+
+/// A token is four bytes to the emulator.
+fn prompt_tokens() -> u32 {
+    u32::try_from(system_prompt(0).len() / 4).unwrap_or(u32::MAX).saturating_add(FRESH_TOKENS)
+}
+
+/// All requests of a load, in the order of their times: in each region a Poisson process of its
+/// own, so that what happens in one does not depend on another's load.
+pub(crate) fn arrivals(seed: u64, loads: Loads, length: Duration) -> Vec<Arrival> {
+    let mut all: Vec<Arrival> = Region::ALL
+        .into_iter()
+        .zip(loads)
+        .flat_map(|(region, percent)| of_region(seed, region, percent, length))
+        .collect();
+    all.sort_by_key(|arrival| arrival.at);
+    all
+}
+
+fn of_region(seed: u64, home: Region, percent: u32, length: Duration) -> Vec<Arrival> {
+    let mut dice =
+        fastrand::Rng::with_seed(seed.wrapping_mul(31).wrapping_add(home.index() as u64));
+    let per_second = capacity_per_s() * f64::from(percent) / 100.0;
+    let mut at = 0.0;
+    let mut arrivals = Vec::new();
+    loop {
+        // Never the logarithm of 0.
+        at -= (1.0 - dice.f64()).ln() / per_second;
+        if at >= length.as_secs_f64() {
+            return arrivals;
+        }
+        let chat = Chat::by_chance(&mut dice);
+        arrivals.push(Arrival { at: Duration::from_secs_f64(at), home, chat });
+    }
+}
+
+impl Chat {
+    fn by_chance(dice: &mut fastrand::Rng) -> Self {
+        Self {
+            assistant: dice.usize(..ASSISTANTS.len()),
+            question: dice.u32(..),
+            tokens: dice.u32(TOKENS_MIN..=TOKENS_MAX),
+            is_stream: dice.u32(..UNARY_ONE_IN) > 0,
+        }
+    }
+
+    /// Tells it from all others.
+    pub(crate) fn key(&self) -> String {
+        format!("chat-{}", self.question)
+    }
+
+    /// The request's body.
+    pub(crate) fn body(&self) -> Value {
+        json!({
+            "model": MODEL,
+            "messages": [
+                {"role": "system", "content": system_prompt(self.assistant)},
+                {"role": "user", "content": format!("Question number {}.", self.question)},
+            ],
+            "max_tokens": self.tokens,
+            "stream": self.is_stream,
+        })
+    }
+}
+
+fn system_prompt(assistant: usize) -> String {
+    let name = ASSISTANTS[assistant % ASSISTANTS.len()];
+    let sentence = format!(
+        "You are the {name} assistant of a company with offices on three continents: answer \
+         briefly, name your sources, say so when you do not know. "
+    );
+    sentence.repeat(SENTENCES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOADS: Loads = [120, 40, 40];
+    const LONG: Duration = Duration::from_secs(1_000);
+
+    #[test]
+    fn the_same_seed_gives_the_same_requests_and_another_one_others() {
+        assert_eq!(arrivals(1, LOADS, LONG), arrivals(1, LOADS, LONG));
+        assert_ne!(arrivals(1, LOADS, LONG), arrivals(2, LOADS, LONG));
+    }
+
+    #[test]
+    fn one_regions_requests_do_not_depend_on_anothers_load() {
+        let of_eu = |loads| {
+            let all = arrivals(1, loads, LONG).into_iter();
+            all.filter(|arrival| arrival.home == Region::EuCentral).collect::<Vec<_>>()
+        };
+        assert_eq!(of_eu(LOADS), of_eu([10, 40, 90]));
+    }
+
+    #[test]
+    fn each_region_gets_its_share_of_the_capacity_in_order_of_time() {
+        let all = arrivals(7, LOADS, LONG);
+        assert!(all.is_sorted_by_key(|arrival| arrival.at));
+        for (region, percent) in Region::ALL.into_iter().zip(LOADS) {
+            let count = all.iter().filter(|arrival| arrival.home == region).count() as f64;
+            let expected = capacity_per_s() * f64::from(percent) / 100.0 * LONG.as_secs_f64();
+            assert!((count / expected - 1.0).abs() < 0.05, "{count} of {expected}");
+        }
+    }
+
+    #[test]
+    fn most_chats_stream_a_few_do_not_and_assistants_share_their_prompts() {
+        let all = arrivals(3, LOADS, LONG);
+        let unary = all.iter().filter(|arrival| !arrival.chat.is_stream).count();
+        let one_in = all.len() as f64 / unary as f64;
+        assert!((9.0..11.0).contains(&one_in), "one in {one_in}");
+        let mut prompts: Vec<String> =
+            all.iter().map(|arrival| arrival.chat.body()["messages"][0].to_string()).collect();
+        prompts.sort_unstable();
+        prompts.dedup();
+        assert_eq!(prompts.len(), ASSISTANTS.len());
+    }
+}

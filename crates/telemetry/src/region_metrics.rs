@@ -1,0 +1,186 @@
+//! Metrics of other regions and of the connections to other nodes.
+
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::metrics::{Labels, metric, raise, signed};
+use crate::names;
+
+type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// Another region as this node knows it.
+#[derive(Clone, Debug)]
+pub struct LiveRegion {
+    /// Its name.
+    pub name: String,
+    /// Whether requests could be sent there.
+    pub is_reachable: bool,
+    /// Smoothed time there and back, in seconds.
+    pub rtt_s: f64,
+    /// How old its report is, in seconds.
+    pub age_s: f64,
+    /// Share of the requests that it may get again after it came back, in permille.
+    pub ramp_permille: u16,
+    /// By model.
+    pub models: Vec<LiveRegionModel>,
+}
+
+/// This node's requests to another region, for one model.
+#[derive(Clone, Debug)]
+pub struct LiveRegionModel {
+    /// The model.
+    pub model: String,
+    /// In flight there.
+    pub in_flight: u64,
+    /// Ever sent there.
+    pub sent: u64,
+    /// Of these, refused there.
+    pub refused: u64,
+    /// Of these, lost on the way or with the link.
+    pub broken: u64,
+}
+
+/// The connections to another node.
+#[derive(Clone, Debug)]
+pub struct LivePeer {
+    /// Its name.
+    pub name: String,
+    /// Its region.
+    pub region: String,
+    /// By kind: control, data.
+    pub connections: Vec<LiveConnection>,
+}
+
+/// One of the connections to another node.
+#[derive(Clone, Copy, Debug)]
+pub struct LiveConnection {
+    /// control or data.
+    pub kind: &'static str,
+    /// Whether it stands.
+    pub is_connected: bool,
+    /// Smoothed time there and back, in seconds.
+    pub rtt_s: f64,
+    /// Attempts to make it that failed.
+    pub dials_failed: u64,
+}
+
+/// What is known of other nodes; nothing on a node that stands alone.
+#[derive(Clone, Debug, Default)]
+pub struct LiveCluster {
+    /// Other regions.
+    pub regions: Vec<LiveRegion>,
+    /// Other nodes.
+    pub peers: Vec<LivePeer>,
+    /// Peers that were refused, by reason.
+    pub refusals: Vec<(&'static str, u64)>,
+    /// Gossip, by what became of datagrams.
+    pub datagrams: Vec<(&'static str, u64)>,
+    /// Bytes of gossip that were sent.
+    pub datagram_bytes: u64,
+    /// When peers will refuse this node's certificate, in seconds since 1970.
+    pub certificate_expires_s: Option<u64>,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct RegionMetrics {
+    reachable: Family<Labels, Gauge>,
+    rtt: Fraction,
+    age: Fraction,
+    ramp: Fraction,
+    in_flight: Family<Labels, Gauge>,
+    forwarded: Family<Labels, Counter>,
+    connected: Family<Labels, Gauge>,
+    link_rtt: Fraction,
+    dials_failed: Family<Labels, Counter>,
+    refusals: Family<Labels, Counter>,
+    datagrams: Family<Labels, Counter>,
+    datagram_bytes: Counter,
+    expires: Family<Labels, Gauge>,
+}
+
+impl RegionMetrics {
+    pub(crate) fn new(r: &mut Registry) -> Self {
+        Self {
+            reachable: metric(r, names::REGION_REACHABLE, "Whether a region can be reached"),
+            rtt: metric(r, names::REGION_RTT, "Round-trip time to a region"),
+            age: metric(r, names::REGION_AGE, "Age of a region's report"),
+            ramp: metric(r, names::REGION_RAMP, "Share of its requests that a region gets"),
+            in_flight: metric(r, names::SPILL_IN_FLIGHT, "Requests in another region"),
+            forwarded: metric(r, names::SPILL_REQUESTS, "Requests sent to another region"),
+            connected: metric(r, names::LINK_CONNECTED, "Whether a connection to a node stands"),
+            link_rtt: metric(r, names::LINK_RTT, "Round-trip time to a node"),
+            dials_failed: metric(r, names::LINK_DIALS_FAILED, "Failed dials to a node"),
+            refusals: metric(r, names::LINK_REFUSALS, "Peers refused"),
+            datagrams: metric(r, names::GOSSIP_DATAGRAMS, "Datagrams of gossip"),
+            datagram_bytes: metric(r, names::GOSSIP_BYTES, "Bytes of gossip sent"),
+            expires: metric(r, names::CERTIFICATE_EXPIRES, "When the certificate ends"),
+        }
+    }
+
+    /// Shows the regions and nodes there are; what was said of others vanishes.
+    pub(crate) fn show(&self, live: &LiveCluster) {
+        for gauge in [&self.reachable, &self.in_flight, &self.connected, &self.expires] {
+            gauge.clear();
+        }
+        for gauge in [&self.rtt, &self.age, &self.ramp, &self.link_rtt] {
+            gauge.clear();
+        }
+        live.regions.iter().for_each(|region| self.show_region(region));
+        live.peers.iter().for_each(|peer| self.show_peer(peer));
+        for (family, counts, label) in [
+            (&self.refusals, &live.refusals, "reason"),
+            (&self.datagrams, &live.datagrams, "result"),
+        ] {
+            for (name, total) in counts {
+                raise(&family.get_or_create(&vec![(label, (*name).to_owned())]), *total);
+            }
+        }
+        raise(&self.datagram_bytes, live.datagram_bytes);
+        if let Some(expires_s) = live.certificate_expires_s {
+            self.expires.get_or_create(&Labels::new()).set(signed(expires_s));
+        }
+    }
+
+    fn show_region(&self, region: &LiveRegion) {
+        let labels = vec![("region", region.name.clone())];
+        self.reachable.get_or_create(&labels).set(region.is_reachable.into());
+        self.rtt.get_or_create(&labels).set(region.rtt_s);
+        self.age.get_or_create(&labels).set(region.age_s);
+        self.ramp.get_or_create(&labels).set(f64::from(region.ramp_permille) / 1_000.0);
+        for model in &region.models {
+            let with = |result: Option<&str>| {
+                let mut labels = labels.clone();
+                labels.push(("model", model.model.clone()));
+                labels.extend(result.map(|result| ("result", result.to_owned())));
+                labels
+            };
+            self.in_flight.get_or_create(&with(None)).set(signed(model.in_flight));
+            let served = model.sent.saturating_sub(model.refused + model.broken + model.in_flight);
+            for (result, total) in
+                [("served", served), ("refused", model.refused), ("broken", model.broken)]
+            {
+                raise(&self.forwarded.get_or_create(&with(Some(result))), total);
+            }
+        }
+    }
+
+    fn show_peer(&self, peer: &LivePeer) {
+        for connection in &peer.connections {
+            let labels = vec![
+                ("peer", peer.name.clone()),
+                ("region", peer.region.clone()),
+                ("kind", connection.kind.to_owned()),
+            ];
+            self.connected.get_or_create(&labels).set(connection.is_connected.into());
+            if connection.is_connected {
+                self.link_rtt.get_or_create(&labels).set(connection.rtt_s);
+            }
+            raise(&self.dials_failed.get_or_create(&labels), connection.dials_failed);
+        }
+    }
+}

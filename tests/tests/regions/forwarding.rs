@@ -1,0 +1,137 @@
+//! What goes to another region comes back as if it had been served at home.
+
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use spillway_tests::{
+    Client, Cluster, OK, Scripted, Setup, chat, eventually, get, knows, noise, post, within,
+};
+
+const RTT: Duration = Duration::from_millis(80);
+const STREAM: &str = ",\"stream\":true";
+const EVENTS_HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+const EVENT: &str = "data: {\"choices\":[]}\n\n";
+/// Longer bodies are streamed through.
+const V2_ROUTE: &str = "[limits]\nbuffered_bytes_max = 65536";
+
+fn json_reply(body: &str) -> String {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    )
+}
+
+#[tokio::test]
+async fn a_node_without_replicas_has_its_requests_served_by_another_region() {
+    let replica = Scripted::start().await.serve(OK);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
+    let edge = cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    let reply = Client::once(edge.addresses()[0], chat("tiny", "")).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let facts = ["region", "replica", "hops"]
+        .map(|fact| reply.header(&format!("x-spillway-{fact}")).expect("a header").to_owned());
+    assert_eq!(facts, ["core", "a", "1"]);
+    assert_eq!(replica.requests.count(), 1);
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn a_stream_comes_piece_by_piece_and_a_client_that_leaves_frees_the_replica() {
+    let replica = Scripted::start().await;
+    let cluster = Cluster::new(&["edge", "core"]);
+    cluster.distance(0, 1, RTT);
+    let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
+    let edge = cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    let mut client = Client::http1(edge.addresses()[0]).await;
+    let (reply, mut wire) = tokio::join!(client.send(chat("tiny", STREAM)), async {
+        let (mut wire, asked) = replica.request().await;
+        assert_eq!(asked.header("x-forwarded-for"), Some("127.0.0.1"));
+        wire.send(EVENTS_HEAD).await;
+        wire.send(EVENT).await;
+        wire
+    });
+    let mut body = reply.expect("a reply").into_body();
+    let first = within("the first event", body.frame()).await.expect("a frame").expect("whole");
+    assert!(first.data_ref().expect("data").starts_with(b"data: "));
+    let left = Instant::now();
+    drop((client, body));
+    wire.end().await;
+    assert!(left.elapsed() < RTT + Duration::from_millis(100), "{:?}", left.elapsed());
+    eventually("its place is free", || core.gateway().guests() == 0).await;
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn an_upload_of_many_megabytes_arrives_whole_and_is_not_kept_in_memory() {
+    let replica = Scripted::start().await.serve(OK);
+    let cluster = Cluster::new(&["edge", "core"]);
+    cluster.distance(0, 1, Duration::from_millis(20));
+    let raw = || Setup::new().table(V2_ROUTE);
+    let core = cluster.start(1, raw().replica("a", replica.address)).await;
+    let edge = cluster.start(0, raw()).await;
+    knows(&edge, "core").await;
+    for bytes in [0, 1_000, 64 << 10, (64 << 10) + 1, 3 << 20, 20 << 20] {
+        let body = noise(bytes);
+        let request = post("/v2/models/tiny/infer", body.clone());
+        let reply = Client::once(edge.addresses()[0], request).await;
+        assert_eq!(reply.status, 200, "{bytes} bytes: {}", reply.text());
+        assert!(replica.requests.last().body == body, "{bytes} bytes");
+    }
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn what_another_region_stores_is_asked_for_there() {
+    let stored = "{\"id\":\"resp_1\",\"object\":\"response\",\"output\":[]}";
+    let replica = Scripted::start().await.serve(json_reply(stored));
+    let cluster = Cluster::new(&["edge", "core"]);
+    let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
+    let edge = cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    let address = edge.addresses()[0];
+    let asked = post("/v1/responses", "{\"model\":\"tiny\",\"input\":\"hello\"}");
+    assert_eq!(Client::once(address, asked).await.status, 200);
+    let again = Client::once(address, get("/v1/responses/resp_1")).await;
+    assert_eq!((again.status, again.text()), (200, stored));
+    assert_eq!(Client::once(address, get("/v1/responses/resp_2")).await.status, 404);
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn models_of_other_regions_are_listed_and_unknown_ones_are_not_found() {
+    let replica = Scripted::start().await.serve(OK);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
+    let edge = cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    let address = edge.addresses()[0];
+    eventually("it is ready", || edge.gateway().view().models().len() == 1).await;
+    let list = Client::once(address, get("/v1/models")).await;
+    assert!(list.text().contains("\"tiny\""), "{}", list.text());
+    assert_eq!(Client::once(address, get("/readyz")).await.status, 200);
+    let unknown = Client::once(address, chat("huge", "")).await;
+    assert_eq!((unknown.status, unknown.code()), (404, Some("model_not_found")));
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn an_error_of_the_replica_far_away_is_passed_on_as_it_is() {
+    let broken = "HTTP/1.1 500 Internal Server Error\r\ncontent-length: 4\r\n\r\nmine";
+    let replica = Scripted::start().await.serve(broken);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
+    let edge = cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    let reply = Client::once(edge.addresses()[0], chat("tiny", "")).await;
+    assert_eq!((reply.status, reply.text(), reply.code()), (500, "mine", None));
+    edge.stop().await;
+    core.stop().await;
+}
