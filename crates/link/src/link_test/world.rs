@@ -95,9 +95,18 @@ impl World {
 
     /// The same with ways that can be changed.
     pub(super) async fn distant_pair(&self, way: crate::delayed::Path) -> (TestNode, TestNode) {
+        self.distant_pair_with(way, crate::Congestion::default()).await
+    }
+
+    pub(super) async fn distant_pair_with(
+        &self,
+        way: crate::delayed::Path,
+        congestion: crate::Congestion,
+    ) -> (TestNode, TestNode) {
         let start = |region, node, seed| {
             let mut config = self.config(region, node);
             config.paths = Some(Paths::new(seed));
+            config.transport.congestion = congestion;
             TestNode::start(config)
         };
         let (a, b) = (start("eu", "a", 1), start("us", "b", 2));

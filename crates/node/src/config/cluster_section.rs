@@ -240,9 +240,9 @@ impl ClusterSections {
                 (None, None) => Ok(None),
             };
         };
-        for (name, value) in [("name", node), ("region", own_region)] {
+        for (name, value) in [("name", node), ("region", own_region), ("cluster", &cluster.id)] {
             if !is_name(value) {
-                let message = format!("the node's {name} {value:?} can't stand in a certificate");
+                let message = format!("the {name} {value:?} can't stand in a certificate");
                 return Err(source.fault(0..0, message, NAME_REMEDY));
             }
         }
@@ -267,7 +267,7 @@ impl ClusterSections {
     }
 }
 
-const NAME_REMEDY: &str = "use up to 63 letters, digits and hyphens";
+const NAME_REMEDY: &str = "use up to 63 of a-z, 0-9 and hyphens, no hyphen at either end";
 
 fn lower_peers(
     source: &Source,
@@ -339,9 +339,13 @@ fn lower_regions(
     Ok(regions)
 }
 
+/// Whether it can be a label of a DNS name, as certificates have it.
 fn is_name(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    !text.is_empty() && text.len() <= NAME_MAX && text.bytes().all(is_plain)
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let has_length = !text.is_empty() && text.len() <= NAME_MAX;
+    let has_ends = !text.starts_with('-') && !text.ends_with('-');
+    has_length && has_ends && text.bytes().all(is_plain)
 }
 
 fn readable(source: &Source, name: &Spanned<PathBuf>) -> Result<PathBuf, ConfigError> {

@@ -160,9 +160,12 @@ impl Report {
         row("prompt tokens cached", &|phase| format!("{} %", whole(phase.cached_percent)));
         let better = self.p95_times_better.unwrap_or(0.0);
         text += &format!(
-            "With spilling the 95th percentile is {better:.1} times better. Of the requests sent to \
-             another region, {} were turned away there and {} lost.\n",
-            with.refused, with.broken
+            "With spilling the 95th percentile is {better:.1} times better; the longer this runs the \
+             more, since without it the queue of {} grows all the time.\n\
+             Of the requests sent to another region, {} were turned away there and {} lost.\n",
+            BUSY.name(),
+            with.refused,
+            with.broken
         );
         let outage = self.outage.as_ref().map(Outage::text).unwrap_or_default();
         text + &self.delay_text() + &outage + &self.lag_text()
@@ -305,106 +308,5 @@ impl Outage {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-    use crate::demo::world::Figures;
-
-    const START_MS: u64 = 1_000;
-
-    /// A phase of these requests: when each was due, and how it ended.
-    fn phase(base: Instant, requests: &[(u64, End)]) -> Outcome {
-        let sample = |&(due_ms, end): &(u64, End)| {
-            let due = base + Duration::from_millis(due_ms);
-            let (home, door) = (BUSY, BUSY);
-            Sample { home, door, due, lag: Duration::ZERO, ended: due, end }
-        };
-        let samples = requests.iter().map(sample).collect();
-        Outcome { samples, figures: [Figures::default(); 3], loss: None }
-    }
-
-    fn served(by: Region, first_token_ms: u64) -> End {
-        End::Served { by, first_token: Some(Duration::from_millis(first_token_ms)) }
-    }
-
-    /// The third phase: a region is lost after a second, and the others know it 900 ms later.
-    fn outage(base: Instant, requests: &[(u64, End)]) -> Outcome {
-        let at = base + Duration::from_millis(START_MS);
-        let noticed = Some(at + Duration::from_millis(900));
-        let loss = Some(Loss { region: Region::ApNortheast, at, noticed });
-        Outcome { loss, ..phase(base, requests) }
-    }
-
-    fn check(with: End, lost: Outcome) -> Result<()> {
-        let base = Instant::now();
-        let without = phase(base, &[(0, served(BUSY, 1_000))]);
-        Report::new(base, [&without, &phase(base, &[(0, with)]), &lost]).check()
-    }
-
-    #[test]
-    fn it_has_shown_something_only_if_spilling_is_twice_as_good_and_loses_nothing() {
-        let calm = || outage(Instant::now(), &[]);
-        assert!(check(served(BUSY, 500), calm()).is_ok());
-        assert!(check(served(BUSY, 501), calm()).is_err());
-        assert!(check(End::Failed, calm()).is_err());
-        assert!(check(End::Shed, calm()).is_err());
-        let unnoticed = phase(Instant::now(), &[]);
-        assert!(check(served(BUSY, 500), unnoticed).is_err());
-    }
-
-    #[test]
-    fn failures_alone_do_not_hide_behind_fast_replies() {
-        let base = Instant::now();
-        let without = phase(base, &[(0, served(BUSY, 1_000))]);
-        let with = phase(base, &[(0, served(BUSY, 10)), (0, End::Failed)]);
-        let report = Report::new(base, [&without, &with, &outage(base, &[])]);
-        assert_eq!(report.p95_times_better, Some(100.0));
-        assert!(report.check().unwrap_err().to_string().contains("1 requests failed"));
-    }
-
-    #[test]
-    fn the_way_costs_what_clients_abroad_waited_longer() {
-        let base = Instant::now();
-        let away = Region::EuCentral;
-        let with = phase(base, &[(0, served(BUSY, 20)), (1, served(away, 115))]);
-        let more = |delay: &Delay| (delay.served_by, delay.streams, delay.more_ms);
-        let found: Vec<_> = delays(&with.samples).iter().map(more).collect();
-        let expected = [
-            (BUSY.name(), 1, Some(0.0)),
-            (away.name(), 1, Some(95.0)),
-            (Region::ApNortheast.name(), 0, None),
-        ];
-        assert_eq!(found, expected);
-    }
-
-    #[test]
-    fn a_region_is_taken_over_when_the_others_know_and_nothing_fails_any_more() {
-        let taken_over = |requests: &[(u64, End)]| {
-            let Outcome { samples, loss, .. } = outage(Instant::now(), requests);
-            let outage = Outage::of(&samples, loss.expect("a loss"));
-            (outage.taken_over_ms, outage.failed_under_way, outage.first_token_max_meanwhile_ms)
-        };
-        let under_way = (START_MS - 10, End::Failed);
-        assert_eq!(taken_over(&[under_way]), (Some(900.0), 1, None));
-        let meanwhile = (START_MS + 100, served(BUSY, 1_900));
-        let late = (START_MS + 1_500, End::Failed);
-        let after = (START_MS + 1_600, served(BUSY, 9_000));
-        assert_eq!(
-            taken_over(&[under_way, meanwhile, late, after]),
-            (Some(1_500.0), 1, Some(1_900.0))
-        );
-    }
-
-    #[test]
-    fn the_text_tells_both_phases_and_the_outage() {
-        let base = Instant::now();
-        let without = phase(base, &[(0, served(BUSY, 1_000))]);
-        let with = phase(base, &[(0, served(BUSY, 100)), (0, served(BUSY, 100))]);
-        let text = Report::new(base, [&without, &with, &outage(base, &[])]).text();
-        let row = text.lines().find(|line| line.starts_with("requests")).expect("a row");
-        assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["requests", "1", "2"]);
-        assert!(text.contains("10.0 times better"), "{text}");
-        assert!(text.contains("noticed after 900 ms"), "{text}");
-    }
-}
+#[path = "report_test.rs"]
+mod report_test;

@@ -309,6 +309,10 @@ mod tests {
     use crate::demo::sample::End;
     use crate::demo::workload::arrivals;
 
+    /// A farewell would take a way of 113 ms at most; silence is noticed after 900 ms, counted from
+    /// the last word, which is up to a heartbeat and a way old.
+    const FAREWELL_MAX: Duration = Duration::from_millis(400);
+
     async fn ask_from(home: Region, doors: Doors) -> (Region, End) {
         let mut all = arrivals(1, [50; 3], Duration::from_secs(9)).into_iter();
         let arrival = all.find(|arrival| arrival.home == home && arrival.chat.is_stream);
@@ -325,6 +329,7 @@ mod tests {
         assert!(matches!(end, End::Served { by, .. } if by == lost), "{end:?}");
         assert_eq!(door, lost);
 
+        let lost_at = Instant::now();
         world.lose(lost).await;
         assert!(!world.is_up(lost));
         let (door, end) = ask_from(lost, world.doors()).await;
@@ -337,6 +342,7 @@ mod tests {
             // wait: the others notice by silence, and nothing else tells.
             tokio::time::sleep(LOOK).await;
         }
+        assert!(lost_at.elapsed() > FAREWELL_MAX, "they were told");
         assert!(world.reaches(Region::UsEast, Region::EuCentral));
         world.stop().await;
     }
