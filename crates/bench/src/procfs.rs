@@ -10,7 +10,8 @@ const TICK_ERROR_S: f64 = 0.05;
 pub(crate) struct Stat {
     /// The parent's process id.
     pub(crate) parent: u32,
-    /// User and system time of all its threads, dead ones too, in clock ticks.
+    /// User and system time of all its threads, dead ones too, and of all children that it waited
+    /// for, in clock ticks.
     pub(crate) cpu_ticks: u64,
     /// Resident memory in pages.
     pub(crate) resident_pages: u64,
@@ -144,7 +145,7 @@ fn parse_stat(line: &str) -> Option<Stat> {
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some(Stat {
         parent: u32::try_from(number(4)?).ok()?,
-        cpu_ticks: number(14)? + number(15)?,
+        cpu_ticks: number(14)? + number(15)? + number(16)? + number(17)?,
         resident_pages: number(24)?,
     })
 }
@@ -172,7 +173,7 @@ mod tests {
     fn a_command_with_parentheses_and_spaces_does_not_shift_the_fields() {
         let line = "4242 (ng) x (1) S 41 4242 4242 0 -1 4194560 900 0 0 0 17 25 3 4 20 0 3 0 \
                     8800 12345678 512 18446744073709551615 1 1 0 0 0 0 0 0 0\n";
-        let expected = Stat { parent: 41, cpu_ticks: 42, resident_pages: 512 };
+        let expected = Stat { parent: 41, cpu_ticks: 49, resident_pages: 512 };
         assert_eq!(parse_stat(line), Some(expected));
     }
 

@@ -159,6 +159,9 @@ impl Dispatch<'_> {
         record: &mut Record,
         so_far: &mut SoFar,
     ) -> Result<Option<Dispatched>, GatewayError> {
+        // Or it would be given a turn while it is served elsewhere.
+        so_far.stay = None;
+        so_far.has_turn = false;
         let region = destination.region.clone();
         let model = self.prepared.inquiry.model.as_ref();
         let Some(count) = self.regions.count(&region, model) else {
