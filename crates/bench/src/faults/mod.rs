@@ -120,7 +120,8 @@ impl Session<'_> {
     async fn matrix(&self, results: &mut Results) -> anyhow::Result<()> {
         let timeline = &matrix::timeline(self.arguments.seconds);
         let faults = self.arguments.faults()?;
-        let cells = self.policies.iter().flat_map(|policy| faults.iter().map(move |&f| (policy, f)));
+        let cells =
+            self.policies.iter().flat_map(|policy| faults.iter().map(move |&f| (policy, f)));
         let row = async |(policy, about): (&PolicyChoice, Fault)| {
             let name = format!("{} × {}", policy.name, about.name());
             let run = || matrix::run(&self.bench, policy, about, timeline);

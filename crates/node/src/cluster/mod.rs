@@ -1,6 +1,6 @@
 //! This node as one of several: what it tells the others, what it hears, and the way to them.
 //!
-//! One task, the [`Driver`], feeds the pure gossip machine of `pulse` and turns what it knows into
+//! One task, the driver, feeds the pure gossip machine of `pulse` and turns what it knows into
 //! the [`Regions`](spillway_proxy::Regions) that requests are decided by. The data path itself asks
 //! nobody: it reads that state, and forwards over connections that stand already.
 

@@ -341,8 +341,7 @@ fn lower_regions(
 
 /// Whether it can be a label of a DNS name, as certificates have it.
 fn is_name(text: &str) -> bool {
-    let is_plain =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let has_length = !text.is_empty() && text.len() <= NAME_MAX;
     let has_ends = !text.starts_with('-') && !text.ends_with('-');
     has_length && has_ends && text.bytes().all(is_plain)
