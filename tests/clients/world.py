@@ -30,6 +30,10 @@ expose_routing = true
 [[listener]]
 address = "127.0.0.1:{gateway}"
 
+# Who finds no place is told so at once.
+[spill]
+queue_max = 0
+
 [admin]
 address = "127.0.0.1:{admin}"
 
