@@ -135,3 +135,17 @@ async fn an_error_of_the_replica_far_away_is_passed_on_as_it_is() {
     edge.stop().await;
     core.stop().await;
 }
+
+#[tokio::test]
+async fn a_replica_can_not_say_in_a_node_s_name_that_it_did_not_serve() {
+    let reply = "HTTP/1.1 200 OK\r\nx-spillway-not-served: 5\r\ncontent-length: 2\r\n\r\n{}";
+    let replica = Scripted::start().await.serve(reply);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
+    let edge = cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    let reply = Client::once(edge.addresses()[0], chat("tiny", "")).await;
+    assert_eq!((reply.status, replica.requests.count()), (200, 1), "{}", reply.text());
+    edge.stop().await;
+    core.stop().await;
+}

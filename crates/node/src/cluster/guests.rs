@@ -43,7 +43,7 @@ impl Handler for Guests {
             let terms = decision?;
             let serving: Serving = Box::pin(async move {
                 let served = serve_guest(worker, request(head, body), terms).await;
-                Ok(served.unwrap_or_else(|refusal| not_served(&refusal)).map(boxed))
+                Ok(answer(served).map(boxed))
             });
             Ok(serving)
         })
@@ -87,6 +87,17 @@ fn request(head: ForwardHead, body: ForwardBody) -> Request<LinkBody> {
     // It can carry what HTTP/2 can: gRPC needs that.
     *request.version_mut() = Version::HTTP_2;
     request
+}
+
+fn answer(served: Result<Response<LinkBody>, GuestRefusal>) -> Response<LinkBody> {
+    match served {
+        Ok(mut response) => {
+            // A replica that said so would have its request served once more elsewhere.
+            response.headers_mut().remove(&NOT_SERVED);
+            response
+        }
+        Err(refusal) => not_served(&refusal),
+    }
 }
 
 /// It was accepted, and in the meantime somebody else took the place.

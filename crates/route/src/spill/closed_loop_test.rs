@@ -157,7 +157,7 @@ fn row(name: &str, scenario: &Scenario) -> String {
 }
 
 #[test]
-#[ignore = "prints the tables of the documents; nothing to fail"]
+#[ignore = "prints the tables of the documents, nothing to fail: cargo test -p spillway-route table -- --ignored --nocapture"]
 #[expect(clippy::print_stdout, reason = "its purpose")]
 fn table() {
     let base = SpillTerms::default();
