@@ -262,7 +262,8 @@ def test_who_is_turned_away_learns_when_to_come_again(channel, faulty: World) ->
         stub.ModelReady(request, timeout=10)
     held.cancel()
     assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert retry_delay_s(caught.value) == 1.0
+    # Whole seconds, with some chance, so that not all come back at once.
+    assert retry_delay_s(caught.value) in (1.0, 2.0)
 
 
 def test_metadata_passes_both_ways(channel, world: World) -> None:

@@ -17,7 +17,7 @@ use spillway_link::delayed::Path;
 use spillway_link::{Answer, Congestion, ForwardHead, Room, Transport};
 
 const RTTS_MS: [u64; 4] = [0, 40, 93, 227];
-const SIZES: [usize; 3] = [1 << 10, 16 << 10, 128 << 10];
+const SIZES: [usize; 4] = [1 << 10, 16 << 10, 64 << 10, 128 << 10];
 const RATES_MBIT_PER_S: [u32; 4] = [1, 10, 20, 50];
 
 /// The value of an option, if it is there.

@@ -48,7 +48,7 @@ pub(crate) fn open(
     let socket = runtime.wrap_udp_socket(socket).map_err(socket_fault)?;
     let socket = match &config.paths {
         None => socket,
-        Some(paths) => delayed::wrap(socket, Arc::clone(paths), tracker),
+        Some(paths) => delayed::wrap(socket, Arc::clone(paths), tracker).map_err(socket_fault)?,
     };
     let settings = (EndpointConfig::default(), Some(server.clone()));
     let endpoint = Endpoint::new_with_abstract_socket(settings.0, settings.1, socket, runtime)

@@ -19,7 +19,7 @@ async fn arrivals(paths: Arc<Paths>, path: Path, packets: u8) -> Vec<(u8, Durati
     paths.set(destination, path);
     let tracker = TaskTracker::new();
     let plain = TokioRuntime.wrap_udp_socket(UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
-    let socket = wrap(plain, paths, &tracker);
+    let socket = wrap(plain, paths, &tracker).unwrap();
     assert_eq!(socket.max_transmit_segments(), 1);
     let mut poller = Arc::clone(&socket).create_io_poller();
     let sent = Instant::now();
@@ -50,7 +50,7 @@ async fn arrivals(paths: Arc<Paths>, path: Path, packets: u8) -> Vec<(u8, Durati
     }
     drop((socket, poller));
     tracker.close();
-    tokio::time::timeout(Duration::from_secs(5), tracker.wait()).await.expect("its task ends");
+    tokio::time::timeout(Duration::from_secs(5), tracker.wait()).await.expect("its thread ends");
     arrived
 }
 

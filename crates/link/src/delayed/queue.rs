@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use quinn::udp::{EcnCodepoint, Transmit};
 
@@ -42,44 +42,71 @@ impl Packet {
 
 /// Packets in the order in which they are to be sent.
 #[derive(Debug, Default)]
-pub(super) struct Queue(Mutex<Waiting>);
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    /// Told when there is another first packet, and at the end.
+    changed: Condvar,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
     packets: BTreeMap<(Instant, u64), Packet>,
     bytes: usize,
     serial: u64,
+    is_closed: bool,
 }
 
 impl Queue {
-    /// Puts a packet in; `true` if it is now the first, `false` also if it was lost.
-    pub(super) fn push(&self, at: Instant, packet: Packet) -> bool {
+    /// Puts a packet in; it is lost if too much is on its way.
+    pub(super) fn push(&self, at: Instant, packet: Packet) {
         let mut waiting = self.lock();
         if waiting.bytes + packet.contents.len() > WAITING_BYTES_MAX {
-            return false;
+            return;
         }
         waiting.bytes += packet.contents.len();
         waiting.serial += 1;
         let key = (at, waiting.serial);
         waiting.packets.insert(key, packet);
-        waiting.packets.first_key_value().is_some_and(|(first, _)| *first == key)
+        if waiting.packets.first_key_value().is_some_and(|(first, _)| *first == key) {
+            self.changed.notify_one();
+        }
     }
 
-    /// When the first packet is to be sent.
-    pub(super) fn first_at(&self) -> Option<Instant> {
-        self.lock().packets.first_key_value().map(|((at, _), _)| *at)
-    }
-
-    /// Takes the first packet if its time has come.
-    pub(super) fn pop(&self, now: Instant) -> Option<Packet> {
+    /// The next packet, as soon as its time has come; `None` once the queue is closed.
+    pub(super) fn next(&self) -> Option<Packet> {
         let mut waiting = self.lock();
-        let due = waiting.packets.first_entry().filter(|entry| entry.key().0 <= now)?;
-        let packet = due.remove();
-        waiting.bytes -= packet.contents.len();
-        Some(packet)
+        while !waiting.is_closed {
+            let now = Instant::now();
+            let first_at = waiting.packets.first_key_value().map(|((at, _), _)| *at);
+            waiting = match first_at.map(|at| at.saturating_duration_since(now)) {
+                Some(Duration::ZERO) => return waiting.pop(),
+                Some(left) => {
+                    self.changed
+                        .wait_timeout(waiting, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+                None => self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        None
+    }
+
+    /// Ends [`Queue::next`] at once.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.changed.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn pop(&mut self) -> Option<Packet> {
+        let (_, packet) = self.packets.pop_first()?;
+        self.bytes -= packet.contents.len();
+        Some(packet)
     }
 }

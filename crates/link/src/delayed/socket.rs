@@ -1,52 +1,72 @@
 //! The socket that holds packets back.
 
-use std::future::poll_fn;
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncUdpSocket, UdpPoller};
-use tokio::sync::Notify;
-use tokio::time::sleep_until;
-use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::path::{Fate, Paths};
 use super::queue::{Packet, Queue};
+
+/// How long to wait for a full socket.
+const FULL_PAUSE: Duration = Duration::from_micros(100);
+
+/// How often; then the packet is lost.
+const FULL_TRIES_MAX: u32 = 1_000;
 
 /// A UDP socket whose packets take the ways of [`Paths`].
 #[derive(Debug)]
 struct DelayedSocket {
     inner: Arc<dyn AsyncUdpSocket>,
     paths: Arc<Paths>,
-    road: Arc<Road>,
-    /// Ends the sending task with the socket.
-    _stop: DropGuard,
+    queue: Arc<Queue>,
 }
 
-/// What the socket shares with the task that sends later.
-#[derive(Debug, Default)]
-struct Road {
-    queue: Queue,
-    earlier: Notify,
+impl Drop for DelayedSocket {
+    /// Ends the sending thread; what is on its way is lost.
+    fn drop(&mut self) {
+        self.queue.close();
+    }
 }
 
 /// Puts the ways of `paths` between quinn and `inner`.
+///
+/// A thread sends later, since the runtime's timers know whole milliseconds only, and two of them
+/// in each round trip would be counted as the cost of what is measured.
+///
+/// # Errors
+/// If no thread can be started.
 pub(crate) fn wrap(
     inner: Arc<dyn AsyncUdpSocket>,
     paths: Arc<Paths>,
     tracker: &TaskTracker,
-) -> Arc<dyn AsyncUdpSocket> {
-    let road = Arc::new(Road::default());
-    let stop = CancellationToken::new();
-    let sending = send_later(Arc::clone(&inner), Arc::clone(&road));
-    let stopped = stop.clone();
-    tracker.spawn(async move { stopped.run_until_cancelled(sending).await });
-    Arc::new(DelayedSocket { inner, paths, road, _stop: stop.drop_guard() })
+) -> io::Result<Arc<dyn AsyncUdpSocket>> {
+    let queue = Arc::new(Queue::default());
+    let (socket, waiting, token) = (Arc::clone(&inner), Arc::clone(&queue), tracker.token());
+    thread::Builder::new().name("delayed".to_owned()).spawn(move || {
+        while let Some(packet) = waiting.next() {
+            send(&*socket, &packet);
+        }
+        drop(token);
+    })?;
+    Ok(Arc::new(DelayedSocket { inner, paths, queue }))
+}
+
+/// A full socket delays a little more; any other error loses the packet, as a network does.
+fn send(socket: &dyn AsyncUdpSocket, packet: &Packet) {
+    for _ in 0..FULL_TRIES_MAX {
+        match socket.try_send(&packet.transmit()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => thread::sleep(FULL_PAUSE),
+            _ => return,
+        }
+    }
 }
 
 impl AsyncUdpSocket for DelayedSocket {
@@ -62,9 +82,9 @@ impl AsyncUdpSocket for DelayedSocket {
             match self.paths.fate(transmit.destination, contents.len(), now) {
                 // Only whole: quinn is told to hand over one packet at a time.
                 Fate::AtOnce if contents.len() == whole => return self.inner.try_send(transmit),
-                Fate::AtOnce => self.put(now, Packet::of(transmit, contents)),
+                Fate::AtOnce => self.queue.push(now, Packet::of(transmit, contents)),
                 Fate::Then(at, copies) => {
-                    (0..copies).for_each(|_| self.put(at, Packet::of(transmit, contents)));
+                    (0..copies).for_each(|_| self.queue.push(at, Packet::of(transmit, contents)));
                 }
                 Fate::Lost => {}
             }
@@ -96,38 +116,5 @@ impl AsyncUdpSocket for DelayedSocket {
 
     fn may_fragment(&self) -> bool {
         self.inner.may_fragment()
-    }
-}
-
-impl DelayedSocket {
-    fn put(&self, at: Instant, packet: Packet) {
-        if self.road.queue.push(at, packet) {
-            self.road.earlier.notify_one();
-        }
-    }
-}
-
-/// Sends each packet at its time.
-async fn send_later(inner: Arc<dyn AsyncUdpSocket>, road: Arc<Road>) {
-    let mut poller = Arc::clone(&inner).create_io_poller();
-    loop {
-        while let Some(packet) = road.queue.pop(Instant::now()) {
-            // A full socket delays a little more; any other error loses the packet, as a network
-            // does.
-            while let Err(error) = inner.try_send(&packet.transmit()) {
-                let full = error.kind() == io::ErrorKind::WouldBlock;
-                if !full || poll_fn(|context| poller.as_mut().poll_writable(context)).await.is_err()
-                {
-                    break;
-                }
-            }
-        }
-        match road.queue.first_at() {
-            None => road.earlier.notified().await,
-            Some(at) => tokio::select! {
-                () = sleep_until(at.into()) => {}
-                () = road.earlier.notified() => {}
-            },
-        }
     }
 }
