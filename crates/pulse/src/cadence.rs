@@ -9,6 +9,8 @@ use crate::time::ms;
 #[derive(Debug)]
 pub(crate) struct Cadence {
     last: Instant,
+    /// Time between reports while much changes.
+    fast_ms: u32,
     /// How much earlier than a heartbeat's time the next one goes, milliseconds, so that nodes
     /// which began together do not speak together for ever.
     early_ms: u32,
@@ -18,16 +20,16 @@ pub(crate) struct Cadence {
 
 impl Cadence {
     /// The first report is due at once.
-    pub(crate) fn new(config: &Config, now: Instant) -> Self {
+    pub(crate) fn new(fast_ms: u32, config: &Config, now: Instant) -> Self {
         let last = now.checked_sub(ms(config.heartbeat_ms)).unwrap_or(now);
-        Self { last, early_ms: 0, hurried: false }
+        Self { last, fast_ms, early_ms: 0, hurried: false }
     }
 
     /// When to send, given the largest change since the last time.
     pub(crate) fn due(&self, config: &Config, change: f32) -> Instant {
         let permille = change * 1_000.0;
         let period_ms = if self.hurried || permille >= config.moved_permille as f32 {
-            config.fast_ms
+            self.fast_ms
         } else if permille > config.ignored_permille as f32 {
             config.slow_ms.min(config.heartbeat_ms - self.early_ms)
         } else {
@@ -72,7 +74,7 @@ mod tests {
     fn the_period_follows_the_change() {
         let config = Config { slow_ms: 80, ..Config::default() };
         let now = start();
-        let mut cadence = Cadence::new(&config, now);
+        let mut cadence = Cadence::new(config.fast_ms, &config, now);
         cadence.sent(&config, now, &mut fastrand::Rng::with_seed(1));
         let due_ms = |cadence: &Cadence, change| (cadence.due(&config, change) - now).as_millis();
         assert!((90..=100).contains(&due_ms(&cadence, 0.0)));
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn heartbeats_spread() {
-        let mut cadence = Cadence::new(&Config::default(), start());
+        let mut cadence = Cadence::new(50, &Config::default(), start());
         let periods: BTreeSet<u128> =
             (0..50).map(|seed| period_ms(&mut cadence, 0.0, seed)).collect();
         assert!(periods.len() > 5, "{periods:?}");
@@ -99,6 +101,6 @@ mod tests {
     #[test]
     fn the_first_report_is_due_at_once() {
         let now = start();
-        assert_eq!(Cadence::new(&Config::default(), now).due(&Config::default(), 0.0), now);
+        assert_eq!(Cadence::new(50, &Config::default(), now).due(&Config::default(), 0.0), now);
     }
 }

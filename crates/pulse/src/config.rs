@@ -6,6 +6,9 @@ pub struct Config {
     /// Time between reports while a value moves by [`Self::moved_permille`], milliseconds. Shorter
     /// makes load fresher and costs bytes in proportion.
     pub fast_ms: u32,
+    /// The same for what a speaker tells other regions: it is sent to every node there, so that a
+    /// speaker's bytes are mostly these.
+    pub region_fast_ms: u32,
     /// Time between reports while values change less than that.
     pub slow_ms: u32,
     /// Time between datagrams while nothing changes. A ninth of [`Self::silence_ms`]: with 120 ms
@@ -49,6 +52,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             fast_ms: 50,
+            region_fast_ms: 60,
             slow_ms: 100,
             heartbeat_ms: 100,
             silence_ms: 900,

@@ -7,7 +7,7 @@ use crate::metadata::Package;
 /// The crates from the bottom up, each with the own crates that it may ship with.
 ///
 /// Its tests may use any crate above it in this table, that is, lower in the building.
-const LAYERS: [(&str, &[&str]); 18] = [
+const LAYERS: [(&str, &[&str]); 19] = [
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
     ("spillway-route", &["spillway-types", "spillway-prefix"]),
@@ -20,6 +20,7 @@ const LAYERS: [(&str, &[&str]); 18] = [
     ("spillway-emulator", &["spillway-engine"]),
     ("spillway-replicas", &["spillway-types"]),
     ("spillway-link", &["spillway-types", "spillway-codec"]),
+    ("spillway-consensus", &["spillway-types", "spillway-codec", "spillway-link"]),
     (
         "spillway-proxy",
         &["spillway-types", "spillway-prefix", "spillway-route", "spillway-protocol"],
