@@ -10,6 +10,7 @@ use crate::{
     client::Reply,
     compare::CompareSpec,
     faults::FaultsArguments,
+    forward::ForwardArguments,
     load::{LoadSpec, Protocol},
     proxy::{Layout, NginxBodies},
     scenario::Scenario,
@@ -34,6 +35,8 @@ pub(crate) enum Command {
     Compare(CompareArguments),
     /// Break replicas in every way and see what their clients notice.
     Faults(FaultsArguments),
+    /// Measure what a forwarded request costs over a local one, in time and CPU.
+    Forward(ForwardArguments),
     /// Run a command and end it when stdin closes.
     #[command(hide = true)]
     Guard {

@@ -139,7 +139,10 @@ fn start_field(spec: &CompareSpec, site: Site<'_>) -> anyhow::Result<Vec<Entry>>
 }
 
 /// Starts the backends as a process of their own, so that they share no thread with the load.
-fn start_backends(folder: &Path, answer: Answer) -> anyhow::Result<(Guarded, Vec<SocketAddr>)> {
+pub(crate) fn start_backends(
+    folder: &Path,
+    answer: Answer,
+) -> anyhow::Result<(Guarded, Vec<SocketAddr>)> {
     let mut command: Vec<OsString> = vec![
         std::env::current_exe()?.into(),
         "backend".into(),

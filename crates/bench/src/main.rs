@@ -10,6 +10,7 @@ mod client;
 mod commands;
 mod compare;
 mod faults;
+mod forward;
 mod guard;
 mod http1;
 mod load;
@@ -61,6 +62,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Load(arguments) => commands::load(&arguments).await,
         Command::Compare(arguments) => commands::compare(&arguments).await,
         Command::Faults(arguments) => faults::run(&arguments).await,
+        Command::Forward(arguments) => forward::run(&arguments).await,
         Command::Guard { command } => guard::watch(&command),
     }
 }

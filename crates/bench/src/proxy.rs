@@ -181,7 +181,7 @@ fn spillway_config(
 
 /// A loopback address that is free now. Another process could take it before the proxy does; then
 /// the proxy says so and the run ends.
-fn free_address() -> anyhow::Result<SocketAddr> {
+pub(crate) fn free_address() -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("find a free port")?;
     Ok(listener.local_addr()?)
 }

@@ -11,6 +11,7 @@ use crate::config::ms;
 use crate::hello;
 use crate::kind::Kind;
 use crate::peer::{Arrival, Origin};
+use crate::rpc::CONTROL_STREAMS_MAX;
 use crate::shared::Shared;
 use crate::tls::{Refusal, identity_of, peer_certificate};
 use crate::transport;
@@ -99,7 +100,7 @@ async fn welcome(
     let identity = identity_of(&certificate).or(Err(CloseCode::NotMember))?;
     if kind == Kind::Control {
         switch.is_control();
-        connection.set_max_concurrent_bi_streams(0_u32.into());
+        connection.set_max_concurrent_bi_streams(CONTROL_STREAMS_MAX.into());
     }
     let process =
         hello::exchange(connection, shared.process).await.or(Err(CloseCode::Malformed))?;

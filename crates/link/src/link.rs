@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http_body::Body;
 use quinn::SendDatagramError;
@@ -22,6 +22,7 @@ use crate::endpoint::{self, StartFault};
 use crate::forward::{Answer, BoxError, Call, ForwardError, ForwardHead, Handler, Room};
 use crate::kind::Kind;
 use crate::peer::{OpenStream, Peer, PeerStatus};
+use crate::rpc::{self, OpenFault, StreamHandler, StreamReceiver, StreamSender};
 use crate::shared::Shared;
 use crate::tls::{CertificateFault, Members, Refusal, Refusals, Sessions, TlsFault};
 
@@ -107,6 +108,7 @@ impl Link {
             refusals,
             peers: ArcSwap::default(),
             handler,
+            streams: ArcSwapOption::empty(),
             transport: config.transport,
             limits: config.limits,
             counters: Arc::new(Counters::default()),
@@ -203,6 +205,30 @@ impl Link {
             Err(_) => add(&shared.counters.forward_failed),
         }
         answer
+    }
+
+    /// From now on streams that are no forwarded requests are served so; with `None` they are
+    /// refused.
+    pub fn serve_streams(&self, handler: Option<Arc<dyn StreamHandler>>) {
+        self.shared.streams.store(handler.map(Arc::new));
+    }
+
+    /// Opens a stream of both directions on the control connection; never waits.
+    ///
+    /// # Errors
+    /// If there is no connection or too many streams are open.
+    pub fn open_control(&self, to: &NodeName) -> Result<(StreamSender, StreamReceiver), OpenFault> {
+        let live = self.current(to, Kind::Control).ok_or(OpenFault::NotConnected)?;
+        rpc::open_control(&live)
+    }
+
+    /// Opens a stream of one direction for something large on the data connection; never waits.
+    ///
+    /// # Errors
+    /// If there is no connection or too many streams are open.
+    pub fn open_bulk(&self, to: &NodeName) -> Result<StreamSender, OpenFault> {
+        let live = self.current(to, Kind::Data).ok_or(OpenFault::NotConnected)?;
+        rpc::open_bulk(&live)
     }
 
     /// What can be said of each peer, by name. Cheap enough for every request of metrics.

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use crate::code::CloseCode;
 use crate::counters::add;
 use crate::forward::Service;
 use crate::identity::Identity;
 use crate::kind::Kind;
 use crate::peer::{Live, OpenStream};
+use crate::rpc::Serving;
 use crate::shared::Shared;
 
 /// Reads until the connection ends, then says so with its number.
@@ -20,15 +20,16 @@ pub(crate) async fn read(
     ended: mpsc::Sender<u64>,
 ) {
     match kind {
-        Kind::Control => datagrams(&shared, &from, &live).await,
+        Kind::Control => control(&shared, &from, &live).await,
         Kind::Data => requests(&shared, from, &live).await,
     }
     // An error means that nobody keeps this peer any more.
     let _ = ended.send(live.serial).await;
 }
 
-async fn datagrams(shared: &Shared, from: &Identity, live: &Live) {
+async fn control(shared: &Arc<Shared>, from: &Identity, live: &Live) {
     let connection = &live.connection;
+    let serving = Serving { shared, from, live };
     loop {
         tokio::select! {
             datagram = connection.read_datagram() => {
@@ -36,12 +37,9 @@ async fn datagrams(shared: &Shared, from: &Identity, live: &Live) {
                 add(&shared.counters.datagrams_received);
                 shared.handler.datagram(from, datagram);
             }
-            stream = connection.accept_bi() => {
-                if stream.is_ok() {
-                    tracing::warn!(peer = %from, "a stream on a control connection");
-                    add(&shared.counters.malformed);
-                    connection.close(CloseCode::Malformed.number(), b"");
-                }
+            streams = connection.accept_bi() => {
+                let Ok(streams) = streams else { return };
+                serving.control(streams);
             }
         }
     }
@@ -54,10 +52,20 @@ async fn requests(shared: &Arc<Shared>, from: Identity, live: &Arc<Live>) {
         limits: shared.limits.clone(),
         counters: Arc::clone(&shared.counters),
     });
-    while let Ok(streams) = live.connection.accept_bi().await {
-        let open = OpenStream::on(live, &shared.open);
-        let service = Arc::clone(&service);
-        let serving = async move { service.serve(streams, open).await };
-        shared.tracker.spawn_on(serving, &shared.runtime);
+    let bulk = Serving { shared, from: &service.from, live };
+    loop {
+        tokio::select! {
+            streams = live.connection.accept_bi() => {
+                let Ok(streams) = streams else { return };
+                let open = OpenStream::on(live, &shared.open);
+                let service = Arc::clone(&service);
+                let serving = async move { service.serve(streams, open).await };
+                shared.tracker.spawn_on(serving, &shared.runtime);
+            }
+            stream = live.connection.accept_uni() => {
+                let Ok(stream) = stream else { return };
+                bulk.bulk(stream);
+            }
+        }
     }
 }

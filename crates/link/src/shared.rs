@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use spillway_types::NodeName;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -14,6 +14,7 @@ use crate::counters::Counters;
 use crate::forward::Handler;
 use crate::identity::Identity;
 use crate::peer::{OpenStreams, Peer};
+use crate::rpc::StreamHandler;
 use crate::tls::{Members, Refusals, Sessions};
 
 /// What all tasks of one link share.
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) refusals: Arc<Refusals>,
     pub(crate) peers: ArcSwap<BTreeMap<NodeName, Arc<Peer>>>,
     pub(crate) handler: Arc<dyn Handler>,
+    /// Who serves streams that are no forwarded requests; nobody at first.
+    pub(crate) streams: ArcSwapOption<Arc<dyn StreamHandler>>,
     pub(crate) transport: Transport,
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,

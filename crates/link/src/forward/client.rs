@@ -18,7 +18,7 @@ use super::body::ForwardBody;
 use super::error::{ForwardError, Stage};
 use super::handler::BoxError;
 use super::head::{BodyPlan, ForwardHead, HeadMessage};
-use super::send_body::{SendFault, send_body};
+use super::send_body::{Parts, SendFault, send_body};
 use super::streams::{MessageFault, Receiver, Sender};
 use super::word::{Refused, ReplyHead, Word};
 use crate::code::{CloseCode, StreamCode};
@@ -181,16 +181,24 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    sender.write(&mut [frame]).await?;
-    if plan == BodyPlan::Absent {
-        sender.finish();
-        return Ok(());
+    let mut first = Parts::from_iter([frame]);
+    match plan {
+        BodyPlan::Absent => {
+            sender.write(&mut first).await?;
+            sender.finish();
+            return Ok(());
+        }
+        BodyPlan::Follows(_) => {}
+        BodyPlan::Waits(_) => {
+            sender.write(&mut first).await?;
+            first.clear();
+            if accepted.await.is_err() {
+                // Refused, or given up: dropping the half says so to the peer.
+                return Ok(());
+            }
+        }
     }
-    if matches!(plan, BodyPlan::Waits(_)) && accepted.await.is_err() {
-        // Refused, or given up: dropping the half says so to the peer.
-        return Ok(());
-    }
-    let sent = send_body(&mut sender, body).await;
+    let sent = send_body(&mut sender, first, body).await;
     if let Err(SendFault::Body(_)) = sent {
         sender.abort(StreamCode::Internal);
     }

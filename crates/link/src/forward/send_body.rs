@@ -4,8 +4,10 @@ use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http_body::{Body, Frame};
 use quinn::WriteError;
+use smallvec::SmallVec;
 
 use super::handler::BoxError;
 use super::piece::{self, DATA_BYTES_MAX};
@@ -26,29 +28,81 @@ impl From<WriteError> for SendFault {
     }
 }
 
-/// Sends `body` to its end and ends the stream. Never ahead of what the peer reads by more than
-/// the stream's window.
-pub(super) async fn send_body<B>(sender: &mut Sender, body: B) -> Result<(), SendFault>
+/// Parts that are written together. Each write takes the connection's lock and wakes its driver, so a
+/// short message goes in one.
+pub(super) type Parts = SmallVec<[Bytes; 8]>;
+
+/// Bytes that are written together at most; more would only wait inside the connection.
+const BATCH_BYTES_MAX: usize = 64 << 10;
+
+/// Sends `first` and then `body` to its end, and ends the stream. Never ahead of what the peer reads
+/// by more than the stream's window.
+pub(super) async fn send_body<B>(
+    sender: &mut Sender,
+    first: Parts,
+    body: B,
+) -> Result<(), SendFault>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
     let mut body = pin!(body);
-    while let Some(frame) = next_frame(body.as_mut()).await? {
+    let mut batch = Batch { sender, parts: first, bytes: 0 };
+    loop {
+        let frame = match next_frame(body.as_mut()).now_or_never() {
+            Some(frame) => frame?,
+            None => {
+                batch.write().await?;
+                next_frame(body.as_mut()).await?
+            }
+        };
+        let Some(frame) = frame else { break };
         match frame.into_data() {
-            Ok(data) => send_data(sender, data).await?,
+            Ok(data) => batch.add_data(data).await?,
             Err(frame) => {
                 // Neither data nor trailers: a kind of frame that HTTP does not have yet.
                 let Ok(trailers) = frame.into_trailers() else { continue };
-                let mut parts =
+                let parts =
                     piece::trailers(&trailers).map_err(|error| SendFault::Body(error.into()))?;
-                sender.write(&mut parts).await?;
+                batch.parts.extend(parts);
             }
         }
     }
-    sender.write(&mut [piece::end()]).await?;
+    batch.parts.push(piece::end());
+    batch.write().await?;
     sender.finish();
     Ok(())
+}
+
+/// What is to be written next.
+struct Batch<'a> {
+    sender: &'a mut Sender,
+    parts: Parts,
+    bytes: usize,
+}
+
+impl Batch<'_> {
+    async fn add_data(&mut self, mut data: Bytes) -> Result<(), WriteError> {
+        while !data.is_empty() {
+            let part = data.split_to(data.len().min(DATA_BYTES_MAX as usize));
+            self.bytes += part.len();
+            self.parts.push(piece::data_head(part.len() as u32));
+            self.parts.push(part);
+            if self.bytes >= BATCH_BYTES_MAX {
+                self.write().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(&mut self) -> Result<(), WriteError> {
+        if !self.parts.is_empty() {
+            self.sender.write(&mut self.parts).await?;
+            self.parts.clear();
+            self.bytes = 0;
+        }
+        Ok(())
+    }
 }
 
 /// The next frame. Its error changes its type inside, so that it need not be `Send`.
@@ -63,12 +117,4 @@ where
         let frame = body.as_mut().poll_frame(context);
         frame.map(|frame| frame.transpose().map_err(|error| SendFault::Body(error.into())))
     })
-}
-
-async fn send_data(sender: &mut Sender, mut data: Bytes) -> Result<(), WriteError> {
-    while !data.is_empty() {
-        let part = data.split_to(data.len().min(DATA_BYTES_MAX as usize));
-        sender.write(&mut [piece::data_head(part.len() as u32), part]).await?;
-    }
-    Ok(())
 }

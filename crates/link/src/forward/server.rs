@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use tokio::time::timeout;
 
 use super::body::ForwardBody;
-use super::handler::Handler;
+use super::handler::{BoxBody, Handler, Serving};
 use super::head::{BodyPlan, ForwardHead, HeadMessage};
-use super::send_body::{SendFault, send_body};
+use super::send_body::{Parts, SendFault, send_body};
 use super::streams::{MessageFault, Receiver, Sender};
 use super::word::{ReplyHead, Word};
 use crate::code::StreamCode;
@@ -20,6 +21,10 @@ use crate::peer::OpenStream;
 
 /// How long a peer may take to acknowledge the last of a reply before the stream is forgotten.
 const LAST_BYTES_WAIT: Duration = Duration::from_secs(10);
+
+/// How long the word that a request is accepted waits for the head of the reply, to go in one packet
+/// with it: a packet costs each of the two nodes some 30 microseconds.
+const WORD_DELAY: Duration = Duration::from_millis(5);
 
 /// What answering a request needs.
 pub(crate) struct Service {
@@ -76,7 +81,8 @@ impl Service {
 
     async fn answer(&self, sender: &mut Sender, mut receiver: Receiver) -> Result<(), Failure> {
         let head = self.head(&mut receiver).await?;
-        let body = match head.body {
+        let plan = head.body;
+        let body = match plan {
             BodyPlan::Absent => ForwardBody::empty(),
             BodyPlan::Follows(bytes) | BodyPlan::Waits(bytes) => {
                 ForwardBody::of_request(receiver, bytes)
@@ -84,20 +90,15 @@ impl Service {
         };
         match self.handler.forwarded(&self.from, head, body).await {
             Ok(serving) => {
-                send_message(sender, &Word::Accepted).await?;
-                let reply = serving.await.map_err(|error| Failure::Handler(error.to_string()))?;
-                let (parts, body) = reply.into_parts();
-                let head = ReplyHead::of(parts.status, &parts.headers)
-                    .map_err(|why| Failure::Handler(why.to_owned()))?;
-                send_message(sender, &head).await?;
-                send_body(sender, body).await.map_err(|fault| match fault {
+                let (first, body) = accept(sender, serving, plan).await?;
+                send_body(sender, first, body).await.map_err(|fault| match fault {
                     SendFault::Peer => Failure::GivenUp,
                     SendFault::Body(error) => Failure::Handler(error.to_string()),
                 })
             }
             Err(refused) => {
                 add(&self.counters.refused);
-                send_message(sender, &Word::Refused(refused)).await?;
+                send(sender, frame_of(&Word::Refused(refused))?).await?;
                 sender.finish();
                 Ok(())
             }
@@ -119,11 +120,38 @@ impl Service {
     }
 }
 
-async fn send_message<T: spillway_codec::Wire>(
+/// Waits for the reply, and says meanwhile that the request is accepted. What is left to be sent is the
+/// head of the reply, with the word if it did not go yet, and the body.
+async fn accept(
     sender: &mut Sender,
-    message: &T,
-) -> Result<(), Failure> {
-    let frame =
-        spillway_codec::encode(message).map_err(|error| Failure::Handler(error.to_string()))?;
+    mut serving: Serving,
+    plan: BodyPlan,
+) -> Result<(Parts, BoxBody), Failure> {
+    let mut first = Parts::from_iter([frame_of(&Word::Accepted)?]);
+    // A body that waits for the word must not wait longer.
+    let soon = match plan {
+        BodyPlan::Waits(_) => None,
+        BodyPlan::Absent | BodyPlan::Follows(_) => timeout(WORD_DELAY, &mut serving).await.ok(),
+    };
+    let reply = match soon {
+        Some(reply) => reply,
+        None => {
+            sender.write(&mut first).await.or(Err(Failure::GivenUp))?;
+            first.clear();
+            serving.await
+        }
+    };
+    let (parts, body) = reply.map_err(|error| Failure::Handler(error.to_string()))?.into_parts();
+    let head = ReplyHead::of(parts.status, &parts.headers)
+        .map_err(|why| Failure::Handler(why.to_owned()))?;
+    first.push(frame_of(&head)?);
+    Ok((first, body))
+}
+
+fn frame_of<T: spillway_codec::Wire>(message: &T) -> Result<Bytes, Failure> {
+    spillway_codec::encode(message).map_err(|error| Failure::Handler(error.to_string()))
+}
+
+async fn send(sender: &mut Sender, frame: Bytes) -> Result<(), Failure> {
     sender.write(&mut [frame]).await.or(Err(Failure::GivenUp))
 }

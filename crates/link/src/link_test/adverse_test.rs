@@ -185,13 +185,20 @@ async fn a_body_against_the_rules_is_an_error_and_not_an_end() {
 }
 
 #[tokio::test]
-async fn a_stream_on_a_control_connection_ends_it() {
-    let adverse = Adverse::new(Kind::Control).await;
-    let (mut send, _recv) = adverse.connection.open_bi().await.unwrap();
-    drop(send.write_all(b"x").await);
-    let closed = tokio::time::timeout(Duration::from_secs(5), adverse.connection.closed()).await;
-    let quinn::ConnectionError::ApplicationClosed(close) = closed.unwrap() else { panic!() };
-    assert_eq!(close.error_code, VarInt::from_u32(0x04));
+async fn a_stream_that_nobody_serves_is_refused_and_harms_no_connection() {
+    for kind in Kind::ALL {
+        let adverse = Adverse::new(kind).await;
+        for _ in 0..10 {
+            let mut send = match kind {
+                Kind::Control => adverse.connection.open_bi().await.unwrap().0,
+                Kind::Data => adverse.connection.open_uni().await.unwrap(),
+            };
+            drop(send.write_all(b"x").await);
+            let stopped = tokio::time::timeout(Duration::from_secs(5), send.stopped()).await;
+            assert_eq!(stopped.unwrap().unwrap(), Some(VarInt::from_u32(0x10)));
+        }
+        assert!(adverse.connection.close_reason().is_none());
+    }
 }
 
 #[tokio::test]

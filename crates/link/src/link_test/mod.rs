@@ -9,5 +9,6 @@ mod raw;
 mod refusal_test;
 mod relay;
 mod reload_test;
+mod rpc_test;
 mod warm_test;
 mod world;

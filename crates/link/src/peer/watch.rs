@@ -19,14 +19,15 @@ struct Seen {
     /// The smoothed round trip, in nanoseconds: each new acknowledgement moves it. The count of
     /// acknowledgements would not do, since a peer repeats the last one with all it sends.
     rtt: Duration,
-    /// Frames that ask for an acknowledgement; on control connections there are no others.
+    /// Frames that ask for an acknowledgement: nearly all that control connections have.
     asked: u64,
 }
 
 impl Seen {
     fn of(connection: &quinn::Connection) -> Self {
         let stats = connection.stats();
-        let asked = stats.frame_tx.ping + stats.frame_tx.datagram;
+        let sent = stats.frame_tx;
+        let asked = sent.ping + sent.datagram + sent.stream;
         Self { rtt: stats.path.rtt, asked }
     }
 }

@@ -1,0 +1,241 @@
+//! What a forwarded request costs over one that is served where it came in: two nodes of two regions
+//! on loopback, one of them without replicas.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use serde::Serialize;
+
+use crate::arrivals::Pace;
+use crate::backend::Answer;
+use crate::client::Reply;
+use crate::compare::start_backends;
+use crate::guard::Guarded;
+use crate::load::{self, LoadSpec, Protocol};
+use crate::procfs::descendants_usage;
+use crate::proxy::free_address;
+use crate::request::MODEL;
+use crate::stats::median;
+
+/// Size of each answer.
+const REPLY_BYTES: usize = 512;
+
+/// Places at each backend: more than the load ever needs.
+const PLACES: u32 = 256;
+
+/// How long the nodes may take until they serve.
+const START_MS: u64 = 15_000;
+const START_STEP_MS: u64 = 50;
+
+/// What to measure.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  spillway-bench forward --spillway target/dist/spillway")]
+pub(crate) struct ForwardArguments {
+    /// The Spillway binary.
+    #[arg(long)]
+    spillway: PathBuf,
+    /// Requests per second.
+    #[arg(long, default_value_t = 500.0)]
+    rate: f64,
+    /// Sizes of requests' bodies, separated by commas.
+    #[arg(long, value_delimiter = ',', default_value = "1024,16384,65536,131072")]
+    body_bytes: Vec<usize>,
+    /// Rounds; the medians are shown.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=100))]
+    rounds: u16,
+    /// Seconds that are measured in each round.
+    #[arg(long, default_value_t = 4.0)]
+    window_s: f64,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one size of body costs.
+#[derive(Debug, Serialize)]
+struct Cost {
+    body_bytes: usize,
+    /// CPU time of both nodes per request, microseconds.
+    local_cpu_us: f64,
+    forwarded_cpu_us: f64,
+    /// The difference, taken inside each round.
+    added_cpu_us: f64,
+    local_p50_us: f64,
+    forwarded_p50_us: f64,
+}
+
+/// One of the two nodes.
+struct Node {
+    name: &'static str,
+    address: SocketAddr,
+    link: SocketAddr,
+    guarded: Option<Guarded>,
+}
+
+/// Measures and prints.
+pub(crate) async fn run(arguments: &ForwardArguments) -> anyhow::Result<ExitCode> {
+    let folder = tempfile::Builder::new().prefix("spillway-bench-").tempdir()?;
+    let answer = Answer::Json { bytes: REPLY_BYTES };
+    let (_backends, addresses) = start_backends(folder.path(), answer)?;
+    let nodes = start(&arguments.spillway, folder.path(), &addresses)?;
+    let mut costs = Vec::new();
+    for body_bytes in &arguments.body_bytes {
+        let cost = measure(&nodes, arguments, *body_bytes).await?;
+        if !arguments.json {
+            show(&cost)?;
+        }
+        costs.push(cost);
+    }
+    if arguments.json {
+        writeln!(io::stdout().lock(), "{}", serde_json::to_string_pretty(&costs)?)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn measure(
+    nodes: &[Node; 2],
+    arguments: &ForwardArguments,
+    body_bytes: usize,
+) -> anyhow::Result<Cost> {
+    let spec = LoadSpec {
+        clients: 64,
+        protocol: Protocol::Http1,
+        pace: Pace::Rate(arguments.rate),
+        body_bytes,
+        reply: Reply::Whole,
+        ramp: Duration::ZERO,
+        warm_up: Duration::from_secs(1),
+        window: Duration::from_secs_f64(arguments.window_s),
+    };
+    for node in nodes {
+        wait_until_served(node, &spec).await?;
+    }
+    // Of each node: CPU and latency of all rounds.
+    let mut seen = [(Vec::new(), Vec::new()), (Vec::new(), Vec::new())];
+    for round in 0..usize::from(arguments.rounds) {
+        for turn in 0..2 {
+            let index = (round + turn) % 2;
+            let (cpu_us, p50_us) = sample(nodes, &nodes[index], &spec).await?;
+            seen[index].0.push(cpu_us);
+            seen[index].1.push(p50_us);
+        }
+    }
+    let [local, forwarded] = seen;
+    let added = local.0.iter().zip(&forwarded.0).map(|(local, forwarded)| forwarded - local);
+    let median = |values: Vec<f64>| median(values).context("nothing was measured");
+    Ok(Cost {
+        body_bytes,
+        added_cpu_us: median(added.collect())?,
+        local_cpu_us: median(local.0)?,
+        forwarded_cpu_us: median(forwarded.0)?,
+        local_p50_us: median(local.1)?,
+        forwarded_p50_us: median(forwarded.1)?,
+    })
+}
+
+/// CPU time of both nodes per request and the median latency, microseconds, with load at `at`.
+async fn sample(nodes: &[Node; 2], at: &Node, spec: &LoadSpec) -> anyhow::Result<(f64, f64)> {
+    let probe = || -> anyhow::Result<Vec<_>> {
+        let guarded = nodes.iter().filter_map(|node| node.guarded.as_ref());
+        guarded.map(|guarded| Ok(descendants_usage(guarded.process())?)).collect()
+    };
+    let (measurement, before, after) = load::run(at.address, spec, probe).await?;
+    anyhow::ensure!(measurement.errors == 0, "{:?}", measurement.first_error);
+    let cpu_s: f64 =
+        after.iter().zip(&before).map(|(after, before)| after.cpu_s_since(before)).sum();
+    Ok((cpu_s * 1e6 / measurement.requests as f64, measurement.latency.p50_us))
+}
+
+async fn wait_until_served(node: &Node, spec: &LoadSpec) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_millis(START_MS);
+    while let Err(error) = load::check(node.address, spec).await {
+        if Instant::now() > deadline {
+            let log = node.guarded.as_ref().map(Guarded::log_text).unwrap_or_default();
+            return Err(error.context(format!("{} does not serve: {log}", node.name)));
+        }
+        tokio::time::sleep(Duration::from_millis(START_STEP_MS)).await;
+    }
+    Ok(())
+}
+
+/// Starts a node with all backends and one with none.
+fn start(program: &Path, folder: &Path, backends: &[SocketAddr]) -> anyhow::Result<[Node; 2]> {
+    certificates(program, folder, &["init", "--cluster", "bench"])?;
+    let node = |name| -> anyhow::Result<Node> {
+        certificates(program, folder, &["node", "--region", name, "--node", name])?;
+        Ok(Node { name, address: free_address()?, link: free_address()?, guarded: None })
+    };
+    let mut nodes = [node("core")?, node("edge")?];
+    for index in 0..2 {
+        let replicas = if index == 0 { backends } else { &[] };
+        let text = config(folder, &nodes[index], &nodes[1 - index], replicas)?;
+        let node = &mut nodes[index];
+        let path = folder.join(format!("{}.toml", node.name));
+        fs::write(&path, text)?;
+        let command: Vec<OsString> =
+            vec![program.into(), "run".into(), "--config".into(), path.into()];
+        let log = folder.join(format!("{}.log", node.name));
+        node.guarded = Some(Guarded::spawn(node.name, &command, &log)?);
+    }
+    Ok(nodes)
+}
+
+fn certificates(program: &Path, folder: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(program);
+    let output = command.arg("certs").args(arguments).arg("--dir").arg(folder).output();
+    let output = output.with_context(|| format!("start {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "certs {arguments:?}: {said}");
+    Ok(())
+}
+
+fn config(
+    folder: &Path,
+    node: &Node,
+    peer: &Node,
+    backends: &[SocketAddr],
+) -> anyhow::Result<String> {
+    let (folder, name, other) = (folder.display(), node.name, peer.name);
+    let mut config = format!(
+        "[node]\nname = \"{name}\"\nregion = \"{name}\"\n\n\
+         [[listener]]\naddress = \"{}\"\n\n[admin]\naddress = \"{}\"\n\n\
+         [cluster]\nid = \"bench\"\naddress = \"{}\"\nca = \"{folder}/ca.pem\"\n\
+         certificate = \"{folder}/{name}.{name}.pem\"\nkey = \"{folder}/{name}.{name}-key.pem\"\n\
+         prefix_key = \"{folder}/prefix.key\"\n\n\
+         [[peer]]\nname = \"{other}\"\nregion = \"{other}\"\naddress = \"{}\"\n\n\
+         [[route]]\nname = \"llm\"\npolicy = \"power_of_two\"\n",
+        node.address,
+        free_address()?,
+        node.link,
+        peer.link,
+    );
+    for (index, backend) in backends.iter().enumerate() {
+        write!(
+            config,
+            "\n[[replica]]\nname = \"replica-{index}\"\nurl = \"http://{backend}\"\n\
+             models = [\"{MODEL}\"]\nconnections_max = {PLACES}\n"
+        )?;
+    }
+    Ok(config)
+}
+
+fn show(cost: &Cost) -> io::Result<()> {
+    writeln!(
+        io::stdout().lock(),
+        "{:>7} bytes: CPU of both nodes per request {:>5.0} us local, {:>5.0} us forwarded, \
+         {:>5.0} us more; median latency {:>5.0} and {:>5.0} us",
+        cost.body_bytes,
+        cost.local_cpu_us,
+        cost.forwarded_cpu_us,
+        cost.added_cpu_us,
+        cost.local_p50_us,
+        cost.forwarded_p50_us,
+    )
+}
