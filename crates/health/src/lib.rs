@@ -38,7 +38,7 @@ mod verdict;
 pub use config::{BreakerConfig, FleetConfig, HealthConfig, StandbyConfig};
 pub use fleet::{Action, Fleet, UnknownReplica};
 pub use input::{Check, CheckFault, CheckPeriods, DrainReason, Live, MemberSpec, Order};
-pub use region_load::{RegionLoad, ReplicaNow};
+pub use region_load::{RegionLoad, ReplicaNow, with_nodes};
 pub use report::{BreakerReport, CheckReport, FaultReport, MemberReport, MemberState};
 pub use verdict::{Verdict, Vote, Votes, verdict};
 

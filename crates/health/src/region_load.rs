@@ -159,6 +159,23 @@ fn sum(parts: &[Part]) -> ModelLoad {
     }
 }
 
+/// Adds to what this node knows of a model what waits in the nodes of the region, `waiting` here and
+/// the first of each of `others`, and what the others end each second, as far as known.
+#[must_use]
+pub fn with_nodes(
+    load: ModelLoad,
+    waiting: u32,
+    others: impl Iterator<Item = (u32, Option<f32>)>,
+) -> ModelLoad {
+    let (waiting, rate_per_s) = others.fold((waiting, load.rate_per_s), |(sum, rate), other| {
+        let rate = rate.map_or(other.1, |rate| Some(rate + other.1.unwrap_or(0.0)));
+        (sum.saturating_add(other.0), rate)
+    });
+    let queued = load.queued + waiting as f32;
+    let wait_ms = if queued < 1.0 { Some(0.0) } else { rate_per_s.map(|rate| queued / rate * 1e3) };
+    ModelLoad { queued, rate_per_s, wait_ms, ..load }
+}
+
 #[cfg(test)]
 mod tests {
     use spillway_types::Reading;
@@ -258,5 +275,21 @@ mod tests {
         let a = Replica::new("a");
         let closed = ReplicaNow { is_open: false, ..a.now(3, 3, reported(0.0, 3.0, 3)) };
         assert!(RegionLoad::default().update(start(), &[closed]).is_empty());
+    }
+
+    #[test]
+    fn what_waits_in_all_nodes_takes_as_long_as_all_of_them_need() {
+        let load = ModelLoad { queued: 4.0, rate_per_s: Some(2.0), ..ModelLoad::default() };
+        let with = |waiting, others: &[(u32, Option<f32>)]| {
+            let load = with_nodes(load, waiting, others.iter().copied());
+            (load.queued, load.rate_per_s, load.wait_ms)
+        };
+        assert_eq!(with(0, &[]), (4.0, Some(2.0), Some(2_000.0)));
+        assert_eq!(with(5, &[(3, Some(1.0)), (0, None)]), (12.0, Some(3.0), Some(4_000.0)));
+        let idle = ModelLoad { queued: 0.0, rate_per_s: None, ..load };
+        assert_eq!(with_nodes(idle, 0, [].into_iter()).wait_ms, Some(0.0));
+        // Nobody knows how fast it goes, until one does.
+        assert_eq!(with_nodes(idle, 3, [(0, None)].into_iter()).wait_ms, None);
+        assert_eq!(with_nodes(idle, 3, [(0, Some(6.0))].into_iter()).wait_ms, Some(500.0));
     }
 }

@@ -40,8 +40,8 @@ pub use policy::{Policy, UnknownPolicy};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 pub use spill::{
     Access, CountHistory, Guest, HOPS_MAX, Judged, Objection, OwnRegion, RegionCandidate,
-    RegionReport, SpillCost, SpillPlan, SpillReason, SpillTerms, SpillVerdict, Waiting,
-    admit_guest, shed_state, spill,
+    RegionReport, SpillCost, SpillPlan, SpillReason, SpillTerms, SpillVerdict, TrafficHistory,
+    Waiting, admit_guest, ramp_permille, shed_state, spill,
 };
 pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
 pub use tuning::{LeastLoadedWeights, Tuning};

@@ -3,12 +3,13 @@
 //! [`spill()`] is called for each request that its own region may not be able to serve at once, with
 //! what regions last reported and what this node has done since. It compares predicted costs, which
 //! are milliseconds of time to first token. [`admit_guest()`] is the other side: whether a region takes what another one sends.
-//! Nothing here keeps state between calls; [`CountHistory`] is what callers keep.
+//! Nothing here keeps state between calls; [`TrafficHistory`] is what callers keep.
 
 mod cost;
 mod count_history;
 mod guests;
 mod pace;
+mod ramp;
 mod region;
 mod retry_after;
 mod terms;
@@ -18,8 +19,9 @@ mod weighing;
 use spillway_types::Inquiry;
 
 pub use cost::SpillCost;
-pub use count_history::CountHistory;
+pub use count_history::{CountHistory, TrafficHistory};
 pub use guests::{Guest, admit_guest, shed_state};
+pub use ramp::ramp_permille;
 pub use region::{Access, OwnRegion, RegionCandidate, RegionReport, Waiting};
 pub use terms::SpillTerms;
 pub use verdict::{Judged, Objection, SpillPlan, SpillReason, SpillVerdict};

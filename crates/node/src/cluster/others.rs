@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spillway_link::PeerStatus;
 use spillway_proxy::{OtherModel, OtherRegion, RegionCounts, RegionTerms};
 use spillway_pulse::{Reach, RegionView};
-use spillway_route::CountHistory;
+use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
 
 use crate::cluster::names::Names;
@@ -15,9 +15,6 @@ use crate::config::ClusterConfig;
 
 /// Round-trip time of a region that neither config nor link knows.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
-/// Share of its requests that a region begins with when it comes back, in thousandths.
-const RAMP_FIRST_PERMILLE: f32 = 50.0;
-
 /// This node's requests to other regions.
 #[derive(Debug, Default)]
 pub(super) struct Traffic(BTreeMap<(RegionName, ModelName), Tracked>);
@@ -25,16 +22,15 @@ pub(super) struct Traffic(BTreeMap<(RegionName, ModelName), Tracked>);
 #[derive(Debug, Default)]
 struct Tracked {
     counts: Arc<RegionCounts>,
-    sent: CountHistory,
-    ended: CountHistory,
+    history: TrafficHistory,
 }
 
 impl Traffic {
     /// Notes how much has been sent and has ended by now.
     pub(super) fn record(&mut self, now: Instant) {
         for tracked in self.0.values_mut() {
-            tracked.sent.record(now, tracked.counts.sent());
-            tracked.ended.record(now, tracked.counts.ended());
+            let counts = &tracked.counts;
+            tracked.history.record(now, counts.sent(), counts.ended());
         }
     }
 }
@@ -59,11 +55,7 @@ pub(super) fn other_region(
         age_ms = age_ms.max(age.as_secs_f32() * 1e3);
         let key = (view.region.clone(), name.clone());
         let tracked = traffic.0.entry(key).or_default();
-        // What was sent a little before the report was made was still under way then; of what ended
-        // then, the news is still under way to here.
-        let made = now.checked_sub(age).unwrap_or(now);
-        let sent = tracked.sent.at(made.checked_sub(one_way).unwrap_or(made));
-        let ended = tracked.ended.at(made + one_way);
+        let (sent, ended) = tracked.history.known_to_report(now, age, one_way);
         let counts = Arc::clone(&tracked.counts);
         models.insert(name.clone(), OtherModel { load: report.load, counts, sent, ended });
     }
@@ -84,26 +76,4 @@ pub(super) fn other_region(
 /// Models that other regions serve, as far as their names are known.
 pub(super) fn elsewhere(others: &[OtherRegion]) -> BTreeSet<ModelName> {
     others.iter().flat_map(|other| other.models.keys().cloned()).collect()
-}
-
-fn ramp_permille(since: Option<Instant>, ramp: Duration, now: Instant) -> u16 {
-    let Some(since) = since else { return 0 };
-    let passed = now.saturating_duration_since(since).as_secs_f32();
-    let part = if ramp.is_zero() { 1.0 } else { (passed / ramp.as_secs_f32()).min(1.0) };
-    (RAMP_FIRST_PERMILLE + (1_000.0 - RAMP_FIRST_PERMILLE) * part) as u16
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_region_that_came_back_gets_its_share_bit_by_bit() {
-        let now = Instant::now();
-        let ramp = Duration::from_secs(10);
-        let after = |s: u64| ramp_permille(Some(now), ramp, now + Duration::from_secs(s));
-        assert_eq!([after(0), after(5), after(10), after(99)], [50, 525, 1_000, 1_000]);
-        assert_eq!(ramp_permille(None, ramp, now), 0);
-        assert_eq!(ramp_permille(Some(now), Duration::ZERO, now), 1_000);
-    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use spillway_health::{RegionLoad, ReplicaNow};
+use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
 use spillway_proxy::{Gateway, OwnModel, View, shed_state_of};
 use spillway_pulse::{ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals};
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
@@ -60,7 +60,11 @@ impl Own {
                 let has_ended = replica.started.saturating_sub(replica.in_flight.into());
                 (sent + replica.started, ended + has_ended)
             });
-            let load = with_peers(load, &name, waiting.get(&name).copied(), peers);
+            let peers = peers.iter().filter(|peer| peer.live);
+            let shares = peers.filter_map(|peer| peer.share(&name));
+            let shares = shares.map(|share| (share.waiting, share.rate_per_s));
+            let waiting = waiting.get(&name).copied().unwrap_or(0);
+            let load = with_nodes(load, waiting, shares);
             let guests = gateway.guests();
             let nodes = u32::try_from(live + 1).unwrap_or(u32::MAX);
             (name, OwnModel { load, sent, ended, guests, nodes })
@@ -101,20 +105,4 @@ impl Own {
         let (shares, models) = self.models.iter().map(share).unzip();
         OwnLoad { replicas: replicas.collect(), shares, models }
     }
-}
-
-/// Adds what waits in nodes, and what the others end.
-fn with_peers(
-    load: ModelLoad,
-    name: &ModelName,
-    waiting: Option<u32>,
-    peers: &[PeerView],
-) -> ModelLoad {
-    let live = || peers.iter().filter(|peer| peer.live).filter_map(|peer| peer.share(name));
-    let waiting = live().map(|share| share.waiting).fold(waiting.unwrap_or(0), u32::saturating_add);
-    let rates = live().filter_map(|share| share.rate_per_s).chain(load.rate_per_s);
-    let rate_per_s = rates.reduce(|sum, rate| sum + rate);
-    let queued = load.queued + waiting as f32;
-    let wait_ms = if queued < 1.0 { Some(0.0) } else { rate_per_s.map(|rate| queued / rate * 1e3) };
-    ModelLoad { queued, rate_per_s, wait_ms, ..load }
 }

@@ -53,6 +53,32 @@ impl CountHistory {
     }
 }
 
+/// What one node has sent to a region, and what of it has ended, as both stood in the recent past.
+#[derive(Clone, Debug, Default)]
+pub struct TrafficHistory {
+    sent: CountHistory,
+    ended: CountHistory,
+}
+
+impl TrafficHistory {
+    /// Notes what both counters show at `now`.
+    pub fn record(&mut self, now: Instant, sent: u64, ended: u64) {
+        self.sent.record(now, sent);
+        self.ended.record(now, ended);
+    }
+
+    /// What had been sent and had ended here of all that a report knows which was made `age` ago,
+    /// over a path that takes `one_way`.
+    ///
+    /// What was sent a little before the report was made was still under way then; of what ended
+    /// then, the news is still under way to here.
+    #[must_use]
+    pub fn known_to_report(&self, now: Instant, age: Duration, one_way: Duration) -> (u64, u64) {
+        let before = |span: Duration| now.checked_sub(span).unwrap_or(now);
+        (self.sent.at(before(age + one_way)), self.ended.at(before(age) + one_way))
+    }
+}
+
 fn line(passed: Duration, whole: Duration, growth: u64) -> u64 {
     (growth as f64 * (passed.as_secs_f64() / whole.as_secs_f64())) as u64
 }
@@ -86,5 +112,16 @@ mod tests {
         assert_eq!(history.at(at(0)), 1_000 - RECORDS_MAX as u64);
         history.record(at(10), 5_000);
         assert_eq!(history.at(at(1_000_000)), 999);
+    }
+
+    #[test]
+    fn a_report_knows_what_had_arrived_and_what_had_ended_when_it_was_made() {
+        let mut history = TrafficHistory::default();
+        (0..=100).for_each(|step| history.record(at(step * 10), step, step / 2));
+        let (age, one_way) = (Duration::from_millis(200), Duration::from_millis(50));
+        // Made at 800 ms: sent by 750 ms, and the ends that were heard of by 850 ms.
+        assert_eq!(history.known_to_report(at(1_000), age, one_way), (75, 42));
+        let none = TrafficHistory::default();
+        assert_eq!(none.known_to_report(at(1_000), age, one_way), (0, 0));
     }
 }
