@@ -1,12 +1,17 @@
 //! Several nodes in one process: real certificates, real QUIC, and distance put between them.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path as FilePath;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
+use spillway_link::{
+    CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
+    Refused, RefusedReason,
+};
 use spillway_node::{Config, Node};
 use tempfile::TempDir;
 
@@ -24,6 +29,7 @@ pub struct Cluster {
     folder: TempDir,
     paths: Vec<Arc<Paths>>,
     lines: String,
+    authority: Authority,
 }
 
 impl Cluster {
@@ -34,22 +40,20 @@ impl Cluster {
     #[must_use]
     pub fn new(regions: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let validity = Validity::days(SystemTime::now(), DAYS).expect("a time");
-        let authority = Authority::new(CLUSTER, validity).expect("a CA");
+        let authority = Self::authority_for(DAYS);
         let key = PrefixKey::random().expect("randomness");
         AuthorityFiles::in_folder(folder.path())
             .write(&authority, &key, IfExists::Refuse)
             .expect("files");
-        for (index, region) in regions.iter().enumerate() {
-            let node = node_name(index);
-            let issued = authority.issue(region, &node, validity).expect("a certificate");
-            NodeFiles::in_folder(folder.path(), region, &node)
-                .write(issued, IfExists::Refuse)
-                .expect("files");
-        }
         let paths = (0..regions.len()).map(|index| Paths::new(index as u64)).collect();
         let regions = regions.iter().map(|region| (*region).to_owned()).collect();
-        Self { regions, folder, paths, lines: String::new() }
+        let cluster = Self { regions, folder, paths, lines: String::new(), authority };
+        for index in 0..cluster.regions.len() {
+            std::fs::create_dir(cluster.folder_of(index)).expect("a folder");
+            cluster.trust(index, &[&cluster.authority]);
+            cluster.issue(index, &cluster.authority, DAYS);
+        }
+        cluster
     }
 
     /// Adds top-level keys to every node's config, e.g. `spill.enabled = false`.
@@ -72,6 +76,46 @@ impl Cluster {
         self.paths[from].cut(link_address(to), is_cut);
     }
 
+    /// The CA that all certificates are of in the beginning.
+    #[must_use]
+    pub fn authority(&self) -> &Authority {
+        &self.authority
+    }
+
+    /// Another CA for this cluster, valid for so many days.
+    ///
+    /// # Panics
+    /// If it can't be made.
+    #[must_use]
+    pub fn authority_for(days: u32) -> Authority {
+        Authority::new(CLUSTER, validity(days)).expect("a CA")
+    }
+
+    /// Puts these CAs in place of those that node `index` trusts.
+    ///
+    /// # Panics
+    /// If the file can't be written.
+    pub fn trust(&self, index: usize, authorities: &[&Authority]) {
+        let text: String = authorities.iter().map(|one| one.certificate_pem()).collect();
+        let path = self.files(index).authority;
+        let beside = path.with_extension("new");
+        std::fs::write(&beside, text).expect("a file");
+        // As `spillway certs` does it: a node never reads half a file.
+        std::fs::rename(beside, path).expect("a file");
+    }
+
+    /// Puts a new certificate and key of `authority` in place of those of node `index`.
+    ///
+    /// # Panics
+    /// If the files can't be written.
+    pub fn issue(&self, index: usize, authority: &Authority, days: u32) {
+        let (name, region) = (node_name(index), &self.regions[index]);
+        let issued = authority.issue(region, &name, validity(days)).expect("a certificate");
+        NodeFiles::in_folder(&self.folder_of(index), region, &name)
+            .write(issued, IfExists::Replace)
+            .expect("files");
+    }
+
     /// Starts node `index` with the replicas and routes of `setup`.
     ///
     /// # Panics
@@ -83,14 +127,52 @@ impl Cluster {
         if let Some(cluster) = &mut config.cluster {
             cluster.paths = Some(Arc::clone(&self.paths[index]));
         }
+        // One that was stopped may hold it for a moment.
+        eventually("the port is free", || UdpSocket::bind(link_address(index)).is_ok()).await;
         Node::start(config).await.expect("a node")
     }
 
+    /// In the place of node `index` a bare link that is connected to node `to`: it says what no
+    /// node would say, and takes nothing. For a node of this process that has been started.
+    ///
+    /// # Panics
+    /// If the link can't be opened, or does not connect.
+    pub async fn bare_link(&self, index: usize, to: usize) -> Link {
+        let identity = |index: usize| {
+            Identity::new(CLUSTER, &self.regions[index], &node_name(index)).expect("an identity")
+        };
+        let address = link_address(index);
+        let mut config = spillway_link::Config::new(identity(index), address, self.files(index));
+        config.paths = Some(Arc::clone(&self.paths[index]));
+        let link = Link::start(config, Arc::new(TakesNothing)).expect("a link");
+        let peer = PeerConfig {
+            identity: identity(to),
+            address: link_address(to).to_string(),
+            rtt_ms: None,
+        };
+        link.set_peers(vec![peer]);
+        let is_connected = || {
+            let peers = link.peers();
+            peers.iter().all(|peer| peer.control.is_some() && peer.data.is_some())
+        };
+        eventually("the bare link is connected", is_connected).await;
+        link
+    }
+
+    fn folder_of(&self, index: usize) -> PathBuf {
+        self.folder.path().join(node_name(index))
+    }
+
+    fn files(&self, index: usize) -> CertificateFiles {
+        let folder = self.folder_of(index);
+        NodeFiles::in_folder(&folder, &self.regions[index], &node_name(index))
+            .with_authority(&AuthorityFiles::in_folder(&folder))
+    }
+
     fn text(&self, index: usize, mut setup: Setup) -> String {
-        let folder = self.folder.path();
         let (name, region) = (node_name(index), &self.regions[index]);
-        let authority = AuthorityFiles::in_folder(folder);
-        let files = NodeFiles::in_folder(folder, region, &name).with_authority(&authority);
+        let files = self.files(index);
+        let shared = AuthorityFiles::in_folder(self.folder.path());
         for line in [
             format!("node.name = \"{name}\""),
             format!("node.region = \"{region}\""),
@@ -100,7 +182,7 @@ impl Cluster {
             format!("cluster.ca = {:?}", files.authority),
             format!("cluster.certificate = {:?}", files.certificate),
             format!("cluster.key = {:?}", files.key),
-            format!("cluster.prefix_key = {:?}", authority.prefix_key),
+            format!("cluster.prefix_key = {:?}", shared.prefix_key),
             "cluster.ramp_ms = 0".to_owned(),
             self.lines.clone(),
         ] {
@@ -115,6 +197,17 @@ impl Cluster {
             ));
         }
         setup.text()
+    }
+}
+
+/// What answers on a bare link.
+struct TakesNothing;
+
+impl Handler for TakesNothing {
+    fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
+
+    fn forwarded(&self, _from: &Identity, _head: ForwardHead, _body: ForwardBody) -> Deciding {
+        Box::pin(async { Err(Refused { reason: RefusedReason::NoReplica, wait_ms: None }) })
     }
 }
 
@@ -139,6 +232,10 @@ pub fn is_open(node: &Node, region: &str) -> bool {
 
 fn node_name(index: usize) -> String {
     format!("n{index}")
+}
+
+fn validity(days: u32) -> Validity {
+    Validity::days(SystemTime::now(), days).expect("a time")
 }
 
 /// An address of this process and node alone: tests that run at the same time are other processes,

@@ -78,6 +78,8 @@ pub struct LinkStatus {
     pub streams: usize,
     /// From when on peers will refuse this node's certificate.
     pub certificate_expires_at: Option<SystemTime>,
+    /// How many authorities this node believes: two while one replaces another.
+    pub authorities: usize,
 }
 
 impl Link {
@@ -262,6 +264,7 @@ impl Link {
             refusals: Refusal::ALL.map(|refusal| (refusal, self.shared.refusals.of(refusal))),
             streams: self.shared.open.count(),
             certificate_expires_at: self.shared.sessions.expires_at(),
+            authorities: self.shared.sessions.authorities(),
         }
     }
 

@@ -224,6 +224,7 @@ impl Node {
                 keeper: self.keeper.clone(),
                 listeners: bound.into_iter().map(|bound| bound.listener).collect(),
                 feedback: Arc::clone(&self.feedback),
+                link: self.cluster.as_ref().map(Cluster::link),
             };
             self.tasks.spawn(reloader.run(stop()));
         }

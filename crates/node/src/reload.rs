@@ -1,10 +1,11 @@
 //! A changed config takes effect without a restart; a bad one changes nothing.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use notify::{RecursiveMode, Watcher};
+use spillway_link::Link;
 use spillway_proxy::Listener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -26,6 +27,8 @@ pub(crate) struct Reloader {
     pub(crate) keeper: KeeperHandle,
     pub(crate) listeners: Vec<Arc<Listener>>,
     pub(crate) feedback: Arc<Feedback>,
+    /// Its certificates are read again.
+    pub(crate) link: Option<Weak<Link>>,
 }
 
 impl Reloader {
@@ -78,7 +81,10 @@ impl Reloader {
                 listener.replace_identity(identity).map_err(|error| error.to_string())?;
             }
         }
-        Ok(())
+        match self.link.as_ref().and_then(Weak::upgrade) {
+            Some(link) => link.reload().await.map(drop).map_err(|error| error.to_string()),
+            None => Ok(()),
+        }
     }
 }
 

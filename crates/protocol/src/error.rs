@@ -206,11 +206,11 @@ impl GatewayError {
     }
 
     /// How long the client is asked to wait, if it is: who is turned away for load and not told
-    /// otherwise waits for [`RETRY_DELAY`].
+    /// otherwise waits for [`RETRY_DELAY`], which is also the least.
     #[must_use]
     pub fn retry_delay(&self) -> Option<Duration> {
         let default = (self.kind == ErrorKind::Overloaded).then_some(RETRY_DELAY);
-        self.retry_after.or(default)
+        self.retry_after.map(|delay| delay.max(RETRY_DELAY)).or(default)
     }
 
     /// The JSON body for an answer that has not begun; empty in gRPC, where trailers say it all.

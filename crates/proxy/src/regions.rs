@@ -247,14 +247,14 @@ impl Regions {
     pub(crate) fn candidates(
         &self,
         model: &ModelName,
-        refused: &[RegionName],
+        refused: impl Fn(&RegionName) -> bool,
     ) -> SmallVec<[RegionCandidate; 8]> {
         let passed_ms = self.at.elapsed().as_secs_f32() * 1e3;
         let candidate = |other: &OtherRegion| {
             let known = other.models.get(model);
             let access = if known.is_none() || !other.is_reachable {
                 Access::Unreachable
-            } else if refused.contains(&other.name) {
+            } else if refused(&other.name) {
                 Access::Refused
             } else {
                 Access::Ready

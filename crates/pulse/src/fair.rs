@@ -4,15 +4,15 @@
 /// they know the same.
 ///
 /// First come those who want something, with one place each; then everyone has one, so that nobody
-/// has to ask before the first request; then everyone gets what is wanted and one more, those with
+/// has to ask before the first request; then everyone gets what is wanted, then one more, those with
 /// least first; and the rest goes evenly to all. Where things are equal the earlier in the list
 /// comes first: of more nodes than there are places the last ones are left with nothing while all
 /// have work.
 pub(crate) fn fair(limit: u32, wanted: &[u32]) -> Vec<u32> {
     let mut parts = vec![0; wanted.len()];
     let mut left = limit;
-    let steps: [fn(u32) -> u32; 3] =
-        [|wanted| wanted.min(1), |_| 1, |wanted| wanted.saturating_add(1)];
+    let steps: [fn(u32) -> u32; 4] =
+        [|wanted| wanted.min(1), |_| 1, |wanted| wanted.max(1), |wanted| wanted.saturating_add(1)];
     for step in steps {
         let caps: Vec<u32> = wanted.iter().map(|wanted| step(*wanted)).collect();
         left = level(&mut parts, &caps, left);
@@ -72,14 +72,16 @@ mod tests {
     #[test]
     fn a_busy_node_gets_what_others_do_not_need_but_one() {
         assert_eq!(fair(12, &[40, 0, 0]), [10, 1, 1]);
-        assert_eq!(fair(12, &[0, 3, 40]), [1, 4, 7]);
+        assert_eq!(fair(12, &[0, 3, 40]), [1, 3, 8]);
+        assert_eq!(fair(8, &[3, 5]), [3, 5]);
+        assert_eq!(fair(9, &[3, 5]), [4, 5]);
     }
 
     #[test]
     fn busy_nodes_share_evenly() {
         assert_eq!(fair(12, &[40, 40, 40]), [4, 4, 4]);
         assert_eq!(fair(12, &[40, 40, 3]), [4, 4, 4]);
-        assert_eq!(fair(12, &[40, 40, 1]), [5, 5, 2]);
+        assert_eq!(fair(12, &[40, 40, 1]), [6, 5, 1]);
         assert_eq!(fair(14, &[40, 40, 40]), [5, 5, 4]);
     }
 

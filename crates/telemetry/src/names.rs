@@ -80,6 +80,8 @@ pub const GOSSIP_DATAGRAMS: &str = "spillway_gossip_datagrams";
 pub const GOSSIP_BYTES: &str = "spillway_gossip_sent_bytes";
 /// When other nodes will refuse this node's certificate, in seconds since 1970.
 pub const CERTIFICATE_EXPIRES: &str = "spillway_certificate_expires_seconds";
+/// Certificate authorities that this node believes: two while one replaces another.
+pub const CERTIFICATE_AUTHORITIES: &str = "spillway_certificate_authorities";
 /// 1 for each route and model that no open replica serves, by the standing of those that do.
 pub const LAST_RESORT: &str = "spillway_last_resort";
 /// Facts about replicas that did not fit their queue.

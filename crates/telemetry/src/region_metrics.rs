@@ -83,6 +83,8 @@ pub struct LiveCluster {
     pub datagram_bytes: u64,
     /// When peers will refuse this node's certificate, in seconds since 1970.
     pub certificate_expires_s: Option<u64>,
+    /// Certificate authorities that this node believes.
+    pub authorities: u64,
 }
 
 /// All of them.
@@ -101,6 +103,7 @@ pub(crate) struct RegionMetrics {
     datagrams: Family<Labels, Counter>,
     datagram_bytes: Counter,
     expires: Family<Labels, Gauge>,
+    authorities: Family<Labels, Gauge>,
 }
 
 impl RegionMetrics {
@@ -119,6 +122,7 @@ impl RegionMetrics {
             datagrams: metric(r, names::GOSSIP_DATAGRAMS, "Datagrams of gossip"),
             datagram_bytes: metric(r, names::GOSSIP_BYTES, "Bytes of gossip sent"),
             expires: metric(r, names::CERTIFICATE_EXPIRES, "When the certificate ends"),
+            authorities: metric(r, names::CERTIFICATE_AUTHORITIES, "Authorities believed"),
         }
     }
 
@@ -144,6 +148,7 @@ impl RegionMetrics {
         if let Some(expires_s) = live.certificate_expires_s {
             self.expires.get_or_create(&Labels::new()).set(signed(expires_s));
         }
+        self.authorities.get_or_create(&Labels::new()).set(signed(live.authorities));
     }
 
     fn show_region(&self, region: &LiveRegion) {

@@ -1,13 +1,20 @@
 //! Whole clusters on loopback: nodes of several regions that serve for each other.
-#![expect(clippy::expect_used, reason = "a test's helper fails by panicking")]
+#![expect(clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
+mod deadlines;
 mod failure;
 mod forwarding;
+mod gate;
 mod grpc;
 #[path = "../node/grpc_calls.rs"]
 #[expect(dead_code, reason = "shared with the tests of single nodes, which use all of it")]
 mod grpc_calls;
+mod guests;
+mod hops;
 mod metrics;
+mod overload;
 mod reach;
+mod rotation;
 mod siblings;
 mod spilling;
+mod waiting;

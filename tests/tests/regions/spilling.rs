@@ -34,7 +34,7 @@ async fn served_by(reply: JoinHandle<Reply>) -> String {
 }
 
 /// Waits until `node` knows how much that region has to do.
-async fn sees_running(node: &Node, region: &str, running: f32) {
+pub(crate) async fn sees_running(node: &Node, region: &str, running: f32) {
     let regions = || node.gateway().regions();
     eventually("the load is known", || {
         let regions = regions();

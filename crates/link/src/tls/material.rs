@@ -111,6 +111,8 @@ pub(crate) struct Material {
     pub(crate) answer_verifier: Arc<WebPkiServerVerifier>,
     /// From when on peers will refuse the certificate.
     pub(crate) expires_at: Option<SystemTime>,
+    /// How many authorities are believed: two while one replaces another.
+    pub(crate) authorities: usize,
 }
 
 impl fmt::Debug for Material {
@@ -128,6 +130,7 @@ impl Material {
     ) -> Result<Self, CertificateFault> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let roots = roots(&files.authority, &contents.authority)?;
+        let authorities = roots.len();
         let chain = certificates(&files.certificate, &contents.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&contents.key)
             .map_err(|error| malformed(&files.key, error.to_string()))?;
@@ -148,7 +151,7 @@ impl Material {
         certified.keys_match().map_err(|cause| unusable(&files.key, cause))?;
         let expires_at = expires_at(&certified.cert, &*dialler_verifier);
         let certified = Arc::new(certified);
-        Ok(Self { provider, certified, dialler_verifier, answer_verifier, expires_at })
+        Ok(Self { provider, certified, dialler_verifier, answer_verifier, expires_at, authorities })
     }
 }
 

@@ -77,6 +77,11 @@ impl Sessions {
         self.current.load().material.expires_at
     }
 
+    /// How many authorities are believed.
+    pub(crate) fn authorities(&self) -> usize {
+        self.current.load().material.authorities
+    }
+
     /// Settings for those who dial this node.
     pub(crate) fn accepting(&self) -> Result<QuicServerConfig, TlsFault> {
         let current = self.current.load();

@@ -13,7 +13,7 @@ mod remote;
 mod watched;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use spillway_link::certs::PrefixKey;
@@ -121,6 +121,11 @@ impl Cluster {
     /// The UDP address for other nodes.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.link.local_address()
+    }
+
+    /// The link, for as long as the node lives.
+    pub(crate) fn link(&self) -> Weak<Link> {
+        Arc::downgrade(&self.link)
     }
 
     /// Tells the peers that this node ends, once what they forwarded has been answered.

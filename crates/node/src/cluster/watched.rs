@@ -41,6 +41,7 @@ impl Watched {
                 ("dropped", gossip.transmits_dropped),
             ],
             datagram_bytes: gossip.sent_bytes,
+            authorities: status.authorities as u64,
             certificate_expires_s: expires.and_then(Result::ok).map(|since| since.as_secs()),
         }
     }

@@ -29,6 +29,8 @@ use crate::worker::Worker;
 
 /// A client's promise that the request may be sent again.
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// What a client is told whose turn would come after its deadline.
+const TOO_LATE: &str = "the deadline would pass before a replica has a place";
 /// Replies of a replica that another one may do better than.
 const REPLACED: [StatusCode; 5] = [
     StatusCode::TOO_MANY_REQUESTS,
@@ -70,8 +72,8 @@ pub(crate) struct Dispatch<'a> {
 #[derive(Debug, Default)]
 pub(super) struct SoFar {
     pub(super) tried: Vec<ReplicaSlot>,
-    /// Regions that did not take it.
-    pub(super) refused: Vec<RegionName>,
+    /// Regions that did not take it, and when; while it waits they are forgotten after some time.
+    pub(super) refused: Vec<(RegionName, Instant)>,
     /// Its place in this node's queue.
     pub(super) stay: Option<Stay>,
     /// When it first began to wait.
@@ -97,6 +99,11 @@ pub(super) struct SoFar {
 }
 
 impl SoFar {
+    /// Whether a region did not take it a moment ago.
+    pub(super) fn has_refused(&self, region: &RegionName) -> bool {
+        self.refused.iter().any(|(refused, _)| refused == region)
+    }
+
     /// Keeps a reply that may be replaced by a better one; the first one is kept.
     fn hold(&mut self, mut dispatched: Dispatched) {
         if let Some(witness) = &mut dispatched.witness {
@@ -192,7 +199,7 @@ impl Dispatch<'_> {
     /// If there is nobody; then the last failure is what the client is told.
     async fn choose(&mut self, so_far: &mut SoFar) -> Result<Next, GatewayError> {
         if let Some(home) = &self.prepared.target.home {
-            let is_away = so_far.refused.contains(&home.region);
+            let is_away = so_far.has_refused(&home.region);
             let told = RemoteFailure::NotConnected.to_gateway_error(&home.region);
             return if is_away { Err(told) } else { Ok(Next::Region(home.clone())) };
         }
@@ -204,12 +211,16 @@ impl Dispatch<'_> {
             let refusal = match (self.weigh(planned, so_far), planned) {
                 (Way::Region(destination), _) => return Ok(Next::Region(destination)),
                 // Another model that can serve now beats a place in a queue.
-                (Way::Wait(_) | Way::Shed(_), _) if self.fall_back(so_far) => continue,
+                (Way::Wait(_) | Way::Shed(..), _) if self.fall_back(so_far) => continue,
                 (Way::Wait(key), _) => {
                     self.wait(key, so_far).await?;
                     continue;
                 }
-                (Way::Shed(retry_after), _) => {
+                (Way::Shed(ErrorKind::DeadlineExceeded, retry_after), _) => {
+                    let error = GatewayError::new(ErrorKind::DeadlineExceeded, TOO_LATE);
+                    return Err(error.with_retry_after(retry_after));
+                }
+                (Way::Shed(_, retry_after), _) => {
                     let error = refused(Refusal::AllBusy, so_far);
                     // What a replica asked for itself says more than a prediction.
                     let known = error.retry_after;

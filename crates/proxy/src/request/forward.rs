@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use http::{Request, Uri};
 use http_body_util::BodyExt;
-use spillway_protocol::GatewayError;
-use spillway_route::{Moment, Refusal, SpillVerdict, Waiting, spill};
-use spillway_types::{Inquiry, ModelName, ReplicaSlot};
+use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_route::{Moment, Refusal, SpillReason, SpillVerdict, Waiting, spill};
+use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot};
 use tokio::time::timeout;
 
 use crate::place::{Place, RegionPlace};
@@ -31,8 +31,8 @@ pub(super) enum Way {
     Region(Destination),
     /// Nowhere for now: until one of the own replicas has a place.
     Wait(WaitKey),
-    /// Nowhere: the client is to come again after this time.
-    Shed(Duration),
+    /// Nowhere: the client is told this, and to come again after this time.
+    Shed(ErrorKind, Duration),
 }
 
 impl Dispatch<'_> {
@@ -72,14 +72,16 @@ impl Dispatch<'_> {
             return Way::Own;
         }
         let is_asked_out = so_far.refused.len() >= self.regions.asked_max;
-        let others = match self.regions.is_alone() || is_asked_out {
+        let refused = |region: &RegionName| is_asked_out || so_far.has_refused(region);
+        let others = match self.regions.is_alone() || self.regions.asked_max == 0 {
             true => smallvec::SmallVec::new(),
-            false => self.regions.candidates(model, &so_far.refused),
+            false => self.regions.candidates(model, refused),
         };
         let loads = self.view.loads();
         let mut moment =
             Moment { now: Instant::now(), loads: &loads, ticket: 0, rng: &mut self.dice };
-        match spill(inquiry, &own, &others, &self.regions.terms, &mut moment).verdict {
+        let plan = spill(inquiry, &own, &others, &self.regions.terms, &mut moment);
+        match plan.verdict {
             SpillVerdict::Own => Way::Own,
             SpillVerdict::Forward(ways) => match ways.first() {
                 Some(&index) => Way::Region(Destination {
@@ -96,7 +98,11 @@ impl Dispatch<'_> {
             }
             SpillVerdict::Wait { .. } => Way::Wait(key),
             SpillVerdict::Shed { retry_after_s } => {
-                Way::Shed(Duration::from_secs(retry_after_s.into()))
+                let kind = match plan.reason {
+                    SpillReason::Late => ErrorKind::DeadlineExceeded,
+                    _ => ErrorKind::Overloaded,
+                };
+                Way::Shed(kind, Duration::from_secs(retry_after_s.into()))
             }
         }
     }
@@ -145,9 +151,10 @@ impl Dispatch<'_> {
         so_far.has_turn = timeout(REVIEW.min(until - now), stay.turn()).await.is_ok();
         if !so_far.has_turn {
             so_far.stay = Some(stay);
-            // Who refused it a while ago may have room by now; whether it has, its reports say.
-            so_far.refused.clear();
         }
+        // Who refused it a while ago may have room by now; whether it has, its reports say.
+        let now = Instant::now();
+        so_far.refused.retain(|(_, at)| now.saturating_duration_since(*at) < REVIEW);
         self.look_again(so_far);
         Ok(())
     }
@@ -165,7 +172,7 @@ impl Dispatch<'_> {
         let region = destination.region.clone();
         let model = self.prepared.inquiry.model.as_ref();
         let Some(count) = self.regions.count(&region, model) else {
-            so_far.refused.push(region);
+            so_far.refused.push((region, Instant::now()));
             return Ok(None);
         };
         let failure = match self.forward(&destination).await {
@@ -182,7 +189,7 @@ impl Dispatch<'_> {
             return Err(fault.clone());
         }
         count.failed(&failure);
-        so_far.refused.push(region.clone());
+        so_far.refused.push((region.clone(), Instant::now()));
         // To go on after a refusal is no retry: nobody has worked on the request.
         if matches!(failure, RemoteFailure::NotConnected | RemoteFailure::Refused { .. }) {
             if let RemoteFailure::Refused { wait: Some(wait) } = failure {

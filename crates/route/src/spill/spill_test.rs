@@ -242,6 +242,7 @@ fn an_edge_node_forwards_waits_and_sheds_but_never_serves() {
     case.own.waiting.has_room = true;
     case.others.clear();
     assert_eq!(case.plan().verdict, SpillVerdict::Shed { retry_after_s: 60 });
+    assert_eq!(case.plan().reason, SpillReason::NobodyInReach);
 }
 
 #[test]

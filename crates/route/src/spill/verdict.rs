@@ -95,6 +95,8 @@ pub enum SpillReason {
     QueueFull,
     /// Shed: its turn would come after its deadline.
     Late,
+    /// Shed: there is no replica in reach.
+    NobodyInReach,
 }
 
 /// Regions that a plan holds without a heap allocation: as many as most clusters have.
@@ -126,6 +128,7 @@ impl SpillReason {
             Self::GuestWithoutRoom => "guest_without_room",
             Self::QueueFull => "queue_full",
             Self::Late => "late",
+            Self::NobodyInReach => "nobody_in_reach",
         }
     }
 }

@@ -197,8 +197,11 @@ impl<'a> Weighing<'a> {
         if is_edge && self.own.waiting.has_room && soonest_ms <= self.left_ms {
             return (SpillVerdict::Wait { wait_ms: soonest_ms }, SpillReason::NobodyElse);
         }
-        let reason =
-            if self.own.waiting.has_room { SpillReason::Late } else { SpillReason::QueueFull };
+        let reason = match (self.own.waiting.has_room, soonest_ms.is_finite()) {
+            (_, false) => SpillReason::NobodyInReach,
+            (true, true) => SpillReason::Late,
+            (false, true) => SpillReason::QueueFull,
+        };
         (SpillVerdict::Shed { retry_after_s: retry_after_s(soonest_ms, rng) }, reason)
     }
 

@@ -1,0 +1,52 @@
+//! `spillway demo` as a program: the shortest run that it allows shows what it is for.
+#![expect(clippy::panic, reason = "a test's helper fails by panicking")]
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// The least that the command line takes; shorter phases would say little.
+const SECONDS: &str = "20";
+/// A region that is lost may be taken for alive for so long, and for a look and a busy machine more.
+const TAKEN_OVER_MAX_MS: f64 = 1_000.0 + 500.0;
+
+fn number(report: &Value, path: &str) -> f64 {
+    let found = report.pointer(path).and_then(Value::as_f64);
+    found.unwrap_or_else(|| panic!("no number at {path} of {report:#}"))
+}
+
+#[test]
+fn it_loses_nothing_halves_the_waits_and_survives_a_region() {
+    let run = Command::new(env!("CARGO_BIN_EXE_spillway"))
+        .args(["demo", "--once", "--json", "--seconds", SECONDS, "--listen", "127.0.0.1:0"])
+        .output()
+        .expect("it starts");
+    let (text, log) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{}\n{text}\n{log}", run.status);
+    assert_eq!(text.trim_end().lines().count(), 1, "one object and nothing else: {text}");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let at = |path: &str| number(&report, path);
+
+    // Both phases get the same requests: enough of them, and all are served.
+    assert!(at("/with_spill/requests") > 100.0, "{report:#}");
+    assert_eq!(at("/with_spill/requests"), at("/without_spill/requests"));
+    for phase in ["without_spill", "with_spill"] {
+        assert_eq!((at(&format!("/{phase}/failed")), at(&format!("/{phase}/shed"))), (0.0, 0.0));
+    }
+    let p95_ms = |phase: &str| at(&format!("/{phase}/first_token/p95_ms"));
+    let times = p95_ms("without_spill") / p95_ms("with_spill");
+    assert!(times >= 2.0, "only {times:.1} times better: {report:#}");
+    assert!((times - at("/p95_times_better")).abs() < 0.01, "the summary says otherwise");
+    assert_eq!(at("/without_spill/regions/0/spilled_out"), 0.0);
+    assert!(at("/with_spill/regions/0/spilled_out") > 0.0, "none went elsewhere: {report:#}");
+
+    // Only what was under way in the lost region is lost with it, and the others take over.
+    let lost = at("/outage/failed");
+    assert_eq!(lost, at("/outage/failed_under_way"), "{report:#}");
+    assert!(lost * 10.0 < at("/outage/requests"), "{report:#}");
+    assert_eq!(at("/outage/shed"), 0.0);
+    let taken_over_ms = at("/outage/taken_over_ms");
+    assert!((0.0..TAKEN_OVER_MAX_MS).contains(&taken_over_ms), "after {taken_over_ms} ms");
+    assert!(at("/outage/displaced") > 0.0, "nobody had to go elsewhere");
+    assert!(at("/outage/displaced_first_token/p95_ms") > 0.0);
+}

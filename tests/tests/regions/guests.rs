@@ -1,0 +1,221 @@
+//! Several nodes in one region: its own clients first, guests in what these leave.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::HeaderValue;
+use spillway_link::{Answer, ForwardHead, Link, RefusedReason};
+use spillway_node::Node;
+use spillway_tests::{Client, Cluster, Page, Reply, Setup, chat, eventually, knows, spawn};
+use tokio::task::JoinHandle;
+
+use crate::deadlines::forward;
+use crate::gate::Gate;
+use crate::grpc_calls::with;
+use crate::spilling::sees_running;
+
+/// What the replica takes at a time, and what of it guests don't get.
+const PLACES: usize = 8;
+const RESERVE: usize = 2;
+/// A report, which is a look each 50 ms and a datagram each 100 ms at most, and a busy machine.
+const REPORT: Duration = Duration::from_millis(150 + 150);
+
+/// Two nodes that share a replica, in a region that is asked by another one.
+struct World {
+    cluster: Cluster,
+    core: [Node; 2],
+    gate: Gate,
+    locals: Vec<JoinHandle<Reply>>,
+}
+
+impl World {
+    async fn start() -> Self {
+        let gate = Gate::start().await;
+        let cluster = Cluster::new(&["edge", "core", "core"]).set("spill.reserve_percent = 25");
+        let setup = || {
+            let lines = format!("connections_max = {PLACES}");
+            Setup::new().replica_with("a", &gate.url(), &lines)
+        };
+        let core = [cluster.start(1, setup()).await, cluster.start(2, setup()).await];
+        let claim = |node: &Node| node.gateway().view().replicas()[0].claim() as usize;
+        eventually("both have their part", || core.iter().map(claim).sum::<usize>() == PLACES)
+            .await;
+        Self { cluster, core, gate, locals: Vec::new() }
+    }
+
+    /// So many requests of the region's own clients, to one of its nodes.
+    fn ask(&mut self, node: usize, count: usize) {
+        for _ in 0..count {
+            self.locals.push(ask(self.core[node].addresses()[0], "local"));
+        }
+    }
+
+    /// Waits until so many of each kind are at the replica, and both nodes know.
+    async fn settles(&self, locals: usize, guests: usize) {
+        let held = || (self.gate.held("local"), self.gate.held("guest"));
+        let what = format!("{locals} locals and {guests} guests");
+        eventually(&what, || held() == (locals, guests)).await;
+        let running = (locals + guests) as f32;
+        let knows = |node: &Node| own_running(node) == running;
+        eventually("both nodes know", || self.core.iter().all(knows)).await;
+    }
+
+    /// Nothing changes although there is time for several reports.
+    async fn stays(&self, locals: usize, guests: usize) {
+        let since = Instant::now();
+        while since.elapsed() < 2 * REPORT {
+            let held = (self.gate.held("local"), self.gate.held("guest"));
+            assert_eq!(held, (locals, guests), "after {:?}", since.elapsed());
+            // wait: the pause between two looks
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Lets its own clients go; all were served, and no guest ever took what is kept.
+    async fn end(self) {
+        self.gate.release("local", self.gate.held("local"));
+        for reply in self.locals {
+            let reply = reply.await.expect("a reply");
+            assert_eq!(reply.status, 200, "{}", reply.text());
+        }
+        for arrived in self.gate.arrived() {
+            let most = if arrived.id == "guest" { PLACES - RESERVE } else { PLACES };
+            assert!(arrived.busy <= most, "a {} as number {}", arrived.id, arrived.busy);
+        }
+        for node in self.core {
+            node.stop().await;
+        }
+    }
+}
+
+fn ask(address: SocketAddr, kind: &'static str) -> JoinHandle<Reply> {
+    spawn(Client::once(address, with(chat("tiny", ""), "x-request-id", kind)))
+}
+
+/// Requests at the replicas of its own region, as far as a node knows.
+fn own_running(node: &Node) -> f32 {
+    let regions = node.gateway().regions();
+    regions.own.values().map(|model| model.load.running).sum()
+}
+
+#[tokio::test]
+async fn guests_of_a_region_with_two_nodes_get_what_its_own_clients_and_the_reserve_leave() {
+    const LOCALS: usize = 3;
+    const GUESTS: usize = PLACES - RESERVE - LOCALS;
+    let mut world = World::start().await;
+    let edge = world.cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    world.ask(0, 2);
+    world.ask(1, 1);
+    world.settles(LOCALS, 0).await;
+    let mut guests = Vec::new();
+    // One after the other: two that come within one report may both get the last place.
+    for count in 1..=GUESTS {
+        guests.push(ask(edge.addresses()[0], "guest"));
+        world.settles(LOCALS, count).await;
+        sees_running(&edge, "core", (LOCALS + count) as f32).await;
+    }
+    let waiting: Vec<_> = (0..4).map(|_| ask(edge.addresses()[0], "guest")).collect();
+    eventually("the rest waits at home", || edge.gateway().waiting() == waiting.len()).await;
+    world.stays(LOCALS, GUESTS).await;
+    let refused = [("result", "refused")];
+    assert_eq!(Page::of(&edge).sum("spillway_spill_requests_total", &refused), 0.0);
+    waiting.iter().for_each(JoinHandle::abort);
+    eventually("these have left", || edge.gateway().waiting() == 0).await;
+
+    // What is kept is there at once, at either node.
+    let since = Instant::now();
+    world.ask(0, 1);
+    world.ask(1, 1);
+    eventually("they are served", || world.gate.held("local") == LOCALS + RESERVE).await;
+    assert!(since.elapsed() < REPORT, "after {:?}", since.elapsed());
+    assert_eq!(world.gate.held("guest"), GUESTS);
+    // Its own clients leave, and guests take their places, up to the reserve.
+    world.gate.release("local", LOCALS + RESERVE);
+    world.settles(0, GUESTS).await;
+    for count in GUESTS + 1..=PLACES - RESERVE {
+        sees_running(&edge, "core", count as f32 - 1.0).await;
+        guests.push(ask(edge.addresses()[0], "guest"));
+        world.settles(0, count).await;
+    }
+    world.gate.release("guest", PLACES - RESERVE);
+    for guest in guests {
+        let guest = guest.await.expect("a reply");
+        assert_eq!((guest.status, guest.header("x-spillway-region")), (200, Some("core")));
+    }
+    edge.stop().await;
+    world.end().await;
+}
+
+/// Asks one node as another region does that knows nothing of its load.
+async fn visit(link: &Link) -> Answer {
+    let mark = |head: &mut ForwardHead| {
+        head.headers.insert("x-request-id", HeaderValue::from_static("guest"));
+    };
+    forward(link, mark).await.expect("an answer")
+}
+
+async fn is_refused(link: &Link) {
+    match visit(link).await {
+        Answer::Refused(refused) => {
+            assert_eq!(refused.reason, RefusedReason::Busy);
+            assert!(refused.wait_ms.is_some_and(|wait_ms| wait_ms > 0), "{refused:?}");
+        }
+        Answer::Reply(reply) => panic!("it was served: {}", reply.status()),
+    }
+}
+
+/// A guest that is taken in: served when the gate lets it go.
+fn is_taken(link: &Arc<Link>) -> JoinHandle<u16> {
+    let link = Arc::clone(link);
+    spawn(async move {
+        match visit(&link).await {
+            Answer::Reply(reply) => reply.status().as_u16(),
+            Answer::Refused(refused) => panic!("it was refused: {refused:?}"),
+        }
+    })
+}
+
+#[tokio::test]
+async fn when_its_own_clients_come_back_guests_are_refused_within_a_report() {
+    let mut world = World::start().await;
+    let link = Arc::new(world.cluster.bare_link(0, 1).await);
+    let guests = [is_taken(&link), is_taken(&link)];
+    world.settles(0, 2).await;
+    // They come to the other node than the guests.
+    world.ask(1, 4);
+    eventually("they are served", || world.gate.held("local") == 4).await;
+    let since = Instant::now();
+    world.settles(4, 2).await;
+    assert!(since.elapsed() < REPORT, "it was known after {:?}", since.elapsed());
+    is_refused(&link).await;
+
+    // All of its own that there is room for, and two more: these come before any guest.
+    world.ask(1, 1);
+    world.settles(5, 2).await;
+    world.ask(0, 1);
+    world.settles(6, 2).await;
+    world.ask(0, 2);
+    eventually("two wait", || world.core[0].gateway().waiting() == 2).await;
+    is_refused(&link).await;
+    world.gate.release("guest", 2);
+    is_refused(&link).await;
+    world.settles(8, 0).await;
+    is_refused(&link).await;
+    for guest in guests {
+        assert_eq!(guest.await.expect("a reply"), 200);
+    }
+    // They leave one by one: guests are welcome again beside the reserve, not before.
+    world.gate.release("local", RESERVE);
+    world.settles(PLACES - RESERVE, 0).await;
+    is_refused(&link).await;
+    world.gate.release("local", 1);
+    world.settles(PLACES - RESERVE - 1, 0).await;
+    let guest = is_taken(&link);
+    world.settles(PLACES - RESERVE - 1, 1).await;
+    world.gate.release("guest", 1);
+    assert_eq!(guest.await.expect("a reply"), 200);
+    drop(link);
+    world.end().await;
+}
