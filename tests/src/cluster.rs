@@ -29,6 +29,7 @@ pub struct Cluster {
     folder: TempDir,
     paths: Vec<Arc<Paths>>,
     lines: String,
+    is_agreeing: bool,
     authority: Authority,
 }
 
@@ -47,7 +48,8 @@ impl Cluster {
             .expect("files");
         let paths = (0..regions.len()).map(|index| Paths::new(index as u64)).collect();
         let regions = regions.iter().map(|region| (*region).to_owned()).collect();
-        let cluster = Self { regions, folder, paths, lines: String::new(), authority };
+        let cluster =
+            Self { regions, folder, paths, lines: String::new(), is_agreeing: false, authority };
         for index in 0..cluster.regions.len() {
             std::fs::create_dir(cluster.folder_of(index)).expect("a folder");
             cluster.trust(index, &[&cluster.authority]);
@@ -62,6 +64,12 @@ impl Cluster {
         self.lines.push_str(line);
         self.lines.push('\n');
         self
+    }
+
+    /// Nodes keep what they agree on, each in a folder of its own.
+    #[must_use]
+    pub fn agreeing(self) -> Self {
+        Self { is_agreeing: true, ..self }
     }
 
     /// Puts so much time there and back between two nodes.
@@ -187,6 +195,9 @@ impl Cluster {
             self.lines.clone(),
         ] {
             setup = setup.set(line);
+        }
+        if self.is_agreeing {
+            setup = setup.set(format!("cluster.data = {:?}", self.folder_of(index).join("data")));
         }
         for (other, region) in self.regions.iter().enumerate().filter(|(other, _)| *other != index)
         {

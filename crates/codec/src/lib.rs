@@ -5,7 +5,8 @@
 //! [`FrameHeader`] first, which bounds the payload before any of it is read. Nothing is ever
 //! allocated by a length that the input merely claims.
 //!
-//! Kinds are numbered by crate: `0x01xx` is pulse, `0x02xx` link, `0x7fxx` tests.
+//! Kinds are numbered by crate: `0x01xx` is pulse, `0x02xx` link, `0x03xx` control, `0x04xx`
+//! consensus, `0x7fxx` tests.
 
 mod careful;
 mod error;
@@ -17,7 +18,7 @@ mod wire;
 
 pub use error::{DecodeError, EncodeError};
 pub use header::{FrameHeader, HEADER_BYTES};
-pub use payload::payload_bytes;
+pub use payload::{payload_bytes, write_payload};
 pub use wire::{Wire, decode, decode_payload, encode};
 
 #[cfg(test)]

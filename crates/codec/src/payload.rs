@@ -56,7 +56,16 @@ pub(crate) fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, DecodeError
 /// # Errors
 /// If it holds what the format cannot carry.
 pub fn payload_bytes<T: Serialize>(part: &T) -> Result<usize, EncodeError> {
-    bincode::serde::encode_into_std_write(part, &mut io::sink(), FORMAT)
+    write_payload(part, &mut io::sink())
+}
+
+/// Writes `part` as it stands inside a payload, and says how long it is. For whoever hashes it:
+/// equal values have equal bytes.
+///
+/// # Errors
+/// If it holds what the format cannot carry, or `into` does not take it.
+pub fn write_payload<T: Serialize>(part: &T, into: &mut impl Write) -> Result<usize, EncodeError> {
+    bincode::serde::encode_into_std_write(part, into, FORMAT)
         .map_err(|error| EncodeError::Payload { why: error.to_string().into() })
 }
 

@@ -268,6 +268,12 @@ impl Link {
         }
     }
 
+    /// SHA-256 of this node's certificate, for people who compare.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 32] {
+        self.shared.sessions.fingerprint()
+    }
+
     /// Where it listens; `None` if the system does not know any more.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use spillway_admin::{AdminRole, Reply, connection_builder};
 use spillway_health::{DrainReason, Order, UnknownReplica};
 use spillway_types::{LoadReport, ReplicaName};
 use tokio::net::TcpListener;
@@ -28,13 +28,13 @@ const BODY_BYTES_MAX: usize = 16 << 10;
 /// How long a drain may take where its order does not say.
 const DRAIN_S: u64 = 600;
 
-type Reply = Response<Full<Bytes>>;
-
 /// What the listener shows and passes on.
 #[derive(Clone, Debug)]
 pub(crate) struct Admin {
     pub(crate) feedback: Arc<Feedback>,
     pub(crate) keeper: KeeperHandle,
+    /// What the cluster agrees on.
+    pub(crate) api: spillway_admin::Admin,
 }
 
 /// The body of an order to drain; all of it may be left out.
@@ -69,9 +69,7 @@ pub(crate) async fn serve_admin(
                 let admin = admin.clone();
                 async move { Ok::<_, Infallible>(admin.answer(request).await) }
             });
-            let connection = http1::Builder::new()
-                .timer(TokioTimer::new())
-                .serve_connection(TokioIo::new(tcp), service);
+            let connection = connection_builder().serve_connection(TokioIo::new(tcp), service);
             tokio::select! {
                 _ = connection => {}
                 () = stop.cancelled() => {}
@@ -85,8 +83,15 @@ impl Admin {
     async fn answer(&self, request: Request<Incoming>) -> Reply {
         const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         let path = request.uri().path().to_owned();
+        if path.starts_with("/v1/") {
+            return self.api.answer(request).await;
+        }
         if let Some(rest) = path.strip_prefix("/replicas/") {
-            return self.about_replica(rest, request).await;
+            let (head, body) = request.into_parts();
+            return match self.api.check(&head, AdminRole::Operate) {
+                Ok(()) => self.about_replica(rest, Request::from_parts(head, body)).await,
+                Err(refusal) => *refusal,
+            };
         }
         match path.as_str() {
             "/metrics" => reply(StatusCode::OK, OPEN_METRICS, self.feedback.scrape().into()),
@@ -96,7 +101,10 @@ impl Admin {
             "/readyz" => {
                 error(StatusCode::SERVICE_UNAVAILABLE, "draining, or no replica is configured")
             }
-            _ => error(StatusCode::NOT_FOUND, "try /metrics, /replicas, /livez or /readyz"),
+            _ => error(
+                StatusCode::NOT_FOUND,
+                "try /metrics, /replicas, /livez, /readyz or /v1/openapi.json",
+            ),
         }
     }
 
@@ -168,7 +176,8 @@ fn error(status: StatusCode, message: &str) -> Reply {
 }
 
 fn reply(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
-    let mut response = Response::new(Full::new(body));
+    let mut response =
+        Response::new(Full::new(body).map_err(|never| match never {}).boxed_unsync());
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response

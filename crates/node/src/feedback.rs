@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use spillway_proxy::{Gateway, Worker};
-use spillway_telemetry::{LastResort, Live, LiveReplica, Metrics};
+use spillway_proxy::{Gateway, KeyTable, Worker};
+use spillway_telemetry::{LastResort, Live, LiveCluster, LiveReplica, Metrics};
 use spillway_types::ReplicaSlot;
 use tokio_util::sync::CancellationToken;
 
+use crate::agreed::WatchedAgreement;
 use crate::cluster::Watched;
 
 /// How often the queues are emptied: rarely enough to cost nothing, often enough that a queue of
@@ -24,17 +25,24 @@ pub(crate) struct Feedback {
     /// Facts about replicas that did not fit the keeper's queue.
     facts_dropped: AtomicU64,
     cluster: OnceLock<Watched>,
+    agreement: OnceLock<WatchedAgreement>,
 }
 
 impl Feedback {
     pub(crate) fn new(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>, metrics: Metrics) -> Self {
         let facts_dropped = AtomicU64::new(0);
-        Self { gateway, workers, metrics, facts_dropped, cluster: OnceLock::new() }
+        let (cluster, agreement) = (OnceLock::new(), OnceLock::new());
+        Self { gateway, workers, metrics, facts_dropped, cluster, agreement }
     }
 
     /// Shows the cluster's metrics too; only the first call counts.
     pub(crate) fn watch(&self, cluster: Watched) {
         drop(self.cluster.set(cluster));
+    }
+
+    /// Shows what the cluster agrees on too; only the first call counts.
+    pub(crate) fn watch_agreement(&self, agreement: WatchedAgreement) {
+        drop(self.agreement.set(agreement));
     }
 
     /// Notes how many facts about replicas did not fit the keeper's queue so far.
@@ -88,12 +96,16 @@ impl Feedback {
             admission,
         });
         let waiting = self.gateway.waiting_by_model().into_iter();
-        let cluster = self.cluster.get().map(|watched| watched.live(&self.gateway));
+        let cluster = self.cluster.get().map(|watched| LiveCluster {
+            control: self.agreement.get().and_then(WatchedAgreement::live),
+            ..watched.live(&self.gateway)
+        });
         Live {
             replicas: replicas.collect(),
             client_connections: counters.connections(),
             body_bytes: counters.body_bytes(),
             connections_closed: counters.connections_closed(),
+            access: access(&self.gateway.keys()),
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),
             last_resorts: last_resorts.collect(),
@@ -103,4 +115,14 @@ impl Feedback {
             cluster: cluster.unwrap_or_default(),
         }
     }
+}
+
+/// How requests for entry ended, by tenant.
+fn access(keys: &KeyTable) -> Vec<(String, &'static str, u64)> {
+    let tallies = keys.tallies().into_iter();
+    let rows = tallies.flat_map(|tally| {
+        let totals = tally.totals.into_iter();
+        totals.map(move |(result, total)| (tally.tenant.clone(), result.as_str(), total))
+    });
+    rows.collect()
 }

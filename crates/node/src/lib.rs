@@ -1,6 +1,8 @@
 //! One gateway process: configuration, workers, reload, admin listener, drain.
 
+mod access;
 mod admin;
+mod agreed;
 pub mod cluster;
 pub mod config;
 mod feedback;

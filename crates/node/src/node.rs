@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
+use spillway_admin::AdminConfig;
+use spillway_agreement::Agreement;
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
 use spillway_proxy::{Gateway, GatewayConfig, Listener, ReplicaTlsError, TlsError, View, Worker};
 use spillway_telemetry::Metrics;
@@ -13,9 +15,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::KeyBook;
 use crate::admin::{Admin, serve_admin};
+use crate::agreed::{Agreed, AgreedParts, Book, Said};
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
-use crate::config::{ClusterConfig, Config, ListenerConfig};
+use crate::config::{ClusterConfig, Config, ListenerConfig, SpillConfig};
 use crate::feedback::Feedback;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::reload::Reloader;
@@ -45,6 +49,9 @@ pub enum StartError {
     /// Other nodes can't be talked to.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    /// What the cluster agreed on can't be kept.
+    #[error("can't keep what the cluster agrees on: {0}")]
+    Agreement(#[from] spillway_consensus::StartFault),
     /// The operating system has no randomness to give.
     #[error("no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
@@ -67,8 +74,11 @@ pub struct Node {
     stop_tasks: CancellationToken,
     tasks: TaskTracker,
     keeper: KeeperHandle,
+    keys: Arc<KeyBook>,
     /// The way to other nodes, if there are any.
     cluster: Option<Cluster>,
+    /// This node's part in what the cluster agrees on.
+    agreed: Option<Agreed>,
     drain: Duration,
 }
 
@@ -81,17 +91,16 @@ impl Node {
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let units = unit_count(config.worker_layout, config.workers);
         let mut bound = open_listeners(config.listeners, units)?;
-        let admin = open_admin(config.admin).await?;
+        let (admin_address, admin_api) =
+            config.admin.map(|admin| (admin.address, admin.api)).unzip();
+        let admin = open_admin(admin_address).await?;
 
         let (hasher, seed) = (hasher(config.cluster.as_ref())?, getrandom::u64()?);
         let gateway_config = GatewayConfig { seed, ..config.gateway };
-        let facts = vec![
-            ("version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
-            ("node".to_owned(), config.node.clone()),
-            ("region".to_owned(), gateway_config.region.clone()),
-        ];
-        let view = View::empty();
-        let gateway = Arc::new(Gateway::new(gateway_config, hasher, view, epoch_seconds()));
+        let facts = facts(&config.node, &gateway_config.region);
+        let gateway =
+            Arc::new(Gateway::new(gateway_config, hasher, View::empty(), epoch_seconds()));
+        let keys = Arc::new(KeyBook::new(&gateway, config.access));
         // The last one serves what other nodes forward.
         let pools = units + usize::from(config.cluster.is_some());
         let workers: Vec<_> =
@@ -108,20 +117,17 @@ impl Node {
             stop: stop_tasks.clone(),
         })
         .await?;
-        let cluster = match (config.cluster, workers.last()) {
-            (Some(cluster), Some(worker)) => Some(Cluster::start(ClusterParts {
-                config: cluster,
-                spill: config.spill,
-                me: (&config.node, &gateway.config().region),
-                gateway: Arc::clone(&gateway),
-                worker: Arc::clone(worker),
-                keeper: keeper.clone(),
-                feedback: &feedback,
-                tasks: tasks.clone(),
-                stop: stop_tasks.clone(),
-            })?),
-            _ => None,
+        let base = Base {
+            node: &config.node,
+            gateway: &gateway,
+            worker: workers.last(),
+            keeper: &keeper,
+            feedback: &feedback,
+            tasks: &tasks,
+            stop: &stop_tasks,
         };
+        // Boxed, since nearly nothing of the start is as large.
+        let (cluster, agreed) = Box::pin(base.join(config.cluster, config.spill)).await?;
         let stop_workers = CancellationToken::new();
         let threads = workers::start(
             &workers[..units],
@@ -142,13 +148,15 @@ impl Node {
             stop_tasks,
             tasks,
             keeper,
+            keys,
             cluster,
+            agreed,
             drain: config.drain,
         };
         if let (Some(_), Some(worker)) = (&node.cluster, workers.last()) {
             node.tasks.spawn(Arc::clone(worker).sweep_loop());
         }
-        node.start_tasks(admin, config.path.map(|path| (path, config.text)), bound);
+        node.start_tasks(admin.zip(admin_api), config.path.map(|path| (path, config.text)), bound);
         Ok(node)
     }
 
@@ -170,6 +178,12 @@ impl Node {
         self.cluster.as_ref()?.address()
     }
 
+    /// What the cluster agrees on; `None` if this node takes no part in that.
+    #[must_use]
+    pub fn agreement(&self) -> Option<&Arc<Agreement>> {
+        self.agreed.as_ref().map(Agreed::agreement)
+    }
+
     /// The metrics as text.
     #[must_use]
     pub fn metrics(&self) -> String {
@@ -188,6 +202,9 @@ impl Node {
         self.gateway.start_draining();
         let deadline = Instant::now() + self.drain;
         let drained = tokio::time::timeout(self.drain, self.gateway.drained()).await.is_ok();
+        if let Some(agreed) = &self.agreed {
+            agreed.shutdown().await;
+        }
         if let Some(cluster) = &self.cluster {
             // Guests have the rest of the time.
             cluster.shutdown(deadline.saturating_duration_since(Instant::now())).await;
@@ -206,15 +223,24 @@ impl Node {
 
     fn start_tasks(
         &self,
-        admin: Option<TcpListener>,
+        admin: Option<(TcpListener, AdminConfig)>,
         file: Option<(PathBuf, String)>,
         bound: Vec<Bound>,
     ) {
         let stop = || self.stop_tasks.clone();
         self.tasks.spawn(Arc::clone(&self.feedback).run(stop()));
         self.tasks.spawn(refresh_loop(Arc::clone(&self.gateway), stop()));
-        if let Some(admin) = admin {
-            let shown = Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone() };
+        if let Some(agreement) = self.agreement() {
+            let follow = Arc::clone(&self.keys).follow(Arc::clone(agreement));
+            let stop = stop();
+            self.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
+        }
+        if let Some((admin, api)) = admin {
+            let shown = Admin {
+                feedback: Arc::clone(&self.feedback),
+                keeper: self.keeper.clone(),
+                api: spillway_admin::Admin::new(self.agreement().cloned(), api),
+            };
             self.tasks.spawn(serve_admin(admin, shown, stop(), self.tasks.clone()));
         }
         if let Some((path, text)) = file {
@@ -222,12 +248,72 @@ impl Node {
                 path,
                 text,
                 keeper: self.keeper.clone(),
-                listeners: bound.into_iter().map(|bound| bound.listener).collect(),
+                keys: Arc::clone(&self.keys),
+                listeners: bound
+                    .into_iter()
+                    .map(|bound| (bound.configured, bound.listener))
+                    .collect(),
                 feedback: Arc::clone(&self.feedback),
-                link: self.cluster.as_ref().map(Cluster::link),
+                link: self.cluster.as_ref().map(|cluster| Arc::downgrade(cluster.link())),
             };
             self.tasks.spawn(reloader.run(stop()));
         }
+    }
+}
+
+/// What metrics say of this process.
+fn facts(node: &str, region: &str) -> Vec<(String, String)> {
+    let facts = [("version", env!("CARGO_PKG_VERSION")), ("node", node), ("region", region)];
+    facts.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+/// What of a node stands before it joins others.
+struct Base<'a> {
+    node: &'a str,
+    gateway: &'a Arc<Gateway>,
+    /// Serves what other nodes forward.
+    worker: Option<&'a Arc<Worker>>,
+    keeper: &'a KeeperHandle,
+    feedback: &'a Feedback,
+    tasks: &'a TaskTracker,
+    stop: &'a CancellationToken,
+}
+
+impl Base<'_> {
+    /// Becomes one of several nodes, and takes part in what they agree on, if the config says so.
+    async fn join(
+        &self,
+        config: Option<ClusterConfig>,
+        spill: SpillConfig,
+    ) -> Result<(Option<Cluster>, Option<Agreed>), StartError> {
+        let (Some(config), Some(worker)) = (config, self.worker) else { return Ok((None, None)) };
+        let region = self.gateway.config().region.as_str();
+        let book = Arc::new(Book::from_pointee(Said::of_config(&config.regions)));
+        let cluster = Cluster::start(ClusterParts {
+            config: config.clone(),
+            book: Arc::clone(&book),
+            spill,
+            me: (self.node, region),
+            gateway: Arc::clone(self.gateway),
+            worker: Arc::clone(worker),
+            keeper: self.keeper.clone(),
+            feedback: self.feedback,
+            tasks: self.tasks.clone(),
+            stop: self.stop.clone(),
+        })?;
+        let agreed = Agreed::start(AgreedParts {
+            config,
+            me: (self.node.into(), region.into()),
+            link: Arc::clone(cluster.link()),
+            book,
+            gateway: Arc::clone(self.gateway),
+            keeper: self.keeper.clone(),
+            feedback: self.feedback,
+            tasks: self.tasks.clone(),
+            stop: self.stop.clone(),
+        })
+        .await?;
+        Ok((Some(cluster), agreed))
     }
 }
 

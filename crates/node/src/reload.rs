@@ -1,17 +1,19 @@
 //! A changed config takes effect without a restart; a bad one changes nothing.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use notify::{RecursiveMode, Watcher};
 use spillway_link::Link;
-use spillway_proxy::Listener;
+use spillway_proxy::{AccessMode, Listener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
+use crate::access::KeyBook;
+use crate::config::{Config, ListenerConfig};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 
@@ -25,7 +27,9 @@ pub(crate) struct Reloader {
     /// What the file held when the node was started from it.
     pub(crate) text: String,
     pub(crate) keeper: KeeperHandle,
-    pub(crate) listeners: Vec<Arc<Listener>>,
+    pub(crate) keys: Arc<KeyBook>,
+    /// By the addresses in the config that they were opened by.
+    pub(crate) listeners: Vec<(SocketAddr, Arc<Listener>)>,
     pub(crate) feedback: Arc<Feedback>,
     /// Its certificates are read again.
     pub(crate) link: Option<Weak<Link>>,
@@ -72,11 +76,14 @@ impl Reloader {
         }
     }
 
-    /// Replicas, routes, aliases and certificates change; everything else waits for a restart.
+    /// Replicas, routes, aliases, keys and certificates change; everything else waits for a restart.
     async fn apply(&self, config: Config) -> Result<(), String> {
         let identities = config.world.identities.clone();
+        // First: the names of new replicas are looked up, and a revoked key may not wait for that.
+        self.keys.take_config(config.access);
+        self.replace_access(&config.listeners);
         self.keeper.reload(config.world).await?;
-        for (listener, identity) in self.listeners.iter().zip(&identities) {
+        for ((_, listener), identity) in self.listeners.iter().zip(&identities) {
             if let Some(identity) = identity {
                 listener.replace_identity(identity).map_err(|error| error.to_string())?;
             }
@@ -84,6 +91,20 @@ impl Reloader {
         match self.link.as_ref().and_then(Weak::upgrade) {
             Some(link) => link.reload().await.map(drop).map_err(|error| error.to_string()),
             None => Ok(()),
+        }
+    }
+
+    /// Listeners change how they find out who asks. That keys are asked for no more has to be said:
+    /// it must not follow from the last key's being removed.
+    fn replace_access(&self, configs: &[ListenerConfig]) {
+        let before = self.listeners.iter().map(|(address, _)| *address);
+        if !before.eq(configs.iter().map(|config| config.address)) {
+            return tracing::warn!("other listeners and their auth take effect after a restart");
+        }
+        for ((_, listener), config) in self.listeners.iter().zip(configs) {
+            if config.access.is_said || config.access.mode != AccessMode::None {
+                listener.replace_access(config.access.mode);
+            }
         }
     }
 }

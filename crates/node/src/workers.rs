@@ -20,6 +20,8 @@ const BACKLOG: i32 = 4096;
 pub(crate) struct Bound {
     pub(crate) listener: Arc<Listener>,
     pub(crate) address: SocketAddr,
+    /// The address in the config; its port may be 0.
+    pub(crate) configured: SocketAddr,
     sockets: Vec<TcpListener>,
 }
 
@@ -29,14 +31,14 @@ impl Bound {
     /// # Errors
     /// If the address is taken or not ours.
     pub(crate) fn open(listener: Listener, address: SocketAddr, count: usize) -> io::Result<Self> {
-        let first = open_socket(address)?;
+        let (configured, first) = (address, open_socket(address)?);
         // Port 0 has become a real one by now, which the other sockets must share.
         let address = first.local_addr()?;
         let mut sockets = vec![first];
         for _ in 1..count {
             sockets.push(open_socket(address)?);
         }
-        Ok(Self { listener: Arc::new(listener), address, sockets })
+        Ok(Self { listener: Arc::new(listener), address, configured, sockets })
     }
 }
 

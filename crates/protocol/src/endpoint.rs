@@ -90,6 +90,16 @@ impl Protocol {
 }
 
 impl<'p> Endpoint<'p> {
+    /// Whether it only asks if this process lives or can serve.
+    #[must_use]
+    pub fn is_health(self) -> bool {
+        match self {
+            Self::Livez | Self::Readyz | Self::V2Live | Self::V2Ready => true,
+            Self::Grpc(method) => method.is_local() && method != GrpcMethod::ServerMetadata,
+            _ => false,
+        }
+    }
+
     /// Reads a request path (without its query) as it was sent. One trailing slash is tolerated.
     #[must_use]
     pub fn classify(path: &'p str) -> Self {

@@ -25,6 +25,14 @@ pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 pub enum ErrorKind {
     /// The request can't be read, or asks for something that doesn't exist.
     BadRequest,
+    /// A key is needed, and the request has none.
+    KeyMissing,
+    /// The request's key lets nobody in.
+    KeyInvalid,
+    /// The key is good, but not for this model.
+    ModelNotAllowed,
+    /// The key is good, but not for any region that could serve the request.
+    RegionNotAllowed,
     /// No route serves the model.
     ModelNotFound,
     /// The path is no endpoint and matches no route.
@@ -100,6 +108,10 @@ impl ErrorKind {
     /// Every kind, for tests and documents that must not miss one.
     pub const ALL: &[Self] = &[
         Self::BadRequest,
+        Self::KeyMissing,
+        Self::KeyInvalid,
+        Self::ModelNotAllowed,
+        Self::RegionNotAllowed,
         Self::ModelNotFound,
         Self::RouteNotFound,
         Self::ResponseNotFound,
@@ -126,6 +138,8 @@ impl ErrorKind {
     pub fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::KeyMissing | Self::KeyInvalid => StatusCode::UNAUTHORIZED,
+            Self::ModelNotAllowed | Self::RegionNotAllowed => StatusCode::FORBIDDEN,
             Self::ModelNotFound | Self::RouteNotFound | Self::ResponseNotFound => {
                 StatusCode::NOT_FOUND
             }
@@ -153,6 +167,10 @@ impl ErrorKind {
     pub fn code(self) -> &'static str {
         match self {
             Self::BadRequest => "bad_request",
+            Self::KeyMissing => "missing_api_key",
+            Self::KeyInvalid => "invalid_api_key",
+            Self::ModelNotAllowed => "model_not_allowed",
+            Self::RegionNotAllowed => "region_not_allowed",
             Self::ModelNotFound => "model_not_found",
             Self::RouteNotFound => "route_not_found",
             Self::ResponseNotFound => "response_not_found",

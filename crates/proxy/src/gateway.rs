@@ -9,10 +9,11 @@ use arc_swap::ArcSwap;
 use moka::sync::Cache;
 use spillway_prefix::PrefixHasher;
 use spillway_route::{RetryBudget, RetryBudgetConfig, WaitLimits};
-use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
+use spillway_types::{ModelName, NodeName, RegionName, ReplicaName, TenantName};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::{Doorkeeper, KeyTable};
 use crate::client::CloseReason;
 use crate::place::Place;
 use crate::regions::Regions;
@@ -33,6 +34,14 @@ pub(crate) enum Home {
     Replica(ReplicaName),
     /// A replica of another region, which this node of it knows.
     Node(RegionName, NodeName),
+}
+
+/// A stored response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredResponse {
+    pub(crate) home: Home,
+    /// Who alone may ask for it.
+    pub(crate) tenant: Option<TenantName>,
 }
 
 impl Home {
@@ -68,7 +77,9 @@ pub struct Gateway {
     pub(crate) hasher: PrefixHasher,
     pub(crate) retry_budget: RetryBudget,
     /// Who stores a response, by its id.
-    pub(crate) responses: Cache<String, Home>,
+    pub(crate) responses: Cache<String, StoredResponse>,
+    /// Who lets clients in.
+    pub(crate) doorkeeper: Doorkeeper,
     pub(crate) counters: Counters,
     pub(crate) draining: CancellationToken,
     /// Client connections and their requests: draining waits for these.
@@ -106,6 +117,7 @@ impl Gateway {
                 .max_capacity(RESPONSES_MAX)
                 .time_to_idle(RESPONSE_IDLE_MAX)
                 .build(),
+            doorkeeper: Doorkeeper::new(),
             counters: Counters::default(),
             draining: CancellationToken::new(),
             tracker: TaskTracker::new(),
@@ -129,6 +141,17 @@ impl Gateway {
     /// Serves requests by another view from now on; those under way keep theirs.
     pub fn replace_view(&self, view: View) {
         self.view.store(Arc::new(view));
+    }
+
+    /// The keys that clients are let in by.
+    #[must_use]
+    pub fn keys(&self) -> Arc<KeyTable> {
+        self.doorkeeper.table()
+    }
+
+    /// Lets clients in by these keys alone from now on. Requests under way go on.
+    pub fn replace_keys(&self, keys: KeyTable) {
+        self.doorkeeper.replace(keys);
     }
 
     /// Facts and switches that hold for its whole life.

@@ -3,6 +3,7 @@
 //! One request reads one immutable [`View`] and leaves one outcome in a bounded queue. Nothing here
 //! waits for anything but the client and the replica; decisions are made in `spillway-route`.
 
+mod access;
 mod board;
 mod client;
 mod executor;
@@ -27,6 +28,7 @@ mod waiting;
 mod wire_body;
 mod worker;
 
+pub use access::{AccessMode, AccessResult, Doorkeeper, Grant, KeyTable, TenantTally, TenantTerms};
 pub use board::Board;
 pub use client::{Listener, ListenerSpec, TlsError, TlsIdentity, accept_loop};
 pub use gateway::{Counters, Gateway, GatewayConfig};

@@ -107,6 +107,14 @@ impl Names {
         self.named(name).is_some()
     }
 
+    /// The model or split that a name is an alias, a version or the very name of.
+    pub(crate) fn behind(&self, name: &str) -> Option<&ModelName> {
+        Some(match self.named(name)? {
+            Named::Model(model) | Named::Version(model, _) => model,
+            Named::Split(split) => &split.name,
+        })
+    }
+
     /// The models that stand in for this one, best first.
     pub(crate) fn fallbacks(&self, model: &ModelName) -> &[ModelName] {
         self.spec.fallbacks.get(model).map(Vec::as_slice).unwrap_or_default()

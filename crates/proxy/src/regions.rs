@@ -27,6 +27,8 @@ pub struct Regions {
     pub own: BTreeMap<ModelName, OwnModel>,
     /// What the operator says of the own region.
     pub own_terms: RegionTerms,
+    /// The own region is to be empty: requests of its clients go elsewhere while that is possible.
+    pub is_evacuated: bool,
     /// The other regions.
     pub others: Vec<OtherRegion>,
     /// When this was put together.
@@ -177,6 +179,7 @@ impl Regions {
             asked_max: 0,
             own: BTreeMap::new(),
             own_terms: RegionTerms::default(),
+            is_evacuated: false,
             others: Vec::new(),
             at: now,
         }
@@ -209,7 +212,8 @@ impl Regions {
 
     /// Whether the own region needs no closer look: it is the only one, or half empty at least.
     pub(crate) fn is_roomy(&self, model: &ModelName) -> bool {
-        self.is_alone() || self.own.get(model).is_some_and(|own| is_half_empty(&own.load))
+        let is_half_empty = || self.own.get(model).is_some_and(|own| is_half_empty(&own.load));
+        self.is_alone() || (!self.is_evacuated && is_half_empty())
     }
 
     /// The own region as it is now. `group` are its replicas for the model.

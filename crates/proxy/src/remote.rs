@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_types::{ModelName, ModelVersion, NodeName, RegionName};
+use spillway_types::{ModelName, ModelVersion, NodeName, RegionName, TenantName};
 
 use crate::upstream::RetrySafety;
 use crate::wire_body::{BoxError, LinkBody};
@@ -61,6 +61,10 @@ pub struct GuestTerms {
     pub client: IpAddr,
     /// Chained hashes of the prompt's blocks; keyed, so that they tell nothing to who lacks the key.
     pub prefix: Vec<u64>,
+    /// Whose it is, by the credential that the first node looked at.
+    pub tenant: Option<TenantName>,
+    /// Its class, by the same: 0 is served first.
+    pub priority: u8,
 }
 
 /// A reply of another region.

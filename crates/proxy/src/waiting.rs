@@ -9,9 +9,6 @@ use spillway_route::{WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket, Wa
 use spillway_types::{Deadline, ModelName, RouteName};
 use tokio::sync::oneshot;
 
-/// The class of all requests, until clients have priorities.
-const PRIORITY: u8 = 0;
-
 /// What waits together: requests that the same replicas can serve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaitKey {
@@ -81,21 +78,21 @@ impl Waitings {
         Duration::from_millis(self.limits.wait_ms_max)
     }
 
-    /// What waits that a request which came now would have to wait for.
-    pub(crate) fn before(&self, key: &WaitKey) -> Waiting {
+    /// What waits that a request of this class which came now would have to wait for.
+    pub(crate) fn before(&self, key: &WaitKey, priority: u8) -> Waiting {
         if self.count() == 0 {
             return Waiting { ahead: 0, all: 0, has_room: self.limits.count_max > 0 };
         }
         let queues = self.lock();
         let has_room = self.limits.count_max > 0;
         queues.get(key).map_or(Waiting { ahead: 0, all: 0, has_room }, |queue| Waiting {
-            ahead: clamped(queue.ahead_of(PRIORITY)),
+            ahead: clamped(queue.ahead_of(priority)),
             all: clamped(queue.len()),
             has_room: queue.room(0).is_ok(),
         })
     }
 
-    /// Lets a request of so many bytes wait until then at most.
+    /// Lets a request of so many bytes and of this class wait until then at most.
     ///
     /// # Errors
     /// If the queue is full.
@@ -103,12 +100,12 @@ impl Waitings {
         self: &Arc<Self>,
         key: WaitKey,
         until: Instant,
-        bytes: usize,
+        (bytes, priority): (usize, u8),
     ) -> Result<Stay, WaitLimit> {
         let (sender, turn) = oneshot::channel();
         let now = Instant::now();
         let deadline = Deadline::after(now, until.saturating_duration_since(now));
-        let entry = WaitEntry { item: sender, priority: PRIORITY, deadline, bytes };
+        let entry = WaitEntry { item: sender, priority, deadline, bytes };
         let mut queues = self.lock();
         let queue = queues.entry(key.clone()).or_insert_with(|| WaitQueue::new(self.limits));
         let ticket = queue.push(entry, now).map_err(|full| full.limit)?;
@@ -216,7 +213,7 @@ mod tests {
     }
 
     fn enter(waitings: &Arc<Waitings>) -> Result<Stay, WaitLimit> {
-        waitings.enter(key(), Instant::now() + Duration::from_secs(60), 10)
+        waitings.enter(key(), Instant::now() + Duration::from_secs(60), (10, 0))
     }
 
     #[tokio::test]
@@ -234,6 +231,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_more_urgent_class_has_its_turn_first() {
+        let waitings = waitings(10);
+        let mut late = enter(&waitings).unwrap();
+        let until = Instant::now() + Duration::from_secs(60);
+        let mut last = waitings.enter(key(), until, (10, 3)).unwrap();
+        let mut second = waitings.enter(key(), until, (10, 1)).unwrap();
+        assert_eq!(waitings.before(&key(), 0).ahead, 1);
+        assert_eq!(waitings.before(&key(), 1).ahead, 2);
+        for turn in [&mut late, &mut second, &mut last] {
+            waitings.wake();
+            turn.turn().await;
+        }
+    }
+
+    #[tokio::test]
     async fn a_turn_that_nobody_takes_goes_to_the_next() {
         let waitings = waitings(10);
         let (first, mut second) = (enter(&waitings).unwrap(), enter(&waitings).unwrap());
@@ -247,10 +259,10 @@ mod tests {
     #[test]
     fn a_full_queue_takes_nobody_and_who_leaves_makes_room() {
         let waitings = waitings(1);
-        assert!(waitings.before(&key()).has_room);
+        assert!(waitings.before(&key(), 0).has_room);
         let first = enter(&waitings).unwrap();
         assert_eq!(enter(&waitings).unwrap_err(), WaitLimit::Count);
-        assert_eq!(waitings.before(&key()), Waiting { ahead: 1, all: 1, has_room: false });
+        assert_eq!(waitings.before(&key(), 0), Waiting { ahead: 1, all: 1, has_room: false });
         drop(first);
         assert_eq!(waitings.count(), 0);
         drop(enter(&waitings).unwrap());

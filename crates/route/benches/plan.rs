@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use spillway_route::{Candidate, Group, Loads, Moment, Policy, plan};
-use spillway_types::{BlockHashes, Deadline, Inquiry, Reading, ReplicaSlot, Signals};
+use spillway_types::{Allowed, BlockHashes, Deadline, Inquiry, Reading, ReplicaSlot, Signals};
 
 const SIZES: [usize; 3] = [4, 64, 1_000];
 
@@ -114,6 +114,10 @@ fn measure_session(
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         deadline: Deadline::after(now, Duration::from_secs(60)),
         hop: 0,
+        tenant: None,
+        priority: 0,
+        regions: Allowed::All,
+        is_isolated: false,
     };
     let mut rng = fastrand::Rng::with_seed(1);
     let mut ticket = 0_u64;

@@ -11,7 +11,7 @@ use spillway_route::{
     admit_guest, spill,
 };
 use spillway_types::{
-    BlockHashes, Deadline, Inquiry, ModelLoad, RAMP_FULL, ReplicaSlot, ShedState,
+    Allowed, BlockHashes, Deadline, Inquiry, ModelLoad, RAMP_FULL, ReplicaSlot, ShedState,
 };
 
 /// Regions of the cluster, the own one included.
@@ -66,6 +66,10 @@ fn measure(bencher: Bencher<'_, '_>, own: &OwnRegion, others: &[RegionCandidate]
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         deadline: Deadline::after(now, Duration::from_secs(60)),
         hop: 0,
+        tenant: None,
+        priority: 0,
+        regions: Allowed::All,
+        is_isolated: false,
     };
     let terms = SpillTerms::default();
     let mut rng = fastrand::Rng::with_seed(1);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use spillway_types::{
-    BlockHashes, Deadline, Inquiry, RAMP_FULL, Reading, ReplicaName, ReplicaSlot, Signals,
+    Allowed, BlockHashes, Deadline, Inquiry, RAMP_FULL, Reading, ReplicaName, ReplicaSlot, Signals,
 };
 
 use crate::{Attempt, Candidate, Group, Loads, Moment, Plan, Policy, plan};
@@ -186,6 +186,10 @@ pub(crate) fn inquiry() -> Inquiry {
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
         deadline: Deadline::after(*NOW, Duration::from_secs(1)),
         hop: 0,
+        tenant: None,
+        priority: 0,
+        regions: Allowed::All,
+        is_isolated: false,
     }
 }
 

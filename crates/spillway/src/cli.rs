@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use spillway_emulator::Profile;
 
+use crate::cluster::{ClusterCommand, ClusterKeysCommand, Connect};
+
 /// Inference gateway: routes requests to model servers.
 #[derive(Debug, Parser)]
 #[command(name = "spillway", version, propagate_version = true)]
@@ -45,11 +47,18 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: CertsCommand,
     },
+    /// Makes, lists and ends keys with which clients and operators are let in.
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
     /// Checks or describes config files.
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    #[command(flatten)]
+    Cluster(ClusterCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,6 +68,42 @@ pub(crate) enum ConfigCommand {
     /// Prints the JSON Schema of the config file.
     #[command(after_help = "Example: spillway config schema > spillway.schema.json")]
     Schema,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Makes a key for the config files of nodes; asks no node.
+    Make(KeysMakeArgs),
+    #[command(flatten)]
+    Cluster(ClusterKeysCommand),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "Example: spillway keys make --tenant acme --models llama-3.1-8b\n\n\
+    Prints the key, which is shown this once, and the [[key]] block for the config of every node\n\
+    that the client reaches. A running node takes a changed file into use by itself.")]
+pub(crate) struct KeysMakeArgs {
+    /// Whose requests they are.
+    #[arg(long)]
+    pub(crate) tenant: String,
+    /// What the key is called in configs and logs; drawn if it is left out.
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// Models, aliases and splits that it may ask for; all, if left out.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) models: Vec<String>,
+    /// Regions that may serve it; all, if left out.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) regions: Vec<String>,
+    /// Class of its requests, 0 to 3; 0 is served first.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) priority: u8,
+    /// When it ends, e.g. 2027-01-31T00:00:00Z.
+    #[arg(long)]
+    pub(crate) expires: Option<String>,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -135,16 +180,16 @@ pub(crate) struct RunArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Example: spillway replicas --admin 127.0.0.1:9900\n\
+#[command(after_help = "Example: spillway replicas --admin http://127.0.0.1:9900\n\
+    Example: spillway replicas --cluster\n\
     Example: spillway replicas drain gpu-a --limit-s 120\n\
     Example: spillway replicas load gpu-a '{\"pending\": 12}'")]
 pub(crate) struct ReplicasArgs {
-    /// The node's admin listener.
-    #[arg(long, global = true, env = "SPILLWAY_ADMIN", default_value = "127.0.0.1:9900")]
-    pub(crate) admin: SocketAddr,
-    /// Prints JSON.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Lists what the cluster agreed on instead of what the node sees.
+    #[arg(long)]
+    pub(crate) cluster: bool,
     #[command(subcommand)]
     pub(crate) command: Option<ReplicasCommand>,
 }

@@ -3,8 +3,10 @@
 mod certs;
 mod check;
 mod cli;
+mod cluster;
 mod demo;
 mod emulate;
+mod keys;
 mod output;
 mod replicas;
 mod run;
@@ -12,7 +14,7 @@ mod run;
 use std::process::ExitCode;
 
 use clap::Parser;
-use cli::{Cli, Command, ConfigCommand};
+use cli::{Cli, Command, ConfigCommand, KeysCommand};
 use spillway_telemetry::logs;
 
 /// See the dependency's reason in the workspace manifest.
@@ -34,7 +36,10 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Emulate(args) => emulate::run(&args),
         Command::Replicas(args) => replicas::run(&args),
+        Command::Cluster(command) => cluster::run(&command),
         Command::Certs { command } => certs::run(&command),
+        Command::Keys { command: KeysCommand::Make(args) } => keys::make(&args),
+        Command::Keys { command: KeysCommand::Cluster(command) } => cluster::keys(&command),
         Command::Config { command: ConfigCommand::Check(args) } => check::check(&args),
         Command::Config { command: ConfigCommand::Schema } => check::schema(),
     };

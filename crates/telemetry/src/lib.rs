@@ -4,6 +4,7 @@
 //! queue, and one feedback task brings them here.
 
 mod choices;
+mod control_metrics;
 pub mod logs;
 mod metrics;
 pub mod names;
@@ -12,6 +13,7 @@ mod region_metrics;
 mod replica_metrics;
 mod stream_gaps;
 
+pub use control_metrics::LiveControl;
 pub use metrics::{LastResort, Live, Metrics};
 pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;

@@ -30,12 +30,18 @@ pub enum LogError {
     AlreadySet,
 }
 
+/// What openraft says of each follower that can't be reached, several times a second, is said by
+/// Spillway itself, once.
+const QUIET: &str = "openraft=error";
+
 /// Sends logs to standard error; `filter` is in `RUST_LOG`'s form, e.g. `info,spillway_proxy=debug`.
+/// openraft is heard only if the filter names it.
 ///
 /// # Errors
 /// If the filter does not parse, or a logger is installed already.
 pub fn install(filter: &str, format: Format) -> Result<(), LogError> {
-    let filter_parsed = EnvFilter::try_new(filter)
+    let quieted = format!("{QUIET},{filter}");
+    let filter_parsed = EnvFilter::try_new(quieted)
         .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter_parsed)

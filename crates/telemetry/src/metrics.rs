@@ -30,6 +30,7 @@ pub struct Metrics {
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
     closed: Family<Labels, Counter<u64, AtomicU64>>,
+    access: Family<Labels, Counter>,
     retries_refused: Counter,
     outcomes_dropped: Counter,
     reloads: Family<Labels, Counter>,
@@ -55,6 +56,8 @@ pub struct Live {
     pub body_bytes: u64,
     /// Totals since start, by reason, of client connections the gateway closed.
     pub connections_closed: Vec<(&'static str, u64)>,
+    /// Totals of requests for entry, by tenant and result.
+    pub access: Vec<(String, &'static str, u64)>,
     /// Total since start of outcomes that did not fit the queue.
     pub outcomes_dropped: u64,
     /// Total since start of retries that the budget refused.
@@ -95,6 +98,7 @@ impl Metrics {
             retries: metric(&mut r, names::RETRIES, "Retries"),
             cancels: metric(&mut r, names::CANCELS, "Requests whose client left"),
             closed: metric(&mut r, names::CONNECTIONS_CLOSED, "Client connections closed"),
+            access: metric(&mut r, names::ACCESS, "Requests for entry"),
             retries_refused: metric(&mut r, names::RETRIES_REFUSED, "Retries refused"),
             outcomes_dropped: metric(&mut r, names::OUTCOMES_DROPPED, "Outcomes not recorded"),
             reloads: metric(&mut r, names::RELOADS, "Config reloads"),
@@ -199,6 +203,10 @@ impl Metrics {
         self.body_bytes.set(signed(live.body_bytes));
         for (reason, total) in &live.connections_closed {
             raise(&self.closed.get_or_create(&vec![("reason", (*reason).to_owned())]), *total);
+        }
+        for (tenant, result, total) in &live.access {
+            let labels = vec![("tenant", tenant.clone()), ("result", (*result).to_owned())];
+            raise(&self.access.get_or_create(&labels), *total);
         }
         raise(&self.outcomes_dropped, live.outcomes_dropped);
         raise(&self.retries_refused, live.retries_refused);

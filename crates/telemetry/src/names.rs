@@ -82,10 +82,26 @@ pub const GOSSIP_BYTES: &str = "spillway_gossip_sent_bytes";
 pub const CERTIFICATE_EXPIRES: &str = "spillway_certificate_expires_seconds";
 /// Certificate authorities that this node believes: two while one replaces another.
 pub const CERTIFICATE_AUTHORITIES: &str = "spillway_certificate_authorities";
+/// 1 for what this node is in the cluster that agrees on things.
+pub const CONTROL_ROLE: &str = "spillway_control_role";
+/// The latest term that this node knows.
+pub const CONTROL_TERM: &str = "spillway_control_term";
+/// The last agreed entry that was carried out here.
+pub const CONTROL_APPLIED: &str = "spillway_control_applied_index";
+/// The last entry in this node's log.
+pub const CONTROL_LAST: &str = "spillway_control_last_index";
+/// How old what this node knows can be.
+pub const CONTROL_AGE: &str = "spillway_control_age_seconds";
+/// Nodes that vote.
+pub const CONTROL_VOTERS: &str = "spillway_control_voters";
+/// Bytes of entries in this node's log.
+pub const CONTROL_LOG_BYTES: &str = "spillway_control_log_bytes";
 /// 1 for each route and model that no open replica serves, by the standing of those that do.
 pub const LAST_RESORT: &str = "spillway_last_resort";
 /// Facts about replicas that did not fit their queue.
 pub const FACTS_DROPPED: &str = "spillway_facts_dropped";
+/// Requests for entry, by tenant and how they ended.
+pub const ACCESS: &str = "spillway_access";
 /// Client connections open now.
 pub const CLIENT_CONNECTIONS: &str = "spillway_client_connections";
 /// Client connections that the gateway closed, by reason.

@@ -7,6 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
+use crate::control_metrics::{ControlMetrics, LiveControl};
 use crate::metrics::{Labels, metric, raise, signed};
 use crate::names;
 
@@ -85,6 +86,8 @@ pub struct LiveCluster {
     pub certificate_expires_s: Option<u64>,
     /// Certificate authorities that this node believes.
     pub authorities: u64,
+    /// Its part in what the cluster agrees on, if it takes one.
+    pub control: Option<LiveControl>,
 }
 
 /// All of them.
@@ -104,6 +107,7 @@ pub(crate) struct RegionMetrics {
     datagram_bytes: Counter,
     expires: Family<Labels, Gauge>,
     authorities: Family<Labels, Gauge>,
+    control: ControlMetrics,
 }
 
 impl RegionMetrics {
@@ -123,6 +127,7 @@ impl RegionMetrics {
             datagram_bytes: metric(r, names::GOSSIP_BYTES, "Bytes of gossip sent"),
             expires: metric(r, names::CERTIFICATE_EXPIRES, "When the certificate ends"),
             authorities: metric(r, names::CERTIFICATE_AUTHORITIES, "Authorities believed"),
+            control: ControlMetrics::new(r),
         }
     }
 
@@ -149,6 +154,7 @@ impl RegionMetrics {
             self.expires.get_or_create(&Labels::new()).set(signed(expires_s));
         }
         self.authorities.get_or_create(&Labels::new()).set(signed(live.authorities));
+        self.control.show(live.control.as_ref());
     }
 
     fn show_region(&self, region: &LiveRegion) {

@@ -80,6 +80,10 @@ name! {
     /// One arm of a traffic split, e.g. `canary`; unique within its split.
     ArmName
 }
+name! {
+    /// Who pays for and owns requests.
+    TenantName
+}
 
 /// Position of a replica in one view: dense, so that per-replica state is an array look-up.
 ///

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{BlockHashes, Deadline, ModelName};
+use crate::{Allowed, BlockHashes, Deadline, ModelName, RegionName, TenantName};
 
 /// Everything a routing decision may know about a request. Made only by parsing, so it can't be
 /// invalid later.
@@ -25,4 +25,12 @@ pub struct Inquiry {
     pub deadline: Deadline,
     /// How many nodes have forwarded it already.
     pub hop: u8,
+    /// Whose it is, by its credential; `None` where none is asked for.
+    pub tenant: Option<TenantName>,
+    /// Its class, by its credential: 0 is served first.
+    pub priority: u8,
+    /// The regions that may serve it, by its credential.
+    pub regions: Allowed<RegionName>,
+    /// Its prompt must not look like that of another tenant.
+    pub is_isolated: bool,
 }

@@ -2,6 +2,7 @@
 //!
 //! Pure: no I/O, no clock, no randomness. Everything here is cheap to clone.
 
+mod allowed;
 mod block_hashes;
 mod deadline;
 mod gap_histogram;
@@ -14,12 +15,13 @@ mod sign;
 mod signals;
 mod standing;
 
+pub use allowed::Allowed;
 pub use block_hashes::BlockHashes;
 pub use deadline::Deadline;
 pub use gap_histogram::{GAP_BOUNDS_S, GapHistogram};
 pub use ids::{
     ArmName, ModelName, ModelVersion, NodeName, PoolName, RegionName, ReplicaName, ReplicaSlot,
-    RouteName,
+    RouteName, TenantName,
 };
 pub use inquiry::Inquiry;
 pub use load_report::LoadReport;

@@ -181,6 +181,7 @@ drain_ms = 1
 expose_routing = true
 [admin]
 address = "127.0.0.1:0"
+token_file = "t"
 [limits]
 connections_max = 1
 header_bytes_max = 8192
@@ -264,6 +265,8 @@ ca = "certificate.pem"
 certificate = "certificate.pem"
 key = "key.pem"
 prefix_key = "key.pem"
+advertise = "n:1"
+data = "d"
 silence_ms = 1
 ramp_ms = 1
 [[peer]]
@@ -272,8 +275,8 @@ region = "elsewhere"
 address = "127.0.0.1:1"
 [[region]]
 name = "elsewhere"
-weight_percent = 1
-price_ms = 1.0
+weight_percent = 100
+price_ms = 0.0
 rtt_ms = 1
 [spill]
 enabled = true
@@ -284,9 +287,26 @@ queue_max = 1
 queue_ms = 1
 [[listener]]
 address = "127.0.0.1:0"
+auth = "none"
 proxy_protocol = "off"
 trusted_proxies = []
 tls = { certificate = "certificate.pem", key = "key.pem" }
+[auth]
+mode = "keys"
+[[key]]
+id = "k"
+salt = "00000000000000000000000000000000"
+hash = "0000000000000000000000000000000000000000000000000000000000000000"
+tenant = "t"
+models = ["tiny"]
+regions = ["local"]
+priority = 1
+expires = 2027-01-31T00:00:00Z
+revoked = true
+[[tenant]]
+name = "t"
+suspended = true
+isolate_prompts = true
 [[replica]]
 name = "a"
 url = "https://h:1"
@@ -332,6 +352,7 @@ timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1 }
 fn the_schema_knows_every_key_and_no_other() {
     let certificates = Certificates::for_name("localhost");
     let path = certificates.folder().join("file.toml");
+    std::fs::write(certificates.folder().join("t"), "").expect("a token file");
     Config::parse(EVERYTHING, &path, []).expect("every key exists");
     let is_map = |table: &str| ["aliases", "classes", "fallback", "mapping.mine"].contains(&table);
     let mut written = BTreeSet::new();

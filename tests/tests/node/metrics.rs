@@ -8,8 +8,8 @@ const NAMES: &str = include_str!("../../../crates/telemetry/src/names.rs");
 
 /// Parts of the names of metrics that only nodes of a cluster have, and of one of requests that
 /// wait; the tests of clusters look for them.
-const OF_CLUSTERS: [&str; 6] =
-    ["_region_", "_spill_", "_link_", "_gossip_", "_certificate_", "_guest_"];
+const OF_CLUSTERS: [&str; 7] =
+    ["_region_", "_spill_", "_link_", "_gossip_", "_certificate_", "_guest_", "_control_"];
 
 #[tokio::test]
 async fn every_metric_appears_and_the_page_is_well_formed() {
@@ -23,6 +23,7 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
     let setup = Setup::new()
         .table(route)
         .table(names)
+        .table("[[listener]]\naddress = \"127.0.0.1:0\"\nauth = \"keys\"")
         .replica_with("dead", &format!("http://{}", Scripted::refusing()), dead)
         .replica_with("r0", &format!("http://{}", emulator.addresses()[0]), "kind = \"vllm\"")
         .replica_with("hanging", &format!("http://{}", hanging.address), "models = [\"huge\"]");
@@ -41,6 +42,7 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         assert_eq!(client.fetch(chat(model, "")).await.status, 200, "{model}");
     }
     assert_eq!(client.fetch(chat("no such model", "")).await.status, 404);
+    assert_eq!(Client::once(node.addresses()[1], chat("tiny", "")).await.status, 401);
     let leaving = spawn(Client::once(node.addresses()[0], chat("huge", "")));
     let (mut wire, _) = hanging.request().await;
     leaving.abort();

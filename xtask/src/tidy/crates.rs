@@ -7,13 +7,14 @@ use crate::metadata::Package;
 /// The crates from the bottom up, each with the own crates that it may ship with.
 ///
 /// Its tests may use any crate above it in this table, that is, lower in the building.
-const LAYERS: [(&str, &[&str]); 19] = [
+const LAYERS: [(&str, &[&str]); 23] = [
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
     ("spillway-route", &["spillway-types", "spillway-prefix"]),
     ("spillway-health", &["spillway-types", "spillway-route"]),
     ("spillway-protocol", &["spillway-types"]),
     ("spillway-codec", &["spillway-types"]),
+    ("spillway-control", &["spillway-types", "spillway-codec"]),
     ("spillway-pulse", &["spillway-types", "spillway-codec"]),
     ("spillway-engine", &[]),
     ("spillway-telemetry", &["spillway-types"]),
@@ -22,8 +23,34 @@ const LAYERS: [(&str, &[&str]); 19] = [
     ("spillway-link", &["spillway-types", "spillway-codec"]),
     ("spillway-consensus", &["spillway-types", "spillway-codec", "spillway-link"]),
     (
+        "spillway-agreement",
+        &[
+            "spillway-types",
+            "spillway-codec",
+            "spillway-control",
+            "spillway-link",
+            "spillway-consensus",
+        ],
+    ),
+    (
+        "spillway-admin",
+        &[
+            "spillway-types",
+            "spillway-route",
+            "spillway-control",
+            "spillway-consensus",
+            "spillway-agreement",
+        ],
+    ),
+    (
         "spillway-proxy",
-        &["spillway-types", "spillway-prefix", "spillway-route", "spillway-protocol"],
+        &[
+            "spillway-types",
+            "spillway-prefix",
+            "spillway-route",
+            "spillway-protocol",
+            "spillway-control",
+        ],
     ),
     (
         "spillway-node",
@@ -36,24 +63,41 @@ const LAYERS: [(&str, &[&str]); 19] = [
             "spillway-pulse",
             "spillway-replicas",
             "spillway-link",
+            "spillway-control",
+            "spillway-consensus",
+            "spillway-agreement",
+            "spillway-admin",
             "spillway-proxy",
             "spillway-telemetry",
         ],
     ),
-    ("spillway", &["spillway-emulator", "spillway-link", "spillway-node", "spillway-telemetry"]),
+    (
+        "spillway",
+        &[
+            "spillway-emulator",
+            "spillway-link",
+            "spillway-control",
+            "spillway-consensus",
+            "spillway-agreement",
+            "spillway-node",
+            "spillway-telemetry",
+        ],
+    ),
     ("spillway-bench", &[]),
+    ("spillway-chaos", &[]),
     ("spillway-tests", &["spillway-emulator", "spillway-link", "spillway-node"]),
     ("xtask", &[]),
 ];
 
 /// Crates that decide and never wait: what they ship with has no runtime and no network.
-const PURE: [&str; 8] = [
+const PURE: [&str; 9] = [
     "spillway-types",
     "spillway-prefix",
     "spillway-route",
     "spillway-health",
     "spillway-protocol",
     "spillway-codec",
+    "spillway-control",
     "spillway-pulse",
     "spillway-engine",
 ];

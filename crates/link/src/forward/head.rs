@@ -30,7 +30,7 @@ pub struct ForwardHead {
     pub deadline_ms: Option<u64>,
     /// How many nodes have passed it on, this one included.
     pub hop: u8,
-    /// Its class; a larger number goes first.
+    /// Its class; 0 is served first.
     pub priority: u8,
     /// Who pays.
     pub tenant: Option<String>,

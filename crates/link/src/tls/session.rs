@@ -77,6 +77,14 @@ impl Sessions {
         self.current.load().material.expires_at
     }
 
+    /// SHA-256 of this node's certificate.
+    pub(crate) fn fingerprint(&self) -> [u8; 32] {
+        let current = self.current.load();
+        let own = current.material.certified.cert.first();
+        let digest = ring::digest::digest(&ring::digest::SHA256, own.map_or(&[], |own| own));
+        digest.as_ref().try_into().unwrap_or_default()
+    }
+
     /// How many authorities are believed.
     pub(crate) fn authorities(&self) -> usize {
         self.current.load().material.authorities

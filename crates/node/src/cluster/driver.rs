@@ -16,8 +16,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::agreed::Book;
 use crate::cluster::names::{Names, ask};
-use crate::cluster::others::{Traffic, elsewhere, other_region};
+use crate::cluster::others::{Known, Traffic, elsewhere, other_region};
 use crate::cluster::own::Own;
 use crate::config::{ClusterConfig, SpillConfig};
 use crate::keeper::KeeperHandle;
@@ -38,6 +39,7 @@ pub(super) struct Parts {
     pub(super) me: Member,
     pub(super) incarnation: u64,
     pub(super) config: ClusterConfig,
+    pub(super) book: Arc<Book>,
     pub(super) spill: SpillConfig,
     pub(super) gateway: Arc<Gateway>,
     pub(super) keeper: KeeperHandle,
@@ -157,13 +159,14 @@ impl Driver {
         let link = self.parts.link.peers();
         self.names.learn(own.models.keys());
         self.ask_names(&regions, now);
-        let config = &self.parts.config;
+        let book = self.parts.book.load();
+        let known = Known { regions: &book.regions, ramp: self.parts.config.ramp, link: &link };
         let others = regions
             .iter()
-            .map(|view| other_region(view, (config, &link), (&self.names, &mut self.traffic), now));
+            .map(|view| other_region(view, &known, (&self.names, &mut self.traffic), now));
         let others = others.collect();
         let own_region = &self.pulse.me().region;
-        let said = config.regions.iter().find(|region| region.name == *own_region);
+        let said = book.regions.iter().find(|region| region.name == *own_region);
         gateway.replace_regions(Regions {
             terms: self.parts.spill.terms,
             asked_max: self.parts.spill.asked_max,
@@ -172,6 +175,7 @@ impl Driver {
                 price_ms: said.price_ms,
                 weight_permille: said.weight_permille,
             }),
+            is_evacuated: book.is_evacuated,
             others,
             at: now,
         });

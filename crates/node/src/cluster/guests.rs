@@ -13,6 +13,7 @@ use spillway_proxy::{
     BoxError, Gateway, GuestRefusal, GuestTerms, LinkBody, Worker, admits_guest, serve_guest,
 };
 use spillway_route::{Guest, HOPS_MAX};
+use spillway_types::TenantName;
 use tokio::sync::mpsc;
 
 /// Says in a reply that nobody has worked on the request after all, and after how many milliseconds
@@ -69,6 +70,8 @@ impl Guests {
             hop: head.hop,
             client: head.client.unwrap_or_else(|| std::net::Ipv4Addr::UNSPECIFIED.into()),
             prefix: head.prefix.clone(),
+            tenant: head.tenant.as_deref().map(TenantName::from),
+            priority: head.priority,
         };
         match admits_guest(&self.gateway, head.uri.path(), &terms) {
             Guest::Welcome => Ok(terms),

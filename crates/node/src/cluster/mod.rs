@@ -13,7 +13,7 @@ mod remote;
 mod watched;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use spillway_link::certs::PrefixKey;
@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 
 pub use spillway_link::delayed;
 
+use crate::agreed::Book;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
 use crate::cluster::remote::Links;
@@ -65,6 +66,8 @@ pub(crate) struct Cluster {
 #[derive(Debug)]
 pub(crate) struct ClusterParts<'a> {
     pub(crate) config: ClusterConfig,
+    /// What is said of regions.
+    pub(crate) book: Arc<Book>,
     pub(crate) spill: SpillConfig,
     /// Name and region of this node.
     pub(crate) me: (&'a str, &'a str),
@@ -83,8 +86,18 @@ impl Cluster {
     /// # Errors
     /// If certificates or port can't be used.
     pub(crate) fn start(parts: ClusterParts<'_>) -> Result<Self, ClusterError> {
-        let ClusterParts { config, spill, me, gateway, worker, keeper, feedback, tasks, stop } =
-            parts;
+        let ClusterParts {
+            config,
+            book,
+            spill,
+            me,
+            gateway,
+            worker,
+            keeper,
+            feedback,
+            tasks,
+            stop,
+        } = parts;
         let (node, region) = me;
         let identity = Identity::new(&config.id, region, node)?;
         let files = CertificateFiles {
@@ -106,6 +119,7 @@ impl Cluster {
             me: spillway_pulse::Member::new(node, region),
             incarnation: incarnation(),
             config,
+            book,
             spill,
             gateway,
             keeper,
@@ -123,9 +137,9 @@ impl Cluster {
         self.link.local_address()
     }
 
-    /// The link, for as long as the node lives.
-    pub(crate) fn link(&self) -> Weak<Link> {
-        Arc::downgrade(&self.link)
+    /// The link.
+    pub(crate) fn link(&self) -> &Arc<Link> {
+        &self.link
     }
 
     /// Tells the peers that this node ends, once what they forwarded has been answered.

@@ -11,10 +11,20 @@ use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
 
 use crate::cluster::names::Names;
-use crate::config::ClusterConfig;
+use crate::config::RegionConfig;
 
 /// Round-trip time of a region that neither config nor link knows.
 const RTT_UNKNOWN: Duration = Duration::from_millis(100);
+/// What is known of regions beside what they report.
+pub(super) struct Known<'a> {
+    /// What operators say.
+    pub(super) regions: &'a [RegionConfig],
+    /// Time in which one that came back gets its full share.
+    pub(super) ramp: Duration,
+    /// The connections.
+    pub(super) link: &'a [PeerStatus],
+}
+
 /// This node's requests to other regions.
 #[derive(Debug, Default)]
 pub(super) struct Traffic(BTreeMap<(RegionName, ModelName), Tracked>);
@@ -38,12 +48,12 @@ impl Traffic {
 /// The region `view` for decisions.
 pub(super) fn other_region(
     view: &RegionView,
-    (config, link): (&ClusterConfig, &[PeerStatus]),
+    known: &Known<'_>,
     (names, traffic): (&Names, &mut Traffic),
     now: Instant,
 ) -> OtherRegion {
-    let said = config.regions.iter().find(|region| region.name == view.region);
-    let nodes = || link.iter().filter(|peer| *peer.identity.region() == view.region);
+    let said = known.regions.iter().find(|region| region.name == view.region);
+    let nodes = || known.link.iter().filter(|peer| *peer.identity.region() == view.region);
     let rtt = nodes().filter_map(PeerStatus::rtt).min();
     let rtt = rtt.or_else(|| said.and_then(|said| said.rtt)).unwrap_or(RTT_UNKNOWN);
     let one_way = rtt / 2;
@@ -67,7 +77,7 @@ pub(super) fn other_region(
             price_ms: said.price_ms,
             weight_permille: said.weight_permille,
         }),
-        ramp_permille: ramp_permille(view.reachable_since, config.ramp, now),
+        ramp_permille: ramp_permille(view.reachable_since, known.ramp, now),
         age_ms,
         models,
     }

@@ -55,6 +55,8 @@ impl Remote for Links {
                 hop: terms.hop,
                 client: Some(terms.client),
                 prefix: terms.prefix,
+                tenant: terms.tenant.map(|tenant| tenant.to_string()),
+                priority: terms.priority,
                 ..ForwardHead::new(parts.method, parts.uri)
             };
             let room = if has_room { Room::Likely } else { Room::Unknown };

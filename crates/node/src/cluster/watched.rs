@@ -42,6 +42,7 @@ impl Watched {
             ],
             datagram_bytes: gossip.sent_bytes,
             authorities: status.authorities as u64,
+            control: None,
             certificate_expires_s: expires.and_then(Result::ok).map(|since| since.as_secs()),
         }
     }

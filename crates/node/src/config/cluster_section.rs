@@ -1,4 +1,4 @@
-//! `[cluster]`, `[[peer]]`, `[[region]]` and `[spill]`: other nodes, and when they are asked.
+//! `[cluster]`, `[[peer]]` and `[[region]]`: other nodes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,7 +9,6 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_link::delayed::Paths;
-use spillway_route::{SpillTerms, WaitLimits};
 use spillway_types::{NodeName, RegionName};
 use toml::Spanned;
 
@@ -40,6 +39,14 @@ pub(crate) struct ClusterSection {
     /// The key that all nodes hash prompts and request keys with.
     #[schemars(with = "String")]
     pub(crate) prefix_key: Spanned<PathBuf>,
+    /// Where other nodes reach this one, `host:port`, if that is not `address`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) advertise: Option<Spanned<String>>,
+    /// Folder for what the cluster agrees on: with it, this node takes part in that. It must be
+    /// on a disk that outlives the process.
+    #[serde(default)]
+    pub(crate) data: Option<PathBuf>,
     /// A node or region that was not heard for this long, or did not hear us, gets no new requests.
     #[serde(default = "default_silence_ms")]
     pub(crate) silence_ms: u32,
@@ -81,77 +88,6 @@ pub(crate) struct RegionSection {
     pub(crate) rtt_ms: Option<u32>,
 }
 
-/// `[spill]`: when requests go to other regions, and which ones are taken in.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct SpillSection {
-    /// Whether requests may go to other regions at all.
-    pub(crate) enabled: bool,
-    /// Part of the capacity that is kept for this region's own requests, in percent.
-    #[schemars(with = "u16")]
-    pub(crate) reserve_percent: Spanned<u16>,
-    /// Part of the capacity that requests of other regions may take at most, in percent; none
-    /// by default, since a reserve does better.
-    #[schemars(with = "Option<u16>")]
-    pub(crate) guests_percent_max: Option<Spanned<u16>>,
-    /// Regions that one request asks at most, one after the other.
-    pub(crate) regions_max: u8,
-    /// Requests that wait in this node for a place at most, for each route and model.
-    pub(crate) queue_max: u32,
-    /// How long one may wait here.
-    pub(crate) queue_ms: u32,
-}
-
-impl Default for SpillSection {
-    fn default() -> Self {
-        Self {
-            enabled: true,
-            reserve_percent: Spanned::new(0..0, 10),
-            guests_percent_max: None,
-            regions_max: 2,
-            queue_max: 1_000,
-            queue_ms: 30_000,
-        }
-    }
-}
-
-/// When requests go to other regions, and which ones are taken in.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SpillConfig {
-    /// Regions that one request asks at most; 0 keeps all at home.
-    pub asked_max: usize,
-    /// How regions are weighed against each other.
-    pub terms: SpillTerms,
-}
-
-impl SpillSection {
-    /// # Errors
-    /// Whatever does not work, with its line.
-    pub(crate) fn lower(&self, source: &Source) -> Result<SpillConfig, ConfigError> {
-        let part = |percent: &Spanned<u16>| match *percent.get_ref() {
-            percent if percent <= 100 => Ok(percent * 10),
-            _ => Err(source.fault(percent.span(), "more than all", "use 0 to 100")),
-        };
-        Ok(SpillConfig {
-            asked_max: if self.enabled { self.regions_max.into() } else { 0 },
-            terms: SpillTerms {
-                reserve_permille: part(&self.reserve_percent)?,
-                guests_max_permille: self.guests_percent_max.as_ref().map(part).transpose()?,
-                ..SpillTerms::default()
-            },
-        })
-    }
-
-    /// Bounds on what waits here for a place.
-    pub(crate) fn waiting(&self) -> WaitLimits {
-        WaitLimits {
-            count_max: self.queue_max as usize,
-            wait_ms_max: self.queue_ms.into(),
-            ..WaitLimits::default()
-        }
-    }
-}
-
 /// How this node is one of several.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
@@ -167,6 +103,10 @@ pub struct ClusterConfig {
     pub key: PathBuf,
     /// File of the key that all nodes hash with.
     pub prefix_key: PathBuf,
+    /// Where other nodes reach this one, `host:port`.
+    pub advertise: String,
+    /// Folder for what the cluster agrees on; without it this node takes no part in that.
+    pub data: Option<PathBuf>,
     /// After this long without a word a region gets no new requests.
     pub silence: Duration,
     /// Time in which a region that came back gets its full share.
@@ -249,13 +189,19 @@ impl ClusterSections {
         let peers = lower_peers(source, self.peers, node)?;
         let known: BTreeSet<&str> =
             peers.iter().map(|peer| peer.region.as_str()).chain([own_region]).collect();
+        if cluster.data.is_some() {
+            check_agreed(source, &self.regions)?;
+        }
         let regions = lower_regions(source, self.regions, &known)?;
+        let advertise = lower_advertise(source, &cluster)?;
         let file = |name: &Spanned<PathBuf>| readable(source, name);
         Ok(Some(ClusterConfig {
             ca: file(&cluster.ca)?,
             certificate: file(&cluster.certificate)?,
             key: file(&cluster.key)?,
             prefix_key: file(&cluster.prefix_key)?,
+            advertise,
+            data: cluster.data.map(|folder| source.resolve(&folder.to_string_lossy())),
             id: cluster.id,
             address: cluster.address,
             silence: Duration::from_millis(cluster.silence_ms.into()),
@@ -268,6 +214,35 @@ impl ClusterSections {
 }
 
 const NAME_REMEDY: &str = "use up to 63 of a-z, 0-9 and hyphens, no hyphen at either end";
+
+/// What the cluster agrees on has no place in the config of one node.
+fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), ConfigError> {
+    for region in regions {
+        if *region.weight_percent.get_ref() != 100 || region.price_ms != 0.0 {
+            let message = "with [cluster] data, weights and prices of regions are agreed on by all";
+            let remedy = "leave it out here, and say `spillway weight` or `spillway regions`";
+            return Err(source.fault(region.name.span(), message, remedy));
+        }
+    }
+    Ok(())
+}
+
+fn lower_advertise(source: &Source, cluster: &ClusterSection) -> Result<String, ConfigError> {
+    let Some(said) = &cluster.advertise else {
+        if cluster.data.is_some() && cluster.address.ip().is_unspecified() {
+            let message = format!("other nodes can't reach {}", cluster.address);
+            let remedy = "add advertise = \"host:port\" to [cluster], as others reach this node";
+            return Err(source.fault(cluster.ca.span(), message, remedy));
+        }
+        return Ok(cluster.address.to_string());
+    };
+    let port = said.get_ref().rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    if port.is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        let message = format!("{:?} is no host and port", said.get_ref());
+        return Err(source.fault(said.span(), message, "use host:port, e.g. 203.0.113.7:7946"));
+    }
+    Ok(said.get_ref().clone())
+}
 
 fn lower_peers(
     source: &Source,

@@ -8,7 +8,8 @@ use spillway_replicas::Mapping;
 use toml::Spanned;
 use toml::de::{DeTable, Deserializer};
 
-use crate::config::cluster_section::{ClusterSection, PeerSection, RegionSection, SpillSection};
+use crate::config::access_section::{AuthSection, KeySection, TenantSection};
+use crate::config::cluster_section::{ClusterSection, PeerSection, RegionSection};
 use crate::config::discovery_section::DiscoverySection;
 use crate::config::environment;
 use crate::config::error::{ConfigError, Source};
@@ -19,6 +20,7 @@ use crate::config::route_section::RouteSection;
 use crate::config::section::{
     AdminSection, LimitsSection, ListenerSection, NodeSection, RetrySection, TimeoutsSection,
 };
+use crate::config::spill_section::SpillSection;
 use crate::config::split_section::SplitSection;
 
 /// Everything that a config file can say.
@@ -32,6 +34,15 @@ pub(crate) struct ConfigFile {
     /// Addresses that clients connect to.
     #[serde(default)]
     pub(crate) listener: Vec<ListenerSection>,
+    /// How clients show who they are.
+    #[serde(default)]
+    pub(crate) auth: AuthSection,
+    /// What lets clients in.
+    #[serde(default)]
+    pub(crate) key: Vec<KeySection>,
+    /// What is said of tenants besides their keys.
+    #[serde(default)]
+    pub(crate) tenant: Vec<TenantSection>,
     /// Metrics and health for operators.
     #[serde(default)]
     pub(crate) admin: Option<AdminSection>,

@@ -5,6 +5,7 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_protocol::TrustedProxies;
 use spillway_proxy::{
     GatewayConfig, Listener, ListenerSpec, NameSpec, Replica, Retry, Timeouts, TlsIdentity,
@@ -12,6 +13,7 @@ use spillway_proxy::{
 use spillway_types::ModelName;
 use toml::Spanned;
 
+use crate::config::access_section::{AccessSections, ListenerAccess};
 use crate::config::care_section::CareDefaults;
 use crate::config::cluster_section::ClusterSections;
 use crate::config::discovery_section::{DiscoveryConfig, lower_discoveries};
@@ -20,9 +22,9 @@ use crate::config::file::ConfigFile;
 use crate::config::names::{NameSections, Served};
 use crate::config::replica_section::{ReplicaSection, read_file};
 use crate::config::route_section::RouteSection;
-use crate::config::section::{ListenerSection, ProxyProtocol, TlsSection};
+use crate::config::section::{AdminSection, ListenerSection, ProxyProtocol, TlsSection};
 use crate::config::session_section::check_session_cookie;
-use crate::config::{Config, ListenerConfig, WorldConfig};
+use crate::config::{AdminListener, Config, ListenerConfig, WorldConfig};
 use crate::keeper::ReplicaConfig;
 
 /// Checks a file as a whole.
@@ -34,13 +36,16 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         let remedy = "add a [[listener]] with an address, e.g. address = \"127.0.0.1:8080\"";
         return Err(source.fault(0..0, "no listener: clients could not connect", remedy));
     }
+    let sections = AccessSections { auth: file.auth, keys: file.key, tenants: file.tenant };
     let mut listeners = Vec::new();
     let mut identities = Vec::new();
     for section in file.listener {
-        let (listener, identity) = lower_listener(source, section)?;
+        let access = sections.mode_of(source, &section)?;
+        let (listener, identity) = lower_listener(source, section, access)?;
         listeners.push(listener);
         identities.push(identity);
     }
+    let access = sections.lower(source)?;
     let defaults = CareDefaults::new(file.health, file.standby, file.classes, file.mapping);
     let replicas = lower_replicas(source, file.replica, &defaults)?;
     let discoveries = lower_discoveries(source, file.discovery, &defaults)?;
@@ -70,7 +75,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         workers: worker_count(file.node.workers),
         worker_layout: file.node.worker_layout,
         listeners,
-        admin: file.admin.map(|admin| admin.address),
+        admin: file.admin.map(|admin| lower_admin(source, &admin)).transpose()?,
         gateway: GatewayConfig {
             region: file.node.region,
             limits: file.limits.into(),
@@ -81,6 +86,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         },
         cluster,
         spill,
+        access,
         world: WorldConfig {
             replicas,
             discoveries,
@@ -95,9 +101,31 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     })
 }
 
+fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener, ConfigError> {
+    let mut api = AdminConfig::default();
+    if let Some(name) = &section.token_file {
+        let path = source.resolve(&name.get_ref().to_string_lossy());
+        let text = std::fs::read_to_string(&path).map_err(|error| {
+            let message = format!("can't read {}: {error}", path.display());
+            source.fault(name.span(), message, "check path and rights")
+        })?;
+        api.tokens = parse_token_file(&text).map_err(|fault| {
+            let message = format!("{} line {}: {}", path.display(), fault.line, fault.cause);
+            source.fault(name.span(), message, fault.remedy)
+        })?;
+    }
+    let address = *section.address.get_ref();
+    check_listener(address, &api).map_err(|fault| {
+        let remedy = "listen on 127.0.0.1, or add token_file = \"...\" to [admin]";
+        source.fault(section.address.span(), fault.to_string(), remedy)
+    })?;
+    Ok(AdminListener { address, api })
+}
+
 fn lower_listener(
     source: &Source,
     section: ListenerSection,
+    access: ListenerAccess,
 ) -> Result<(ListenerConfig, Option<TlsIdentity>), ConfigError> {
     let mut blocks = Vec::new();
     for block in &section.trusted_proxies {
@@ -120,12 +148,14 @@ fn lower_listener(
         tls: identity.clone(),
         proxy_protocol: requires_proxy_header,
         trusted_proxies: TrustedProxies::new(blocks.clone()),
+        access: access.mode,
     };
     if let (Err(error), Some(tls)) = (Listener::new(spec()), &section.tls) {
         let remedy = "check that both are PEM files and belong together";
         return Err(source.fault(tls.certificate.span(), error.to_string(), remedy));
     }
-    Ok((ListenerConfig { address: section.address, spec: spec() }, identity))
+    let address = section.address.into_inner();
+    Ok((ListenerConfig { address, spec: spec(), access }, identity))
 }
 
 fn read_identity(source: &Source, tls: &TlsSection) -> Result<TlsIdentity, ConfigError> {

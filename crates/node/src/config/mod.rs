@@ -3,6 +3,7 @@
 //! Reading happens once, here. A [`Config`] can't be wrong later; everything that can be is found
 //! with its line and a remedy before any port is opened.
 
+mod access_section;
 mod care_section;
 mod cluster_section;
 mod discovery_section;
@@ -16,6 +17,7 @@ mod replica_section;
 mod route_section;
 mod section;
 mod session_section;
+mod spill_section;
 mod split_section;
 mod versions;
 
@@ -23,15 +25,27 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use spillway_admin::AdminConfig;
 use spillway_proxy::{GatewayConfig, ListenerSpec, NameSpec, RouteSpec, TlsIdentity};
 
 pub use crate::keeper::{Care, ReplicaConfig};
+pub use access_section::{AccessConfig, ListenerAccess};
 pub(crate) use care_section::CareDefaults;
-pub use cluster_section::{ClusterConfig, PeerConfig, RegionConfig, SpillConfig};
+pub use cluster_section::{ClusterConfig, PeerConfig, RegionConfig};
 pub use discovery_section::DiscoveryConfig;
 pub(crate) use discovery_section::{Found, read_replicas};
 pub use error::ConfigError;
 pub use section::WorkerLayout;
+pub use spill_section::SpillConfig;
+
+/// Where operators connect, and who may.
+#[derive(Clone, Debug)]
+pub struct AdminListener {
+    /// IP address and port.
+    pub address: SocketAddr,
+    /// The admin API behind it.
+    pub api: AdminConfig,
+}
 
 /// A checked config.
 #[derive(Debug)]
@@ -45,13 +59,15 @@ pub struct Config {
     /// Addresses that clients connect to.
     pub listeners: Vec<ListenerConfig>,
     /// Address of metrics and health.
-    pub admin: Option<SocketAddr>,
+    pub admin: Option<AdminListener>,
     /// What the data path takes.
     pub gateway: GatewayConfig,
     /// How this node is one of several; `None` if it stands alone.
     pub cluster: Option<ClusterConfig>,
     /// When requests go to other regions.
     pub spill: SpillConfig,
+    /// Keys and tenants; they can change while the node runs.
+    pub access: AccessConfig,
     /// What can change while the node runs.
     pub world: WorldConfig,
     /// How long requests may take to finish when the node stops.
@@ -69,6 +85,8 @@ pub struct ListenerConfig {
     pub address: SocketAddr,
     /// How to treat those who connect.
     pub spec: ListenerSpec,
+    /// How it finds out who asks; this can change while the node runs.
+    pub access: ListenerAccess,
 }
 
 /// Replicas, routes and names: the part of the config that a reload replaces.

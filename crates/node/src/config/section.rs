@@ -1,6 +1,7 @@
 //! The sections of the config file that concern the node itself.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -8,6 +9,8 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use spillway_proxy::{Limits, Retry, Timeouts};
 use toml::Spanned;
+
+use crate::config::access_section::AuthMode;
 
 /// How worker threads share the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -59,7 +62,11 @@ impl Default for NodeSection {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListenerSection {
     /// IP address and port.
-    pub(crate) address: SocketAddr,
+    #[schemars(with = "SocketAddr")]
+    pub(crate) address: Spanned<SocketAddr>,
+    /// How its clients show who they are, if not as `[auth]` says.
+    #[serde(default)]
+    pub(crate) auth: Option<AuthMode>,
     /// TLS; without it the listener speaks cleartext.
     #[serde(default)]
     pub(crate) tls: Option<TlsSection>,
@@ -99,8 +106,14 @@ pub(crate) struct TlsSection {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AdminSection {
-    /// IP address and port.
-    pub(crate) address: SocketAddr,
+    /// IP address and port. Of this machine only, unless there is a token file.
+    #[schemars(with = "SocketAddr")]
+    pub(crate) address: Spanned<SocketAddr>,
+    /// File with a line `name role token` for everybody who may operate the cluster; roles are `read`,
+    /// `operate` and `admin`. With it, nobody gets in without one of these tokens or a key of the cluster.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) token_file: Option<Spanned<PathBuf>>,
 }
 
 /// `[limits]`: what clients may take.

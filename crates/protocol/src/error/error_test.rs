@@ -96,6 +96,10 @@ fn status_code_and_type_are_these_for_every_kind() {
     // Clients and dashboards match on these: a change here is a breaking one.
     let expected = [
         "400 bad_request invalid_request_error",
+        "401 missing_api_key invalid_request_error",
+        "401 invalid_api_key invalid_request_error",
+        "403 model_not_allowed invalid_request_error",
+        "403 region_not_allowed invalid_request_error",
         "404 model_not_found invalid_request_error",
         "404 route_not_found invalid_request_error",
         "404 response_not_found invalid_request_error",

@@ -38,6 +38,9 @@ pub enum MessageFault {
         "malformed message: it is not framed as gRPC has it, or names no model in its first bytes"
     )]
     Malformed,
+    /// It names another model than the first message of its stream, and may not.
+    #[error("the key may not use a model that a later message of the stream names")]
+    OtherModel,
 }
 
 /// One model's name for another.
@@ -46,6 +49,14 @@ struct Rename {
     from: String,
     /// The other name as fields.
     to: Bytes,
+    others: Others,
+}
+
+/// What becomes of messages that name a model which is not renamed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    Pass,
+    Refuse,
 }
 
 #[derive(Debug)]
@@ -70,9 +81,20 @@ impl Messages {
     /// given. Others go on as they are.
     #[must_use]
     pub fn renaming(bytes_max: u64, from: &str, to: &str, version: Option<&str>) -> Self {
-        let rename = Rename { from: from.to_owned(), to: model_fields(to, version) };
+        let rename =
+            Rename { from: from.to_owned(), to: model_fields(to, version), others: Others::Pass };
         let place = Place::Naming { held: BytesMut::new() };
         Self { bytes_max, rename: Some(rename), place, ready: VecDeque::new() }
+    }
+
+    /// The same, but a message that names another model than `from` is a fault. The new name stands
+    /// behind all else in each message, so that no name further back in it counts.
+    #[must_use]
+    pub fn or_refused(mut self) -> Self {
+        if let Some(rename) = &mut self.rename {
+            rename.others = Others::Refuse;
+        }
+        self
     }
 
     /// Takes a piece of the stream.
@@ -176,7 +198,11 @@ impl Messages {
             }
             _ => return Err(MessageFault::Malformed),
         };
-        let tail = if model == rename.from { rename.to.clone() } else { Bytes::new() };
+        let tail = match (model == rename.from, rename.others) {
+            (true, _) => rename.to.clone(),
+            (false, Others::Pass) => Bytes::new(),
+            (false, Others::Refuse) => return Err(MessageFault::OtherModel),
+        };
         let renamed_length = length.saturating_add(tail.len() as u64);
         let too_large = MessageFault::TooLarge { bytes_max: self.bytes_max };
         let framed_length = u32::try_from(renamed_length).map_err(|_| too_large)?;
@@ -213,6 +239,7 @@ impl From<MessageFault> for GatewayError {
             MessageFault::TooLarge { .. } => ErrorKind::BodyTooLarge,
             MessageFault::Compressed => ErrorKind::UnsupportedMediaType,
             MessageFault::Malformed => ErrorKind::BadRequest,
+            MessageFault::OtherModel => ErrorKind::ModelNotAllowed,
         };
         Self::new(kind, fault.to_string())
     }

@@ -59,6 +59,8 @@ impl GrpcStatus {
     pub fn of_error(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::BadRequest => Self::InvalidArgument,
+            ErrorKind::KeyMissing | ErrorKind::KeyInvalid => Self::Unauthenticated,
+            ErrorKind::ModelNotAllowed | ErrorKind::RegionNotAllowed => Self::PermissionDenied,
             ErrorKind::ModelNotFound | ErrorKind::ResponseNotFound => Self::NotFound,
             ErrorKind::RouteNotFound
             | ErrorKind::MethodNotAllowed
@@ -187,6 +189,10 @@ mod tests {
         // Clients match on these: a change here is a breaking one.
         let expected = [
             "3 bad_request",
+            "16 missing_api_key",
+            "16 invalid_api_key",
+            "7 model_not_allowed",
+            "7 region_not_allowed",
             "5 model_not_found",
             "12 route_not_found",
             "5 response_not_found",

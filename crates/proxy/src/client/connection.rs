@@ -15,6 +15,7 @@ use spillway_protocol::TrustedProxies;
 use tokio::net::TcpStream;
 use tokio::time::{sleep_until, timeout};
 
+use crate::access::{AccessMode, AccessSwitch};
 use crate::client::client_stream::ClientStream;
 use crate::client::greet::{Greeted, Version, greet};
 use crate::client::listener::Listener;
@@ -35,15 +36,30 @@ pub(crate) struct Client {
     pub(crate) address_text: HeaderValue,
     pub(crate) is_tls: bool,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
+    pub(crate) access: Arc<AccessSwitch>,
     pub(crate) meter: Arc<Meter>,
 }
 
 impl Client {
-    pub(crate) fn new(address: IpAddr, is_tls: bool, trusted_proxies: Arc<TrustedProxies>) -> Self {
+    pub(crate) fn new(
+        address: IpAddr,
+        is_tls: bool,
+        (trusted_proxies, access): (Arc<TrustedProxies>, Arc<AccessSwitch>),
+    ) -> Self {
         // An address has only digits, letters, dots and colons, so the fallback never shows.
         let address_text = HeaderValue::try_from(address.to_string())
             .unwrap_or(HeaderValue::from_static("unknown"));
-        Self { address, address_text, is_tls, trusted_proxies, meter: Arc::default() }
+        Self { address, address_text, is_tls, trusted_proxies, access, meter: Arc::default() }
+    }
+
+    /// Whether it is a proxy whose word about its clients is believed.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.trusted_proxies.trusts(self.address)
+    }
+
+    /// Whether it is believed whose a request is.
+    pub(crate) fn is_believed(&self) -> bool {
+        self.access.mode() == AccessMode::Headers && self.is_trusted()
     }
 }
 
@@ -83,8 +99,8 @@ pub(crate) async fn serve_connection(
 
 /// Runs the HTTP protocol; returns the reason if the watchdog ended it.
 async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
-    let proxies = Arc::clone(&listener.trusted_proxies);
-    let client = Arc::new(Client::new(greeted.address, greeted.stream.is_tls(), proxies));
+    let believed = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
+    let client = Arc::new(Client::new(greeted.address, greeted.stream.is_tls(), believed));
     let meter = Arc::clone(&client.meter);
     let io =
         TokioIo::new(ClientStream::new(greeted.stream, greeted.read_ahead, Arc::clone(&meter)));

@@ -8,6 +8,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use spillway_protocol::TrustedProxies;
 use tokio_rustls::TlsAcceptor;
 
+use crate::access::{AccessMode, AccessSwitch};
+
 /// Certificate chain and key of a listener, as PEM text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct TlsIdentity {
@@ -33,6 +35,8 @@ pub struct ListenerSpec {
     pub proxy_protocol: bool,
     /// Peers whose forwarding headers and PROXY header are believed.
     pub trusted_proxies: TrustedProxies,
+    /// How it finds out who asks.
+    pub access: AccessMode,
 }
 
 /// The identity does not work.
@@ -56,6 +60,7 @@ pub struct Listener {
     tls: ArcSwapOption<rustls::ServerConfig>,
     pub(crate) proxy_protocol: bool,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
+    pub(crate) access: Arc<AccessSwitch>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -77,6 +82,7 @@ impl Listener {
             tls: ArcSwapOption::new(tls),
             proxy_protocol: spec.proxy_protocol,
             trusted_proxies: Arc::new(spec.trusted_proxies),
+            access: Arc::new(AccessSwitch::new(spec.access)),
         })
     }
 
@@ -87,6 +93,11 @@ impl Listener {
     pub fn replace_identity(&self, identity: &TlsIdentity) -> Result<(), TlsError> {
         self.tls.store(Some(Arc::new(server_config(identity)?)));
         Ok(())
+    }
+
+    /// Finds out in another way who asks, also on connections that are open already.
+    pub fn replace_access(&self, mode: AccessMode) {
+        self.access.set(mode);
     }
 
     /// The TLS side of a new connection; `None` if this listener is cleartext.

@@ -12,11 +12,11 @@ use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::grpc::{status_in, trailers_of};
 use spillway_protocol::{CODE_HEADER, ErrorKind, GatewayError, response_id_in, usage_in};
-use spillway_types::{Deadline, End, TokenCounts};
+use spillway_types::{Deadline, End, TenantName, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::client::PieceOut;
-use crate::gateway::Home;
+use crate::gateway::{Home, StoredResponse};
 use crate::place::Place;
 use crate::relay::events::{Events, Flavour};
 use crate::request::{Record, Witness};
@@ -31,6 +31,8 @@ pub(crate) struct RelayPlan {
     pub(crate) flavour: Flavour,
     pub(crate) strip_usage: bool,
     pub(crate) is_stored: bool,
+    /// Who alone may ask for it again.
+    pub(crate) tenant: Option<TenantName>,
     pub(crate) idle: Duration,
     pub(crate) deadline: Deadline,
     /// The client's half of a gRPC stream.
@@ -235,7 +237,8 @@ impl Relay {
             return;
         }
         if let (Some(id), Some(place)) = (response_id_in(first_piece), &self.place) {
-            self.plan.worker.gateway.responses.insert(id.to_owned(), Home::of(place));
+            let stored = StoredResponse { home: Home::of(place), tenant: self.plan.tenant.clone() };
+            self.plan.worker.gateway.responses.insert(id.to_owned(), stored);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use spillway_prefix::{PrefixHasher, Scope};
 use spillway_protocol::{Facts, HashBy, KeySources, RequestKey};
-use spillway_types::{BlockHashes, ModelName};
+use spillway_types::{BlockHashes, TenantName};
 
 /// The keyed hash of a request's key; `None` if the route hashes by none or the request has none.
 ///
@@ -28,11 +28,16 @@ pub(crate) fn prompt_hashes(
     hasher: &PrefixHasher,
     facts: &Facts<'_>,
     body: &[u8],
-    model: Option<&ModelName>,
+    scope: &Scope<'_>,
 ) -> BlockHashes {
     let Some(prompt) = facts.prompt.clone() else { return BlockHashes::default() };
-    let model = model.map(ModelName::as_str).unwrap_or_default();
-    hasher.hash(&Scope { model, ..Scope::default() }, &body[prompt])
+    hasher.hash(scope, &body[prompt])
+}
+
+/// What keeps a tenant's prompts apart from all others, if they are to be; the hashes' key keeps it
+/// from being guessed.
+pub(crate) fn isolation(is_isolated: bool, tenant: Option<&TenantName>) -> &[u8] {
+    tenant.filter(|_| is_isolated).map(|tenant| tenant.as_str().as_bytes()).unwrap_or_default()
 }
 
 #[cfg(test)]

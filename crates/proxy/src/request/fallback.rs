@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
+use spillway_prefix::Scope;
 use spillway_protocol::grpc::rewrite_model;
 use spillway_protocol::{Endpoint, GatewayError, KeySources, read_facts, rewrite};
 use spillway_types::ModelName;
 
+use crate::access::Grant;
 use crate::gateway::Gateway;
-use crate::request::affinity::{affinity, prompt_hashes};
+use crate::request::affinity::{affinity, isolation, prompt_hashes};
 use crate::request::path::{Renamed, replica_path};
 use crate::request::prepare::Prepared;
 use crate::upstream::RequestBody;
@@ -75,7 +77,7 @@ impl Fallback {
     /// Models without an open replica come after those with one: a healthy stand-in is better than
     /// a replica that is taken for broken, and that better than nothing.
     pub(crate) fn of(
-        view: &View,
+        (view, grant): (&View, &Grant),
         route: &Arc<Route>,
         (model, pin): (&ModelName, Option<&Pin>),
         renaming: impl FnOnce() -> Renaming,
@@ -85,7 +87,9 @@ impl Fallback {
             return None;
         }
         let own = StandIn { model: model.clone(), pin: pin.cloned() };
-        let others = others.iter().map(|other| StandIn { model: other.clone(), pin: None });
+        // A key that is not for the stand-in gets nothing rather than that.
+        let others = others.iter().filter(|other| grant.allows(other));
+        let others = others.map(|other| StandIn { model: other.clone(), pin: None });
         let mut agenda: Vec<(bool, StandIn)> = std::iter::once(own)
             .chain(others)
             .filter_map(|stand_in| {
@@ -150,7 +154,9 @@ impl Prepared {
                 let is_other = facts.model.as_ref().is_none_or(|named| named.value != name);
                 let new_model = is_other.then_some(name);
                 let body = rewrite(original, &facts, new_model, *inject_usage);
-                let prefix = prompt_hashes(&gateway.hasher, &facts, original, Some(&to.model));
+                let salt = isolation(self.inquiry.is_isolated, self.inquiry.tenant.as_ref());
+                let scope = Scope { model: name, salt, ..Scope::default() };
+                let prefix = prompt_hashes(&gateway.hasher, &facts, original, &scope);
                 let sources = KeySources {
                     headers: &head.headers,
                     user: facts.user.as_deref(),

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use http::{Request, Uri};
 use http_body_util::BodyExt;
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{Moment, Refusal, SpillReason, SpillVerdict, Waiting, spill};
+use spillway_route::{
+    Moment, OwnRegion, Refusal, SpillPlan, SpillReason, SpillVerdict, Waiting, spill,
+};
 use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot};
 use tokio::time::timeout;
 
@@ -46,11 +48,15 @@ impl Dispatch<'_> {
         let is_late = planned == Err(Refusal::DeadlinePassed);
         // All asked to be left alone: none of them takes anybody before that time is over.
         let is_waitable = is_busy && so_far.busy_until.is_none();
-        if is_late || (planned.is_err() && !is_waitable && self.regions.is_alone()) {
+        let allowed = &inquiry.regions;
+        let is_alone = !self.regions.others.iter().any(|other| allowed.allows(&other.name));
+        if is_late || (planned.is_err() && !is_waitable && is_alone) {
             return Way::Own;
         }
         let waitings = &self.worker.gateway.waiting;
-        if planned.is_ok() && waitings.count() == 0 && self.regions.is_roomy(model) {
+        let own_name = self.worker.gateway.config.region.as_str();
+        let is_barred = !allowed.allows(own_name);
+        if !is_barred && planned.is_ok() && waitings.count() == 0 && self.regions.is_roomy(model) {
             return Way::Own;
         }
         let pin = self.prepared.target.pin.as_ref();
@@ -60,7 +66,7 @@ impl Dispatch<'_> {
             // Those behind it wait for it.
             (_, true) => Waiting { ahead: 0, all: 0, has_room: true },
             (Some(stay), false) => stay.waiting(),
-            (None, false) => waitings.before(&key),
+            (None, false) => waitings.before(&key, inquiry.priority),
         };
         let mut own = self.regions.own(model, (&self.view, group), waiting);
         match planned {
@@ -68,12 +74,20 @@ impl Dispatch<'_> {
             Err(Refusal::AllBusy) => own.places = Some(0),
             Err(_) => own.replicas = 0,
         }
-        if own.has_room() {
+        if is_barred {
+            own = barred(own);
+        }
+        let is_leaving = self.regions.is_evacuated && planned.is_ok() && !is_barred;
+        if is_leaving {
+            own.replicas = 0;
+        } else if own.has_room() {
             return Way::Own;
         }
         let is_asked_out = so_far.refused.len() >= self.regions.asked_max;
-        let refused = |region: &RegionName| is_asked_out || so_far.has_refused(region);
-        let others = match self.regions.is_alone() || self.regions.asked_max == 0 {
+        let refused = |region: &RegionName| {
+            is_asked_out || so_far.has_refused(region) || !allowed.allows(region)
+        };
+        let others = match is_alone || self.regions.asked_max == 0 {
             true => smallvec::SmallVec::new(),
             false => self.regions.candidates(model, refused),
         };
@@ -81,6 +95,13 @@ impl Dispatch<'_> {
         let mut moment =
             Moment { now: Instant::now(), loads: &loads, ticket: 0, rng: &mut self.dice };
         let plan = spill(inquiry, &own, &others, &self.regions.terms, &mut moment);
+        // Without a limit the replica's own queue is the place to wait. And an evacuated region serves
+        // before nobody does.
+        let queues_there = is_leaving || (planned.is_ok() && own.places.is_none());
+        self.way(plan, queues_there, key)
+    }
+
+    fn way(&self, plan: SpillPlan, queues_there: bool, key: WaitKey) -> Way {
         match plan.verdict {
             SpillVerdict::Own => Way::Own,
             SpillVerdict::Forward(ways) => match ways.first() {
@@ -90,12 +111,7 @@ impl Dispatch<'_> {
                 }),
                 None => Way::Own,
             },
-            // Without a limit the replica's own queue is the place to wait.
-            SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. }
-                if planned.is_ok() && own.places.is_none() =>
-            {
-                Way::Own
-            }
+            SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } if queues_there => Way::Own,
             SpillVerdict::Wait { .. } => Way::Wait(key),
             SpillVerdict::Shed { retry_after_s } => {
                 let kind = match plan.reason {
@@ -142,10 +158,11 @@ impl Dispatch<'_> {
             let refusal = if now >= deadline { Refusal::DeadlinePassed } else { Refusal::AllBusy };
             return Err(refused(refusal, so_far));
         }
+        let priority = self.prepared.inquiry.priority;
         let mut stay = match so_far.stay.take() {
             Some(stay) => stay,
             None => waitings
-                .enter(key, until, self.prepared.body.held_bytes())
+                .enter(key, until, (self.prepared.body.held_bytes(), priority))
                 .map_err(|_| refused(Refusal::AllBusy, so_far))?,
         };
         so_far.has_turn = timeout(REVIEW.min(until - now), stay.turn()).await.is_ok();
@@ -247,7 +264,8 @@ impl Dispatch<'_> {
     }
 
     fn guest_terms(&self) -> GuestTerms {
-        let Inquiry { model, prefix, client, deadline, hop, .. } = &self.prepared.inquiry;
+        let Inquiry { model, prefix, client, deadline, hop, tenant, priority, .. } =
+            &self.prepared.inquiry;
         GuestTerms {
             model: model.clone(),
             version: self.prepared.target.version().cloned(),
@@ -255,8 +273,16 @@ impl Dispatch<'_> {
             hop: hop.saturating_add(1),
             client: *client,
             prefix: prefix.as_slice().to_vec(),
+            tenant: tenant.clone(),
+            priority: *priority,
         }
     }
+}
+
+/// The own region for a request whose key is not for it: nothing serves here, and nothing waits.
+fn barred(own: OwnRegion) -> OwnRegion {
+    let waiting = Waiting { ahead: 0, all: 0, has_room: false };
+    OwnRegion { replicas: 0, places: Some(0), waiting, ..own }
 }
 
 fn has_room(regions: &Regions, to: &Destination, model: Option<&ModelName>) -> bool {

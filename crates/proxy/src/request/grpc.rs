@@ -224,7 +224,10 @@ impl Surroundings<'_> {
         let Found { route, model, target } = self.find_model(named)?;
         let version = new_version(named, &target);
         let bytes_max = limits.body_bytes_max;
-        let mut messages = if named.model == model.as_str() && version.is_none() {
+        let mut messages = if !self.grant.models.is_all() {
+            // Each later message names a model again.
+            Messages::renaming(bytes_max, named.model, model.as_str(), version).or_refused()
+        } else if named.model == model.as_str() && version.is_none() {
             Messages::new(bytes_max)
         } else {
             Messages::renaming(bytes_max, named.model, model.as_str(), version)
@@ -252,6 +255,7 @@ impl Surroundings<'_> {
             let Found { route, model, target } = self.find(Some(route), wanted)?;
             (route, Some(model), target)
         } else {
+            self.grant.check_name(self.view.names(), None)?;
             (route, None, Target::default())
         };
         let messages = Messages::new(self.gateway.limits().body_bytes_max);

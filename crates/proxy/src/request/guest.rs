@@ -13,6 +13,7 @@ use spillway_protocol::TrustedProxies;
 use spillway_route::{Guest, OwnRegion, admit_guest, shed_state};
 use spillway_types::{ModelName, RouteName, ShedState};
 
+use crate::access::{AccessMode, AccessSwitch};
 use crate::client::Client;
 use crate::gateway::Gateway;
 use crate::regions::Regions;
@@ -25,6 +26,9 @@ use crate::worker::Worker;
 
 /// Stands for the route of a request that has none.
 static NO_ROUTE: LazyLock<RouteName> = LazyLock::new(|| RouteName::from(""));
+
+/// The class that a region's word to others is about.
+const FIRST_CLASS: u8 = 0;
 
 /// A guest that was turned away before any replica had it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,27 +47,28 @@ pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> Guest 
     // About a stored response, or by a route without models: no other region would do.
     let Some(model) = &terms.model else { return Guest::Welcome };
     let regions = gateway.regions();
-    admit_guest(&own_region(gateway, &regions, (path, model)), &regions.terms)
+    admit_guest(&own_region(gateway, &regions, (path, model), terms.priority), &regions.terms)
 }
 
 /// What other regions are told of this one, so that they need not ask in vain.
 #[must_use]
 pub fn shed_state_of(gateway: &Gateway, model: &ModelName) -> ShedState {
     let regions = gateway.regions();
-    shed_state(&own_region(gateway, &regions, ("", model)), &regions.terms)
+    shed_state(&own_region(gateway, &regions, ("", model), FIRST_CLASS), &regions.terms)
 }
 
 fn own_region(
     gateway: &Gateway,
     regions: &Regions,
     (path, model): (&str, &ModelName),
+    priority: u8,
 ) -> OwnRegion {
     let view = gateway.view();
     let prefixed = view.prefixed_route(path);
     let route = prefixed.or_else(|| view.route_of_model(Some(model)));
     let group = route.and_then(|route| route.group(Some(model)));
     let key = WaitKey::of(route.map_or(&NO_ROUTE, |route| &route.spec.name), model);
-    regions.own(model, (&view, group), gateway.waiting.before(&key))
+    regions.own(model, (&view, group), gateway.waiting.before(&key, priority))
 }
 
 /// A guest that is served, counted until its reply has ended.
@@ -118,7 +123,9 @@ pub async fn serve_guest(
     let mut dice = worker.gateway.dice();
     let identity = Identity::of(request.headers(), &mut dice);
     let proxies = Arc::new(TrustedProxies::new(Vec::new()));
-    let client = Arc::new(Client::new(terms.client, true, proxies));
+    // The node that sent it has asked for a key.
+    let access = Arc::new(AccessSwitch::new(AccessMode::None));
+    let client = Arc::new(Client::new(terms.client, true, (proxies, access)));
     let served = Served::new((), &worker.gateway);
     let gateway = Arc::clone(&worker.gateway);
     let exchange = Exchange::new(worker, client, dice, Some(terms));

@@ -7,6 +7,7 @@ use http::request::Parts;
 use spillway_protocol::grpc::{GRPC_TIMEOUT, format_timeout, speaks_grpc};
 use spillway_protocol::{REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id};
 
+use crate::access::{CLIENT_KEYS, is_claim, is_key_of_ours};
 use crate::client::Client;
 use crate::replica::Replica;
 use crate::upstream::{Line, LineKind, Traffic};
@@ -30,12 +31,6 @@ static HOP_BY_HOP: [HeaderName; 6] = [
 /// of requests are not kept (those of replies are), and credentials for a proxy were for this one.
 static DROPPED: [HeaderName; 4] =
     [header::CONTENT_LENGTH, header::EXPECT, header::TRAILER, header::PROXY_AUTHORIZATION];
-/// Where clients put their keys.
-static CLIENT_KEYS: [HeaderName; 3] = [
-    header::AUTHORIZATION,
-    HeaderName::from_static("x-api-key"),
-    HeaderName::from_static("api-key"),
-];
 /// What only a trusted proxy may say.
 static FORWARDING: [HeaderName; 4] = [
     HeaderName::from_static("x-forwarded-for"),
@@ -75,7 +70,7 @@ pub(crate) fn prepare_forwarding(
     identity: &Identity,
     forward_authorization: bool,
 ) {
-    let trusted = client.trusted_proxies.trusts(client.address);
+    let (trusted, believed) = (client.is_trusted(), client.is_believed());
     let host = head.headers.remove(header::HOST).or_else(|| authority_of(head));
     let headers = &mut head.headers;
     remove_named_by_connection(headers);
@@ -84,7 +79,11 @@ pub(crate) fn prepare_forwarding(
             || DROPPED.contains(name)
             || (!forward_authorization && CLIENT_KEYS.contains(name))
             || (!trusted && FORWARDING.contains(name))
+            || (!believed && is_claim(name))
     });
+    if forward_authorization {
+        remove_keys_of_ours(headers);
+    }
     if speaks_grpc(headers) {
         // Of the headers that end at each hop this one is said anew: servers insist on it.
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
@@ -101,6 +100,22 @@ pub(crate) fn prepare_forwarding(
 /// Takes the client's credentials out, for a replica of a route that does not forward them.
 pub(crate) fn remove_client_keys(headers: &mut HeaderMap) {
     remove_all(headers, |name| CLIENT_KEYS.contains(name));
+}
+
+/// Takes out what let the client in here, and leaves what is meant for the replica.
+fn remove_keys_of_ours(headers: &mut HeaderMap) {
+    for name in &CLIENT_KEYS {
+        let values = headers.get_all(name);
+        if !values.iter().any(is_key_of_ours) {
+            continue;
+        }
+        let others: Vec<_> =
+            values.iter().filter(|value| !is_key_of_ours(value)).cloned().collect();
+        headers.remove(name);
+        for other in others {
+            headers.append(name, other);
+        }
+    }
 }
 
 /// Adds what depends on the replica.
@@ -196,12 +211,18 @@ mod tests {
     use spillway_protocol::TrustedProxies;
 
     use super::*;
+    use crate::access::{AccessMode, AccessSwitch};
     use crate::client::Client;
 
     fn client(trusted: &[&str]) -> Client {
+        client_by(trusted, AccessMode::Keys)
+    }
+
+    fn client_by(trusted: &[&str], access: AccessMode) -> Client {
         let blocks = trusted.iter().map(|block| block.parse().expect("a block")).collect();
         let address = "192.0.2.9".parse().expect("an address");
-        Client::new(address, false, Arc::new(TrustedProxies::new(blocks)))
+        let access = Arc::new(AccessSwitch::new(access));
+        Client::new(address, false, (Arc::new(TrustedProxies::new(blocks)), access))
     }
 
     fn forwarded(client: &Client, headers: &[(&str, &str)], authorization: bool) -> HeaderMap {
@@ -223,6 +244,37 @@ mod tests {
         for (name, _) in keys {
             assert!(!stripped.contains_key(name), "{name}");
             assert!(kept.contains_key(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_ours_goes_no_further_whatever_the_route_says() {
+        let keys = [
+            ("authorization", "Bearer sw_a_1"),
+            ("x-api-key", "theirs"),
+            ("x-api-key", "sw_b_2"),
+            ("api-key", "sw_c"),
+        ];
+        let kept = forwarded(&client(&[]), &keys, true);
+        assert!(!kept.contains_key("authorization") && !kept.contains_key("api-key"));
+        let left: Vec<_> = kept.get_all("x-api-key").iter().collect();
+        assert_eq!(left, ["theirs"]);
+    }
+
+    #[test]
+    fn only_a_trusted_proxy_of_a_listener_that_believes_it_says_whose_a_request_is() {
+        let claims = [("x-spillway-tenant", "acme"), ("x-tenant-id", "acme"), ("x-priority", "0")];
+        let proxy: &[&str] = &["192.0.2.0/24"];
+        for (trusted, mode, is_kept) in [
+            (proxy, AccessMode::Headers, true),
+            (&[], AccessMode::Headers, false),
+            (proxy, AccessMode::Keys, false),
+            (proxy, AccessMode::None, false),
+        ] {
+            let headers = forwarded(&client_by(trusted, mode), &claims, false);
+            for (name, _) in claims {
+                assert_eq!(headers.contains_key(name), is_kept, "{name} {mode:?} {trusted:?}");
+            }
         }
     }
 

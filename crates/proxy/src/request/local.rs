@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 use spillway_protocol::{Endpoint, ErrorKind, GatewayError, decode_name, model_card, model_list};
 
+use crate::access::Grant;
 use crate::gateway::Gateway;
 use crate::relay::ReplyBody;
 use crate::request::methods::check_method;
@@ -19,7 +20,7 @@ pub(crate) struct LocalAnswer {
 /// Answers an endpoint that needs no replica; `None` for all others.
 pub(crate) fn local_answer(
     gateway: &Gateway,
-    view: &View,
+    (view, grant): (&View, &Grant),
     method: &Method,
     endpoint: Endpoint<'_>,
 ) -> Option<Result<LocalAnswer, GatewayError>> {
@@ -34,10 +35,10 @@ pub(crate) fn local_answer(
         }
         Endpoint::V2Server => (StatusCode::OK, server_metadata(), false),
         Endpoint::ModelList => {
-            let models = view.models().iter().map(|model| model.as_str());
+            let models = usable(view, grant);
             (StatusCode::OK, model_list(models, gateway.started_s()), false)
         }
-        Endpoint::ModelById { model } => match known_model(view, model) {
+        Endpoint::ModelById { model } => match known_model(view, grant, model) {
             Ok(model) => (StatusCode::OK, model_card(&model, gateway.started_s()), false),
             Err(error) => return Some(Err(error)),
         },
@@ -59,11 +60,10 @@ pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
 }
 
 /// What a client is told that asks for a model nobody serves.
-pub(crate) fn unknown_model(view: &View, name: &str) -> GatewayError {
+pub(crate) fn unknown_model(view: &View, grant: &Grant, name: &str) -> GatewayError {
     const SHOWN_MAX: usize = 20;
-    let shown: Vec<&str> =
-        view.models().iter().take(SHOWN_MAX).map(|model| model.as_str()).collect();
-    let more = if view.models().len() > SHOWN_MAX { ", …" } else { "" };
+    let shown: Vec<&str> = usable(view, grant).take(SHOWN_MAX).collect();
+    let more = if usable(view, grant).nth(SHOWN_MAX).is_some() { ", …" } else { "" };
     let message = if shown.is_empty() {
         format!("the model {name:?} does not exist: no model is served here")
     } else {
@@ -72,9 +72,19 @@ pub(crate) fn unknown_model(view: &View, name: &str) -> GatewayError {
     GatewayError::new(ErrorKind::ModelNotFound, message).with_param("model")
 }
 
-fn known_model(view: &View, encoded: &str) -> Result<String, GatewayError> {
+/// What a client may ask for.
+fn usable<'v>(view: &'v View, grant: &'v Grant) -> impl Iterator<Item = &'v str> {
+    let models = view.models().iter().map(|model| model.as_str());
+    models.filter(|model| grant.allows_name(view.names(), model))
+}
+
+fn known_model(view: &View, grant: &Grant, encoded: &str) -> Result<String, GatewayError> {
     let name = decode_name(encoded).unwrap_or_default();
-    if view.names().knows(&name) { Ok(name.into_owned()) } else { Err(unknown_model(view, &name)) }
+    if !view.names().knows(&name) {
+        return Err(unknown_model(view, grant, &name));
+    }
+    grant.check_name(view.names(), Some(&name))?;
+    Ok(name.into_owned())
 }
 
 /// KServe V2's description of the server itself.

@@ -16,6 +16,7 @@ mod path;
 mod prepare;
 mod record;
 mod serve;
+mod stored;
 mod target;
 mod witness;
 

@@ -8,6 +8,7 @@ use http::HeaderMap;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http_body::Body;
+use spillway_prefix::Scope;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
     Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments, decode_name,
@@ -15,10 +16,11 @@ use spillway_protocol::{
 };
 use spillway_types::{BlockHashes, Deadline, Inquiry, ModelName, ReplicaSlot};
 
-use crate::gateway::{BodyReservation, Gateway, Home};
+use crate::access::Grant;
+use crate::gateway::{BodyReservation, Gateway};
 use crate::relay::Flavour;
-use crate::remote::{Destination, GuestTerms};
-use crate::request::affinity::{affinity, prompt_hashes};
+use crate::remote::GuestTerms;
+use crate::request::affinity::{affinity, isolation, prompt_hashes};
 use crate::request::fallback::Renaming;
 use crate::request::form::model_in_form;
 use crate::request::grpc::{call_timeout, refuse_no_call};
@@ -26,6 +28,7 @@ use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{Buffered, buffer, refuse_announced};
 use crate::request::methods::check_method;
 use crate::request::path::{Renamed, replica_path};
+use crate::request::stored::Stored;
 use crate::request::target::{Found, NamePlace, Target, Wanted};
 use crate::upstream::RequestBody;
 use crate::view::{Route, View};
@@ -70,21 +73,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) started: Instant,
     /// What the node said that forwarded it; `None` for a client's own request.
     pub(crate) guest: Option<&'a GuestTerms>,
-}
-
-/// Where a stored response is.
-enum Stored {
-    Here(ReplicaSlot),
-    There(Destination),
-}
-
-impl Stored {
-    fn split(self) -> (Option<ReplicaSlot>, Option<Destination>) {
-        match self {
-            Self::Here(slot) => (Some(slot), None),
-            Self::There(destination) => (None, Some(destination)),
-        }
-    }
+    /// What its credential allows.
+    pub(crate) grant: &'a Grant,
 }
 
 /// Reads a request's body and finds its route and model.
@@ -92,6 +82,16 @@ impl Stored {
 /// # Errors
 /// If the request is malformed, too large or too slow, or nothing here serves it.
 pub(crate) async fn prepare(
+    around: Surroundings<'_>,
+    body: WireBody,
+    endpoint: Endpoint<'_>,
+) -> Result<Prepared, GatewayError> {
+    let prepared = read(around, body, endpoint).await?;
+    around.check_regions(&prepared)?;
+    Ok(prepared)
+}
+
+async fn read(
     around: Surroundings<'_>,
     body: WireBody,
     endpoint: Endpoint<'_>,
@@ -146,8 +146,8 @@ impl Surroundings<'_> {
         let facts = read_facts(&buffered.bytes)?;
         let named = facts.model.as_ref().map(|model| &*model.value);
         let user = facts.user.as_deref();
-        let stored = facts.previous_response_id.as_deref().and_then(|id| self.storing(id));
-        let (pinned, home) = stored.map_or((None, None), Stored::split);
+        let stored = facts.previous_response_id.as_deref().map(|id| self.storing(id));
+        let (pinned, home) = stored.transpose()?.flatten().map_or((None, None), Stored::split);
         let wanted = Wanted::named(named, NamePlace::Body);
         let wanted = Wanted { user, stored_at: pinned, ..wanted };
         let Found { route, model, mut target } = self.find(route, wanted)?;
@@ -205,32 +205,6 @@ impl Surroundings<'_> {
         })
     }
 
-    /// A request about a stored response, which only the replica that stored it can answer.
-    async fn stored_response(self, body: WireBody, id: &str) -> Result<Prepared, GatewayError> {
-        let stored = self.storing(id).ok_or_else(|| {
-            let message = format!("no response with id {id:?} is known here");
-            GatewayError::new(ErrorKind::ResponseNotFound, message)
-        })?;
-        let (pinned, home) = stored.split();
-        let model = pinned.and_then(|slot| self.view.replica(slot).spec().models.first().cloned());
-        let route =
-            self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
-        let buffered = self.buffer(body).await?;
-        Ok(Prepared {
-            inquiry: self.inquiry(route, model, Contents::default())?,
-            path: replica_path(self.head, route, None)?,
-            body: RequestBody::Buffered(Segments::from(buffered.bytes)),
-            target: Target { home, ..Target::default() },
-            pinned,
-            flavour: Flavour::Responses,
-            strip_usage: false,
-            is_stored: false,
-            body_wait: buffered.wait,
-            _reservations: buffered.reservations,
-            route: Arc::clone(route),
-        })
-    }
-
     /// A request whose model stands in a V2 path; its body is not read.
     async fn v2(self, body: WireBody, endpoint: Endpoint<'_>) -> Result<Prepared, GatewayError> {
         let Endpoint::V2Model { model, version, .. } = endpoint else {
@@ -262,6 +236,7 @@ impl Surroundings<'_> {
             target.allow_fallback(self, &route, &model, || Renaming::Nothing);
             (route, Some(model), target)
         } else {
+            self.grant.check_name(self.view.names(), None)?;
             (route, None, Target::default())
         };
         let path = replica_path(self.head, &found.0, None)?;
@@ -336,28 +311,37 @@ impl Surroundings<'_> {
             client: self.client,
             deadline: Deadline::after(self.started, budget),
             hop: self.guest.map_or(0, |guest| guest.hop),
+            tenant: self.grant.tenant.clone(),
+            priority: self.grant.priority,
+            regions: self.grant.regions.clone(),
+            is_isolated: self.grant.is_isolated,
         })
     }
 
     fn contents<'f>(self, facts: &'f Facts<'_>, body: &[u8], model: &ModelName) -> Contents<'f> {
         let prompt_bytes = facts.prompt.as_ref().map_or(0, ExactSizeIterator::len);
+        let salt = isolation(self.grant.is_isolated, self.grant.tenant.as_ref());
+        let scope = Scope { model: model.as_str(), salt, ..Scope::default() };
         Contents {
-            prefix: prompt_hashes(&self.gateway.hasher, facts, body, Some(model)),
+            prefix: prompt_hashes(&self.gateway.hasher, facts, body, &scope),
             prompt_bytes: u32::try_from(prompt_bytes).unwrap_or(u32::MAX),
             user: facts.user.as_deref(),
         }
     }
 
-    /// Who stores a response.
-    fn storing(self, id: &str) -> Option<Stored> {
-        match self.gateway.responses.get(id)? {
-            Home::Replica(replica) => self.view.slot(&replica).map(Stored::Here),
-            // Who forwarded it here took this node for its home.
-            Home::Node(..) if self.guest.is_some() => None,
-            Home::Node(region, node) => {
-                Some(Stored::There(Destination { region, node: Some(node) }))
-            }
-        }
+    /// # Errors
+    /// If no region that could serve the request may.
+    fn check_regions(self, prepared: &Prepared) -> Result<(), GatewayError> {
+        let allowed = &self.grant.regions;
+        let own = self.gateway.config.region.as_str();
+        let is_allowed = match &prepared.target.home {
+            Some(home) => allowed.allows(&home.region),
+            None if allowed.allows(own) => true,
+            // Only replicas of this region can serve it.
+            None if prepared.pinned.is_some() || prepared.inquiry.model.is_none() => false,
+            None => self.gateway.regions().others.iter().any(|other| allowed.allows(&other.name)),
+        };
+        if is_allowed { Ok(()) } else { Err(self.grant.refuse_region(own)) }
     }
 }
 
@@ -392,7 +376,7 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
     }
 }
 
-fn no_such_path(head: &Parts) -> GatewayError {
+pub(super) fn no_such_path(head: &Parts) -> GatewayError {
     let message = format!("nothing is served at {} {}", head.method, head.uri.path());
     GatewayError::new(ErrorKind::RouteNotFound, message)
 }

@@ -11,6 +11,7 @@ use spillway_protocol::grpc::reply_fault;
 use spillway_protocol::{CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID};
 use spillway_route::Policy;
 
+use crate::access::{AccessMode, Grant};
 use crate::client::Client;
 use crate::relay::{Flavour, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::remote::GuestTerms;
@@ -111,6 +112,10 @@ impl Exchange {
             None | Some(Protocol::Grpc) => Protocol::of_path(&path),
             Some(protocol) => protocol,
         };
+        let grant = match self.admit(&head.headers, endpoint, prefixed.is_some()) {
+            Ok(grant) => grant,
+            Err(error) => return Ok(refuse(&error, protocol, endpoint, record)),
+        };
         if prefixed.is_none() {
             if let Endpoint::Grpc(method) = endpoint
                 && method.is_local()
@@ -120,7 +125,7 @@ impl Exchange {
                 return Ok(grpc::answer(around, (&head, method), body, record).await);
             }
             let gateway = &self.worker.gateway;
-            match local_answer(gateway, &self.view, &head.method, endpoint) {
+            match local_answer(gateway, (&self.view, &grant), &head.method, endpoint) {
                 Some(Ok(local)) => {
                     if local.is_health {
                         record.forget();
@@ -143,6 +148,7 @@ impl Exchange {
             client,
             started: record.started(),
             guest: self.guest.as_ref(),
+            grant: &grant,
         };
         let mut prepared = match prepare(around, body, endpoint).await {
             Ok(prepared) => prepared,
@@ -153,6 +159,27 @@ impl Exchange {
                 Ok(self.deliver(&mut prepared, dispatched, keepsakes, record))
             }
             Err(error) => self.refused(error, protocol, endpoint, record),
+        }
+    }
+
+    /// What the request's credential allows. Asked before anything else of the request is read, but
+    /// for whether it asks for health.
+    fn admit(
+        &self,
+        headers: &HeaderMap,
+        endpoint: Endpoint<'_>,
+        is_routed: bool,
+    ) -> Result<Arc<Grant>, GatewayError> {
+        let doorkeeper = &self.worker.gateway.doorkeeper;
+        if let Some(guest) = &self.guest {
+            return Ok(Arc::new(doorkeeper.vouched(guest.tenant.as_ref(), guest.priority)));
+        }
+        match self.client.access.mode() {
+            AccessMode::None => Ok(doorkeeper.anybody()),
+            // Whoever watches over processes has no keys.
+            _ if !is_routed && endpoint.is_health() => Ok(doorkeeper.anybody()),
+            AccessMode::Keys => doorkeeper.admit(headers),
+            AccessMode::Headers => doorkeeper.believe(headers, self.client.is_trusted()),
         }
     }
 
@@ -223,6 +250,7 @@ impl Exchange {
             flavour: prepared.flavour,
             strip_usage: prepared.strip_usage,
             is_stored: prepared.is_stored,
+            tenant: prepared.inquiry.tenant.clone(),
             idle: prepared.route.spec.timeouts.idle,
             deadline: prepared.inquiry.deadline,
             client_half: prepared.body.take_half(),
@@ -305,8 +333,20 @@ fn refuse(
         let delay_s = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
         headers.insert(header::RETRY_AFTER, HeaderValue::from(delay_s));
     }
+    if let Some(challenge) = challenge(error.kind) {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
+    }
     if error.kind == ErrorKind::MethodNotAllowed {
         headers.insert(header::ALLOW, HeaderValue::from_static(allowed_methods(endpoint)));
     }
     response
+}
+
+/// How to come again with a key (RFC 6750); for those alone who came without a good one.
+fn challenge(kind: ErrorKind) -> Option<&'static str> {
+    match kind {
+        ErrorKind::KeyMissing => Some("Bearer realm=\"spillway\""),
+        ErrorKind::KeyInvalid => Some("Bearer realm=\"spillway\", error=\"invalid_token\""),
+        _ => None,
+    }
 }

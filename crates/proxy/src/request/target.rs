@@ -94,12 +94,13 @@ impl Surroundings<'_> {
             None => self.view.names().resolve(asked, || self.gateway.dice()),
         };
         let resolved = resolved.map_err(|unresolved| self.refuse(unresolved, name))?;
+        self.grant.check_name(self.view.names(), Some(name))?;
         let model = resolved.model;
         let route = match prefixed {
             Some(route) => route,
             None => {
                 let route = self.view.route_of_model(Some(&model));
-                let route = route.ok_or_else(|| unknown_model(self.view, name))?;
+                let route = route.ok_or_else(|| unknown_model(self.view, self.grant, name))?;
                 let is_call = wanted.place == NamePlace::Message;
                 Arc::clone(if is_call { route.over_grpc() } else { route })
             }
@@ -120,7 +121,7 @@ impl Surroundings<'_> {
                 Some(other) if route.is_over_grpc() && other.group(Some(&model)).is_some() => {
                     speaks_no_grpc(&model)
                 }
-                _ => unknown_model(self.view, model.as_str()),
+                _ => unknown_model(self.view, self.grant, model.as_str()),
             });
         }
         Ok(Found { route, model, target: Target { pin, arm: resolved.arm, ..Target::default() } })
@@ -128,7 +129,7 @@ impl Surroundings<'_> {
 
     fn refuse(self, unresolved: Unresolved, name: &str) -> GatewayError {
         let (kind, message) = match unresolved {
-            Unresolved::Unknown => return unknown_model(self.view, name),
+            Unresolved::Unknown => return unknown_model(self.view, self.grant, name),
             Unresolved::VersionOfSplit => (
                 ErrorKind::ModelNotFound,
                 format!("{name:?} is a split and has no versions: ask for a version of a model"),
@@ -162,7 +163,8 @@ impl Target {
         let is_exact = self.pin.is_some() && self.arm.is_none();
         // Who stands in for a guest's model is the sender's to say.
         if !is_exact && around.guest.is_none() {
-            self.fallback = Fallback::of(around.view, route, (model, self.pin.as_ref()), renaming);
+            let asked = (model, self.pin.as_ref());
+            self.fallback = Fallback::of((around.view, around.grant), route, asked, renaming);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `spillway demo`: three regions in one process, far apart, one of which gets more than it can
-//! serve: without spilling, with it, and when another region is lost.
+//! serve: without spilling, with it, and when another region is lost; between them a region is
+//! drained by an order at another one.
 
 mod client;
+mod control;
 mod load;
 mod region;
 mod report;
@@ -51,7 +53,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<()> {
                     output::line(&farewell(&world))?;
                     stop.requested().await;
                 }
-                world.stop().await;
+                Box::pin(world.stop()).await;
                 report.check()
             }
             () = stop.requested() => bail!("stopped before its end"),
@@ -94,18 +96,21 @@ async fn show(args: &DemoArgs) -> Result<(World, Report)> {
     let without = stage("1/3  without spilling", LOADS, SEED);
     let mut world = World::start(args.listen, Spill::Off).await?;
     let without = without.run(&mut world, table.as_mut()).await?;
-    world.stop().await;
+    Box::pin(world.stop()).await;
 
     let with = stage("2/3  the same with spilling", LOADS, SEED);
     let mut world = World::start(args.listen, Spill::On).await?;
     let with = with.run(&mut world, table.as_mut()).await?;
+
+    let control = control::show(&world).await?;
+    say(args, &control.text())?;
 
     let title = format!("3/3  {} is lost after a third of the time", LOST.name());
     let outage =
         Stage { loss: Some((LOST, length / 3)), ..stage(&title, LOADS_OUTAGE, SEED_OUTAGE) };
     let outage = outage.run(&mut world, table.as_mut()).await?;
 
-    let report = Report::new(started, [&without, &with, &outage]);
+    let report = Report::new(started, [&without, &with, &outage], control);
     let text = if args.json { serde_json::to_string(&report)? } else { report.text() };
     output::line(&text)?;
     Ok((world, report))

@@ -5,6 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use serde::Serialize;
 
+use crate::demo::control::Control;
 use crate::demo::region::Region;
 use crate::demo::sample::{Counts, End, FirstTokens, Sample};
 use crate::demo::stage::{Loss, Outcome};
@@ -28,6 +29,7 @@ pub(crate) struct Report {
     p95_times_better: Option<f64>,
     /// By region that served clients of the busy one.
     delay: Vec<Delay>,
+    control: Control,
     /// `None` if it ended before any region was lost.
     outage: Option<Outage>,
     /// How much later than due requests were sent, at the 99th percentile.
@@ -98,7 +100,11 @@ struct Outage {
 }
 
 impl Report {
-    pub(crate) fn new(started: Instant, [without, with, outage]: [&Outcome; 3]) -> Self {
+    pub(crate) fn new(
+        started: Instant,
+        [without, with, outage]: [&Outcome; 3],
+        control: Control,
+    ) -> Self {
         let (without_spill, with_spill) = (Phase::of(without), Phase::of(with));
         let p95 = |phase: &Phase| phase.first_token.p95_ms;
         let p95_times_better = p95(&without_spill).zip(p95(&with_spill)).map(|(a, b)| a / b);
@@ -113,6 +119,7 @@ impl Report {
             with_spill,
             p95_times_better,
             delay: delays(&with.samples),
+            control,
             outage: outage.loss.map(|loss| Outage::of(&outage.samples, loss)),
             lag_p99_ms: lag_p99.as_secs_f64() * 1e3,
         }

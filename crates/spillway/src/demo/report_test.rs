@@ -33,7 +33,7 @@ fn outage(base: Instant, requests: &[(u64, End)]) -> Outcome {
 fn check(with: End, lost: Outcome) -> Result<()> {
     let base = Instant::now();
     let without = phase(base, &[(0, served(BUSY, 1_000))]);
-    Report::new(base, [&without, &phase(base, &[(0, with)]), &lost]).check()
+    Report::new(base, [&without, &phase(base, &[(0, with)]), &lost], Control::sample()).check()
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn failures_alone_do_not_hide_behind_fast_replies() {
     let base = Instant::now();
     let without = phase(base, &[(0, served(BUSY, 1_000))]);
     let with = phase(base, &[(0, served(BUSY, 10)), (0, End::Failed)]);
-    let report = Report::new(base, [&without, &with, &outage(base, &[])]);
+    let report = Report::new(base, [&without, &with, &outage(base, &[])], Control::sample());
     assert_eq!(report.p95_times_better, Some(100.0));
     assert!(report.check().unwrap_err().to_string().contains("1 requests failed"));
 }
@@ -92,7 +92,7 @@ fn the_text_tells_both_phases_and_the_outage() {
     let base = Instant::now();
     let without = phase(base, &[(0, served(BUSY, 1_000))]);
     let with = phase(base, &[(0, served(BUSY, 100)), (0, served(BUSY, 100))]);
-    let text = Report::new(base, [&without, &with, &outage(base, &[])]).text();
+    let text = Report::new(base, [&without, &with, &outage(base, &[])], Control::sample()).text();
     let row = text.lines().find(|line| line.starts_with("requests")).expect("a row");
     assert_eq!(row.split_whitespace().collect::<Vec<_>>(), ["requests", "1", "2"]);
     assert!(text.contains("10.0 times better"), "{text}");

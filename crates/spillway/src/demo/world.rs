@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
+use spillway_agreement::Agreement;
 use spillway_emulator::{Config as EmulatorConfig, Emulator};
 use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
 use spillway_link::delayed::{Path, Paths};
@@ -105,6 +106,18 @@ impl World {
     /// Where a region's metrics are.
     pub(crate) fn admin(&self, region: Region) -> Option<SocketAddr> {
         self.node(region)?.admin_address()
+    }
+
+    /// A region's part in what the cluster agrees on.
+    pub(crate) fn agreement(&self, region: Region) -> Option<&Arc<Agreement>> {
+        self.node(region)?.agreement()
+    }
+
+    /// The weight that `from` gives `to` when it chooses a region, in thousandths.
+    pub(crate) fn weight(&self, from: Region, to: Region) -> Option<u16> {
+        let regions = self.node(from)?.gateway().regions();
+        let other = regions.others.iter().find(|other| other.name.as_str() == to.name())?;
+        Some(other.terms.weight_permille)
     }
 
     /// Whether the region has not been lost.
@@ -237,11 +250,11 @@ impl Plan<'_> {
         // All begin at once, so nobody has to be spared at first: neither regions nor replicas.
         let mut text = format!(
             "[node]\nname = \"{}\"\nregion = \"{}\"\nworkers = 1\nexpose_routing = true\n\
-             [[listener]]\naddress = \"{listen}\"\n[admin]\naddress = \"127.0.0.1:0\"\n\
+             [[listener]]\naddress = \"{listen}\"\nauth = \"none\"\n[admin]\naddress = \"127.0.0.1:0\"\n\
              [health]\nslow_start_ms = 0\n[[route]]\nname = \"llm\"\npolicy = \"power_of_two\"\n\
              [timeouts]\nidle_ms = {STALL_MS}\n[spill]\nenabled = {}\n\
              [cluster]\nid = \"{CLUSTER}\"\naddress = \"{}\"\nramp_ms = 0\nca = {:?}\n\
-             certificate = {:?}\nkey = {:?}\nprefix_key = {:?}\n",
+             certificate = {:?}\nkey = {:?}\nprefix_key = {:?}\ndata = {:?}\n",
             node_name(*region),
             region.name(),
             *spill == Spill::On,
@@ -250,6 +263,7 @@ impl Plan<'_> {
             files.certificate,
             files.key,
             authority.prefix_key,
+            folder.join(format!("data-{}", region.name())),
         );
         for other in region.others() {
             let (name, link) = (other.name(), links[other.index()]);
@@ -344,6 +358,6 @@ mod tests {
         }
         assert!(lost_at.elapsed() > FAREWELL_MAX, "they were told");
         assert!(world.reaches(Region::UsEast, Region::EuCentral));
-        world.stop().await;
+        Box::pin(world.stop()).await;
     }
 }

@@ -1,6 +1,5 @@
 //! Requests to a node's admin listener.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -14,6 +13,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use crate::cluster::Connect;
+
 /// Time for the whole exchange.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of an answer: 1,000 replicas take about 1 MB.
@@ -23,16 +24,16 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 ///
 /// # Errors
 /// If the node can't be reached or refuses.
-pub(crate) async fn get(admin: SocketAddr, path: &str) -> Result<Value> {
-    ask(admin, Method::GET, path, Bytes::new()).await
+pub(crate) async fn get(connect: &Connect, path: &str) -> Result<Value> {
+    ask(connect, Method::GET, path, Bytes::new()).await
 }
 
 /// Sends `body` to `path`.
 ///
 /// # Errors
 /// If the node can't be reached or refuses.
-pub(crate) async fn post(admin: SocketAddr, path: &str, body: &Value) -> Result<Value> {
-    ask(admin, Method::POST, path, body.to_string().into()).await
+pub(crate) async fn post(connect: &Connect, path: &str, body: &Value) -> Result<Value> {
+    ask(connect, Method::POST, path, body.to_string().into()).await
 }
 
 /// `/replicas/{name}/{action}`, with the name escaped.
@@ -49,30 +50,35 @@ fn escaped(byte: u8) -> String {
     }
 }
 
-async fn ask(admin: SocketAddr, method: Method, path: &str, body: Bytes) -> Result<Value> {
-    let asked = timeout(TIMEOUT, exchange(admin, method, path, body));
-    asked.await.with_context(|| format!("the node at {admin} does not answer"))?
+async fn ask(connect: &Connect, method: Method, path: &str, body: Bytes) -> Result<Value> {
+    let asked = timeout(TIMEOUT, exchange(connect, method, path, body));
+    asked.await.with_context(|| format!("the node at {} does not answer", connect.admin))?
 }
 
-async fn exchange(admin: SocketAddr, method: Method, path: &str, body: Bytes) -> Result<Value> {
-    let tcp = TcpStream::connect(admin).await.with_context(|| {
+async fn exchange(connect: &Connect, method: Method, path: &str, body: Bytes) -> Result<Value> {
+    let admin = &connect.admin;
+    let tcp = TcpStream::connect(&admin.0).await.with_context(|| {
         format!("no node at {admin}: is [admin] set in its config? give its address with --admin")
     })?;
     let (mut sender, connection) = handshake(TokioIo::new(tcp)).await?;
     let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
-    let request = Request::builder()
+    let mut request = Request::builder()
         .method(method)
         .uri(path)
-        .header(header::HOST, admin.to_string())
-        .header(header::CONTENT_TYPE, "application/json")
-        .body(Full::new(body))?;
-    let response = sender.send_request(request).await?;
+        .header(header::HOST, &admin.0)
+        .header(header::CONTENT_TYPE, "application/json");
+    if let Some(token) = connect.authorization()? {
+        request = request.header(header::AUTHORIZATION, token);
+    }
+    let response = sender.send_request(request.body(Full::new(body))?).await?;
     let status = response.status();
     let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
     let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
     let answer: Value = serde_json::from_slice(&bytes.to_bytes()).unwrap_or_default();
     if !status.is_success() {
-        bail!("{}", answer["error"].as_str().unwrap_or(status.as_str()));
+        // Who may not ask is answered as by the rest of the admin API.
+        let error = answer["error"].as_str().or_else(|| answer["error"]["cause"].as_str());
+        bail!("{}", error.unwrap_or(status.as_str()));
     }
     Ok(answer)
 }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use serde_json::{Value, json};
 
 use crate::cli::{ReplicasArgs, ReplicasCommand};
+use crate::cluster::{self, wait_for};
 use crate::output;
 
 /// Shows the replicas, or carries out an order.
@@ -14,16 +15,15 @@ use crate::output;
 /// # Errors
 /// If the node can't be reached or refuses.
 pub(crate) fn run(args: &ReplicasArgs) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(answer(args))
+    wait_for(answer(args))
 }
 
 async fn answer(args: &ReplicasArgs) -> Result<()> {
-    let admin = args.admin;
     match &args.command {
+        None if args.cluster => cluster::replicas(&args.connect).await,
         None => {
-            let members = admin::get(admin, "/replicas").await?;
-            show(&members, args.json)
+            let members = admin::get(&args.connect, "/replicas").await?;
+            show(&members, args.connect.json)
         }
         Some(ReplicasCommand::Drain { name, limit_s, preemption }) => {
             let body = json!({ "limit_s": limit_s, "preemption": preemption });
@@ -35,8 +35,8 @@ async fn answer(args: &ReplicasArgs) -> Result<()> {
 }
 
 async fn order(args: &ReplicasArgs, name: &str, action: &str, body: &Value) -> Result<()> {
-    admin::post(args.admin, &admin::replica_path(name, action), body).await?;
-    let done = if args.json {
+    admin::post(&args.connect, &admin::replica_path(name, action), body).await?;
+    let done = if args.connect.json {
         json!({ "ok": true, "replica": name, "action": action }).to_string()
     } else {
         format!("{name}: {action}")

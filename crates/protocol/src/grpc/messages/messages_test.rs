@@ -73,6 +73,23 @@ fn every_message_that_names_the_alias_is_rewritten_and_no_other() {
 }
 
 #[test]
+fn other_models_are_refused_where_they_may_not_be_used_whatever_stands_behind_the_name() {
+    let only = || Messages::renaming(BYTES_MAX, "a", "a", None).or_refused();
+    let (allowed, other) = (message("a", 20), message("b", 20));
+    // The model once more behind a later field: the last one counts for whoever reads all of it.
+    let sly = framed(b"\x0A\x01a\x22\x01x\x0A\x01b");
+    for piece_length in [1, 7, 1_000] {
+        let (passed, result) = pass(&mut only(), &[&allowed[..], &sly].concat(), piece_length);
+        assert_eq!(result, Ok(()));
+        assert_eq!(models(&passed), ["a", "a"], "{piece_length}");
+        let stream = [&allowed[..], &other].concat();
+        let (_, result) = pass(&mut only(), &stream, piece_length);
+        assert_eq!(result, Err(MessageFault::OtherModel), "{piece_length}");
+    }
+    assert_eq!(GatewayError::from(MessageFault::OtherModel).kind, ErrorKind::ModelNotAllowed);
+}
+
+#[test]
 fn it_is_known_whether_the_sender_owes_the_rest_of_a_message() {
     let stream = message("a", 50);
     for mut messages in [Messages::new(BYTES_MAX), Messages::renaming(BYTES_MAX, "a", "b", None)] {

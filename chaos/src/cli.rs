@@ -1,0 +1,213 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use spillway_chaos::trial::{Part, Wan};
+use spillway_chaos::wan::ShapePatch;
+
+/// Where a network listens for commands unless told otherwise.
+const SOCKET_DEFAULT: &str = "/run/spillway-chaos.sock";
+
+/// Wide-area networks on one machine: regions as network namespaces, and one process between them
+/// that delays, loses, doubles, reorders, limits and cuts. Needs root.
+#[derive(Debug, Parser)]
+#[command(name = "spillway-chaos", version, after_help = EXAMPLE)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLE: &str = "Example:
+  spillway-chaos wan --config chaos/wans/three.toml &
+  spillway-chaos exec --region eu-west-1 -- ip addr
+  spillway-chaos ctl shape us-east-1 eu-west-1 --loss-percent 2
+  spillway-chaos ctl cut us-east-1 eu-west-1 --one-way
+  spillway-chaos ctl heal
+  spillway-chaos ctl stop";
+
+const WAN_EXAMPLE: &str = "Example: run a script that has the network for as long as it lasts
+  spillway-chaos wan --config chaos/wans/three.toml -- ./scenario.sh";
+
+const CTL_EXAMPLE: &str = "Example:
+  spillway-chaos ctl stats --json
+  spillway-chaos ctl block --from 10.77.1.2 --to 10.77.2.1
+
+The socket takes one JSON object a line:
+  {\"do\":\"cut\",\"from\":\"us-east-1\",\"to\":\"*\"}";
+
+const CONTROL_EXAMPLE: &str = "Example: what happens when the leader is lost
+  cargo build -p spillway -p spillway-chaos
+  target/debug/spillway-chaos control failover --wan three --trials 20
+
+Ends with 1 if an aim was missed or something happened that must not.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a network until it is stopped, or until a command has ended.
+    #[command(after_help = WAN_EXAMPLE)]
+    Wan {
+        /// The TOML file that describes it.
+        #[arg(long)]
+        config: PathBuf,
+        #[command(flatten)]
+        socket: Socket,
+        /// A command to run beside it (outside of all regions), with the socket's path in
+        /// SPILLWAY_CHAOS_SOCKET; its exit code becomes this one's.
+        #[arg(last = true)]
+        program: Vec<OsString>,
+    },
+    /// Become a command inside a region: same process id, same signals. It is killed with the
+    /// parent of this process, and with the network.
+    Exec {
+        #[command(flatten)]
+        socket: Socket,
+        /// The region.
+        #[arg(long)]
+        region: String,
+        /// The node, counted from 1. Matters where each node has a namespace of its own.
+        #[arg(long, default_value_t = 1)]
+        node: u16,
+        /// The command. It finds CHAOS_REGION, CHAOS_NODE, CHAOS_ADDRESS and
+        /// CHAOS_PUBLIC_ADDRESS in its environment.
+        #[arg(last = true, required = true)]
+        program: Vec<OsString>,
+    },
+    /// Ask or change a running network.
+    #[command(after_help = CTL_EXAMPLE)]
+    Ctl {
+        #[command(flatten)]
+        socket: Socket,
+        /// Print the answer as JSON.
+        #[arg(long, global = true)]
+        json: bool,
+        #[command(subcommand)]
+        request: Request,
+    },
+    /// Make a network, measure round trips and packets a second in it, and end it.
+    Measure {
+        /// The TOML file that describes it.
+        #[arg(long)]
+        config: PathBuf,
+        /// Probes for each pair of regions.
+        #[arg(long, default_value_t = 500)]
+        probes: u32,
+        /// Packets a second to try for, between the first two regions.
+        #[arg(long, default_value_t = 20_000)]
+        packets_per_s: u32,
+        /// Print the figures as JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Put the control plane of real nodes on trial over such a network, and measure it.
+    #[command(after_help = CONTROL_EXAMPLE)]
+    Control(Trials),
+    /// End what runs inside namespaces when stdin closes; `wan` starts it.
+    #[command(hide = true)]
+    Sweep {
+        /// Their files.
+        namespaces: Vec<String>,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Trials {
+    /// What to try; everything if left out.
+    pub(crate) parts: Vec<Part>,
+    /// The network.
+    #[arg(long, default_value = "three")]
+    pub(crate) wan: Wan,
+    /// How often; with `linear`, how many faults; with `commit`, seconds of full load.
+    #[arg(long, default_value_t = 20, value_parser = trials)]
+    pub(crate) trials: usize,
+    /// The `spillway` program; the one beside this program if left out.
+    #[arg(long, env = "SPILLWAY_BIN")]
+    pub(crate) spillway: Option<PathBuf>,
+    /// Seed of all chance.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep the nodes' logs, configs and data. SPILLWAY_LOG says what they log.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// A page of the documentation to write the results into.
+    #[arg(long)]
+    pub(crate) write: Option<PathBuf>,
+    /// Print the results as JSON, one line for each part.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// More than a day of any trial.
+const TRIALS_MAX: usize = 10_000;
+
+fn trials(text: &str) -> Result<usize, String> {
+    let trials = text.parse().ok().filter(|trials| (1..=TRIALS_MAX).contains(trials));
+    trials.ok_or_else(|| format!("use a number from 1 to {TRIALS_MAX}"))
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Socket {
+    /// Where the network listens for commands.
+    #[arg(long, global = true, env = "SPILLWAY_CHAOS_SOCKET", default_value = SOCKET_DEFAULT)]
+    pub(crate) socket: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Request {
+    /// Change what links do to packets.
+    Shape {
+        #[command(flatten)]
+        link: Link,
+        #[command(flatten)]
+        set: ShapePatch,
+    },
+    /// Stop all packets between two regions, those on their way too.
+    Cut(Link),
+    /// Undo a cut.
+    Mend(Link),
+    /// Stop all packets between two addresses.
+    Block(Addresses),
+    /// Undo a block.
+    Unblock(Addresses),
+    /// Undo all cuts and blocks, and give links the shape of the config.
+    Heal,
+    /// Let a region's address translation forget its flows and give out other ports.
+    Rebind {
+        /// The region.
+        region: String,
+    },
+    /// Show what happened to packets, and how punctual the emulator is.
+    Stats,
+    /// Set all counts to zero.
+    ResetStats,
+    /// Show the nodes, their addresses and namespaces.
+    Places,
+    /// End the network and everything that runs in it.
+    Stop,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Link {
+    /// A region; "*" is every region.
+    pub(crate) from: String,
+    /// Another one.
+    pub(crate) to: String,
+    /// Only from the first to the second.
+    #[arg(long)]
+    pub(crate) one_way: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Addresses {
+    /// Sender; everyone if not named.
+    #[arg(long, required_unless_present = "to")]
+    pub(crate) from: Option<Ipv4Addr>,
+    /// Receiver; everyone if not named.
+    #[arg(long)]
+    pub(crate) to: Option<Ipv4Addr>,
+    /// Only from the first to the second.
+    #[arg(long)]
+    pub(crate) one_way: bool,
+}

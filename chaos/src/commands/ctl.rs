@@ -1,0 +1,96 @@
+//! Asks a running network.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use spillway_chaos::wan::{Answer, Command, PlaceReport, Stats, server::Reply};
+
+use super::say;
+use crate::cli::{Addresses, Link, Request};
+
+/// A network answers within a millisecond unless it is stopped.
+const ANSWER: Duration = Duration::from_secs(10);
+
+pub(crate) fn run(socket: &Path, request: Request, json: bool) -> anyhow::Result<()> {
+    let answer = ask(socket, &command(request))?;
+    if json {
+        say(&serde_json::to_string(&answer)?);
+        return Ok(());
+    }
+    match answer {
+        Answer::Done => say("done"),
+        Answer::Stats(stats) => print_stats(&stats),
+        Answer::Places(places) => print_places(&places),
+    }
+    Ok(())
+}
+
+/// Has the network that listens at `socket` carry out `command`.
+pub(crate) fn ask(socket: &Path, command: &Command) -> anyhow::Result<Answer> {
+    let mut stream = UnixStream::connect(socket).with_context(|| {
+        format!("no network listens at {}; start one with `spillway-chaos wan`", socket.display())
+    })?;
+    stream.set_read_timeout(Some(ANSWER))?;
+    let mut line = serde_json::to_vec(command)?;
+    line.push(b'\n');
+    stream.write_all(&line)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).context("the network does not answer")?;
+    let reply: Reply = serde_json::from_str(&line).context("the network does not answer")?;
+    reply.into_result().map_err(anyhow::Error::msg)
+}
+
+fn command(request: Request) -> Command {
+    match request {
+        Request::Shape { link: Link { from, to, one_way }, set } => {
+            Command::Shape { from, to, one_way, set }
+        }
+        Request::Cut(Link { from, to, one_way }) => Command::Cut { from, to, one_way },
+        Request::Mend(Link { from, to, one_way }) => Command::Mend { from, to, one_way },
+        Request::Block(Addresses { from, to, one_way }) => Command::Block { from, to, one_way },
+        Request::Unblock(Addresses { from, to, one_way }) => Command::Unblock { from, to, one_way },
+        Request::Heal => Command::Heal {},
+        Request::Rebind { region } => Command::Rebind { region },
+        Request::Stats => Command::Stats {},
+        Request::ResetStats => Command::ResetStats {},
+        Request::Places => Command::Places {},
+        Request::Stop => Command::Stop {},
+    }
+}
+
+fn print_stats(stats: &Stats) {
+    let Stats { lateness_p50_us, lateness_p99_us, lateness_max_us, strays, .. } = stats;
+    say(&format!("on their way: {}, processor: {} us", stats.in_flight, stats.cpu_us));
+    say(&format!(
+        "late by us: p50 {lateness_p50_us}, p99 {lateness_p99_us}, max {lateness_max_us}"
+    ));
+    say(&format!("reached no link: {}", flat(strays)));
+    for link in &stats.links {
+        let cut = if link.is_cut { " CUT" } else { "" };
+        let (from, to, delay_ms) = (&link.from, &link.to, link.delay_ms);
+        say(&format!("{from} -> {to} ({delay_ms} ms{cut}): {}", flat(&link.counts)));
+    }
+}
+
+/// The counts that are not zero, as words.
+fn flat(counts: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(counts).unwrap_or_default();
+    let words: Vec<String> = value
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, count)| count.as_u64() != Some(0))
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
+}
+
+fn print_places(places: &[PlaceReport]) {
+    for place in places {
+        let PlaceReport { region, node, address, public_address, namespace } = place;
+        say(&format!("{region} {node}: {address}, outside {public_address}, {namespace}"));
+    }
+}

@@ -1,0 +1,40 @@
+//! A second opinion for tests: tries every order, without memory or cleverness.
+
+use super::history::{End, Operation};
+use super::model::Model;
+
+/// Whether some order of `operations`, all of one key, explains their answers.
+pub(crate) fn is_linearizable<K, M: Model>(
+    model: &M,
+    operations: &[Operation<K, M::Input, M::Output>],
+) -> bool {
+    let left: Vec<_> =
+        operations.iter().filter(|operation| !matches!(operation.end, End::Failed)).collect();
+    any_order(model, &model.initial(), &left)
+}
+
+fn any_order<K, M: Model>(
+    model: &M,
+    state: &M::State,
+    left: &[&Operation<K, M::Input, M::Output>],
+) -> bool {
+    if left.iter().all(|operation| matches!(operation.end, End::Unknown)) {
+        return true;
+    }
+    (0..left.len()).any(|next| {
+        let mut others = left.to_vec();
+        let operation = others.remove(next);
+        let is_after = |other: &&Operation<_, _, _>| {
+            matches!(other.end, End::Returned { at_ns, .. } if at_ns < operation.call_ns)
+        };
+        if others.iter().any(is_after) {
+            return false;
+        }
+        let output = match &operation.end {
+            End::Returned { output, .. } => Some(output),
+            End::Unknown | End::Failed => None,
+        };
+        let after = model.step(state, &operation.input, output);
+        after.is_some_and(|after| any_order(model, &after, &others))
+    })
+}

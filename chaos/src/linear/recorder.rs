@@ -1,0 +1,139 @@
+//! Notes what concurrent clients do.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use super::history::{End, Operation};
+
+/// Operations that one recorder notes: a search over more of them takes longer than anyone waits.
+pub const OPERATIONS_MAX: usize = 10_000_000;
+
+/// Notes operations of any number of clients on any number of threads.
+#[derive(Debug)]
+pub struct Recorder<K, I, O> {
+    start: Instant,
+    operations: Mutex<Vec<Operation<K, I, O>>>,
+}
+
+/// An operation under way. Dropped without a word, its end is unknown.
+#[derive(Debug)]
+pub struct Pending<'a, K, I, O> {
+    recorder: &'a Recorder<K, I, O>,
+    index: Option<usize>,
+}
+
+impl<K, I, O> Default for Recorder<K, I, O> {
+    fn default() -> Self {
+        Self { start: Instant::now(), operations: Mutex::new(Vec::new()) }
+    }
+}
+
+impl<K, I, O> Recorder<K, I, O> {
+    /// Call it right before the operation is sent.
+    pub fn call(&self, client: u32, key: K, input: I) -> Pending<'_, K, I, O> {
+        let mut operations = self.lock();
+        let index = operations.len();
+        if index >= OPERATIONS_MAX {
+            return Pending { recorder: self, index: None };
+        }
+        // Under the lock: an earlier place in the list is never a later time.
+        let call_ns = self.now_ns();
+        operations.push(Operation { client, key, input, call_ns, end: End::Unknown });
+        Pending { recorder: self, index: Some(index) }
+    }
+
+    /// What was noted so far; operations under way have an unknown end.
+    pub fn history(&self) -> Vec<Operation<K, I, O>>
+    where
+        K: Clone,
+        I: Clone,
+        O: Clone,
+    {
+        self.lock().clone()
+    }
+
+    /// What was noted.
+    pub fn into_history(self) -> Vec<Operation<K, I, O>> {
+        self.operations.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, index: Option<usize>, end: impl FnOnce(u64) -> End<O>) {
+        let at_ns = self.now_ns();
+        let mut operations = self.lock();
+        if let Some(operation) = index.and_then(|index| operations.get_mut(index)) {
+            operation.end = end(at_ns);
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64
+    }
+
+    /// A client that panicked leaves whole operations: each is pushed or changed in one step.
+    fn lock(&self) -> MutexGuard<'_, Vec<Operation<K, I, O>>> {
+        self.operations.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K, I, O> Pending<'_, K, I, O> {
+    /// Call it right after the answer is there.
+    pub fn returned(self, output: O) {
+        self.recorder.end(self.index, |at_ns| End::Returned { at_ns, output });
+    }
+
+    /// The operation certainly had no effect and never will.
+    pub fn failed(self) {
+        self.recorder.end(self.index, |_| End::Failed);
+    }
+
+    /// It may take effect at any later time, or never. Dropping says the same.
+    pub fn unknown(self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_end_is_noted_with_its_operation() {
+        let recorder = Recorder::default();
+        let first = recorder.call(1, "k", 'a');
+        let second = recorder.call(2, "k", 'b');
+        recorder.call(3, "k", 'c').unknown();
+        let fourth = recorder.call(4, "k", 'd');
+        second.returned(7);
+        fourth.failed();
+        assert_eq!(recorder.history().len(), 4);
+        first.unknown();
+        let history = recorder.into_history();
+        assert!(history.is_sorted_by_key(|operation| operation.call_ns));
+        let ends: Vec<_> = history.iter().map(|operation| &operation.end).collect();
+        assert!(matches!(
+            ends[..],
+            [End::Unknown, End::Returned { output: 7, .. }, End::Unknown, End::Failed]
+        ));
+        let End::Returned { at_ns, .. } = ends[1] else { panic!("it returned") };
+        assert!(*at_ns >= history[3].call_ns);
+    }
+
+    #[test]
+    fn clients_on_many_threads_lose_nothing() {
+        let recorder = Recorder::default();
+        std::thread::scope(|scope| {
+            for client in 0..8 {
+                let recorder = &recorder;
+                scope.spawn(move || {
+                    for n in 0..500 {
+                        recorder.call(client, n % 7, n).returned(client);
+                    }
+                });
+            }
+        });
+        let history = recorder.into_history();
+        assert_eq!(history.len(), 4_000);
+        for operation in history {
+            assert!(matches!(operation.end, End::Returned { at_ns, output }
+                    if at_ns >= operation.call_ns && output == operation.client));
+        }
+    }
+}

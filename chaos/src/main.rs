@@ -1,0 +1,19 @@
+//! `spillway-chaos`: wide-area networks on one machine.
+
+mod cli;
+mod commands;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+#[expect(clippy::print_stderr, reason = "the only place that tells a person what went wrong")]
+fn main() -> ExitCode {
+    match commands::run(cli::Cli::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("spillway-chaos: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The admin API of one node, as far as trials use it: tenants are the registers.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::client::{Answer, CallError, Client};
+
+/// Longer than the API takes at most, which is 10 s.
+const LIMIT: Duration = Duration::from_secs(13);
+/// A status never waits.
+const STATUS_LIMIT: Duration = Duration::from_secs(2);
+
+/// What a write came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Write {
+    /// It is in the log, at this place.
+    Done(u64),
+    /// The record has another version.
+    Conflict,
+    /// It had no effect, for this reason.
+    Refused(String),
+    /// It may take effect, or may have.
+    Unknown,
+}
+
+/// What a read came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// The value and its version; none if it is absent.
+    Value(Option<(u64, u64)>, Freshness),
+    /// There was none, for this reason.
+    Refused(String),
+}
+
+/// How fresh an answer says it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Freshness {
+    pub(crate) consistency: String,
+    pub(crate) age_ms: Option<u64>,
+}
+
+/// What a node says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) cluster: Option<String>,
+    pub(crate) role: String,
+    pub(crate) term: u64,
+    pub(crate) leader: Option<String>,
+    pub(crate) applied_index: Option<u64>,
+    pub(crate) voters: usize,
+}
+
+impl Client {
+    /// Writes a value, whatever is there or over this version alone.
+    pub(crate) async fn write(&self, key: &str, value: u64, over: Option<u64>) -> Write {
+        let path = format!("/v1/tenants/{key}");
+        let body = json!({ "title": value.to_string() }).to_string();
+        let version = over.map(|version| format!("\"{version}\""));
+        let headers = version.as_deref().map(|version| ("if-match", version));
+        let headers: Vec<_> = headers.into_iter().collect();
+        match self.send(("PUT", &path), &headers, body, LIMIT).await {
+            Ok(answer) => of_write(&answer),
+            Err(CallError::Unsent(why)) => Write::Refused(why),
+            Err(CallError::Lost(_)) => Write::Unknown,
+        }
+    }
+
+    /// Reads a value as it is, or as this node last knew it.
+    pub(crate) async fn read(&self, key: &str, consistency: &str) -> Read {
+        let path = format!("/v1/tenants/{key}?consistency={consistency}");
+        let answer = match self.send(("GET", &path), &[], String::new(), LIMIT).await {
+            Ok(answer) => answer,
+            Err(error) => return Read::Refused(error.to_string()),
+        };
+        let body = &answer.body;
+        let freshness = Freshness {
+            consistency: body["consistency"].as_str().unwrap_or_default().to_owned(),
+            age_ms: body["age_ms"].as_u64(),
+        };
+        match (answer.status.as_u16(), code(body)) {
+            (200, _) => match value(&body["item"]) {
+                Some(found) => Read::Value(Some(found), freshness),
+                None => Read::Refused(format!("not readable: {body}")),
+            },
+            (404, "not_found") => Read::Value(None, freshness),
+            (status, code) => Read::Refused(format!("{status} {code}")),
+        }
+    }
+
+    pub(crate) async fn status(&self) -> Option<Status> {
+        let answer =
+            self.send(("GET", "/v1/status"), &[], String::new(), STATUS_LIMIT).await.ok()?;
+        let Value::Object(body) = &answer.body else { return None };
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let members = body.get("members").and_then(Value::as_array);
+        let is_voter = |member: &&Value| member["is_voter"] == true;
+        Some(Status {
+            cluster: text(body.get("cluster")),
+            role: text(body.get("role"))?,
+            term: body.get("term")?.as_u64()?,
+            leader: text(body.get("leader").and_then(|leader| leader.get("node"))),
+            applied_index: body.get("applied_index").and_then(Value::as_u64),
+            voters: members.map_or(0, |members| members.iter().filter(is_voter).count()),
+        })
+    }
+
+    /// Hands the lead over; only the leader does.
+    pub(crate) async fn hand_over(&self, to: &str) -> bool {
+        let body = json!({ "to": to }).to_string();
+        let answer = self.send(("POST", "/v1/leader"), &[], body, LIMIT).await;
+        answer.is_ok_and(|answer| answer.status.is_success())
+    }
+
+    /// Sends a model's request; the region that served it, as the reply says.
+    pub(crate) async fn chat(&self, limit: Duration) -> Result<(), String> {
+        let body = json!({
+            "model": "tiny", "max_tokens": 4,
+            "messages": [{ "role": "user", "content": "Count to four." }],
+        });
+        let headers = [("content-type", "application/json")];
+        let to = ("POST", "/v1/chat/completions");
+        match self.send(to, &headers, body.to_string(), limit).await {
+            Ok(answer) if answer.status.is_success() => Ok(()),
+            Ok(answer) => Err(format!("{} {}", answer.status, answer.body)),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+fn code(body: &Value) -> &str {
+    body["error"]["code"].as_str().unwrap_or_default()
+}
+
+fn value(item: &Value) -> Option<(u64, u64)> {
+    let value = item["record"]["title"].as_str()?.parse().ok()?;
+    Some((value, item["version"].as_u64()?))
+}
+
+fn of_write(answer: &Answer) -> Write {
+    match (answer.status.as_u16(), code(&answer.body)) {
+        (200, _) => answer.body["version"].as_u64().map_or(Write::Unknown, Write::Done),
+        (409, "conflict") => Write::Conflict,
+        // It promises nothing, and neither do faults of the program.
+        (500 | 504, _) => Write::Unknown,
+        (status, code) => Write::Refused(format!("{status} {code}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+
+    use super::*;
+
+    #[test]
+    fn only_a_promise_counts_as_refused() {
+        let write = |status, code: &str| {
+            let body = json!({ "error": { "code": code } });
+            of_write(&Answer { status: StatusCode::from_u16(status).unwrap(), body })
+        };
+        assert_eq!(write(503, "no_quorum"), Write::Refused("503 no_quorum".to_owned()));
+        assert_eq!(write(409, "conflict"), Write::Conflict);
+        assert_eq!(write(504, "unknown_outcome"), Write::Unknown);
+        assert_eq!(write(500, "internal"), Write::Unknown);
+        let done = Answer { status: StatusCode::OK, body: json!({ "version": 7 }) };
+        assert_eq!(of_write(&done), Write::Done(7));
+    }
+}

@@ -1,0 +1,46 @@
+//! All nodes start for the first time, at about the same moment.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::cluster::Cluster;
+use super::plan::Plan;
+use super::report::Report;
+
+/// Within this time all of them start.
+const TOGETHER_MS: u64 = 400;
+
+pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let (mut times_ms, mut wrong) = (Vec::new(), 0);
+    let mut clusters = BTreeSet::new();
+    for trial in 1..=plan.trials {
+        cluster.wipe()?;
+        let mut order: Vec<usize> = cluster.all().collect();
+        random.shuffle(&mut order);
+        for node in order {
+            cluster.start(node)?;
+            // wait: they don't start at exactly the same moment
+            sleep(Duration::from_millis(random.u64(..TOGETHER_MS / 2))).await;
+        }
+        let start = Instant::now();
+        match cluster.settled().await {
+            Ok(state) => {
+                times_ms.push(start.elapsed().as_secs_f64() * 1e3);
+                // Each boot makes a cluster of its own.
+                wrong += usize::from(!clusters.insert(state.cluster));
+            }
+            Err(error) => {
+                wrong += 1;
+                plan.say(&format!("no cluster was formed: {error:#}"));
+            }
+        }
+        plan.say(&format!("boot: {trial} of {}", plan.trials));
+    }
+    let mut report = Report::default();
+    report.figure("first boot until every node takes writes", None, times_ms);
+    report.check("a simultaneous first boot forms exactly one cluster", wrong, plan.trials);
+    Ok(report)
+}

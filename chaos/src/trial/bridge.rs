@@ -1,0 +1,49 @@
+//! Two nodes lose each other while a third still reaches both.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::cluster::Cluster;
+use super::flow::{self, Flow};
+use super::plan::Plan;
+use super::report::Report;
+
+/// How long they are apart: several leases, in which an impatient follower would stand for election.
+const APART: Duration = Duration::from_secs(6);
+/// How long writes are looked at afterwards.
+const AFTER: Duration = Duration::from_secs(2);
+
+pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+    let (mut pauses_ms, mut changed, mut failed, mut written) = (Vec::new(), 0, 0, 0);
+    cluster.start_all()?;
+    for trial in 1..=plan.trials {
+        let before = cluster.settled().await?;
+        let others = cluster.others(before.leader);
+        let apart = others[trial % others.len()];
+        let bridged = others.iter().copied().filter(|node| *node != apart).chain([before.leader]);
+        let flow = |node: usize| Flow::start(&cluster.sites[node].admin, format!("flow-{node}"));
+        let flows: Vec<Flow> = bridged.map(flow).collect();
+        cluster.part(before.leader, apart).await?;
+        let start = Instant::now();
+        // wait: this is how long the fault lasts
+        sleep(APART).await;
+        cluster.heal().await?;
+        // wait: this is the time in which writes are looked at
+        sleep(AFTER).await;
+        let notes = flow::all(&flows);
+        drop(flows);
+        let pause = flow::longest_pause(&notes, start, start + APART + AFTER);
+        pauses_ms.push(pause.as_secs_f64() * 1e3);
+        written += notes.len();
+        failed += notes.iter().filter(|note| !note.is_done()).count();
+        let after = cluster.settled().await?;
+        changed += usize::from(after.term != before.term || after.leader != before.leader);
+        plan.say(&format!("bridge: {trial} of {}: term {}", plan.trials, after.term));
+    }
+    let mut report = Report::default();
+    report.figure("longest pause of commits in a bridge partition and its end", None, pauses_ms);
+    report.check("a bridge partition leaves leader and term unchanged", changed, plan.trials);
+    report.check("writes go on at both nodes that see each other and the leader", failed, written);
+    Ok(report)
+}

@@ -1,0 +1,138 @@
+//! An HTTP client whose sockets are inside a region.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use super::task::spawn;
+use crate::wan::enter;
+
+/// Bytes of an answer: lists of a few records.
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Idle connections: as many as the most requests in flight.
+const IDLE_MAX: usize = 256;
+
+/// Sends requests to one listener, from its own region. Connections are kept and used again.
+#[derive(Clone, Debug)]
+pub struct Client(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    inside: File,
+    address: SocketAddr,
+    idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its body, `null` if that is not JSON.
+    pub body: Value,
+}
+
+/// Nothing came back.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// Nobody got the request.
+    #[error("not sent: {0}")]
+    Unsent(String),
+    /// Somebody may have got it.
+    #[error("no answer: {0}")]
+    Lost(String),
+}
+
+impl Client {
+    /// A client in the namespace that the file at `namespace` is.
+    ///
+    /// # Errors
+    /// If there is no such file.
+    pub fn inside(namespace: &str, address: SocketAddr) -> io::Result<Self> {
+        let inside = File::open(namespace)?;
+        Ok(Self(Arc::new(Inner { inside, address, idle: Mutex::default() })))
+    }
+
+    /// Sends a request, with a body unless that is empty.
+    ///
+    /// # Errors
+    /// If no answer came in time.
+    pub async fn send(
+        &self,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        body: String,
+        limit: Duration,
+    ) -> Result<Answer, CallError> {
+        let mut request = Request::builder().method(method).uri(path);
+        request = request.header(header::HOST, self.0.address.to_string());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let unsent = |error: &dyn std::fmt::Display| CallError::Unsent(error.to_string());
+        let request = request.body(Full::new(Bytes::from(body))).map_err(|error| unsent(&error))?;
+        let connection = timeout(limit, self.connection()).await;
+        let connection = connection.map_err(|error| unsent(&error))?;
+        let mut connection = connection.map_err(|error| unsent(&error))?;
+        let lost = |error: &dyn std::fmt::Display| CallError::Lost(error.to_string());
+        let answer = timeout(limit, exchange(&mut connection, request)).await;
+        let answer = answer.map_err(|error| lost(&error))?.map_err(|error| lost(&error))?;
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(connection);
+        }
+        Ok(answer)
+    }
+
+    async fn connection(&self) -> anyhow::Result<SendRequest<Full<Bytes>>> {
+        while let Some(mut idle) = self.idle() {
+            if !idle.is_closed() && idle.ready().await.is_ok() {
+                return Ok(idle);
+            }
+        }
+        let stream = self.connect().await?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        // Its error is the request's too.
+        spawn(async move { drop(connection.await) });
+        Ok(sender)
+    }
+
+    fn idle(&self) -> Option<SendRequest<Full<Bytes>>> {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    /// A socket belongs to the namespace of the thread that makes it, wherever it is used.
+    async fn connect(&self) -> io::Result<TcpStream> {
+        let open = || -> io::Result<TcpSocket> {
+            enter(&self.0.inside)?;
+            TcpSocket::new_v4()
+        };
+        let opened = std::thread::scope(|scope| scope.spawn(open).join());
+        let socket = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let stream = socket.connect(self.0.address).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+async fn exchange(
+    connection: &mut SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+) -> anyhow::Result<Answer> {
+    let response = connection.send_request(request).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| anyhow::anyhow!(error))?.to_bytes();
+    Ok(Answer { status, body: serde_json::from_slice(&body).unwrap_or_default() })
+}

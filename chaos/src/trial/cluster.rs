@@ -1,0 +1,272 @@
+//! A cluster on trial.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use super::api::{Status, Write};
+use super::files;
+use super::process::Process;
+use super::site::{REPLICA_PORT, Site, sites};
+use super::task::spawn;
+use crate::wan::{Command, Network, Topology};
+
+/// How long a cluster may take to form or to come to rest: many times what it should take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// Between two looks at nodes.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+/// A key for trying whether writes go on.
+const PROBE: &str = "probe";
+
+/// Real nodes, one in each region of a network. Dropping it ends all of them.
+#[derive(Debug)]
+pub struct Cluster {
+    pub(crate) sites: Vec<Site>,
+    nodes: Vec<Option<Process>>,
+    replicas: Vec<Process>,
+    configs: Vec<PathBuf>,
+    binary: PathBuf,
+    // After the processes: they end first.
+    pub(crate) network: Network,
+    folder: TempDir,
+    written: u64,
+}
+
+/// A cluster at rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// The place of the leader's region in the network.
+    pub leader: usize,
+    /// Its term.
+    pub term: u64,
+    /// The cluster's id.
+    pub cluster: String,
+    /// The last entry of the log.
+    pub index: u64,
+}
+
+impl Cluster {
+    /// Makes the network, certificates and configs, and starts the emulated replicas; nodes start
+    /// with [`Self::start`]. Regions whose place is in `edges` have no replica.
+    ///
+    /// # Errors
+    /// If the system or the program refuses.
+    pub fn new(
+        topology: Topology,
+        (binary, launcher): (&Path, &Path),
+        edges: &[usize],
+    ) -> anyhow::Result<Self> {
+        let mut network = Network::start(topology)?;
+        network.guard(launcher).context("start the sweeper")?;
+        let folder = tempfile::Builder::new().prefix("spillway-chaos-").tempdir()?;
+        let sites = sites(&network, edges)?;
+        let configs = files::write(binary, folder.path(), &sites)?;
+        let nodes = sites.iter().map(|_| None).collect();
+        let (binary, replicas) = (binary.to_owned(), Vec::new());
+        let mut cluster =
+            Self { sites, nodes, replicas, configs, binary, network, folder, written: 0 };
+        cluster.start_replicas()?;
+        Ok(cluster)
+    }
+
+    fn start_replicas(&mut self) -> anyhow::Result<()> {
+        let listen = format!("127.0.0.1:{REPLICA_PORT}");
+        let arguments = ["emulate", "--listen", &listen, "--model", "tiny", "--time-scale", "0.01"];
+        for site in self.sites.iter().filter(|site| site.has_replica) {
+            let namespace = self.network.namespace(&site.region, 1).context("a namespace")?;
+            let log = self.folder.path().join(format!("{}.replica.log", site.name));
+            self.replicas.push(Process::start(namespace, &self.binary, &arguments, &log)?);
+        }
+        Ok(())
+    }
+
+    /// Keeps logs and configs beyond its end, for somebody to look into.
+    pub(crate) fn keep_folder(&mut self) -> PathBuf {
+        self.folder.disable_cleanup(true);
+        self.folder.path().to_owned()
+    }
+
+    /// Starts a node.
+    ///
+    /// # Errors
+    /// If it can't be run.
+    pub fn start(&mut self, node: usize) -> anyhow::Result<()> {
+        let site = &self.sites[node];
+        let namespace = self.network.namespace(&site.region, 1).context("a namespace")?;
+        let log = self.folder.path().join(format!("{}.log", site.name));
+        let config = self.configs[node].to_string_lossy();
+        let process = Process::start(namespace, &self.binary, &["run", "--config", &config], &log)?;
+        self.nodes[node] = Some(process);
+        Ok(())
+    }
+
+    /// Starts all nodes that don't run.
+    ///
+    /// # Errors
+    /// If one can't be run.
+    pub fn start_all(&mut self) -> anyhow::Result<()> {
+        let missing: Vec<_> = self.all().filter(|node| self.nodes[*node].is_none()).collect();
+        missing.into_iter().try_for_each(|node| self.start(node))
+    }
+
+    /// Kills a node with SIGKILL.
+    ///
+    /// # Errors
+    /// If that is refused.
+    pub fn kill(&mut self, node: usize) -> anyhow::Result<()> {
+        match self.nodes[node].take() {
+            Some(mut process) => Ok(process.kill()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Kills all nodes, one right after the other.
+    ///
+    /// # Errors
+    /// If that is refused.
+    pub fn kill_all(&mut self) -> anyhow::Result<()> {
+        self.all().try_for_each(|node| self.kill(node))
+    }
+
+    /// Kills all nodes and forgets their disks.
+    ///
+    /// # Errors
+    /// If the disks can't be removed.
+    pub fn wipe(&mut self) -> anyhow::Result<()> {
+        self.kill_all()?;
+        for site in &self.sites {
+            let data = files::data(self.folder.path(), site);
+            if data.exists() {
+                std::fs::remove_dir_all(&data).context("remove a node's data")?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn all(&self) -> std::ops::Range<usize> {
+        0..self.sites.len()
+    }
+
+    pub(crate) fn others(&self, node: usize) -> Vec<usize> {
+        self.all().filter(|other| *other != node).collect()
+    }
+
+    pub(crate) fn region(&self, node: usize) -> String {
+        self.sites[node].region.clone()
+    }
+
+    /// Changes the network.
+    pub(crate) async fn ask(&self, command: Command) -> anyhow::Result<()> {
+        self.network.handle().ask_async(command).await.map(drop).context("change the network")
+    }
+
+    pub(crate) async fn heal(&self) -> anyhow::Result<()> {
+        self.ask(Command::Heal {}).await
+    }
+
+    /// Cuts a node off from all others.
+    pub(crate) async fn isolate(&self, node: usize) -> anyhow::Result<()> {
+        let (from, to) = (self.region(node), "*".to_owned());
+        self.ask(Command::Cut { from, to, one_way: false }).await
+    }
+
+    /// Nothing reaches a node any more, while it is still heard.
+    pub(crate) async fn deafen(&self, node: usize) -> anyhow::Result<()> {
+        let (from, to) = ("*".to_owned(), self.region(node));
+        self.ask(Command::Cut { from, to, one_way: true }).await
+    }
+
+    /// Cuts two nodes off from each other.
+    pub(crate) async fn part(&self, one: usize, other: usize) -> anyhow::Result<()> {
+        let (from, to) = (self.region(one), self.region(other));
+        self.ask(Command::Cut { from, to, one_way: false }).await
+    }
+
+    /// What each node says of itself; none of those that say nothing.
+    pub(crate) async fn statuses(&self) -> Vec<Option<Status>> {
+        let ask = |site: &Site| {
+            let admin = site.admin.clone();
+            spawn(async move { admin.status().await })
+        };
+        // All at once, so that they tell of about the same moment.
+        let asked: Vec<_> = self.sites.iter().map(ask).collect();
+        let mut all = Vec::new();
+        for status in asked {
+            all.push(status.await.ok().flatten());
+        }
+        all
+    }
+
+    /// Waits until all nodes run, agree on who leads, all vote, have the same log and take writes.
+    ///
+    /// # Errors
+    /// If that takes too long or a node has ended by itself.
+    pub async fn settled(&mut self) -> anyhow::Result<State> {
+        let start = Instant::now();
+        loop {
+            let statuses = self.statuses().await;
+            if let Some(state) = self.at_rest(&statuses)
+                && self.takes_writes().await
+            {
+                return Ok(state);
+            }
+            for (process, site) in self.nodes.iter_mut().zip(&self.sites) {
+                if let Some(words) = process.as_mut().and_then(Process::last_words) {
+                    anyhow::bail!("{} has ended by itself: {words}", site.name);
+                }
+            }
+            anyhow::ensure!(
+                start.elapsed() < PATIENCE,
+                "the cluster does not settle: {statuses:#?}"
+            );
+            sleep(LOOK).await;
+        }
+    }
+
+    fn at_rest(&self, statuses: &[Option<Status>]) -> Option<State> {
+        let all: Vec<&Status> = statuses.iter().map(Option::as_ref).collect::<Option<_>>()?;
+        let first = all.first()?;
+        let (cluster, leader) = (first.cluster.clone()?, first.leader.clone()?);
+        let agrees = |status: &&&Status| {
+            status.cluster.as_ref() == Some(&cluster)
+                && status.leader.as_ref() == Some(&leader)
+                && status.term == first.term
+                && status.voters == self.sites.len().min(5)
+                && status.applied_index == first.applied_index
+        };
+        let place = self.sites.iter().position(|site| site.name == leader)?;
+        let is_leading = all[place].role == "leader";
+        let is_at_rest = is_leading && all.iter().filter(agrees).count() == all.len();
+        let index = first.applied_index?;
+        is_at_rest.then_some(State { leader: place, term: first.term, cluster, index })
+    }
+
+    /// Whether each node takes a write.
+    async fn takes_writes(&mut self) -> bool {
+        for node in self.all() {
+            self.written += 1;
+            let written = self.sites[node].admin.write(PROBE, self.written, None).await;
+            if !matches!(written, Write::Done(_)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Lets `node` lead.
+    pub(crate) async fn led_by(&mut self, node: usize) -> anyhow::Result<State> {
+        let start = Instant::now();
+        loop {
+            let state = self.settled().await?;
+            if state.leader == node {
+                return Ok(state);
+            }
+            anyhow::ensure!(start.elapsed() < PATIENCE, "the lead is not handed over");
+            let to = self.sites[node].name.clone();
+            self.sites[state.leader].admin.hand_over(&to).await;
+        }
+    }
+}

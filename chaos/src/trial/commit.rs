@@ -1,0 +1,101 @@
+//! How long a commit takes, and how many there are in a second.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::api::Write;
+use super::client::Client;
+use super::cluster::Cluster;
+use super::plan::Plan;
+use super::report::{Figure, Report};
+use super::task::spawn;
+
+/// Writes, one after the other, for each trial.
+const ONE_BY_ONE: usize = 5;
+/// Writes under way at once.
+const IN_FLIGHT: usize = 64;
+/// Commits a second that are wanted, at 80 ms.
+const RATE_AIM: f64 = 300.0;
+/// What disk and processor may add to a round trip: one more round trip would be more.
+const ONE_ROUND: f64 = 1.5;
+
+pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    cluster.start_all()?;
+    for leader in cluster.all() {
+        cluster.led_by(leader).await?;
+        let region = cluster.region(leader);
+        let nearest_ms = nearest_majority_ms(cluster, leader);
+        let admin = cluster.sites[leader].admin.clone();
+        let times = one_by_one(&admin, plan.trials * ONE_BY_ONE).await?;
+        let what = format!("commit, one at a time, {region} leads (majority at {nearest_ms} ms)");
+        report.figure(what, Some(f64::from(nearest_ms) * ONE_ROUND), times);
+        let values = at_once(&admin, plan.trials).await;
+        let what = format!("commits a second, {IN_FLIGHT} in flight, {region} leads");
+        let aim = (nearest_ms <= 80).then_some(RATE_AIM);
+        report.figures.push(Figure { what, unit: "/s", aim, is_rate: true, values });
+        plan.say(&format!("{region} measured"));
+    }
+    Ok(report)
+}
+
+/// The round trip within which a majority of all nodes, the leader counted, can answer it.
+fn nearest_majority_ms(cluster: &Cluster, leader: usize) -> u32 {
+    let mut rtts: Vec<u32> = cluster.sites[leader].rtts_ms.iter().map(|(_, ms)| *ms).collect();
+    rtts.sort_unstable();
+    let others = cluster.sites.len() / 2;
+    rtts.get(others.saturating_sub(1)).copied().unwrap_or(0)
+}
+
+async fn one_by_one(admin: &Client, writes: usize) -> anyhow::Result<Vec<f64>> {
+    let mut times_ms = Vec::new();
+    for value in 0..writes {
+        let start = Instant::now();
+        let written = admin.write("one", value as u64 + 1, None).await;
+        let elapsed_ms = start.elapsed().as_secs_f64() * 1e3;
+        // The first value may be there already.
+        anyhow::ensure!(matches!(written, Write::Done(_)) || value == 0, "a write: {written:?}");
+        times_ms.push(elapsed_ms);
+    }
+    Ok(times_ms)
+}
+
+/// Commits in each of `seconds` seconds.
+async fn at_once(admin: &Client, seconds: usize) -> Vec<f64> {
+    let (count, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let writers: Vec<_> = (0..IN_FLIGHT)
+        .map(|writer| {
+            let (admin, count, stop) = (admin.clone(), Arc::clone(&count), Arc::clone(&stop));
+            spawn(async move {
+                let key = format!("many-{writer}");
+                // Values that nobody has written before, so that each is a change.
+                for value in fastrand::u32(..).into().. {
+                    if stop.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    if let Write::Done(_) = admin.write(&key, value, None).await {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            })
+        })
+        .collect();
+    // wait: until all writers have begun; it is not counted
+    sleep(Duration::from_secs(1)).await;
+    let mut rates = Vec::new();
+    for _ in 0..seconds {
+        let (start, before) = (Instant::now(), count.load(Ordering::Relaxed));
+        // wait: this is the time in which they are counted
+        sleep(Duration::from_secs(1)).await;
+        let done = count.load(Ordering::Relaxed) - before;
+        rates.push(done as f64 / start.elapsed().as_secs_f64());
+    }
+    stop.store(true, Ordering::Relaxed);
+    for writer in writers {
+        drop(writer.await);
+    }
+    rates
+}

@@ -1,0 +1,119 @@
+//! All nodes are killed at once, at a random moment, while they write.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::api::{Read, Write};
+use super::client::Client;
+use super::cluster::Cluster;
+use super::plan::Plan;
+use super::report::Report;
+use super::task::spawn;
+
+/// Writers for each node, each with keys of its own.
+const WRITERS: usize = 4;
+/// Keys of one writer.
+const KEYS: u64 = 5;
+/// How long they write at least, and at most.
+const WRITING_MS: std::ops::Range<u64> = 300..2_500;
+
+/// What a writer was told, and asked for: by key, the last value that was promised with its version,
+/// and the last one that was sent.
+type Promises = BTreeMap<String, Promise>;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Promise {
+    promised: Option<(u64, u64)>,
+    sent: u64,
+}
+
+pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+    let mut random = fastrand::Rng::with_seed(plan.seed);
+    let (mut lost, mut promised, mut times_ms) = (0, 0, Vec::new());
+    for trial in 1..=plan.trials {
+        cluster.start_all()?;
+        cluster.settled().await?;
+        let first = trial as u64 * 1_000_000;
+        let writer = |number: usize| {
+            let admin = cluster.sites[number % cluster.sites.len()].admin.clone();
+            spawn(write(admin, number, first))
+        };
+        let writers: Vec<_> = (0..WRITERS * cluster.sites.len()).map(writer).collect();
+        // wait: they write meanwhile, and nobody knows how far they are
+        sleep(Duration::from_millis(random.u64(WRITING_MS))).await;
+        cluster.kill_all()?;
+        let promises = collected(writers).await;
+        let start = Instant::now();
+        cluster.start_all()?;
+        cluster.settled().await?;
+        times_ms.push(start.elapsed().as_secs_f64() * 1e3);
+        let admin = &cluster.sites[random.usize(..cluster.sites.len())].admin;
+        for (key, promise) in promises {
+            let Some((value, version)) = promise.promised else { continue };
+            promised += 1;
+            if !is_kept(&admin.read(&key, "linearizable").await, promise, (value, version)) {
+                lost += 1;
+                plan.say(&format!("LOST: {key} had {value} at {version}"));
+            }
+        }
+        plan.say(&format!("crash: {trial} of {}: {promised} values looked at", plan.trials));
+    }
+    let mut report = Report::default();
+    report.figure("kill -9 of all nodes until every node takes writes again", None, times_ms);
+    report.check("no acknowledged write is lost by a kill -9 of all nodes", lost, promised);
+    Ok(report)
+}
+
+/// Writes until its node is gone.
+async fn write(admin: Client, writer: usize, first: u64) -> Promises {
+    let mut promises = Promises::new();
+    for value in first.. {
+        let key = format!("w{writer}-{}", value % KEYS);
+        let promise = promises.entry(key.clone()).or_default();
+        promise.sent = value;
+        match admin.write(&key, value, None).await {
+            Write::Done(version) => promise.promised = Some((value, version)),
+            Write::Refused(_) | Write::Conflict | Write::Unknown => break,
+        }
+    }
+    promises
+}
+
+async fn collected(writers: Vec<JoinHandle<Promises>>) -> Promises {
+    let mut all = Promises::new();
+    for writer in writers {
+        all.extend(writer.await.unwrap_or_default());
+    }
+    all
+}
+
+/// What was promised is there, or what was sent after it.
+fn is_kept(read: &Read, promise: Promise, (value, version): (u64, u64)) -> bool {
+    let Read::Value(Some((found, found_version)), _) = *read else { return false };
+    let is_promised = (found, found_version) == (value, version);
+    is_promised || (found == promise.sent && found > value && found_version > version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::api::Freshness;
+    use super::*;
+
+    #[test]
+    fn only_the_promise_or_what_was_sent_after_it_counts() {
+        let promise = Promise { promised: Some((5, 50)), sent: 6 };
+        let kept = |found| {
+            let read = Read::Value(found, Freshness::default());
+            is_kept(&read, promise, (5, 50))
+        };
+        assert!(kept(Some((5, 50))));
+        assert!(kept(Some((6, 51))));
+        assert!(!kept(Some((4, 40))));
+        assert!(!kept(Some((6, 49))));
+        assert!(!kept(Some((7, 70))));
+        assert!(!kept(None));
+    }
+}

@@ -1,0 +1,119 @@
+//! The leader is lost, and comes back.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::{sleep, sleep_until};
+
+use super::cluster::{Cluster, State};
+use super::flow::{self, Flow};
+use super::plan::Plan;
+use super::report::Report;
+
+/// How long writes flow before the fault, so that it meets some on their way.
+const BEFORE: Duration = Duration::from_millis(500);
+/// How long after a fault is undone writes are looked at: several leases.
+const AFTER: Duration = Duration::from_secs(4);
+
+/// How a leader is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    Killed,
+    CutOff,
+    Deaf,
+}
+
+impl Loss {
+    const ALL: [Self; 3] = [Self::Killed, Self::CutOff, Self::Deaf];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Killed => "kill -9 of the leader",
+            Self::CutOff => "the leader cut off both ways",
+            Self::Deaf => "a one-way cut into the leader",
+        }
+    }
+
+    fn aim_ms(self) -> f64 {
+        match self {
+            Self::Killed | Self::CutOff => 4_000.0,
+            Self::Deaf => 9_000.0,
+        }
+    }
+}
+
+/// What one trial came to.
+#[derive(Debug, Default)]
+struct Outcome {
+    first_commit_ms: Vec<f64>,
+    pause_ms: Vec<f64>,
+    terms_changed: usize,
+    failed: usize,
+    written: usize,
+}
+
+pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    cluster.start_all()?;
+    for loss in Loss::ALL {
+        let mut outcome = Outcome::default();
+        for trial in 1..=plan.trials {
+            let State { leader, index, .. } = lose(cluster, loss, &mut outcome).await?;
+            let last_ms = outcome.first_commit_ms.last().copied().unwrap_or_default();
+            let (name, of, region) = (loss.name(), plan.trials, cluster.region(leader));
+            plan.say(&format!(
+                "{name}: {trial} of {of}: {last_ms:.0} ms ({region}, log of {index})"
+            ));
+        }
+        let Outcome { first_commit_ms, pause_ms, terms_changed, failed, written } = outcome;
+        let name = loss.name();
+        report.figure(format!("first commit after {name}"), Some(loss.aim_ms()), first_commit_ms);
+        let undone = if loss == Loss::Killed { "it is started again" } else { "the cut is mended" };
+        report.figure(format!("longest pause of commits when {undone} ({name})"), None, pause_ms);
+        report.check(format!("term unchanged when {undone}"), terms_changed, plan.trials);
+        report.check(format!("writes go on when {undone}"), failed, written);
+    }
+    Ok(report)
+}
+
+/// What the cluster was before.
+async fn lose(cluster: &mut Cluster, loss: Loss, outcome: &mut Outcome) -> anyhow::Result<State> {
+    let before = cluster.settled().await?;
+    let leader = before.leader;
+    let flow = |node: usize| Flow::start(&cluster.sites[node].admin, format!("flow-{node}"));
+    let flows: Vec<Flow> = cluster.others(leader).into_iter().map(flow).collect();
+    // wait: until writes are on their way
+    sleep(BEFORE).await;
+    match loss {
+        Loss::Killed => cluster.kill(leader)?,
+        Loss::CutOff => cluster.isolate(leader).await?,
+        Loss::Deaf => cluster.deafen(leader).await?,
+    }
+    let lost = Instant::now();
+    let first = flow::first_done(&flows, lost).await?;
+    outcome.first_commit_ms.push((first - lost).as_secs_f64() * 1e3);
+    // What was elected is in office before the old leader is back.
+    sleep_until((first + BEFORE).into()).await;
+    let term = newest_term(cluster).await;
+    let undone = Instant::now();
+    match loss {
+        Loss::Killed => cluster.start(leader)?,
+        Loss::CutOff | Loss::Deaf => cluster.heal().await?,
+    }
+    // wait: this is the time in which writes are looked at
+    sleep(AFTER).await;
+    let notes = flow::all(&flows);
+    drop(flows);
+    let pause = flow::longest_pause(&notes, undone, undone + AFTER);
+    outcome.pause_ms.push(pause.as_secs_f64() * 1e3);
+    let after: Vec<_> = notes.iter().filter(|note| note.start > undone).collect();
+    outcome.written += after.len();
+    outcome.failed += after.iter().filter(|note| !note.is_done()).count();
+    let settled = cluster.settled().await?;
+    outcome.terms_changed += usize::from(settled.term != term);
+    Ok(before)
+}
+
+async fn newest_term(cluster: &Cluster) -> u64 {
+    let statuses = cluster.statuses().await;
+    statuses.iter().flatten().map(|status| status.term).max().unwrap_or(0)
+}

@@ -1,0 +1,71 @@
+//! Certificates and configs of a trial's nodes.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+
+use super::site::{ADMIN_PORT, DATA_PORT, LINK_PORT, REPLICA_PORT, Site};
+
+/// The cluster's name.
+const CLUSTER: &str = "chaos";
+
+/// Makes the certificates with `spillway certs`, and each node's config; returns the configs' paths.
+pub(crate) fn write(binary: &Path, folder: &Path, sites: &[Site]) -> anyhow::Result<Vec<PathBuf>> {
+    let certs = folder.join("certs");
+    let dir = certs.to_string_lossy();
+    certify(binary, &["init", "--cluster", CLUSTER, "--dir", &dir])?;
+    let mut paths = Vec::new();
+    for site in sites {
+        certify(binary, &["node", "--dir", &dir, "--region", &site.region, "--node", &site.name])?;
+        let path = folder.join(format!("{}.toml", site.name));
+        std::fs::write(&path, config(&certs, folder, site, sites)?).context("write a config")?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// Where a node keeps what the cluster agrees on.
+pub(crate) fn data(folder: &Path, site: &Site) -> PathBuf {
+    folder.join(format!("{}.data", site.name))
+}
+
+fn certify(binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(binary);
+    command.arg("certs").args(arguments).stdout(Stdio::null()).stdin(Stdio::null());
+    let output = command.output().with_context(|| format!("run {}", binary.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    anyhow::ensure!(output.status.success(), "spillway certs {}: {said}", arguments.join(" "));
+    Ok(())
+}
+
+fn config(
+    certs: &Path,
+    folder: &Path,
+    site: &Site,
+    sites: &[Site],
+) -> Result<String, std::fmt::Error> {
+    let Site { name, region, public, .. } = site;
+    let mut text = String::new();
+    writeln!(text, "[node]\nname = {name:?}\nregion = {region:?}\nworkers = 1\ndrain_ms = 2000")?;
+    writeln!(text, "[admin]\naddress = \"127.0.0.1:{ADMIN_PORT}\"")?;
+    writeln!(text, "[[listener]]\naddress = \"127.0.0.1:{DATA_PORT}\"")?;
+    writeln!(text, "[cluster]\nid = {CLUSTER:?}\naddress = \"0.0.0.0:{LINK_PORT}\"")?;
+    writeln!(text, "advertise = \"{public}\"\ndata = {:?}", data(folder, site))?;
+    writeln!(text, "ca = {:?}\nprefix_key = {:?}", certs.join("ca.pem"), certs.join("prefix.key"))?;
+    writeln!(text, "certificate = {:?}", certs.join(format!("{name}.{region}.pem")))?;
+    writeln!(text, "key = {:?}", certs.join(format!("{name}.{region}-key.pem")))?;
+    for other in sites.iter().filter(|other| other.name != *name) {
+        let Site { name, region, public, .. } = other;
+        writeln!(text, "[[peer]]\nname = {name:?}\nregion = {region:?}\naddress = \"{public}\"")?;
+    }
+    for (region, rtt_ms) in &site.rtts_ms {
+        writeln!(text, "[[region]]\nname = {region:?}\nrtt_ms = {rtt_ms}")?;
+    }
+    if site.has_replica {
+        writeln!(text, "[[replica]]\nname = \"{name}-gpu\"\nmodels = [\"tiny\"]")?;
+        writeln!(text, "url = \"http://127.0.0.1:{REPLICA_PORT}\"\nconnections_max = 64")?;
+    }
+    Ok(text)
+}

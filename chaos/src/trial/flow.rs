@@ -1,0 +1,122 @@
+//! A steady flow of writes to one node, whatever becomes of each.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::api::Write;
+use super::client::Client;
+use super::cluster::PATIENCE;
+use super::task::spawn;
+
+/// Writes under way at once: those of the 10 s that one may take at most.
+const IN_FLIGHT_MAX: usize = 256;
+/// Between two writes.
+pub(crate) const GAP: Duration = Duration::from_millis(50);
+
+/// Writes to one node, one each [`GAP`], until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    notes: Arc<Mutex<Vec<Note>>>,
+    task: JoinHandle<()>,
+}
+
+/// What became of one write.
+#[derive(Clone, Debug)]
+pub(crate) struct Note {
+    pub(crate) start: Instant,
+    pub(crate) end: Instant,
+    pub(crate) write: Write,
+}
+
+impl Flow {
+    pub(crate) fn start(admin: &Client, key: String) -> Self {
+        let notes = Arc::<Mutex<Vec<Note>>>::default();
+        let task = spawn(run(admin.clone(), key, Arc::clone(&notes)));
+        Self { notes, task }
+    }
+
+    /// Those that have ended.
+    pub(crate) fn notes(&self) -> Vec<Note> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Flow {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Note {
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(self.write, Write::Done(_))
+    }
+}
+
+async fn run(admin: Client, key: String, notes: Arc<Mutex<Vec<Note>>>) {
+    let places = Arc::new(Semaphore::new(IN_FLIGHT_MAX));
+    let mut ticks = interval(GAP);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    for value in 1.. {
+        ticks.tick().await;
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let (admin, key, notes) = (admin.clone(), key.clone(), Arc::clone(&notes));
+        spawn(async move {
+            let start = Instant::now();
+            let write = admin.write(&key, value, None).await;
+            let note = Note { start, end: Instant::now(), write };
+            notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+            drop(place);
+        });
+    }
+}
+
+/// All that has ended in any of the flows.
+pub(crate) fn all(flows: &[Flow]) -> Vec<Note> {
+    flows.iter().flat_map(Flow::notes).collect()
+}
+
+/// When the first write that began after `since` was done.
+pub(crate) async fn first_done(flows: &[Flow], since: Instant) -> anyhow::Result<Instant> {
+    loop {
+        let notes = all(flows);
+        let done = notes.iter().filter(|note| note.start > since && note.is_done());
+        if let Some(end) = done.map(|note| note.end).min() {
+            return Ok(end);
+        }
+        anyhow::ensure!(since.elapsed() < PATIENCE, "no write was done: {:?}", notes.last());
+        // wait: for the next write of a flow to end; the figure is the note's, not this one's
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The longest time between two writes that were done, in the time from `from` to `until`.
+pub(crate) fn longest_pause(notes: &[Note], from: Instant, until: Instant) -> Duration {
+    let within = |at: &Instant| *at > from && *at < until;
+    let done = notes.iter().filter(|note| note.is_done()).map(|note| note.end);
+    let mut ends: Vec<Instant> = done.filter(within).chain([from, until]).collect();
+    ends.sort_unstable();
+    let pauses = ends.windows(2).map(|pair| pair[1] - pair[0]);
+    pauses.max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_between_writes_that_were_done() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let note = |ms, write| Note { start, end: at(ms), write };
+        let refused = Write::Refused("503 no_quorum".to_owned());
+        let notes = [note(700, Write::Done(3)), note(100, Write::Done(1)), note(400, refused)];
+        assert_eq!(longest_pause(&notes, start, at(900)), Duration::from_millis(600));
+        assert_eq!(longest_pause(&[], start, at(900)), Duration::from_millis(900));
+        assert_eq!(longest_pause(&notes, at(200), at(600)), Duration::from_millis(400));
+    }
+}

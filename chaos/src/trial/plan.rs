@@ -1,0 +1,131 @@
+//! Which trials there are, and on which network.
+
+use std::path::{Path, PathBuf};
+
+use super::cluster::Cluster;
+use super::report::Report;
+use super::{boot, bridge, commit, crash, failover, linear, quorum};
+use crate::wan::{Topology, config};
+
+/// A kind of trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Time of a commit, and commits a second.
+    Commit,
+    /// The leader is killed, cut off, and cut off in one direction.
+    Failover,
+    /// The leader and one follower lose each other.
+    Bridge,
+    /// No part of the cluster has a majority: always on five regions.
+    Quorum,
+    /// Concurrent clients over kills and cuts, judged.
+    Linear,
+    /// All nodes start for the first time.
+    Boot,
+    /// All nodes are killed while they write.
+    Crash,
+}
+
+/// A network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Wan {
+    /// Three regions at 80, 220 and 170 ms.
+    Three,
+    /// Three regions at 80 ms each.
+    Uniform,
+    /// Five regions, 40 to 250 ms apart.
+    Five,
+    /// As `three`, each region behind address translation.
+    Nat,
+}
+
+/// What is tried.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The kind.
+    pub part: Part,
+    /// The network.
+    pub wan: Wan,
+    /// How often; with `linear`, how many faults; with `commit`, how many seconds of full load.
+    pub trials: usize,
+    /// The `spillway` program.
+    pub binary: PathBuf,
+    /// The `spillway-chaos` program, which ends what is left if this one is killed.
+    pub launcher: PathBuf,
+    /// Of all chance in it.
+    pub seed: u64,
+    /// Whether logs, configs and data stay when it has gone well, too.
+    pub keep: bool,
+    /// Tells a person how far it is.
+    pub progress: fn(&str),
+}
+
+impl Plan {
+    pub(crate) fn say(&self, line: &str) {
+        (self.progress)(line);
+    }
+}
+
+impl Wan {
+    /// Its name on the command line and in the report.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Three => "three",
+            Self::Uniform => "uniform",
+            Self::Five => "five",
+            Self::Nat => "nat",
+        }
+    }
+
+    fn topology(self) -> anyhow::Result<Topology> {
+        let text = match self {
+            Self::Three => include_str!("../../wans/three.toml"),
+            Self::Uniform => include_str!("../../wans/uniform.toml"),
+            Self::Five => include_str!("../../wans/five.toml"),
+            Self::Nat => include_str!("../../wans/nat.toml"),
+        };
+        Ok(config::parse(text, Path::new("."))?)
+    }
+}
+
+impl Part {
+    /// Its name on the command line and in the report.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Commit => "commit",
+            Self::Failover => "failover",
+            Self::Bridge => "bridge",
+            Self::Quorum => "quorum",
+            Self::Linear => "linear",
+            Self::Boot => "boot",
+            Self::Crash => "crash",
+        }
+    }
+}
+
+/// Makes the network and the cluster, tries it, and ends both.
+///
+/// # Errors
+/// If something could not be tried. What was tried and failed is in the report.
+pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
+    let wan = if plan.part == Part::Quorum { Wan::Five } else { plan.wan };
+    let edges: &[usize] = if plan.part == Part::Quorum { &[quorum::EDGE] } else { &[] };
+    let programs = (plan.binary.as_path(), plan.launcher.as_path());
+    let mut cluster = Cluster::new(wan.topology()?, programs, edges)?;
+    let ran = match plan.part {
+        Part::Commit => commit::run(plan, &mut cluster).await,
+        Part::Failover => failover::run(plan, &mut cluster).await,
+        Part::Bridge => bridge::run(plan, &mut cluster).await,
+        Part::Quorum => quorum::run(plan, &mut cluster).await,
+        Part::Linear => linear::run(plan, &mut cluster).await,
+        Part::Boot => boot::run(plan, &mut cluster).await,
+        Part::Crash => crash::run(plan, &mut cluster).await,
+    };
+    if ran.is_err() || plan.keep {
+        let folder = cluster.keep_folder();
+        plan.say(&format!("logs and configs are kept in {}", folder.display()));
+    }
+    ran
+}

@@ -1,0 +1,217 @@
+//! The cluster falls into parts, none of which has a majority.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::api::{Read, Write};
+use super::client::Client;
+use super::cluster::{Cluster, LOOK, PATIENCE};
+use super::plan::Plan;
+use super::report::{Figure, Report};
+use super::task::spawn;
+
+/// The parts, by the regions' places in `wans/five.toml`. The first region is an edge.
+pub(crate) const PARTS: [&[usize]; 3] = [&[0, 1], &[2, 3], &[4]];
+/// The region without a replica: its requests go to the nearest one, which stays in its part. What is
+/// on its way across a cut ends with 502, as nobody can know whether it is worked on.
+pub(crate) const EDGE: usize = 0;
+/// A region with one.
+const LOCAL: usize = 2;
+/// Measured before the fault, and during it: several leases.
+const BEFORE: Duration = Duration::from_secs(2);
+const DURING: Duration = Duration::from_secs(6);
+/// Between two requests for models.
+const REQUEST_GAP: Duration = Duration::from_millis(40);
+/// Longer than a forwarded request of this model ever takes.
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+/// As `silence_ms` in the configs: so long a region that is out of reach may still be sent something.
+const SILENCE: Duration = Duration::from_millis(900);
+/// A write that is refused is refused at once.
+const AT_ONCE: Duration = Duration::from_millis(300);
+/// One lease at the longest round trip of `wans/five.toml`, 250 ms: 3.25 heartbeats of 460 ms.
+const LEASE_MS: f64 = 1_500.0;
+const KEY: &str = "quorum";
+
+#[derive(Debug, Default)]
+struct Outcome {
+    refused_ms: Vec<f64>,
+    local_ms: [Vec<f64>; 2],
+    spilled_ms: [Vec<f64>; 2],
+    failed: [usize; 2],
+    /// Requests that the cut itself broke, in each trial.
+    broken: Vec<f64>,
+    unlabelled: usize,
+    not_refused: usize,
+    looked_at: usize,
+}
+
+pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+    let mut outcome = Outcome::default();
+    cluster.start_all()?;
+    // What nodes learn of each other's replicas is part of being at rest.
+    cluster.settled().await?;
+    for trial in 1..=plan.trials {
+        once(cluster, &mut outcome, plan).await?;
+        let last_ms = outcome.refused_ms.last().copied().unwrap_or_default();
+        plan.say(&format!("no quorum: {trial} of {}: {last_ms:.0} ms", plan.trials));
+    }
+    let Outcome { refused_ms, local_ms, spilled_ms, failed, broken, .. } = outcome;
+    let mut report = Report::default();
+    report.figure("control writes are refused at once, since the cut", Some(LEASE_MS), refused_ms);
+    let served = [&local_ms, &spilled_ms].map(|[before, during]| before.len() + during.len());
+    let counts = [served[0] + failed[0], served[1] + failed[1]];
+    for (when, [local, spilled]) in ["before", "without a quorum"]
+        .into_iter()
+        .zip(std::iter::zip(local_ms, spilled_ms).map(|(local, spilled)| [local, spilled]))
+    {
+        report.figure(format!("local request, {when}"), None, local);
+        report.figure(format!("request of an edge, sent to another region, {when}"), None, spilled);
+    }
+    report.figures.push(Figure {
+        what: "requests to a region beyond the cut, in the moment of the cut: 502".to_owned(),
+        unit: "",
+        aim: None,
+        is_rate: false,
+        values: broken,
+    });
+    report.check("local requests are served without a quorum", failed[0], counts[0]);
+    report.check("spilled requests are served without a quorum", failed[1], counts[1]);
+    let looked_at = outcome.looked_at;
+    report.check("stale reads say how old they can be", outcome.unlabelled, looked_at);
+    report.check("linearizable reads are refused", outcome.not_refused, looked_at);
+    Ok(report)
+}
+
+async fn once(cluster: &mut Cluster, outcome: &mut Outcome, plan: &Plan) -> anyhow::Result<()> {
+    served(cluster).await?;
+    let leader = cluster.settled().await?.leader;
+    let admin = cluster.sites[leader].admin.clone();
+    let written = write(&admin).await;
+    anyhow::ensure!(matches!(written, Write::Done(_)), "a write at rest: {written:?}");
+    let streams = [LOCAL, EDGE].map(|node| Stream::start(&cluster.sites[node].data));
+    // wait: requests are counted meanwhile
+    sleep(BEFORE).await;
+    for (index, part) in PARTS.iter().enumerate() {
+        for (one, other) in PARTS[index + 1..]
+            .iter()
+            .copied()
+            .flatten()
+            .flat_map(|other| part.iter().map(move |one| (*one, *other)))
+        {
+            cluster.part(one, other).await?;
+        }
+    }
+    let cut = Instant::now();
+    outcome.refused_ms.push(refused_since(&admin, cut).await?.as_secs_f64() * 1e3);
+    // wait: requests are counted meanwhile
+    sleep(DURING.saturating_sub(cut.elapsed())).await;
+    for site in &cluster.sites {
+        outcome.looked_at += 1;
+        let age = cut.elapsed();
+        match site.admin.read(KEY, "stale").await {
+            Read::Value(Some(_), fresh) if fresh.consistency == "stale" => {
+                // It has heard nothing since the cut, and of some earlier moment at the latest.
+                let is_old = fresh.age_ms.is_some_and(|ms| u128::from(ms) + 500 >= age.as_millis());
+                if !is_old {
+                    let (name, age_ms) = (&site.region, fresh.age_ms);
+                    let leads = &cluster.sites[leader].region;
+                    plan.say(&format!("{name} says {age_ms:?} ms after {age:?}; {leads} led"));
+                    outcome.unlabelled += 1;
+                }
+            }
+            other => {
+                plan.say(&format!("{}: stale read: {other:?}", site.region));
+                outcome.unlabelled += 1;
+            }
+        }
+        let read = site.admin.read(KEY, "linearizable").await;
+        outcome.not_refused += usize::from(!matches!(read, Read::Refused(_)));
+    }
+    let mut broken = 0_u32;
+    for (index, stream) in streams.into_iter().enumerate() {
+        for (start, result) in stream.end().await {
+            let during = usize::from(start > cut);
+            let times = if index == 0 { &mut outcome.local_ms } else { &mut outcome.spilled_ms };
+            match result {
+                Ok(took) => times[during].push(took.as_secs_f64() * 1e3),
+                Err(_) if start < cut + SILENCE => broken += 1,
+                Err(why) => {
+                    plan.say(&format!("request {index} during {during}: {why}"));
+                    outcome.failed[index] += 1;
+                }
+            }
+        }
+    }
+    outcome.broken.push(f64::from(broken));
+    cluster.heal().await
+}
+
+/// Waits until both kinds of requests are served: nodes learn of each other's replicas.
+async fn served(cluster: &Cluster) -> anyhow::Result<()> {
+    let start = Instant::now();
+    for node in [LOCAL, EDGE] {
+        while let Err(why) = cluster.sites[node].data.chat(REQUEST_LIMIT).await {
+            anyhow::ensure!(start.elapsed() < PATIENCE, "requests are not served: {why}");
+            sleep(LOOK).await;
+        }
+    }
+    Ok(())
+}
+
+async fn write(admin: &Client) -> Write {
+    admin.write(KEY, fastrand::u64(1..1 << 60), None).await
+}
+
+/// How long after `cut` the first write began that was refused at once.
+async fn refused_since(admin: &Client, cut: Instant) -> anyhow::Result<Duration> {
+    let refused = Arc::<Mutex<Option<Instant>>>::default();
+    loop {
+        let (admin, note) = (admin.clone(), Arc::clone(&refused));
+        spawn(async move {
+            let start = Instant::now();
+            let is_refused = matches!(write(&admin).await, Write::Refused(_));
+            if is_refused && start.elapsed() < AT_ONCE {
+                let mut first = note.lock().unwrap_or_else(PoisonError::into_inner);
+                *first = first.map_or(Some(start), |known| Some(known.min(start)));
+            }
+        });
+        // wait: until the next one is sent
+        sleep(LOOK).await;
+        if let Some(first) = *refused.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(first.saturating_duration_since(cut));
+        }
+        anyhow::ensure!(cut.elapsed() < PATIENCE, "writes are not refused without a quorum");
+    }
+}
+
+/// Requests for models, one after the other.
+struct Stream(JoinHandle<()>, Arc<Mutex<Vec<Served>>>);
+
+type Served = (Instant, Result<Duration, String>);
+
+impl Stream {
+    fn start(data: &Client) -> Self {
+        let notes = Arc::<Mutex<Vec<Served>>>::default();
+        let (data, kept) = (data.clone(), Arc::clone(&notes));
+        let task = spawn(async move {
+            loop {
+                let start = Instant::now();
+                let served = data.chat(REQUEST_LIMIT).await.map(|()| start.elapsed());
+                kept.lock().unwrap_or_else(PoisonError::into_inner).push((start, served));
+                // wait: until the next one is sent
+                sleep(REQUEST_GAP).await;
+            }
+        });
+        Self(task, notes)
+    }
+
+    async fn end(self) -> Vec<Served> {
+        self.0.abort();
+        // An error says that it has ended, which is what is waited for.
+        drop(self.0.await);
+        std::mem::take(&mut *self.1.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,163 @@
+//! What trials came to.
+
+use serde::Serialize;
+
+/// What trials came to.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Report {
+    /// What was measured.
+    pub figures: Vec<Figure>,
+    /// What must not happen.
+    pub checks: Vec<Check>,
+}
+
+/// A quantity, measured several times.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figure {
+    /// What it is.
+    pub what: String,
+    /// Of what.
+    pub unit: &'static str,
+    /// What 95 of 100 trials must not exceed; with `is_rate`, what they must reach.
+    pub aim: Option<f64>,
+    /// Whether more is better.
+    pub is_rate: bool,
+    /// One number for each trial.
+    pub values: Vec<f64>,
+}
+
+/// Something that must never be.
+#[derive(Clone, Debug, Serialize)]
+pub struct Check {
+    /// What must always hold.
+    pub what: String,
+    /// How often it did not.
+    pub wrong: u64,
+    /// How often it was looked at.
+    pub of: u64,
+}
+
+impl Report {
+    /// Whether every aim was reached and nothing was wrong.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.figures.iter().all(Figure::holds) && self.checks.iter().all(Check::holds)
+    }
+
+    pub(crate) fn figure(
+        &mut self,
+        what: impl Into<String>,
+        aim_ms: Option<f64>,
+        values: Vec<f64>,
+    ) {
+        let (what, unit) = (what.into(), "ms");
+        self.figures.push(Figure { what, unit, aim: aim_ms, is_rate: false, values });
+    }
+
+    pub(crate) fn check(&mut self, what: impl Into<String>, wrong: usize, of: usize) {
+        let (wrong, of) = (wrong as u64, of as u64);
+        self.checks.push(Check { what: what.into(), wrong, of });
+    }
+
+    /// As Markdown tables.
+    #[must_use]
+    pub fn table(&self) -> String {
+        let mut lines = Vec::new();
+        if !self.figures.is_empty() {
+            lines.push("| measured | aim | p50 | p95 | worst | trials |".to_owned());
+            lines.push("|---|--:|--:|--:|--:|--:|".to_owned());
+            lines.extend(self.figures.iter().map(Figure::row));
+            lines.push(String::new());
+        }
+        if !self.checks.is_empty() {
+            lines.push("| must hold | broken | of |".to_owned());
+            lines.push("|---|--:|--:|".to_owned());
+            let row = |it: &Check| format!("| {} | {} | {} |", it.what, it.wrong, it.of);
+            lines.extend(self.checks.iter().map(row));
+            lines.push(String::new());
+        }
+        lines.join("\n")
+    }
+}
+
+impl Figure {
+    /// The value that `share` of the trials are not worse than. Not a number without trials.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> f64 {
+        let mut sorted = self.values.clone();
+        sorted.sort_by(f64::total_cmp);
+        if self.is_rate {
+            sorted.reverse();
+        }
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
+    }
+
+    fn holds(&self) -> bool {
+        let measured = self.quantile(0.95);
+        match self.aim {
+            None => true,
+            // Not a number holds neither way.
+            Some(aim) if self.is_rate => measured >= aim,
+            Some(aim) => measured <= aim,
+        }
+    }
+
+    fn row(&self) -> String {
+        let Self { what, unit, aim, is_rate, values } = self;
+        let sign = if *is_rate { "≥" } else { "≤" };
+        let aim = aim.map(|aim| format!("{sign} {aim} {unit}")).unwrap_or_default();
+        let [p50, p95, worst] = [0.5, 0.95, 1.0].map(|share| self.quantile(share));
+        let mark = if self.holds() { "" } else { " **missed**" };
+        let count = values.len();
+        format!(
+            "| {what} | {aim} | {p50:.0} {unit} | {p95:.0} {unit}{mark} | {worst:.0} | {count} |"
+        )
+    }
+}
+
+impl Check {
+    /// Whether it was looked at, and held each time.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.wrong == 0 && self.of > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(is_rate: bool, values: Vec<f64>) -> Figure {
+        Figure { what: "it".to_owned(), unit: "ms", aim: Some(19.0), is_rate, values }
+    }
+
+    #[test]
+    fn the_aim_is_for_95_of_100_trials() {
+        let trials: Vec<f64> = (1..=20).map(f64::from).collect();
+        assert!(figure(false, trials.clone()).holds());
+        assert!(!figure(false, trials.iter().map(|ms| ms + 0.5).collect()).holds());
+        let rates: Vec<f64> = trials.iter().map(|rate| rate + 17.0).collect();
+        assert!((figure(true, rates.clone()).quantile(0.95) - 19.0).abs() < 1e-9);
+        assert!(figure(true, rates).holds());
+        assert!(!figure(true, trials).holds());
+    }
+
+    #[test]
+    fn a_share_between_two_trials_is_the_worse_one() {
+        let trials: Vec<f64> = (1..=10).map(f64::from).collect();
+        assert!((figure(false, trials.clone()).quantile(0.95) - 10.0).abs() < 1e-9);
+        assert!((figure(true, trials).quantile(0.95) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_measured_is_nothing_shown() {
+        assert!(!figure(false, Vec::new()).holds());
+        assert!(!figure(true, Vec::new()).holds());
+        let mut report = Report::default();
+        report.check("all is well", 0, 0);
+        assert!(!report.holds());
+        report.checks[0].of = 1;
+        assert!(report.holds());
+    }
+}

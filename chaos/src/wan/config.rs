@@ -1,0 +1,313 @@
+//! The TOML file that describes a wide-area network.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+
+use ipnet::Ipv4Net;
+use serde::Deserialize;
+
+use super::matrix::{Matrix, MatrixError};
+use super::nat::{Forward, NatPlan};
+use super::shape::{Shape, ShapeError, ShapePatch};
+use super::topology::{Isolate, Place, Region, Topology};
+
+/// Regions of one network: the links between them grow with the square.
+pub const REGIONS_MAX: usize = 64;
+
+/// Nodes of all regions: each may need a namespace and a device.
+pub const NODES_MAX: usize = 512;
+
+/// What may be on its way unless the file says otherwise: 2 Gbit/s at 500 ms in full packets.
+const PACKETS_MAX_DEFAULT: usize = 131_072;
+const BYTES_MAX_DEFAULT: usize = 128 * 1024 * 1024;
+
+/// How long translation remembers a silent flow, unless the file says otherwise.
+const NAT_IDLE_S_DEFAULT: u64 = 120;
+
+/// Why a file describes no network.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file is not there or not to be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Not TOML, or a field is missing, unknown or of the wrong type.
+    #[error(transparent)]
+    Syntax(#[from] toml::de::Error),
+    /// The table of round trips.
+    #[error(transparent)]
+    Matrix(#[from] MatrixError),
+    /// A link between `between` has values that no link can have.
+    #[error("link {between}: {source}")]
+    Shape {
+        /// The link.
+        between: String,
+        /// The value.
+        source: ShapeError,
+    },
+    /// Anything else; the text says what and where.
+    #[error("{0}")]
+    Meaning(String),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default = "default_seed")]
+    seed: u64,
+    #[serde(default = "default_mtu")]
+    mtu_bytes: u16,
+    #[serde(default = "default_packets")]
+    packets_max: usize,
+    #[serde(default = "default_bytes")]
+    bytes_max: usize,
+    /// Round trips, relative to the folder of this file.
+    rtt_file: Option<PathBuf>,
+    /// Every link between two regions, before `link`.
+    #[serde(default)]
+    every_link: ShapePatch,
+    region: Vec<RegionEntry>,
+    #[serde(default)]
+    link: Vec<LinkEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RegionEntry {
+    name: String,
+    subnet: String,
+    #[serde(default = "default_nodes")]
+    nodes: u16,
+    #[serde(default)]
+    isolate: Isolate,
+    nat: Option<NatEntry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NatEntry {
+    public: Ipv4Addr,
+    #[serde(default = "default_nat_idle")]
+    idle_s: u64,
+    #[serde(default)]
+    forward: Vec<Forward>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LinkEntry {
+    /// Both directions.
+    between: Option<[String; 2]>,
+    /// One direction.
+    from: Option<String>,
+    to: Option<String>,
+    shape: ShapePatch,
+}
+
+/// Reads the file at `path`.
+///
+/// # Errors
+///
+/// [`ConfigError`] says what is wrong with it.
+pub fn read(path: &Path) -> Result<Topology, ConfigError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+    parse(&text, path.parent().unwrap_or_else(|| Path::new(".")))
+}
+
+/// Reads a config from `text`; the files that it names are relative to `folder`.
+///
+/// # Errors
+///
+/// [`ConfigError`] says what is wrong with it.
+pub fn parse(text: &str, folder: &Path) -> Result<Topology, ConfigError> {
+    let file: File = toml::from_str(text)?;
+    if file.region.is_empty() || file.region.len() > REGIONS_MAX {
+        return meaning(format!("there must be 1 to {REGIONS_MAX} regions"));
+    }
+    if !(576..=9000).contains(&file.mtu_bytes) {
+        return meaning("mtu_bytes must be between 576 and 9000".to_owned());
+    }
+    let nodes: usize = file.region.iter().map(|region| usize::from(region.nodes)).sum();
+    if nodes > NODES_MAX {
+        return meaning(format!("all regions together have {nodes} nodes, at most {NODES_MAX}"));
+    }
+    let nets = subnets(&file.region)?;
+    let mut topology = Topology {
+        seed: file.seed,
+        mtu_bytes: file.mtu_bytes,
+        packets_max: file.packets_max,
+        bytes_max: file.bytes_max,
+        regions: Vec::new(),
+        places: Vec::new(),
+        shapes: Vec::new(),
+    };
+    for (index, (entry, net)) in file.region.iter().zip(&nets).enumerate() {
+        topology.places.extend(places(index, entry, net)?);
+        topology.regions.push(region(entry, net)?);
+    }
+    topology.shapes = shapes(&file, &topology, folder)?;
+    Ok(topology)
+}
+
+fn region(entry: &RegionEntry, net: &Ipv4Net) -> Result<Region, ConfigError> {
+    let name = entry.name.clone();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(is_word) {
+        return meaning(format!("region \"{name}\": a name has 1 to 64 of a-z A-Z 0-9 - _ ."));
+    }
+    let Some(nat) = &entry.nat else { return Ok(Region { name, nat: None }) };
+    let mut ports = BTreeSet::new();
+    for forward in &nat.forward {
+        if !net.contains(&forward.to) {
+            return meaning(format!("region {name}: {} is not in {net}", forward.to));
+        }
+        if !ports.insert((forward.protocol, forward.port)) {
+            return meaning(format!("region {name}: port {} is forwarded twice", forward.port));
+        }
+    }
+    let idle_ns = nat.idle_s.saturating_mul(1_000_000_000);
+    let plan = NatPlan { public: nat.public, idle_ns, forwards: nat.forward.clone() };
+    Ok(Region { name, nat: Some(plan) })
+}
+
+/// The subnets, after making sure that every address that others see means one region only.
+fn subnets(regions: &[RegionEntry]) -> Result<Vec<Ipv4Net>, ConfigError> {
+    let mut nets = Vec::new();
+    let mut public: Vec<(&str, Ipv4Net)> = Vec::new();
+    let mut names = BTreeSet::new();
+    for region in regions {
+        let name = region.name.as_str();
+        if !names.insert(name) {
+            return meaning(format!("two regions are called {name}"));
+        }
+        let Ok(net) = region.subnet.parse::<Ipv4Net>() else {
+            return meaning(format!("region {name}: subnet must look like \"10.77.1.0/24\""));
+        };
+        let net = net.trunc();
+        let seen = region.nat.as_ref().map_or(net, |nat| Ipv4Net::from(nat.public));
+        let overlaps = |other: &Ipv4Net| other.contains(&seen) || seen.contains(other);
+        if let Some((other, _)) = public.iter().find(|(_, other)| overlaps(other)) {
+            return meaning(format!("regions {other} and {name} share addresses"));
+        }
+        public.push((name, seen));
+        nets.push(net);
+    }
+    for (region, net) in regions.iter().zip(&nets).filter(|(region, _)| region.nat.is_some()) {
+        let hides = |other: &Ipv4Net| net.contains(other) || other.contains(net);
+        if let Some((other, _)) = public.iter().find(|(_, other)| hides(other)) {
+            return meaning(format!("region {}: {net} hides addresses of {other}", region.name));
+        }
+    }
+    Ok(nets)
+}
+
+fn places(index: usize, entry: &RegionEntry, net: &Ipv4Net) -> Result<Vec<Place>, ConfigError> {
+    let nodes: Vec<(u16, Ipv4Addr)> =
+        (1..).zip(net.hosts()).take(usize::from(entry.nodes)).collect();
+    if nodes.is_empty() || nodes.len() < usize::from(entry.nodes) {
+        let (name, count) = (&entry.name, entry.nodes);
+        return meaning(format!("region {name}: {count} nodes, but {net} must hold 1 or more"));
+    }
+    let place = |nodes| Place { region: index, nodes, prefix_length: net.prefix_len() };
+    Ok(match entry.isolate {
+        Isolate::Region => vec![place(nodes)],
+        Isolate::Node => nodes.into_iter().map(|node| place(vec![node])).collect(),
+    })
+}
+
+/// The links: what the table of round trips says, then `every_link`, then each `link`.
+fn shapes(file: &File, topology: &Topology, folder: &Path) -> Result<Vec<Shape>, ConfigError> {
+    let count = topology.regions.len();
+    let name = |index: usize| topology.regions[index].name.as_str();
+    let matrix = match &file.rtt_file {
+        Some(path) => Matrix::read(&folder.join(path))?,
+        None => Matrix::default(),
+    };
+    let mut shapes = vec![Shape::default(); count * count];
+    let mut is_named = vec![file.every_link.names_delay(); count * count];
+    for (from, to) in pairs(count) {
+        let at = from * count + to;
+        let rtt_ms = matrix.rtt_ms(name(from), name(to));
+        is_named[at] |= rtt_ms.is_some();
+        let by_table = ShapePatch { rtt_ms, ..ShapePatch::default() };
+        for patch in [&by_table, &file.every_link] {
+            shapes[at] = apply(patch, &shapes[at], (name(from), name(to)))?;
+        }
+    }
+    for link in &file.link {
+        for (from, to) in ends(link, topology)? {
+            let at = from * count + to;
+            is_named[at] |= link.shape.names_delay();
+            shapes[at] = apply(&link.shape, &shapes[at], (name(from), name(to)))?;
+        }
+    }
+    match pairs(count).find(|(from, to)| !is_named[from * count + to]) {
+        Some((from, to)) => {
+            meaning(format!("nothing says how far {} is from {}", name(to), name(from)))
+        }
+        None => Ok(shapes),
+    }
+}
+
+fn apply(patch: &ShapePatch, base: &Shape, ends: (&str, &str)) -> Result<Shape, ConfigError> {
+    let between = || format!("{} to {}", ends.0, ends.1);
+    patch.apply(base).map_err(|source| ConfigError::Shape { between: between(), source })
+}
+
+/// All ordered pairs of two different regions.
+fn pairs(count: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..count).flat_map(move |from| (0..count).map(move |to| (from, to))).filter(|(a, b)| a != b)
+}
+
+fn ends(link: &LinkEntry, topology: &Topology) -> Result<Vec<(usize, usize)>, ConfigError> {
+    let index = |name: &String| {
+        let unknown = || ConfigError::Meaning(format!("a link names {name}, which is no region"));
+        topology.region(name).ok_or_else(unknown)
+    };
+    match (&link.between, &link.from, &link.to) {
+        (Some([one, other]), None, None) => {
+            let (one, other) = (index(one)?, index(other)?);
+            Ok(vec![(one, other), (other, one)])
+        }
+        (None, Some(from), Some(to)) => Ok(vec![(index(from)?, index(to)?)]),
+        _ => meaning("a link has either `between` or both `from` and `to`".to_owned()),
+    }
+}
+
+fn meaning<T>(text: String) -> Result<T, ConfigError> {
+    Err(ConfigError::Meaning(text))
+}
+
+fn default_seed() -> u64 {
+    1
+}
+
+fn default_mtu() -> u16 {
+    1500
+}
+
+fn default_packets() -> usize {
+    PACKETS_MAX_DEFAULT
+}
+
+fn default_bytes() -> usize {
+    BYTES_MAX_DEFAULT
+}
+
+fn default_nodes() -> u16 {
+    1
+}
+
+fn default_nat_idle() -> u64 {
+    NAT_IDLE_S_DEFAULT
+}
+
+#[cfg(test)]
+#[path = "config_test.rs"]
+mod tests;

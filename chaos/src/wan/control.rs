@@ -1,0 +1,311 @@
+//! What can be asked of a running network, and the answers: one JSON object a line.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use super::hub::{Block, Hub, StrayCounts};
+use super::link::{LinkCounts, Passage};
+use super::shape::{ShapeError, ShapePatch};
+
+/// Blocks at once: a scenario that needs more should cut links.
+pub const BLOCKS_MAX: usize = 4096;
+
+/// A command. Regions are named as in the config; `*` is every region.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Command {
+    /// Changes what links do to packets.
+    Shape {
+        /// Sending region.
+        from: String,
+        /// Receiving region.
+        to: String,
+        /// Only in this direction.
+        #[serde(default)]
+        one_way: bool,
+        /// The changes.
+        set: ShapePatch,
+    },
+    /// Stops all packets, those on their way too.
+    Cut {
+        /// Sending region.
+        from: String,
+        /// Receiving region.
+        to: String,
+        /// Only in this direction.
+        #[serde(default)]
+        one_way: bool,
+    },
+    /// Undoes a cut.
+    Mend {
+        /// Sending region.
+        from: String,
+        /// Receiving region.
+        to: String,
+        /// Only in this direction.
+        #[serde(default)]
+        one_way: bool,
+    },
+    /// Stops all packets between two addresses; who is not named is everyone.
+    Block {
+        /// Sender.
+        from: Option<Ipv4Addr>,
+        /// Receiver.
+        to: Option<Ipv4Addr>,
+        /// Only in this direction.
+        #[serde(default)]
+        one_way: bool,
+    },
+    /// Undoes a block.
+    Unblock {
+        /// Sender.
+        from: Option<Ipv4Addr>,
+        /// Receiver.
+        to: Option<Ipv4Addr>,
+        /// Only in this direction.
+        #[serde(default)]
+        one_way: bool,
+    },
+    /// Undoes all cuts and blocks, and gives links the shape of the config.
+    Heal {},
+    /// Lets a region's address translation forget its flows and give out other ports.
+    Rebind {
+        /// The region.
+        region: String,
+    },
+    /// Asks for counts and how punctual the emulator is.
+    Stats {},
+    /// Sets all counts to zero.
+    ResetStats {},
+    /// Asks for the places and their namespaces.
+    Places {},
+    /// Ends the network and everything that runs in it.
+    Stop {},
+}
+
+/// What a command is answered with.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// It is done: the next packet meets the new state.
+    Done,
+    /// To [`Command::Stats`].
+    Stats(Stats),
+    /// To [`Command::Places`].
+    Places(Vec<PlaceReport>),
+}
+
+/// Counts since the start or the last [`Command::ResetStats`].
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Stats {
+    /// Packets on their way now.
+    pub in_flight: u64,
+    /// Processor time of the forwarding thread since its start, in microseconds.
+    pub cpu_us: u64,
+    /// By how many microseconds half of the packets were late, at most.
+    pub lateness_p50_us: u64,
+    /// The same for 99 of 100.
+    pub lateness_p99_us: u64,
+    /// The latest one.
+    pub lateness_max_us: u64,
+    /// Packets that reached no link.
+    pub strays: StrayCounts,
+    /// Each direction of each link.
+    pub links: Vec<LinkReport>,
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct LinkReport {
+    /// Sending region.
+    pub from: String,
+    /// Receiving region.
+    pub to: String,
+    /// True when nothing passes.
+    pub is_cut: bool,
+    /// Time on the way, in milliseconds.
+    pub delay_ms: f64,
+    /// What happened to packets.
+    pub counts: LinkCounts,
+}
+
+/// A node and where it lives.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct PlaceReport {
+    /// Its region.
+    pub region: String,
+    /// Its number within the region, from 1.
+    pub node: u16,
+    /// What it can bind to.
+    pub address: Ipv4Addr,
+    /// What other regions reach it by.
+    pub public_address: Ipv4Addr,
+    /// A file that stands for the namespace, while the network runs.
+    pub namespace: String,
+}
+
+/// Why a command was not carried out. Nothing was changed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ControlError {
+    /// No such region.
+    #[error("there is no region {name}; there are: {known}")]
+    Region {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The region has no address translation.
+    #[error("region {0} has no address translation")]
+    NoNat(String),
+    /// A value that no link can have.
+    #[error(transparent)]
+    Shape(#[from] ShapeError),
+    /// Too many blocks.
+    #[error("there are {BLOCKS_MAX} blocks already; cut links or heal first")]
+    Blocks,
+    /// The network has ended.
+    #[error("the network has ended")]
+    Ended,
+    /// More commands wait than may.
+    #[error("too many commands wait; ask again")]
+    Busy,
+}
+
+impl Hub {
+    /// Carries out `command`, as far as it is about packets.
+    pub(crate) fn apply(&mut self, command: &Command) -> Result<Answer, ControlError> {
+        match command {
+            Command::Shape { from, to, one_way, set } => {
+                let links = self.select(from, to, *one_way)?;
+                let shapes: Vec<_> = links
+                    .iter()
+                    .map(|link| set.apply(&self.links[*link].shape))
+                    .collect::<Result<_, _>>()?;
+                for (link, shape) in links.into_iter().zip(shapes) {
+                    self.links[link].reshape(shape);
+                }
+            }
+            Command::Cut { from, to, one_way } => self.pass(from, to, *one_way, Passage::Cut)?,
+            Command::Mend { from, to, one_way } => self.pass(from, to, *one_way, Passage::Open)?,
+            Command::Block { from, to, one_way } => {
+                let blocks = both(*from, *to, *one_way);
+                let new = blocks.iter().filter(|block| !self.blocks.contains(block)).count();
+                if self.blocks.len() + new > BLOCKS_MAX {
+                    return Err(ControlError::Blocks);
+                }
+                self.blocks.extend(blocks);
+            }
+            Command::Unblock { from, to, one_way } => {
+                for block in both(*from, *to, *one_way) {
+                    self.blocks.remove(&block);
+                }
+            }
+            Command::Heal {} => self.heal(),
+            Command::Rebind { region } => {
+                let index = self.index(region)?;
+                let nat = self.nats[index].as_mut();
+                nat.ok_or_else(|| ControlError::NoNat(region.clone()))?.rebind();
+            }
+            Command::Stats {} => return Ok(Answer::Stats(self.stats())),
+            Command::ResetStats {} => self.reset_counts(),
+            // The driver's business.
+            Command::Places {} | Command::Stop {} => {}
+        }
+        Ok(Answer::Done)
+    }
+
+    fn pass(
+        &mut self,
+        from: &str,
+        to: &str,
+        one_way: bool,
+        passage: Passage,
+    ) -> Result<(), ControlError> {
+        for link in self.select(from, to, one_way)? {
+            self.links[link].passage = passage;
+        }
+        Ok(())
+    }
+
+    fn heal(&mut self) {
+        self.blocks.clear();
+        for link in &mut self.links {
+            link.passage = Passage::Open;
+            link.reshape(link.configured);
+        }
+    }
+
+    /// The links from each region that `from` names to each that `to` names. What a region sends
+    /// itself is meant only where both are the same name.
+    fn select(&self, from: &str, to: &str, one_way: bool) -> Result<Vec<usize>, ControlError> {
+        let count = self.topology.regions.len();
+        let mut links = Vec::new();
+        for from_index in self.indices(from)? {
+            for to_index in self.indices(to)? {
+                if from_index == to_index && (from != to || from == "*") {
+                    continue;
+                }
+                links.push(from_index * count + to_index);
+                if !one_way {
+                    links.push(to_index * count + from_index);
+                }
+            }
+        }
+        links.sort_unstable();
+        links.dedup();
+        Ok(links)
+    }
+
+    fn indices(&self, name: &str) -> Result<Vec<usize>, ControlError> {
+        match name {
+            "*" => Ok((0..self.topology.regions.len()).collect()),
+            _ => Ok(vec![self.index(name)?]),
+        }
+    }
+
+    fn index(&self, name: &str) -> Result<usize, ControlError> {
+        self.topology.region(name).ok_or_else(|| {
+            let names: Vec<&str> =
+                self.topology.regions.iter().map(|region| region.name.as_str()).collect();
+            ControlError::Region { name: name.to_owned(), known: names.join(", ") }
+        })
+    }
+
+    fn stats(&self) -> Stats {
+        let count = self.topology.regions.len();
+        let name = |index: usize| self.topology.regions[index].name.clone();
+        let report = |(index, link): (usize, &super::link::Link)| LinkReport {
+            from: name(index / count),
+            to: name(index % count),
+            is_cut: link.passage == Passage::Cut,
+            delay_ms: link.shape.delay_ns as f64 / 1e6,
+            counts: link.counts,
+        };
+        Stats {
+            in_flight: self.in_flight() as u64,
+            cpu_us: 0,
+            lateness_p50_us: self.lateness_us.value_at_quantile(0.5),
+            lateness_p99_us: self.lateness_us.value_at_quantile(0.99),
+            lateness_max_us: self.lateness_us.max(),
+            strays: self.strays,
+            links: self.links.iter().enumerate().map(report).collect(),
+        }
+    }
+}
+
+impl Stats {
+    /// The counts from one region to another.
+    #[must_use]
+    pub fn link(&self, from: &str, to: &str) -> Option<&LinkCounts> {
+        let is_it = |link: &&LinkReport| link.from == from && link.to == to;
+        self.links.iter().find(is_it).map(|link| &link.counts)
+    }
+}
+
+fn both(from: Option<Ipv4Addr>, to: Option<Ipv4Addr>, one_way: bool) -> Vec<Block> {
+    let there = Block { from, to };
+    let back = Block { from: to, to: from };
+    if one_way || there == back { vec![there] } else { vec![there, back] }
+}

@@ -1,0 +1,135 @@
+//! The thread that moves packets: devices and commands in, due packets out.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::oneshot;
+use tun_rs::SyncDevice;
+
+use super::control::{Answer, Command, ControlError};
+use super::hub::Hub;
+
+/// Packets read from one device before the others and what is due get their turn.
+const BATCH: usize = 64;
+
+/// The kernel may wake a thread this much later than asked; the default is 50 microseconds.
+const TIMER_SLACK_NS: NonZeroU64 = NonZeroU64::MIN;
+
+/// Ahead of ordinary processes, which are what is measured; needs no real-time class.
+const NICE: i32 = -20;
+
+/// A command and where its answer goes.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) command: Command,
+    pub(crate) answer: oneshot::Sender<Result<Answer, ControlError>>,
+}
+
+pub(crate) struct Forwarder {
+    pub(crate) hub: Hub,
+    pub(crate) devices: Vec<SyncDevice>,
+    pub(crate) asks: Receiver<Ask>,
+    /// Readable when there is something in `asks`.
+    pub(crate) wake: std::sync::Arc<OwnedFd>,
+}
+
+/// What the loop does next.
+#[derive(PartialEq, Eq)]
+enum Next {
+    Continue,
+    Stop,
+}
+
+impl Forwarder {
+    /// Moves packets until it is told to stop or nobody is left to tell it.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        // Both only make it more punctual; without the rights for them it works as well.
+        let _: Result<(), _> = rustix::thread::set_current_timer_slack(Some(TIMER_SLACK_NS));
+        let _: Result<(), _> = rustix::process::setpriority_process(None, NICE);
+        let start = Instant::now();
+        let now_ns = || start.elapsed().as_nanos() as u64;
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        loop {
+            self.deliver(now_ns());
+            let ready = self.wait(now_ns())?;
+            if ready.last() == Some(&true) && self.answer()? == Next::Stop {
+                return Ok(());
+            }
+            for place in (0..self.devices.len()).filter(|place| ready[*place]) {
+                self.collect(place, &mut buffer, now_ns)?;
+            }
+        }
+    }
+
+    fn deliver(&mut self, now_ns: u64) {
+        while let Some(parcel) = self.hub.take(now_ns) {
+            // A device refuses only what is no packet, such as one with a flipped bit.
+            drop(self.devices[parcel.place].send(&parcel.bytes));
+            self.hub.recycle(parcel.bytes);
+        }
+    }
+
+    /// Waits for a packet, a command or the next packet that is due. Says what is ready: each
+    /// device, and the commands last.
+    fn wait(&self, now_ns: u64) -> io::Result<Vec<bool>> {
+        let timeout = self
+            .hub
+            .next_due_ns()
+            .map(|due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns)))
+            .and_then(|left| Timespec::try_from(left).ok());
+        let devices = self.devices.iter().map(|device| PollFd::new(device, PollFlags::IN));
+        let mut files: Vec<PollFd<'_>> =
+            devices.chain([PollFd::new(&*self.wake, PollFlags::IN)]).collect();
+        match poll(&mut files, timeout.as_ref()) {
+            Ok(_) => Ok(files.iter().map(|file| !file.revents().is_empty()).collect()),
+            Err(rustix::io::Errno::INTR) => Ok(vec![false; files.len()]),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn collect(
+        &mut self,
+        place: usize,
+        buffer: &mut [u8],
+        now_ns: impl Fn() -> u64,
+    ) -> io::Result<()> {
+        for _ in 0..BATCH {
+            match self.devices[place].recv(buffer) {
+                Ok(length) => self.hub.offer(now_ns(), place, &buffer[..length]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn answer(&mut self) -> io::Result<Next> {
+        rustix::io::read(&*self.wake, &mut [0; 8])?;
+        loop {
+            let ask = match self.asks.try_recv() {
+                Ok(ask) => ask,
+                Err(TryRecvError::Empty) => return Ok(Next::Continue),
+                Err(TryRecvError::Disconnected) => return Ok(Next::Stop),
+            };
+            let mut answer = self.hub.apply(&ask.command);
+            if let Ok(Answer::Stats(stats)) = &mut answer {
+                stats.cpu_us = cpu_us();
+            }
+            // Who asked may have left.
+            drop(ask.answer.send(answer));
+            if ask.command == (Command::Stop {}) {
+                return Ok(Next::Stop);
+            }
+        }
+    }
+}
+
+fn cpu_us() -> u64 {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    spent.tv_sec as u64 * 1_000_000 + spent.tv_nsec as u64 / 1_000
+}

@@ -1,0 +1,346 @@
+//! The network as a state machine: packets go in at one place and come out at another, later.
+//!
+//! It knows no clock and no device. Whoever drives it offers what the devices read, asks when the
+//! next packet is due, and takes what is due.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+use std::net::Ipv4Addr;
+
+use fastrand::Rng;
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+use super::link::{Fate, Link, Passage};
+use super::nat::Nat;
+use super::packet::{Packet, Side};
+use super::topology::Topology;
+
+/// Buffers kept for the next packets.
+const SPARE_MAX: usize = 4096;
+
+/// Lateness above this counts as this.
+const LATENESS_US_MAX: u64 = 60_000_000;
+
+/// Packets that never reached a link.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub struct StrayCounts {
+    /// Not IPv4, or not whole. Kernels ask for IPv6 routers now and then.
+    pub not_ipv4: u64,
+    /// From an address that its place does not have.
+    pub foreign: u64,
+    /// To an address that nobody has.
+    pub no_route: u64,
+    /// Not to be translated: a fragment, an ICMP error, another protocol, or no port was free.
+    pub untranslatable: u64,
+}
+
+/// Nothing passes from one address to another; `None` is everyone.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Block {
+    /// Sender.
+    pub from: Option<Ipv4Addr>,
+    /// Receiver.
+    pub to: Option<Ipv4Addr>,
+}
+
+/// A packet at the end of its way.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Parcel {
+    pub(crate) place: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Hub {
+    pub(crate) topology: Topology,
+    pub(crate) links: Vec<Link>,
+    pub(crate) nats: Vec<Option<Nat>>,
+    pub(crate) blocks: BTreeSet<Block>,
+    pub(crate) strays: StrayCounts,
+    /// By how many microseconds packets were taken after they were due.
+    pub(crate) lateness_us: Histogram<u64>,
+    /// The places by the addresses that their own region knows them by.
+    inside: Vec<BTreeMap<Ipv4Addr, usize>>,
+    /// Where the addresses lead that every region sees.
+    public: BTreeMap<Ipv4Addr, Target>,
+    queue: BinaryHeap<Due>,
+    queued_bytes: usize,
+    sequence: u64,
+    rng: Rng,
+    spare: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Place(usize),
+    /// The region's translation decides on arrival.
+    Nat(usize),
+}
+
+#[derive(Debug)]
+struct Due {
+    due_ns: u64,
+    /// Packets that are due at the same time leave in the order in which they came.
+    sequence: u64,
+    link: usize,
+    target: Target,
+    /// The sender's own address, before translation.
+    source: Ipv4Addr,
+    bytes: Vec<u8>,
+}
+
+/// How a packet travels, as far as its addresses decide it.
+struct Way {
+    link: usize,
+    target: Target,
+    source: Ipv4Addr,
+}
+
+impl Hub {
+    pub(crate) fn new(topology: Topology) -> Self {
+        let count = topology.regions.len();
+        let mut inside = vec![BTreeMap::new(); count];
+        let mut public = BTreeMap::new();
+        for (index, place) in topology.places.iter().enumerate() {
+            for (_, address) in &place.nodes {
+                inside[place.region].insert(*address, index);
+                match &topology.regions[place.region].nat {
+                    Some(plan) => public.insert(plan.public, Target::Nat(place.region)),
+                    None => public.insert(*address, Target::Place(index)),
+                };
+            }
+        }
+        let nats = topology.regions.iter().map(|region| region.nat.clone().map(Nat::new)).collect();
+        Self {
+            links: topology.shapes.iter().copied().map(Link::new).collect(),
+            nats,
+            blocks: BTreeSet::new(),
+            strays: StrayCounts::default(),
+            lateness_us: new_histogram(),
+            inside,
+            public,
+            queue: BinaryHeap::new(),
+            queued_bytes: 0,
+            sequence: 0,
+            rng: Rng::with_seed(topology.seed),
+            spare: Vec::new(),
+            topology,
+        }
+    }
+
+    /// Takes a packet that came out of the device of `place`. Time does not go back.
+    pub(crate) fn offer(&mut self, now_ns: u64, place: usize, bytes: &[u8]) {
+        let mut buffer = self.buffer(bytes);
+        let Some(way) = self.find_way(now_ns, place, &mut buffer) else {
+            self.recycle(buffer);
+            return;
+        };
+        let receiver = destination(&buffer);
+        let length_bytes = buffer.len() as u64;
+        if self.is_blocked(&[way.source, source(&buffer)], &[receiver]) {
+            self.links[way.link].counts.offered += 1;
+            self.links[way.link].counts.blocked += 1;
+            self.recycle(buffer);
+            return;
+        }
+        match self.links[way.link].take(now_ns, length_bytes, &mut self.rng) {
+            Fate::Gone => self.recycle(buffer),
+            Fate::Arrives { due_ns, copies, is_corrupt } => {
+                if is_corrupt && let Some(mut packet) = Packet::parse(&mut buffer) {
+                    packet.flip_bit(self.rng.usize(..));
+                }
+                for _ in 1..copies {
+                    let copy = self.buffer(&buffer);
+                    self.push(due_ns, &way, copy);
+                }
+                self.push(due_ns, &way, buffer);
+            }
+        }
+    }
+
+    /// When the next packet is due. Changes with each `offer` and `take`.
+    #[must_use]
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+        self.queue.peek().map(|due| due.due_ns)
+    }
+
+    /// Packets on their way.
+    #[must_use]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The next packet that is due at `now_ns`. Call it until there is none.
+    pub(crate) fn take(&mut self, now_ns: u64) -> Option<Parcel> {
+        while self.next_due_ns().is_some_and(|due_ns| due_ns <= now_ns) {
+            let due = self.queue.pop()?;
+            self.queued_bytes -= due.bytes.len();
+            self.lateness_us.saturating_record((now_ns - due.due_ns) / 1_000);
+            if let Some(parcel) = self.arrive(now_ns, due) {
+                return Some(parcel);
+            }
+        }
+        None
+    }
+
+    /// Takes back the bytes of a parcel, for the next packet.
+    pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(buffer);
+        }
+    }
+
+    /// Sets all counts to zero.
+    pub(crate) fn reset_counts(&mut self) {
+        self.strays = StrayCounts::default();
+        self.lateness_us.reset();
+        for link in &mut self.links {
+            link.counts = super::link::LinkCounts::default();
+        }
+    }
+
+    /// Translates what leaves its region and finds the link to take.
+    fn find_way(&mut self, now_ns: u64, place: usize, bytes: &mut [u8]) -> Option<Way> {
+        let Some(mut packet) = Packet::parse(bytes) else {
+            self.strays.not_ipv4 += 1;
+            return None;
+        };
+        let region = self.topology.places[place].region;
+        let source = packet.address(Side::Source);
+        if self.inside[region].get(&source) != Some(&place) {
+            self.strays.foreign += 1;
+            return None;
+        }
+        let destination = packet.address(Side::Destination);
+        let here = region * self.topology.regions.len();
+        if let Some(place) = self.inside[region].get(&destination) {
+            return Some(Way { link: here + region, target: Target::Place(*place), source });
+        }
+        let Some(target) = self.public.get(&destination).copied() else {
+            self.strays.no_route += 1;
+            return None;
+        };
+        if let Some(nat) = &mut self.nats[region]
+            && nat.leave(now_ns, &mut packet).is_none()
+        {
+            self.strays.untranslatable += 1;
+            return None;
+        }
+        let there = match target {
+            Target::Place(place) => self.topology.places[place].region,
+            Target::Nat(region) => region,
+        };
+        Some(Way { link: here + there, target, source })
+    }
+
+    fn push(&mut self, due_ns: u64, way: &Way, bytes: Vec<u8>) {
+        let is_full = self.queue.len() >= self.topology.packets_max
+            || self.queued_bytes + bytes.len() > self.topology.bytes_max;
+        if is_full {
+            self.links[way.link].counts.overflowed += 1;
+            self.recycle(bytes);
+            return;
+        }
+        self.queued_bytes += bytes.len();
+        self.sequence += 1;
+        let &Way { link, target, source } = way;
+        self.queue.push(Due { due_ns, sequence: self.sequence, link, target, source, bytes });
+    }
+
+    /// What was cut or blocked meanwhile is lost on its way, as in a cable that breaks.
+    fn arrive(&mut self, now_ns: u64, due: Due) -> Option<Parcel> {
+        let Due { link, target, source: sender, mut bytes, .. } = due;
+        if self.links[link].passage == Passage::Cut {
+            self.links[link].counts.cut += 1;
+            self.recycle(bytes);
+            return None;
+        }
+        let sources = [sender, source(&bytes)];
+        let public = destination(&bytes);
+        let Some(place) = self.enter(now_ns, target, &mut bytes) else {
+            self.links[link].counts.refused += 1;
+            self.recycle(bytes);
+            return None;
+        };
+        if self.is_blocked(&sources, &[public, destination(&bytes)]) {
+            self.links[link].counts.blocked += 1;
+            self.recycle(bytes);
+            return None;
+        }
+        let counts = &mut self.links[link].counts;
+        counts.delivered += 1;
+        counts.delivered_bytes += bytes.len() as u64;
+        Some(Parcel { place, bytes })
+    }
+
+    fn enter(&mut self, now_ns: u64, target: Target, bytes: &mut [u8]) -> Option<usize> {
+        match target {
+            Target::Place(place) => Some(place),
+            Target::Nat(region) => {
+                let mut packet = Packet::parse(bytes)?;
+                let inside = self.nats[region].as_mut()?.arrive(now_ns, &mut packet)?;
+                self.inside[region].get(&inside).copied()
+            }
+        }
+    }
+
+    fn is_blocked(&self, sources: &[Ipv4Addr], destinations: &[Ipv4Addr]) -> bool {
+        if self.blocks.is_empty() {
+            return false;
+        }
+        let each = |addresses: &[Ipv4Addr]| -> Vec<Option<Ipv4Addr>> {
+            addresses.iter().copied().map(Some).chain([None]).collect()
+        };
+        let destinations = each(destinations);
+        each(sources)
+            .iter()
+            .any(|&from| destinations.iter().any(|&to| self.blocks.contains(&Block { from, to })))
+    }
+
+    fn buffer(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        buffer
+    }
+}
+
+/// Two significant figures: lateness is told in hundredths of itself.
+fn new_histogram() -> Histogram<u64> {
+    #[expect(clippy::expect_used, reason = "the bounds are constants that the histogram takes")]
+    Histogram::new_with_bounds(1, LATENESS_US_MAX, 2).expect("bounds of a histogram")
+}
+
+fn source(bytes: &[u8]) -> Ipv4Addr {
+    Ipv4Addr::new(bytes[12], bytes[13], bytes[14], bytes[15])
+}
+
+fn destination(bytes: &[u8]) -> Ipv4Addr {
+    Ipv4Addr::new(bytes[16], bytes[17], bytes[18], bytes[19])
+}
+
+impl Ord for Due {
+    /// The greatest is the one to take first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.due_ns, other.sequence).cmp(&(self.due_ns, self.sequence))
+    }
+}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Due {}
+
+#[cfg(test)]
+#[path = "hub_test.rs"]
+mod tests;

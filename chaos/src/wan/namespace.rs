@@ -1,0 +1,135 @@
+//! A network namespace that nothing but open files and processes keeps alive.
+//!
+//! It has no name under `/run/netns`: when this process ends, whatever the way, the kernel closes
+//! the files, and namespace and device are gone as soon as no process is inside.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread;
+
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+use super::netlink::{LOOPBACK, Netlink};
+use super::topology::Place;
+
+/// The device's name in every namespace.
+const DEVICE: &str = "wan0";
+
+/// Packets that wait in a device while the forwarding thread is busy: 10 ms at a million a second.
+const DEVICE_QUEUE: u32 = 10_000;
+
+/// What the kernel knows a namespace by, while it is open.
+pub(crate) type NamespaceId = (u64, u64);
+
+/// A namespace with its loopback.
+#[derive(Debug)]
+pub struct Namespace {
+    file: File,
+    id: NamespaceId,
+}
+
+impl Namespace {
+    /// Makes a namespace with the device and addresses of `place`.
+    pub(crate) fn create(place: &Place, mtu_bytes: u16) -> io::Result<(Self, SyncDevice)> {
+        // A thread of its own: it leaves the namespace of all others for good.
+        let work = || -> io::Result<(Self, SyncDevice)> {
+            #[expect(
+                deprecated,
+                reason = "its successor is unsafe because of file tables; this asks for a network"
+            )]
+            rustix::thread::unshare(UnshareFlags::NEWNET)?;
+            let file = File::open("/proc/thread-self/ns/net")?;
+            let device = DeviceBuilder::new().name(DEVICE).build_sync()?;
+            device.set_nonblocking(true)?;
+            configure(place, mtu_bytes)?;
+            let namespace = Self { id: identity(&file)?, file };
+            Ok((namespace, device))
+        };
+        on_thread(work)
+    }
+
+    /// Runs `work` inside, on a thread of its own. Sockets that it opens stay inside wherever they
+    /// are used later, and so do processes that it starts.
+    ///
+    /// # Errors
+    ///
+    /// When the namespace cannot be entered.
+    ///
+    /// # Panics
+    ///
+    /// When `work` does.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        on_thread(|| {
+            enter(&self.file)?;
+            Ok(work())
+        })
+    }
+
+    pub(crate) fn id(&self) -> NamespaceId {
+        self.id
+    }
+
+    /// A path by which another process of the same user can open it.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+}
+
+/// Moves the calling thread, and what it starts or becomes, into the namespace that `file` is.
+///
+/// # Errors
+///
+/// When it is no network namespace, or for want of rights.
+pub fn enter(file: &File) -> io::Result<()> {
+    Ok(move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?)
+}
+
+/// What the kernel knows the namespace by that `file` is.
+pub(crate) fn identity(file: &File) -> io::Result<NamespaceId> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Becomes `program` inside the namespace that the file at `namespace` is; returns only on error.
+///
+/// The kernel kills the program when the parent of this process ends.
+pub fn become_inside(namespace: &str, mut program: Command) -> io::Error {
+    let entered = || -> io::Result<()> {
+        let parent = getppid();
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid() != parent {
+            return Err(io::Error::other("the parent has ended"));
+        }
+        enter(&File::open(namespace)?)
+    };
+    match entered() {
+        Ok(()) => program.exec(),
+        Err(error) => error,
+    }
+}
+
+fn configure(place: &Place, mtu_bytes: u16) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    netlink.bring_up(LOOPBACK)?;
+    let device = netlink.index(DEVICE)?;
+    netlink.size(device, u32::from(mtu_bytes), DEVICE_QUEUE)?;
+    netlink.bring_up(device)?;
+    for (_, address) in &place.nodes {
+        netlink.add_address(device, *address, place.prefix_length)?;
+    }
+    match place.nodes.first() {
+        Some((_, address)) => netlink.add_default_route(device, *address),
+        None => Ok(()),
+    }
+}
+
+fn on_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let joined = thread::scope(|scope| scope.spawn(work).join());
+    joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

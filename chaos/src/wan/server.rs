@@ -1,0 +1,132 @@
+//! The control socket: one JSON object a line, one answer a line.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use super::control::{Answer, Command};
+use super::network::Handle;
+
+/// A line is a command; the longest has a few hundred bytes.
+const LINE_BYTES_MAX: u64 = 64 * 1024;
+
+/// Connections at once; more wait.
+const CONNECTIONS_MAX: usize = 64;
+
+/// How long a connection may say nothing.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// The answer to one line.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Reply {
+    /// False when nothing was changed.
+    pub ok: bool,
+    /// The answer, when `ok`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Answer>,
+    /// Why not, when not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+impl Reply {
+    /// The answer, or why there is none.
+    ///
+    /// # Errors
+    ///
+    /// The text of the error.
+    pub fn into_result(self) -> Result<Answer, String> {
+        match (self.answer, self.error) {
+            (Some(answer), _) if self.ok => Ok(answer),
+            (_, error) => Err(error.unwrap_or_else(|| "an answer of unknown form".to_owned())),
+        }
+    }
+}
+
+/// Listens at `path`, for this user only. The file of a network that has ended is replaced.
+///
+/// # Errors
+///
+/// When another network listens there, or the system refuses.
+pub async fn listen(path: &Path) -> io::Result<UnixListener> {
+    if UnixStream::connect(path).await.is_ok() {
+        let text = format!("another network listens at {}", path.display());
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Nobody can connect between the two: only root gets into the namespaces anyway.
+    let listener = UnixListener::bind(path)?;
+    let owner_only = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(path, owner_only)?;
+    Ok(listener)
+}
+
+/// Answers whoever connects, until the network has ended or somebody asks to stop. Then it is for
+/// the caller to drop the network: packets flow until the processes inside have ended.
+pub async fn serve(listener: UnixListener, handle: Handle) {
+    let mut connections = JoinSet::new();
+    let stop = Arc::new(Notify::new());
+    loop {
+        tokio::select! {
+            accepted = listener.accept(), if connections.len() < CONNECTIONS_MAX => {
+                // A connection that failed before it began concerns only its maker.
+                if let Ok((stream, _)) = accepted {
+                    connections.spawn(converse(stream, handle.clone(), stop.clone()));
+                }
+            }
+            _ = connections.join_next(), if !connections.is_empty() => {}
+            () = handle.ended() => break,
+            () = stop.notified() => break,
+        }
+    }
+    // The answer to the command that ended it may still be on its way.
+    let _: Result<(), _> = tokio::time::timeout(Duration::from_millis(100), async {
+        while connections.join_next().await.is_some() {}
+    })
+    .await;
+}
+
+async fn converse(stream: UnixStream, handle: Handle, stop: Arc<Notify>) {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    loop {
+        let mut line = Vec::new();
+        let mut limited = (&mut reader).take(LINE_BYTES_MAX);
+        let read = tokio::time::timeout(IDLE, limited.read_until(b'\n', &mut line)).await;
+        if !matches!(read, Ok(Ok(length)) if length > 0) {
+            return;
+        }
+        let mut reply =
+            serde_json::to_vec(&respond(&line, &handle, &stop).await).unwrap_or_default();
+        reply.push(b'\n');
+        // Half a line more would follow a line that is too long.
+        if writer.write_all(&reply).await.is_err() || line.last() != Some(&b'\n') {
+            return;
+        }
+    }
+}
+
+async fn respond(line: &[u8], handle: &Handle, stop: &Notify) -> Reply {
+    let answer = match serde_json::from_slice::<Command>(line) {
+        Ok(Command::Stop {}) => {
+            stop.notify_one();
+            Ok(Answer::Done)
+        }
+        Ok(command) => handle.ask_async(command).await.map_err(|error| error.to_string()),
+        Err(error) => Err(format!("no command: {error}")),
+    };
+    match answer {
+        Ok(answer) => Reply { ok: true, answer: Some(answer), error: None },
+        Err(error) => Reply { ok: false, answer: None, error: Some(error) },
+    }
+}

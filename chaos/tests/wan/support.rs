@@ -1,0 +1,54 @@
+//! What the tests of real networks share.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use spillway_chaos::wan::{Answer, Command, Network, Stats, config};
+
+/// How long anything may take that takes no time: the machine may be busy.
+pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// False where there are no rights to make networks; says so. In CI there have to be.
+pub(crate) fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        assert!(std::env::var_os("CI").is_none(), "these tests need root, and CI must run them");
+        #[expect(
+            clippy::print_stderr,
+            reason = "a test that did not run must not look like one that did"
+        )]
+        let () = eprintln!("skipped: network namespaces need root");
+    }
+    is_root
+}
+
+/// A network from the text of a config.
+pub(crate) fn start(text: &str) -> Network {
+    Network::start(config::parse(text, Path::new(".")).unwrap()).unwrap()
+}
+
+pub(crate) fn ask(network: &Network, json: &str) -> Answer {
+    network.handle().ask(serde_json::from_str(json).unwrap()).unwrap()
+}
+
+pub(crate) fn stats(network: &Network) -> Stats {
+    match network.handle().ask(Command::Stats {}).unwrap() {
+        Answer::Stats(stats) => stats,
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn address(text: &str) -> Ipv4Addr {
+    text.parse().unwrap()
+}
+
+/// Waits until `holds`, or fails with `what`.
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < SOON, "{what}");
+        // wait: between two looks at something outside of this process
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

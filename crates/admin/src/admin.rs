@@ -1,0 +1,112 @@
+//! Answers requests to the admin API.
+
+use std::sync::Arc;
+
+use http::{HeaderValue, Request, StatusCode, header};
+use hyper::body::Incoming;
+use spillway_agreement::Agreement;
+use tokio::sync::Semaphore;
+
+use crate::access;
+use crate::answer::{self, Cluster};
+use crate::call::{self, Call};
+use crate::config::{AdminConfig, AdminRole};
+use crate::endpoint::{self, Found, Operation};
+use crate::error::ApiError;
+use crate::openapi::openapi;
+use crate::reply::{Reply, json};
+
+/// Answers requests to the admin API, for one node. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Admin {
+    agreement: Option<Arc<Agreement>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: AdminConfig,
+    watchers: Arc<Semaphore>,
+    /// One at a time: each holds the whole state.
+    backups: Arc<Semaphore>,
+}
+
+impl Admin {
+    /// An API over `agreement`. A node that is in no cluster has none: then every request but that
+    /// for the OpenAPI document is answered with why.
+    #[must_use]
+    pub fn new(agreement: Option<Arc<Agreement>>, config: AdminConfig) -> Self {
+        let watchers = Arc::new(Semaphore::new(config.watchers_max));
+        let backups = Arc::new(Semaphore::new(1));
+        Self { agreement, shared: Arc::new(Shared { config, watchers, backups }) }
+    }
+
+    /// Whether whoever sends a request with this head may do what that role may: for what else is
+    /// behind the same listener.
+    ///
+    /// # Errors
+    /// The answer that says why not.
+    pub fn check(&self, head: &http::request::Parts, role: AdminRole) -> Result<(), Box<Reply>> {
+        let state = self.agreement.as_ref().map(|agreement| agreement.published());
+        let caller = access::caller(head, &self.shared.config, state.as_deref());
+        let checked = caller.and_then(|caller| access::check_role(&caller, role));
+        checked.map_err(|error| Box::new(error.into_reply()))
+    }
+
+    /// Answers one request for a path below `/v1/`. What goes wrong is an answer too.
+    pub async fn answer(&self, request: Request<Incoming>) -> Reply {
+        let answered = Box::pin(self.try_answer(request)).await;
+        answered.unwrap_or_else(ApiError::into_reply)
+    }
+
+    async fn try_answer(&self, request: Request<Incoming>) -> Result<Reply, ApiError> {
+        let (head, body) = request.into_parts();
+        let config = &self.shared.config;
+        let state = self.agreement.as_ref().map(|agreement| agreement.published());
+        // First, so that who may not ask learns nothing, not even what there is.
+        let caller = access::caller(&head, config, state.as_deref())?;
+        let segments = call::segments(head.uri.path())?;
+        let (endpoint, path) = match endpoint::find(&head.method, &segments) {
+            Found::Endpoint(endpoint, path) => (endpoint, path),
+            Found::OtherMethods(methods) => return Ok(other_methods(&methods)),
+            Found::Nothing => return Err(no_path()),
+        };
+        access::check_role(&caller, endpoint.role)?;
+        if endpoint.operation == Operation::OpenApi {
+            return Ok(json(StatusCode::OK, openapi()));
+        }
+        let agreement = self.agreement.clone().ok_or_else(no_cluster)?;
+        let call = Call::read((endpoint, path), caller, (head, body), config).await?;
+        let cluster = Cluster {
+            agreement,
+            config,
+            watchers: &self.shared.watchers,
+            backups: &self.shared.backups,
+        };
+        answer::answer(&cluster, &call).await
+    }
+}
+
+fn other_methods(methods: &[&http::Method]) -> Reply {
+    let names: Vec<&str> = methods.iter().map(|method| method.as_str()).collect();
+    let allowed = names.join(", ");
+    let status = StatusCode::METHOD_NOT_ALLOWED;
+    let cause = "the path does not take this method";
+    let mut reply =
+        ApiError::new(status, "method_not_allowed", cause, format!("use {allowed}")).into_reply();
+    if let Ok(value) = HeaderValue::from_str(&allowed) {
+        reply.headers_mut().insert(header::ALLOW, value);
+    }
+    reply
+}
+
+fn no_path() -> ApiError {
+    let remedy = "look into /v1/openapi.json";
+    ApiError::new(StatusCode::NOT_FOUND, "no_such_path", "there is no such path", remedy)
+}
+
+fn no_cluster() -> ApiError {
+    let remedy = "give it a data folder and seeds in its config, or ask another node";
+    let cause = "this node is in no cluster that agrees on anything";
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_cluster", cause, remedy)
+}

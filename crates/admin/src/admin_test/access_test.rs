@@ -1,0 +1,123 @@
+//! Who may do what.
+
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::world::{World, listen};
+use crate::{Admin, AdminConfig, parse_token_file};
+
+const READER: &str = "reader-0123456789abcdef0123456789";
+const OPERATOR: &str = "operator-0123456789abcdef0123456789";
+const ADMIN: &str = "admin-0123456789abcdef0123456789";
+
+fn config() -> AdminConfig {
+    let text = format!("eve read {READER}\nbob operate {OPERATOR}\nada admin {ADMIN}");
+    AdminConfig { tokens: parse_token_file(&text).unwrap(), ..AdminConfig::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_role_may_do_what_it_is_for() {
+    let world = World::one(config()).await;
+    let client = world.client(0);
+    let put = async |token: &str| client.token(token).put("/v1/models/m", &json!({})).await;
+    let drain = async |token: &str| {
+        client.token(token).post("/v1/regions/region-a/drain", &Value::Null).await
+    };
+    let read = async |token: &str| client.token(token).get("/v1/regions").await;
+    let backup = async |token: &str| client.token(token).get("/v1/backup").await;
+    for token in [READER, OPERATOR, ADMIN] {
+        read(token).await.done();
+    }
+    assert_eq!(drain(READER).await.refused(403), "forbidden");
+    drain(OPERATOR).await.done();
+    drain(ADMIN).await.done();
+    assert_eq!(put(READER).await.refused(403), "forbidden");
+    assert_eq!(put(OPERATOR).await.refused(403), "forbidden");
+    put(ADMIN).await.done();
+    assert_eq!(backup(OPERATOR).await.refused(403), "forbidden");
+    assert!(backup(ADMIN).await.status.is_success());
+    let audit = read_audit(&client).await;
+    assert_eq!(audit, ["ada", "ada", "bob"]);
+}
+
+async fn read_audit(client: &Client) -> Vec<String> {
+    let page = client.token(ADMIN).get("/v1/audit").await.done();
+    let items = page["items"].as_array().unwrap();
+    items.iter().map(|deed| deed["operator"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_known_token_nothing_is_said() {
+    let world = World::one(config()).await;
+    let client = world.client(0);
+    for path in ["/v1/status", "/v1/nothing", "/v1/openapi.json"] {
+        let answer = client.get(path).await;
+        assert_eq!(answer.refused(401), "unauthorized");
+        assert_eq!(answer.headers["www-authenticate"], "Bearer");
+        let wrong = client.token(&ADMIN.replace('0', "1")).get(path).await;
+        assert_eq!(wrong.refused(401), "unauthorized");
+    }
+    let basic = client.with("authorization", format!("Basic {ADMIN}")).get("/v1/status").await;
+    assert_eq!(basic.refused(401), "unauthorized");
+    client.with("authorization", format!("bearer {ADMIN}")).get("/v1/status").await.done();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_of_the_cluster_let_operators_in_until_they_are_revoked() {
+    let world = World::one(config()).await;
+    let client = world.client(0);
+    let admin = client.token(ADMIN);
+    let make = async |record: Value| {
+        let made = admin.post("/v1/keys", &json!({ "record": record })).await.done();
+        let text = |name: &str| made[name].as_str().unwrap().to_owned();
+        (text("key"), client.token(&text("secret")))
+    };
+    let published = async || {
+        // A dry run has seen all that was done, and what is published too.
+        admin.put("/v1/models/m?dry_run=true", &json!({})).await.done();
+    };
+    admin.put("/v1/tenants/acme", &json!({})).await.done();
+    let (reader, as_reader) = make(json!({ "role": "read" })).await;
+    let (_, as_operator) = make(json!({ "role": "operate" })).await;
+    let (_, as_client) = make(json!({ "role": "client", "tenant": "acme" })).await;
+    let (_, as_late) = make(json!({ "role": "admin", "expires_ms": 1 })).await;
+    published().await;
+    as_reader.get("/v1/regions").await.done();
+    let other = admin.post("/v1/keys", &json!({ "record": { "role": "read" } })).await.done();
+    let secret = other["secret"].as_str().unwrap().rsplit_once('_').unwrap().1.to_owned();
+    let guessed = client.token(&format!("sw_{reader}_{secret}")).get("/v1/regions").await;
+    assert_eq!(guessed.refused(401), "unauthorized");
+    let drain = "/v1/regions/region-a/drain";
+    assert_eq!(as_reader.post(drain, &Value::Null).await.refused(403), "forbidden");
+    as_operator.post(drain, &Value::Null).await.done();
+    assert_eq!(as_client.get("/v1/regions").await.refused(401), "unauthorized");
+    assert_eq!(as_late.get("/v1/regions").await.refused(401), "unauthorized");
+    admin.post(&format!("/v1/keys/{reader}/revoke"), &Value::Null).await.done();
+    published().await;
+    assert_eq!(as_reader.get("/v1/regions").await.refused(401), "unauthorized");
+    let by_key = read_audit(&client).await;
+    assert!(by_key.iter().any(|name| name.starts_with("key:")), "{by_key:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_web_page_does_not_pass_for_the_operator_of_this_machine() {
+    let world = World::one(AdminConfig::default()).await;
+    let client = world.client(0);
+    client.get("/v1/status").await.done();
+    client.with("host", "localhost:9900").get("/v1/status").await.done();
+    let page = client.with("origin", "https://evil.example").get("/v1/status").await;
+    assert_eq!(page.refused(403), "forbidden");
+    let rebound = client.with("host", "evil.example").get("/v1/status").await;
+    assert_eq!(rebound.refused(403), "forbidden");
+    let wrong = client.token("anything").get("/v1/status").await;
+    assert_eq!(wrong.refused(401), "unauthorized");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_a_cluster_says_so() {
+    let (address, _listening) = listen(Admin::new(None, AdminConfig::default())).await;
+    let client = Client::new(address);
+    assert_eq!(client.get("/v1/status").await.refused(503), "no_cluster");
+    assert_eq!(client.get("/v1/nothing").await.refused(404), "no_such_path");
+    assert_eq!(client.get("/v1/openapi.json").await.done()["openapi"], "3.1.0");
+}

@@ -1,0 +1,221 @@
+//! Every endpoint is in the document, and every answer is as the document says.
+
+use std::collections::BTreeSet;
+
+use http::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::schema::faults;
+use super::world::World;
+use crate::{AdminConfig, openapi};
+
+/// Checks an answer to a request for `path` against the document. Paths that the document does not
+/// have are answered with errors alone.
+pub(super) fn check_answer(method: &Method, path: &str, status: StatusCode, body: &Value) {
+    let document = openapi();
+    let Some(operation) = operation(method, path) else {
+        assert!(status.is_client_error() || status.is_server_error(), "{method} {path}: {status}");
+        check(document, &json!({ "$ref": "#/components/schemas/ErrorAnswer" }), body, path);
+        return;
+    };
+    let responses = &operation["responses"];
+    let exact = responses.get(status.as_str());
+    let kind = if status.is_success() { "2XX" } else { "default" };
+    let response = exact.or_else(|| responses.get(kind));
+    let response = response.unwrap_or_else(|| panic!("{method} {path}: {status} is not there"));
+    if let Some(schema) = response["content"].pointer("/application~1json/schema") {
+        check(document, schema, body, path);
+    }
+}
+
+fn check(document: &Value, schema: &Value, body: &Value, path: &str) {
+    let faults = faults(document, schema, body);
+    assert!(faults.is_empty(), "{path}: {faults:#?} in {body:#}");
+}
+
+fn operation(method: &Method, path: &str) -> Option<&'static Value> {
+    let path = path.split('?').next().unwrap();
+    let parts: Vec<&str> = path.split('/').collect();
+    let fits = |template: &str| {
+        let wanted: Vec<&str> = template.split('/').collect();
+        wanted.len() == parts.len()
+            && wanted
+                .iter()
+                .zip(&parts)
+                .all(|(wanted, part)| wanted.starts_with('{') || wanted == part)
+    };
+    let paths = openapi()["paths"].as_object().unwrap();
+    let (_, methods) = paths.iter().find(|(template, _)| fits(template))?;
+    methods.get(method.as_str().to_ascii_lowercase())
+}
+
+/// Asks for things, and notes of which operations.
+struct Tour {
+    client: Client,
+    visited: BTreeSet<String>,
+}
+
+impl Tour {
+    async fn go(&mut self, method: Method, path: &str, body: Value) -> Value {
+        let id = operation(&method, path).expect(path)["operationId"].as_str().unwrap();
+        self.visited.insert(id.to_owned());
+        self.client.send(method, path, &body).await.done()
+    }
+
+    async fn get(&mut self, path: &str) -> Value {
+        self.go(Method::GET, path, Value::Null).await
+    }
+
+    async fn put(&mut self, path: &str, body: Value) {
+        // What would be done is as the document says, and so is what was done.
+        let dry = self.go(Method::PUT, &format!("{path}?dry_run=true"), body.clone()).await;
+        assert_eq!(dry["dry_run"], true);
+        let done = self.go(Method::PUT, path, body).await;
+        assert_eq!(done["outcome"], "applied", "{path}");
+        self.get(path).await;
+    }
+
+    async fn post(&mut self, path: &str, body: Value) -> Value {
+        self.go(Method::POST, path, body).await
+    }
+
+    async fn delete(&mut self, path: &str) {
+        self.go(Method::DELETE, path, Value::Null).await;
+    }
+
+    async fn write_everything(&mut self) {
+        self.put("/v1/nodes/a", json!({ "role": "learner" })).await;
+        self.put("/v1/nodes/a", json!({ "role": "any" })).await;
+        let region = json!({ "country": "DE", "price_ms": 3, "rtt_hints_ms": { "region-a": 80 } });
+        self.put("/v1/regions/eu", region).await;
+        let replica = json!({ "url": "http://10.0.0.1:8000", "models": ["m/1"], "capacity": 4,
+            "lease_ms": 60_000 });
+        self.put("/v1/replicas/eu/gpu-1", replica).await;
+        self.put("/v1/models/meta%2Fsmall", json!({ "fallbacks": ["big"] })).await;
+        let route = json!({ "models": ["big"], "policy": "power_of_two", "path_prefix": "/v1" });
+        self.put("/v1/routes/all", route).await;
+        let arm = |name: &str, weight: u32| json!({ "name": name, "model": name, "weight_permille": weight });
+        self.put("/v1/splits/canary", json!({ "arms": [arm("x", 900), arm("y", 100)] })).await;
+        self.put("/v1/tenants/acme", json!({ "title": "Acme" })).await;
+        let limit = json!({ "requests_per_s": 10, "floors_permille": { "eu": 200 } });
+        self.put("/v1/limits/tenant:acme", limit).await;
+        self.put("/v1/settings/health.transition_ms", json!({ "value": "7000" })).await;
+        for (path, body) in [
+            ("regions/eu/drain", Value::Null),
+            ("regions/eu/evacuate", Value::Null),
+            ("regions/eu/undrain", Value::Null),
+            ("regions/eu/weight", json!({ "weight_permille": 500 })),
+            ("replicas/eu/gpu-1/drain", Value::Null),
+            ("replicas/eu/gpu-1/undrain", Value::Null),
+            ("replicas/eu/gpu-1/weight", json!({ "weight": 7 })),
+            ("leader", json!({ "to": "a" })),
+        ] {
+            self.post(&format!("/v1/{path}"), body).await;
+        }
+    }
+
+    async fn make_secrets(&mut self) -> [String; 2] {
+        let body = json!({ "record": { "tenant": "acme", "models": ["big"], "priority": 1 } });
+        let key = self.post("/v1/keys", body).await;
+        let name = key["key"].as_str().unwrap().to_owned();
+        let client = self.client.clone();
+        self.client = client.with("if-match", format!("\"{}\"", key["version"]));
+        self.go(Method::PUT, &format!("/v1/keys/{name}"), json!({ "tenant": "acme" })).await;
+        self.client = client;
+        self.post(&format!("/v1/keys/{name}/revoke"), Value::Null).await;
+        self.get(&format!("/v1/keys/{name}")).await;
+        let token = self.post("/v1/join-tokens", json!({ "region": "eu", "uses": 3 })).await;
+        let token = token["key"].as_str().unwrap().to_owned();
+        self.get(&format!("/v1/join-tokens/{token}")).await;
+        [format!("/v1/keys/{name}"), format!("/v1/join-tokens/{token}")]
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_endpoint_answers_as_the_document_says() {
+    let world = World::one(AdminConfig::default()).await;
+    let mut tour = Tour { client: world.client(0), visited: BTreeSet::new() };
+    tour.write_everything().await;
+    let secrets = tour.make_secrets().await;
+    for list in [
+        "nodes",
+        "regions",
+        "replicas",
+        "models",
+        "routes",
+        "splits",
+        "limits",
+        "tenants",
+        "keys",
+        "join-tokens",
+        "settings",
+    ] {
+        let page = tour.get(&format!("/v1/{list}")).await;
+        assert!(!page["items"].as_array().unwrap().is_empty(), "{list}");
+    }
+    for path in ["status", "leader", "audit", "audit?trail=system", "openapi.json", "backup"] {
+        tour.get(&format!("/v1/{path}")).await;
+    }
+    for path in [
+        &secrets[0],
+        &secrets[1],
+        "/v1/replicas/eu/gpu-1",
+        "/v1/regions/eu",
+        "/v1/models/meta%2Fsmall",
+        "/v1/routes/all",
+        "/v1/splits/canary",
+        "/v1/limits/tenant:acme",
+        "/v1/tenants/acme",
+        "/v1/settings/health.transition_ms",
+    ] {
+        tour.delete(path).await;
+    }
+    // The last node can't be removed, and a watch does not end: both are elsewhere.
+    let elsewhere = ["delete_nodes_node", "get_watch"].map(str::to_owned);
+    let paths = openapi()["paths"].as_object().unwrap().values();
+    let all = paths.flat_map(|methods| methods.as_object().unwrap().values());
+    let all: Vec<String> =
+        all.map(|operation| operation["operationId"].as_str().unwrap().to_owned()).collect();
+    let distinct: BTreeSet<String> = all.iter().cloned().collect();
+    assert_eq!(distinct.len(), all.len(), "two operations share an id");
+    tour.visited.extend(elsewhere);
+    assert_eq!(tour.visited, distinct);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mistakes_are_answered_with_code_cause_and_remedy() {
+    let world = World::one(AdminConfig::default()).await;
+    let client = world.client(0);
+    let put = |path: &'static str, body| {
+        let client = client.clone();
+        async move { client.put(path, &body).await }
+    };
+    assert_eq!(client.get("/v1/nothing").await.refused(404), "no_such_path");
+    assert_eq!(client.get("/v1/models/m").await.refused(404), "not_found");
+    assert_eq!(client.get("/v1/limits/everybody").await.refused(404), "not_found");
+    assert_eq!(client.get("/v1/nodes/nobody").await.refused(404), "not_found");
+    assert_eq!(client.delete("/v1/models/m").await.refused(404), "not_found");
+    assert_eq!(client.delete("/v1/nodes/a").await.refused(409), "in_use");
+    assert_eq!(client.get("/v1/models?limit=0").await.refused(400), "bad_request");
+    assert_eq!(client.get("/v1/models?dry_run=true").await.refused(400), "bad_request");
+    assert_eq!(client.get("/v1/limits?after=x").await.refused(400), "bad_request");
+    assert_eq!(client.get("/v1/watch?after=x").await.refused(400), "bad_request");
+    assert_eq!(put("/v1/models/m", json!({ "alias": "x" })).await.refused(400), "bad_request");
+    assert_eq!(put("/v1/settings/x", json!({ "value": "1" })).await.refused(404), "not_found");
+    let wrong = json!({ "policy": "best" });
+    assert_eq!(put("/v1/routes/r", wrong).await.refused(422), "invalid");
+    let wrong = json!({ "alias_of": "m" });
+    assert_eq!(put("/v1/models/m", wrong).await.refused(422), "loop");
+    let wrong = json!({ "requests_per_s": 1 });
+    assert_eq!(put("/v1/limits/key:k", wrong).await.refused(422), "unknown_reference");
+    let drained = client.post("/v1/replicas/eu/x/drain", &Value::Null).await;
+    assert_eq!(drained.refused(404), "not_found");
+    let to = client.post("/v1/leader", &json!({ "to": "nobody" })).await;
+    assert_eq!(to.refused(422), "invalid");
+    let large = json!({ "fallbacks": ["x".repeat(70_000)] });
+    assert_eq!(put("/v1/models/m", large).await.refused(413), "too_large");
+    let other = client.send(Method::PATCH, "/v1/models/m", &Value::Null).await;
+    assert_eq!(other.refused(405), "method_not_allowed");
+    assert_eq!(other.headers["allow"], "GET, DELETE, PUT");
+}

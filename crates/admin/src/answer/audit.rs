@@ -1,0 +1,95 @@
+//! Shows who did what.
+
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_control::{Actor, AuditRecord, Outcome, State};
+
+use super::{Cluster, Freshness};
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::query::Trail;
+use crate::reply::{Reply, json};
+
+/// What was done, newest first.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct AuditPage {
+    /// How fresh it is.
+    #[serde(flatten)]
+    pub(crate) freshness: Freshness,
+    /// The deeds.
+    pub(crate) items: Vec<Deed>,
+    /// What to send as `after` for older ones; none at the end.
+    pub(crate) next: Option<String>,
+}
+
+/// One thing that somebody did, or tried to.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Deed {
+    /// The entry's place in the log.
+    pub(crate) index: u64,
+    /// When, milliseconds since 1970.
+    pub(crate) stamp_ms: u64,
+    /// In whose name; none for what nodes do by themselves.
+    pub(crate) operator: Option<String>,
+    /// The node that proposed it.
+    pub(crate) node: String,
+    /// What, in words.
+    pub(crate) what: String,
+    /// `applied`, `unchanged`, `conflict` or `refused`.
+    pub(crate) outcome: String,
+    /// Why it was not applied.
+    pub(crate) cause: Option<String>,
+}
+
+pub(super) async fn audit(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+    let query = &call.query;
+    let before: Option<u64> = match &query.after {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|_| wrong())?),
+    };
+    let look = |state: &State| {
+        let ring = match query.trail {
+            Trail::Operators => state.operator_audit(),
+            Trail::System => state.system_audit(),
+        };
+        let rows = ring.iter().rev().filter(|(at, _)| before.is_none_or(|before| **at < before));
+        // One more shows whether there is another page.
+        rows.take(query.limit + 1).map(|(at, record)| deed(*at, record)).collect::<Vec<_>>()
+    };
+    let read = cluster.read(call, look).await?;
+    let freshness = Freshness::of(&read, query.consistency);
+    let mut items = read.value;
+    let is_more = items.len() > query.limit;
+    items.truncate(query.limit);
+    let next = items.last().filter(|_| is_more).map(|deed| deed.index.to_string());
+    Ok(json(StatusCode::OK, &AuditPage { freshness, items, next }))
+}
+
+fn wrong() -> ApiError {
+    let remedy = "send what `next` of the page before says";
+    ApiError::bad_request("the parameter \"after\" is no index", remedy)
+}
+
+fn deed(index: u64, record: &AuditRecord) -> Deed {
+    let (outcome, cause) = match &record.outcome {
+        Outcome::Applied { .. } => ("applied", None),
+        Outcome::Unchanged => ("unchanged", None),
+        Outcome::Conflict { key, .. } => {
+            ("conflict", Some(format!("{key} had another version than expected")))
+        }
+        Outcome::Refused(refusal) => ("refused", Some(refusal.cause.clone())),
+    };
+    Deed {
+        index,
+        stamp_ms: record.stamp_ms,
+        operator: match &record.actor {
+            Actor::Node => None,
+            Actor::Operator(name) => Some(name.clone()),
+        },
+        node: record.node.to_string(),
+        what: record.what.clone(),
+        outcome: outcome.to_owned(),
+        cause,
+    }
+}

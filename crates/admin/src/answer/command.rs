@@ -1,0 +1,146 @@
+//! What a request stands for, as a command.
+
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_control::{
+    Command, Expect, Item, Key, KeyId, Model, RecordKey, SettingRule, Split, State, Tenant,
+};
+use spillway_route::Policy;
+
+use super::Cluster;
+use super::read::not_found;
+use crate::call::Call;
+use crate::endpoint::Operation;
+use crate::error::ApiError;
+use crate::forms::{
+    KeyRecord, LimitRecord, ModelRecord, NodeRecord, RegionRecord, ReplicaRecord, RouteRecord,
+    SettingRecord, SplitRecord, TenantRecord,
+};
+use crate::records::key_of;
+use crate::resource::Resource;
+
+/// How much of the spilled work a region takes.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RegionWeight {
+    /// In thousandths of the usual; 0 is none.
+    pub(crate) weight_permille: u16,
+}
+
+/// A replica's share of the work.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReplicaWeight {
+    /// 1 to 1,000; none for the replica's own.
+    pub(crate) weight: Option<u32>,
+}
+
+/// The record that a request is about, and what it wants done.
+pub(super) async fn command(
+    cluster: &Cluster<'_>,
+    call: &Call,
+) -> Result<(RecordKey, Command), ApiError> {
+    let key = subject(cluster, call).await?;
+    let (expect, about) = (call.expect, key.clone());
+    let command = match (call.endpoint.operation, key) {
+        (Operation::Put(_), key) => put(cluster, call, key).await?,
+        (Operation::Remove(_), key) => Command::Remove { key, expect },
+        (Operation::RevokeKey, RecordKey::Key(key)) => Command::RevokeKey { key, expect },
+        (Operation::SetRegionState(state), RecordKey::Region(region)) => {
+            Command::SetRegionState { region, state, expect }
+        }
+        (Operation::SetRegionWeight, RecordKey::Region(region)) => {
+            let RegionWeight { weight_permille } = call.json()?;
+            Command::SetRegionWeight { region, weight_permille, expect }
+        }
+        (Operation::SetReplicaState(state), RecordKey::Replica(id)) => {
+            Command::SetReplicaState { id, state, expect }
+        }
+        (Operation::SetReplicaWeight, RecordKey::Replica(id)) => {
+            let ReplicaWeight { weight } = call.json()?;
+            Command::SetReplicaWeight { id, weight, expect }
+        }
+        (operation, key) => {
+            return Err(ApiError::internal(format!("{operation:?} is not about {key}")));
+        }
+    };
+    Ok((about, command))
+}
+
+/// The record that a request is about.
+async fn subject(cluster: &Cluster<'_>, call: &Call) -> Result<RecordKey, ApiError> {
+    let resource = match call.endpoint.operation {
+        Operation::Put(resource) | Operation::Remove(resource) => resource,
+        Operation::SetRegionState(_) | Operation::SetRegionWeight => Resource::Regions,
+        Operation::SetReplicaState(_) | Operation::SetReplicaWeight => Resource::Replicas,
+        _ => Resource::Keys,
+    };
+    let look = |state: &State| key_of(state, resource, &call.path);
+    let key = match resource {
+        // Their names are looked up, in what is so now.
+        Resource::Nodes => cluster.read(call, look).await?.value,
+        _ => look(&State::new()),
+    };
+    key.ok_or_else(|| not_found(resource, &call.path))
+}
+
+async fn put(cluster: &Cluster<'_>, call: &Call, key: RecordKey) -> Result<Command, ApiError> {
+    let expect = call.expect;
+    let item = match key {
+        RecordKey::Node(node) => {
+            let NodeRecord { role } = call.json()?;
+            return Ok(Command::SetNodeRole { node, role: role.into(), expect });
+        }
+        RecordKey::Replica(id) => {
+            let record: ReplicaRecord = call.json()?;
+            let incarnation = record.incarnation;
+            return Ok(Command::RegisterReplica { id, spec: record.into(), incarnation, expect });
+        }
+        RecordKey::Region(name) => Item::Region(name, call.json::<RegionRecord>()?.into()),
+        RecordKey::Model(name) => Item::Model(name, Model::from(call.json::<ModelRecord>()?)),
+        RecordKey::Route(name) => Item::Route(name, route(call)?),
+        RecordKey::Split(name) => Item::Split(name, Split::from(call.json::<SplitRecord>()?)),
+        RecordKey::Limit(scope) => Item::Limit(scope, call.json::<LimitRecord>()?.into()),
+        RecordKey::Tenant(name) => Item::Tenant(name, Tenant::from(call.json::<TenantRecord>()?)),
+        RecordKey::Key(id) => {
+            let value = key_over(cluster, call, &id).await?;
+            Item::Key(id, value)
+        }
+        RecordKey::Setting(name) if SettingRule::find(&name).is_some() => {
+            Item::Setting(name, call.json::<SettingRecord>()?.value)
+        }
+        RecordKey::Setting(name) => return Err(not_found(Resource::Settings, &[name])),
+        key => return Err(ApiError::internal(format!("{key} is not written as a whole"))),
+    };
+    Ok(Command::Put { item, expect })
+}
+
+fn route(call: &Call) -> Result<spillway_control::Route, ApiError> {
+    let record: RouteRecord = call.json()?;
+    if !record.policy.is_empty() {
+        let unknown = |error| {
+            let remedy = "name one of them, or none for the default";
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            ApiError::new(status, "invalid", format!("{error}"), remedy)
+        };
+        record.policy.parse::<Policy>().map_err(unknown)?;
+    }
+    Ok(record.into())
+}
+
+/// What the request says, over the secret that the key has. The version has to be named: what a key
+/// may do is too grave to be written over what somebody else has just written, and a key that was
+/// removed meanwhile must not come back.
+async fn key_over(cluster: &Cluster<'_>, call: &Call, id: &KeyId) -> Result<Key, ApiError> {
+    if !matches!(call.expect, Expect::Version(_)) {
+        let remedy = "read it, and send its version as If-Match; POST /v1/keys makes new ones";
+        let cause = "a key is only written over a version that was read";
+        let status = StatusCode::PRECONDITION_REQUIRED;
+        return Err(ApiError::new(status, "precondition_required", cause, remedy));
+    }
+    let record: KeyRecord = call.json()?;
+    let known = cluster.read(call, |state| state.records().keys.get(id).cloned()).await?.value;
+    let known = known.ok_or_else(|| not_found(Resource::Keys, &call.path))?;
+    Ok(record.over(&known))
+}

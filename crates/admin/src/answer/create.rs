@@ -1,0 +1,82 @@
+//! Makes what has a secret.
+
+use http::StatusCode;
+use spillway_control::{
+    Command, Expect, Hidden, Item, JoinToken, Key, KeyId, KeyRole, RecordKey, TokenId,
+};
+
+use super::Cluster;
+use super::write::{carry_out, write};
+use crate::access::now_ms;
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::forms::{NewJoinToken, NewKey, Secret};
+use crate::reply::{Reply, json};
+use crate::secrets::{fresh_id, fresh_join_token, fresh_key};
+
+/// How long a join token may be good, in seconds. One that is forgotten should end by itself.
+const VALID_S_MAX: u64 = 30 * 24 * 3_600;
+/// Nodes that may join by one token: as many as a cluster may have.
+const USES_MAX: u32 = 512;
+
+pub(super) async fn key(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+    let new: NewKey = call.json_or_default()?;
+    let id = new.key.map_or_else(fresh_id, Ok)?;
+    let fresh = fresh_key(&id)?;
+    let blank = Key {
+        role: KeyRole::default(),
+        salt: fresh.salt,
+        hash: fresh.hash,
+        tenant: None,
+        models: Default::default(),
+        regions: Default::default(),
+        priority: 0,
+        expires_ms: None,
+        is_revoked: false,
+    };
+    let key = KeyId::from(id.as_str());
+    let item = Item::Key(key.clone(), new.record.over(&blank));
+    create(cluster, call, (RecordKey::Key(key), item), (id, fresh.shown)).await
+}
+
+pub(super) async fn join_token(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+    let new: NewJoinToken = call.json_or_default()?;
+    if !(1..=VALID_S_MAX).contains(&new.valid_s) || !(1..=USES_MAX).contains(&new.uses) {
+        let remedy = format!("use 1 to {VALID_S_MAX} seconds and 1 to {USES_MAX} uses");
+        let cause = "the token would be good for too much or for nothing";
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy));
+    }
+    let id = fresh_id()?;
+    let fresh = fresh_join_token(&id)?;
+    let token = token(&new, fresh.hash);
+    let key = TokenId::from(id.as_str());
+    let item = Item::JoinToken(key.clone(), token);
+    create(cluster, call, (RecordKey::JoinToken(key), item), (id, fresh.shown)).await
+}
+
+fn token(new: &NewJoinToken, hash: Hidden) -> JoinToken {
+    JoinToken {
+        hash,
+        region: new.region.as_deref().map(Into::into),
+        expires_ms: now_ms() + new.valid_s * 1_000,
+        uses_left: new.uses,
+    }
+}
+
+/// Writes `item`, which must be new, and shows its secret. A repeated request has another secret,
+/// and is refused as another request under the same Idempotency-Key; the first secret is nowhere.
+async fn create(
+    cluster: &Cluster<'_>,
+    call: &Call,
+    (about, item): (RecordKey, Item),
+    (key, secret): (String, String),
+) -> Result<Reply, ApiError> {
+    let command = Command::Put { item, expect: Expect::Absent };
+    if call.query.is_dry_run {
+        return write(cluster, call, &about, command).await;
+    }
+    let written = carry_out(cluster, call, &about, command).await?;
+    let version = written.version.unwrap_or(written.index);
+    let secret = Secret { key, secret, index: written.index, version };
+    Ok(json(StatusCode::CREATED, &secret))
+}

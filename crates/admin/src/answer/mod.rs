@@ -1,0 +1,107 @@
+//! What each endpoint does.
+
+mod audit;
+mod backup;
+mod command;
+mod create;
+mod diff;
+mod read;
+mod status;
+mod watch;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_agreement::Agreement;
+use spillway_consensus::{Consistency, Read};
+use tokio::sync::Semaphore;
+
+use crate::call::Call;
+use crate::config::AdminConfig;
+use crate::endpoint::Operation;
+use crate::error::{ApiError, LeaderHint};
+use crate::reply::Reply;
+
+pub(crate) use audit::AuditPage;
+pub(crate) use command::{RegionWeight, ReplicaWeight};
+pub(crate) use diff::DryRun;
+pub(crate) use read::{Many, One};
+pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
+pub(crate) use watch::{Event, Lost};
+pub(crate) use write::Written;
+
+/// What is answered from.
+pub(crate) struct Cluster<'a> {
+    pub(crate) agreement: Arc<Agreement>,
+    pub(crate) config: &'a AdminConfig,
+    pub(crate) watchers: &'a Arc<Semaphore>,
+    pub(crate) backups: &'a Arc<Semaphore>,
+}
+
+/// How fresh an answer is.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Freshness {
+    /// The last entry that it has seen; 0 before the first.
+    pub(crate) index: u64,
+    /// How old it can be; none if this node was never in contact with a leader.
+    pub(crate) age_ms: Option<u64>,
+    /// `linearizable` or `stale`.
+    pub(crate) consistency: String,
+}
+
+/// Carries a request out.
+pub(crate) async fn answer(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, ApiError> {
+    match call.endpoint.operation {
+        Operation::List(resource) => read::list(cluster, call, resource).await,
+        Operation::Show(resource) => read::show(cluster, call, resource).await,
+        Operation::Audit => audit::audit(cluster, call).await,
+        Operation::Status => Ok(status::status(cluster)),
+        Operation::Leader => Ok(status::leader(cluster)),
+        Operation::TransferLeader => status::transfer(cluster, call).await,
+        Operation::Watch => watch::watch(cluster, call).await,
+        Operation::Backup => backup::backup(cluster).await,
+        Operation::CreateKey => create::key(cluster, call).await,
+        Operation::CreateJoinToken => create::join_token(cluster, call).await,
+        Operation::Put(_)
+        | Operation::Remove(_)
+        | Operation::RevokeKey
+        | Operation::SetRegionState(_)
+        | Operation::SetRegionWeight
+        | Operation::SetReplicaState(_)
+        | Operation::SetReplicaWeight => {
+            let (about, order) = command::command(cluster, call).await?;
+            write::write(cluster, call, &about, order).await
+        }
+        // Answered before, since it needs no cluster.
+        Operation::OpenApi => Err(ApiError::internal("the document has no cluster")),
+    }
+}
+
+impl Cluster<'_> {
+    /// Who may be the leader.
+    pub(crate) fn leader(&self) -> Option<LeaderHint> {
+        let (node, region) = self.agreement.leader()?;
+        Some(LeaderHint { node: node.to_string(), region: region.to_string() })
+    }
+}
+
+impl Freshness {
+    pub(crate) fn of<R>(read: &Read<R>, consistency: Consistency) -> Self {
+        let name = match consistency {
+            Consistency::Linearizable => "linearizable",
+            Consistency::Stale => "stale",
+        };
+        Self {
+            index: read.index.unwrap_or(0),
+            age_ms: read.age.map(whole_ms),
+            consistency: name.to_owned(),
+        }
+    }
+}
+
+pub(crate) fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,93 @@
+//! Shows records.
+
+use http::{HeaderValue, StatusCode, header};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use spillway_consensus::Read;
+use spillway_control::State;
+
+use super::{Cluster, Freshness};
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::fault;
+use crate::records;
+use crate::reply::{Reply, json};
+use crate::resource::Resource;
+
+/// One record.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct One<T> {
+    /// How fresh it is.
+    #[serde(flatten)]
+    pub(crate) freshness: Freshness,
+    /// The record.
+    pub(crate) item: T,
+}
+
+/// Some records of a list.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Many<T> {
+    /// How fresh they are.
+    #[serde(flatten)]
+    pub(crate) freshness: Freshness,
+    /// The records, in the order of their names; nodes in that of their numbers.
+    pub(crate) items: Vec<T>,
+    /// What to send as `after` for the next page; none at the end.
+    pub(crate) next: Option<String>,
+}
+
+pub(super) async fn list(
+    cluster: &Cluster<'_>,
+    call: &Call,
+    resource: Resource,
+) -> Result<Reply, ApiError> {
+    let query = &call.query;
+    let look = |state: &State| records::list(state, resource, query.after.as_deref(), query.limit);
+    let read = cluster.read(call, look).await?;
+    let freshness = Freshness::of(&read, query.consistency);
+    let wrong = || {
+        let remedy = "send what `next` of the page before says";
+        ApiError::bad_request("the parameter \"after\" names nothing of that kind", remedy)
+    };
+    let page = read.value.ok_or_else(wrong)?;
+    Ok(json(StatusCode::OK, &Many { freshness, items: page.items, next: page.next }))
+}
+
+pub(super) async fn show(
+    cluster: &Cluster<'_>,
+    call: &Call,
+    resource: Resource,
+) -> Result<Reply, ApiError> {
+    let look = |state: &State| {
+        records::key_of(state, resource, &call.path).and_then(|key| records::item(state, &key))
+    };
+    let read = cluster.read(call, look).await?;
+    let freshness = Freshness::of(&read, call.query.consistency);
+    let item: Value = read.value.ok_or_else(|| not_found(resource, &call.path))?;
+    let version = item["version"].as_u64();
+    let mut reply = json(StatusCode::OK, &One { freshness, item });
+    let tag = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok());
+    if let Some(tag) = tag {
+        reply.headers_mut().insert(header::ETAG, tag);
+    }
+    Ok(reply)
+}
+
+pub(crate) fn not_found(resource: Resource, path: &[String]) -> ApiError {
+    let cause = format!("there is no {:?} in {}", path.join("/"), resource.name());
+    let remedy = format!("list what there is: GET /v1/{}", resource.name());
+    ApiError::new(StatusCode::NOT_FOUND, "not_found", cause, remedy)
+}
+
+impl Cluster<'_> {
+    /// Looks at the state, as fresh as the request wants it.
+    pub(super) async fn read<R>(
+        &self,
+        call: &Call,
+        look: impl FnOnce(&State) -> R,
+    ) -> Result<Read<R>, ApiError> {
+        let read = self.agreement.read(call.query.consistency, self.config.time_limit, look);
+        read.await.map_err(|error| fault::of_read(error, self.leader()))
+    }
+}

@@ -1,0 +1,227 @@
+//! Every endpoint: the one table for routing, rights and the OpenAPI document.
+
+use std::sync::LazyLock;
+
+use http::Method;
+use spillway_control::{RegionState, ReplicaState};
+
+use crate::config::AdminRole;
+use crate::resource::Resource;
+
+/// What can be asked, where, and by whom.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) method: Method,
+    /// With `{names}` for the parts that differ.
+    pub(crate) path: String,
+    pub(crate) operation: Operation,
+    pub(crate) role: AdminRole,
+    /// Parameters that may stand behind the question mark.
+    pub(crate) query: &'static [&'static str],
+    pub(crate) summary: String,
+}
+
+/// What an endpoint does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    List(Resource),
+    Show(Resource),
+    Put(Resource),
+    Remove(Resource),
+    CreateKey,
+    CreateJoinToken,
+    RevokeKey,
+    SetRegionState(RegionState),
+    SetRegionWeight,
+    SetReplicaState(ReplicaState),
+    SetReplicaWeight,
+    Status,
+    Leader,
+    TransferLeader,
+    Audit,
+    Watch,
+    Backup,
+    OpenApi,
+}
+
+const READ: &[&str] = &["consistency"];
+const LIST: &[&str] = &["consistency", "limit", "after"];
+const WRITE: &[&str] = &["dry_run"];
+
+/// All endpoints.
+pub(crate) static ENDPOINTS: LazyLock<Vec<Endpoint>> = LazyLock::new(|| {
+    let records = Resource::ALL.into_iter().flat_map(of_resource);
+    records.chain(actions()).chain(of_node()).collect()
+});
+
+/// What a path leads to: an endpoint with what stands in its `{names}`, or the methods that would.
+pub(crate) enum Found {
+    Endpoint(&'static Endpoint, Vec<String>),
+    OtherMethods(Vec<&'static Method>),
+    Nothing,
+}
+
+/// Looks a path up. `segments` are its decoded parts.
+pub(crate) fn find(method: &Method, segments: &[String]) -> Found {
+    let mut others = Vec::new();
+    for endpoint in ENDPOINTS.iter() {
+        let Some(parts) = matched(&endpoint.path, segments) else { continue };
+        if endpoint.method == method {
+            return Found::Endpoint(endpoint, parts);
+        }
+        others.push(&endpoint.method);
+    }
+    if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
+}
+
+fn matched(path: &str, segments: &[String]) -> Option<Vec<String>> {
+    let wanted: Vec<&str> = path.split('/').skip(1).collect();
+    if wanted.len() != segments.len() {
+        return None;
+    }
+    let mut parts = Vec::new();
+    for (wanted, segment) in wanted.into_iter().zip(segments) {
+        if wanted.starts_with('{') {
+            parts.push(segment.clone());
+        } else if wanted != segment {
+            return None;
+        }
+    }
+    Some(parts)
+}
+
+impl Endpoint {
+    fn read(path: impl Into<String>, operation: Operation, query: &'static [&'static str]) -> Self {
+        let role = AdminRole::Read;
+        let (method, path, summary) = (Method::GET, path.into(), String::new());
+        Self { method, path, operation, role, query, summary }
+    }
+
+    fn write(
+        method: Method,
+        path: impl Into<String>,
+        operation: Operation,
+        role: AdminRole,
+    ) -> Self {
+        let (path, summary) = (path.into(), String::new());
+        Self { method, path, operation, role, query: WRITE, summary }
+    }
+
+    fn about(self, summary: impl Into<String>) -> Self {
+        Self { summary: summary.into(), ..self }
+    }
+}
+
+fn of_resource(resource: Resource) -> Vec<Endpoint> {
+    let (name, one) = (resource.name(), resource.item_path());
+    let admin = AdminRole::Admin;
+    let mut all = vec![
+        Endpoint::read(format!("/v1/{name}"), Operation::List(resource), LIST)
+            .about(format!("Lists {name}, a page at a time.")),
+        Endpoint::read(one.clone(), Operation::Show(resource), READ)
+            .about(format!("Shows one of {name}.")),
+        Endpoint::write(Method::DELETE, one.clone(), Operation::Remove(resource), admin)
+            .about(format!("Removes one of {name}, with what belongs to it.")),
+    ];
+    if resource.is_writable() {
+        let put = Endpoint::write(Method::PUT, one, Operation::Put(resource), admin);
+        all.push(put.about(format!("Writes one of {name} as a whole.")));
+    }
+    all
+}
+
+fn actions() -> Vec<Endpoint> {
+    let act = |path: &str, operation, role| Endpoint::write(Method::POST, path, operation, role);
+    let operate = |path: &str, operation| act(path, operation, AdminRole::Operate);
+    let admin = |path: &str, operation| act(path, operation, AdminRole::Admin);
+    let region = Operation::SetRegionState;
+    let replica = Operation::SetReplicaState;
+    vec![
+        operate("/v1/regions/{region}/drain", region(RegionState::Draining))
+            .about("Lets a region take no new work from elsewhere."),
+        operate("/v1/regions/{region}/evacuate", region(RegionState::Evacuating))
+            .about("Sends all work of a region elsewhere and its votes with it."),
+        operate("/v1/regions/{region}/undrain", region(RegionState::Active))
+            .about("Gives a region work again."),
+        operate("/v1/regions/{region}/weight", Operation::SetRegionWeight)
+            .about("Sets how much of the spilled work a region takes."),
+        operate("/v1/replicas/{region}/{replica}/drain", replica(ReplicaState::Draining))
+            .about("Gives a replica no new work."),
+        operate("/v1/replicas/{region}/{replica}/undrain", replica(ReplicaState::Active))
+            .about("Gives a replica work again."),
+        operate("/v1/replicas/{region}/{replica}/weight", Operation::SetReplicaWeight)
+            .about("Sets a replica's share of the work, or gives it its own back."),
+        admin("/v1/keys", Operation::CreateKey)
+            .about("Makes a key. Its secret is in the answer and nowhere else."),
+        admin("/v1/keys/{key}/revoke", Operation::RevokeKey).about("Ends a key for good."),
+        admin("/v1/join-tokens", Operation::CreateJoinToken)
+            .about("Makes a join token. Its secret is in the answer and nowhere else."),
+    ]
+}
+
+fn of_node() -> Vec<Endpoint> {
+    let read = Endpoint::read;
+    let transfer = Endpoint {
+        query: &[],
+        ..Endpoint::write(Method::POST, "/v1/leader", Operation::TransferLeader, AdminRole::Operate)
+    };
+    let backup = Endpoint { role: AdminRole::Admin, ..read("/v1/backup", Operation::Backup, &[]) };
+    vec![
+        read("/v1/status", Operation::Status, &[]).about("Shows what this node knows of the log."),
+        read("/v1/leader", Operation::Leader, &[])
+            .about("Shows who leads, as far as this node knows."),
+        transfer.about("Hands the lead over. Only the leader does."),
+        read("/v1/audit", Operation::Audit, &["consistency", "limit", "after", "trail"])
+            .about("Shows who did what, newest first."),
+        read("/v1/watch", Operation::Watch, &["after"])
+            .about("Tells what changes as server-sent events, from an index on."),
+        backup.about("Streams the state, for `spillway restore`."),
+        read("/v1/openapi.json", Operation::OpenApi, &[]).about("Shows this document."),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segments(path: &str) -> Vec<String> {
+        path.split('/').skip(1).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_path_leads_to_its_own_endpoint() {
+        for endpoint in ENDPOINTS.iter() {
+            match find(&endpoint.method, &segments(&endpoint.path)) {
+                Found::Endpoint(found, _) => assert!(std::ptr::eq(found, endpoint), "{endpoint:?}"),
+                _ => panic!("{endpoint:?}"),
+            }
+            assert!(!endpoint.summary.is_empty(), "{endpoint:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_the_path_comes_along() {
+        let Found::Endpoint(endpoint, parts) =
+            find(&Method::POST, &segments("/v1/replicas/eu/a/drain"))
+        else {
+            panic!("not found")
+        };
+        assert_eq!(endpoint.operation, Operation::SetReplicaState(ReplicaState::Draining));
+        assert_eq!(parts, ["eu", "a"]);
+        assert!(matches!(find(&Method::GET, &segments("/v1/nothing")), Found::Nothing));
+        assert!(matches!(find(&Method::GET, &segments("/v1/nodes/")), Found::Endpoint(..)));
+        let Found::OtherMethods(methods) = find(&Method::PATCH, &segments("/v1/keys/k")) else {
+            panic!("another method")
+        };
+        assert_eq!(methods, [&Method::GET, &Method::DELETE, &Method::PUT]);
+    }
+
+    #[test]
+    fn who_reads_changes_nothing() {
+        for endpoint in ENDPOINTS.iter() {
+            let reads = endpoint.method == Method::GET;
+            let is_backup = endpoint.operation == Operation::Backup;
+            assert_eq!(endpoint.role == AdminRole::Read, reads && !is_backup, "{endpoint:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Who is let in: tenants and keys.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_control::{Key, KeyRole, Tenant};
+
+use super::{model_names, named};
+
+/// Who pays for and owns requests.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct TenantRecord {
+    /// What people call it.
+    pub(crate) title: String,
+    /// None of its keys is let in.
+    pub(crate) is_suspended: bool,
+}
+
+/// What a key is good for.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Role {
+    /// Requests to models.
+    #[default]
+    Client,
+    /// Reading from the admin API.
+    Read,
+    /// Draining, weighting and the like.
+    Operate,
+    /// Everything.
+    Admin,
+}
+
+/// What a key may.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct KeyRecord {
+    /// What it is good for.
+    pub(crate) role: Role,
+    /// Whose requests they are; a client's key needs one.
+    pub(crate) tenant: Option<String>,
+    /// Models that it may ask for; empty for all.
+    pub(crate) models: BTreeSet<String>,
+    /// Regions that may serve it; empty for all.
+    pub(crate) regions: BTreeSet<String>,
+    /// Class of its requests: 0 is served first.
+    pub(crate) priority: u8,
+    /// When it ends, milliseconds since 1970.
+    pub(crate) expires_ms: Option<u64>,
+}
+
+/// What else is known of a key.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct KeyInfo {
+    /// It lets nobody in any more, for good.
+    pub(crate) is_revoked: bool,
+}
+
+impl From<&Tenant> for TenantRecord {
+    fn from(tenant: &Tenant) -> Self {
+        Self { title: tenant.title.clone(), is_suspended: tenant.is_suspended }
+    }
+}
+
+impl From<TenantRecord> for Tenant {
+    fn from(record: TenantRecord) -> Self {
+        Self { title: record.title, is_suspended: record.is_suspended }
+    }
+}
+
+impl From<KeyRole> for Role {
+    fn from(role: KeyRole) -> Self {
+        match role {
+            KeyRole::Client => Self::Client,
+            KeyRole::Read => Self::Read,
+            KeyRole::Operate => Self::Operate,
+            KeyRole::Admin => Self::Admin,
+        }
+    }
+}
+
+impl From<Role> for KeyRole {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Client => Self::Client,
+            Role::Read => Self::Read,
+            Role::Operate => Self::Operate,
+            Role::Admin => Self::Admin,
+        }
+    }
+}
+
+impl From<&Key> for KeyRecord {
+    fn from(key: &Key) -> Self {
+        Self {
+            role: key.role.into(),
+            tenant: key.tenant.as_ref().map(ToString::to_string),
+            models: model_names(&key.models),
+            regions: key.regions.iter().map(ToString::to_string).collect(),
+            priority: key.priority,
+            expires_ms: key.expires_ms,
+        }
+    }
+}
+
+impl KeyRecord {
+    /// The record over what `key` is checked by.
+    pub(crate) fn over(self, key: &Key) -> Key {
+        Key {
+            role: self.role.into(),
+            salt: key.salt,
+            hash: key.hash.clone(),
+            tenant: self.tenant.map(|name| name.as_str().into()),
+            models: named(&self.models),
+            regions: named(&self.regions),
+            priority: self.priority,
+            expires_ms: self.expires_ms,
+            is_revoked: key.is_revoked,
+        }
+    }
+}

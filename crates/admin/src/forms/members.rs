@@ -1,0 +1,160 @@
+//! Nodes and regions.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_control::{Node, NodeId, NodeRole, Region, RegionState};
+
+/// What can be set about a node.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeRecord {
+    /// Whether it may vote.
+    pub(crate) role: VoteName,
+}
+
+/// Whether a node may vote.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum VoteName {
+    /// The rule chooses.
+    Any,
+    /// Never.
+    Learner,
+}
+
+/// What a node said of itself.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct NodeInfo {
+    /// Its number, never given twice.
+    pub(crate) id: u64,
+    /// Its region.
+    pub(crate) region: String,
+    /// Where other nodes reach it.
+    pub(crate) address: String,
+    /// Its data folder.
+    pub(crate) disk: String,
+    /// SHA-256 of its certificate.
+    pub(crate) fingerprint: String,
+    /// The oldest wire version that it reads.
+    pub(crate) wire_oldest: u16,
+    /// The newest wire version that it reads.
+    pub(crate) wire_newest: u16,
+    /// Index of the entry that let it in.
+    pub(crate) joined: u64,
+}
+
+impl From<NodeRole> for VoteName {
+    fn from(role: NodeRole) -> Self {
+        match role {
+            NodeRole::Any => Self::Any,
+            NodeRole::Learner => Self::Learner,
+        }
+    }
+}
+
+impl From<VoteName> for NodeRole {
+    fn from(name: VoteName) -> Self {
+        match name {
+            VoteName::Any => Self::Any,
+            VoteName::Learner => Self::Learner,
+        }
+    }
+}
+
+impl NodeInfo {
+    pub(crate) fn of(id: NodeId, node: &Node) -> Self {
+        let spec = &node.spec;
+        Self {
+            id: id.0,
+            region: spec.region.to_string(),
+            address: spec.address.clone(),
+            disk: spec.disk.to_string(),
+            fingerprint: spec.fingerprint.to_string(),
+            wire_oldest: spec.wire_oldest,
+            wire_newest: spec.wire_newest,
+            joined: node.joined,
+        }
+    }
+}
+
+/// Nodes and replicas that are near each other.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RegionRecord {
+    /// ISO 3166 code of two capital letters; may be empty.
+    pub(crate) country: String,
+    /// How much of the spilled work it takes, in thousandths of the usual.
+    pub(crate) weight_permille: u16,
+    /// What it may be given.
+    pub(crate) state: RegionStateName,
+    /// What serving here costs beyond the cheapest region, as milliseconds of time to first token.
+    pub(crate) price_ms: u32,
+    /// Round trips to other regions to begin with, until they are measured.
+    pub(crate) rtt_hints_ms: BTreeMap<String, u32>,
+}
+
+/// What a region may be given.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum RegionStateName {
+    /// Everything.
+    Active,
+    /// No new work from elsewhere.
+    Draining,
+    /// Nothing; it may be removed.
+    Evacuating,
+}
+
+impl From<RegionState> for RegionStateName {
+    fn from(state: RegionState) -> Self {
+        match state {
+            RegionState::Active => Self::Active,
+            RegionState::Draining => Self::Draining,
+            RegionState::Evacuating => Self::Evacuating,
+        }
+    }
+}
+
+impl From<RegionStateName> for RegionState {
+    fn from(name: RegionStateName) -> Self {
+        match name {
+            RegionStateName::Active => Self::Active,
+            RegionStateName::Draining => Self::Draining,
+            RegionStateName::Evacuating => Self::Evacuating,
+        }
+    }
+}
+
+impl Default for RegionRecord {
+    fn default() -> Self {
+        Self::from(&Region::default())
+    }
+}
+
+impl From<&Region> for RegionRecord {
+    fn from(region: &Region) -> Self {
+        let rtts = region.rtt_hints_ms.iter();
+        Self {
+            country: region.country.clone(),
+            weight_permille: region.weight_permille,
+            state: region.state.into(),
+            price_ms: region.price_ms,
+            rtt_hints_ms: rtts.map(|(name, rtt_ms)| (name.to_string(), *rtt_ms)).collect(),
+        }
+    }
+}
+
+impl From<RegionRecord> for Region {
+    fn from(record: RegionRecord) -> Self {
+        let rtts = record.rtt_hints_ms.into_iter();
+        Self {
+            country: record.country,
+            weight_permille: record.weight_permille,
+            state: record.state.into(),
+            price_ms: record.price_ms,
+            rtt_hints_ms: rtts.map(|(name, rtt_ms)| (name.into(), rtt_ms)).collect(),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The JSON forms of records: what is shown and sent, apart from what stands in the log.
+//!
+//! A *record* is what a client may write as a whole; what it reads there it can write back. *Info*
+//! is what the cluster says about it. Hashes are in neither.
+
+mod access;
+mod items;
+mod members;
+mod replica;
+mod tokens;
+mod traffic;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_types::ModelName;
+
+pub(crate) use access::{KeyInfo, KeyRecord, TenantRecord};
+pub(crate) use items::{SettingInfo, SettingRecord, setting_infos};
+pub(crate) use members::{NodeInfo, NodeRecord, RegionRecord};
+pub(crate) use replica::{HealthInfo, LeaseInfo, ReplicaInfo, ReplicaRecord};
+pub(crate) use tokens::{JoinTokenRecord, NewJoinToken, NewKey, Secret};
+pub(crate) use traffic::{LimitRecord, ModelRecord, RouteRecord, SplitRecord};
+
+/// One record as it is shown.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Item<R, I = ()> {
+    /// Names it in paths.
+    pub(crate) key: String,
+    /// Index of the entry that wrote it last: for `If-Match`. None for a default.
+    pub(crate) version: Option<u64>,
+    /// What may be written.
+    pub(crate) record: R,
+    /// What the cluster says about it.
+    pub(crate) info: I,
+}
+
+fn model_names(names: &BTreeSet<ModelName>) -> BTreeSet<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+fn named<T: for<'a> From<&'a str> + Ord>(names: &BTreeSet<String>) -> BTreeSet<T> {
+    names.iter().map(|name| T::from(name)).collect()
+}

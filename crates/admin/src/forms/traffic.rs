@@ -1,0 +1,150 @@
+//! What says where requests go, and how many: models, routes, splits, limits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_control::{Arm, Limit, Model, Route, Split};
+
+use super::{model_names, named};
+
+/// What a model's name stands for, and what stands in for it.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ModelRecord {
+    /// The model that requests for this name are for, if it is an alias.
+    pub(crate) alias_of: Option<String>,
+    /// Models to try instead, in this order.
+    pub(crate) fallbacks: Vec<String>,
+}
+
+/// A set of requests and how they are served.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RouteRecord {
+    /// Serves every path below this one; without it, the built-in endpoints.
+    pub(crate) path_prefix: Option<String>,
+    /// Serves only these models; empty serves all.
+    pub(crate) models: BTreeSet<String>,
+    /// Uses only replicas of this pool; empty uses all.
+    pub(crate) pool: String,
+    /// How a replica is chosen, by its name in the config file; empty for the default.
+    pub(crate) policy: String,
+}
+
+/// A name whose requests are divided among models.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SplitRecord {
+    /// The parts. Their weights make 1,000.
+    pub(crate) arms: Vec<ArmRecord>,
+}
+
+/// One part of a split.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArmRecord {
+    /// Its name, unique in the split.
+    pub(crate) name: String,
+    /// The model that serves it.
+    pub(crate) model: String,
+    /// Its version, if one is meant.
+    #[serde(default)]
+    pub(crate) version: Option<String>,
+    /// Its share, in thousandths.
+    pub(crate) weight_permille: u16,
+}
+
+/// How much somebody may use, in all regions together.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LimitRecord {
+    /// Requests a second.
+    pub(crate) requests_per_s: Option<u32>,
+    /// Tokens a minute.
+    pub(crate) tokens_per_min: Option<u64>,
+    /// Requests at a time.
+    pub(crate) concurrency: Option<u32>,
+    /// The share that a region has for itself, in thousandths.
+    pub(crate) floors_permille: BTreeMap<String, u16>,
+}
+
+impl From<&Model> for ModelRecord {
+    fn from(model: &Model) -> Self {
+        Self {
+            alias_of: model.alias_of.as_ref().map(ToString::to_string),
+            fallbacks: model.fallbacks.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl From<ModelRecord> for Model {
+    fn from(record: ModelRecord) -> Self {
+        Self {
+            alias_of: record.alias_of.map(Into::into),
+            fallbacks: record.fallbacks.into_iter().map(Into::into).collect(),
+        }
+    }
+}
+
+impl From<&Route> for RouteRecord {
+    fn from(route: &Route) -> Self {
+        let Route { path_prefix, models, pool, policy } = route.clone();
+        Self { path_prefix, models: model_names(&models), pool, policy }
+    }
+}
+
+impl From<RouteRecord> for Route {
+    fn from(record: RouteRecord) -> Self {
+        let RouteRecord { path_prefix, models, pool, policy } = record;
+        Self { path_prefix, models: named(&models), pool, policy }
+    }
+}
+
+impl From<&Split> for SplitRecord {
+    fn from(split: &Split) -> Self {
+        let arms = split.arms.iter().map(|arm| ArmRecord {
+            name: arm.name.to_string(),
+            model: arm.model.to_string(),
+            version: arm.version.as_ref().map(ToString::to_string),
+            weight_permille: arm.weight_permille,
+        });
+        Self { arms: arms.collect() }
+    }
+}
+
+impl From<SplitRecord> for Split {
+    fn from(record: SplitRecord) -> Self {
+        let arms = record.arms.into_iter().map(|arm| Arm {
+            name: arm.name.into(),
+            model: arm.model.into(),
+            version: arm.version.map(Into::into),
+            weight_permille: arm.weight_permille,
+        });
+        Self { arms: arms.collect() }
+    }
+}
+
+impl From<&Limit> for LimitRecord {
+    fn from(limit: &Limit) -> Self {
+        let floors = limit.floors_permille.iter();
+        Self {
+            requests_per_s: limit.requests_per_s,
+            tokens_per_min: limit.tokens_per_min,
+            concurrency: limit.concurrency,
+            floors_permille: floors.map(|(name, share)| (name.to_string(), *share)).collect(),
+        }
+    }
+}
+
+impl From<LimitRecord> for Limit {
+    fn from(record: LimitRecord) -> Self {
+        let floors = record.floors_permille.into_iter();
+        Self {
+            requests_per_s: record.requests_per_s,
+            tokens_per_min: record.tokens_per_min,
+            concurrency: record.concurrency,
+            floors_permille: floors.map(|(name, share)| (name.into(), share)).collect(),
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! The OpenAPI document, made from the table of endpoints and the types of bodies.
+
+use std::sync::LazyLock;
+
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+
+use crate::answer::{
+    AuditPage, DryRun, Event, Freshness, LeaderAnswer, Lost, Many, One, RegionWeight,
+    ReplicaWeight, StatusAnswer, TransferOrder, Written,
+};
+use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
+use crate::error::ErrorAnswer;
+use crate::forms::{
+    Item, JoinTokenRecord, KeyInfo, KeyRecord, LimitRecord, ModelRecord, NewJoinToken, NewKey,
+    NodeInfo, NodeRecord, RegionRecord, ReplicaInfo, ReplicaRecord, RouteRecord, Secret,
+    SettingInfo, SettingRecord, SplitRecord, TenantRecord,
+};
+use crate::query::PAGE_MAX;
+use crate::resource::Resource;
+
+static DOCUMENT: LazyLock<Value> = LazyLock::new(document);
+
+/// The OpenAPI 3.1 document of the admin API, as `/v1/openapi.json` has it.
+#[must_use]
+pub fn openapi() -> &'static Value {
+    &DOCUMENT
+}
+
+fn document() -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.definitions_path = "/components/schemas".into();
+    let mut generator = settings.into_generator();
+    let mut paths = Map::new();
+    for endpoint in ENDPOINTS.iter() {
+        let method = endpoint.method.as_str().to_ascii_lowercase();
+        let path = paths.entry(&endpoint.path).or_insert_with(|| json!({}));
+        path[method] = operation(endpoint, &mut generator);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Spillway admin API",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "docs/admin-api.md says how reads, writes, watches and errors work.",
+        },
+        "security": [{ "token": [] }],
+        "paths": paths,
+        "components": {
+            "schemas": generator.take_definitions(true),
+            "securitySchemes": { "token": {
+                "type": "http", "scheme": "bearer",
+                "description": "A token of the node's token file or a key of the cluster. None is \
+                                needed on a loopback listener without a token file.",
+            } },
+        },
+    })
+}
+
+fn operation(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> Value {
+    let mut responses = Map::new();
+    let (status, content) = response(endpoint, generator);
+    responses.insert(status.to_owned(), json!({ "description": "Done.", "content": content }));
+    let error = generator.subschema_for::<ErrorAnswer>();
+    let error = json!({
+        "description": "Not done; the body says why and what to do.",
+        "content": { "application/json": { "schema": error } },
+    });
+    responses.insert("default".to_owned(), error);
+    let mut operation = json!({
+        "operationId": operation_id(endpoint),
+        "summary": endpoint.summary,
+        "x-role": endpoint.role.name(),
+        "parameters": parameters(endpoint),
+        "responses": responses,
+    });
+    if let Some(schema) = request(endpoint.operation, generator) {
+        let content = json!({ "application/json": { "schema": schema } });
+        let is_required =
+            !matches!(endpoint.operation, Operation::CreateKey | Operation::CreateJoinToken);
+        operation["requestBody"] = json!({ "required": is_required, "content": content });
+    }
+    operation
+}
+
+/// Unique, since method and path are.
+fn operation_id(endpoint: &Endpoint) -> String {
+    let path = endpoint.path.trim_start_matches("/v1/");
+    let words = path.split(['/', '.', '-']).map(|word| word.trim_matches(['{', '}']));
+    let method = endpoint.method.as_str().to_ascii_lowercase();
+    std::iter::once(method.as_str()).chain(words).collect::<Vec<_>>().join("_")
+}
+
+fn parameters(endpoint: &Endpoint) -> Vec<Value> {
+    let names = endpoint.path.split('/').filter_map(|part| part.strip_prefix('{'));
+    let mut all: Vec<Value> = names
+        .map(|name| {
+            let name = name.trim_end_matches('}');
+            let schema = json!({ "type": "string" });
+            json!({ "name": name, "in": "path", "required": true, "schema": schema })
+        })
+        .collect();
+    all.extend(endpoint.query.iter().map(|name| {
+        let (schema, doc) = query_schema(name, endpoint.operation);
+        json!({ "name": name, "in": "query", "schema": schema, "description": doc })
+    }));
+    let header = |name: &str, doc: &str| {
+        let schema = json!({ "type": "string" });
+        json!({ "name": name, "in": "header", "schema": schema, "description": doc })
+    };
+    if endpoint.query.contains(&"dry_run") {
+        all.push(header("If-Match", "The version that the record must have, in quotes."));
+        all.push(header("If-None-Match", "`*`: the record must not exist."));
+        all.push(header("Idempotency-Key", "Equal for a request and its retries."));
+    }
+    if endpoint.operation == Operation::Watch {
+        all.push(header("Last-Event-ID", "The id of the last event that was seen."));
+    }
+    all
+}
+
+fn query_schema(name: &str, operation: Operation) -> (Value, &'static str) {
+    match name {
+        "consistency" => (
+            json!({ "type": "string", "enum": ["linearizable", "stale"], "default": "linearizable" }),
+            "`linearizable` sees all that was done before and needs a quorum; `stale` sees what is \
+             here.",
+        ),
+        "dry_run" => (
+            json!({ "type": "boolean", "default": false }),
+            "Says what would change, and changes nothing.",
+        ),
+        "limit" => {
+            (json!({ "type": "integer", "minimum": 1, "maximum": PAGE_MAX }), "How many at most.")
+        }
+        "trail" => (
+            json!({ "type": "string", "enum": ["operators", "system"], "default": "operators" }),
+            "Whose deeds: those of people, or of nodes by themselves.",
+        ),
+        _ if operation == Operation::Watch => {
+            (json!({ "type": "integer" }), "The index of the read to go on from.")
+        }
+        _ => (json!({ "type": "string" }), "`next` of the page before."),
+    }
+}
+
+fn request(operation: Operation, generator: &mut SchemaGenerator) -> Option<Schema> {
+    Some(match operation {
+        Operation::Put(Resource::Nodes) => generator.subschema_for::<NodeRecord>(),
+        Operation::Put(Resource::Regions) => generator.subschema_for::<RegionRecord>(),
+        Operation::Put(Resource::Replicas) => generator.subschema_for::<ReplicaRecord>(),
+        Operation::Put(Resource::Models) => generator.subschema_for::<ModelRecord>(),
+        Operation::Put(Resource::Routes) => generator.subschema_for::<RouteRecord>(),
+        Operation::Put(Resource::Splits) => generator.subschema_for::<SplitRecord>(),
+        Operation::Put(Resource::Limits) => generator.subschema_for::<LimitRecord>(),
+        Operation::Put(Resource::Tenants) => generator.subschema_for::<TenantRecord>(),
+        Operation::Put(Resource::Keys) => generator.subschema_for::<KeyRecord>(),
+        Operation::Put(Resource::Settings) => generator.subschema_for::<SettingRecord>(),
+        Operation::CreateKey => generator.subschema_for::<NewKey>(),
+        Operation::CreateJoinToken => generator.subschema_for::<NewJoinToken>(),
+        Operation::SetRegionWeight => generator.subschema_for::<RegionWeight>(),
+        Operation::SetReplicaWeight => generator.subschema_for::<ReplicaWeight>(),
+        Operation::TransferLeader => generator.subschema_for::<TransferOrder>(),
+        _ => return None,
+    })
+}
+
+fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static str, Value) {
+    let schema = match endpoint.operation {
+        Operation::List(resource) => record(resource, Amount::Many, generator),
+        Operation::Show(resource) => record(resource, Amount::One, generator),
+        Operation::Status => generator.subschema_for::<StatusAnswer>(),
+        Operation::Leader | Operation::TransferLeader => generator.subschema_for::<LeaderAnswer>(),
+        Operation::Audit => generator.subschema_for::<AuditPage>(),
+        Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),
+        Operation::Watch => {
+            let events = events(generator);
+            let content = json!({ "schema": { "type": "string" }, "x-events": events });
+            return ("200", json!({ "text/event-stream": content }));
+        }
+        Operation::Backup => {
+            return ("200", json!({ "application/octet-stream": {} }));
+        }
+        Operation::CreateKey | Operation::CreateJoinToken => {
+            let schema = generator.subschema_for::<Secret>();
+            return (
+                "2XX",
+                json!({ "application/json": { "schema": or_dry_run(schema, generator) } }),
+            );
+        }
+        _ => {
+            let schema = generator.subschema_for::<Written>();
+            or_dry_run(schema, generator)
+        }
+    };
+    ("200", json!({ "application/json": { "schema": schema } }))
+}
+
+/// What the data of each kind of event is: OpenAPI itself has no word for it.
+fn events(generator: &mut SchemaGenerator) -> Value {
+    let freshness = generator.subschema_for::<Freshness>();
+    json!({
+        "begin": freshness,
+        "change": generator.subschema_for::<Event>(),
+        "alive": freshness,
+        "too_old": generator.subschema_for::<Lost>(),
+    })
+}
+
+fn or_dry_run(schema: Schema, generator: &mut SchemaGenerator) -> Schema {
+    let dry = generator.subschema_for::<DryRun>();
+    Schema::from(Map::from_iter([("oneOf".to_owned(), json!([schema, dry]))]))
+}
+
+#[derive(Clone, Copy)]
+enum Amount {
+    One,
+    Many,
+}
+
+fn record(resource: Resource, amount: Amount, generator: &mut SchemaGenerator) -> Schema {
+    match resource {
+        Resource::Nodes => of::<Item<NodeRecord, NodeInfo>>(amount, generator),
+        Resource::Regions => of::<Item<RegionRecord>>(amount, generator),
+        Resource::Replicas => of::<Item<ReplicaRecord, ReplicaInfo>>(amount, generator),
+        Resource::Models => of::<Item<ModelRecord>>(amount, generator),
+        Resource::Routes => of::<Item<RouteRecord>>(amount, generator),
+        Resource::Splits => of::<Item<SplitRecord>>(amount, generator),
+        Resource::Limits => of::<Item<LimitRecord>>(amount, generator),
+        Resource::Tenants => of::<Item<TenantRecord>>(amount, generator),
+        Resource::Keys => of::<Item<KeyRecord, KeyInfo>>(amount, generator),
+        Resource::JoinTokens => of::<Item<JoinTokenRecord>>(amount, generator),
+        Resource::Settings => of::<Item<SettingRecord, SettingInfo>>(amount, generator),
+    }
+}
+
+fn of<T: JsonSchema>(amount: Amount, generator: &mut SchemaGenerator) -> Schema {
+    match amount {
+        Amount::One => generator.subschema_for::<One<T>>(),
+        Amount::Many => generator.subschema_for::<Many<T>>(),
+    }
+}

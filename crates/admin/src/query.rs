@@ -1,0 +1,133 @@
+//! What stands behind the question mark.
+
+use percent_encoding::percent_decode_str;
+use spillway_consensus::Consistency;
+
+use crate::error::ApiError;
+
+/// Records on one page, unless the request says otherwise.
+const PAGE: usize = 100;
+/// Records on one page at most: what is read holds up what is applied.
+pub(crate) const PAGE_MAX: usize = 1_000;
+
+/// What a request asks for besides its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Query {
+    pub(crate) consistency: Consistency,
+    pub(crate) is_dry_run: bool,
+    pub(crate) limit: usize,
+    pub(crate) after: Option<String>,
+    pub(crate) trail: Trail,
+}
+
+/// Whose deeds are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trail {
+    Operators,
+    System,
+}
+
+impl Default for Query {
+    fn default() -> Self {
+        Self {
+            consistency: Consistency::Linearizable,
+            is_dry_run: false,
+            limit: PAGE,
+            after: None,
+            trail: Trail::Operators,
+        }
+    }
+}
+
+impl Query {
+    /// Reads the parameters; each of them has to be among `known`.
+    pub(crate) fn parse(text: Option<&str>, known: &[&str]) -> Result<Self, ApiError> {
+        let mut query = Self::default();
+        for pair in text.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let value = percent_decode_str(value).decode_utf8();
+            let value = value.map_err(|_| wrong(name, "encode it as UTF-8, percent-encoded"))?;
+            if !known.contains(&name) {
+                let cause = format!("the parameter {:?} means nothing here", shown(name));
+                let remedy = match known {
+                    [] => "leave it out".to_owned(),
+                    known => format!("use {}", known.join(", ")),
+                };
+                return Err(ApiError::bad_request(cause, remedy));
+            }
+            query.set(name, &value)?;
+        }
+        Ok(query)
+    }
+
+    fn set(&mut self, name: &str, value: &str) -> Result<(), ApiError> {
+        match (name, value) {
+            ("consistency", "linearizable") => self.consistency = Consistency::Linearizable,
+            ("consistency", "stale") => self.consistency = Consistency::Stale,
+            ("consistency", _) => return Err(wrong(name, "use linearizable or stale")),
+            ("dry_run", "true" | "") => self.is_dry_run = true,
+            ("dry_run", "false") => self.is_dry_run = false,
+            ("dry_run", _) => return Err(wrong(name, "use true or false")),
+            ("limit", number) => {
+                let limit = number.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
+                let remedy = format!("use a number from 1 to {PAGE_MAX}");
+                self.limit = limit.ok_or_else(|| wrong(name, remedy))?;
+            }
+            ("trail", "operators") => self.trail = Trail::Operators,
+            ("trail", "system") => self.trail = Trail::System,
+            ("trail", _) => return Err(wrong(name, "use operators or system")),
+            (_, after) => self.after = Some(after.to_owned()),
+        }
+        Ok(())
+    }
+}
+
+fn wrong(name: &str, remedy: impl Into<String>) -> ApiError {
+    let cause = format!("the parameter {:?} can't have that value", shown(name));
+    ApiError::bad_request(cause, remedy)
+}
+
+/// As much of a name as is shown.
+fn shown(name: &str) -> String {
+    name.chars().take(32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 5] = ["consistency", "dry_run", "limit", "after", "trail"];
+
+    #[test]
+    fn parameters_are_read_in_any_order() {
+        let text = "limit=7&after=a%2Fb&consistency=stale&dry_run=true&trail=system";
+        let query = Query::parse(Some(text), &KNOWN).unwrap();
+        let expected = Query {
+            consistency: Consistency::Stale,
+            is_dry_run: true,
+            limit: 7,
+            after: Some("a/b".to_owned()),
+            trail: Trail::System,
+        };
+        assert_eq!(query, expected);
+        assert_eq!(Query::parse(None, &[]).unwrap(), Query::default());
+        assert_eq!(Query::parse(Some(""), &[]).unwrap(), Query::default());
+    }
+
+    #[test]
+    fn what_means_nothing_is_refused() {
+        for text in [
+            "consistency=eventual",
+            "dry_run=1",
+            "limit=0",
+            "limit=1001",
+            "limit=x",
+            "trail=all",
+            "after=%FF",
+            "dryrun=true",
+        ] {
+            assert!(Query::parse(Some(text), &KNOWN).is_err(), "{text}");
+        }
+        assert!(Query::parse(Some("dry_run=true"), &["limit"]).is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! Secrets that are made here: shown once, kept as hashes.
+
+use std::fmt::Write;
+
+use spillway_control::{Hidden, KeyId, KeyText, SECRET_BYTES, key_hash};
+
+use crate::error::ApiError;
+
+/// What join tokens begin with.
+const JOIN_TOKEN: &str = "swj_";
+
+/// A secret and what is kept of it.
+pub(crate) struct Fresh {
+    /// What is shown, once.
+    pub(crate) shown: String,
+    pub(crate) salt: [u8; 16],
+    pub(crate) hash: Hidden,
+}
+
+/// An id that nobody else draws.
+pub(crate) fn fresh_id() -> Result<String, ApiError> {
+    random::<8>().map(|bytes| hex(&bytes))
+}
+
+/// A key: `sw_<id>_<secret>`, the secret salted and hashed.
+pub(crate) fn fresh_key(id: &str) -> Result<Fresh, ApiError> {
+    let (secret, salt) = (random::<SECRET_BYTES>()?, random::<16>()?);
+    let hash = key_hash(&salt, hex(&secret).as_bytes());
+    Ok(Fresh { shown: KeyText::write(&KeyId::from(id), &secret), salt, hash })
+}
+
+/// A join token: `swj_<id>_<secret>`, the secret hashed.
+pub(crate) fn fresh_join_token(id: &str) -> Result<Fresh, ApiError> {
+    let secret = hex(&random::<SECRET_BYTES>()?);
+    let hash = key_hash(&[], secret.as_bytes());
+    Ok(Fresh { shown: format!("{JOIN_TOKEN}{id}_{secret}"), salt: [0; 16], hash })
+}
+
+/// As many random bytes.
+pub(crate) fn random<const BYTES: usize>() -> Result<[u8; BYTES], ApiError> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        ApiError::internal(format!("the system has no random numbers: {error}"))
+    })?;
+    Ok(bytes)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string can't fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_checked_by_what_is_kept_of_it() {
+        let fresh = fresh_key("a_b").ok().unwrap();
+        let key = KeyText::read(&fresh.shown).unwrap();
+        assert_eq!(key.id, "a_b");
+        assert!(key.hash(&fresh.salt).matches(&fresh.hash));
+        assert_ne!(fresh_key("a_b").ok().unwrap().shown, fresh.shown);
+        assert_eq!(KeyText::read(&fresh_join_token("a").ok().unwrap().shown), None);
+    }
+}

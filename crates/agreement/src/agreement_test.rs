@@ -1,0 +1,321 @@
+//! Whole clusters on loopback: real links, real logs, real disks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use spillway_consensus::{Consistency, ProposeError, Role, Seed, Urgency};
+use spillway_control::{
+    Actor, Command, Expect, Fingerprint, Outcome, RecordKey, RefusalCode, RegionState, RequestId,
+    State,
+};
+use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
+use spillway_link::{
+    CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
+    Refused, RefusedReason,
+};
+use tempfile::TempDir;
+
+use crate::{Agreement, AgreementConfig};
+
+/// How long a test waits for what has to happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(5);
+
+struct NoHandler;
+
+impl Handler for NoHandler {
+    fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
+
+    fn forwarded(&self, _from: &Identity, _head: ForwardHead, _body: ForwardBody) -> Deciding {
+        Box::pin(async { Err(Refused { reason: RefusedReason::NoReplica, wait_ms: None }) })
+    }
+}
+
+/// Nodes with names `a`, `b` … and a region each.
+struct World {
+    folder: TempDir,
+    authority: Authority,
+    seeds: Vec<Seed>,
+    nodes: Vec<Option<Node>>,
+}
+
+struct Node {
+    link: Arc<Link>,
+    agreement: Arc<Agreement>,
+}
+
+impl World {
+    fn new(nodes: usize) -> Self {
+        let folder = TempDir::new().unwrap();
+        let validity = Validity::days(SystemTime::now(), 10).unwrap();
+        let authority = Authority::new("test", validity).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), authority.certificate_pem()).unwrap();
+        let name = |number: usize| char::from(b'a' + number as u8).to_string();
+        let seeds = (0..nodes).map(|number| Seed {
+            name: name(number).as_str().into(),
+            region: format!("region-{}", name(number)).as_str().into(),
+        });
+        Self {
+            folder,
+            authority,
+            seeds: seeds.collect(),
+            nodes: (0..nodes).map(|_| None).collect(),
+        }
+    }
+
+    async fn started(nodes: usize) -> Self {
+        let mut world = Self::new(nodes);
+        for at in 0..nodes {
+            world.start(at).await;
+        }
+        world
+    }
+
+    fn identity(&self, at: usize) -> Identity {
+        let seed = &self.seeds[at];
+        Identity::new("test", seed.region.as_str(), seed.name.as_str()).unwrap()
+    }
+
+    fn data(&self, at: usize) -> PathBuf {
+        self.folder.path().join(format!("data-{}", self.seeds[at].name))
+    }
+
+    async fn start(&mut self, at: usize) {
+        let me = self.identity(at);
+        let (region, name) = (me.region().clone(), me.node().clone());
+        let files = NodeFiles::in_folder(self.folder.path(), region.as_str(), name.as_str());
+        let validity = Validity::days(SystemTime::now(), 5).unwrap();
+        let issued = self.authority.issue(region.as_str(), name.as_str(), validity).unwrap();
+        files.write(issued, IfExists::Replace).unwrap();
+        let files = CertificateFiles {
+            authority: self.folder.path().join("ca.pem"),
+            certificate: files.certificate,
+            key: files.key,
+        };
+        let mut config = spillway_link::Config::new(me, "127.0.0.1:0".parse().unwrap(), files);
+        config.transport.rtt_default_ms = 5;
+        let link = Arc::new(Link::start(config, Arc::new(NoHandler)).unwrap());
+        let config = AgreementConfig {
+            name,
+            region,
+            advertise: link.local_address().unwrap().to_string(),
+            fingerprint: Fingerprint([at as u8; 32]),
+            folder: self.data(at),
+            seeds: self.seeds.clone(),
+            rtt_max: Duration::from_millis(20),
+        };
+        let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
+        self.nodes[at] = Some(Node { link, agreement });
+        self.introduce();
+    }
+
+    /// Tells all links of each other.
+    fn introduce(&self) {
+        let running =
+            || self.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.as_ref()?)));
+        let peer = |(at, node): (usize, &Node)| PeerConfig {
+            identity: self.identity(at),
+            address: node.link.local_address().unwrap().to_string(),
+            rtt_ms: Some(5),
+        };
+        for (_, node) in running() {
+            node.link.set_peers(running().map(peer).collect());
+        }
+    }
+
+    async fn stop(&mut self, at: usize) {
+        let node = self.nodes[at].take().unwrap();
+        node.agreement.shutdown().await;
+        drop(node.agreement);
+        node.link.shutdown(Duration::from_secs(1)).await;
+    }
+
+    fn agreement(&self, at: usize) -> &Arc<Agreement> {
+        &self.nodes[at].as_ref().unwrap().agreement
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Arc<Agreement>> {
+        self.nodes.iter().flatten().map(|node| &node.agreement)
+    }
+
+    /// The node that leads, as it says itself.
+    fn leader(&self) -> Option<usize> {
+        let leads = |node: &Option<Node>| {
+            node.as_ref().is_some_and(|node| node.agreement.status().role == Role::Leader)
+        };
+        self.nodes.iter().position(leads)
+    }
+
+    /// Waits until all nodes that run know all nodes as they are.
+    async fn settled(&self) {
+        let expected = self.seeds.len();
+        eventually("all nodes are known everywhere", || {
+            self.running().all(|agreement| {
+                let state = agreement.published();
+                let known = state.records().nodes.iter();
+                let known = known.filter(|(_, node)| node.spec.fingerprint != Fingerprint([9; 32]));
+                known.count() == expected && agreement.leader().is_some()
+            })
+        })
+        .await;
+        let own = |agreement: &Arc<Agreement>| {
+            let state = agreement.published();
+            let name = &agreement.config.name;
+            state
+                .node(name)
+                .is_some_and(|(_, node)| node.spec.address == agreement.config.advertise)
+        };
+        eventually("all addresses are right", || self.running().all(own)).await;
+    }
+}
+
+async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let by = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < by, "{what}: not in time");
+        // wait: between two looks
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+fn weight(region: &str, weight_permille: u16) -> Command {
+    Command::SetRegionWeight { region: region.into(), weight_permille, expect: Expect::Any }
+}
+
+async fn agreed(agreement: &Agreement, command: Command) -> Outcome {
+    let operator = Actor::Operator("ada".to_owned());
+    agreement.propose(command, operator, None, LIMIT).await.unwrap().outcome
+}
+
+fn weight_of(state: &State, region: &str) -> Option<u16> {
+    let region = state.records().regions.get(&region.into())?;
+    Some(region.weight_permille)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_form_one_cluster_and_agree() {
+    let world = World::started(3).await;
+    world.settled().await;
+    let clusters: Vec<_> = world.running().map(|node| node.published().cluster()).collect();
+    assert!(clusters[0].is_some() && clusters.iter().all(|cluster| *cluster == clusters[0]));
+    // From whichever node it is asked.
+    for (at, weight_permille) in [(0, 100), (1, 200), (2, 300)] {
+        let done = agreed(world.agreement(at), weight("region-b", weight_permille)).await;
+        assert!(matches!(done, Outcome::Applied { skipped: 0, .. }), "{done:?}");
+        eventually("it is everywhere", || {
+            world
+                .running()
+                .all(|node| weight_of(&node.published(), "region-b") == Some(weight_permille))
+        })
+        .await;
+    }
+    eventually("the digests are equal", || {
+        let digests: Vec<_> = world.running().map(|node| node.digest()).collect();
+        digests.iter().all(|digest| *digest == digests[0])
+    })
+    .await;
+    eventually("a voter for each region", || {
+        world.running().all(|node| node.status().voters.len() == 3)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_agreed_outlives_all_processes() {
+    let mut world = World::started(3).await;
+    world.settled().await;
+    agreed(world.agreement(0), weight("region-c", 250)).await;
+    let cluster = world.agreement(0).published().cluster();
+    for at in 0..3 {
+        world.stop(at).await;
+    }
+    for at in 0..3 {
+        world.start(at).await;
+    }
+    world.settled().await;
+    eventually("it is known again", || {
+        world.running().all(|node| {
+            let state = node.published();
+            state.cluster() == cluster && weight_of(&state, "region-c") == Some(250)
+        })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_request_is_carried_out_once_and_watchers_are_told_once() {
+    let world = World::started(1).await;
+    world.settled().await;
+    let node = world.agreement(0);
+    let operator = || Actor::Operator("ada".to_owned());
+    let before = node.published().applied();
+    let drain =
+        |state| Command::SetRegionState { region: "region-a".into(), state, expect: Expect::Any };
+    let request = Some(RequestId([7; 16]));
+    let first = node.propose(drain(RegionState::Draining), operator(), request, LIMIT).await;
+    let again = node.propose(drain(RegionState::Draining), operator(), request, LIMIT).await;
+    assert_eq!(first.unwrap().outcome, again.unwrap().outcome);
+    let other = node.propose(drain(RegionState::Active), operator(), request, LIMIT).await;
+    let Outcome::Refused(refusal) = other.unwrap().outcome else { panic!("carried out") };
+    assert_eq!(refusal.code, RefusalCode::RequestIdReused);
+    let changes = node.changes_after(before).unwrap();
+    let keys: Vec<_> = changes.iter().map(|changed| &changed.change.key).collect();
+    assert_eq!(keys, [&RecordKey::Region("region-a".into())]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_majority_reads_are_stale_and_writes_refused_at_once() {
+    let mut world = World::started(3).await;
+    world.settled().await;
+    let leader = world.leader().unwrap();
+    for at in (0..3).filter(|at| *at != leader) {
+        let node = world.nodes[at].take().unwrap();
+        // Killed, not stopped: nobody says good-bye.
+        node.link.shutdown(Duration::ZERO).await;
+        drop(node);
+    }
+    let node = world.agreement(leader);
+    eventually("it knows that it is alone", || node.status().role == Role::IsolatedLeader).await;
+    let begin = Instant::now();
+    let refused =
+        node.propose(weight("region-a", 5), Actor::Operator("ada".into()), None, LIMIT).await;
+    assert!(
+        matches!(refused, Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown)),
+        "{refused:?}"
+    );
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
+    let fresh = node.read(Consistency::Linearizable, LIMIT, State::applied).await;
+    assert!(fresh.is_err(), "{fresh:?}");
+    let stale = node.read(Consistency::Stale, LIMIT, |state| weight_of(state, "region-a")).await;
+    let stale = stale.unwrap();
+    assert_eq!(stale.value, Some(1_000));
+    assert!(stale.age.unwrap() > Duration::from_millis(200), "{stale:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_proposes_in_another_nodes_name() {
+    let world = World::started(3).await;
+    world.settled().await;
+    let leader = world.leader().unwrap();
+    let follower = world.agreement((leader + 1) % 3);
+    let mut entry = follower.entry(weight("region-a", 7), Actor::Node, None);
+    entry.proposer.node = world.seeds[leader].name.clone();
+    entry.proposer.region = world.seeds[leader].region.clone();
+    let refused = follower.log.propose(&entry, Urgency::Operator, LIMIT).await;
+    assert!(matches!(refused, Err(ProposeError::Malformed(_))), "{refused:?}");
+    assert_eq!(weight_of(&world.agreement(leader).published(), "region-a"), Some(1_000));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_says_what_would_change_and_changes_nothing() {
+    let world = World::started(1).await;
+    world.settled().await;
+    let node = world.agreement(0);
+    let digest = node.digest();
+    let diff = node.dry_run(&weight("region-a", 10), Actor::Operator("ada".into())).unwrap();
+    assert_eq!(diff.len(), 1);
+    assert_eq!(node.digest(), digest);
+    assert!(node.dry_run(&weight("nowhere", 10), Actor::Operator("ada".into())).is_err());
+}

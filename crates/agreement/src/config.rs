@@ -1,0 +1,27 @@
+//! What a node's part in the cluster is told when it starts.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use spillway_consensus::Seed;
+use spillway_control::Fingerprint;
+use spillway_types::{NodeName, RegionName};
+
+/// What a node's part in the cluster is told when it starts.
+#[derive(Clone, Debug)]
+pub struct AgreementConfig {
+    /// This node.
+    pub name: NodeName,
+    /// Its region.
+    pub region: RegionName,
+    /// Where other nodes reach it, `host:port`.
+    pub advertise: String,
+    /// Of its certificate.
+    pub fingerprint: Fingerprint,
+    /// Where log and snapshots are kept.
+    pub folder: PathBuf,
+    /// The nodes that form the cluster, this one included: the same on all of them.
+    pub seeds: Vec<Seed>,
+    /// The longest round trip between voters, as far as known before it is measured.
+    pub rtt_max: Duration,
+}

@@ -1,0 +1,89 @@
+//! Brings a node into its cluster.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use spillway_consensus::{FormError, Role, Status};
+use spillway_control::{Actor, Command, Form, NodeSpec, Outcome, State, WIRE};
+
+use spillway_types::NodeName;
+
+use crate::agreement::Agreement;
+
+/// How long one attempt may take.
+const LIMIT: Duration = Duration::from_secs(5);
+/// Between two attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// Forms the cluster unless it is formed, then sees to it that the state knows this node as it is.
+pub(crate) async fn run(agreement: Weak<Agreement>) {
+    let Some(this) = agreement.upgrade() else { return };
+    match this.log.form(&this.config.seeds).await {
+        Ok(cluster) => tracing::info!(%cluster, "this node is in its cluster"),
+        Err(FormError::Stopped(reason)) => return tracing::warn!(%reason, "no cluster was formed"),
+        Err(error) => return tracing::error!(%error, "no cluster can be formed"),
+    }
+    drop(this);
+    while let Some(this) = agreement.upgrade() {
+        let status = this.log.status();
+        if let Some(command) = this.look(|state| this.next_command(state, &status)) {
+            let what = command.to_string();
+            match this.propose(command, Actor::Node, None, LIMIT).await.map(|done| done.outcome) {
+                Ok(Outcome::Refused(refusal)) => tracing::error!(%refusal, what, "refused"),
+                Ok(_) => tracing::info!(what, "agreed"),
+                Err(error) => tracing::debug!(%error, what, "not agreed yet"),
+            }
+        }
+        drop(this);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+impl Agreement {
+    /// What is missing for the state to know this node as it is.
+    fn next_command(&self, state: &State, status: &Status) -> Option<Command> {
+        let spec = self.spec();
+        let Some(from) = state.cluster() else { return self.form(status) };
+        let to = status.cluster.map_or(from, |cluster| cluster.0.into());
+        if from != to {
+            // Made from a backup or from one node's folder: nodes of the old cluster must not mix
+            // with this one.
+            let leads = status.role == Role::Leader;
+            return leads.then_some(Command::ReplaceCluster { from, to });
+        }
+        let known = state.node(&self.config.name).is_some_and(|(_, node)| node.spec == spec);
+        (!known).then_some(Command::RegisterNode { node: spec, token: None })
+    }
+
+    /// The first command. Only the leader makes it, with the nodes as the log has them; each says by
+    /// itself afterwards how it is reached.
+    fn form(&self, status: &Status) -> Option<Command> {
+        let cluster = status.cluster.filter(|_| status.role == Role::Leader)?;
+        let own = self.spec();
+        let nodes = status.members.values().map(|member| NodeSpec {
+            name: member.name.clone(),
+            region: member.region.clone(),
+            address: self.address_of(&member.name).unwrap_or_else(|| own.address.clone()),
+            disk: member.disk.0.into(),
+            ..own.clone()
+        });
+        Some(Command::Form(Form { cluster: cluster.0.into(), nodes: nodes.collect() }))
+    }
+
+    fn address_of(&self, name: &NodeName) -> Option<String> {
+        let peers = self.link.peers();
+        peers.iter().find(|peer| peer.identity.node() == name).map(|peer| peer.address.clone())
+    }
+
+    fn spec(&self) -> NodeSpec {
+        NodeSpec {
+            name: self.config.name.clone(),
+            region: self.config.region.clone(),
+            address: self.config.advertise.clone(),
+            disk: self.log.disk().0.into(),
+            fingerprint: self.config.fingerprint,
+            wire_oldest: 1,
+            wire_newest: WIRE,
+        }
+    }
+}

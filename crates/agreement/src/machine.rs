@@ -1,0 +1,60 @@
+//! The state as the log sees it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use spillway_consensus::{Machine, MachineFault};
+use spillway_control::{Entry, Outcome, State};
+
+use spillway_types::{NodeName, RegionName};
+
+use crate::changes::History;
+
+/// The state, with the history of its changes.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    state: State,
+    history: Arc<Mutex<History>>,
+}
+
+impl Replica {
+    pub(crate) fn new(history: Arc<Mutex<History>>) -> Self {
+        Self { state: State::new(), history }
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+}
+
+impl Machine for Replica {
+    type Command = Entry;
+    type Outcome = Outcome;
+
+    fn apply(&mut self, index: u64, entry: &Entry) -> Outcome {
+        let effect = self.state.apply(index, entry);
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.add(index, self.state.stamp_ms(), effect.changes);
+        effect.outcome
+    }
+
+    fn proposer(entry: &Entry) -> Option<(&NodeName, &RegionName)> {
+        Some((&entry.proposer.node, &entry.proposer.region))
+    }
+
+    fn snapshot(&self) -> Result<Bytes, MachineFault> {
+        self.state.to_snapshot().map_err(|error| MachineFault(error.to_string()))
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineFault> {
+        self.state =
+            State::from_snapshot(snapshot).map_err(|error| MachineFault(error.to_string()))?;
+        let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        history.restart(self.state.applied());
+        Ok(())
+    }
+
+    fn digest(&self) -> u128 {
+        self.state.digest().to_u128()
+    }
+}

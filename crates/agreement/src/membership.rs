@@ -1,0 +1,119 @@
+//! Keeps who votes as the rule wants it, from the leader.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use spillway_consensus::{ChangeError, DiskId, Former, Member, NodeId, Role, Status};
+use spillway_control::{Membership, MembershipPlan, Sight, State, voters};
+
+use crate::agreement::Agreement;
+
+/// How often the leader looks.
+const PERIOD: Duration = Duration::from_millis(500);
+/// How long one change may take.
+const LIMIT: Duration = Duration::from_secs(10);
+/// A learner that lacks no more entries than this holds up no commit when it votes.
+const LAG_MAX: u64 = 100;
+
+/// Carries out one step of the plan after the other while this node leads.
+pub(crate) async fn run(agreement: Weak<Agreement>) {
+    let mut heard = Heard::default();
+    while let Some(this) = agreement.upgrade() {
+        let status = this.log.status();
+        heard.look(&this, &status);
+        match (status.role, status.is_joint) {
+            (Role::Leader, false) => this.step(&status, &heard).await,
+            (Role::Leader, true) => {
+                if let Err(error) = this.log.settle(LIMIT).await {
+                    tracing::warn!(%error, "a change of voters is not ended yet");
+                }
+            }
+            _ => {}
+        }
+        drop(this);
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// When each node was connected last.
+#[derive(Debug, Default)]
+struct Heard(BTreeMap<NodeId, Instant>);
+
+impl Heard {
+    fn look(&mut self, agreement: &Agreement, status: &Status) {
+        let now = Instant::now();
+        let connected: BTreeSet<_> = agreement
+            .link
+            .peers()
+            .into_iter()
+            .filter(|peer| peer.is_connected())
+            .map(|peer| peer.identity.node().clone())
+            .collect();
+        let ids = agreement.look(|state| {
+            let nodes = state.records().nodes.iter();
+            nodes.map(|(id, node)| (NodeId(id.0), node.spec.name.clone())).collect::<Vec<_>>()
+        });
+        for (id, name) in ids {
+            if id == status.node || connected.contains(&name) {
+                self.0.insert(id, now);
+            } else {
+                // Who was never heard has from now on to show itself.
+                self.0.entry(id).or_insert(now);
+            }
+        }
+    }
+
+    fn sight(&self, state: &State, status: &Status) -> Sight {
+        let patience = state.setting("voters.dead_after_ms").and_then(|text| text.parse().ok());
+        let patience = Duration::from_millis(patience.unwrap_or(u64::MAX));
+        let live = self.0.iter().filter(|(_, at)| at.elapsed() < patience).map(|(id, _)| *id);
+        let last = status.last_index.unwrap_or(0);
+        let has = |at: &Option<u64>| at.is_some_and(|at| at + LAG_MAX >= last);
+        let caught_up = status.matched.iter().filter(|(_, at)| has(at)).map(|(id, _)| *id);
+        Sight { live: of_state(live), caught_up: of_state(caught_up) }
+    }
+}
+
+impl Agreement {
+    async fn step(&self, status: &Status, heard: &Heard) {
+        let members = status.members.keys().copied();
+        let learners = members.filter(|id| !status.voters.contains(id));
+        let current = Membership {
+            voters: of_state(status.voters.iter().copied()),
+            learners: of_state(learners),
+        };
+        let plan = self.look(|state| voters(state, &heard.sight(state, status), &current));
+        let done = match &plan {
+            MembershipPlan::Nothing | MembershipPlan::NoMajority => return,
+            MembershipPlan::AddLearner(id) => match self.member(*id) {
+                Some(member) => self.log.add_learner(NodeId(id.0), member, LIMIT).await,
+                None => return,
+            },
+            MembershipPlan::RemoveLearner(id) => {
+                self.log.remove_learners([NodeId(id.0)].into(), LIMIT).await
+            }
+            MembershipPlan::ChangeVoters(ids) => {
+                let ids = ids.iter().map(|id| NodeId(id.0)).collect();
+                self.log.change_voters(ids, Former::Learners, LIMIT).await
+            }
+        };
+        match done {
+            Ok(()) => tracing::info!(?plan, "members changed"),
+            Err(ChangeError::NotLeader { .. }) => {}
+            Err(error) => tracing::warn!(?plan, %error, "members not changed"),
+        }
+    }
+
+    fn member(&self, id: spillway_control::NodeId) -> Option<Member> {
+        self.look(|state| {
+            let node = state.records().nodes.get(&id)?;
+            let (name, region) = (node.spec.name.clone(), node.spec.region.clone());
+            Some(Member { name, region, disk: DiskId(node.spec.disk.into()) })
+        })
+    }
+}
+
+fn of_state(ids: impl Iterator<Item = NodeId>) -> BTreeSet<spillway_control::NodeId> {
+    ids.map(|id| spillway_control::NodeId(id.0)).collect()
+}

@@ -1,0 +1,104 @@
+//! Clusters from what is left of others: from a backup's file, or from the folder of one node.
+
+use std::path::{Path, PathBuf};
+
+use tokio::task::spawn_blocking;
+
+use crate::disk::{self, Change, DiskFault, Folder, StoredSnapshot, owner_of};
+use crate::ids::{ClusterId, DiskId, Member, NodeId};
+use crate::wire::{Ballot, EntryRecord, MembersRecord, Point};
+
+/// Who begins a new cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Founder {
+    /// The number of the node.
+    pub node: NodeId,
+    /// What it is called. Its disk is that of the folder.
+    pub name: spillway_types::NodeName,
+    /// Its region.
+    pub region: spillway_types::RegionName,
+}
+
+impl Founder {
+    fn member(&self, disk: DiskId) -> Member {
+        Member { name: self.name.clone(), region: self.region.clone(), disk }
+    }
+}
+
+pub(crate) async fn write(
+    file: &Path,
+    disk: DiskId,
+    snapshot: &StoredSnapshot,
+) -> Result<(), DiskFault> {
+    let (file, snapshot) = (PathBuf::from(file), snapshot.clone());
+    let writing = spawn_blocking(move || disk::write_snapshot(&file, disk, &snapshot));
+    let written = writing.await.map_err(std::io::Error::other).and_then(|written| written);
+    written.map_err(DiskFault::io("writing the backup"))
+}
+
+/// Makes the folder of a new cluster from a backup: one voter, all the state, no log. The folder
+/// has to be empty. Blocks.
+///
+/// # Errors
+/// If the backup is damaged, or the folder in use.
+pub fn restore(backup: &Path, folder: &Path, founder: &Founder) -> Result<ClusterId, DiskFault> {
+    if owner_of(folder)?.is_some() {
+        return Err(DiskFault::Occupied { folder: folder.into() });
+    }
+    let mut snapshot = disk::read_snapshot(backup)?;
+    let last = snapshot.head.last.ok_or_else(|| DiskFault::damaged("the backup is empty"))?;
+    let cluster = new_cluster()?;
+    let mut opened = Folder::open(folder, founder.node, None)?;
+    let disk = opened.file.state().disk;
+    let members = MembersRecord::only(founder.node, &founder.member(disk));
+    snapshot.head.members = members;
+    snapshot.head.members_at = Some(last);
+    opened.snapshots.write(&snapshot).map_err(DiskFault::io("writing the snapshot"))?;
+    let ballot = Ballot { term: last.term, node: founder.node, is_won: false };
+    opened.file.write(&[
+        Change::Cluster(cluster),
+        Change::Ballot(ballot),
+        Change::Purge(last),
+        Change::Committed(Some(last)),
+    ])?;
+    Ok(cluster)
+}
+
+/// Makes a node's folder that of a new cluster with it as the only voter, when most voters of the
+/// old one are gone for good. All that is in its log stays, committed or not, so that nothing that
+/// was acknowledged and reached this node is lost. The other nodes of the old cluster can't join
+/// with their folders. Blocks.
+///
+/// # Errors
+/// If the folder is in use, damaged, or holds no log.
+pub fn force_new_cluster(folder: &Path, founder: &Founder) -> Result<ClusterId, DiskFault> {
+    let empty = || DiskFault::Empty { folder: folder.into() };
+    let owner = owner_of(folder)?.ok_or_else(empty)?;
+    let mut opened = Folder::open(folder, founder.node, Some(owner.disk))?;
+    let state = *opened.file.state();
+    let (Some(ballot), Some(last)) =
+        (state.ballot, opened.entries.last().map(EntryRecord::at).or(state.purged))
+    else {
+        return Err(empty());
+    };
+    let cluster = new_cluster()?;
+    let at = Point { term: ballot.term + 1, index: last.index + 1 };
+    let members = MembersRecord::only(founder.node, &founder.member(owner.disk));
+    let entry = EntryRecord::of_members(at, members);
+    let frame = spillway_codec::encode(&entry)
+        .map_err(|error| DiskFault::io("encoding the members")(std::io::Error::other(error)))?;
+    opened.file.write(&[
+        Change::Cluster(cluster),
+        Change::Ballot(Ballot { term: at.term, node: founder.node, is_won: false }),
+        Change::Append(at, frame),
+        Change::Committed(Some(at)),
+    ])?;
+    Ok(cluster)
+}
+
+fn new_cluster() -> Result<ClusterId, DiskFault> {
+    ClusterId::random().map_err(|error| DiskFault::Io {
+        what: "naming the cluster".to_owned(),
+        cause: error.to_string(),
+    })
+}

@@ -1,0 +1,203 @@
+//! The log of one node, and what can be done with it.
+
+mod form;
+mod members;
+mod read;
+mod start;
+mod watch;
+mod write;
+
+pub use members::Former;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use spillway_link::Link;
+use tokio::sync::{oneshot, watch as channel};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::backup;
+use crate::config::Config;
+use crate::disk::DiskFault;
+use crate::error::{ProposeError, StartFault};
+use crate::ids::{DiskId, Member, NodeId};
+use crate::machine::Machine;
+use crate::net::{Context, Heard};
+use crate::proposer::Raft;
+use crate::rules::budget::{Budget, Urgency};
+use crate::state_machine::{Applied, stored};
+use crate::status::{self, Role, Status};
+
+/// How long the log may take to end; a disk that hangs must not keep the process.
+const END_LIMIT: Duration = Duration::from_secs(10);
+
+/// The log of one node: it keeps the machine the same as on all other nodes of its cluster.
+///
+/// Dropping it stops it without waiting for the disk; [`Self::shutdown`] waits.
+pub struct Consensus<M: Machine> {
+    raft: Raft<M>,
+    pub(crate) context: Arc<Context>,
+    pub(crate) applied: Arc<Applied<M>>,
+    heard: Heard,
+    budget: Mutex<Budget>,
+    config: Config,
+    started: Instant,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// Told when the log's file is closed.
+    closed: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+/// What a command came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proposed<T> {
+    /// Its place in the log.
+    pub index: u64,
+    /// What the machine says.
+    pub outcome: T,
+}
+
+/// How fresh a read has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Consistency {
+    /// It sees all that was carried out before it was asked. Needs a quorum.
+    Linearizable,
+    /// It sees what is here.
+    Stale,
+}
+
+/// What was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Read<R> {
+    /// The value.
+    pub value: R,
+    /// The last entry that it has seen.
+    pub index: Option<u64>,
+    /// How old it can be; `None` if this node was never in contact.
+    pub age: Option<Duration>,
+}
+
+impl<M: Machine> Consensus<M> {
+    /// Opens the folder and begins to take part, over `link`, which has to be that of
+    /// `config.name`. An empty folder is in no cluster: see [`Self::form`]. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the folder can't be used, above all if the disk has lost what it confirmed.
+    pub async fn start(config: Config, link: Arc<Link>, machine: M) -> Result<Self, StartFault> {
+        start::start(config, link, machine).await
+    }
+
+    /// What can be said of this node's log.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let applied = self.applied.look(|_, index| index);
+        status::status(&self.raft, &self.context, &self.heard, applied)
+    }
+
+    /// This node as the others have to know it.
+    #[must_use]
+    pub fn member(&self) -> Member {
+        let Config { name, region, .. } = &self.config;
+        Member { name: name.clone(), region: region.clone(), disk: self.context.disk }
+    }
+
+    /// The disk of this node.
+    #[must_use]
+    pub fn disk(&self) -> DiskId {
+        self.context.disk
+    }
+
+    /// How far the machine has come: the index after the last entry, told on each change.
+    #[must_use]
+    pub fn applied(&self) -> channel::Receiver<u64> {
+        self.applied.watch()
+    }
+
+    /// Looks at the machine as it is here now. Nothing is applied meanwhile, so it has to be short.
+    pub fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
+        self.applied.look(|machine, _| look(machine))
+    }
+
+    /// A number that is equal on all nodes with the same index, and that index.
+    #[must_use]
+    pub fn digest(&self) -> (u128, Option<u64>) {
+        self.applied.look(|machine, index| (machine.digest(), index))
+    }
+
+    /// Writes all that is applied here into one file, for [`crate::restore`].
+    ///
+    /// # Errors
+    /// If the state can't be encoded or the file not be written.
+    pub async fn backup(&self, file: &Path) -> Result<(), DiskFault> {
+        let (meta, data) = self.applied.snapshot().map_err(DiskFault::io("encoding the state"))?;
+        backup::write(file, self.context.disk, &stored(&meta, data)).await
+    }
+
+    /// Stops taking part and waits until the folder is closed. A leader should hand over before:
+    /// see [`Self::transfer_leader`].
+    pub async fn shutdown(&self) {
+        self.context.link.serve_streams(None);
+        self.stop.cancel();
+        self.tasks.close();
+        // An error means that the log has stopped with a fault, which was told.
+        drop(tokio::time::timeout(END_LIMIT, self.raft.shutdown()).await);
+        self.tasks.wait().await;
+        self.context.log.close();
+        let closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(closed) = closed {
+            drop(tokio::time::timeout(END_LIMIT, closed).await);
+        }
+    }
+
+    /// Whether this node may still be told what to do.
+    fn check_running(&self) -> Result<(), String> {
+        let status = self.status();
+        match status.role {
+            Role::Stopped => Err(status.fault.unwrap_or_else(|| "it was ended".to_owned())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The leader, if this node has heard it within the lease, or is it.
+    fn reachable_leader(&self) -> Result<NodeId, Option<NodeId>> {
+        let leader = status::leader(&self.raft);
+        let lease = self.config.timing.lease();
+        match leader {
+            Some(leader) if leader == self.context.node => Ok(leader),
+            Some(leader) if self.heard.age().is_some_and(|age| age < lease) => Ok(leader),
+            leader => Err(leader),
+        }
+    }
+
+    /// Waits until the leader has not been heard for a lease.
+    async fn leader_lost(&self) {
+        let lease = self.config.timing.lease();
+        while let Some(left) = self.heard.age().and_then(|age| lease.checked_sub(age)) {
+            tokio::time::sleep(left + Duration::from_millis(1)).await;
+        }
+    }
+
+    fn take_budget(&self, urgency: Urgency) -> Result<(), ProposeError> {
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = budget.take(urgency, self.started.elapsed());
+        taken.map_err(|retry_after| ProposeError::Budget { retry_after })
+    }
+}
+
+impl<M: Machine> Drop for Consensus<M> {
+    fn drop(&mut self) {
+        self.context.link.serve_streams(None);
+        self.stop.cancel();
+        self.context.log.close();
+    }
+}
+
+impl<M: Machine> fmt::Debug for Consensus<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consensus").field("node", &self.context.node).finish_non_exhaustive()
+    }
+}

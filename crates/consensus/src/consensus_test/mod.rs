@@ -1,0 +1,12 @@
+//! Whole clusters in one process: real links on loopback with distance between them, real folders.
+
+pub(crate) mod register;
+mod world;
+
+mod conform_test;
+mod disk_test;
+mod elect_test;
+mod member_test;
+mod partition_test;
+mod vote_test;
+mod write_test;

@@ -1,0 +1,85 @@
+//! A machine for tests: numbers by key.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use spillway_codec::Wire;
+
+use crate::{Machine, MachineFault};
+
+/// Numbers by key, and how many commands there were.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Register {
+    pub(crate) numbers: BTreeMap<u64, u64>,
+    pub(crate) commands: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Change {
+    Set(u64, u64),
+    /// Adds one, so that doing it twice shows.
+    Count(u64),
+    /// Does nothing but take room.
+    Pad(String),
+}
+
+/// The number before.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Before(pub(crate) Option<u64>);
+
+impl Wire for Change {
+    const KIND: u16 = 0x7f30;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = 70_000;
+}
+
+impl Wire for Before {
+    const KIND: u16 = 0x7f31;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = 64;
+}
+
+impl Wire for Register {
+    const KIND: u16 = 0x7f32;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = 1 << 20;
+}
+
+impl Machine for Register {
+    type Command = Change;
+    type Outcome = Before;
+
+    fn apply(&mut self, _index: u64, command: &Change) -> Before {
+        self.commands += 1;
+        match command {
+            Change::Set(key, value) => Before(self.numbers.insert(*key, *value)),
+            Change::Count(key) => {
+                let number = self.numbers.entry(*key).or_insert(0);
+                *number += 1;
+                Before(Some(*number - 1))
+            }
+            Change::Pad(_) => Before(None),
+        }
+    }
+
+    fn snapshot(&self) -> Result<Bytes, MachineFault> {
+        spillway_codec::encode(self).map_err(|error| MachineFault(error.to_string()))
+    }
+
+    fn restore(&mut self, snapshot: &[u8]) -> Result<(), MachineFault> {
+        *self =
+            spillway_codec::decode(snapshot).map_err(|error| MachineFault(error.to_string()))?;
+        Ok(())
+    }
+
+    fn digest(&self) -> u128 {
+        let mut digest = u128::from(self.commands);
+        for (key, value) in &self.numbers {
+            digest = digest
+                .wrapping_mul(0x0100_0000_01b3)
+                .wrapping_add(u128::from(*key) << 64 | u128::from(*value));
+        }
+        digest
+    }
+}

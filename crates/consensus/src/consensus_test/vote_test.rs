@@ -1,0 +1,77 @@
+//! Votes, asked for one by one.
+
+use std::time::Duration;
+
+use super::world::{LIMIT, World, until};
+use crate::NodeId;
+use crate::wire::{Answer, Ballot, Call, Candidacy, Point, Refusal};
+
+const NEAR: Duration = Duration::from_millis(4);
+
+/// Asks node 2, as a candidate whose log is longer than any.
+async fn ask(world: &World, term: u64, candidate: u64, is_question: bool) -> Answer {
+    let candidacy = Candidacy {
+        ballot: Ballot { term, node: NodeId(candidate), is_won: false },
+        last: Some(Point { term, index: 1_000 }),
+        is_transfer: false,
+    };
+    let call = if is_question { Call::PreVote(candidacy) } else { Call::Vote(candidacy) };
+    let member = world.nodes[2].member();
+    world.log(1).context.call((NodeId(3), &member), &call, LIMIT).await.unwrap()
+}
+
+fn is_granted(answer: &Answer) -> bool {
+    match answer {
+        Answer::Vote { is_granted, .. } => *is_granted,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Nodes 1 and 2 without a leader; node 1 asks in the place of others.
+async fn leaderless() -> World {
+    let mut world = World::three(NEAR).await;
+    world.timing = crate::Timing::for_rtt(Duration::from_millis(220));
+    world.kill(0).await;
+    world.kill(2).await;
+    world.kill(1).await;
+    // With timers of a wide network there is time to ask.
+    world.start(1).await;
+    world.start(2).await;
+    until("they are connected", || {
+        world.nodes[1].up().link.peers().iter().all(|peer| peer.is_connected())
+    })
+    .await;
+    world
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_node_gives_no_vote_within_a_lease_then_one_a_term_and_keeps_it() {
+    let mut world = leaderless().await;
+    assert_eq!(ask(&world, 50, 2, true).await, Answer::Refused(Refusal::NotNow));
+    assert_eq!(ask(&world, 50, 2, false).await, Answer::Refused(Refusal::NotNow));
+    let begun = tokio::time::Instant::now();
+    while let Answer::Refused(refusal) = ask(&world, 50, 2, true).await {
+        assert_eq!(refusal, Refusal::NotNow);
+        assert!(begun.elapsed() < 2 * world.timing.lease());
+    }
+    // A question changes nothing, whatever is asked.
+    let term = world.log(2).status().term;
+    assert!(is_granted(&ask(&world, 70, 2, true).await));
+    until("it has answered", || world.log(2).status().term < 50).await;
+    assert!(term < 50 && is_granted(&ask(&world, 60, 1, true).await));
+    // A vote does, and is given once a term.
+    assert!(is_granted(&ask(&world, 80, 1, false).await));
+    assert!(!is_granted(&ask(&world, 80, 2, false).await));
+    assert!(is_granted(&ask(&world, 80, 1, false).await));
+    // It is still given after a restart, to the same one.
+    world.kill(2).await;
+    world.start(2).await;
+    until("they are connected", || {
+        world.nodes[1].up().link.peers().iter().all(|peer| peer.is_connected())
+    })
+    .await;
+    while let Answer::Refused(_) = ask(&world, 80, 2, false).await {}
+    let again = ask(&world, 80, 2, false).await;
+    let Answer::Vote { is_granted: false, ballot, .. } = again else { panic!("{again:?}") };
+    assert!(ballot.term > 80 || ballot.node == NodeId(1), "{ballot:?}");
+}

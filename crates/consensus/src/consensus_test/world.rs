@@ -1,0 +1,323 @@
+//! Nodes on loopback with distance between them, and waiting for what they do.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
+use spillway_link::delayed::{Path, Paths};
+use spillway_link::{
+    CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
+    Refused, RefusedReason,
+};
+use tempfile::TempDir;
+
+use super::register::{Before, Change, Register};
+use crate::{
+    ClusterId, Compaction, Config, Consensus, Consistency, Member, NodeId, ProposeError, Proposed,
+    Role, Seed, StartFault, Timing, Urgency,
+};
+
+/// How long a test waits for what has to happen.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a command may take in tests.
+pub(super) const LIMIT: Duration = Duration::from_secs(5);
+
+/// Nodes and the ways between them.
+pub(super) struct World {
+    folder: TempDir,
+    authority: Authority,
+    pub(super) one_way: Duration,
+    pub(super) timing: Timing,
+    pub(super) compaction: Compaction,
+    pub(super) nodes: Vec<TestNode>,
+}
+
+/// A node, running or not.
+pub(super) struct TestNode {
+    pub(super) id: NodeId,
+    pub(super) name: String,
+    files: CertificateFiles,
+    pub(super) folder: PathBuf,
+    pub(super) up: Option<Up>,
+}
+
+/// What runs of a node.
+pub(super) struct Up {
+    pub(super) link: Arc<Link>,
+    pub(super) paths: Arc<Paths>,
+    pub(super) log: Consensus<Register>,
+}
+
+struct NoHandler;
+
+impl Handler for NoHandler {
+    fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
+
+    fn forwarded(&self, _from: &Identity, _head: ForwardHead, _body: ForwardBody) -> Deciding {
+        Box::pin(async { Err(Refused { reason: RefusedReason::NoReplica, wait_ms: None }) })
+    }
+}
+
+impl World {
+    /// So many nodes, not started, so far apart.
+    pub(super) fn new(nodes: usize, rtt: Duration) -> Self {
+        let folder = TempDir::new().unwrap();
+        let validity = Validity::days(SystemTime::now(), 10).unwrap();
+        let authority = Authority::new("test", validity).unwrap();
+        std::fs::write(folder.path().join("ca.pem"), authority.certificate_pem()).unwrap();
+        let mut world = Self {
+            folder,
+            authority,
+            one_way: rtt / 2,
+            timing: Timing::for_rtt(rtt),
+            compaction: Compaction::default(),
+            nodes: Vec::new(),
+        };
+        (0..nodes).for_each(|_| world.add());
+        world
+    }
+
+    /// Three nodes that have formed a cluster, the first of which leads.
+    pub(super) async fn three(rtt: Duration) -> Self {
+        let mut world = Self::new(3, rtt);
+        world.start_all().await;
+        world.form().await;
+        world.lead(0).await;
+        world
+    }
+
+    /// One more node, not started.
+    pub(super) fn add(&mut self) {
+        let number = self.nodes.len() + 1;
+        let name = format!("n{number}");
+        let validity = Validity::days(SystemTime::now(), 5).unwrap();
+        let files = NodeFiles::in_folder(self.folder.path(), "r", &name);
+        let issued = self.authority.issue("r", &name, validity).unwrap();
+        files.write(issued, IfExists::Replace).unwrap();
+        let files = CertificateFiles {
+            authority: self.folder.path().join("ca.pem"),
+            certificate: files.certificate,
+            key: files.key,
+        };
+        let folder = self.folder.path().join(format!("data-{number}"));
+        self.nodes.push(TestNode { id: NodeId(number as u64), name, files, folder, up: None });
+    }
+
+    pub(super) async fn start_all(&mut self) {
+        for at in 0..self.nodes.len() {
+            self.start(at).await;
+        }
+    }
+
+    pub(super) async fn start(&mut self, at: usize) {
+        self.try_start(at).await.unwrap();
+    }
+
+    pub(super) async fn try_start(&mut self, at: usize) -> Result<(), StartFault> {
+        let node = &self.nodes[at];
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let mut config =
+            spillway_link::Config::new(identity(&node.name), listen, node.files.clone());
+        config.transport.rtt_default_ms = 5;
+        config.paths = Some(Paths::new(at as u64));
+        let paths = config.paths.clone().unwrap();
+        let link = Arc::new(Link::start(config, Arc::new(NoHandler)).unwrap());
+        let mut config =
+            Config::new(node.id, node.name.as_str().into(), "r".into(), node.folder.clone());
+        config.timing = self.timing;
+        config.compaction = self.compaction;
+        let log = Consensus::start(config, Arc::clone(&link), Register::default()).await?;
+        self.nodes[at].up = Some(Up { link, paths, log });
+        self.introduce();
+        Ok(())
+    }
+
+    /// Tells all links of each other.
+    fn introduce(&self) {
+        let peers: Vec<PeerConfig> = self
+            .running()
+            .map(|node| PeerConfig {
+                identity: identity(&node.name),
+                address: node.address().to_string(),
+                rtt_ms: Some(5),
+            })
+            .collect();
+        for node in self.running() {
+            for other in self.running().filter(|other| other.id != node.id) {
+                let path = Path {
+                    cut: node.up().paths.path(other.address()).cut,
+                    ..Path::of(self.one_way)
+                };
+                node.up().paths.set(other.address(), path);
+            }
+            node.up().link.set_peers(peers.clone());
+        }
+    }
+
+    fn running(&self) -> impl Iterator<Item = &TestNode> {
+        self.nodes.iter().filter(|node| node.up.is_some())
+    }
+
+    /// Stops a node without a word, as if its process were killed.
+    pub(super) async fn kill(&mut self, at: usize) {
+        let Up { link, log, .. } = self.nodes[at].up.take().unwrap();
+        // What it would still say is not heard.
+        self.introduce();
+        drop(link);
+        log.shutdown().await;
+    }
+
+    pub(super) fn seeds(&self) -> Vec<Seed> {
+        let seed = |node: &TestNode| Seed { name: node.name.as_str().into(), region: "r".into() };
+        self.nodes.iter().map(seed).collect()
+    }
+
+    /// Has all nodes form a cluster at once.
+    pub(super) async fn form(&self) -> ClusterId {
+        let seeds = self.seeds();
+        let forming = self.running().map(|node| node.log().form(&seeds));
+        let formed = futures_util::future::join_all(forming);
+        let formed = tokio::time::timeout(PATIENCE, formed).await.expect("formed in time");
+        let clusters: Vec<ClusterId> = formed.into_iter().map(Result::unwrap).collect();
+        assert!(clusters.windows(2).all(|pair| pair[0] == pair[1]), "{clusters:?}");
+        clusters[0]
+    }
+
+    /// Waits until a node leads and the others know it, handing over if another one does.
+    pub(super) async fn lead(&self, at: usize) {
+        let wanted = self.nodes[at].id;
+        let by = Instant::now() + PATIENCE;
+        loop {
+            let leader = self.leader().await;
+            if leader == at {
+                break;
+            }
+            assert!(Instant::now() < by, "never leads");
+            drop(self.log(leader).transfer_leader(wanted, Duration::from_secs(2)).await);
+        }
+        until("all know the leader", || {
+            self.running().all(|node| node.log().status().leader == Some(wanted))
+        })
+        .await;
+    }
+
+    /// Waits for a leader and says which.
+    pub(super) async fn leader(&self) -> usize {
+        let mut found = None;
+        until("there is a leader", || {
+            found = self.find_leader();
+            found.is_some()
+        })
+        .await;
+        found.unwrap()
+    }
+
+    pub(super) fn find_leader(&self) -> Option<usize> {
+        self.nodes.iter().position(|node| {
+            node.up.as_ref().is_some_and(|up| up.log.status().role == Role::Leader)
+        })
+    }
+
+    pub(super) fn log(&self, at: usize) -> &Consensus<Register> {
+        self.nodes[at].log()
+    }
+
+    /// Sets one way, from one node to another.
+    pub(super) fn cut_way(&self, from: usize, to: usize, cut: bool) {
+        self.nodes[from].up().paths.cut(self.nodes[to].address(), cut);
+    }
+
+    /// Cuts or mends both ways between two nodes.
+    pub(super) fn cut(&self, a: usize, b: usize, cut: bool) {
+        self.cut_way(a, b, cut);
+        self.cut_way(b, a, cut);
+    }
+
+    /// Cuts or mends all ways of a node.
+    pub(super) fn isolate(&self, at: usize, cut: bool) {
+        (0..self.nodes.len())
+            .filter(|other| *other != at)
+            .for_each(|other| self.cut(at, other, cut));
+    }
+
+    pub(super) async fn set(
+        &self,
+        at: usize,
+        key: u64,
+        value: u64,
+    ) -> Result<Proposed<Before>, ProposeError> {
+        self.log(at).propose(&Change::Set(key, value), Urgency::Operator, LIMIT).await
+    }
+
+    /// Proposes at some node until it is done, as a client that may do it twice.
+    pub(super) async fn set_somewhere(&self, among: &[usize], key: u64, value: u64) -> usize {
+        let by = Instant::now() + PATIENCE;
+        loop {
+            for at in among {
+                if self.set(*at, key, value).await.is_ok() {
+                    return *at;
+                }
+            }
+            assert!(Instant::now() < by, "never written");
+            // wait: for an election, which has no event here.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(super) async fn get(&self, at: usize, key: u64) -> Option<u64> {
+        let read = self
+            .log(at)
+            .read(Consistency::Linearizable, LIMIT, |register| register.numbers.get(&key).copied());
+        read.await.unwrap().value
+    }
+
+    pub(super) fn get_stale(&self, at: usize, key: u64) -> Option<u64> {
+        self.log(at).applied.look(|register, _| register.numbers.get(&key).copied())
+    }
+
+    /// Waits until all running nodes have carried out the same and are equal.
+    pub(super) async fn agree(&self) {
+        until("all nodes are equal", || {
+            let mut digests = self.running().map(|node| node.log().digest());
+            let first = digests.next().unwrap();
+            digests.all(|digest| digest == first)
+        })
+        .await;
+    }
+}
+
+impl TestNode {
+    pub(super) fn up(&self) -> &Up {
+        self.up.as_ref().expect("it runs")
+    }
+
+    pub(super) fn log(&self) -> &Consensus<Register> {
+        &self.up().log
+    }
+
+    pub(super) fn member(&self) -> Member {
+        self.log().member()
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.up().link.local_address().unwrap()
+    }
+}
+
+fn identity(name: &str) -> Identity {
+    Identity::new("test", "r", name).unwrap()
+}
+
+/// Waits until `holds`, looking often.
+pub(super) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let looking = async {
+        while !holds() {
+            // wait: what is looked at has no event of its own.
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, looking).await.unwrap_or_else(|_| panic!("never: {what}"));
+}

@@ -1,0 +1,152 @@
+//! A disk that changes or loses what it confirmed is refused, and never believed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::faulty::FaultyDisk;
+use crate::DiskFault;
+use crate::disk::log_file::{Change, LogFile, LogState};
+use crate::ids::{DiskId, NodeId};
+use crate::raft::{Entry, Payload};
+use crate::wire::{Ballot, EntryRecord, Point};
+
+fn open(log: &FaultyDisk, witness: &FaultyDisk) -> Result<(LogState, Vec<EntryRecord>), DiskFault> {
+    let opened = LogFile::open(log.clone(), Box::new(witness.clone()));
+    opened.map(|(file, entries)| (*file.state(), entries))
+}
+
+fn create(log: &FaultyDisk, witness: &FaultyDisk) -> LogFile {
+    LogFile::create(log.clone(), LogState::new(NodeId(1), DiskId(77))).unwrap();
+    LogFile::open(log.clone(), Box::new(witness.clone())).unwrap().0
+}
+
+fn blank(index: u64) -> Change {
+    let at = Point { term: 3, index };
+    let entry = Entry { log_id: at.into(), payload: Payload::Blank };
+    Change::Append(at, spillway_codec::encode(&EntryRecord::from(&entry)).unwrap())
+}
+
+/// The bytes of a log and of its witness.
+type Images = (Vec<u8>, Vec<u8>);
+
+/// A log with a vote and 20 entries, and the images of it after each of the last writes.
+fn written() -> (FaultyDisk, FaultyDisk, Vec<Images>) {
+    let (log, witness) = (FaultyDisk::default(), FaultyDisk::default());
+    let mut file = create(&log, &witness);
+    let ballot = Ballot { term: 3, node: NodeId(2), is_won: false };
+    file.write(&[Change::Ballot(ballot)]).unwrap();
+    let mut images = Vec::new();
+    for index in 0..20 {
+        file.write(&[blank(index)]).unwrap();
+        images.push((log.bytes(), witness.bytes()));
+    }
+    file.write(&[Change::Committed(Some(Point { term: 3, index: 19 }))]).unwrap();
+    drop(file);
+    (log, witness, images)
+}
+
+#[test]
+fn a_flipped_bit_is_refused_or_makes_no_difference() {
+    let (log, witness, _) = written();
+    let right = open(&log, &witness).unwrap();
+    let bytes = log.bytes();
+    let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut refused = 0;
+    for _ in 0..400 {
+        let mut flipped = bytes.clone();
+        let at = used[random.usize(0..used.len())];
+        flipped[at] ^= 1 << random.u8(0..8);
+        let flipped = FaultyDisk::of(flipped);
+        // A node opens its log where a panic is a refusal.
+        match catch_unwind(AssertUnwindSafe(|| open(&flipped, &witness))) {
+            Ok(Ok(read)) => {
+                // The number of the last commit may differ by what repairing writes.
+                assert_eq!((read.0.ballot, &read.1), (right.0.ballot, &right.1), "byte {at}");
+                assert_eq!(read.0.committed, right.0.committed, "byte {at}");
+            }
+            Ok(Err(_)) | Err(_) => refused += 1,
+        }
+    }
+    // Most of a small file is unused pages and old roots.
+    assert!(refused > 20, "{refused}");
+}
+
+#[test]
+fn a_log_that_went_back_is_refused() {
+    let (log, witness, images) = written();
+    assert!(open(&log, &witness).is_ok());
+    for (older, _) in &images {
+        let fault = open(&FaultyDisk::of(older.clone()), &witness).unwrap_err();
+        assert!(matches!(fault, DiskFault::Damaged { .. }), "{fault}");
+    }
+    // An older note is no lie: it was never forced.
+    for (_, older) in &images {
+        open(&log, &FaultyDisk::of(older.clone())).unwrap();
+    }
+}
+
+#[test]
+fn a_log_without_its_end_is_refused() {
+    let (log, witness, _) = written();
+    for (remove, expected) in [(15, true), (20, false)] {
+        let log = FaultyDisk::of(log.bytes());
+        let unwatched = Box::new(FaultyDisk::default());
+        let (mut file, _) = LogFile::open(log.clone(), unwatched).unwrap();
+        file.write(&[Change::TruncateFrom(remove)]).unwrap();
+        drop(file);
+        let note = FaultyDisk::default();
+        let opened = open(&log, &note);
+        assert_eq!(opened.is_err(), expected, "{opened:?}");
+    }
+    assert!(open(&log, &witness).is_ok());
+}
+
+#[test]
+fn holes_old_terms_and_votes_that_went_back_are_refused() {
+    let at = |term, index| Point { term, index };
+    let append = |term, index| {
+        let entry = Entry { log_id: at(term, index).into(), payload: Payload::Blank };
+        Change::Append(at(term, index), spillway_codec::encode(&EntryRecord::from(&entry)).unwrap())
+    };
+    let ballot = |term| Change::Ballot(Ballot { term, node: NodeId(1), is_won: true });
+    let cases: [(&str, Vec<Change>, bool); 6] = [
+        ("right", vec![ballot(2), append(1, 0), append(2, 1)], true),
+        ("a hole", vec![ballot(2), append(1, 0), append(2, 2)], false),
+        ("no beginning", vec![ballot(2), append(1, 1)], false),
+        ("an older term", vec![ballot(2), append(2, 0), append(1, 1)], false),
+        ("a term without a vote", vec![ballot(1), append(2, 0)], false),
+        ("purged beyond", vec![ballot(2), Change::Purge(at(1, 5)), append(1, 7)], false),
+    ];
+    for (what, changes, is_right) in cases {
+        let (log, witness) = (FaultyDisk::default(), FaultyDisk::default());
+        let mut file = create(&log, &witness);
+        file.write(&changes).unwrap();
+        drop(file);
+        assert_eq!(open(&log, &witness).is_ok(), is_right, "{what}");
+    }
+}
+
+#[test]
+fn a_log_of_a_later_version_is_told_from_a_damaged_one() {
+    let (log, witness) = (FaultyDisk::default(), FaultyDisk::default());
+    let mut file = create(&log, &witness);
+    let at = Point { term: 1, index: 0 };
+    let ballot = Ballot { term: 1, node: NodeId(1), is_won: true };
+    file.write(&[Change::Ballot(ballot), Change::Append(at, later_version())]).unwrap();
+    drop(file);
+    let fault = open(&log, &witness).unwrap_err();
+    assert!(matches!(fault, DiskFault::Newer { .. }), "{fault}");
+}
+
+/// The frame of an entry as a later version might write it.
+fn later_version() -> bytes::Bytes {
+    use serde::{Deserialize, Serialize};
+    #[derive(Serialize, Deserialize)]
+    struct Later(u64);
+    impl spillway_codec::Wire for Later {
+        const KIND: u16 = 0x0401;
+        const VERSION: u16 = 99;
+        const BYTES_MAX: usize = 100;
+    }
+    spillway_codec::encode(&Later(1)).unwrap()
+}

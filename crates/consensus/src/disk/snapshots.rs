@@ -1,0 +1,218 @@
+//! Snapshots: files that appear whole or not at all, two of which are kept.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use spillway_codec::{FrameHeader, HEADER_BYTES, Wire};
+
+use super::fault::DiskFault;
+use crate::ids::DiskId;
+use crate::wire::{Point, SnapshotHead};
+
+/// How many are kept: if the newest can't be read, the one before and the log do as well.
+const KEPT: usize = 2;
+const ENDING: &str = "snapshot";
+const UNFINISHED: &str = "unfinished";
+const DAMAGED: &str = "damaged";
+
+/// What a snapshot's file begins with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct FileHead {
+    disk: DiskId,
+    head: SnapshotHead,
+}
+
+impl Wire for FileHead {
+    const KIND: u16 = 0x0412;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = 256 << 10;
+}
+
+/// A snapshot as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredSnapshot {
+    pub(crate) head: SnapshotHead,
+    pub(crate) data: Bytes,
+}
+
+/// What a folder of snapshots holds.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    pub(crate) newest: Option<StoredSnapshot>,
+    pub(crate) damaged: Vec<(PathBuf, DiskFault)>,
+}
+
+/// The folder of snapshots.
+#[derive(Clone, Debug)]
+pub(crate) struct Snapshots {
+    folder: PathBuf,
+    disk: DiskId,
+}
+
+impl Snapshots {
+    /// Opens the folder and removes what a crash has left unfinished.
+    pub(crate) fn open(folder: PathBuf, disk: DiskId) -> Result<Self, DiskFault> {
+        let opening = || DiskFault::io(format!("opening {}", folder.display()));
+        fs::create_dir_all(&folder).map_err(opening())?;
+        for entry in fs::read_dir(&folder).map_err(opening())? {
+            let path = entry.map_err(opening())?.path();
+            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
+                fs::remove_file(&path).map_err(opening())?;
+            }
+        }
+        Ok(Self { folder, disk })
+    }
+
+    /// Writes a snapshot: it is on disk, whole, when this returns. Older ones are then dropped.
+    pub(crate) fn write(&self, snapshot: &StoredSnapshot) -> io::Result<()> {
+        let path = self.folder.join(name_of(snapshot.head.last));
+        write_snapshot(&path, self.disk, snapshot)?;
+        self.prune()
+    }
+
+    /// Reads all snapshots: the newest that is whole, and those that are not with the reason.
+    pub(crate) fn take_stock(&self) -> Result<Stock, DiskFault> {
+        let mut stock = Stock { newest: None, damaged: Vec::new() };
+        for path in self.files()? {
+            match self.read(&path) {
+                Ok(snapshot) => stock.newest = Some(snapshot),
+                Err(fault @ DiskFault::Damaged { .. }) => stock.damaged.push((path, fault)),
+                Err(fault) => return Err(fault),
+            }
+        }
+        Ok(stock)
+    }
+
+    /// Puts a damaged snapshot aside: it counts no more among those that are kept, or what they
+    /// hold would be dropped from the log.
+    pub(crate) fn set_aside(&self, path: &Path) -> Result<(), DiskFault> {
+        let aside = fs::rename(path, path.with_extension(DAMAGED));
+        aside.map_err(DiskFault::io(format!("renaming {}", path.display())))
+    }
+
+    /// The last entry of the oldest snapshot kept, once there are two: what it holds need not be
+    /// in the log.
+    pub(crate) fn covered(&self) -> Result<Option<Point>, DiskFault> {
+        let files = self.files()?;
+        Ok(if files.len() < KEPT { None } else { files.first().and_then(|path| point_of(path)) })
+    }
+
+    /// Drops all but the newest: the log does not reach back to the others any more.
+    pub(crate) fn only_newest(&self) -> io::Result<()> {
+        self.drop_but(1)
+    }
+
+    fn prune(&self) -> io::Result<()> {
+        self.drop_but(KEPT)
+    }
+
+    fn drop_but(&self, kept: usize) -> io::Result<()> {
+        let files = self.files().map_err(DiskFault::into_io)?;
+        for old in files.iter().take(files.len().saturating_sub(kept)) {
+            fs::remove_file(old)?;
+        }
+        File::open(&self.folder)?.sync_all()
+    }
+
+    fn read(&self, path: &Path) -> Result<StoredSnapshot, DiskFault> {
+        let (disk, snapshot) = read_file(path)?;
+        if disk != self.disk || point_of(path) != snapshot.head.last {
+            let what = format!("{}: it is another snapshot", path.display());
+            return Err(DiskFault::damaged(what));
+        }
+        Ok(snapshot)
+    }
+
+    /// All snapshots, oldest first.
+    fn files(&self) -> Result<Vec<PathBuf>, DiskFault> {
+        let listing = || DiskFault::io(format!("listing {}", self.folder.display()));
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.folder).map_err(listing())? {
+            let path = entry.map_err(listing())?.path();
+            if path.extension().is_some_and(|ending| ending == ENDING) {
+                files.push(path);
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+}
+
+impl StoredSnapshot {
+    /// A snapshot of these bytes; length and checksum of `head` are filled in.
+    pub(crate) fn new(mut head: SnapshotHead, data: Bytes) -> Self {
+        head.bytes = data.len() as u64;
+        head.checksum = crc32c::crc32c(&data);
+        Self { head, data }
+    }
+}
+
+/// Writes a snapshot as a file of its own.
+pub(crate) fn write_snapshot(
+    path: &Path,
+    disk: DiskId,
+    snapshot: &StoredSnapshot,
+) -> io::Result<()> {
+    let head = FileHead { disk, head: snapshot.head.clone() };
+    let head = spillway_codec::encode(&head).map_err(io::Error::other)?;
+    let unfinished = path.with_extension(UNFINISHED);
+    let written = write_whole(&unfinished, &[&head, &snapshot.data]);
+    if written.is_err() {
+        // A full disk gets the room back; if that fails too, the next start tries again.
+        drop(fs::remove_file(&unfinished));
+    }
+    written?;
+    fs::rename(&unfinished, path)?;
+    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => File::open(".")?.sync_all(),
+    }
+}
+
+/// Reads a snapshot's file, of whichever disk.
+pub(crate) fn read_snapshot(path: &Path) -> Result<StoredSnapshot, DiskFault> {
+    read_file(path).map(|(_, snapshot)| snapshot)
+}
+
+fn read_file(path: &Path) -> Result<(DiskId, StoredSnapshot), DiskFault> {
+    let damaged = |what: String| DiskFault::damaged(format!("{}: {what}", path.display()));
+    let read = fs::read(path).map_err(DiskFault::io(format!("reading {}", path.display())))?;
+    let mut bytes = Bytes::from(read);
+    let head = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(|| damaged("cut off".into()))?;
+    let header = FrameHeader::parse(head).map_err(|error| damaged(error.to_string()))?;
+    let length = header.admit::<FileHead>().map_err(|error| damaged(error.to_string()))?;
+    if bytes.len() < HEADER_BYTES + length {
+        return Err(damaged("cut off".into()));
+    }
+    let head = bytes.split_to(HEADER_BYTES + length);
+    let FileHead { disk, head } =
+        spillway_codec::decode(&head).map_err(|error| damaged(error.to_string()))?;
+    if head.bytes != bytes.len() as u64 || head.checksum != crc32c::crc32c(&bytes) {
+        return Err(damaged("the state is cut off or changed".into()));
+    }
+    Ok((disk, StoredSnapshot { head, data: bytes }))
+}
+
+fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    file.sync_all()
+}
+
+/// Names sort as their snapshots are old.
+fn name_of(last: Option<Point>) -> String {
+    match last {
+        Some(last) => format!("{:020}-{:020}.{ENDING}", last.index, last.term),
+        None => format!("none.{ENDING}"),
+    }
+}
+
+fn point_of(path: &Path) -> Option<Point> {
+    let (index, term) = path.file_stem()?.to_str()?.split_once('-')?;
+    Some(Point { term: term.parse().ok()?, index: index.parse().ok()? })
+}

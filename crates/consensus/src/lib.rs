@@ -1,0 +1,43 @@
+//! The replicated log: Raft over QUIC links, durable.
+//!
+//! [`Consensus`] keeps one [`Machine`] the same on all nodes of a cluster. Its log and votes are on
+//! disk before anything is acknowledged; what it says to other nodes are its own messages.
+//! openraft decides, `disk` keeps, `net` speaks, and `rules` holds what is pure.
+
+mod backup;
+mod config;
+mod consensus;
+mod disk;
+mod error;
+mod ids;
+mod machine;
+mod net;
+mod proposer;
+mod raft;
+mod rules;
+mod state_machine;
+mod status;
+mod wire;
+
+pub use backup::{Founder, force_new_cluster, restore};
+pub use config::{Compaction, Config};
+pub use consensus::{Consensus, Consistency, Former, Proposed, Read};
+pub use disk::{DiskFault, FolderOwner, owner_of};
+pub use error::{ChangeError, FormError, ProposeError, ReadError, StartFault};
+pub use ids::{ClusterId, DiskId, Member, NoRandomness, NodeId};
+pub use machine::{Machine, MachineFault};
+pub use rules::budget::{BudgetConfig, Urgency};
+pub use rules::formation::{Seed, seed_ids};
+pub use rules::timing::Timing;
+pub use status::{Role, Status};
+
+/// How long the frame of a command may be. What is larger does not belong into a log that every
+/// node keeps in memory.
+pub const COMMAND_BYTES_MAX: usize = 64 << 10;
+/// How long the frame of an outcome may be.
+pub const OUTCOME_BYTES_MAX: usize = 256 << 10;
+/// How long a snapshot may be: it is held in memory as a whole while it is made or sent.
+pub const SNAPSHOT_BYTES_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod consensus_test;

@@ -1,0 +1,82 @@
+//! Snapshots that were offered and whose bytes are on their way.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use spillway_link::StreamReceiver;
+use spillway_types::NodeName;
+use tokio::sync::oneshot;
+
+use crate::wire::Parcel;
+
+/// Snapshots that may be on their way to this node at a time: one leader sends one, and its
+/// successor may begin before it has noticed.
+const PARCELS_MAX: usize = 2;
+
+type Key = (NodeName, u64);
+
+/// Snapshots that were offered. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parcels(Arc<Mutex<BTreeMap<Key, Expected>>>);
+
+#[derive(Debug)]
+struct Expected {
+    bytes: u64,
+    arrived: oneshot::Sender<Bytes>,
+}
+
+/// A place for one snapshot; it is free again when this is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    parcels: Parcels,
+    key: Key,
+    arrived: oneshot::Receiver<Bytes>,
+}
+
+impl Parcels {
+    /// Expects so many bytes from a node; `None` if that is too much.
+    pub(super) fn expect(&self, from: &NodeName, transfer: u64, bytes: u64) -> Option<Place> {
+        let mut expected = self.lock();
+        let key = (from.clone(), transfer);
+        let is_full = expected.len() >= PARCELS_MAX || expected.contains_key(&key);
+        if is_full || bytes > crate::SNAPSHOT_BYTES_MAX as u64 {
+            return None;
+        }
+        let (sender, arrived) = oneshot::channel();
+        expected.insert(key.clone(), Expected { bytes, arrived: sender });
+        Some(Place { parcels: self.clone(), key, arrived })
+    }
+
+    /// Reads what a node sends, if it was expected.
+    pub(super) async fn receive(&self, from: NodeName, mut receiver: StreamReceiver) {
+        let Ok(Some(parcel)) = receiver.message::<Parcel>().await else { return };
+        let expected = self.lock().remove(&(from, parcel.transfer));
+        let Some(expected) = expected.filter(|expected| expected.bytes == parcel.bytes) else {
+            return;
+        };
+        // It fits: that was checked when it was offered.
+        let bytes = usize::try_from(parcel.bytes).unwrap_or(usize::MAX);
+        if let Ok(data) = receiver.exactly(bytes).await {
+            // An error means that the offer was withdrawn.
+            drop(expected.arrived.send(data));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Expected>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Waits for the bytes; `None` if they do not come whole.
+    pub(super) async fn arrived(&mut self) -> Option<Bytes> {
+        (&mut self.arrived).await.ok()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.parcels.lock().remove(&self.key);
+    }
+}

@@ -1,0 +1,7 @@
+//! What is decided without a clock, a disk or a network.
+
+pub(crate) mod budget;
+pub(crate) mod campaign;
+pub(crate) mod formation;
+pub(crate) mod isolation;
+pub(crate) mod timing;

@@ -1,0 +1,196 @@
+//! What can be done to the state.
+
+mod describe;
+mod item;
+mod parts;
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+use spillway_types::{NodeName, RegionName};
+
+use crate::{ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState};
+
+pub use item::Item;
+pub use parts::{Form, LeaseRenewal, NodeSpec, Observation, ReplicaSpec, TokenProof};
+
+/// One change. The order of variants and fields is the format: new variants go to the end, with
+/// the wire version that has them in [`Command::since`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Command {
+    /// Forms the cluster. The first command; everything else is refused before it.
+    Form(Form),
+    /// Gives the cluster another id, after it was made anew from one node's disk.
+    ReplaceCluster {
+        /// The id it has.
+        from: ClusterId,
+        /// The id it gets, so that nodes of the old cluster don't mix with it.
+        to: ClusterId,
+    },
+    /// A node joins, or tells that its address or version changed.
+    RegisterNode {
+        /// The node.
+        node: NodeSpec,
+        /// What lets it in if it is new and no operator adds it.
+        token: Option<TokenProof>,
+    },
+    /// Whether a node may vote.
+    SetNodeRole {
+        /// Which.
+        node: NodeId,
+        /// What it should be.
+        role: NodeRole,
+        /// What is expected.
+        expect: Expect,
+    },
+    /// Drains, evacuates or activates a region.
+    SetRegionState {
+        /// Which.
+        region: RegionName,
+        /// What it should be.
+        state: RegionState,
+        /// What is expected.
+        expect: Expect,
+    },
+    /// How much of the spilled work a region takes, in thousandths.
+    SetRegionWeight {
+        /// Which.
+        region: RegionName,
+        /// 1,000 is the usual share, 0 none.
+        weight_permille: u16,
+        /// What is expected.
+        expect: Expect,
+    },
+    /// A replica is there, or is there anew.
+    RegisterReplica {
+        /// Which.
+        id: ReplicaId,
+        /// What it is.
+        spec: ReplicaSpec,
+        /// Differs for each start of the replica; 0 for one of a config file. The same spec
+        /// with the same incarnation changes nothing.
+        incarnation: u64,
+        /// What is expected.
+        expect: Expect,
+    },
+    /// Drains a replica, says that it is drained, or takes it back.
+    SetReplicaState {
+        /// Which.
+        id: ReplicaId,
+        /// What it should be.
+        state: ReplicaState,
+        /// What is expected.
+        expect: Expect,
+    },
+    /// An operator's weight of a replica, instead of its own.
+    SetReplicaWeight {
+        /// Which.
+        id: ReplicaId,
+        /// 1 to 1,000; none for its own.
+        weight: Option<u32>,
+        /// What is expected.
+        expect: Expect,
+    },
+    /// Replicas are still there.
+    RenewLeases {
+        /// Whose.
+        region: RegionName,
+        /// Which; at most [`crate::BATCH_MAX`].
+        leases: Vec<LeaseRenewal>,
+    },
+    /// Takes out the region's replicas whose lease ended by the region's clock. The region proposes
+    /// it while it has overdue leases, at most 5 s apart.
+    ExpireLeases {
+        /// Whose.
+        region: RegionName,
+    },
+    /// What the proposing node sees of replicas of its region.
+    ReportHealth {
+        /// Whose.
+        region: RegionName,
+        /// The nodes of the region that the proposer hears; itself may be left out.
+        live: BTreeSet<NodeName>,
+        /// At most [`crate::BATCH_MAX`].
+        observations: Vec<Observation>,
+    },
+    /// Ends an API key for good.
+    RevokeKey {
+        /// Which.
+        key: KeyId,
+        /// What is expected.
+        expect: Expect,
+    },
+    /// Writes a record as a whole.
+    Put {
+        /// Key and value.
+        item: Item,
+        /// What is expected.
+        expect: Expect,
+    },
+    /// Removes a record, and what belongs to it.
+    Remove {
+        /// Which.
+        key: RecordKey,
+        /// What is expected.
+        expect: Expect,
+    },
+}
+
+/// What a record must be like for a command to be carried out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Expect {
+    /// Anything.
+    #[default]
+    Any,
+    /// It must not exist.
+    Absent,
+    /// It must have exactly this version.
+    Version(u64),
+}
+
+impl Command {
+    /// The first wire version that has this command.
+    #[must_use]
+    pub fn since(&self) -> u16 {
+        match self {
+            Self::Form(_)
+            | Self::ReplaceCluster { .. }
+            | Self::RegisterNode { .. }
+            | Self::SetNodeRole { .. }
+            | Self::SetRegionState { .. }
+            | Self::SetRegionWeight { .. }
+            | Self::RegisterReplica { .. }
+            | Self::SetReplicaState { .. }
+            | Self::SetReplicaWeight { .. }
+            | Self::RenewLeases { .. }
+            | Self::ExpireLeases { .. }
+            | Self::ReportHealth { .. }
+            | Self::RevokeKey { .. } => 1,
+            Self::Put { item, .. } => item.since(),
+            Self::Remove { key, .. } => key.since(),
+        }
+    }
+
+    /// Whether nodes propose it over and over. Such commands can be repeated without harm, so they
+    /// are not remembered by request id, and they are audited only when they change a record.
+    #[must_use]
+    pub fn is_routine(&self) -> bool {
+        matches!(
+            self,
+            Self::RenewLeases { .. } | Self::ExpireLeases { .. } | Self::ReportHealth { .. }
+        )
+    }
+
+    /// Whether it makes the state larger. Such commands are refused when it is full.
+    pub(crate) fn is_growth(&self) -> bool {
+        matches!(
+            self,
+            Self::Form(_)
+                | Self::RegisterNode { .. }
+                | Self::RegisterReplica { .. }
+                | Self::Put { .. }
+        )
+    }
+}

@@ -1,0 +1,126 @@
+//! The bytes of entries and snapshots, as they were when their version was made.
+
+use std::collections::BTreeSet;
+
+use spillway_codec::{Wire, golden};
+
+use crate::items_test::key;
+use crate::snapshot_test::full;
+use crate::test_world::{CLUSTER, node_spec, refusal, replica_id, replica_spec};
+use crate::{
+    Arm, Belief, ClusterId, Command, Expect, Form, Hidden, Item, JoinToken, LeaseRenewal,
+    LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome, RecordKey,
+    Region, RegionState, ReplicaState, Route, Split, Tenant, TokenProof,
+};
+
+const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
+
+/// One of each command, named.
+pub(crate) fn commands() -> Vec<(&'static str, Command)> {
+    let expect = Expect::Version(300);
+    let node = node_spec("a1", "a");
+    let token = Some(TokenProof { id: "t".into(), hash: Hidden::new([4; 32]) });
+    let (id, region) = (replica_id("a/r"), || "a".into());
+    let spec = replica_spec(LeaseSource::Lease { length_ms: 30_000 });
+    let leases = vec![LeaseRenewal { name: "r".into(), epoch: 5 }];
+    let observations =
+        vec![Observation { replica: "r".into(), epoch: 5, belief: Belief::Down, signals: 2 }];
+    let live = BTreeSet::from(["a1".into()]);
+    let state = ReplicaState::Draining;
+    vec![
+        ("form", Command::Form(Form { cluster: CLUSTER, nodes: vec![node.clone()] })),
+        ("replace_cluster", Command::ReplaceCluster { from: CLUSTER, to: ClusterId([8; 16]) }),
+        ("register_node", Command::RegisterNode { node, token }),
+        ("node_role", Command::SetNodeRole { node: NodeId(3), role: NodeRole::Learner, expect }),
+        ("region_state", {
+            Command::SetRegionState { region: region(), state: RegionState::Draining, expect }
+        }),
+        ("region_weight", {
+            Command::SetRegionWeight { region: region(), weight_permille: 500, expect }
+        }),
+        ("register_replica", {
+            Command::RegisterReplica { id: id.clone(), spec, incarnation: 9, expect }
+        }),
+        ("replica_state", Command::SetReplicaState { id: id.clone(), state, expect }),
+        ("replica_weight", Command::SetReplicaWeight { id: id.clone(), weight: Some(7), expect }),
+        ("renew_leases", Command::RenewLeases { region: region(), leases }),
+        ("expire_leases", Command::ExpireLeases { region: region() }),
+        ("report_health", Command::ReportHealth { region: region(), live, observations }),
+        ("revoke_key", Command::RevokeKey { key: "k".into(), expect: Expect::Absent }),
+        ("remove_replica", Command::Remove { key: RecordKey::Replica(id), expect: Expect::Any }),
+    ]
+}
+
+/// One of each item, named.
+pub(crate) fn items() -> Vec<(&'static str, Item)> {
+    let hash = Hidden::new([3; 32]);
+    let token = JoinToken { hash, region: Some("a".into()), expires_ms: 9, uses_left: 1 };
+    let arm = Arm {
+        name: "x".into(),
+        model: "m".into(),
+        version: Some("2".into()),
+        weight_permille: 1000,
+    };
+    let limit = Limit {
+        concurrency: Some(3),
+        floors_permille: [("a".into(), 10)].into(),
+        ..Limit::default()
+    };
+    let model = Model { alias_of: Some("m".into()), fallbacks: vec!["n".into()] };
+    vec![
+        ("put_region", Item::Region("a".into(), Region::default())),
+        ("put_model", Item::Model("x".into(), model)),
+        ("put_route", Item::Route("r".into(), Route::default())),
+        ("put_split", Item::Split("s".into(), Split { arms: vec![arm] })),
+        ("put_limit", Item::Limit(LimitScope::Model("m".into()), limit)),
+        ("put_tenant", Item::Tenant("acme".into(), Tenant::default())),
+        ("put_key", Item::Key("k".into(), key(Some("acme")))),
+        ("put_join_token", Item::JoinToken("t".into(), token)),
+        ("put_setting", Item::Setting("join.token_required".to_owned(), "false".to_owned())),
+    ]
+}
+
+#[test]
+fn the_bytes_of_commands_are_those_on_file() {
+    for (name, command) in commands() {
+        golden::check(FOLDER, name, &command);
+    }
+    for (name, item) in items() {
+        golden::check(FOLDER, name, &Command::Put { item, expect: Expect::Any });
+    }
+}
+
+#[test]
+fn the_bytes_of_an_entry_are_those_on_file() {
+    let world = full();
+    let (_, command) = commands().remove(0);
+    let entry = world.by_request(1, command);
+    golden::check(FOLDER, "entry", &entry);
+}
+
+#[test]
+fn the_bytes_of_outcomes_are_those_on_file() {
+    golden::check(FOLDER, "outcome_applied", &Outcome::Applied { version: 300, skipped: 2 });
+    golden::check(FOLDER, "outcome_unchanged", &Outcome::Unchanged);
+    let (key, current) = (RecordKey::Node(NodeId(3)), Some(300));
+    golden::check(FOLDER, "outcome_conflict", &Outcome::Conflict { key, current });
+    let mut world = full();
+    let command = Command::ReplaceCluster { from: ClusterId([1; 16]), to: CLUSTER };
+    let outcome = world.apply(&world.by_operator(command));
+    refusal(outcome.clone());
+    golden::check(FOLDER, "outcome_refused", &outcome);
+}
+
+/// The digest is part of the head, so this shows too that digests stay what they are.
+#[test]
+fn the_bytes_of_a_snapshot_are_those_on_file() {
+    let (head, layout) = full().state.to_frames();
+    golden::check(FOLDER, "snapshot_head", &head);
+    golden::check(FOLDER, "snapshot", &layout);
+}
+
+#[test]
+fn kinds_are_distinct() {
+    let kinds = [Command::KIND, Outcome::KIND, crate::Entry::KIND];
+    assert_eq!(BTreeSet::from(kinds).len(), kinds.len());
+}

@@ -1,0 +1,74 @@
+//! The state that all nodes agree on, as a function of the log.
+//!
+//! [`State::apply`] takes one [`Entry`] after the other and says what came of it. No clock, no
+//! randomness, no I/O: times stand in the entries, so every node that applied the same entries has
+//! the same [`State::digest`]. [`voters()`] says, one step at a time, who should vote.
+//!
+//! What operators set and what nodes report are [`Command`]s. Each changes records of the tables in
+//! `records`, by the rules in `rules`. A command that is not carried out changes no record, and
+//! its [`Refusal`] says why and what to do.
+
+mod command;
+mod entry;
+mod hex;
+mod hidden;
+mod key_text;
+mod limits;
+mod names;
+mod outcome;
+mod records;
+mod refusal;
+mod rules;
+mod secret;
+mod state;
+mod wire;
+
+pub use command::{
+    Command, Expect, Form, Item, LeaseRenewal, NodeSpec, Observation, ReplicaSpec, TokenProof,
+};
+pub use entry::{Actor, Entry, EntryError, Proposer};
+pub use hidden::Hidden;
+pub use key_text::{KeyText, SECRET_BYTES};
+pub use limits::{
+    BATCH_MAX, ENTRY_BYTES_MAX, LEASE_MS_MIN, OPERATOR_AUDIT_MAX, REQUEST_AGE_MS, REQUESTS_MAX,
+    STATE_BYTES_MAX, SYSTEM_AUDIT_MAX, VOTERS_MAX,
+};
+pub use names::{
+    ClusterId, DiskId, Fingerprint, KeyId, NodeId, ReplicaId, RequestId, TenantName, TokenId,
+};
+pub use outcome::{Change, ChangeDiff, ChangeKind, Effect, Outcome};
+pub use records::{
+    Arm, Belief, Health, JoinToken, Key, KeyRole, Lease, LeaseSource, Limit, LimitScope, Model,
+    Node, NodeRole, Observed, Record, RecordKey, Records, Region, RegionState, Replica,
+    ReplicaState, Route, SETTINGS, Setting, SettingKind, SettingRule, Split, Tenant,
+};
+pub use refusal::{Fault, Refusal, RefusalCode};
+pub use rules::{Membership, MembershipPlan, Sight, voters};
+pub use secret::key_hash;
+pub use state::{AuditRecord, AuditRing, Digest, Row, SnapshotError, State, Table, dry_run};
+pub use wire::{WIRE, admits};
+
+#[cfg(test)]
+mod audit_test;
+#[cfg(test)]
+mod golden_test;
+#[cfg(test)]
+mod health_test;
+#[cfg(test)]
+mod items_test;
+#[cfg(test)]
+mod node_test;
+#[cfg(test)]
+mod property_test;
+#[cfg(test)]
+mod replica_test;
+#[cfg(test)]
+mod request_test;
+#[cfg(test)]
+mod snapshot_test;
+#[cfg(test)]
+mod test_any;
+#[cfg(test)]
+mod test_world;
+#[cfg(test)]
+mod voters_test;

@@ -1,0 +1,86 @@
+//! How much of everything there may be. A violated limit is a refusal, never a panic.
+
+/// One entry of the log, header included. Larger ones would hold up heartbeats on thin links.
+pub const ENTRY_BYTES_MAX: usize = 64 * 1024;
+/// All rows of all tables. A node that joins has to load it over a link of 100 Mbit/s in seconds.
+/// Less in this crate's own tests, which fill it.
+pub const STATE_BYTES_MAX: u64 = if cfg!(test) { 4 } else { 32 } * 1024 * 1024;
+/// A snapshot: twice the state, since what renews or removes is never refused for lack of room.
+pub(crate) const SNAPSHOT_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Members of a Raft group of this width; several times what regions have.
+pub(crate) const NODES_MAX: usize = 512;
+/// More than clouds have.
+pub(crate) const REGIONS_MAX: usize = 64;
+/// Model servers of all regions.
+pub(crate) const REPLICAS_MAX: usize = 16_384;
+/// Models, aliases included.
+pub(crate) const MODELS_MAX: usize = 4_096;
+/// Routes are matched one after the other by the data path.
+pub(crate) const ROUTES_MAX: usize = 256;
+/// Splits.
+pub(crate) const SPLITS_MAX: usize = 1_024;
+/// A limit for every key and tenant that may need one.
+pub(crate) const LIMITS_MAX: usize = 32_768;
+/// Tenants.
+pub(crate) const TENANTS_MAX: usize = 8_192;
+/// API keys, revoked ones included.
+pub(crate) const KEYS_MAX: usize = 32_768;
+/// Join tokens: a few for each region at a time.
+pub(crate) const JOIN_TOKENS_MAX: usize = 256;
+/// Disks of removed nodes that are remembered, to keep them out.
+pub(crate) const RETIRED_DISKS_MAX: usize = 1_024;
+
+/// Requests whose outcome is remembered: at 50 a second, a retry has more than a minute.
+pub const REQUESTS_MAX: usize = 4_096;
+/// How long they are remembered, by the stamps of entries: longer than any client retries.
+pub const REQUEST_AGE_MS: u64 = 60 * 60 * 1000;
+/// What operators did that is kept: months of usual work.
+pub const OPERATOR_AUDIT_MAX: usize = 4_096;
+/// What nodes did by themselves; in a ring of its own, so that it can't push out the operators'.
+pub const SYSTEM_AUDIT_MAX: usize = 1_024;
+
+/// Elements of a batch (renewals, observations): about a fifth of an entry.
+pub const BATCH_MAX: usize = 256;
+/// Replicas that one entry may expire; the next one goes on.
+pub(crate) const EXPIRED_MAX: usize = 1_024;
+/// Nodes that form a cluster together.
+pub(crate) const SEEDS_MAX: usize = 64;
+
+/// Names of nodes, regions, replicas, tenants and the like: they stand in certificates and labels.
+pub(crate) const NAME_BYTES_MAX: usize = 64;
+/// Names of models: registries nest them.
+pub(crate) const MODEL_NAME_BYTES_MAX: usize = 256;
+/// Addresses and URLs.
+pub(crate) const URL_BYTES_MAX: usize = 512;
+/// Free text of a few words.
+pub(crate) const TEXT_BYTES_MAX: usize = 128;
+/// Models of one replica, one key or one route.
+pub(crate) const MODELS_EACH_MAX: usize = 256;
+/// Models that may stand in for one: each costs a waiting client an attempt.
+pub(crate) const FALLBACKS_MAX: usize = 8;
+/// Arms of one split.
+pub(crate) const ARMS_MAX: usize = 16;
+
+/// A lease is three renewals long, and an entry moves a region's clock by 5 s at most: below this,
+/// one jump of a clock could end leases that are kept.
+pub const LEASE_MS_MIN: u64 = 15_000;
+/// A replica that is gone should not stay in the list for longer.
+pub(crate) const LEASE_MS_MAX: u64 = 3_600_000;
+/// How far one entry moves its region's clock at most; a third of the shortest lease.
+pub(crate) const CLOCK_STEP_MS_MAX: u64 = LEASE_MS_MIN / 3;
+/// Clocks of one region that differ by more were set back: the region's clock follows them.
+pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 60_000;
+
+/// Weight of a replica; as in the config file.
+pub(crate) const REPLICA_WEIGHT_MAX: u32 = 1_000;
+/// Weight of a region in thousandths: ten times the usual share at most.
+pub(crate) const REGION_WEIGHT_PERMILLE_MAX: u16 = 10_000;
+/// The whole, in thousandths.
+pub(crate) const PERMILLE: u16 = 1_000;
+
+/// Voters of the Raft group: each more is another acknowledgement to wait for.
+pub const VOTERS_MAX: usize = 5;
+/// With fewer regions than this, nodes of one region fill the group up: one voter alone would stop
+/// everything when it stops.
+pub(crate) const VOTERS_MIN: usize = 3;

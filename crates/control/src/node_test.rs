@@ -1,0 +1,235 @@
+//! Who becomes a member and who stays one.
+
+use crate::test_world::{CLUSTER, START_MS, World, node_spec, put, refusal, remove, setting};
+use crate::{
+    ClusterId, Command, DiskId, Expect, Form, Hidden, Item, JoinToken, NodeId, NodeRole, NodeSpec,
+    Outcome, RecordKey, RefusalCode, Region, RegionState, TokenProof,
+};
+
+fn join(node: NodeSpec) -> Command {
+    Command::RegisterNode { node, token: None }
+}
+
+fn join_by(node: NodeSpec, secret: u8) -> Command {
+    let token = Some(TokenProof { id: "t".into(), hash: Hidden::new([secret; 32]) });
+    Command::RegisterNode { node, token }
+}
+
+fn token(uses_left: u32) -> JoinToken {
+    let expires_ms = START_MS + 60_000;
+    JoinToken { hash: Hidden::new([1; 32]), region: None, expires_ms, uses_left }
+}
+
+#[test]
+fn nothing_happens_before_the_cluster_is_formed() {
+    let mut world = World::empty();
+    assert_eq!(world.refused("a1", join(node_spec("a1", "a"))), RefusalCode::NotFormed);
+    assert_eq!(world.denied(setting("join.token_required", "false")), RefusalCode::NotFormed);
+    assert_eq!(world.state.cluster(), None);
+}
+
+#[test]
+fn a_cluster_is_formed_once() {
+    let mut world = World::of(&[("a", 1), ("b", 2)]);
+    assert_eq!(world.state.cluster(), Some(CLUSTER));
+    assert_eq!([1, 2, 3].map(NodeId), ["a1", "b1", "b2"].map(|name| world.node_id(name)));
+    assert_eq!(world.state.records().regions.len(), 2);
+    let again = |cluster| Command::Form(Form { cluster, nodes: vec![node_spec("c1", "c")] });
+    let outcome = world.apply(&world.by_node("c1", again(CLUSTER)));
+    assert_eq!(outcome, Outcome::Unchanged);
+    assert_eq!(world.refused("c1", again(ClusterId([8; 16]))), RefusalCode::OtherCluster);
+    assert_eq!(world.state.records().nodes.len(), 3);
+}
+
+#[test]
+fn seeds_are_numbered_by_name() {
+    let mut world = World::empty();
+    let nodes = ["b1", "a1", "c1"].map(|name| node_spec(name, &name[..1])).to_vec();
+    world.applied("a1", Command::Form(Form { cluster: CLUSTER, nodes }));
+    assert_eq!([1, 2, 3].map(NodeId), ["a1", "b1", "c1"].map(|name| world.node_id(name)));
+}
+
+#[test]
+fn ids_are_numbers_written_alike() {
+    let id = ClusterId::from(0xab_u128);
+    assert_eq!(id.to_string(), format!("{:032x}", 0xab_u128));
+    assert_eq!(u128::from(id), 0xab);
+}
+
+#[test]
+fn a_cluster_of_doubtful_nodes_is_not_formed() {
+    let twice = vec![node_spec("a1", "a"), node_spec("a1", "b")];
+    let same_disk =
+        vec![node_spec("a1", "a"), NodeSpec { name: "a2".into(), ..node_spec("a1", "a") }];
+    let nameless = vec![node_spec("a1", "")];
+    for nodes in [twice, same_disk, nameless, Vec::new()] {
+        let mut world = World::empty();
+        let form = Command::Form(Form { cluster: CLUSTER, nodes });
+        assert_eq!(world.refused("a1", form), RefusalCode::Invalid);
+        assert_eq!(world.state.cluster(), None);
+    }
+}
+
+#[test]
+fn a_node_joins_by_token_as_often_as_the_token_says() {
+    let mut world = World::of(&[("a", 1)]);
+    world.done(put(Item::JoinToken("t".into(), token(1))));
+    world.applied("a1", join_by(node_spec("b1", "b"), 1));
+    assert_eq!(world.node_id("b1"), NodeId(2));
+    assert!(world.state.records().regions.get(&"b".into()).is_some(), "with its region");
+    let refused = world.refused("a1", join_by(node_spec("b2", "b"), 1));
+    assert_eq!(refused, RefusalCode::TokenRefused);
+    // Who is in needs none, and uses none.
+    let moved = NodeSpec { address: "10.0.0.9:7443".to_owned(), ..node_spec("b1", "b") };
+    world.applied("b1", join(moved));
+    assert_eq!(world.node_id("b1"), NodeId(2));
+}
+
+#[test]
+fn a_token_that_does_not_fit_lets_nobody_in() {
+    let mut world = World::of(&[("a", 1)]);
+    let b1 = || node_spec("b1", "b");
+    assert_eq!(world.refused("a1", join(b1())), RefusalCode::TokenRefused, "none");
+    assert_eq!(world.refused("a1", join_by(b1(), 1)), RefusalCode::TokenRefused, "unknown");
+    world.done(put(Item::JoinToken("t".into(), token(5))));
+    assert_eq!(world.refused("a1", join_by(b1(), 2)), RefusalCode::TokenRefused, "wrong secret");
+    let bound = JoinToken { region: Some("c".into()), ..token(5) };
+    world.done(put(Item::JoinToken("t".into(), bound)));
+    assert_eq!(world.refused("a1", join_by(b1(), 1)), RefusalCode::TokenRefused, "other region");
+    world.done(put(Item::JoinToken("t".into(), token(5))));
+    world.now_ms += 60_000;
+    assert_eq!(world.refused("a1", join_by(b1(), 1)), RefusalCode::TokenRefused, "expired");
+    world.now_ms -= 1000;
+    assert_eq!(world.refused("a1", join_by(b1(), 1)), RefusalCode::TokenRefused, "time goes on");
+    assert_eq!(world.state.records().nodes.len(), 1);
+}
+
+#[test]
+fn an_operator_adds_nodes_without_token_and_so_does_the_setting() {
+    let mut world = World::of(&[("a", 1)]);
+    world.done(join(node_spec("b1", "b")));
+    world.done(setting("join.token_required", "false"));
+    world.applied("a1", join(node_spec("c1", "c")));
+}
+
+#[test]
+fn a_wiped_disk_is_another_node_and_needs_an_operator() {
+    let mut world = World::of(&[("a", 1), ("b", 1)]);
+    world.done(setting("join.token_required", "false"));
+    let wiped = NodeSpec { disk: DiskId([0xee; 16]), ..node_spec("b1", "b") };
+    let outcome = world.apply(&world.by_node("b1", join(wiped.clone())));
+    let refused = refusal(outcome);
+    assert_eq!(refused.code, RefusalCode::WipedDisk);
+    assert!(refused.remedy.contains("remove node 2"), "{refused}");
+    assert_eq!(world.denied(join(wiped.clone())), RefusalCode::WipedDisk, "not even an operator");
+    world.done(remove(RecordKey::Node(NodeId(2))));
+    world.applied("a1", join(wiped));
+    assert_eq!(world.node_id("b1"), NodeId(3), "ids are not given twice");
+    // The old disk still has the old node's votes on it.
+    let old = NodeSpec { name: "b2".into(), ..node_spec("b1", "b") };
+    assert_eq!(world.refused("a1", join(old)), RefusalCode::RetiredDisk);
+}
+
+#[test]
+fn a_copied_disk_is_not_a_second_node() {
+    let mut world = World::of(&[("a", 1)]);
+    let copied = NodeSpec { name: "a2".into(), ..node_spec("a1", "a") };
+    assert_eq!(world.denied(join(copied)), RefusalCode::RetiredDisk);
+}
+
+#[test]
+fn a_node_does_not_change_its_region() {
+    let mut world = World::of(&[("a", 1), ("b", 1)]);
+    let moved = NodeSpec { region: "c".into(), ..node_spec("b1", "b") };
+    assert_eq!(world.refused("b1", join(moved)), RefusalCode::InUse);
+}
+
+#[test]
+fn a_node_that_cannot_read_the_log_does_not_join() {
+    let mut world = World::of(&[("a", 1)]);
+    let old = NodeSpec { wire_oldest: 0, wire_newest: 0, ..node_spec("b1", "b") };
+    assert_eq!(world.denied(join(old)), RefusalCode::WireVersion);
+    let odd = NodeSpec { wire_oldest: 3, wire_newest: 2, ..node_spec("b1", "b") };
+    assert_eq!(world.denied(join(odd)), RefusalCode::Invalid);
+}
+
+#[test]
+fn the_oldest_node_holds_new_commands_back() {
+    let mut world = World::empty();
+    let old = NodeSpec { wire_oldest: 0, wire_newest: 0, ..node_spec("b1", "b") };
+    let nodes = vec![node_spec("a1", "a"), old];
+    world.applied("a1", Command::Form(Form { cluster: CLUSTER, nodes }));
+    assert_eq!(world.state.wire_oldest(), 0);
+    let command = setting("join.token_required", "false");
+    assert_eq!(crate::admits(&world.state, &command).unwrap_err().code, RefusalCode::WireVersion);
+    assert_eq!(world.denied(command), RefusalCode::WireVersion);
+}
+
+#[test]
+fn the_last_node_stays() {
+    let mut world = World::of(&[("a", 2)]);
+    world.done(remove(RecordKey::Node(NodeId(1))));
+    assert_eq!(world.denied(remove(RecordKey::Node(NodeId(2)))), RefusalCode::InUse);
+    assert_eq!(world.denied(remove(RecordKey::Node(NodeId(1)))), RefusalCode::Unknown);
+}
+
+#[test]
+fn an_evacuated_region_goes_with_all_that_is_in_it() {
+    let mut world = World::of(&[("a", 1), ("b", 2)]);
+    world.register("b/r", crate::LeaseSource::Lease { length_ms: 30_000 }, 1);
+    let bound = JoinToken { region: Some("b".into()), ..token(5) };
+    world.done(put(Item::JoinToken("t".into(), bound)));
+    let key = || RecordKey::Region("b".into());
+    assert_eq!(world.denied(remove(key())), RefusalCode::InUse);
+    let (region, state) = ("b".into(), RegionState::Evacuating);
+    world.done(Command::SetRegionState { region, state, expect: Expect::Any });
+    world.done(remove(key()));
+    let records = world.state.records();
+    assert_eq!((records.nodes.len(), records.regions.len()), (1, 1));
+    assert!(records.replicas.is_empty() && records.leases.is_empty());
+    assert!(records.join_tokens.is_empty());
+    assert_eq!(world.state.region_clock_ms(&"b".into()), None);
+    assert_eq!(world.changes.len(), 5, "{:?}", world.changes);
+}
+
+#[test]
+fn the_last_region_with_nodes_stays() {
+    let mut world = World::of(&[("a", 2)]);
+    let (region, state) = ("a".into(), RegionState::Evacuating);
+    world.done(Command::SetRegionState { region, state, expect: Expect::Any });
+    assert_eq!(world.denied(remove(RecordKey::Region("a".into()))), RefusalCode::InUse);
+    world.done(put(Item::Region("c".into(), Region::default())));
+    world.done(remove(RecordKey::Region("c".into())));
+}
+
+#[test]
+fn regions_and_roles_are_set_by_operators_alone() {
+    let mut world = World::of(&[("a", 1)]);
+    let weigh = |weight_permille| Command::SetRegionWeight {
+        region: "a".into(),
+        weight_permille,
+        expect: Expect::Any,
+    };
+    assert_eq!(world.refused("a1", weigh(5)), RefusalCode::NotPermitted);
+    world.done(weigh(500));
+    assert_eq!(world.denied(weigh(10_001)), RefusalCode::Invalid);
+    let role = Command::SetNodeRole {
+        node: NodeId(1),
+        role: NodeRole::Learner,
+        expect: Expect::Version(1),
+    };
+    assert_eq!(world.refused("a1", role.clone()), RefusalCode::NotPermitted);
+    world.done(role);
+    assert_eq!(world.state.records().nodes.get(&NodeId(1)).unwrap().role, NodeRole::Learner);
+    assert_eq!(world.state.records().regions.get(&"a".into()).unwrap().weight_permille, 500);
+}
+
+#[test]
+fn a_cluster_made_anew_has_another_id() {
+    let mut world = World::of(&[("a", 1)]);
+    let replace = |from| Command::ReplaceCluster { from, to: ClusterId([9; 16]) };
+    assert_eq!(world.denied(replace(ClusterId([1; 16]))), RefusalCode::OtherCluster);
+    assert_eq!(world.refused("a1", replace(CLUSTER)), RefusalCode::NotPermitted);
+    world.done(replace(CLUSTER));
+    assert_eq!(world.state.cluster(), Some(ClusterId([9; 16])));
+}

@@ -1,0 +1,19 @@
+//! What lets a node join.
+
+use serde::{Deserialize, Serialize};
+use spillway_types::RegionName;
+
+use crate::Hidden;
+
+/// What lets a node join, besides a certificate of the cluster's CA.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JoinToken {
+    /// Hash of its secret part, which is 32 random bytes, so that no salt is needed.
+    pub hash: Hidden,
+    /// The only region that it is good for, if it is bound to one.
+    pub region: Option<RegionName>,
+    /// When it ends, milliseconds since 1970, by the stamps of entries.
+    pub expires_ms: u64,
+    /// How many nodes may still join by it.
+    pub uses_left: u32,
+}

@@ -1,0 +1,48 @@
+//! How much somebody may use.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use spillway_types::{ModelName, RegionName};
+
+use crate::{KeyId, TenantName};
+
+/// How much somebody may use, in all regions together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit {
+    /// Requests a second.
+    pub requests_per_s: Option<u32>,
+    /// Tokens a minute.
+    pub tokens_per_min: Option<u64>,
+    /// Requests at a time.
+    pub concurrency: Option<u32>,
+    /// The share that a region has for itself whatever happens, in thousandths. They make 1,000 at
+    /// most; what is left is shared.
+    pub floors_permille: BTreeMap<RegionName, u16>,
+}
+
+/// Whose limit it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LimitScope {
+    /// Everybody's together.
+    Global,
+    /// One tenant's.
+    Tenant(TenantName),
+    /// One model's.
+    Model(ModelName),
+    /// One key's.
+    Key(KeyId),
+}
+
+impl fmt::Display for LimitScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Global => f.write_str("everything"),
+            Self::Tenant(name) => write!(f, "tenant {name}"),
+            Self::Model(name) => write!(f, "model {name}"),
+            Self::Key(id) => write!(f, "key {id}"),
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Values that hold for the whole cluster.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Refusal;
+
+/// The value of a setting, as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Setting(pub String);
+
+/// What a setting may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettingRule {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may be.
+    pub kind: SettingKind,
+    /// What it is if nobody set it.
+    pub default: &'static str,
+    /// What it is for and how to choose it.
+    pub doc: &'static str,
+}
+
+/// What a value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SettingKind {
+    /// `true` or `false`.
+    Bool,
+    /// A whole number within both bounds.
+    Number {
+        /// The least.
+        min: u64,
+        /// The most.
+        max: u64,
+    },
+}
+
+/// Every setting there is. New ones are an item of a new wire version, see [`crate::WIRE`].
+pub const SETTINGS: [SettingRule; 4] = [
+    SettingRule {
+        name: "health.observation_ms",
+        kind: SettingKind::Number { min: 10_000, max: 600_000 },
+        default: "60000",
+        doc: "What a node said about a replica counts for this long; it says it again every third \
+              of this.",
+    },
+    SettingRule {
+        name: "health.transition_ms",
+        kind: SettingKind::Number { min: 0, max: 600_000 },
+        default: "5000",
+        doc: "The cluster's belief about a replica changes again after this long at the earliest. \
+              Nodes act on what they see themselves at once.",
+    },
+    SettingRule {
+        name: "join.token_required",
+        kind: SettingKind::Bool,
+        default: "true",
+        doc: "A new node needs a join token besides its certificate.",
+    },
+    SettingRule {
+        name: "voters.dead_after_ms",
+        kind: SettingKind::Number { min: 5_000, max: 86_400_000 },
+        default: "60000",
+        doc: "A voter that is not heard of for this long is replaced. Longer than a restart takes.",
+    },
+];
+
+impl SettingRule {
+    /// The rule of that name.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        SETTINGS.iter().find(|rule| rule.name == name)
+    }
+
+    /// # Errors
+    /// If `value` is not of the rule's kind, or out of its bounds.
+    pub(crate) fn check(&self, value: &str) -> Result<(), Refusal> {
+        let (is_right, remedy) = match self.kind {
+            SettingKind::Bool => {
+                (matches!(value, "true" | "false"), "use true or false".to_owned())
+            }
+            SettingKind::Number { min, max } => {
+                let number = value.parse().ok().filter(|number| (min..=max).contains(number));
+                // One text for each value, so that equal values are equal records.
+                let is_plain = number.is_some_and(|number| number.to_string() == value);
+                (is_plain, format!("use a whole number from {min} to {max}"))
+            }
+        };
+        if is_right {
+            return Ok(());
+        }
+        Err(Refusal::invalid(format!("the setting {} can't have that value", self.name), remedy))
+    }
+}

@@ -1,0 +1,184 @@
+//! What names, texts and numbers may be.
+
+use std::collections::BTreeSet;
+
+use spillway_types::ModelName;
+
+use crate::limits::{
+    BATCH_MAX, MODEL_NAME_BYTES_MAX, MODELS_EACH_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, URL_BYTES_MAX,
+};
+use crate::{Actor, LimitScope, Proposer, RecordKey, Refusal, RefusalCode, ReplicaId};
+
+/// As much of a wrong text as is shown.
+const SHOWN_CHARS_MAX: usize = 32;
+
+/// # Errors
+/// If `text` can't be a name: it has 1 to 64 letters, digits, hyphens, underscores and dots.
+pub(crate) fn name(text: &str, what: &str) -> Result<(), Refusal> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let remedy =
+        format!("use 1 to {NAME_BYTES_MAX} letters, digits, hyphens, underscores and dots");
+    Err(Refusal::invalid(format!("{:?} can't be the name of a {what}", shown(text)), remedy))
+}
+
+/// # Errors
+/// If `name` can't be a model's: registries have slashes, colons and more in them.
+pub(crate) fn model(name: &ModelName) -> Result<(), Refusal> {
+    let text = name.as_str();
+    let is_plain = |character: char| !character.is_control() && !character.is_whitespace();
+    if (1..=MODEL_NAME_BYTES_MAX).contains(&text.len()) && text.chars().all(is_plain) {
+        return Ok(());
+    }
+    let remedy = format!("use 1 to {MODEL_NAME_BYTES_MAX} bytes without spaces");
+    Err(Refusal::invalid(format!("{:?} can't be the name of a model", shown(text)), remedy))
+}
+
+/// # Errors
+/// If there are too many, or one can't be a model.
+pub(crate) fn models(names: &BTreeSet<ModelName>) -> Result<(), Refusal> {
+    count(names.len(), MODELS_EACH_MAX, "models")?;
+    names.iter().try_for_each(model)
+}
+
+/// # Errors
+/// If either of its names can't be one.
+pub(crate) fn replica(id: &ReplicaId) -> Result<(), Refusal> {
+    name(id.region.as_str(), "region")?;
+    name(id.name.as_str(), "replica")
+}
+
+/// # Errors
+/// If no record can have that key.
+pub(crate) fn key(key: &RecordKey) -> Result<(), Refusal> {
+    match key {
+        RecordKey::Node(_) => Ok(()),
+        RecordKey::Region(region) => name(region.as_str(), "region"),
+        RecordKey::Replica(id) | RecordKey::Lease(id) | RecordKey::Health(id) => replica(id),
+        RecordKey::Model(name) | RecordKey::Split(name) => model(name),
+        RecordKey::Route(route) => name(route.as_str(), "route"),
+        RecordKey::Limit(scope) => limit_scope(scope),
+        RecordKey::Tenant(tenant) => name(tenant.as_str(), "tenant"),
+        RecordKey::Key(id) => name(id.as_str(), "key"),
+        RecordKey::JoinToken(id) => name(id.as_str(), "join token"),
+        RecordKey::Setting(setting) => name(setting, "setting"),
+    }
+}
+
+fn limit_scope(scope: &LimitScope) -> Result<(), Refusal> {
+    match scope {
+        LimitScope::Global => Ok(()),
+        LimitScope::Tenant(tenant) => name(tenant.as_str(), "tenant"),
+        LimitScope::Model(name) => model(name),
+        LimitScope::Key(id) => name(id.as_str(), "key"),
+    }
+}
+
+/// # Errors
+/// If a person's name is empty or too long.
+pub(crate) fn actor(actor: &Actor) -> Result<(), Refusal> {
+    match actor {
+        Actor::Node => Ok(()),
+        Actor::Operator(who) if who.is_empty() => {
+            Err(Refusal::invalid("the actor has no name", "say in whose name it is done"))
+        }
+        Actor::Operator(who) => text(who, "actor"),
+    }
+}
+
+/// # Errors
+/// If its names can't be ones.
+pub(crate) fn proposer(proposer: &Proposer) -> Result<(), Refusal> {
+    name(proposer.node.as_str(), "node")?;
+    name(proposer.region.as_str(), "region")
+}
+
+/// # Errors
+/// If a free text is too long, or has control characters.
+pub(crate) fn text(text: &str, what: &str) -> Result<(), Refusal> {
+    if text.len() <= TEXT_BYTES_MAX && !text.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let remedy = format!("use up to {TEXT_BYTES_MAX} bytes without control characters");
+    Err(Refusal::invalid(format!("{:?} can't be the {what}", shown(text)), remedy))
+}
+
+/// # Errors
+/// If it is no `host:port`.
+pub(crate) fn address(text: &str) -> Result<(), Refusal> {
+    if text.len() <= URL_BYTES_MAX && is_host_and_port(text) {
+        return Ok(());
+    }
+    let cause = format!("{:?} is no address", shown(text));
+    Err(Refusal::invalid(cause, "write it as host:port"))
+}
+
+/// # Errors
+/// If it is no URL of a host. A user or password in it would stand in the clear in every snapshot.
+pub(crate) fn url(text: &str) -> Result<(), Refusal> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let is_host = |rest: &str| {
+        let host = rest.strip_suffix('/').unwrap_or(rest);
+        !host.is_empty() && host.bytes().all(is_host_byte)
+    };
+    if text.len() <= URL_BYTES_MAX && rest.is_some_and(is_host) {
+        return Ok(());
+    }
+    // The text is not shown: it may have a password.
+    let remedy = "write it as http://host:port or https://host:port, without user or path";
+    Err(Refusal::invalid("the URL can't be used", remedy))
+}
+
+/// # Errors
+/// If it is no path.
+pub(crate) fn path(text: &str) -> Result<(), Refusal> {
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"?#".contains(&byte);
+    if text.len() <= URL_BYTES_MAX && text.starts_with('/') && text.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let cause = format!("{:?} can't be a path", shown(text));
+    Err(Refusal::invalid(cause, "begin with a slash, without spaces, query or fragment"))
+}
+
+/// # Errors
+/// If there are more than there may be.
+pub(crate) fn count(count: usize, max: usize, what: &str) -> Result<(), Refusal> {
+    if count <= max {
+        return Ok(());
+    }
+    let cause = format!("{count} {what} are more than {max}");
+    Err(Refusal::new(RefusalCode::LimitReached, cause, "leave some out, or divide them"))
+}
+
+/// # Errors
+/// If a batch has too many parts.
+pub(crate) fn batch(parts: usize) -> Result<(), Refusal> {
+    count(parts, BATCH_MAX, "parts")
+}
+
+/// # Errors
+/// If a number is out of its bounds.
+pub(crate) fn range(number: u64, bounds: (u64, u64), what: &str) -> Result<(), Refusal> {
+    let (min, max) = bounds;
+    if (min..=max).contains(&number) {
+        return Ok(());
+    }
+    Err(Refusal::invalid(format!("{number} can't be the {what}"), format!("use {min} to {max}")))
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    !host.is_empty()
+        && host.bytes().all(is_host_byte)
+        && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.:[]".contains(&byte)
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS_MAX).collect()
+}

@@ -1,0 +1,58 @@
+//! What each command may do, and what it does.
+
+pub(crate) mod check;
+mod health;
+mod items;
+mod leases;
+mod nodes;
+mod regions;
+mod remove;
+mod replicas;
+mod voters;
+
+use crate::state::{Done, Turn};
+use crate::{Command, Fault, Refusal, RefusalCode};
+
+pub use voters::{Membership, MembershipPlan, Sight, voters};
+
+/// Carries out the entry's command.
+///
+/// # Errors
+/// If it may not be. No record has changed then.
+pub(crate) fn carry_out(turn: &mut Turn<'_>) -> Result<Done, Fault> {
+    let command = &turn.entry.command;
+    let is_formation = matches!(command, Command::Form(_));
+    if turn.ledger.cluster.is_none() && !is_formation {
+        let (cause, remedy) = ("the cluster is not formed", "wait until the seeds have formed it");
+        return Err(Refusal::new(RefusalCode::NotFormed, cause, remedy).into());
+    }
+    match command {
+        Command::Form(form) => nodes::form(turn, form),
+        Command::ReplaceCluster { from, to } => nodes::replace_cluster(turn, *from, *to),
+        Command::RegisterNode { node, token } => nodes::register(turn, node, token.as_ref()),
+        Command::SetNodeRole { node, role, expect } => nodes::set_role(turn, *node, *role, *expect),
+        Command::SetRegionState { region, state, expect } => {
+            regions::set_state(turn, region, *state, *expect)
+        }
+        Command::SetRegionWeight { region, weight_permille, expect } => {
+            regions::set_weight(turn, region, *weight_permille, *expect)
+        }
+        Command::RegisterReplica { id, spec, incarnation, expect } => {
+            replicas::register(turn, id, (spec, *incarnation), *expect)
+        }
+        Command::SetReplicaState { id, state, expect } => {
+            replicas::set_state(turn, id, *state, *expect)
+        }
+        Command::SetReplicaWeight { id, weight, expect } => {
+            replicas::set_weight(turn, id, *weight, *expect)
+        }
+        Command::RenewLeases { region, leases } => leases::renew(turn, region, leases),
+        Command::ExpireLeases { region } => leases::expire(turn, region),
+        Command::ReportHealth { region, live, observations } => {
+            health::report(turn, region, live, observations)
+        }
+        Command::RevokeKey { key, expect } => items::revoke(turn, key, *expect),
+        Command::Put { item, expect } => items::put(turn, item, *expect),
+        Command::Remove { key, expect } => remove::remove(turn, key, *expect),
+    }
+}

@@ -1,0 +1,192 @@
+//! Who is a member.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spillway_types::RegionName;
+
+use crate::limits::SEEDS_MAX;
+use crate::rules::{check, regions};
+use crate::state::{Done, Turn, node_named, setting};
+use crate::{
+    ClusterId, Expect, Fault, Form, JoinToken, Node, NodeId, NodeRole, NodeSpec, Refusal,
+    RefusalCode, Region, TokenProof,
+};
+
+/// Forms the cluster. The same cluster again is no change, another one a refusal.
+pub(super) fn form(turn: &mut Turn<'_>, form: &Form) -> Result<Done, Fault> {
+    match turn.ledger.cluster {
+        Some(cluster) if cluster == form.cluster => return Ok(Done::default()),
+        Some(cluster) => return Err(other_cluster(cluster).into()),
+        None => {}
+    }
+    check::count(form.nodes.len(), SEEDS_MAX, "nodes")?;
+    form.nodes.iter().try_for_each(check_spec)?;
+    let distinct = |count: usize, what: &str| {
+        let cause = format!("two nodes have the same {what}, or there is none");
+        let refusal = || Refusal::invalid(cause, "name each node once");
+        (count == form.nodes.len() && count > 0).then_some(()).ok_or_else(refusal)
+    };
+    distinct(form.nodes.iter().map(|node| &node.name).collect::<BTreeSet<_>>().len(), "name")?;
+    distinct(form.nodes.iter().map(|node| node.disk).collect::<BTreeSet<_>>().len(), "disk")?;
+    turn.ledger.cluster = Some(form.cluster);
+    // By name, as the seeds number themselves before there is a state to ask.
+    let by_name: BTreeMap<_, _> = form.nodes.iter().map(|node| (&node.name, node)).collect();
+    for node in by_name.into_values() {
+        admit(turn, node)?;
+    }
+    turn.is_written = true;
+    Ok(Done::default())
+}
+
+pub(super) fn set_role(
+    turn: &mut Turn<'_>,
+    id: NodeId,
+    role: NodeRole,
+    expect: Expect,
+) -> Result<Done, Fault> {
+    turn.check_operator()?;
+    let node = turn.take::<Node>(&id, expect)?;
+    turn.put(id, Node { role, ..node })?;
+    Ok(Done::default())
+}
+
+/// Gives the cluster that has the id `from` another one.
+pub(super) fn replace_cluster(
+    turn: &mut Turn<'_>,
+    from: ClusterId,
+    to: ClusterId,
+) -> Result<Done, Fault> {
+    turn.check_operator()?;
+    match turn.ledger.cluster {
+        Some(cluster) if cluster == from => {}
+        Some(cluster) => return Err(other_cluster(cluster).into()),
+        None => return Ok(Done::default()),
+    }
+    turn.is_written = from != to;
+    turn.ledger.cluster = Some(to);
+    Ok(Done::default())
+}
+
+/// A node joins or is back. It is known by name and disk together: a known name with another disk
+/// lost what it had promised, votes included, and must not pass for the one it was.
+pub(super) fn register(
+    turn: &mut Turn<'_>,
+    spec: &NodeSpec,
+    token: Option<&TokenProof>,
+) -> Result<Done, Fault> {
+    check_spec(spec)?;
+    check_wire(turn, spec)?;
+    check_disk(turn, spec)?;
+    let Some((id, known)) = node_named(turn.records, &spec.name) else {
+        return join(turn, spec, token);
+    };
+    if known.spec.disk != spec.disk {
+        return Err(wiped_disk(id, spec).into());
+    }
+    if known.spec.region != spec.region {
+        let cause = format!("node {} belongs to region {}", spec.name, known.spec.region);
+        let remedy = "remove the node first, then let it join as a new one";
+        return Err(Refusal::new(RefusalCode::InUse, cause, remedy).into());
+    }
+    let node = Node { spec: spec.clone(), ..known.clone() };
+    turn.put(id, node)?;
+    Ok(Done::default())
+}
+
+fn join(turn: &mut Turn<'_>, spec: &NodeSpec, token: Option<&TokenProof>) -> Result<Done, Fault> {
+    let is_free =
+        turn.is_operator() || setting(turn.records, "join.token_required") == Some("false");
+    let used = match token {
+        Some(proof) => Some((proof.id.clone(), check_token(turn, proof, &spec.region)?)),
+        None if is_free => None,
+        None => return Err(token_refused("a new node needs a join token").into()),
+    };
+    turn.check_room::<Node>(1)?;
+    if turn.get::<Region>(&spec.region).is_none() {
+        turn.check_room::<Region>(1)?;
+    }
+    if let Some((id, token)) = used {
+        turn.put(id, token)?;
+    }
+    admit(turn, spec)?;
+    Ok(Done::default())
+}
+
+/// Lets a node in whose right to it was checked.
+fn admit(turn: &mut Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
+    regions::ensure(turn, &spec.region)?;
+    let id = turn.ledger.next_node();
+    let joined = turn.ledger.applied;
+    turn.put(id, Node { spec: spec.clone(), role: NodeRole::Any, joined })
+}
+
+fn check_spec(spec: &NodeSpec) -> Result<(), Refusal> {
+    check::name(spec.name.as_str(), "node")?;
+    check::name(spec.region.as_str(), "region")?;
+    check::address(&spec.address)?;
+    if spec.wire_oldest <= spec.wire_newest {
+        return Ok(());
+    }
+    Err(Refusal::invalid("the oldest wire version is newer than the newest", "exchange them"))
+}
+
+/// The log and the snapshot have what older programs can't read.
+fn check_wire(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
+    let used = turn.ledger.wire_used;
+    if spec.wire_newest >= used {
+        return Ok(());
+    }
+    let cause = format!(
+        "node {} reads wire version {}, the cluster uses {used}",
+        spec.name, spec.wire_newest
+    );
+    Err(Refusal::new(RefusalCode::WireVersion, cause, "upgrade that node"))
+}
+
+fn check_disk(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
+    let is_other = |node: &Node| node.spec.disk == spec.disk && node.spec.name != spec.name;
+    let is_in_use = turn.records.nodes.iter().any(|(_, node)| is_other(node));
+    if !is_in_use && !turn.ledger.is_retired(spec.disk) {
+        return Ok(());
+    }
+    let cause = format!("the disk of node {} belongs to another node or a removed one", spec.name);
+    Err(Refusal::new(RefusalCode::RetiredDisk, cause, "empty its data folder and start it again"))
+}
+
+/// The token with one use less.
+fn check_token(
+    turn: &Turn<'_>,
+    proof: &TokenProof,
+    region: &RegionName,
+) -> Result<JoinToken, Refusal> {
+    check::name(proof.id.as_str(), "join token")?;
+    let Some(token) = turn.get::<JoinToken>(&proof.id).filter(|it| it.hash.matches(&proof.hash))
+    else {
+        return Err(token_refused("there is no such join token"));
+    };
+    if turn.ledger.stamp_ms >= token.expires_ms {
+        return Err(token_refused("the join token has expired"));
+    }
+    if token.region.as_ref().is_some_and(|only| only != region) {
+        return Err(token_refused("the join token is for another region"));
+    }
+    let Some(uses_left) = token.uses_left.checked_sub(1) else {
+        return Err(token_refused("the join token is used up"));
+    };
+    Ok(JoinToken { uses_left, ..token.clone() })
+}
+
+fn token_refused(cause: &str) -> Refusal {
+    Refusal::new(RefusalCode::TokenRefused, cause, "make one with `spillway join-token`")
+}
+
+fn wiped_disk(id: NodeId, spec: &NodeSpec) -> Refusal {
+    let cause = format!("node {} is known as {id} with another disk", spec.name);
+    let remedy = format!("remove node {id}, then it joins as a new one");
+    Refusal::new(RefusalCode::WipedDisk, cause, remedy)
+}
+
+fn other_cluster(cluster: ClusterId) -> Refusal {
+    let cause = format!("this is cluster {cluster}");
+    Refusal::new(RefusalCode::OtherCluster, cause, "use that id, or empty the data folder")
+}

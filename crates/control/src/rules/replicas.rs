@@ -1,0 +1,97 @@
+//! Model servers.
+
+use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN, REPLICA_WEIGHT_MAX};
+use crate::rules::{check, leases};
+use crate::state::{Done, Turn};
+use crate::{
+    Expect, Fault, Health, LeaseSource, Refusal, RefusalCode, Region, Replica, ReplicaId,
+    ReplicaSpec, ReplicaState,
+};
+
+/// A replica is there, or there anew. Every registration that says something new begins an epoch,
+/// so that what was seen of the server before is not taken for what it is now. What an operator
+/// ordered stays.
+pub(super) fn register(
+    turn: &mut Turn<'_>,
+    id: &ReplicaId,
+    (spec, incarnation): (&ReplicaSpec, u64),
+    expect: Expect,
+) -> Result<Done, Fault> {
+    if !turn.is_operator() {
+        turn.check_owner(&id.region)?;
+    }
+    turn.expect::<Replica>(id, expect)?;
+    check_spec(spec)?;
+    if turn.get::<Region>(&id.region).is_none() {
+        return Err(Refusal::unknown(&crate::RecordKey::Region(id.region.clone())).into());
+    }
+    let known = turn.get::<Replica>(id).cloned();
+    let is_same = |known: &Replica| known.spec == *spec && known.incarnation == incarnation;
+    if let Some(known) = known.as_ref().filter(|known| is_same(known)) {
+        leases::start(turn, id, known.epoch, spec.source);
+        return Ok(Done::default());
+    }
+    let (state, weight) = known.map_or_else(Default::default, |known| (known.state, known.weight));
+    let epoch = turn.ledger.applied;
+    let replica = Replica { spec: spec.clone(), incarnation, epoch, state, weight };
+    turn.put(id.clone(), replica)?;
+    turn.remove::<Health>(id);
+    leases::start(turn, id, epoch, spec.source);
+    Ok(Done::default())
+}
+
+/// Operators drain and take back; the region says when a replica that drains has nothing left.
+pub(super) fn set_state(
+    turn: &mut Turn<'_>,
+    id: &ReplicaId,
+    state: ReplicaState,
+    expect: Expect,
+) -> Result<Done, Fault> {
+    if !turn.is_operator() {
+        turn.check_owner(&id.region)?;
+        if state != ReplicaState::Drained {
+            turn.check_operator()?;
+        }
+    }
+    let replica = turn.take::<Replica>(id, expect)?;
+    if replica.state != state && !replica.state.may_become(state) {
+        let cause = format!("replica {id} is {}, it can't become {state}", replica.state);
+        let remedy = "drain an active one; take back a draining or drained one";
+        return Err(Refusal::new(RefusalCode::Transition, cause, remedy).into());
+    }
+    turn.put(id.clone(), Replica { state, ..replica })?;
+    Ok(Done::default())
+}
+
+pub(super) fn set_weight(
+    turn: &mut Turn<'_>,
+    id: &ReplicaId,
+    weight: Option<u32>,
+    expect: Expect,
+) -> Result<Done, Fault> {
+    turn.check_operator()?;
+    let replica = turn.take::<Replica>(id, expect)?;
+    weight.map_or(Ok(()), check_weight)?;
+    turn.put(id.clone(), Replica { weight, ..replica })?;
+    Ok(Done::default())
+}
+
+fn check_spec(spec: &ReplicaSpec) -> Result<(), Refusal> {
+    check::url(&spec.url)?;
+    check::name(&spec.engine, "server software")?;
+    check::name(&spec.pool, "pool")?;
+    check::text(&spec.hardware, "hardware")?;
+    check::models(&spec.models)?;
+    check_weight(spec.weight)?;
+    if spec.models.is_empty() {
+        return Err(Refusal::invalid("the replica serves no model", "name the models it serves"));
+    }
+    if let LeaseSource::Lease { length_ms } = spec.source {
+        check::range(length_ms, (LEASE_MS_MIN, LEASE_MS_MAX), "length of a lease")?;
+    }
+    spec.capacity.map_or(Ok(()), |capacity| check::range(capacity.into(), (1, 1 << 20), "capacity"))
+}
+
+fn check_weight(weight: u32) -> Result<(), Refusal> {
+    check::range(weight.into(), (1, REPLICA_WEIGHT_MAX.into()), "weight")
+}

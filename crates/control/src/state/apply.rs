@@ -1,0 +1,93 @@
+//! The one way in.
+
+use crate::limits::STATE_BYTES_MAX;
+use crate::rules;
+use crate::state::audit::Seen;
+use crate::state::turn::proposing_node;
+use crate::state::{Done, State, Turn};
+use crate::{Digest, Effect, Entry, Fault, Outcome, Refusal, RefusalCode, wire};
+
+impl State {
+    /// Applies the entry at `index` of the log. Indices grow, with gaps where the log has entries of
+    /// its own. Equal states that apply equal entries are equal again.
+    pub fn apply(&mut self, index: u64, entry: &Entry) -> Effect {
+        if index <= self.ledger.applied {
+            return Effect { outcome: already_applied(self.ledger.applied), changes: Vec::new() };
+        }
+        let is_member = proposing_node(&self.records, &entry.proposer).is_some();
+        self.ledger.begin(index, entry, is_member);
+        let stamp_ms = self.ledger.stamp_ms;
+        self.requests.forget_old(stamp_ms);
+        if let Some(outcome) = self.requests.recall(entry) {
+            return Effect { outcome, changes: Vec::new() };
+        }
+        let effect = self.carry_out(entry);
+        let seen = Seen { outcome: &effect.outcome, is_change: !effect.changes.is_empty() };
+        self.requests.remember(index, stamp_ms, entry, &effect.outcome);
+        self.audit.record(index, stamp_ms, entry, seen);
+        effect
+    }
+
+    /// A fingerprint of everything: equal on all nodes of one version of the program that applied
+    /// the same entries. Tables keep theirs up to date, so this takes microseconds.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        let parts = (&self.ledger, self.records.digests(), self.requests.digest());
+        Digest::of(&(parts, self.audit.digests())).0
+    }
+
+    /// Length of all rows together, outcomes and audit included.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.records.bytes() + self.requests.bytes() + self.audit.bytes()
+    }
+
+    fn carry_out(&mut self, entry: &Entry) -> Effect {
+        if let Err(refusal) = self.admit(entry) {
+            return Effect { outcome: Outcome::Refused(refusal), changes: Vec::new() };
+        }
+        let version = self.ledger.applied;
+        let mut turn = Turn::new(&mut self.records, &mut self.ledger, entry);
+        let outcome = match rules::carry_out(&mut turn) {
+            Ok(Done { skipped }) if turn.is_written => Outcome::Applied { version, skipped },
+            Ok(Done { skipped: 0 }) => Outcome::Unchanged,
+            Ok(Done { skipped }) => Outcome::Refused(all_stale(skipped)),
+            Err(fault) => fault.into(),
+        };
+        let changes = turn.changes;
+        if matches!(outcome, Outcome::Applied { .. }) {
+            self.ledger.wire_used = self.ledger.wire_used.max(entry.command.since());
+        }
+        Effect { outcome, changes }
+    }
+
+    /// What holds for every command.
+    pub(super) fn admit(&self, entry: &Entry) -> Result<(), Refusal> {
+        rules::check::actor(&entry.actor)?;
+        rules::check::proposer(&entry.proposer)?;
+        wire::admits(self, &entry.command)?;
+        if entry.command.is_growth() && self.bytes() > STATE_BYTES_MAX {
+            let cause = format!("all records together have more than {STATE_BYTES_MAX} bytes");
+            let remedy = "remove records that nobody needs";
+            return Err(Refusal::new(RefusalCode::StateFull, cause, remedy));
+        }
+        Ok(())
+    }
+}
+
+fn already_applied(applied: u64) -> Outcome {
+    let cause = format!("entries up to {applied} were applied before");
+    Outcome::Refused(Refusal::new(RefusalCode::AlreadyApplied, cause, "apply the next one"))
+}
+
+/// Nothing of a batch was about a replica as it is registered now.
+pub(super) fn all_stale(skipped: u32) -> Refusal {
+    let cause = format!("all {skipped} parts are about replicas or epochs that are not registered");
+    Refusal::new(RefusalCode::StaleEpoch, cause, "read the replicas, register those that are gone")
+}
+
+impl From<Refusal> for Outcome {
+    fn from(refusal: Refusal) -> Self {
+        Fault::from(refusal).into()
+    }
+}

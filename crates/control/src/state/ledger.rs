@@ -1,0 +1,59 @@
+//! What the state remembers besides records.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use spillway_types::RegionName;
+
+use crate::limits::RETIRED_DISKS_MAX;
+use crate::state::clock::RegionClock;
+use crate::{ClusterId, DiskId, Entry, NodeId};
+
+/// What the state remembers besides records.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ledger {
+    /// Index of the last entry.
+    pub(crate) applied: u64,
+    /// The latest stamp.
+    pub(crate) stamp_ms: u64,
+    /// None until the cluster is formed.
+    pub(crate) cluster: Option<ClusterId>,
+    /// The highest id that a node ever got.
+    last_node: u64,
+    /// The newest wire version that an applied command needed.
+    pub(crate) wire_used: u16,
+    /// One for each region.
+    pub(crate) clocks: BTreeMap<RegionName, RegionClock>,
+    /// Disks of removed nodes by a running number.
+    retired: BTreeMap<u64, DiskId>,
+}
+
+impl Ledger {
+    /// Goes on to the entry at `index`. Only a member's stamp moves its region's clock.
+    pub(crate) fn begin(&mut self, index: u64, entry: &Entry, is_member: bool) {
+        self.applied = index;
+        self.stamp_ms = self.stamp_ms.max(entry.stamp_ms);
+        if let Some(clock) = self.clocks.get_mut(&entry.proposer.region).filter(|_| is_member) {
+            clock.advance(entry.stamp_ms);
+        }
+    }
+
+    /// An id that no node ever had.
+    pub(crate) fn next_node(&mut self) -> NodeId {
+        self.last_node += 1;
+        NodeId(self.last_node)
+    }
+
+    /// Remembers the disk of a removed node; forgets the oldest if there are too many.
+    pub(crate) fn retire(&mut self, disk: DiskId) {
+        let number = self.retired.last_key_value().map_or(0, |(last, _)| last + 1);
+        self.retired.insert(number, disk);
+        if self.retired.len() > RETIRED_DISKS_MAX {
+            self.retired.pop_first();
+        }
+    }
+
+    pub(crate) fn is_retired(&self, disk: DiskId) -> bool {
+        self.retired.values().any(|retired| *retired == disk)
+    }
+}

@@ -1,0 +1,127 @@
+//! The state and how entries change it.
+
+mod apply;
+mod audit;
+mod clock;
+mod digest;
+mod dry_run;
+mod ledger;
+mod requests;
+mod snapshot;
+mod table;
+mod turn;
+
+use serde::{Deserialize, Serialize};
+use spillway_types::{NodeName, RegionName};
+
+use crate::records::Stored;
+use crate::{ClusterId, Node, NodeId, Record, RecordKey, Records, Setting, SettingRule, WIRE};
+
+pub use audit::{AuditRecord, AuditRing};
+pub use digest::Digest;
+pub use dry_run::dry_run;
+pub use snapshot::SnapshotError;
+pub use table::{Row, Table};
+
+pub(crate) use audit::Audit;
+pub(crate) use clock::RegionClock;
+pub(crate) use ledger::Ledger;
+pub(crate) use requests::Requests;
+pub(crate) use turn::{Done, Turn};
+
+/// All that the nodes agree on. Cheap to read, a few milliseconds to clone at 10,000 records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    records: Records,
+    ledger: Ledger,
+    requests: Requests,
+    audit: Audit,
+}
+
+impl State {
+    /// The state before the first entry.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// All records.
+    #[must_use]
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// The record of that name, with its version.
+    #[must_use]
+    pub fn record(&self, key: &RecordKey) -> Option<Record> {
+        self.records.record(key)
+    }
+
+    /// The cluster's id, once it is formed.
+    #[must_use]
+    pub fn cluster(&self) -> Option<ClusterId> {
+        self.ledger.cluster
+    }
+
+    /// Index of the last entry that was applied; 0 before the first.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.ledger.applied
+    }
+
+    /// The latest stamp, milliseconds since 1970; 0 before the first entry.
+    #[must_use]
+    pub fn stamp_ms(&self) -> u64 {
+        self.ledger.stamp_ms
+    }
+
+    /// The region's own time, by which leases and transitions are measured. It moves only by the
+    /// stamps of entries of the region's nodes, at most 5 s an entry and never back, so no two
+    /// regions' clocks are compared, and a clock that jumps ends no lease that is kept.
+    #[must_use]
+    pub fn region_clock_ms(&self, region: &RegionName) -> Option<u64> {
+        self.ledger.clocks.get(region).map(|clock| clock.now_ms())
+    }
+
+    /// The node of that name.
+    #[must_use]
+    pub fn node(&self, name: &NodeName) -> Option<(NodeId, &Node)> {
+        node_named(&self.records, name)
+    }
+
+    /// What operators did, oldest first.
+    #[must_use]
+    pub fn operator_audit(&self) -> &AuditRing {
+        &self.audit.operators
+    }
+
+    /// What nodes did by themselves, oldest first.
+    #[must_use]
+    pub fn system_audit(&self) -> &AuditRing {
+        &self.audit.system
+    }
+
+    /// The value of a setting: what an operator put, or its default. None if there is no such
+    /// setting.
+    #[must_use]
+    pub fn setting(&self, name: &str) -> Option<&str> {
+        setting(&self.records, name)
+    }
+
+    /// The oldest program's wire version among all nodes; this program's if there is none.
+    #[must_use]
+    pub fn wire_oldest(&self) -> u16 {
+        let versions = Node::table(&self.records).iter().map(|(_, node)| node.spec.wire_newest);
+        versions.min().unwrap_or(WIRE)
+    }
+}
+
+pub(crate) fn node_named<'a>(records: &'a Records, name: &NodeName) -> Option<(NodeId, &'a Node)> {
+    let mut nodes = records.nodes.iter();
+    nodes.find(|(_, node)| node.spec.name == *name).map(|(id, node)| (*id, node))
+}
+
+pub(crate) fn setting<'a>(records: &'a Records, name: &str) -> Option<&'a str> {
+    let set = records.settings.get_by(name).map(|Setting(value)| value.as_str());
+    set.or_else(|| SettingRule::find(name).map(|rule| rule.default))
+}

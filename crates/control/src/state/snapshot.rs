@@ -1,0 +1,98 @@
+//! The state as bytes.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use spillway_codec::{DecodeError, EncodeError, FrameHeader, HEADER_BYTES, Wire, decode, encode};
+
+use crate::limits::SNAPSHOT_BYTES_MAX;
+use crate::state::State;
+use crate::{Digest, EntryError, WIRE};
+
+/// A snapshot could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// It is malformed, or of a version that this program does not read.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// It contains what only a later version of the program knows.
+    #[error("the snapshot: {0}")]
+    Newer(EntryError),
+    /// What was read is not what was written.
+    #[error("the snapshot was written with digest {written} and reads as {read}: take another one")]
+    Digest {
+        /// The digest of what was written.
+        written: Digest,
+        /// The digest of what was read.
+        read: Digest,
+    },
+}
+
+impl State {
+    /// The whole state as two checked frames. It has what API keys are compared with, but no
+    /// secret.
+    ///
+    /// # Errors
+    /// If it is too long, which the limits of the state keep it from.
+    pub fn to_snapshot(&self) -> Result<Bytes, EncodeError> {
+        let (head, layout) = self.to_frames();
+        Ok([encode(&head)?, encode(&layout)?].concat().into())
+    }
+
+    /// Reads what [`Self::to_snapshot`] wrote.
+    ///
+    /// # Errors
+    /// If anything about it is not as it was written.
+    pub fn from_snapshot(bytes: &[u8]) -> Result<Self, SnapshotError> {
+        let (head, layout) = split(bytes)?;
+        let Head { needs, digest: written } = decode(head)?;
+        if needs > WIRE {
+            return Err(SnapshotError::Newer(EntryError::NewerCommand { needed: needs }));
+        }
+        let Layout(state) = decode(layout)?;
+        let read = state.digest();
+        if written == read { Ok(state) } else { Err(SnapshotError::Digest { written, read }) }
+    }
+
+    /// Both frames. A message owns what it says: a clone of a few milliseconds is the price.
+    pub(crate) fn to_frames(&self) -> (Head, Layout) {
+        let head = Head { needs: self.ledger.wire_used, digest: self.digest() };
+        (head, Layout(self.clone()))
+    }
+}
+
+/// Both frames as bytes.
+fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
+    let short = |needed| DecodeError::TooShort { bytes: bytes.len(), needed };
+    let first = bytes.first_chunk().ok_or_else(|| short(HEADER_BYTES))?;
+    let head_bytes = HEADER_BYTES + FrameHeader::parse(first)?.admit::<Head>()?;
+    bytes.split_at_checked(head_bytes).ok_or_else(|| short(head_bytes))
+}
+
+/// What any version can read of a snapshot.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Head {
+    /// The wire version of the newest command that took part.
+    needs: u16,
+    /// Of the state, as the writer's version reckons it.
+    digest: Digest,
+}
+
+/// The state in the layout of one version. Whoever changes a record, a table or the ledger counts
+/// the version up, keeps the old types to read the version before, and compares no digest of
+/// another version; and as long as [`State::wire_oldest`] is older than the change, snapshots are
+/// written in the old layout.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Layout(State);
+
+impl Wire for Head {
+    const KIND: u16 = 0x0304;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = 64;
+}
+
+impl Wire for Layout {
+    const KIND: u16 = 0x0305;
+    const VERSION: u16 = 1;
+    /// What is left of [`SNAPSHOT_BYTES_MAX`] by both headers and the head.
+    const BYTES_MAX: usize = SNAPSHOT_BYTES_MAX - 2 * HEADER_BYTES - Head::BYTES_MAX;
+}

@@ -1,0 +1,211 @@
+//! Any entries, over few names, so that they meet.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use crate::golden_test::{commands, items};
+use crate::items_test::key;
+use crate::test_world::{
+    CLUSTER, START_MS, node_spec, register, remove, renew, replica_id, report,
+};
+use crate::{
+    Actor, Belief, ClusterId, Command, DiskId, Entry, Expect, Hidden, Item, JoinToken, LeaseSource,
+    Limit, LimitScope, Model, NodeId, NodeRole, NodeSpec, Proposer, RecordKey, Region, RegionState,
+    ReplicaState, RequestId, State, Tenant, TokenProof,
+};
+
+const NODES: [&str; 5] = ["a1", "a2", "a3", "b1", "c1"];
+const REPLICAS: [&str; 4] = ["a/r", "a/s", "b/r", "c/r"];
+const REGIONS: [&str; 4] = ["a", "b", "c", "d"];
+/// An epoch that [`resolve`] replaces by the replica's.
+const PRESENT: u64 = u64::MAX;
+
+/// Any entry at about `START_MS`, whose stamps go on by up to some seconds, jump, or go back.
+pub(crate) fn entries(count: usize) -> impl Strategy<Value = Vec<Entry>> {
+    prop::collection::vec((entry(), 0_u64..4_000, prop::bool::weighted(0.02)), 1..count).prop_map(
+        |entries| {
+            let mut now_ms = START_MS;
+            let timed = entries.into_iter().map(|(mut entry, wait_ms, jumps)| {
+                now_ms += wait_ms;
+                entry.stamp_ms = if jumps { now_ms * (wait_ms % 3) } else { now_ms };
+                entry
+            });
+            timed.collect()
+        },
+    )
+}
+
+/// The entry with the replicas' present epochs where it asks for them.
+pub(crate) fn resolve(state: &State, mut entry: Entry) -> Entry {
+    let epoch = |region: &spillway_types::RegionName, name: &spillway_types::ReplicaName| {
+        let id = crate::ReplicaId::new(region.clone(), name.clone());
+        state.records().replicas.get(&id).map_or(1, |replica| replica.epoch)
+    };
+    match &mut entry.command {
+        Command::RenewLeases { region, leases } => leases
+            .iter_mut()
+            .filter(|lease| lease.epoch == PRESENT)
+            .for_each(|lease| lease.epoch = epoch(region, &lease.name)),
+        Command::ReportHealth { region, observations, .. } => observations
+            .iter_mut()
+            .filter(|seen| seen.epoch == PRESENT)
+            .for_each(|seen| seen.epoch = epoch(region, &seen.replica)),
+        _ => {}
+    }
+    entry
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    (command(), select(&NODES), prop::option::weighted(0.3, 0_u8..9), prop::bool::weighted(0.7))
+        .prop_map(|(command, node, request, is_operator)| {
+            // Mostly from where it belongs.
+            let node = match &command {
+                Command::RenewLeases { region, .. }
+                | Command::ExpireLeases { region }
+                | Command::ReportHealth { region, .. }
+                    if node != "b1" && region.as_str() == "a" =>
+                {
+                    "a1"
+                }
+                _ => node,
+            };
+            let proposer = Proposer { node: node.into(), region: node[..1].into() };
+            let actor = if is_operator { Actor::Operator("ada".to_owned()) } else { Actor::Node };
+            let request = request.map(|id| RequestId([id; 16]));
+            Entry { stamp_ms: START_MS, proposer, request, actor, command }
+        })
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        4 => replica_command(),
+        3 => lease_command(),
+        3 => health_command(),
+        2 => node_command(),
+        2 => region_command(),
+        3 => item().prop_flat_map(|item| expect().prop_map(move |expect| {
+            Command::Put { item: item.clone(), expect }
+        })),
+        2 => (record_key(), expect()).prop_map(|(key, expect)| Command::Remove { key, expect }),
+        2 => (select(&["x", "x", "y"]), expect())
+            .prop_map(|(id, expect)| Command::RevokeKey { key: id.into(), expect }),
+        1 => select(commands()).prop_map(|(_, command)| command),
+        1 => select(items()).prop_map(|(_, item)| Command::Put { item, expect: Expect::Any }),
+    ]
+}
+
+fn expect() -> impl Strategy<Value = Expect> {
+    prop_oneof![
+        4 => Just(Expect::Any),
+        1 => Just(Expect::Absent),
+        1 => (1_u64..30).prop_map(Expect::Version),
+    ]
+}
+
+fn source() -> impl Strategy<Value = LeaseSource> {
+    prop_oneof![
+        Just(LeaseSource::Config),
+        (10_000_u64..40_000).prop_map(|length_ms| LeaseSource::Lease { length_ms }),
+    ]
+}
+
+fn replica_command() -> impl Strategy<Value = Command> {
+    let states = [ReplicaState::Active, ReplicaState::Draining, ReplicaState::Drained];
+    prop_oneof![
+        3 => (select(&REPLICAS), source(), 0_u64..3)
+            .prop_map(|(id, source, incarnation)| register(id, source, incarnation)),
+        1 => (select(&REPLICAS), select(states.to_vec()), expect()).prop_map(|(id, state, expect)| {
+            Command::SetReplicaState { id: replica_id(id), state, expect }
+        }),
+        1 => (select(&REPLICAS), prop::option::of(0_u32..9), expect()).prop_map(
+            |(id, weight, expect)| Command::SetReplicaWeight { id: replica_id(id), weight, expect }
+        ),
+        1 => select(&REPLICAS).prop_map(|id| remove(RecordKey::Replica(replica_id(id)))),
+    ]
+}
+
+fn epoch() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => Just(PRESENT), 1 => 1_u64..30]
+}
+
+fn lease_command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        (select(&REPLICAS), epoch()).prop_map(|(id, epoch)| renew(id, epoch)),
+        select(&REGIONS).prop_map(|region| Command::ExpireLeases { region: region.into() }),
+    ]
+}
+
+fn health_command() -> impl Strategy<Value = Command> {
+    let live = prop::collection::vec(select(&NODES), 0..4);
+    let belief = select(&[Belief::Up, Belief::Down]);
+    (live, select(&REPLICAS), epoch(), belief, 0_u8..4).prop_map(
+        |(live, id, epoch, belief, signals)| report(&live, &[(id, epoch, (belief, signals))]),
+    )
+}
+
+fn node_command() -> impl Strategy<Value = Command> {
+    let any_node = (select(&NODES), prop::bool::weighted(0.2), any::<bool>());
+    prop_oneof![
+        any_node.prop_map(|(name, is_wiped, has_token)| {
+            let mut node = node_spec(name, &name[..1]);
+            if is_wiped {
+                node = NodeSpec { disk: DiskId([0xee; 16]), ..node };
+            }
+            let token = TokenProof { id: "t".into(), hash: Hidden::new([3; 32]) };
+            Command::RegisterNode { node, token: has_token.then_some(token) }
+        }),
+        (1_u64..8, select(&[NodeRole::Any, NodeRole::Learner]), expect())
+            .prop_map(|(id, role, expect)| Command::SetNodeRole { node: NodeId(id), role, expect }),
+        Just(Command::ReplaceCluster { from: CLUSTER, to: ClusterId([8; 16]) }),
+    ]
+}
+
+fn region_command() -> impl Strategy<Value = Command> {
+    let states = [RegionState::Active, RegionState::Draining, RegionState::Evacuating];
+    prop_oneof![
+        (select(&REGIONS), select(states.to_vec()), expect()).prop_map(
+            |(region, state, expect)| {
+                Command::SetRegionState { region: region.into(), state, expect }
+            }
+        ),
+        (select(&REGIONS), 0_u16..20_000).prop_map(|(region, weight_permille)| {
+            Command::SetRegionWeight { region: region.into(), weight_permille, expect: Expect::Any }
+        }),
+        select(&REGIONS).prop_map(|region| remove(RecordKey::Region(region.into()))),
+    ]
+}
+
+fn item() -> impl Strategy<Value = Item> {
+    let name = || select(&["x", "x", "x", "x", "y", "", "a b"]);
+    prop_oneof![
+        1 => select(&REGIONS).prop_map(|region| Item::Region(region.into(), Region::default())),
+        1 => (name(), prop::option::of(name()), name()).prop_map(|(name, alias, fallback)| {
+            let alias_of = alias.map(Into::into);
+            Item::Model(name.into(), Model { alias_of, fallbacks: vec![fallback.into()] })
+        }),
+        2 => (name(), any::<bool>()).prop_map(|(name, is_suspended)| {
+            Item::Tenant(name.into(), Tenant { title: String::new(), is_suspended })
+        }),
+        2 => (name(), name()).prop_map(|(id, tenant)| Item::Key(id.into(), key(Some(tenant)))),
+        1 => (name(), prop::option::of(0_u32..9)).prop_map(|(id, concurrency)| {
+            Item::Limit(LimitScope::Key(id.into()), Limit { concurrency, ..Limit::default() })
+        }),
+        1 => (0_u32..3).prop_map(|uses_left| {
+            let hash = Hidden::new([3; 32]);
+            let expires_ms = START_MS + 60_000;
+            Item::JoinToken("t".into(), JoinToken { hash, region: None, expires_ms, uses_left })
+        }),
+        1 => (0_u64..20_000)
+            .prop_map(|ms| { Item::Setting("health.transition_ms".to_owned(), ms.to_string()) }),
+    ]
+}
+
+fn record_key() -> impl Strategy<Value = RecordKey> {
+    prop_oneof![
+        (1_u64..8).prop_map(|id| RecordKey::Node(NodeId(id))),
+        select(&["x", "y", ""]).prop_map(|name| RecordKey::Tenant(name.into())),
+        select(&["x", "y", ""]).prop_map(|id| RecordKey::Key(id.into())),
+        select(&["x", "y", ""]).prop_map(|name| RecordKey::Model(name.into())),
+        select(&REPLICAS).prop_map(|id| RecordKey::Lease(replica_id(id))),
+    ]
+}

@@ -1,0 +1,208 @@
+//! A state that tests talk to in short words.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    Actor, Belief, Change, ClusterId, Command, DiskId, Effect, Entry, Expect, Fingerprint, Form,
+    Health, Item, LeaseRenewal, LeaseSource, NodeId, NodeSpec, Observation, Outcome, Proposer,
+    RecordKey, Refusal, RefusalCode, Replica, ReplicaId, ReplicaSpec, RequestId, State, WIRE,
+};
+
+pub(crate) const START_MS: u64 = 1_800_000_000_000;
+pub(crate) const CLUSTER: ClusterId = ClusterId([7; 16]);
+
+/// A state, the next index, and what the time is.
+#[derive(Clone, Debug)]
+pub(crate) struct World {
+    pub(crate) state: State,
+    pub(crate) now_ms: u64,
+    /// The last entry's index.
+    pub(crate) index: u64,
+    /// The changes of the last entry.
+    pub(crate) changes: Vec<Change>,
+}
+
+impl World {
+    /// Nothing but the first moment.
+    pub(crate) fn empty() -> Self {
+        Self { state: State::new(), now_ms: START_MS, index: 0, changes: Vec::new() }
+    }
+
+    /// Node `a1` in region `a` and so on: as many as each region is said to have.
+    pub(crate) fn of(regions: &[(&str, usize)]) -> Self {
+        let mut world = Self::empty();
+        let names = regions.iter().flat_map(|(region, count)| {
+            (1..=*count).map(move |n| (format!("{region}{n}"), *region))
+        });
+        let nodes = names.map(|(name, region)| node_spec(&name, region)).collect();
+        world.applied("a1", Command::Form(Form { cluster: CLUSTER, nodes }));
+        world
+    }
+
+    /// The entry by which node `by` proposes `command` by itself. The first letter of a node's name
+    /// is its region.
+    pub(crate) fn by_node(&self, by: &str, command: Command) -> Entry {
+        let region = by[..1].into();
+        Entry {
+            stamp_ms: self.now_ms,
+            proposer: Proposer { node: by.into(), region },
+            request: None,
+            actor: Actor::Node,
+            command,
+        }
+    }
+
+    /// The entry by which an operator does it, over node `a1`.
+    pub(crate) fn by_operator(&self, command: Command) -> Entry {
+        Entry { actor: Actor::Operator("ada".to_owned()), ..self.by_node("a1", command) }
+    }
+
+    /// The same with a request id.
+    pub(crate) fn by_request(&self, request: u8, command: Command) -> Entry {
+        Entry { request: Some(RequestId([request; 16])), ..self.by_operator(command) }
+    }
+
+    pub(crate) fn apply(&mut self, entry: &Entry) -> Outcome {
+        self.index += 1;
+        let Effect { outcome, changes } = self.state.apply(self.index, entry);
+        self.changes = changes;
+        outcome
+    }
+
+    /// A node does it, and it is carried out.
+    #[track_caller]
+    pub(crate) fn applied(&mut self, by: &str, command: Command) {
+        let outcome = self.apply(&self.by_node(by, command));
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+
+    /// An operator does it, and it is carried out; gives its version.
+    #[track_caller]
+    pub(crate) fn done(&mut self, command: Command) -> u64 {
+        match self.apply(&self.by_operator(command)) {
+            Outcome::Applied { version, skipped: 0 } => version,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A node does it, and it is refused.
+    #[track_caller]
+    pub(crate) fn refused(&mut self, by: &str, command: Command) -> RefusalCode {
+        refusal(self.apply(&self.by_node(by, command))).code
+    }
+
+    /// An operator does it, and it is refused.
+    #[track_caller]
+    pub(crate) fn denied(&mut self, command: Command) -> RefusalCode {
+        refusal(self.apply(&self.by_operator(command))).code
+    }
+
+    /// Registers a replica by the first node of its region; gives its epoch.
+    #[track_caller]
+    pub(crate) fn register(&mut self, id: &str, source: LeaseSource, incarnation: u64) -> u64 {
+        let command = register(id, source, incarnation);
+        let by = format!("{}1", &id[..1]);
+        self.apply(&self.by_node(&by, command));
+        self.replica(id).epoch
+    }
+
+    #[track_caller]
+    pub(crate) fn replica(&self, id: &str) -> Replica {
+        self.state.records().replicas.get(&replica_id(id)).unwrap().clone()
+    }
+
+    pub(crate) fn health(&self, id: &str) -> Option<&Health> {
+        self.state.records().health.get(&replica_id(id))
+    }
+
+    /// Node `by` hears `live` and sees replica `id` so, by `signals` signals.
+    pub(crate) fn see(&mut self, by: &str, live: &[&str], id: &str, seen: (Belief, u8)) -> Belief {
+        let epoch = self.replica(id).epoch;
+        let command = report(live, &[(id, epoch, seen)]);
+        let outcome = self.apply(&self.by_node(by, command));
+        assert!(matches!(outcome, Outcome::Applied { skipped: 0, .. }), "{outcome:?}");
+        self.health(id).unwrap().belief
+    }
+
+    pub(crate) fn node_id(&self, name: &str) -> NodeId {
+        self.state.node(&name.into()).unwrap().0
+    }
+
+    /// Time passes, with an entry of region `a` each second so that its clock goes along.
+    pub(crate) fn pass(&mut self, wait_ms: u64) {
+        let end_ms = self.now_ms + wait_ms;
+        while self.now_ms < end_ms {
+            self.now_ms = (self.now_ms + 1000).min(end_ms);
+            let command = Command::RenewLeases { region: "a".into(), leases: Vec::new() };
+            self.apply(&self.by_node("a1", command));
+        }
+    }
+}
+
+#[track_caller]
+pub(crate) fn refusal(outcome: Outcome) -> Refusal {
+    match outcome {
+        Outcome::Refused(refusal) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A node whose disk is the last letter of its name.
+pub(crate) fn node_spec(name: &str, region: &str) -> NodeSpec {
+    let mut disk = [0; 16];
+    name.bytes().zip(&mut disk).for_each(|(byte, place)| *place = byte);
+    NodeSpec {
+        name: name.into(),
+        region: region.into(),
+        address: format!("{name}.example:7443"),
+        disk: DiskId(disk),
+        fingerprint: Fingerprint([9; 32]),
+        wire_oldest: 1,
+        wire_newest: WIRE,
+    }
+}
+
+/// `a/r1` and the like.
+pub(crate) fn replica_id(id: &str) -> ReplicaId {
+    let (region, name) = id.split_once('/').unwrap();
+    ReplicaId::new(region.into(), name.into())
+}
+
+pub(crate) fn replica_spec(source: LeaseSource) -> ReplicaSpec {
+    ReplicaSpec { source, ..ReplicaSpec::new("http://10.0.0.1:8000", ["m".into()]) }
+}
+
+pub(crate) fn register(id: &str, source: LeaseSource, incarnation: u64) -> Command {
+    let (id, spec) = (replica_id(id), replica_spec(source));
+    Command::RegisterReplica { id, spec, incarnation, expect: Expect::Any }
+}
+
+/// Observations of replicas of the first one's region: id, epoch, and what is seen.
+pub(crate) fn report(live: &[&str], seen: &[(&str, u64, (Belief, u8))]) -> Command {
+    let observations = seen.iter().map(|(id, epoch, (belief, signals))| Observation {
+        replica: replica_id(id).name,
+        epoch: *epoch,
+        belief: *belief,
+        signals: *signals,
+    });
+    let live: BTreeSet<_> = live.iter().map(|name| (*name).into()).collect();
+    let region = replica_id(seen[0].0).region;
+    Command::ReportHealth { region, live, observations: observations.collect() }
+}
+
+pub(crate) fn renew(id: &str, epoch: u64) -> Command {
+    let ReplicaId { region, name } = replica_id(id);
+    Command::RenewLeases { region, leases: vec![LeaseRenewal { name, epoch }] }
+}
+
+pub(crate) fn put(item: Item) -> Command {
+    Command::Put { item, expect: Expect::Any }
+}
+
+pub(crate) fn setting(name: &str, value: &str) -> Command {
+    put(Item::Setting(name.to_owned(), value.to_owned()))
+}
+
+pub(crate) fn remove(key: RecordKey) -> Command {
+    Command::Remove { key, expect: Expect::Any }
+}

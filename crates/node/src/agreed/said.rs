@@ -1,0 +1,114 @@
+//! What is said of regions: by this node's config, and by the cluster if it has agreed on something.
+
+use arc_swap::ArcSwap;
+use spillway_control::{RegionState, State};
+use spillway_types::RegionName;
+
+use crate::config::RegionConfig;
+
+/// What is said of regions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Said {
+    /// Of each region that anything is said of.
+    pub(crate) regions: Vec<RegionConfig>,
+    /// The own region is to be empty: its clients' requests go elsewhere while that is possible.
+    pub(crate) is_evacuated: bool,
+}
+
+/// What is said now.
+pub(crate) type Book = ArcSwap<Said>;
+
+impl Said {
+    /// What the config says, without a cluster.
+    pub(crate) fn of_config(regions: &[RegionConfig]) -> Self {
+        Self { regions: regions.to_vec(), is_evacuated: false }
+    }
+
+    /// What the cluster agreed on. Of the config only what this node measures itself is left: round
+    /// trips until they are measured.
+    pub(crate) fn agreed(state: &State, config: &[RegionConfig], own: &RegionName) -> Self {
+        let regions = state.records().regions.iter().map(|(name, region)| {
+            let configured = config.iter().find(|region| region.name == *name);
+            let is_open = region.state == RegionState::Active;
+            RegionConfig {
+                name: name.clone(),
+                weight_permille: if is_open { region.weight_permille } else { 0 },
+                price_ms: region.price_ms as f32,
+                rtt: configured.and_then(|configured| configured.rtt),
+            }
+        });
+        let own = state.records().regions.get(own);
+        let is_evacuated = own.is_some_and(|own| own.state == RegionState::Evacuating);
+        Self { regions: regions.collect(), is_evacuated }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spillway_control::{
+        Actor, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, NodeSpec, Outcome,
+        Proposer, WIRE,
+    };
+
+    use super::*;
+
+    fn formed() -> State {
+        let node = |name: &str| NodeSpec {
+            name: name.into(),
+            region: format!("region-{name}").as_str().into(),
+            address: "127.0.0.1:7946".to_owned(),
+            disk: DiskId([name.as_bytes()[0]; 16]),
+            fingerprint: Fingerprint([0; 32]),
+            wire_oldest: 1,
+            wire_newest: WIRE,
+        };
+        let mut state = State::new();
+        let form = Form { cluster: ClusterId([1; 16]), nodes: vec![node("a"), node("b")] };
+        agree(&mut state, Actor::Node, Command::Form(form));
+        state
+    }
+
+    fn agree(state: &mut State, actor: Actor, command: Command) {
+        let entry = Entry {
+            stamp_ms: 1,
+            proposer: Proposer { node: "a".into(), region: "region-a".into() },
+            request: None,
+            actor,
+            command,
+        };
+        let effect = state.apply(state.applied() + 1, &entry);
+        assert!(matches!(effect.outcome, Outcome::Applied { .. }), "{:?}", effect.outcome);
+    }
+
+    fn set(state: &mut State, region: &str, to: RegionState) {
+        let command =
+            Command::SetRegionState { region: region.into(), state: to, expect: Expect::Any };
+        agree(state, Actor::Operator("ada".to_owned()), command);
+    }
+
+    fn weights(said: &Said) -> Vec<(&str, u16)> {
+        said.regions.iter().map(|region| (region.name.as_str(), region.weight_permille)).collect()
+    }
+
+    #[test]
+    fn a_drained_region_takes_nothing_and_an_evacuated_one_gives_away_its_own() {
+        let mut state = formed();
+        let own = "region-a".into();
+        let rtt = Some(Duration::from_millis(93));
+        let config =
+            [RegionConfig { name: "region-b".into(), weight_permille: 1_000, price_ms: 0.0, rtt }];
+        let said = Said::agreed(&state, &config, &own);
+        assert_eq!(weights(&said), [("region-a", 1_000), ("region-b", 1_000)]);
+        assert_eq!((said.regions[1].rtt, said.is_evacuated), (rtt, false));
+        set(&mut state, "region-b", RegionState::Draining);
+        assert_eq!(weights(&Said::agreed(&state, &config, &own))[1], ("region-b", 0));
+        set(&mut state, "region-a", RegionState::Draining);
+        assert!(!Said::agreed(&state, &config, &own).is_evacuated);
+        set(&mut state, "region-a", RegionState::Evacuating);
+        let said = Said::agreed(&state, &config, &own);
+        assert!(said.is_evacuated);
+        assert_eq!(weights(&said)[0], ("region-a", 0));
+    }
+}

@@ -1,0 +1,303 @@
+//! `[auth]`, `[[key]]` and `[[tenant]]`: who may ask for what.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_control::{Hidden, Key, KeyId, KeyRole};
+use spillway_proxy::{AccessMode, TenantTerms};
+use spillway_types::{ModelName, RegionName, TenantName};
+use toml::Spanned;
+use toml::value::{Date, Datetime, Offset, Time};
+
+use crate::config::error::{ConfigError, Source};
+use crate::config::section::ListenerSection;
+
+/// Keys of one config: what the cluster's agreed state can hold too.
+const KEYS_MAX: usize = 32_768;
+/// Bytes of an id or of a tenant's name.
+const NAME_BYTES_MAX: usize = 64;
+/// The last class of waiting requests.
+const PRIORITY_MAX: u8 = 3;
+
+/// How clients show who they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AuthMode {
+    /// Each request has a key.
+    Keys,
+    /// Not at all: whoever connects may use everything.
+    None,
+    /// A trusted proxy in front says it, in `x-spillway-tenant` and the like.
+    Headers,
+}
+
+/// `[auth]`: how clients show who they are.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct AuthSection {
+    /// For every listener that does not say otherwise. Unless it is set, keys are asked for where
+    /// the config has some; a listener that is not loopback needs one or the other.
+    pub(crate) mode: Option<AuthMode>,
+}
+
+/// `[[key]]`: what lets clients in. `spillway keys make` prints one.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct KeySection {
+    /// Which key it is: the part behind `sw_`.
+    #[schemars(with = "String")]
+    pub(crate) id: Spanned<String>,
+    /// 16 bytes in hexadecimal.
+    #[schemars(with = "String")]
+    pub(crate) salt: Spanned<String>,
+    /// SHA-256 of salt and secret, in hexadecimal.
+    #[schemars(with = "String")]
+    pub(crate) hash: Spanned<String>,
+    /// Whose requests they are.
+    #[schemars(with = "String")]
+    pub(crate) tenant: Spanned<String>,
+    /// Models, aliases and splits that it may ask for; all, if left out.
+    #[serde(default)]
+    pub(crate) models: BTreeSet<String>,
+    /// Regions that may serve it; all, if left out.
+    #[serde(default)]
+    pub(crate) regions: BTreeSet<String>,
+    /// Class of its requests, 0 to 3; 0 is served first.
+    #[serde(default = "first_class")]
+    #[schemars(with = "u8")]
+    pub(crate) priority: Spanned<u8>,
+    /// When it ends, e.g. `2027-01-31T00:00:00Z`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) expires: Option<Spanned<Datetime>>,
+    /// It lets nobody in any more, and who holds it is told so.
+    #[serde(default)]
+    pub(crate) revoked: bool,
+}
+
+/// `[[tenant]]`: what is said of a tenant besides its keys.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TenantSection {
+    /// Its name, as its keys have it.
+    #[schemars(with = "String")]
+    pub(crate) name: Spanned<String>,
+    /// None of its keys is let in.
+    #[serde(default)]
+    pub(crate) suspended: bool,
+    /// Its prompts are never taken for another tenant's, though they be equal.
+    #[serde(default)]
+    pub(crate) isolate_prompts: bool,
+}
+
+/// The keys and tenants of a config.
+#[derive(Clone, Debug, Default)]
+pub struct AccessConfig {
+    /// Every key.
+    pub keys: BTreeMap<KeyId, Key>,
+    /// Tenants of which anything is said.
+    pub tenants: BTreeMap<TenantName, TenantTerms>,
+}
+
+/// The sections that concern access.
+pub(crate) struct AccessSections {
+    pub(crate) auth: AuthSection,
+    pub(crate) keys: Vec<KeySection>,
+    pub(crate) tenants: Vec<TenantSection>,
+}
+
+/// A listener's mode, and whether the config says it or it follows from the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenerAccess {
+    /// The mode.
+    pub mode: AccessMode,
+    /// The config says so in as many words.
+    pub is_said: bool,
+}
+
+impl AccessSections {
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn lower(self, source: &Source) -> Result<AccessConfig, ConfigError> {
+        let mut access = AccessConfig::default();
+        if let Some(key) = self.keys.get(KEYS_MAX) {
+            let message = format!("a config has {KEYS_MAX} keys at most");
+            return Err(source.fault(key.id.span(), message, "remove those that are revoked"));
+        }
+        for section in self.keys {
+            let span = section.id.span();
+            let (id, key) = section.lower(source)?;
+            if access.keys.contains_key(&id) {
+                let message = format!("a second key is called {:?}", id.as_str());
+                return Err(source.fault(span, message, "give each its own id"));
+            }
+            access.keys.insert(id, key);
+        }
+        for section in self.tenants {
+            check_name(source, &section.name, "tenant")?;
+            let name = TenantName::from(section.name.get_ref().as_str());
+            let terms = TenantTerms {
+                is_suspended: section.suspended,
+                is_isolated: section.isolate_prompts,
+            };
+            if access.tenants.insert(name, terms).is_some() {
+                let message = format!("a second tenant is called {:?}", section.name.get_ref());
+                return Err(source.fault(section.name.span(), message, "give each its own name"));
+            }
+        }
+        Ok(access)
+    }
+
+    /// How a listener finds out who asks.
+    ///
+    /// # Errors
+    /// If others than this machine can reach it and nothing says whether they need a key, or nobody
+    /// could be believed.
+    pub(crate) fn mode_of(
+        &self,
+        source: &Source,
+        listener: &ListenerSection,
+    ) -> Result<ListenerAccess, ConfigError> {
+        let address = &listener.address;
+        let is_loopback = address.get_ref().ip().is_loopback();
+        let mode = match listener.auth.or(self.auth.mode) {
+            Some(AuthMode::Keys) => AccessMode::Keys,
+            Some(AuthMode::None) => AccessMode::None,
+            Some(AuthMode::Headers) if listener.trusted_proxies.is_empty() => {
+                let message = "headers say who asks, but no proxy is trusted to set them";
+                let remedy = "set trusted_proxies on this listener";
+                return Err(source.fault(address.span(), message, remedy));
+            }
+            Some(AuthMode::Headers) => AccessMode::Headers,
+            None if !self.keys.is_empty() => AccessMode::Keys,
+            None if is_loopback => AccessMode::None,
+            None => {
+                let message = format!(
+                    "other machines can reach {}, and no client would need a key",
+                    address.get_ref()
+                );
+                let remedy = "add a key (`spillway keys make --tenant NAME` prints one), or say \
+                              mode = \"none\" in [auth] if whoever connects may use everything";
+                return Err(source.fault(address.span(), message, remedy));
+            }
+        };
+        let is_said = listener.auth.or(self.auth.mode).is_some();
+        Ok(ListenerAccess { mode, is_said })
+    }
+}
+
+impl KeySection {
+    fn lower(self, source: &Source) -> Result<(KeyId, Key), ConfigError> {
+        check_name(source, &self.id, "key")?;
+        check_name(source, &self.tenant, "tenant")?;
+        if *self.priority.get_ref() > PRIORITY_MAX {
+            let message = format!("there is no class {}", self.priority.get_ref());
+            let remedy = format!("use 0, which is served first, to {PRIORITY_MAX}");
+            return Err(source.fault(self.priority.span(), message, remedy));
+        }
+        let expires_ms = self.expires.as_ref().map(|expires| {
+            milliseconds(expires.get_ref()).ok_or_else(|| {
+                let message = format!("{} is no moment", expires.get_ref());
+                let remedy = "write day, time and offset: 2027-01-31T00:00:00Z";
+                source.fault(expires.span(), message, remedy)
+            })
+        });
+        let names = |set: BTreeSet<String>| set.into_iter();
+        let key = Key {
+            role: KeyRole::Client,
+            salt: bytes(source, &self.salt)?,
+            hash: Hidden::new(bytes(source, &self.hash)?),
+            tenant: Some(TenantName::from(self.tenant.get_ref().as_str())),
+            models: names(self.models).map(ModelName::from).collect(),
+            regions: names(self.regions).map(RegionName::from).collect(),
+            priority: *self.priority.get_ref(),
+            expires_ms: expires_ms.transpose()?,
+            is_revoked: self.revoked,
+        };
+        Ok((KeyId::from(self.id.get_ref().as_str()), key))
+    }
+}
+
+fn first_class() -> Spanned<u8> {
+    Spanned::new(0..0, 0)
+}
+
+fn check_name(source: &Source, name: &Spanned<String>, what: &str) -> Result<(), ConfigError> {
+    let text = name.get_ref();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_plain) {
+        return Ok(());
+    }
+    let message = format!("{text:?} can't name a {what}");
+    let remedy =
+        format!("use up to {NAME_BYTES_MAX} letters, digits, hyphens, underscores and dots");
+    Err(source.fault(name.span(), message, remedy))
+}
+
+/// Bytes written as hexadecimal digits. What stands there instead is not repeated: it may be a
+/// secret in the wrong place.
+fn bytes<const BYTES: usize>(
+    source: &Source,
+    text: &Spanned<String>,
+) -> Result<[u8; BYTES], ConfigError> {
+    let digits = text.get_ref().as_bytes();
+    let digit = |digit: u8| char::from(digit).to_digit(16).and_then(|it| u8::try_from(it).ok());
+    let pair = |pair: &[u8; 2]| Some(digit(pair[0])? << 4 | digit(pair[1])?);
+    let (pairs, rest) = digits.as_chunks::<2>();
+    let read: Option<Vec<u8>> = pairs.iter().map(pair).collect();
+    let read = read.filter(|_| rest.is_empty()).and_then(|read| read.try_into().ok());
+    read.ok_or_else(|| {
+        let message = format!("{} hexadecimal digits belong here", 2 * BYTES);
+        let remedy = "copy it from what `spillway keys make` prints";
+        source.fault(text.span(), message, remedy)
+    })
+}
+
+/// Milliseconds since 1970; `None` without day, time and offset, and for what was before.
+fn milliseconds(moment: &Datetime) -> Option<u64> {
+    let (date, time, offset) = (moment.date?, moment.time?, moment.offset?);
+    let offset_min = match offset {
+        Offset::Z => 0,
+        Offset::Custom { minutes } => i64::from(minutes),
+    };
+    let Time { hour, minute, second, nanosecond } = time;
+    let minutes = days(&date) * 1_440 + i64::from(hour) * 60 + i64::from(minute) - offset_min;
+    let seconds = minutes * 60 + i64::from(second.unwrap_or(0));
+    u64::try_from(seconds * 1_000 + i64::from(nanosecond.unwrap_or(0)) / 1_000_000).ok()
+}
+
+/// Days since 1970-01-01 in the Gregorian calendar: whole years and leap days before that day,
+/// with years that begin in March, so that leap days end them.
+fn days(date: &Date) -> i64 {
+    let (year, month) = (i64::from(date.year), i64::from(date.month));
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    // Months from March on have 31, 30, 31, 30, 31 days, and so again: 153 in five of them.
+    let day_of_year = (153 * month + 2) / 5 + i64::from(date.day) - 1;
+    let leap_days = year / 4 - year / 100 + year / 400;
+    // 719,468 days lie between the first of March of the year 0 and 1970.
+    year * 365 + leap_days + day_of_year - 719_468
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments_are_counted_from_1970() {
+        for (text, expected) in [
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("2000-02-29T23:59:59.250Z", Some(951_868_799_250)),
+            ("2000-03-01T00:00:00Z", Some(951_868_800_000)),
+            ("2026-12-31T00:00:00Z", Some(1_798_675_200_000)),
+            ("2027-01-31T01:00:00+01:00", Some(1_801_353_600_000)),
+            ("2100-03-01T00:00:00Z", Some(4_107_542_400_000)),
+            ("1969-12-31T23:59:59Z", None),
+            ("2027-01-31", None),
+            ("2027-01-31T00:00:00", None),
+        ] {
+            let moment: Datetime = text.parse().unwrap();
+            assert_eq!(milliseconds(&moment), expected, "{text}");
+        }
+    }
+}

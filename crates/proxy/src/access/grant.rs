@@ -1,0 +1,84 @@
+//! What a credential lets its holder do.
+
+use std::sync::Arc;
+
+use spillway_control::KeyId;
+use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_types::{Allowed, ModelName, RegionName, TenantName};
+
+use super::counts::{AccessCounts, AccessResult};
+use crate::names::Names;
+
+/// What a credential lets its holder do.
+#[derive(Clone, Debug, Default)]
+pub struct Grant {
+    /// The key; `None` where none was asked for. Limits of a key go by it.
+    pub(crate) key: Option<KeyId>,
+    /// Whose requests they are.
+    pub(crate) tenant: Option<TenantName>,
+    /// Names that it may ask for.
+    pub(crate) models: Allowed<ModelName>,
+    /// Regions that may serve it.
+    pub(crate) regions: Allowed<RegionName>,
+    /// Class of its requests: 0 is served first.
+    pub(crate) priority: u8,
+    /// Its prompts must not look like those of other tenants.
+    pub(crate) is_isolated: bool,
+    /// Where its requests are counted; `None` where nobody asked for a key.
+    pub(super) counts: Option<Arc<AccessCounts>>,
+}
+
+impl Grant {
+    /// Counts a request that came by it.
+    pub(super) fn count(&self, result: AccessResult) {
+        if let Some(counts) = &self.counts {
+            counts.count(result);
+        }
+    }
+
+    /// Whether it may ask for this: by the name itself, or by what the name stands for.
+    pub(crate) fn allows_name(&self, names: &Names, name: &str) -> bool {
+        self.models.allows(name) || names.behind(name).is_some_and(|behind| self.allows(behind))
+    }
+
+    /// Whether it may use this very model.
+    pub(crate) fn allows(&self, model: &ModelName) -> bool {
+        self.models.allows(model)
+    }
+
+    /// # Errors
+    /// If it may not ask for a name, or for nothing at all by name: what serves such a request is
+    /// unknown then. Counts that.
+    pub(crate) fn check_name(&self, names: &Names, name: Option<&str>) -> Result<(), GatewayError> {
+        let is_allowed = match name {
+            Some(name) => self.allows_name(names, name),
+            None => self.models.is_all(),
+        };
+        if is_allowed {
+            return Ok(());
+        }
+        self.count(AccessResult::Model);
+        tracing::debug!(key = ?self.key, tenant = ?self.tenant, ?name, "model not allowed");
+        Err(match name {
+            Some(name) => {
+                let message = format!("the key may not use the model {name:?}");
+                GatewayError::new(ErrorKind::ModelNotAllowed, message).with_param("model")
+            }
+            None => {
+                let message = "the key is for certain models, and this path names none";
+                GatewayError::new(ErrorKind::ModelNotAllowed, message)
+            }
+        })
+    }
+
+    /// What a request is told that no region may serve. Counts it.
+    pub(crate) fn refuse_region(&self, own: &str) -> GatewayError {
+        self.count(AccessResult::Region);
+        tracing::debug!(key = ?self.key, tenant = ?self.tenant, "region not allowed");
+        let message = format!(
+            "the key may not be served by the region {own}, and no region that it may use can \
+             serve this request"
+        );
+        GatewayError::new(ErrorKind::RegionNotAllowed, message)
+    }
+}

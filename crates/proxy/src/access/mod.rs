@@ -1,0 +1,22 @@
+//! Who may ask for what: keys, what they allow, and the claims of proxies that are trusted.
+//!
+//! A request's key is looked up in one immutable [`KeyTable`], which the node swaps; nothing here
+//! waits. Tenant, models, regions and priority of a request come from its [`Grant`] alone.
+
+mod claims;
+mod counts;
+mod doorkeeper;
+mod grant;
+mod mode;
+mod presented;
+mod table;
+
+pub use counts::{AccessResult, TenantTally};
+pub use doorkeeper::Doorkeeper;
+pub use grant::Grant;
+pub use mode::AccessMode;
+pub use table::{KeyTable, TenantTerms};
+
+pub(crate) use claims::is_claim;
+pub(crate) use mode::AccessSwitch;
+pub(crate) use presented::{CLIENT_KEYS, is_key_of_ours};

@@ -1,0 +1,84 @@
+//! Requests about responses that a replica stores: only that one can answer, and only to the tenant
+//! whose they are.
+
+use std::sync::Arc;
+
+use spillway_protocol::{ErrorKind, GatewayError, Segments};
+use spillway_types::ReplicaSlot;
+
+use crate::gateway::Home;
+use crate::relay::Flavour;
+use crate::remote::Destination;
+use crate::request::path::replica_path;
+use crate::request::prepare::{Contents, Prepared, Surroundings, no_such_path};
+use crate::request::target::Target;
+use crate::upstream::RequestBody;
+use crate::wire_body::WireBody;
+
+/// Where a stored response is.
+pub(super) enum Stored {
+    Here(ReplicaSlot),
+    There(Destination),
+}
+
+impl Stored {
+    pub(super) fn split(self) -> (Option<ReplicaSlot>, Option<Destination>) {
+        match self {
+            Self::Here(slot) => (Some(slot), None),
+            Self::There(destination) => (None, Some(destination)),
+        }
+    }
+}
+
+impl Surroundings<'_> {
+    /// A request about a stored response, which only the replica that stored it can answer.
+    pub(super) async fn stored_response(
+        self,
+        body: WireBody,
+        id: &str,
+    ) -> Result<Prepared, GatewayError> {
+        let stored = self.storing(id)?.ok_or_else(|| no_such_response(id))?;
+        let (pinned, home) = stored.split();
+        let model = pinned.and_then(|slot| self.view.replica(slot).spec().models.first().cloned());
+        let route =
+            self.view.route_of_model(model.as_ref()).ok_or_else(|| no_such_path(self.head))?;
+        let buffered = self.buffer(body).await?;
+        Ok(Prepared {
+            inquiry: self.inquiry(route, model, Contents::default())?,
+            path: replica_path(self.head, route, None)?,
+            body: RequestBody::Buffered(Segments::from(buffered.bytes)),
+            target: Target { home, ..Target::default() },
+            pinned,
+            flavour: Flavour::Responses,
+            strip_usage: false,
+            is_stored: false,
+            body_wait: buffered.wait,
+            _reservations: buffered.reservations,
+            route: Arc::clone(route),
+        })
+    }
+
+    /// Who stores a response; `None` if nobody here knows.
+    ///
+    /// # Errors
+    /// If it is another tenant's: that it exists is not told.
+    pub(super) fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
+        let Some(stored) = self.gateway.responses.get(id) else { return Ok(None) };
+        if stored.tenant != self.grant.tenant {
+            return Err(no_such_response(id));
+        }
+        Ok(match stored.home {
+            Home::Replica(replica) => self.view.slot(&replica).map(Stored::Here),
+            // Who forwarded it here took this node for its home.
+            Home::Node(..) if self.guest.is_some() => None,
+            Home::Node(region, node) => {
+                Some(Stored::There(Destination { region, node: Some(node) }))
+            }
+        })
+    }
+}
+
+fn no_such_response(id: &str) -> GatewayError {
+    let message = format!("no response with id {id:?} is known here");
+    GatewayError::new(ErrorKind::ResponseNotFound, message)
+}

@@ -1,0 +1,388 @@
+//! What can be said to the commands about a cluster.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use http::HeaderValue;
+use serde_json::Value;
+
+/// Commands about what the nodes of a cluster agree on.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Shows who leads, who votes, and how far a node has come.
+    #[command(after_help = "Example: spillway status --admin http://127.0.0.1:9900")]
+    Status(StatusArgs),
+    /// Shows or changes nodes.
+    #[command(after_help = "Example: spillway nodes put c '{\"role\": \"learner\"}' --dry-run\n\
+        Example: spillway nodes remove c")]
+    Nodes(ResourceArgs),
+    /// Shows or changes regions.
+    #[command(after_help = "Example: spillway regions\n\
+        Example: spillway regions put eu '{\"country\": \"DE\", \"price_ms\": 5}'")]
+    Regions(ResourceArgs),
+    /// Shows or changes what names of models stand for.
+    #[command(after_help = "Example: spillway models put small '{\"fallbacks\": [\"big\"]}'\n\
+        Example: spillway models put gpt '{\"alias_of\": \"meta/llama-3.1-8b\"}' --dry-run")]
+    Models(ResourceArgs),
+    /// Shows or changes routes.
+    #[command(after_help = "Example: spillway routes put chat \
+        '{\"models\": [\"big\"], \"policy\": \"power_of_two\"}'")]
+    Routes(ResourceArgs),
+    /// Shows or changes splits.
+    #[command(after_help = "Example: spillway splits put big '{\"arms\": [\
+        {\"name\": \"old\", \"model\": \"big-1\", \"weight_permille\": 900}, \
+        {\"name\": \"new\", \"model\": \"big-2\", \"weight_permille\": 100}]}'")]
+    Splits(ResourceArgs),
+    /// Shows or changes limits: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
+    #[command(after_help = "Example: spillway limits put tenant:acme '{\"requests_per_s\": 50}'")]
+    Limits(ResourceArgs),
+    /// Shows or changes tenants.
+    #[command(after_help = "Example: spillway tenants put acme '{\"title\": \"Acme\"}'")]
+    Tenants(ResourceArgs),
+    /// Shows or changes settings of the whole cluster.
+    #[command(after_help = "Example: spillway settings\n\
+        Example: spillway settings put voters.dead_after_ms '{\"value\": \"30000\"}'")]
+    Settings(ResourceArgs),
+    /// Gives a region no work from elsewhere, or a replica no new work.
+    #[command(after_help = "Example: spillway drain eu-central-1\n\
+        Example: spillway drain eu-central-1/gpu-1 --dry-run\n\
+        Example: spillway drain eu-central-1 --evacuate")]
+    Drain(DrainArgs),
+    /// Gives a region or a replica work again.
+    #[command(after_help = "Example: spillway undrain eu-central-1/gpu-1")]
+    Undrain(UndrainArgs),
+    /// Sets how much work a region or a replica takes.
+    #[command(after_help = "Example: spillway weight eu-central-1 500\n\
+        Example: spillway weight eu-central-1/gpu-1 3\n\
+        Example: spillway weight eu-central-1/gpu-1 own")]
+    Weight(WeightArgs),
+    /// Makes, shows or removes what lets nodes join.
+    #[command(after_help = "Example: spillway join-token create --region eu-central-1 --hours 2\n\
+        Example: spillway join-token remove 5c1d0a9be2f34a77")]
+    JoinToken(JoinTokenArgs),
+    /// Writes all that the nodes agree on into a file.
+    #[command(after_help = "Example: spillway backup state.backup")]
+    Backup(BackupArgs),
+    /// Makes the data folder of a new cluster's first node from a backup. The node must not run.
+    #[command(after_help = "Example: spillway restore state.backup --folder data --node a \
+        --region eu-central-1 --number 1")]
+    Restore(RestoreArgs),
+    /// Makes a node's data folder that of a new cluster, when most voters are gone for good.
+    #[command(after_help = "Example: spillway force-new-cluster --folder data --node a \
+        --region eu-central-1 --yes\n\n\
+        The node must not run. Nodes of the old cluster can't join with their folders.")]
+    ForceNewCluster(ForceArgs),
+}
+
+/// Where the admin API is.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Connect {
+    /// The admin listener of any node of the cluster.
+    #[arg(long, global = true, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
+    #[arg(value_parser = parse_admin)]
+    pub(crate) admin: Authority,
+    /// The file with the token, if the listener wants one.
+    #[arg(long, global = true, env = "SPILLWAY_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Prints JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+impl Connect {
+    /// The token as a header has it.
+    ///
+    /// # Errors
+    /// If the file can't be read, or holds no token.
+    pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>> {
+        let Some(file) = &self.token_file else { return Ok(None) };
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("the token file {} can't be read", file.display()))?;
+        let token = text.trim();
+        let is_one = !token.is_empty() && !token.contains(char::is_whitespace);
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value = value.ok().filter(|_| is_one).with_context(|| {
+            format!("the token file {} has to hold one token and nothing else", file.display())
+        })?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+}
+
+/// `host:port` of an admin listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Authority(pub(crate) String);
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// How something is changed.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ChangeArgs {
+    /// Shows what would change, and changes nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Changes it only if it has this version.
+    #[arg(long)]
+    pub(crate) if_version: Option<u64>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ResourceArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(subcommand)]
+    pub(crate) command: Option<ResourceCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ResourceCommand {
+    /// Lists all; the same as no command.
+    List,
+    /// Shows one.
+    Show {
+        /// Its name.
+        name: String,
+    },
+    /// Writes one as a whole.
+    Put {
+        /// Its name.
+        name: String,
+        /// As JSON; what is left out gets its default.
+        #[arg(value_parser = parse_json)]
+        record: Value,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Removes one, with what belongs to it.
+    Remove {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+}
+
+/// Commands about the keys that the cluster agrees on.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterKeysCommand {
+    /// Lists the keys of the cluster.
+    #[command(after_help = "Example: spillway keys list")]
+    List(StatusArgs),
+    /// Makes a key of the cluster and shows its secret, once.
+    #[command(after_help = "Example: spillway keys create --tenant acme --model big\n\
+        Example: spillway keys create --role operate --days 90")]
+    Create(CreateKeyArgs),
+    /// Ends a key of the cluster for good.
+    #[command(after_help = "Example: spillway keys revoke 5c1d0a9be2f34a77")]
+    Revoke(OneKeyArgs),
+    /// Removes a key of the cluster, with its limit.
+    #[command(after_help = "Example: spillway keys remove 5c1d0a9be2f34a77 --dry-run")]
+    Remove(OneKeyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct OneKeyArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Which.
+    pub(crate) key: String,
+    #[command(flatten)]
+    pub(crate) change: ChangeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CreateKeyArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// What it is good for: client, read, operate or admin.
+    #[arg(long, default_value = "client")]
+    pub(crate) role: String,
+    /// Whose requests they are; clients need one.
+    #[arg(long)]
+    pub(crate) tenant: Option<String>,
+    /// A model that it may ask for; several times for several. All without.
+    #[arg(long = "model")]
+    pub(crate) models: Vec<String>,
+    /// A region that may serve it; several times for several. All without.
+    #[arg(long = "region")]
+    pub(crate) regions: Vec<String>,
+    /// Class of its requests: 0 is served first.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) priority: u8,
+    /// For how long it is good. For ever without.
+    #[arg(long)]
+    pub(crate) days: Option<u32>,
+    /// What it is called; drawn if it is left out.
+    #[arg(long)]
+    pub(crate) name: Option<String>,
+    /// Shows what would change, and makes nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DrainArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// A region, or a replica as REGION/REPLICA.
+    pub(crate) target: String,
+    /// Sends a region's own work elsewhere too, and its votes: before it is removed.
+    #[arg(long)]
+    pub(crate) evacuate: bool,
+    #[command(flatten)]
+    pub(crate) change: ChangeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct UndrainArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// A region, or a replica as REGION/REPLICA.
+    pub(crate) target: String,
+    #[command(flatten)]
+    pub(crate) change: ChangeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct WeightArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// A region, or a replica as REGION/REPLICA.
+    pub(crate) target: String,
+    /// Of a region: thousandths of the usual, 0 to 10,000. Of a replica: 1 to 1,000, or `own`.
+    pub(crate) weight: String,
+    #[command(flatten)]
+    pub(crate) change: ChangeArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct JoinTokenArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(subcommand)]
+    pub(crate) command: Option<JoinTokenCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum JoinTokenCommand {
+    /// Lists all; the same as no command.
+    List,
+    /// Makes a token and shows its secret, once.
+    Create {
+        /// The only region that it is good for.
+        #[arg(long)]
+        region: Option<String>,
+        /// For how long it is good.
+        #[arg(long, default_value_t = 1)]
+        hours: u64,
+        /// How many nodes may join by it.
+        #[arg(long, default_value_t = 1)]
+        uses: u32,
+        /// Shows what would change, and makes nothing.
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Removes a token.
+    Remove {
+        /// Which.
+        token: String,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    /// Where the backup goes.
+    pub(crate) file: PathBuf,
+    /// Replaces a file that is there.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup.
+    pub(crate) file: PathBuf,
+    /// The node's number, as `spillway nodes` showed it when the backup was made.
+    #[arg(long)]
+    pub(crate) number: u64,
+    #[command(flatten)]
+    pub(crate) founder: FounderArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ForceArgs {
+    #[command(flatten)]
+    pub(crate) founder: FounderArgs,
+    /// Most voters of the old cluster are gone for good.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+/// Who begins a new cluster.
+#[derive(Debug, Args)]
+pub(crate) struct FounderArgs {
+    /// The node's data folder.
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+    /// The node, as its config says.
+    #[arg(long)]
+    pub(crate) node: String,
+    /// Its region, as its config says.
+    #[arg(long)]
+    pub(crate) region: String,
+    /// Checks all, and changes nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_json(text: &str) -> Result<Value, serde_json::Error> {
+    serde_json::from_str(text)
+}
+
+/// `http://host:port`, or `host:port` alone.
+fn parse_admin(text: &str) -> Result<Authority, String> {
+    let rest = text.strip_prefix("http://").unwrap_or(text);
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    let parsed: Result<http::uri::Authority, _> = authority.parse();
+    match parsed {
+        Ok(parsed) if parsed.port_u16().is_some() && !parsed.host().is_empty() => {
+            Ok(Authority(authority.to_owned()))
+        }
+        _ => Err("write it as http://host:port".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_listener_is_a_url_or_an_address() {
+        for text in ["http://127.0.0.1:9900", "http://127.0.0.1:9900/", "127.0.0.1:9900"] {
+            assert_eq!(parse_admin(text), Ok(Authority("127.0.0.1:9900".to_owned())), "{text}");
+        }
+        assert!(parse_admin("http://[::1]:9900").is_ok());
+        for wrong in ["127.0.0.1", "https://127.0.0.1:9900", "http://h:1/v1", "", ":9900/"] {
+            assert!(parse_admin(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A client of the admin API.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::args::{ChangeArgs, Connect};
+use crate::output;
+
+/// Time for the whole exchange: longer than a node takes to settle a write.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes of an answer: a page of 1,000 records is about as many kB, a backup has 64 MiB at most.
+const ANSWER_BYTES_MAX: usize = 80 << 20;
+/// How often a write is repeated whose outcome is not known. It is carried out once.
+const REPEATS_MAX: usize = 2;
+/// Records of one page.
+const PAGE: usize = 1_000;
+
+/// What a name in a path may have as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A client of the admin API of one node.
+pub(super) struct Client {
+    authority: String,
+    token: Option<HeaderValue>,
+    pub(super) as_json: bool,
+}
+
+/// A request to the API.
+struct Ask<'a> {
+    method: Method,
+    path: &'a str,
+    body: Bytes,
+    headers: Vec<(&'static str, String)>,
+}
+
+/// A name as a part of a path.
+pub(super) fn escaped(name: &str) -> String {
+    utf8_percent_encode(name, PLAIN).to_string()
+}
+
+impl Client {
+    /// # Errors
+    /// If the token can't be read.
+    pub(super) fn new(connect: &Connect) -> Result<Self> {
+        let (authority, as_json) = (connect.admin.0.clone(), connect.json);
+        Ok(Self { authority, token: connect.authorization()?, as_json })
+    }
+
+    /// What stands at `path`; without a quorum, what the node has, which says that it is stale.
+    ///
+    /// # Errors
+    /// If the node can't be reached or refuses.
+    pub(super) async fn read(&self, path: &str) -> Result<Value> {
+        let (status, answer) = self.ask(&get(path)).await?;
+        let code = answer["error"]["code"].as_str();
+        if matches!(code, Some("no_quorum" | "timed_out" | "stopped")) {
+            let sign = if path.contains('?') { '&' } else { '?' };
+            let (status, answer) =
+                self.ask(&get(&format!("{path}{sign}consistency=stale"))).await?;
+            return self.accept(status, answer);
+        }
+        self.accept(status, answer)
+    }
+
+    /// All records of a kind: `items` of all pages, and what the last page says of itself.
+    ///
+    /// # Errors
+    /// If the node can't be reached or refuses.
+    pub(super) async fn list(&self, resource: &str) -> Result<Value> {
+        let (mut items, mut after) = (Vec::new(), String::new());
+        loop {
+            let mut page = self.read(&format!("/v1/{resource}?limit={PAGE}{after}")).await?;
+            if let Value::Array(more) = page["items"].take() {
+                items.extend(more);
+            }
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={}", escaped(next)),
+                None => {
+                    page["items"] = items.into();
+                    return Ok(page);
+                }
+            }
+        }
+    }
+
+    /// Changes what stands at `path`.
+    ///
+    /// # Errors
+    /// If the node can't be reached or refuses.
+    pub(super) async fn change(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+        change: &ChangeArgs,
+    ) -> Result<Value> {
+        let mut headers = vec![("idempotency-key", request_name()?)];
+        if let Some(version) = change.if_version {
+            headers.push(("if-match", format!("\"{version}\"")));
+        }
+        let path = if change.dry_run { &format!("{path}?dry_run=true") } else { path };
+        let body = body.map(|body| body.to_string().into()).unwrap_or_default();
+        let ask = Ask { method, path, body, headers };
+        let mut repeats = 0;
+        loop {
+            let (status, answer) = self.ask(&ask).await?;
+            if answer["error"]["code"] != "unknown_outcome" || repeats == REPEATS_MAX {
+                return self.accept(status, answer);
+            }
+            repeats += 1;
+        }
+    }
+
+    /// The bytes that stand at `path`.
+    ///
+    /// # Errors
+    /// If the node can't be reached or refuses.
+    pub(super) async fn bytes(&self, path: &str) -> Result<Bytes> {
+        let (status, bytes) = self.exchange(&get(path)).await?;
+        if !status.is_success() {
+            self.accept(status, serde_json::from_slice(&bytes).unwrap_or_default())?;
+        }
+        Ok(bytes)
+    }
+
+    fn accept(&self, status: StatusCode, answer: Value) -> Result<Value> {
+        if status.is_success() {
+            return Ok(answer);
+        }
+        if self.as_json {
+            output::line(&answer.to_string())?;
+        }
+        let error = &answer["error"];
+        let text = |name: &str| error[name].as_str().unwrap_or_default();
+        let code = error["code"].as_str().unwrap_or(status.as_str());
+        let mut message = format!("{} ({code}): {}", text("cause"), text("remedy"));
+        if let Some(node) = error["leader"]["node"].as_str() {
+            message.push_str(&format!("; the leader may be {node}"));
+        }
+        bail!("{message}")
+    }
+
+    async fn ask(&self, ask: &Ask<'_>) -> Result<(StatusCode, Value)> {
+        let (status, bytes) = self.exchange(ask).await?;
+        Ok((status, serde_json::from_slice(&bytes).unwrap_or_default()))
+    }
+
+    async fn exchange(&self, ask: &Ask<'_>) -> Result<(StatusCode, Bytes)> {
+        let asked = timeout(TIMEOUT, self.exchange_unlimited(ask)).await;
+        asked.with_context(|| format!("the node at {} does not answer", self.authority))?
+    }
+
+    async fn exchange_unlimited(&self, ask: &Ask<'_>) -> Result<(StatusCode, Bytes)> {
+        let authority = &self.authority;
+        let tcp = TcpStream::connect(authority).await.with_context(|| {
+            format!("no node at {authority}: is [admin] set in its config? give --admin its URL")
+        })?;
+        let (mut sender, connection) = handshake(TokioIo::new(tcp)).await?;
+        let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
+        let mut request = Request::builder()
+            .method(&ask.method)
+            .uri(ask.path)
+            .header(header::HOST, authority)
+            .header(header::CONTENT_TYPE, "application/json");
+        for (name, value) in &ask.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        let response = sender.send_request(request.body(Full::new(ask.body.clone()))?).await?;
+        let status = response.status();
+        let collected = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let bytes = collected.map_err(|error| anyhow::anyhow!("the answer broke off: {error}"))?;
+        Ok((status, bytes.to_bytes()))
+    }
+}
+
+fn get(path: &str) -> Ask<'_> {
+    Ask { method: Method::GET, path, body: Bytes::new(), headers: Vec::new() }
+}
+
+/// What this request and its repeats are called.
+fn request_name() -> Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).context("the system has no random numbers")?;
+    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_escaped_in_paths() {
+        assert_eq!(escaped("gpu-1.a_b~c"), "gpu-1.a_b~c");
+        assert_eq!(escaped("meta/llama 3:é"), "meta%2Fllama%203%3A%C3%A9");
+    }
+}

@@ -1,0 +1,87 @@
+//! What tables of records show.
+
+use super::text::Column;
+
+pub(super) const NODES: &[Column] = &[
+    ("node", "/key"),
+    ("number", "/info/id"),
+    ("region", "/info/region"),
+    ("address", "/info/address"),
+    ("votes", "/record/role"),
+    ("wire", "/info/wire_newest"),
+];
+pub(super) const REGIONS: &[Column] = &[
+    ("region", "/key"),
+    ("state", "/record/state"),
+    ("weight", "/record/weight_permille"),
+    ("price_ms", "/record/price_ms"),
+    ("country", "/record/country"),
+    ("version", "/version"),
+];
+pub(super) const REPLICAS: &[Column] = &[
+    ("replica", "/key"),
+    ("state", "/info/state"),
+    ("health", "/info/health/belief"),
+    ("weight", "/record/weight"),
+    ("operator's", "/info/operator_weight"),
+    ("pool", "/record/pool"),
+    ("models", "/record/models"),
+    ("url", "/record/url"),
+];
+pub(super) const MODELS: &[Column] = &[
+    ("model", "/key"),
+    ("alias of", "/record/alias_of"),
+    ("fallbacks", "/record/fallbacks"),
+    ("version", "/version"),
+];
+pub(super) const ROUTES: &[Column] = &[
+    ("route", "/key"),
+    ("models", "/record/models"),
+    ("path", "/record/path_prefix"),
+    ("pool", "/record/pool"),
+    ("policy", "/record/policy"),
+    ("version", "/version"),
+];
+pub(super) const SPLITS: &[Column] =
+    &[("split", "/key"), ("arms", "/record/arms"), ("version", "/version")];
+pub(super) const LIMITS: &[Column] = &[
+    ("limit", "/key"),
+    ("requests/s", "/record/requests_per_s"),
+    ("tokens/min", "/record/tokens_per_min"),
+    ("at a time", "/record/concurrency"),
+    ("version", "/version"),
+];
+pub(super) const TENANTS: &[Column] = &[
+    ("tenant", "/key"),
+    ("title", "/record/title"),
+    ("suspended", "/record/is_suspended"),
+    ("version", "/version"),
+];
+pub(super) const SETTINGS: &[Column] = &[
+    ("setting", "/key"),
+    ("value", "/record/value"),
+    ("default", "/info/default"),
+    ("values", "/info/values"),
+];
+pub(super) const KEYS: &[Column] = &[
+    ("key", "/key"),
+    ("role", "/record/role"),
+    ("tenant", "/record/tenant"),
+    ("models", "/record/models"),
+    ("regions", "/record/regions"),
+    ("priority", "/record/priority"),
+    ("revoked", "/info/is_revoked"),
+    ("version", "/version"),
+];
+pub(super) const JOIN_TOKENS: &[Column] = &[
+    ("token", "/key"),
+    ("region", "/record/region"),
+    ("uses left", "/record/uses_left"),
+    ("ends at ms", "/record/expires_ms"),
+];
+pub(super) const MEMBERS: &[Column] = &[
+    ("node", "/name"),
+    ("region", "/region"),
+    ("votes", "/is_voter"),
+    ("has entry", "/matched_index"),
+];

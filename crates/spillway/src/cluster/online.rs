@@ -1,0 +1,264 @@
+//! Commands that ask a node.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+use http::Method;
+use serde_json::{Value, json};
+
+use super::args::{
+    BackupArgs, ChangeArgs, ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, DrainArgs,
+    JoinTokenArgs, JoinTokenCommand, OneKeyArgs, ResourceArgs, ResourceCommand, WeightArgs,
+};
+use super::client::{Client, escaped};
+use super::columns::{
+    JOIN_TOKENS, KEYS, LIMITS, MEMBERS, MODELS, NODES, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS,
+    TENANTS,
+};
+use super::text::{self, Column};
+use crate::output;
+
+pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
+    match command {
+        ClusterCommand::Status(args) => status(&Client::new(&args.connect)?).await,
+        ClusterCommand::Nodes(args) => records("nodes", NODES, args).await,
+        ClusterCommand::Regions(args) => records("regions", REGIONS, args).await,
+        ClusterCommand::Models(args) => records("models", MODELS, args).await,
+        ClusterCommand::Routes(args) => records("routes", ROUTES, args).await,
+        ClusterCommand::Splits(args) => records("splits", SPLITS, args).await,
+        ClusterCommand::Limits(args) => records("limits", LIMITS, args).await,
+        ClusterCommand::Tenants(args) => records("tenants", TENANTS, args).await,
+        ClusterCommand::Settings(args) => records("settings", SETTINGS, args).await,
+        ClusterCommand::Drain(args) => drain(args).await,
+        ClusterCommand::Undrain(args) => {
+            let path = target_path(&args.target, "undrain");
+            change(&Client::new(&args.connect)?, (Method::POST, &path), None, &args.change).await
+        }
+        ClusterCommand::Weight(args) => weight(args).await,
+        ClusterCommand::JoinToken(args) => join_token(args).await,
+        ClusterCommand::Backup(args) => backup(args).await,
+        ClusterCommand::Restore(_) | ClusterCommand::ForceNewCluster(_) => {
+            bail!("this works on a folder")
+        }
+    }
+}
+
+/// Lists the replicas that the cluster knows.
+///
+/// # Errors
+/// If the node can't be reached or refuses.
+pub(crate) async fn replicas(connect: &Connect) -> Result<()> {
+    list(&Client::new(connect)?, "replicas", REPLICAS).await
+}
+
+async fn status(client: &Client) -> Result<()> {
+    let status = client.read("/v1/status").await?;
+    if client.as_json {
+        return Ok(output::line(&status.to_string())?);
+    }
+    let number =
+        |name: &str| status[name].as_u64().map_or_else(|| "-".to_owned(), |it| it.to_string());
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let lines = [
+        format!("cluster {}", text(&status["cluster"])),
+        format!("node {} is {}", text(&status["node"]["name"]), text(&status["role"])),
+        format!("leader {} in term {}", text(&status["leader"]["node"]), number("term")),
+        format!(
+            "applied {} of {} entries, committed {}, snapshot {}",
+            number("applied_index"),
+            number("last_index"),
+            number("committed_index"),
+            number("snapshot_index"),
+        ),
+        format!("digest {}", text(&status["digest"])),
+        text::staleness(&status).unwrap_or_default(),
+        String::new(),
+        text::table(MEMBERS, &status["members"]),
+    ];
+    output::line(&lines.join("\n"))?;
+    match status["fault"].as_str() {
+        Some(fault) => bail!("the node's log has stopped: {fault}"),
+        None => Ok(()),
+    }
+}
+
+async fn records(resource: &str, columns: &[Column], args: &ResourceArgs) -> Result<()> {
+    let client = Client::new(&args.connect)?;
+    let path = |name: &str| format!("/v1/{resource}/{}", escaped(name));
+    match &args.command {
+        None | Some(ResourceCommand::List) => list(&client, resource, columns).await,
+        Some(ResourceCommand::Show { name }) => {
+            let answer = client.read(&path(name)).await?;
+            show(&client, &answer, &text::facts(&answer["item"]))
+        }
+        Some(ResourceCommand::Put { name, record, change: how }) => {
+            change(&client, (Method::PUT, &path(name)), Some(record), how).await
+        }
+        Some(ResourceCommand::Remove { name, change: how }) => {
+            change(&client, (Method::DELETE, &path(name)), None, how).await
+        }
+    }
+}
+
+async fn list(client: &Client, resource: &str, columns: &[Column]) -> Result<()> {
+    let answer = client.list(resource).await?;
+    show(client, &answer, &text::table(columns, &answer["items"]))
+}
+
+pub(super) async fn keys(command: &ClusterKeysCommand) -> Result<()> {
+    match command {
+        ClusterKeysCommand::List(args) => list(&Client::new(&args.connect)?, "keys", KEYS).await,
+        ClusterKeysCommand::Create(args) => {
+            let client = Client::new(&args.connect)?;
+            create(&client, "/v1/keys", &new_key(args)?, args.dry_run).await
+        }
+        ClusterKeysCommand::Revoke(args) => change_key(args, Method::POST, "/revoke").await,
+        ClusterKeysCommand::Remove(args) => change_key(args, Method::DELETE, "").await,
+    }
+}
+
+async fn change_key(args: &OneKeyArgs, method: Method, action: &str) -> Result<()> {
+    let path = format!("/v1/keys/{}{action}", escaped(&args.key));
+    change(&Client::new(&args.connect)?, (method, &path), None, &args.change).await
+}
+
+fn new_key(args: &CreateKeyArgs) -> Result<Value> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64;
+    let expires_ms = args.days.map(|days| now_ms + u64::from(days) * 24 * 3_600_000);
+    Ok(json!({
+        "key": args.name,
+        "record": {
+            "role": args.role, "tenant": args.tenant, "models": args.models,
+            "regions": args.regions, "priority": args.priority, "expires_ms": expires_ms,
+        },
+    }))
+}
+
+async fn join_token(args: &JoinTokenArgs) -> Result<()> {
+    let client = Client::new(&args.connect)?;
+    match &args.command {
+        None | Some(JoinTokenCommand::List) => list(&client, "join-tokens", JOIN_TOKENS).await,
+        Some(JoinTokenCommand::Create { region, hours, uses, dry_run }) => {
+            let valid_s = hours.saturating_mul(3_600);
+            let body = json!({ "region": region, "valid_s": valid_s, "uses": uses });
+            create(&client, "/v1/join-tokens", &body, *dry_run).await
+        }
+        Some(JoinTokenCommand::Remove { token, change: how }) => {
+            let path = format!("/v1/join-tokens/{}", escaped(token));
+            change(&client, (Method::DELETE, &path), None, how).await
+        }
+    }
+}
+
+/// Makes something with a secret. The secret alone goes to standard output, for scripts; what it
+/// is called stands on standard error, for people.
+async fn create(client: &Client, path: &str, body: &Value, dry_run: bool) -> Result<()> {
+    let how = ChangeArgs { dry_run, if_version: None };
+    let answer = client.change(Method::POST, path, Some(body), &how).await?;
+    if dry_run {
+        return show(client, &answer, &text::diff(&answer));
+    }
+    let secret = answer["secret"].as_str().unwrap_or_default();
+    if !client.as_json {
+        let key = answer["key"].as_str().unwrap_or_default();
+        output::note(&format!("made {key}; its secret is shown this once:"));
+    }
+    show(client, &answer, secret)
+}
+
+async fn drain(args: &DrainArgs) -> Result<()> {
+    if args.evacuate && args.target.contains('/') {
+        bail!("only a region can be evacuated: drain the replica, or leave out --evacuate");
+    }
+    let path = target_path(&args.target, if args.evacuate { "evacuate" } else { "drain" });
+    change(&Client::new(&args.connect)?, (Method::POST, &path), None, &args.change).await
+}
+
+async fn weight(args: &WeightArgs) -> Result<()> {
+    let is_replica = args.target.contains('/');
+    let body = match (is_replica, args.weight.as_str()) {
+        (true, "own") => json!({ "weight": null }),
+        (true, weight) => json!({ "weight": whole(weight)? }),
+        (false, weight) => json!({ "weight_permille": whole(weight)? }),
+    };
+    let path = target_path(&args.target, "weight");
+    change(&Client::new(&args.connect)?, (Method::POST, &path), Some(&body), &args.change).await
+}
+
+fn whole(text: &str) -> Result<u32> {
+    text.parse().with_context(|| format!("{text:?} is no weight: give a whole number"))
+}
+
+/// The path of an action on a region, or on a replica as `REGION/REPLICA`.
+fn target_path(target: &str, action: &str) -> String {
+    match target.split_once('/') {
+        Some((region, replica)) => {
+            format!("/v1/replicas/{}/{}/{action}", escaped(region), escaped(replica))
+        }
+        None => format!("/v1/regions/{}/{action}", escaped(target)),
+    }
+}
+
+async fn change(
+    client: &Client,
+    (method, path): (Method, &str),
+    body: Option<&Value>,
+    how: &ChangeArgs,
+) -> Result<()> {
+    let answer = client.change(method, path, body, how).await?;
+    let text = match answer["version"].as_u64() {
+        _ if how.dry_run => text::diff(&answer),
+        Some(version) => format!("done: version {version}"),
+        None => "nothing to change".to_owned(),
+    };
+    show(client, &answer, &text)
+}
+
+/// Prints an answer as JSON or as `text`, with a word if it is stale.
+fn show(client: &Client, answer: &Value, text: &str) -> Result<()> {
+    if client.as_json {
+        return Ok(output::line(&answer.to_string())?);
+    }
+    if let Some(staleness) = text::staleness(answer) {
+        output::note(&staleness);
+    }
+    Ok(output::line(text)?)
+}
+
+async fn backup(args: &BackupArgs) -> Result<()> {
+    let file = &args.file;
+    if file.exists() && !args.force {
+        bail!("{} is there already: give another name, or --force", file.display());
+    }
+    let client = Client::new(&args.connect)?;
+    let bytes = client.bytes("/v1/backup").await?;
+    write_whole(file, &bytes).with_context(|| format!("{} can't be written", file.display()))?;
+    let answer = json!({ "ok": true, "file": file, "bytes": bytes.len() });
+    show(&client, &answer, &format!("{}: {} bytes", file.display(), bytes.len()))
+}
+
+/// The file is there as a whole and on disk, or not at all.
+fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let mut file = File::create(&part)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&part, path)?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_with_a_slash_is_a_replica() {
+        assert_eq!(target_path("eu", "drain"), "/v1/regions/eu/drain");
+        assert_eq!(target_path("eu/a b", "weight"), "/v1/replicas/eu/a%20b/weight");
+    }
+}

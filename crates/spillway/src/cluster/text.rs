@@ -1,0 +1,147 @@
+//! Answers as text for people.
+
+use serde_json::Value;
+
+/// A column: its heading, and where its value is in an item.
+pub(super) type Column = (&'static str, &'static str);
+
+/// One line an item, columns aligned.
+pub(super) fn table(columns: &[Column], items: &Value) -> String {
+    let headings = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    let cells = |item: &Value| {
+        let cell = |(_, pointer): &Column| item.pointer(pointer).map_or_else(absent, value);
+        columns.iter().map(cell).collect()
+    };
+    let items = items.as_array().into_iter().flatten();
+    let rows: Vec<Vec<String>> = std::iter::once(headings).chain(items.map(cells)).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let lines = rows.iter().map(|row| {
+        let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// One line for each value in an item.
+pub(super) fn facts(item: &Value) -> String {
+    let lines = leaves(item).into_iter().map(|(path, value)| format!("{path}: {value}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// How old what is shown can be, if it may not be what is so now.
+pub(super) fn staleness(answer: &Value) -> Option<String> {
+    if answer["consistency"] != "stale" {
+        return None;
+    }
+    let index = answer["index"].as_u64().unwrap_or(0);
+    let age = match answer["age_ms"].as_u64() {
+        Some(age_ms) => format!("up to {}.{} s old", age_ms / 1_000, age_ms % 1_000 / 100),
+        None => "from a node that never heard a leader".to_owned(),
+    };
+    Some(format!("stale: as of entry {index}, {age}"))
+}
+
+/// What a dry run says: each record with what is before and after, where they differ.
+pub(super) fn diff(answer: &Value) -> String {
+    let changes = answer["changes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if changes.is_empty() {
+        return "nothing would change".to_owned();
+    }
+    changes.iter().flat_map(change).collect::<Vec<_>>().join("\n")
+}
+
+fn change(change: &Value) -> Vec<String> {
+    let (before, after) = (&change["before"], &change["after"]);
+    let sign = match (before.is_null(), after.is_null()) {
+        (true, _) => '+',
+        (_, true) => '-',
+        _ => '~',
+    };
+    let name = format!("{sign} {} {}", value(&change["resource"]), value(&change["key"]));
+    let (before, after) = (leaves(before), leaves(after));
+    // The version is that of the entry to come, which nobody knows.
+    let is_shown = |(path, _): &&(String, String)| !matches!(path.as_str(), "version" | "key");
+    let gone = before.iter().filter(|leaf| !after.contains(leaf)).filter(is_shown);
+    let new = after.iter().filter(|leaf| !before.contains(leaf)).filter(is_shown);
+    let gone = gone.map(|(path, value)| format!("  - {path}: {value}"));
+    let new = new.map(|(path, value)| format!("  + {path}: {value}"));
+    std::iter::once(name).chain(gone).chain(new).collect()
+}
+
+/// Every value in an item, with its path. Lists are values.
+fn leaves(item: &Value) -> Vec<(String, String)> {
+    let Value::Object(members) = item else { return Vec::new() };
+    let mut all = Vec::new();
+    for (name, member) in members {
+        let inner = leaves(member);
+        if inner.is_empty() {
+            if !member.is_null() {
+                all.push((name.clone(), value(member)));
+            }
+        } else {
+            all.extend(inner.into_iter().map(|(path, value)| (format!("{name}.{path}"), value)));
+        }
+    }
+    all
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Null => absent(),
+        Value::String(text) if text.is_empty() => absent(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) if items.is_empty() => absent(),
+        Value::Array(items) if items.iter().all(|item| !item.is_object()) => {
+            items.iter().map(self::value).collect::<Vec<_>>().join(",")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn absent() -> String {
+    "-".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_what_is_missing_is_a_dash() {
+        let items = json!([
+            { "key": "a", "record": { "models": ["m", "n"] } },
+            { "key": "longer", "record": { "models": [] } },
+        ]);
+        let columns = [("name", "/key"), ("models", "/record/models"), ("none", "/none")];
+        assert_eq!(
+            table(&columns, &items),
+            "name    models  none\na       m,n     -\nlonger  -       -"
+        );
+    }
+
+    #[test]
+    fn a_difference_shows_what_differs() {
+        let item = |state: &str, version: u64| json!({ "key": "eu", "version": version, "record": { "state": state, "price_ms": 1 } });
+        let answer = |before: Value, after: Value| {
+            let change =
+                json!({ "resource": "regions", "key": "eu", "before": before, "after": after });
+            diff(&json!({ "changes": [change] }))
+        };
+        let updated = answer(item("active", 1), item("draining", 2));
+        assert_eq!(updated, "~ regions eu\n  - record.state: active\n  + record.state: draining");
+        let created = answer(Value::Null, item("active", 1));
+        assert_eq!(created, "+ regions eu\n  + record.price_ms: 1\n  + record.state: active");
+        assert!(answer(item("active", 1), Value::Null).starts_with("- regions eu\n  - "));
+        assert_eq!(diff(&json!({ "changes": [] })), "nothing would change");
+    }
+
+    #[test]
+    fn only_what_is_stale_is_called_so() {
+        assert_eq!(staleness(&json!({ "consistency": "linearizable", "index": 3 })), None);
+        let stale = json!({ "consistency": "stale", "index": 3, "age_ms": 2_345 });
+        assert_eq!(staleness(&stale).unwrap(), "stale: as of entry 3, up to 2.3 s old");
+    }
+}

@@ -1,0 +1,138 @@
+//! `spillway keys make`: a key for clients of nodes that have their keys in the config.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use spillway_control::{KeyId, KeyText, SECRET_BYTES};
+use spillway_node::Config;
+
+use crate::cli::KeysMakeArgs;
+use crate::output;
+
+/// Random bytes in an id that nobody chose: ids must differ, and are no secret.
+const ID_BYTES: usize = 5;
+
+/// Makes a key and shows it, and what the config needs to know of it.
+///
+/// # Errors
+/// If the config would not take it, or the system has no randomness.
+pub(crate) fn make(args: &KeysMakeArgs) -> Result<()> {
+    let id = match &args.id {
+        Some(id) => id.clone(),
+        None => hexadecimal(&random::<ID_BYTES>()?),
+    };
+    let key = KeyText::write(&KeyId::from(id.as_str()), &random::<SECRET_BYTES>()?);
+    let salt = random::<16>()?;
+    let text = KeyText::read(&key).context("a key needs an id")?;
+    let hash = hexadecimal(text.hash(&salt).reveal());
+    let block = block(args, (&id, &hexadecimal(&salt), &hash))?;
+    if args.json {
+        let report =
+            json!({ "ok": true, "key": key, "id": id, "tenant": args.tenant, "toml": block });
+        return Ok(output::line(&report.to_string())?);
+    }
+    output::line(&format!("{key}\n"))?;
+    output::line("# The key above is shown this once: give it to the client.")?;
+    output::line("# This goes into the config of every node that the client reaches:\n")?;
+    Ok(output::line(block.trim_end())?)
+}
+
+/// The config's part, which a node has read on trial.
+fn block(args: &KeysMakeArgs, (id, salt, hash): (&str, &str, &str)) -> Result<String> {
+    let mut block = format!(
+        "[[key]]\nid = {}\nsalt = \"{salt}\"\nhash = \"{hash}\"\ntenant = {}\n",
+        json!(id),
+        json!(args.tenant)
+    );
+    for (name, list) in [("models", &args.models), ("regions", &args.regions)] {
+        if !list.is_empty() {
+            writeln!(block, "{name} = {}", json!(list))?;
+        }
+    }
+    if args.priority > 0 {
+        writeln!(block, "priority = {}", args.priority)?;
+    }
+    if let Some(expires) = &args.expires {
+        anyhow::ensure!(!expires.contains('\n'), "a moment has no line break");
+        writeln!(block, "expires = {expires}")?;
+    }
+    let trial = format!("{block}[[listener]]\naddress = \"127.0.0.1:0\"\n");
+    let fault =
+        |error: spillway_node::ConfigError| anyhow::anyhow!("{}; {}", error.message, error.remedy);
+    Config::parse(&trial, Path::new("key"), []).map_err(fault)?;
+    Ok(block)
+}
+
+fn random<const BYTES: usize>() -> Result<[u8; BYTES]> {
+    let mut bytes = [0; BYTES];
+    getrandom::fill(&mut bytes).context("the system has no random numbers")?;
+    Ok(bytes)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command, KeysCommand};
+
+    fn args(words: &[&str]) -> KeysMakeArgs {
+        let words = [&["spillway", "keys", "make", "--tenant", "acme"], words].concat();
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Keys { command: KeysCommand::Make(args) } => args,
+            _ => panic!("another command"),
+        }
+    }
+
+    fn made(words: &[&str]) -> Result<String> {
+        let (salt, hash) = ("0a".repeat(16), "0b".repeat(32));
+        let args = args(words);
+        let id = args.id.clone().unwrap_or_else(|| "k".to_owned());
+        block(&args, (&id, &salt, &hash))
+    }
+
+    #[test]
+    fn everything_that_is_asked_for_stands_in_the_block() {
+        let words = [
+            "--models",
+            "tiny,org/huge",
+            "--regions",
+            "eu",
+            "--priority",
+            "2",
+            "--expires",
+            "2027-01-31T00:00:00Z",
+            "--id",
+            "ci",
+        ];
+        let expected = format!(
+            "[[key]]\nid = \"ci\"\nsalt = \"{}\"\nhash = \"{}\"\ntenant = \"acme\"\n\
+             models = [\"tiny\",\"org/huge\"]\nregions = [\"eu\"]\npriority = 2\n\
+             expires = 2027-01-31T00:00:00Z\n",
+            "0a".repeat(16),
+            "0b".repeat(32)
+        );
+        assert_eq!(made(&words).unwrap(), expected);
+        assert!(!made(&[]).unwrap().contains("models"));
+    }
+
+    #[test]
+    fn what_a_config_would_refuse_is_refused_at_once() {
+        for (words, message) in [
+            (["--id", "a b"], "can't name a key"),
+            (["--id", ""], "can't name a key"),
+            (["--priority", "4"], "no class"),
+            (["--expires", "2027-01-31"], "is no moment"),
+            (["--expires", "2027-01-31T00:00:00Z\nrevoked = true"], "no line break"),
+        ] {
+            let error = made(&words).unwrap_err().to_string();
+            assert!(error.contains(message), "{words:?} {error}");
+        }
+    }
+}

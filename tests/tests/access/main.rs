@@ -1,0 +1,15 @@
+//! Who may ask for what: keys and what they allow, over whole nodes on loopback.
+#![expect(clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
+
+mod agreed;
+mod configs;
+mod grpc;
+#[path = "../node/grpc_calls.rs"]
+#[expect(dead_code, reason = "shared with the tests of single nodes, which use all of it")]
+mod grpc_calls;
+mod keys;
+mod models;
+mod proxies;
+mod regions;
+mod reload;
+mod tenants;

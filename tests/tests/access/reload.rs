@@ -1,0 +1,116 @@
+//! Keys change while the node runs.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use spillway_node::{Config, Node};
+use spillway_tests::{Client, OK, Page, Scripted, Setup, chat, eventually};
+use tempfile::TempDir;
+
+use crate::keys::Key;
+
+/// What a revocation may take everywhere.
+const REVOKED_WITHIN: Duration = Duration::from_secs(2);
+
+struct File(TempDir);
+
+impl File {
+    fn new(text: &str) -> Self {
+        let file = Self(tempfile::tempdir().expect("a folder"));
+        std::fs::write(file.path(), text).expect("writes");
+        file
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("spillway.toml")
+    }
+
+    async fn start(&self) -> Node {
+        Node::start(Config::load_with(&self.path(), []).expect("a config")).await.expect("a node")
+    }
+
+    fn replace(&self, text: &str) {
+        let beside = self.0.path().join("new");
+        std::fs::write(&beside, text).expect("writes");
+        std::fs::rename(beside, self.path()).expect("renames");
+    }
+}
+
+async fn reloads(node: &Node, result: &str, count: f64) {
+    let total = || Page::of(node).sum("spillway_config_reloads_total", &[("result", result)]);
+    eventually("it is reloaded", || total() >= count).await;
+}
+
+/// Asks over and over on one connection until the status is this one.
+async fn until(client: &mut Client, key: &Key, status: u16) -> Duration {
+    let since = Instant::now();
+    loop {
+        let reply = client.fetch(key.sign(chat("tiny", ""))).await;
+        if reply.status == status {
+            return since.elapsed();
+        }
+        assert!(since.elapsed() < 10 * REVOKED_WITHIN, "still {}", reply.status);
+        // wait: the next look, so that the node has the machine to itself in between.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_revoked_key_stops_within_two_seconds_on_open_connections_too() {
+    let replica = Scripted::start().await.serve(OK);
+    let (kept, revoked) = (Key::new("a", "acme", ""), Key::new("b", "acme", ""));
+    let setup = Setup::new().replica("a", replica.address).table(&*kept.block);
+    let file = File::new(&setup.clone().table(&*revoked.block).text());
+    let node = file.start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    until(&mut client, &revoked, 200).await;
+    file.replace(&setup.clone().table(Key::new("b", "acme", "revoked = true").block).text());
+    let took = until(&mut client, &revoked, 401).await;
+    assert!(took <= REVOKED_WITHIN, "{took:?}");
+    until(&mut client, &kept, 200).await;
+    // Let in again, and then taken out altogether.
+    file.replace(&setup.clone().table(&*revoked.block).text());
+    until(&mut client, &revoked, 200).await;
+    file.replace(&setup.text());
+    let took = until(&mut client, &revoked, 401).await;
+    assert!(took <= REVOKED_WITHIN, "{took:?}");
+    assert!(client.is_open());
+}
+
+#[tokio::test]
+async fn a_new_key_is_let_in_and_keys_are_asked_for_from_then_on() {
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().replica("a", replica.address);
+    let file = File::new(&setup.text());
+    let node = file.start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    assert_eq!(client.fetch(chat("tiny", "")).await.status, 200, "loopback without keys");
+    let key = Key::new("a", "acme", "");
+    file.replace(&setup.clone().table(&*key.block).text());
+    reloads(&node, "applied", 1.0).await;
+    assert_eq!(client.fetch(chat("tiny", "")).await.status, 401);
+    assert_eq!(client.fetch(key.sign(chat("tiny", ""))).await.status, 200);
+    // The last key goes: that must not let everybody in.
+    file.replace(&setup.text());
+    reloads(&node, "applied", 2.0).await;
+    assert_eq!(client.fetch(chat("tiny", "")).await.status, 401);
+    assert_eq!(client.fetch(key.sign(chat("tiny", ""))).await.status, 401);
+    file.replace(&setup.set("auth.mode = \"none\"").text());
+    reloads(&node, "applied", 3.0).await;
+    assert_eq!(client.fetch(chat("tiny", "")).await.status, 200, "now it was said");
+}
+
+#[tokio::test]
+async fn a_bad_file_leaves_the_keys_as_they_were() {
+    let replica = Scripted::start().await.serve(OK);
+    let key = Key::new("a", "acme", "");
+    let setup = Setup::new().replica("a", replica.address);
+    let file = File::new(&setup.clone().table(&*key.block).text());
+    let node = file.start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    assert_eq!(client.fetch(key.sign(chat("tiny", ""))).await.status, 200);
+    file.replace(&setup.table(key.block.replace("salt = \"5a", "salt = \"zz")).text());
+    reloads(&node, "refused", 1.0).await;
+    assert_eq!(client.fetch(key.sign(chat("tiny", ""))).await.status, 200);
+    assert_eq!(client.fetch(chat("tiny", "")).await.status, 401);
+}

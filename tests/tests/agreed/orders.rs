@@ -1,0 +1,168 @@
+//! What an operator orders.
+
+use std::time::{Duration, Instant};
+
+use spillway_consensus::{Consistency, ProposeError};
+use spillway_control::{
+    Actor, Belief, Command, Expect, Outcome, RegionState, ReplicaId, ReplicaState, State,
+};
+use spillway_node::Node;
+use spillway_tests::{Cluster, OK, Scripted, Setup, eventually, is_open, knows};
+use spillway_types::{Admission, ReplicaSlot};
+
+use crate::world::*;
+
+#[tokio::test]
+async fn an_order_given_at_one_node_takes_effect_at_all_and_outlives_them() {
+    let mut world = World::started(&REGIONS).await;
+    let begin = Instant::now();
+    set_region(world.node(0), "two", RegionState::Draining).await;
+    eventually("nobody sends anything to it", || {
+        [0, 1].iter().all(|index| weight(world.node(*index), "two") == Some(0))
+    })
+    .await;
+    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
+    // Its own clients are served.
+    assert_eq!(served_in(world.node(2)).await, "two");
+    for index in 0..3 {
+        let node = world.nodes[index].take().expect("a node");
+        node.stop().await;
+    }
+    for index in 0..3 {
+        world.start(index).await;
+    }
+    eventually("they know it again", || {
+        [0, 1].iter().all(|index| weight(world.node(*index), "two") == Some(0))
+    })
+    .await;
+    set_region(world.node(2), "two", RegionState::Active).await;
+    eventually("it gets its share again", || {
+        [0, 1].iter().all(|index| weight(world.node(*index), "two") == Some(1_000))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_evacuated_region_sends_its_clients_away_and_serves_them_if_nobody_else_does() {
+    let mut world = World::started(&REGIONS).await;
+    for other in ["two", "three"] {
+        knows(world.node(0), other).await;
+    }
+    assert_eq!(served_in(world.node(0)).await, "one");
+    set_region(world.node(0), "one", RegionState::Evacuating).await;
+    eventually("it knows", || world.node(0).gateway().regions().is_evacuated).await;
+    for _ in 0..20 {
+        assert_ne!(served_in(world.node(0)).await, "one");
+    }
+    for index in [1, 2] {
+        drop(world.nodes[index].take());
+    }
+    eventually("the others are gone", || {
+        !is_open(world.node(0), "two") && !is_open(world.node(0), "three")
+    })
+    .await;
+    assert_eq!(served_in(world.node(0)).await, "one");
+}
+
+#[tokio::test]
+async fn a_replica_is_drained_at_all_nodes_of_its_region() {
+    let replicas = [Scripted::start().await.serve(OK), Scripted::start().await.serve(OK)];
+    let cluster = Cluster::new(&["one", "one"]).agreeing();
+    let setup = || {
+        let setup = Setup::new().set("health.slow_start_ms = 0");
+        setup.replica("a", replicas[0].address).replica("b", replicas[1].address)
+    };
+    let nodes = [cluster.start(0, setup()).await, cluster.start(1, setup()).await];
+    let id = |name: &str| ReplicaId::new("one".into(), name.into());
+    let knows_both = |node: &Node| {
+        ["a", "b"].iter().all(|name| state(node).records().replicas.get(&id(name)).is_some())
+    };
+    eventually("both are registered", || nodes.iter().all(knows_both)).await;
+    let set = |state| Command::SetReplicaState { id: id("a"), state, expect: Expect::Any };
+    let done = order(&nodes[0], set(ReplicaState::Draining)).await;
+    assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
+    let is_open = |node: &Node, name: &str| {
+        let view = node.gateway().view();
+        let index = view.replicas().iter().position(|found| found.spec().name.as_str() == name);
+        let slot = ReplicaSlot(u32::try_from(index.expect("a replica")).expect("few replicas"));
+        view.standing(slot).admission == Admission::Open
+    };
+    eventually("no node sends anything to it", || nodes.iter().all(|node| !is_open(node, "a")))
+        .await;
+    for node in &nodes {
+        for _ in 0..5 {
+            let reply = ask(node).await;
+            assert_eq!((reply.status, reply.header("x-spillway-replica")), (200, Some("b")));
+        }
+    }
+    order(&nodes[1], set(ReplicaState::Active)).await;
+    eventually("it is back everywhere", || nodes.iter().all(|node| is_open(node, "a"))).await;
+}
+
+#[tokio::test]
+async fn a_node_that_never_reached_its_cluster_serves_its_own_and_refuses_orders_at_once() {
+    let replica = Scripted::start().await.serve(OK);
+    let cluster = Cluster::new(&REGIONS).agreeing();
+    let node = cluster.start(0, Setup::new().replica("a", replica.address)).await;
+    assert_eq!(served_in(&node).await, "one");
+    let agreement = node.agreement().expect("a part in the cluster");
+    let command = Command::SetRegionState {
+        region: "one".into(),
+        state: RegionState::Draining,
+        expect: Expect::Any,
+    };
+    let begin = Instant::now();
+    let refused = agreement.propose(command, Actor::Operator("ada".into()), None, LIMIT).await;
+    assert!(matches!(refused, Err(ProposeError::NoQuorum { .. })), "{refused:?}");
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    assert!(agreement.read(Consistency::Linearizable, LIMIT, State::applied).await.is_err());
+    let stale = agreement.read(Consistency::Stale, LIMIT, State::cluster).await.expect("an answer");
+    assert_eq!((stale.value, stale.age), (None, None));
+}
+
+#[tokio::test]
+async fn without_a_majority_requests_are_served_and_spilled_as_before() {
+    let mut world = World::started(&REGIONS).await;
+    for other in ["two", "three"] {
+        knows(world.node(0), other).await;
+    }
+    set_region(world.node(0), "one", RegionState::Evacuating).await;
+    eventually("it knows", || world.node(0).gateway().regions().is_evacuated).await;
+    // Two of three nodes are gone for Raft and for requests; what the third has known, it goes by.
+    drop(world.nodes[1].take());
+    eventually("it is noticed", || !is_open(world.node(0), "three")).await;
+    assert_eq!(served_in(world.node(0)).await, "two");
+    drop(world.nodes[2].take());
+    eventually("it is noticed", || !is_open(world.node(0), "two")).await;
+    for _ in 0..10 {
+        assert_eq!(served_in(world.node(0)).await, "one");
+    }
+    let refused = world.node(0).agreement().expect("a part").propose(
+        Command::SetRegionWeight { region: "one".into(), weight_permille: 1, expect: Expect::Any },
+        Actor::Operator("ada".into()),
+        None,
+        LIMIT,
+    );
+    let refused = refused.await;
+    assert!(
+        matches!(refused, Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown)),
+        "{refused:?}"
+    );
+}
+
+#[tokio::test]
+async fn the_cluster_believes_that_a_replica_is_down_when_its_region_says_so() {
+    let mut world = World::started(&REGIONS).await;
+    let id = ReplicaId::new("one".into(), "a".into());
+    let believed = |node: &Node| state(node).records().health.get(&id).map(|health| health.belief);
+    let other = Scripted::start().await.serve(OK);
+    drop(std::mem::replace(&mut world.replicas[0], other));
+    // Requests meet with a dead replica; so does the check of its port.
+    let begin = Instant::now();
+    while believed(world.node(2)) != Some(Belief::Down) {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", believed(world.node(2)));
+        ask(world.node(0)).await;
+        // wait: between two requests
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}

@@ -1,0 +1,105 @@
+//! Nodes that agree on something, each with a replica, and orders to them.
+
+use std::time::{Duration, Instant};
+
+use spillway_consensus::ProposeError;
+use spillway_control::{Actor, Command, Expect, Outcome, RegionState, ReplicaId, State};
+use spillway_node::Node;
+use spillway_tests::{Client, Cluster, OK, Reply, Scripted, Serving, Setup, chat, eventually};
+
+pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+pub(crate) const REGIONS: [&str; 3] = ["one", "three", "two"];
+
+/// A replica for each node, and the nodes.
+pub(crate) struct World {
+    pub(crate) cluster: Cluster,
+    pub(crate) replicas: Vec<Serving>,
+    pub(crate) nodes: Vec<Option<Node>>,
+}
+
+impl World {
+    pub(crate) async fn started(regions: &[&str]) -> Self {
+        let cluster = Cluster::new(regions).agreeing();
+        let mut world = Self { cluster, replicas: Vec::new(), nodes: Vec::new() };
+        for index in 0..regions.len() {
+            world.replicas.push(Scripted::start().await.serve(OK));
+            world.nodes.push(None);
+            world.start(index).await;
+        }
+        world.formed().await;
+        world
+    }
+
+    pub(crate) async fn start(&mut self, index: usize) {
+        let setup = Setup::new().replica("a", self.replicas[index].address);
+        self.nodes[index] = Some(self.cluster.start(index, setup).await);
+    }
+
+    pub(crate) fn node(&self, index: usize) -> &Node {
+        self.nodes[index].as_ref().expect("a node that runs")
+    }
+
+    pub(crate) fn running(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().flatten()
+    }
+
+    pub(crate) async fn formed(&self) {
+        eventually("all replicas are known to all", || {
+            let count = self.replicas.len();
+            self.running().all(|node| {
+                let state = state(node);
+                let regions = state.records().nodes.iter().map(|(_, node)| &node.spec.region);
+                let has_replica = |region| {
+                    let id = ReplicaId::new(region, "a".into());
+                    state.records().replicas.get(&id).is_some()
+                };
+                let regions: Vec<_> = regions.cloned().collect();
+                regions.len() == count && regions.into_iter().all(has_replica)
+            })
+        })
+        .await;
+    }
+}
+
+pub(crate) fn state(node: &Node) -> std::sync::Arc<State> {
+    node.agreement().expect("a part in the cluster").published()
+}
+
+/// Tries again while there is no leader: an election may be under way.
+pub(crate) async fn order(node: &Node, command: Command) -> Outcome {
+    let agreement = node.agreement().expect("a part in the cluster");
+    let by = Instant::now() + 2 * LIMIT;
+    loop {
+        let operator = Actor::Operator("ada".to_owned());
+        match agreement.propose(command.clone(), operator, None, LIMIT).await {
+            Ok(done) => return done.outcome,
+            Err(ProposeError::NoQuorum { .. }) if Instant::now() < by => {
+                // wait: between two attempts
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+pub(crate) async fn set_region(node: &Node, region: &str, state: RegionState) {
+    let command = Command::SetRegionState { region: region.into(), state, expect: Expect::Any };
+    let done = order(node, command).await;
+    assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
+}
+
+pub(crate) async fn ask(node: &Node) -> Reply {
+    Client::once(node.addresses()[0], chat("tiny", "")).await
+}
+
+pub(crate) async fn served_in(node: &Node) -> String {
+    let reply = ask(node).await;
+    assert_eq!(reply.status, 200, "{} {:?}", reply.text(), reply.headers);
+    reply.header("x-spillway-region").expect("a region").to_owned()
+}
+
+pub(crate) fn weight(node: &Node, region: &str) -> Option<u16> {
+    let regions = node.gateway().regions();
+    let other = regions.others.iter().find(|other| other.name.as_str() == region)?;
+    Some(other.terms.weight_permille)
+}
