@@ -13,6 +13,7 @@ mod crash;
 mod failover;
 mod files;
 mod flow;
+mod grow;
 mod linear;
 mod page;
 mod plan;
@@ -20,6 +21,7 @@ mod process;
 mod quorum;
 mod report;
 mod site;
+mod slowdisk;
 mod task;
 
 pub use client::{Answer, CallError, Client};

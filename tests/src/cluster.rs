@@ -30,6 +30,9 @@ pub struct Cluster {
     paths: Vec<Arc<Paths>>,
     lines: String,
     is_agreeing: bool,
+    /// So many nodes, the last ones, join by token: they know the first one alone, and no other
+    /// config knows them.
+    joiners: usize,
     authority: Authority,
 }
 
@@ -48,8 +51,15 @@ impl Cluster {
             .expect("files");
         let paths = (0..regions.len()).map(|index| Paths::new(index as u64)).collect();
         let regions = regions.iter().map(|region| (*region).to_owned()).collect();
-        let cluster =
-            Self { regions, folder, paths, lines: String::new(), is_agreeing: false, authority };
+        let cluster = Self {
+            regions,
+            folder,
+            paths,
+            lines: String::new(),
+            is_agreeing: false,
+            joiners: 0,
+            authority,
+        };
         for index in 0..cluster.regions.len() {
             std::fs::create_dir(cluster.folder_of(index)).expect("a folder");
             cluster.trust(index, &[&cluster.authority]);
@@ -70,6 +80,37 @@ impl Cluster {
     #[must_use]
     pub fn agreeing(self) -> Self {
         Self { is_agreeing: true, ..self }
+    }
+
+    /// The last `joiners` nodes are to join by token: they know the first one alone, and no other
+    /// config knows them.
+    #[must_use]
+    pub fn joined_by(self, joiners: usize) -> Self {
+        Self { joiners, ..self }
+    }
+
+    /// Where node `index` keeps what the cluster agrees on.
+    #[must_use]
+    pub fn data(&self, index: usize) -> PathBuf {
+        self.folder_of(index).join("data")
+    }
+
+    /// Gives node `index` a join token: from its next start on its config names it.
+    ///
+    /// # Panics
+    /// If it can't be written.
+    pub fn give_token(&self, index: usize, text: &str) {
+        std::fs::write(self.token(index), text).expect("a file");
+    }
+
+    fn token(&self, index: usize) -> PathBuf {
+        self.folder_of(index).join("join.token")
+    }
+
+    /// The nodes that the config of node `index` names.
+    fn named(&self, index: usize) -> std::ops::Range<usize> {
+        let founders = self.regions.len() - self.joiners;
+        0..if index < founders { founders } else { 1 }
     }
 
     /// Puts so much time there and back between two nodes.
@@ -197,10 +238,14 @@ impl Cluster {
             setup = setup.set(line);
         }
         if self.is_agreeing {
-            setup = setup.set(format!("cluster.data = {:?}", self.folder_of(index).join("data")));
+            setup = setup.set(format!("cluster.data = {:?}", self.data(index)));
+            let is_late = index + self.joiners >= self.regions.len();
+            if is_late || self.token(index).exists() {
+                setup = setup.set(format!("cluster.join_token_file = {:?}", self.token(index)));
+            }
         }
-        for (other, region) in self.regions.iter().enumerate().filter(|(other, _)| *other != index)
-        {
+        for other in self.named(index).filter(|other| *other != index) {
+            let region = &self.regions[other];
             setup = setup.table(format!(
                 "[[peer]]\nname = \"{}\"\nregion = \"{region}\"\naddress = \"{}\"",
                 node_name(other),

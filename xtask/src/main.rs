@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask verify | fix | tidy | test`.
+//! The project's own tasks: `cargo xtask verify | fix | tidy | test | chaos`.
 //!
 //! Everything CI runs is here, so that a person can run the same thing with the same words.
 #![expect(
@@ -46,6 +46,8 @@ enum Task {
         #[arg(value_enum, default_value_t = Suite::All)]
         suite: Suite,
     },
+    /// Puts real nodes on trial over an emulated network; needs Linux and root.
+    Chaos,
 }
 
 /// A choice of tests.
@@ -65,7 +67,8 @@ Examples:
   cargo xtask fix            repair formatting and simple lints
   cargo xtask tidy --json    findings as JSON, one array
   cargo xtask test           everything: Rust tests, doctests, real clients
-  cargo xtask test clients   only the real clients";
+  cargo xtask test clients   only the real clients
+  cargo xtask chaos          kills, cuts, crashes and slow disks, about six minutes";
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -74,6 +77,7 @@ fn main() -> ExitCode {
         Task::Fix => fix::run(&root(), cli.json),
         Task::Tidy => tidy::run(&root(), cli.json),
         Task::Test { suite } => test::run(&root(), suite, cli.json),
+        Task::Chaos => test::chaos(&root(), cli.json),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,

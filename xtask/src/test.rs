@@ -22,14 +22,40 @@ pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {
     report.finish(json)
 }
 
+/// Puts real nodes on trial over an emulated network, in short; true when all held. Needs root.
+pub(crate) fn chaos(root: &Path, json: bool) -> Result<bool> {
+    let mut report = Report::default();
+    let tools = report.step("tools for trials", || {
+        need_tool(root, "cc --version", "gcc")?;
+        Ok(Outcome::Passed)
+    });
+    // The dev profile: it is there already after the tests, and the trials' bounds leave room for it.
+    let built = report.step("build spillway and spillway-chaos", || {
+        let line = "cargo build --locked --package spillway --package spillway-chaos";
+        command::run(&mut command(root, line)).map(|()| Outcome::Passed)
+    });
+    if tools && built {
+        // One after the other: a bound is for a cluster that has the processor for itself.
+        report.step("trials", || {
+            let line = "cargo test --locked --package spillway-chaos --test trial -- \
+                        --ignored --nocapture --test-threads 1";
+            let mut trials = command(root, line);
+            trials
+                .env("SPILLWAY_BIN", Metadata::load(root)?.target_directory.join("debug/spillway"));
+            command::run(&mut trials).map(|()| Outcome::Passed)
+        });
+    }
+    report.finish(json)
+}
+
 fn rust_tests(report: &mut Report, root: &Path) {
     report.step("rust tests", || {
         let nextest = first_line(&mut command(root, "cargo nextest --version")).is_some();
         let line = if nextest {
-            "cargo nextest run --locked --workspace"
+            "cargo nextest run --locked --workspace --no-fail-fast"
         } else {
             eprintln!("note: cargo-nextest is not installed; using cargo test");
-            "cargo test --locked --workspace --lib --bins --tests"
+            "cargo test --locked --workspace --lib --bins --tests --no-fail-fast"
         };
         command::run(&mut command(root, line)).map(|()| Outcome::Passed)
     });

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::ValueEnum as _;
 use serde_json::json;
-use spillway_chaos::trial::{self, Part, Plan, Report, Wan, write_section};
+use spillway_chaos::trial::{self, Part, Plan, Report, write_section};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::say;
@@ -28,7 +28,7 @@ pub(crate) fn run(trials: Trials) -> anyhow::Result<ExitCode> {
     for part in parts {
         let plan = Plan {
             part: *part,
-            wan: if *part == Part::Quorum { Wan::Five } else { trials.wan },
+            wan: part.wan(trials.wan),
             trials: trials.trials,
             binary: binary.clone(),
             launcher: launcher.clone(),

@@ -49,6 +49,16 @@ pub(crate) struct Status {
     pub(crate) leader: Option<String>,
     pub(crate) applied_index: Option<u64>,
     pub(crate) voters: usize,
+    pub(crate) members: usize,
+    /// The names of those that vote.
+    voter_names: Vec<String>,
+}
+
+impl Status {
+    /// Whether the node of that name votes.
+    pub(crate) fn votes(&self, name: &str) -> bool {
+        self.voter_names.iter().any(|voter| voter == name)
+    }
 }
 
 impl Client {
@@ -95,13 +105,17 @@ impl Client {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
         let members = body.get("members").and_then(Value::as_array);
         let is_voter = |member: &&Value| member["is_voter"] == true;
+        let voters = members.into_iter().flatten().filter(is_voter);
+        let voter_names: Vec<String> = voters.filter_map(|voter| text(voter.get("name"))).collect();
         Some(Status {
             cluster: text(body.get("cluster")),
             role: text(body.get("role"))?,
             term: body.get("term")?.as_u64()?,
             leader: text(body.get("leader").and_then(|leader| leader.get("node"))),
             applied_index: body.get("applied_index").and_then(Value::as_u64),
-            voters: members.map_or(0, |members| members.iter().filter(is_voter).count()),
+            voters: voter_names.len(),
+            members: members.map_or(0, Vec::len),
+            voter_names,
         })
     }
 

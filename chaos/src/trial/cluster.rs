@@ -1,5 +1,6 @@
 //! A cluster on trial.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use super::api::{Status, Write};
 use super::files;
 use super::process::Process;
 use super::site::{REPLICA_PORT, Site, sites};
+use super::slowdisk::SlowDisk;
 use super::task::spawn;
 use crate::wan::{Command, Network, Topology};
 
@@ -18,6 +20,8 @@ use crate::wan::{Command, Network, Topology};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two looks at nodes.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
+/// Looks back that a cluster which does not settle shows.
+const INDEXES_SHOWN: usize = 40;
 /// A key for trying whether writes go on.
 const PROBE: &str = "probe";
 
@@ -27,6 +31,7 @@ pub struct Cluster {
     pub(crate) sites: Vec<Site>,
     nodes: Vec<Option<Process>>,
     replicas: Vec<Process>,
+    slow_disks: BTreeMap<usize, SlowDisk>,
     configs: Vec<PathBuf>,
     binary: PathBuf,
     // After the processes: they end first.
@@ -65,9 +70,18 @@ impl Cluster {
         let sites = sites(&network, edges)?;
         let configs = files::write(binary, folder.path(), &sites)?;
         let nodes = sites.iter().map(|_| None).collect();
-        let (binary, replicas) = (binary.to_owned(), Vec::new());
-        let mut cluster =
-            Self { sites, nodes, replicas, configs, binary, network, folder, written: 0 };
+        let (binary, replicas, slow_disks) = (binary.to_owned(), Vec::new(), BTreeMap::new());
+        let mut cluster = Self {
+            sites,
+            nodes,
+            replicas,
+            slow_disks,
+            configs,
+            binary,
+            network,
+            folder,
+            written: 0,
+        };
         cluster.start_replicas()?;
         Ok(cluster)
     }
@@ -94,12 +108,35 @@ impl Cluster {
     /// # Errors
     /// If it can't be run.
     pub fn start(&mut self, node: usize) -> anyhow::Result<()> {
+        let binary = self.binary.clone();
+        self.start_by(node, &binary, &[])
+    }
+
+    /// Starts all nodes that don't run, each with a disk that can be made slow, and is not yet.
+    pub(crate) fn start_all_with_slow_disks(&mut self) -> anyhow::Result<()> {
+        for node in self.all().filter(|node| self.nodes[*node].is_none()).collect::<Vec<_>>() {
+            let disk = SlowDisk::new(self.folder.path(), &self.sites[node].name)?;
+            let mut words = disk.words();
+            words.push(self.binary.to_string_lossy().into_owned());
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            self.start_by(node, Path::new("env"), &words)?;
+            self.slow_disks.insert(node, disk);
+        }
+        Ok(())
+    }
+
+    /// The disk of a node that was started so.
+    pub(crate) fn slow_disk(&self, node: usize) -> anyhow::Result<&SlowDisk> {
+        self.slow_disks.get(&node).context("its disk can't be made slow")
+    }
+
+    fn start_by(&mut self, node: usize, program: &Path, before: &[&str]) -> anyhow::Result<()> {
         let site = &self.sites[node];
         let namespace = self.network.namespace(&site.region, 1).context("a namespace")?;
         let log = self.folder.path().join(format!("{}.log", site.name));
         let config = self.configs[node].to_string_lossy();
-        let process = Process::start(namespace, &self.binary, &["run", "--config", &config], &log)?;
-        self.nodes[node] = Some(process);
+        let words = [before, &["run", "--config", &config]].concat();
+        self.nodes[node] = Some(Process::start(namespace, program, &words, &log)?);
         Ok(())
     }
 
@@ -144,6 +181,17 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// From now on the last `joiners` nodes are to join by token; for nodes that have not started.
+    pub(crate) fn let_join(&self, joiners: usize) -> anyhow::Result<()> {
+        files::write_joining(self.folder.path(), &self.sites, joiners)
+    }
+
+    /// Gives a node that joins its token.
+    pub(crate) fn give_token(&self, node: usize, token: &str) -> anyhow::Result<()> {
+        let file = files::token(self.folder.path(), &self.sites[node]);
+        std::fs::write(file, token).context("write a token")
     }
 
     pub(crate) fn all(&self) -> std::ops::Range<usize> {
@@ -206,13 +254,18 @@ impl Cluster {
     /// If that takes too long or a node has ended by itself.
     pub async fn settled(&mut self) -> anyhow::Result<State> {
         let start = Instant::now();
+        // Why it was not at rest, for somebody to look into.
+        let (mut refused, mut indexes) = (None, Vec::new());
         loop {
             let statuses = self.statuses().await;
-            if let Some(state) = self.at_rest(&statuses)
-                && self.takes_writes().await
-            {
-                return Ok(state);
+            if let Some(state) = self.at_rest(&statuses) {
+                refused = self.refused_write().await;
+                if refused.is_none() {
+                    return Ok(state);
+                }
             }
+            let applied = |status: &Option<Status>| status.as_ref().and_then(|it| it.applied_index);
+            indexes.push(statuses.iter().map(applied).collect::<Vec<_>>());
             for (process, site) in self.nodes.iter_mut().zip(&self.sites) {
                 if let Some(words) = process.as_mut().and_then(Process::last_words) {
                     anyhow::bail!("{} has ended by itself: {words}", site.name);
@@ -220,7 +273,8 @@ impl Cluster {
             }
             anyhow::ensure!(
                 start.elapsed() < PATIENCE,
-                "the cluster does not settle: {statuses:#?}"
+                "the cluster does not settle: {statuses:#?}\nlast refused: {refused:?}\napplied: {:?}",
+                &indexes[indexes.len().saturating_sub(INDEXES_SHOWN)..]
             );
             sleep(LOOK).await;
         }
@@ -244,16 +298,16 @@ impl Cluster {
         is_at_rest.then_some(State { leader: place, term: first.term, cluster, index })
     }
 
-    /// Whether each node takes a write.
-    async fn takes_writes(&mut self) -> bool {
+    /// A node that takes no write, and what it says.
+    async fn refused_write(&mut self) -> Option<(usize, Write)> {
         for node in self.all() {
             self.written += 1;
             let written = self.sites[node].admin.write(PROBE, self.written, None).await;
             if !matches!(written, Write::Done(_)) {
-                return false;
+                return Some((node, written));
             }
         }
-        true
+        None
     }
 
     /// Lets `node` lead.

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::api::{Read, Write};
 use super::client::Client;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, LOOK, PATIENCE};
 use super::plan::Plan;
 use super::report::Report;
 use super::task::spawn;
@@ -22,11 +22,11 @@ const WRITING_MS: std::ops::Range<u64> = 300..2_500;
 
 /// What a writer was told, and asked for: by key, the last value that was promised with its version,
 /// and the last one that was sent.
-type Promises = BTreeMap<String, Promise>;
+pub(super) type Promises = BTreeMap<String, Promise>;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Promise {
-    promised: Option<(u64, u64)>,
+pub(super) struct Promise {
+    pub(super) promised: Option<(u64, u64)>,
     sent: u64,
 }
 
@@ -54,7 +54,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
         for (key, promise) in promises {
             let Some((value, version)) = promise.promised else { continue };
             promised += 1;
-            if !is_kept(&admin.read(&key, "linearizable").await, promise, (value, version)) {
+            if !is_kept(&read(admin, &key).await?, promise, (value, version)) {
                 lost += 1;
                 plan.say(&format!("LOST: {key} had {value} at {version}"));
             }
@@ -68,7 +68,7 @@ pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Re
 }
 
 /// Writes until its node is gone.
-async fn write(admin: Client, writer: usize, first: u64) -> Promises {
+pub(super) async fn write(admin: Client, writer: usize, first: u64) -> Promises {
     let mut promises = Promises::new();
     for value in first.. {
         let key = format!("w{writer}-{}", value % KEYS);
@@ -82,7 +82,7 @@ async fn write(admin: Client, writer: usize, first: u64) -> Promises {
     promises
 }
 
-async fn collected(writers: Vec<JoinHandle<Promises>>) -> Promises {
+pub(super) async fn collected(writers: Vec<JoinHandle<Promises>>) -> Promises {
     let mut all = Promises::new();
     for writer in writers {
         all.extend(writer.await.unwrap_or_default());
@@ -90,8 +90,20 @@ async fn collected(writers: Vec<JoinHandle<Promises>>) -> Promises {
     all
 }
 
+/// What is there now, as soon as a node can tell: an election right after the start loses nothing.
+pub(super) async fn read(admin: &Client, key: &str) -> anyhow::Result<Read> {
+    let start = Instant::now();
+    loop {
+        match admin.read(key, "linearizable").await {
+            Read::Refused(why) if start.elapsed() > PATIENCE => anyhow::bail!("a read: {why}"),
+            Read::Refused(_) => sleep(LOOK).await,
+            read @ Read::Value(..) => return Ok(read),
+        }
+    }
+}
+
 /// What was promised is there, or what was sent after it.
-fn is_kept(read: &Read, promise: Promise, (value, version): (u64, u64)) -> bool {
+pub(super) fn is_kept(read: &Read, promise: Promise, (value, version): (u64, u64)) -> bool {
     let Read::Value(Some((found, found_version)), _) = *read else { return false };
     let is_promised = (found, found_version) == (value, version);
     is_promised || (found == promise.sent && found > value && found_version > version)

@@ -20,10 +20,31 @@ pub(crate) fn write(binary: &Path, folder: &Path, sites: &[Site]) -> anyhow::Res
     for site in sites {
         certify(binary, &["node", "--dir", &dir, "--region", &site.region, "--node", &site.name])?;
         let path = folder.join(format!("{}.toml", site.name));
-        std::fs::write(&path, config(&certs, folder, site, sites)?).context("write a config")?;
+        std::fs::write(&path, config(folder, site, sites, None)?).context("write a config")?;
         paths.push(path);
     }
     Ok(paths)
+}
+
+/// Writes the configs of a cluster that the last `joiners` of the sites join while it runs: each of
+/// these knows the first node alone, and the others know none of these.
+pub(crate) fn write_joining(folder: &Path, sites: &[Site], joiners: usize) -> anyhow::Result<()> {
+    let founders = &sites[..sites.len() - joiners];
+    for (index, site) in sites.iter().enumerate() {
+        let text = if index < founders.len() {
+            config(folder, site, founders, None)?
+        } else {
+            config(folder, site, &sites[..1], Some(&token(folder, site)))?
+        };
+        let path = folder.join(format!("{}.toml", site.name));
+        std::fs::write(&path, text).context("write a config")?;
+    }
+    Ok(())
+}
+
+/// Where the token is by which a node joins.
+pub(crate) fn token(folder: &Path, site: &Site) -> PathBuf {
+    folder.join(format!("{}.token", site.name))
 }
 
 /// Where a node keeps what the cluster agrees on.
@@ -41,11 +62,12 @@ fn certify(binary: &Path, arguments: &[&str]) -> anyhow::Result<()> {
 }
 
 fn config(
-    certs: &Path,
     folder: &Path,
     site: &Site,
     sites: &[Site],
+    token: Option<&Path>,
 ) -> Result<String, std::fmt::Error> {
+    let certs = folder.join("certs");
     let Site { name, region, public, .. } = site;
     let mut text = String::new();
     writeln!(text, "[node]\nname = {name:?}\nregion = {region:?}\nworkers = 1\ndrain_ms = 2000")?;
@@ -53,6 +75,9 @@ fn config(
     writeln!(text, "[[listener]]\naddress = \"127.0.0.1:{DATA_PORT}\"")?;
     writeln!(text, "[cluster]\nid = {CLUSTER:?}\naddress = \"0.0.0.0:{LINK_PORT}\"")?;
     writeln!(text, "advertise = \"{public}\"\ndata = {:?}", data(folder, site))?;
+    if let Some(token) = token {
+        writeln!(text, "join_token_file = {token:?}")?;
+    }
     writeln!(text, "ca = {:?}\nprefix_key = {:?}", certs.join("ca.pem"), certs.join("prefix.key"))?;
     writeln!(text, "certificate = {:?}", certs.join(format!("{name}.{region}.pem")))?;
     writeln!(text, "key = {:?}", certs.join(format!("{name}.{region}-key.pem")))?;

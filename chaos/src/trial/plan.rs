@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::cluster::Cluster;
 use super::report::Report;
-use super::{boot, bridge, commit, crash, failover, linear, quorum};
+use super::{boot, bridge, commit, crash, failover, grow, linear, quorum, slowdisk};
 use crate::wan::{Topology, config};
 
 /// A kind of trial.
@@ -18,12 +18,16 @@ pub enum Part {
     Bridge,
     /// No part of the cluster has a majority: always on five regions.
     Quorum,
+    /// Two regions join by token and are removed again, under load: on five regions, or on `nat`.
+    Grow,
     /// Concurrent clients over kills and cuts, judged.
     Linear,
     /// All nodes start for the first time.
     Boot,
     /// All nodes are killed while they write.
     Crash,
+    /// One node's disk takes half a second more for each force.
+    Slowdisk,
 }
 
 /// A network.
@@ -90,6 +94,17 @@ impl Wan {
 }
 
 impl Part {
+    /// The network that it is tried on: what it needs, or what was asked for.
+    #[must_use]
+    pub fn wan(self, asked: Wan) -> Wan {
+        match (self, asked) {
+            (Self::Quorum, _) => Wan::Five,
+            // Three voters become five; behind translation one becomes three.
+            (Self::Grow, wan) if wan != Wan::Nat => Wan::Five,
+            (_, wan) => wan,
+        }
+    }
+
     /// Its name on the command line and in the report.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -98,9 +113,11 @@ impl Part {
             Self::Failover => "failover",
             Self::Bridge => "bridge",
             Self::Quorum => "quorum",
+            Self::Grow => "grow",
             Self::Linear => "linear",
             Self::Boot => "boot",
             Self::Crash => "crash",
+            Self::Slowdisk => "slowdisk",
         }
     }
 }
@@ -110,7 +127,7 @@ impl Part {
 /// # Errors
 /// If something could not be tried. What was tried and failed is in the report.
 pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
-    let wan = if plan.part == Part::Quorum { Wan::Five } else { plan.wan };
+    let wan = plan.part.wan(plan.wan);
     let edges: &[usize] = if plan.part == Part::Quorum { &[quorum::EDGE] } else { &[] };
     let programs = (plan.binary.as_path(), plan.launcher.as_path());
     let mut cluster = Cluster::new(wan.topology()?, programs, edges)?;
@@ -119,9 +136,11 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
         Part::Failover => failover::run(plan, &mut cluster).await,
         Part::Bridge => bridge::run(plan, &mut cluster).await,
         Part::Quorum => quorum::run(plan, &mut cluster).await,
+        Part::Grow => grow::run(plan, &mut cluster).await,
         Part::Linear => linear::run(plan, &mut cluster).await,
         Part::Boot => boot::run(plan, &mut cluster).await,
         Part::Crash => crash::run(plan, &mut cluster).await,
+        Part::Slowdisk => slowdisk::run(plan, &mut cluster).await,
     };
     if ran.is_err() || plan.keep {
         let folder = cluster.keep_folder();

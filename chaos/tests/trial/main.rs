@@ -1,8 +1,9 @@
-//! The control plane of real nodes on trial, in short. `spillway-chaos control` does the same for
-//! longer, and measures it.
+//! The control plane of real nodes on trial, in short: what CI runs. `spillway-chaos control` does
+//! the same for longer, and measures it.
 //!
-//! The `spillway` program is the one that `SPILLWAY_BIN` names. Without it cargo builds it here, in
-//! the folder of this test: another package's program is no dependency that cargo knows.
+//! `cargo xtask chaos` builds both programs and runs these tests one after the other. By hand it is
+//! `cargo test -p spillway-chaos --test trial -- --ignored --test-threads 1`; then the `spillway`
+//! program is the one that `SPILLWAY_BIN` names, or cargo builds it here, in the folder of this test.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,18 +11,17 @@
     reason = "what surrounds tests fails as they do; what did not run must say so"
 )]
 
+mod parts;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use spillway_chaos::trial::{Check, Part, Plan, Report, Wan, run};
-
-/// How many times an aim a single trial may take here: other tests run beside it, and aims are for
-/// 95 of 100 trials on a machine of their own.
-const SLACK: f64 = 4.0;
+use spillway_chaos::trial::{Part, Plan, Report, Wan, run};
 
 /// What depends on how busy the machine is: a leader that gets no processor for a lease is replaced.
-const TIMELY: [&str; 2] = ["term unchanged", "writes go on"];
+/// It must not happen in most trials; anything else must not happen at all.
+const TIMELY: [&str; 2] = ["term unchanged when", "writes go on when"];
 
 fn programs() -> Option<(PathBuf, PathBuf)> {
     if !rustix::process::geteuid().is_root() {
@@ -64,35 +64,14 @@ fn tried(part: Part, wan: Wan, trials: usize) -> Option<Report> {
 fn check(part: Part, wan: Wan, trials: usize) {
     let Some(report) = tried(part, wan, trials) else { return };
     assert!(!report.checks.is_empty());
-    let is_timely = |check: &&Check| TIMELY.iter().any(|start| check.what.starts_with(start));
-    for check in report.checks.iter().filter(|check| !is_timely(check)) {
-        assert!(Check::holds(check), "{check:?}");
+    for check in &report.checks {
+        let is_timely = TIMELY.iter().any(|start| check.what.starts_with(start));
+        let holds = if is_timely { 2 * check.wrong <= check.of } else { check.holds() };
+        assert!(check.of > 0 && holds, "{check:?}");
     }
     for figure in &report.figures {
         assert!(!figure.values.is_empty(), "{figure:?}");
-        let aim = figure.aim.unwrap_or(f64::INFINITY);
-        assert!(figure.quantile(1.0) <= aim * SLACK, "{figure:?}");
+        // Of fewer than 20 all count.
+        assert!(figure.aim.is_none_or(|aim| figure.quantile(0.95) <= aim), "{figure:?}");
     }
-}
-#[test]
-#[ignore = "needs a machine with nothing else to do and two minutes: docs/chaos.md has the command"]
-fn a_simultaneous_first_boot_behind_address_translation_forms_one_cluster() {
-    check(Part::Boot, Wan::Nat, 2);
-}
-#[test]
-#[ignore = "needs a machine with nothing else to do and two minutes: docs/chaos.md has the command"]
-fn a_lost_leader_is_replaced() {
-    check(Part::Failover, Wan::Three, 1);
-}
-
-#[test]
-#[ignore = "needs a machine with nothing else to do and two minutes: docs/chaos.md has the command"]
-fn what_clients_see_over_kills_and_cuts_is_linearizable() {
-    check(Part::Linear, Wan::Three, 3);
-}
-
-#[test]
-#[ignore = "needs a machine with nothing else to do and two minutes: docs/chaos.md has the command"]
-fn a_kill_of_all_nodes_loses_nothing_that_was_acknowledged() {
-    check(Part::Crash, Wan::Three, 2);
 }

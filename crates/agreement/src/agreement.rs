@@ -2,27 +2,29 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use spillway_consensus::{
-    ChangeError, Config, Consensus, Consistency, DiskFault, ProposeError, Proposed, Read,
-    ReadError, StartFault, Status, Timing, Urgency, owner_of, seed_ids,
+    ChangeError, Config, Consensus, Consistency, DiskFault, DiskId, NodeId, ProposeError, Proposed,
+    Read, ReadError, StartFault, Status, Timing, Urgency, discard_blank, owner_of,
 };
 use spillway_control::{
     Actor, ChangeDiff, Command, Entry, Fault, Outcome, Proposer, RequestId, State, admits, dry_run,
 };
-use spillway_link::Link;
+use spillway_link::{Link, PeerConfig};
 use spillway_types::{NodeName, RegionName};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::beginning::Beginning;
 use crate::changes::{Changed, History, TooOld};
 use crate::config::AgreementConfig;
 use crate::machine::Replica;
-use crate::{formation, membership, publish};
+use crate::settling::Settling;
+use crate::{formation, join, membership, publish};
 
 /// How long handing over the lead may take when a node ends.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
@@ -30,8 +32,17 @@ const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
 /// One node's part in the cluster: the replicated state, and how it is changed.
 pub struct Agreement {
     pub(crate) config: AgreementConfig,
-    pub(crate) log: Consensus<Replica>,
+    /// None as long as no cluster has given this node a number.
+    pub(crate) log: OnceLock<Consensus<Replica>>,
+    /// What this node's folder is, with a log or before.
+    pub(crate) disk: DiskId,
     pub(crate) link: Arc<Link>,
+    /// The peers that the link was told of by the config.
+    pub(crate) contacts: Vec<PeerConfig>,
+    /// Why this node is in no cluster, or not in that of its peers, as it was told last.
+    pub(crate) trouble: ArcSwapOption<String>,
+    /// Whether the cluster has removed this node.
+    pub(crate) removed: watch::Sender<bool>,
     history: Arc<Mutex<History>>,
     pub(crate) published: ArcSwap<State>,
     /// Index of what is published, told on each change.
@@ -52,36 +63,83 @@ impl Agreement {
     /// # Errors
     /// If the folder can't be used.
     pub async fn start(config: AgreementConfig, link: Arc<Link>) -> Result<Arc<Self>, StartFault> {
-        let known = owner_of(&config.folder)?.map(|owner| owner.node);
-        let by_seed = || seed_ids(&config.seeds).get(&config.name).copied();
-        let not_a_seed = || {
-            StartFault::Config(format!(
-                "{} is not among the nodes that form the cluster, and its folder is empty",
-                config.name
-            ))
-        };
-        let node = known.or_else(by_seed).ok_or_else(not_a_seed)?;
-        let mut log_config =
-            Config::new(node, config.name.clone(), config.region.clone(), config.folder.clone());
-        log_config.timing = Timing::for_rtt(config.rtt_max);
-        let history = Arc::<Mutex<History>>::default();
-        let machine = Replica::new(Arc::clone(&history));
-        let log = Consensus::start(log_config, Arc::clone(&link), machine).await?;
-        let agreement = Arc::new(Self {
+        let beginning = Beginning::of(&config)?;
+        let contacts = link.peers().into_iter().map(|peer| PeerConfig {
+            identity: peer.identity,
+            address: peer.address,
+            rtt_ms: None,
+        });
+        let mut agreement = Self {
             config,
-            log,
+            log: OnceLock::new(),
+            disk: DiskId(0),
+            contacts: contacts.collect(),
+            trouble: ArcSwapOption::empty(),
+            removed: watch::Sender::new(false),
             link,
-            history,
+            history: Arc::default(),
             published: ArcSwap::default(),
             published_index: watch::Sender::new(0),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
-        });
-        agreement.spawn(formation::run);
-        agreement.spawn(membership::run);
-        agreement.spawn(publish::run);
+        };
+        let agreement = match beginning {
+            Beginning::Joining(disk) => {
+                agreement.disk = disk;
+                // They don't know this node, and would refuse it again and again.
+                agreement.link.set_peers(Vec::new());
+                let agreement = Arc::new(agreement);
+                agreement.spawn(join::run);
+                agreement
+            }
+            Beginning::Numbered(node) => {
+                let log = Box::pin(agreement.open_log(node, None)).await?;
+                agreement.disk = log.disk();
+                agreement.log = OnceLock::from(log);
+                let agreement = Arc::new(agreement);
+                agreement.take_part();
+                agreement
+            }
+        };
+        let porter = join::Porter(Arc::downgrade(&agreement));
+        agreement.link.open_gate(Some(Arc::new(porter)));
         agreement.tasks.close();
         Ok(agreement)
+    }
+
+    /// Opens the log under the number that this node has.
+    async fn open_log(
+        &self,
+        node: NodeId,
+        disk: Option<DiskId>,
+    ) -> Result<Consensus<Replica>, StartFault> {
+        let AgreementConfig { name, region, folder, .. } = &self.config;
+        let mut config = Config::new(node, name.clone(), region.clone(), folder.clone());
+        config.disk = disk;
+        config.timing = Timing::for_rtt(self.config.rtt_max);
+        let machine = Replica::new(Arc::clone(&self.history));
+        Consensus::start(config, Arc::clone(&self.link), machine).await
+    }
+
+    /// Begins the log of a node that has just been given its number.
+    pub(crate) async fn begin(&self, node: NodeId) -> Result<(), StartFault> {
+        let folder = &self.config.folder;
+        if owner_of(folder)?.is_some_and(|owner| owner.node != node) {
+            // It was begun as one of those that would form a cluster, and they did without it.
+            discard_blank(folder)?;
+        }
+        let log = Box::pin(self.open_log(node, Some(self.disk))).await?;
+        // Only one task does this, and only once.
+        drop(self.log.set(log));
+        Ok(())
+    }
+
+    /// From now on there is a log, and this node does its part.
+    pub(crate) fn take_part(self: &Arc<Self>) {
+        self.spawn(formation::run);
+        self.spawn(membership::run);
+        self.spawn(publish::run);
+        self.spawn(join::watch_standing);
     }
 
     /// Runs until the node ends or the last handle is gone.
@@ -116,7 +174,21 @@ impl Agreement {
             (Actor::Node, true) => Urgency::Health,
             _ => Urgency::Operator,
         };
-        self.log.propose(&self.entry(command, actor, request), urgency, limit).await
+        if *self.removed.borrow() {
+            return Err(ProposeError::Stopped(join::removed_reason()));
+        }
+        let Some(log) = self.log.get() else {
+            return Err(ProposeError::NoQuorum { leader: None });
+        };
+        let entry = self.entry(command, actor, request);
+        let settling = Settling::until(limit);
+        loop {
+            match log.propose(&entry, urgency, limit).await {
+                Err(ProposeError::NoQuorum { .. })
+                    if urgency == Urgency::Operator && settling.wait(log).await => {}
+                done => return done,
+            }
+        }
     }
 
     /// Looks at the state, as fresh as it has to be. Nothing is applied meanwhile: be short.
@@ -129,7 +201,25 @@ impl Agreement {
         limit: Duration,
         look: impl FnOnce(&State) -> R,
     ) -> Result<Read<R>, ReadError> {
-        self.log.read(consistency, limit, |replica| look(replica.state())).await
+        let Some(log) = self.log.get() else {
+            return match consistency {
+                Consistency::Stale => Ok(Read { value: self.look(look), index: None, age: None }),
+                Consistency::Linearizable => Err(ReadError::NoQuorum { leader: None }),
+            };
+        };
+        let settling = Settling::until(limit);
+        // First all that has to be seen is applied here; then the look can't fail.
+        let is_fresh = consistency == Consistency::Linearizable;
+        if is_fresh {
+            while let Err(error) = log.read(consistency, limit, |_| ()).await {
+                let may_pass = matches!(error, ReadError::NoQuorum { .. });
+                if !may_pass || !settling.wait(log).await {
+                    return Err(error);
+                }
+            }
+        }
+        let read = log.read(Consistency::Stale, limit, |replica| look(replica.state())).await?;
+        Ok(Read { age: if is_fresh { Some(Duration::ZERO) } else { read.age }, ..read })
     }
 
     /// The state some moments ago, at most 100 ms behind what is applied here. Never waits.
@@ -157,13 +247,26 @@ impl Agreement {
     /// What can be said of the log.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.log.status()
+        let outside = || Status::outside(self.disk);
+        let mut status = self.log.get().map_or_else(outside, Consensus::status);
+        if *self.removed.borrow() {
+            status.fault = Some(join::removed_reason());
+        } else if status.fault.is_none() {
+            status.fault = self.trouble.load_full().map(|why| (*why).clone());
+        }
+        status
+    }
+
+    /// Told when the cluster has removed this node, which then takes no part any more.
+    #[must_use]
+    pub fn removal(&self) -> watch::Receiver<bool> {
+        self.removed.subscribe()
     }
 
     /// The node that may lead.
     #[must_use]
     pub fn leader(&self) -> Option<(NodeName, RegionName)> {
-        let status = self.log.status();
+        let status = self.status();
         let member = status.members.get(&status.leader?)?;
         Some((member.name.clone(), member.region.clone()))
     }
@@ -171,7 +274,8 @@ impl Agreement {
     /// How far the state has come: the index after the last entry, told on each change.
     #[must_use]
     pub fn applied(&self) -> watch::Receiver<u64> {
-        self.log.applied()
+        // Without a log nothing is applied; what is published then is followed until there is one.
+        self.log.get().map_or_else(|| self.publications(), Consensus::applied)
     }
 
     /// What entries after `index` changed.
@@ -187,11 +291,14 @@ impl Agreement {
     /// # Errors
     /// If this node does not lead, or the other has no vote or does not take over in `limit`.
     pub async fn transfer_leader(&self, to: &NodeName, limit: Duration) -> Result<(), ChangeError> {
-        let members = self.log.status().members;
+        let members = self.status().members;
         let found = members.iter().find(|(_, member)| member.name == *to);
         let unknown = || ChangeError::Refused(NoSuchNode(to.clone()).to_string());
         let (id, _) = found.ok_or_else(unknown)?;
-        self.log.transfer_leader(*id, limit).await
+        match self.log.get() {
+            Some(log) => log.transfer_leader(*id, limit).await,
+            None => Err(ChangeError::NotLeader { leader: None }),
+        }
     }
 
     /// Writes the state into one file.
@@ -199,32 +306,41 @@ impl Agreement {
     /// # Errors
     /// If it can't be written.
     pub async fn backup(&self, file: &Path) -> Result<(), DiskFault> {
-        self.log.backup(file).await
+        match self.log.get() {
+            Some(log) => log.backup(file).await,
+            None => Err(DiskFault::Empty { folder: self.config.folder.clone() }),
+        }
     }
 
     /// A number that is equal on all nodes with the same index, and that index.
     #[must_use]
     pub fn digest(&self) -> (u128, Option<u64>) {
-        self.log.digest()
+        let none = || (State::new().digest().to_u128(), None);
+        self.log.get().map_or_else(none, Consensus::digest)
     }
 
     /// Hands over the lead and stops taking part.
     pub async fn shutdown(&self) {
         self.stop.cancel();
         self.tasks.wait().await;
-        let status = self.log.status();
+        self.link.open_gate(None);
+        let Some(log) = self.log.get() else { return };
+        let status = log.status();
         let leads = status.leader == Some(status.node);
         let heir = status.voters.iter().find(|id| **id != status.node).filter(|_| leads);
         if let Some(heir) = heir
-            && let Err(error) = self.log.transfer_leader(*heir, HAND_OVER_LIMIT).await
+            && let Err(error) = log.transfer_leader(*heir, HAND_OVER_LIMIT).await
         {
             tracing::info!(%error, "the lead was not handed over");
         }
-        self.log.shutdown().await;
+        log.shutdown().await;
     }
 
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {
-        self.log.look(|replica| look(replica.state()))
+        match self.log.get() {
+            Some(log) => log.look(|replica| look(replica.state())),
+            None => look(&self.published()),
+        }
     }
 
     pub(crate) fn entry(

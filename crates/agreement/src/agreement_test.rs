@@ -23,7 +23,7 @@ use crate::{Agreement, AgreementConfig};
 const PATIENCE: Duration = Duration::from_secs(30);
 const LIMIT: Duration = Duration::from_secs(5);
 
-struct NoHandler;
+pub(crate) struct NoHandler;
 
 impl Handler for NoHandler {
     fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
@@ -34,20 +34,20 @@ impl Handler for NoHandler {
 }
 
 /// Nodes with names `a`, `b` … and a region each.
-struct World {
-    folder: TempDir,
-    authority: Authority,
+pub(crate) struct World {
+    pub(crate) folder: TempDir,
+    pub(crate) authority: Authority,
     seeds: Vec<Seed>,
-    nodes: Vec<Option<Node>>,
+    pub(crate) nodes: Vec<Option<Node>>,
 }
 
-struct Node {
-    link: Arc<Link>,
+pub(crate) struct Node {
+    pub(crate) link: Arc<Link>,
     agreement: Arc<Agreement>,
 }
 
 impl World {
-    fn new(nodes: usize) -> Self {
+    pub(crate) fn new(nodes: usize) -> Self {
         let folder = TempDir::new().unwrap();
         let validity = Validity::days(SystemTime::now(), 10).unwrap();
         let authority = Authority::new("test", validity).unwrap();
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    async fn started(nodes: usize) -> Self {
+    pub(crate) async fn started(nodes: usize) -> Self {
         let mut world = Self::new(nodes);
         for at in 0..nodes {
             world.start(at).await;
@@ -73,7 +73,7 @@ impl World {
         world
     }
 
-    fn identity(&self, at: usize) -> Identity {
+    pub(crate) fn identity(&self, at: usize) -> Identity {
         let seed = &self.seeds[at];
         Identity::new("test", seed.region.as_str(), seed.name.as_str()).unwrap()
     }
@@ -82,7 +82,7 @@ impl World {
         self.folder.path().join(format!("data-{}", self.seeds[at].name))
     }
 
-    async fn start(&mut self, at: usize) {
+    pub(crate) async fn start(&mut self, at: usize) {
         let me = self.identity(at);
         let (region, name) = (me.region().clone(), me.node().clone());
         let files = NodeFiles::in_folder(self.folder.path(), region.as_str(), name.as_str());
@@ -104,6 +104,7 @@ impl World {
             fingerprint: Fingerprint([at as u8; 32]),
             folder: self.data(at),
             seeds: self.seeds.clone(),
+            join_token: None,
             rtt_max: Duration::from_millis(20),
         };
         let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
@@ -132,7 +133,7 @@ impl World {
         node.link.shutdown(Duration::from_secs(1)).await;
     }
 
-    fn agreement(&self, at: usize) -> &Arc<Agreement> {
+    pub(crate) fn agreement(&self, at: usize) -> &Arc<Agreement> {
         &self.nodes[at].as_ref().unwrap().agreement
     }
 
@@ -149,7 +150,7 @@ impl World {
     }
 
     /// Waits until all nodes that run know all nodes as they are.
-    async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         let expected = self.seeds.len();
         eventually("all nodes are known everywhere", || {
             self.running().all(|agreement| {
@@ -171,7 +172,7 @@ impl World {
     }
 }
 
-async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let by = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < by, "{what}: not in time");
@@ -184,7 +185,7 @@ fn weight(region: &str, weight_permille: u16) -> Command {
     Command::SetRegionWeight { region: region.into(), weight_permille, expect: Expect::Any }
 }
 
-async fn agreed(agreement: &Agreement, command: Command) -> Outcome {
+pub(crate) async fn agreed(agreement: &Agreement, command: Command) -> Outcome {
     let operator = Actor::Operator("ada".to_owned());
     agreement.propose(command, operator, None, LIMIT).await.unwrap().outcome
 }
@@ -303,7 +304,7 @@ async fn nobody_proposes_in_another_nodes_name() {
     let mut entry = follower.entry(weight("region-a", 7), Actor::Node, None);
     entry.proposer.node = world.seeds[leader].name.clone();
     entry.proposer.region = world.seeds[leader].region.clone();
-    let refused = follower.log.propose(&entry, Urgency::Operator, LIMIT).await;
+    let refused = follower.log.get().unwrap().propose(&entry, Urgency::Operator, LIMIT).await;
     assert!(matches!(refused, Err(ProposeError::Malformed(_))), "{refused:?}");
     assert_eq!(weight_of(&world.agreement(leader).published(), "region-a"), Some(1_000));
 }

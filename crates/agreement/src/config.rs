@@ -22,6 +22,9 @@ pub struct AgreementConfig {
     pub folder: PathBuf,
     /// The nodes that form the cluster, this one included: the same on all of them.
     pub seeds: Vec<Seed>,
+    /// The file with the join token of a node that is to come into a cluster that runs already:
+    /// with it, a node whose folder is empty asks its peers to be taken in and forms nothing.
+    pub join_token: Option<PathBuf>,
     /// The longest round trip between voters, as far as known before it is measured.
     pub rtt_max: Duration,
 }

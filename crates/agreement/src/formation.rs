@@ -18,14 +18,20 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// Forms the cluster unless it is formed, then sees to it that the state knows this node as it is.
 pub(crate) async fn run(agreement: Weak<Agreement>) {
     let Some(this) = agreement.upgrade() else { return };
-    match this.log.form(&this.config.seeds).await {
-        Ok(cluster) => tracing::info!(%cluster, "this node is in its cluster"),
-        Err(FormError::Stopped(reason)) => return tracing::warn!(%reason, "no cluster was formed"),
-        Err(error) => return tracing::error!(%error, "no cluster can be formed"),
+    // Who joined a cluster that ran already forms none, whatever its config says of others.
+    if let (None, Some(log)) = (&this.config.join_token, this.log.get()) {
+        match log.form(&this.config.seeds).await {
+            Ok(cluster) => tracing::info!(%cluster, "this node is in its cluster"),
+            Err(FormError::Stopped(why)) => return tracing::warn!(%why, "no cluster was formed"),
+            Err(error) => return tracing::error!(%error, "no cluster can be formed"),
+        }
     }
     drop(this);
     while let Some(this) = agreement.upgrade() {
-        let status = this.log.status();
+        let status = this.status();
+        if status.role == Role::Stopped {
+            return;
+        }
         if let Some(command) = this.look(|state| this.next_command(state, &status)) {
             let what = command.to_string();
             match this.propose(command, Actor::Node, None, LIMIT).await.map(|done| done.outcome) {
@@ -51,6 +57,10 @@ impl Agreement {
             let leads = status.role == Role::Leader;
             return leads.then_some(Command::ReplaceCluster { from, to });
         }
+        if state.is_retired(spec.disk) {
+            // It was removed, and would be refused.
+            return None;
+        }
         let known = state.node(&self.config.name).is_some_and(|(_, node)| node.spec == spec);
         (!known).then_some(Command::RegisterNode { node: spec, token: None })
     }
@@ -75,12 +85,13 @@ impl Agreement {
         peers.iter().find(|peer| peer.identity.node() == name).map(|peer| peer.address.clone())
     }
 
-    fn spec(&self) -> NodeSpec {
+    /// This node as it presents itself.
+    pub(crate) fn spec(&self) -> NodeSpec {
         NodeSpec {
             name: self.config.name.clone(),
             region: self.config.region.clone(),
             address: self.config.advertise.clone(),
-            disk: self.log.disk().0.into(),
+            disk: self.disk.0.into(),
             fingerprint: self.config.fingerprint,
             wire_oldest: 1,
             wire_newest: WIRE,

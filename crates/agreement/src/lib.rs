@@ -6,12 +6,15 @@
 //! state for the data path, which never waits for any of this.
 
 mod agreement;
+mod beginning;
 mod changes;
 mod config;
 mod formation;
+mod join;
 mod machine;
 mod membership;
 mod publish;
+mod settling;
 
 pub use agreement::{Agreement, NoSuchNode};
 pub use changes::{Changed, TooOld};

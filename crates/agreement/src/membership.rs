@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{ChangeError, DiskId, Former, Member, NodeId, Role, Status};
+use spillway_consensus::{ChangeError, Consensus, DiskId, Former, Member, NodeId, Role, Status};
 use spillway_control::{Membership, MembershipPlan, Sight, State, voters};
+use spillway_types::NodeName;
 
 use crate::agreement::Agreement;
+use crate::machine::Replica;
 
 /// How often the leader looks.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -20,12 +22,13 @@ const LAG_MAX: u64 = 100;
 pub(crate) async fn run(agreement: Weak<Agreement>) {
     let mut heard = Heard::default();
     while let Some(this) = agreement.upgrade() {
-        let status = this.log.status();
+        let Some(log) = this.log.get() else { return };
+        let status = log.status();
         heard.look(&this, &status);
         match (status.role, status.is_joint) {
-            (Role::Leader, false) => this.step(&status, &heard).await,
+            (Role::Leader, false) => this.step(log, &status, &heard).await,
             (Role::Leader, true) => {
-                if let Err(error) = this.log.settle(LIMIT).await {
+                if let Err(error) = log.settle(LIMIT).await {
                     tracing::warn!(%error, "a change of voters is not ended yet");
                 }
             }
@@ -50,9 +53,12 @@ impl Heard {
             .filter(|peer| peer.is_connected())
             .map(|peer| peer.identity.node().clone())
             .collect();
-        let ids = agreement.look(|state| {
+        // Who is removed takes part in the log until a majority has agreed to go on without it.
+        let members = status.members.iter().map(|(id, member)| (*id, member.name.clone()));
+        let mut ids: BTreeMap<NodeId, NodeName> = members.collect();
+        agreement.look(|state| {
             let nodes = state.records().nodes.iter();
-            nodes.map(|(id, node)| (NodeId(id.0), node.spec.name.clone())).collect::<Vec<_>>()
+            ids.extend(nodes.map(|(id, node)| (NodeId(id.0), node.spec.name.clone())));
         });
         for (id, name) in ids {
             if id == status.node || connected.contains(&name) {
@@ -76,7 +82,12 @@ impl Heard {
 }
 
 impl Agreement {
-    async fn step(&self, status: &Status, heard: &Heard) {
+    async fn step(&self, log: &Consensus<Replica>, status: &Status, heard: &Heard) {
+        // A cluster that was made anew still has the old one's nodes in its state at first.
+        let cluster = status.cluster.map(|cluster| cluster.0.into());
+        if self.look(State::cluster) != cluster {
+            return;
+        }
         let members = status.members.keys().copied();
         let learners = members.filter(|id| !status.voters.contains(id));
         let current = Membership {
@@ -87,15 +98,15 @@ impl Agreement {
         let done = match &plan {
             MembershipPlan::Nothing | MembershipPlan::NoMajority => return,
             MembershipPlan::AddLearner(id) => match self.member(*id) {
-                Some(member) => self.log.add_learner(NodeId(id.0), member, LIMIT).await,
+                Some(member) => log.add_learner(NodeId(id.0), member, LIMIT).await,
                 None => return,
             },
             MembershipPlan::RemoveLearner(id) => {
-                self.log.remove_learners([NodeId(id.0)].into(), LIMIT).await
+                log.remove_learners([NodeId(id.0)].into(), LIMIT).await
             }
             MembershipPlan::ChangeVoters(ids) => {
                 let ids = ids.iter().map(|id| NodeId(id.0)).collect();
-                self.log.change_voters(ids, Former::Learners, LIMIT).await
+                log.change_voters(ids, Former::Learners, LIMIT).await
             }
         };
         match done {

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use spillway_types::NodeName;
 use tokio::task::spawn_blocking;
 
 use crate::disk::{self, Change, DiskFault, Folder, StoredSnapshot, owner_of};
 use crate::ids::{ClusterId, DiskId, Member, NodeId};
+use crate::raft::Members;
 use crate::wire::{Ballot, EntryRecord, MembersRecord, Point};
 
 /// Who begins a new cluster.
@@ -14,7 +16,7 @@ pub struct Founder {
     /// The number of the node.
     pub node: NodeId,
     /// What it is called. Its disk is that of the folder.
-    pub name: spillway_types::NodeName,
+    pub name: NodeName,
     /// Its region.
     pub region: spillway_types::RegionName,
 }
@@ -36,20 +38,47 @@ pub(crate) async fn write(
     written.map_err(DiskFault::io("writing the backup"))
 }
 
-/// Makes the folder of a new cluster from a backup: one voter, all the state, no log. The folder
-/// has to be empty. Blocks.
+/// A backup can't be restored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreFault {
+    /// The backup or the folder can't be used.
+    #[error(transparent)]
+    Disk(#[from] DiskFault),
+    /// A cluster begins with a node that the state knows: a new one has no right to be in it.
+    #[error("the backup knows no node {name}: begin with one of {}, the others join", list(.known))]
+    NoSuchNode {
+        /// Who was to begin.
+        name: NodeName,
+        /// Who may.
+        known: Vec<NodeName>,
+    },
+}
+
+fn list(names: &[NodeName]) -> String {
+    names.iter().map(NodeName::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Makes the folder of a new cluster from a backup, with the node `name` of the old one as the only
+/// voter: all the state, no log. The folder has to be empty. Blocks.
+///
+/// The node keeps its number and the name of its disk, so that the state knows it. That is safe,
+/// though the disk is another: what the old one promised, it promised to a cluster of another id.
 ///
 /// # Errors
-/// If the backup is damaged, or the folder in use.
-pub fn restore(backup: &Path, folder: &Path, founder: &Founder) -> Result<ClusterId, DiskFault> {
+/// If the backup is damaged or does not know the node, or the folder is in use.
+pub fn restore(
+    backup: &Path,
+    folder: &Path,
+    name: &NodeName,
+) -> Result<(ClusterId, Founder), RestoreFault> {
     if owner_of(folder)?.is_some() {
-        return Err(DiskFault::Occupied { folder: folder.into() });
+        return Err(DiskFault::Occupied { folder: folder.into() }.into());
     }
     let mut snapshot = disk::read_snapshot(backup)?;
     let last = snapshot.head.last.ok_or_else(|| DiskFault::damaged("the backup is empty"))?;
+    let (founder, disk) = founder(&snapshot, name)?;
     let cluster = new_cluster()?;
-    let mut opened = Folder::open(folder, founder.node, None)?;
-    let disk = opened.file.state().disk;
+    let mut opened = Folder::open(folder, founder.node, Some(disk))?;
     let members = MembersRecord::only(founder.node, &founder.member(disk));
     snapshot.head.members = members;
     snapshot.head.members_at = Some(last);
@@ -61,7 +90,23 @@ pub fn restore(backup: &Path, folder: &Path, founder: &Founder) -> Result<Cluste
         Change::Purge(last),
         Change::Committed(Some(last)),
     ])?;
-    Ok(cluster)
+    Ok((cluster, founder))
+}
+
+/// The node of that name, as the backup has it.
+fn founder(snapshot: &StoredSnapshot, name: &NodeName) -> Result<(Founder, DiskId), RestoreFault> {
+    let members = Members::try_from(snapshot.head.members.clone());
+    let members = members.map_err(|bad| DiskFault::damaged(bad.to_string()))?;
+    match members.nodes().find(|(_, member)| member.name == *name) {
+        Some((node, Member { name, region, disk })) => {
+            let (name, region) = (name.clone(), region.clone());
+            Ok((Founder { node: *node, name, region }, *disk))
+        }
+        None => {
+            let known = members.nodes().map(|(_, member)| member.name.clone()).collect();
+            Err(RestoreFault::NoSuchNode { name: name.clone(), known })
+        }
+    }
 }
 
 /// Makes a node's folder that of a new cluster with it as the only voter, when most voters of the

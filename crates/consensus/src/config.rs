@@ -8,6 +8,7 @@ use spillway_types::{NodeName, RegionName};
 use crate::ids::{DiskId, NodeId};
 use crate::rules::budget::BudgetConfig;
 use crate::rules::timing::Timing;
+use crate::wire::WireVersion;
 
 /// What a node's log is told when it starts.
 #[derive(Clone, Debug)]
@@ -25,9 +26,13 @@ pub struct Config {
     /// The disk that the cluster knows this node by; an empty folder becomes it. `None` takes what
     /// the folder says, and a new one if it is empty.
     pub disk: Option<DiskId>,
-    /// The timers: [`Timing::for_rtt`] of the longest round trip between voters. About equal on all
-    /// nodes; what a node is started with holds until it is started again.
+    /// The timers to begin with: [`Timing::for_rtt`] of the longest round trip between voters. A
+    /// leader measures, and all who follow go by its timers.
     pub timing: Timing,
+    /// How long another voter's commits have to be quicker before the lead moves there; a third of
+    /// it, how long round trips have to be other than the timers are made for. Longer than a path
+    /// is slow now and then.
+    pub steering_patience: Duration,
     /// When the log is shortened.
     pub compaction: Compaction,
     /// How much a node may write by itself.
@@ -35,6 +40,9 @@ pub struct Config {
     /// How long a snapshot may take to a follower. At least its size over the narrowest path: 64
     /// MiB at 20 Mbit/s take 27 s.
     pub snapshot_limit: Duration,
+    /// The newest version of messages that this node speaks. An older one than the program knows
+    /// lets the program be taken back to one that knows no more, until all nodes are upgraded.
+    pub wire_newest: WireVersion,
 }
 
 impl Config {
@@ -48,9 +56,11 @@ impl Config {
             folder,
             disk: None,
             timing: Timing::for_rtt(Duration::from_millis(220)),
+            steering_patience: Duration::from_secs(30),
             compaction: Compaction::default(),
             budget: BudgetConfig::default(),
             snapshot_limit: Duration::from_secs(60),
+            wire_newest: WireVersion::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ mod form;
 mod members;
 mod read;
 mod start;
+mod steering;
 mod watch;
 mod write;
 
@@ -165,7 +166,7 @@ impl<M: Machine> Consensus<M> {
     /// The leader, if this node has heard it within the lease, or is it.
     fn reachable_leader(&self) -> Result<NodeId, Option<NodeId>> {
         let leader = status::leader(&self.raft);
-        let lease = self.config.timing.lease();
+        let lease = self.context.timing().lease();
         match leader {
             Some(leader) if leader == self.context.node => Ok(leader),
             Some(leader) if self.heard.age().is_some_and(|age| age < lease) => Ok(leader),
@@ -175,7 +176,7 @@ impl<M: Machine> Consensus<M> {
 
     /// Waits until the leader has not been heard for a lease.
     async fn leader_lost(&self) {
-        let lease = self.config.timing.lease();
+        let lease = self.context.timing().lease();
         while let Some(left) = self.heard.age().and_then(|age| lease.checked_sub(age)) {
             tokio::time::sleep(left + Duration::from_millis(1)).await;
         }

@@ -19,10 +19,10 @@ mod state_machine;
 mod status;
 mod wire;
 
-pub use backup::{Founder, force_new_cluster, restore};
+pub use backup::{Founder, RestoreFault, force_new_cluster, restore};
 pub use config::{Compaction, Config};
 pub use consensus::{Consensus, Consistency, Former, Proposed, Read};
-pub use disk::{DiskFault, FolderOwner, owner_of};
+pub use disk::{DiskFault, FolderOwner, discard_blank, owner_of};
 pub use error::{ChangeError, FormError, ProposeError, ReadError, StartFault};
 pub use ids::{ClusterId, DiskId, Member, NoRandomness, NodeId};
 pub use machine::{Machine, MachineFault};
@@ -30,6 +30,7 @@ pub use rules::budget::{BudgetConfig, Urgency};
 pub use rules::formation::{Seed, seed_ids};
 pub use rules::timing::Timing;
 pub use status::{Role, Status};
+pub use wire::WireVersion;
 
 /// How long the frame of a command may be. What is larger does not belong into a log that every
 /// node keeps in memory.

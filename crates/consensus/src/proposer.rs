@@ -42,7 +42,7 @@ pub(crate) async fn propose_here<M: Machine>(
     if *context.voice.borrow() != Voice::Confirmed {
         return Err(NotDone::NotLeader(None));
     }
-    let settled_by = Instant::now() + context.timing.lease().min(limit);
+    let settled_by = Instant::now() + context.timing().lease().min(limit);
     loop {
         let written = propose_once(raft, context.voice.clone(), command.clone(), limit).await;
         if written != Err(NotDone::NotLeader(None)) || Instant::now() >= settled_by {

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{Instant as _, ServerState};
 
 use crate::disk::DiskFault;
 use crate::ids::{ClusterId, DiskId, Member, NodeId};
@@ -12,6 +12,7 @@ use crate::machine::Machine;
 use crate::net::{Context, Heard};
 use crate::proposer::Raft;
 use crate::rules::isolation::Voice;
+use crate::wire::Ballot;
 
 /// What a node is in the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -56,8 +57,8 @@ pub struct Status {
     pub snapshot_index: Option<u64>,
     /// The last entry that is gone from the log.
     pub purged_index: Option<u64>,
-    /// How old this node's knowledge can be: since a quorum answered it as leader, or since it
-    /// heard its leader. `None` if neither ever was.
+    /// How old this node's knowledge can be: since a quorum confirmed it as leader, or the leader
+    /// whose word it has. `None` if neither ever was.
     pub age: Option<Duration>,
     /// All members.
     pub members: BTreeMap<NodeId, Member>,
@@ -69,10 +70,38 @@ pub struct Status {
     pub matched: BTreeMap<NodeId, Option<u64>>,
     /// Bytes of entries in memory and in the log's file.
     pub log_bytes: usize,
-    /// Why the log has stopped.
+    /// Why the log has stopped, or why this node is in no cluster.
     pub fault: Option<String>,
     /// Why, if it is the disk.
     pub disk_fault: Option<DiskFault>,
+}
+
+impl Status {
+    /// Of a node that has no log yet, since no cluster has given it a number.
+    #[must_use]
+    pub fn outside(disk: DiskId) -> Self {
+        Self {
+            node: NodeId(0),
+            disk,
+            cluster: None,
+            role: Role::Learner,
+            term: 0,
+            leader: None,
+            last_index: None,
+            committed_index: None,
+            applied_index: None,
+            snapshot_index: None,
+            purged_index: None,
+            age: None,
+            members: BTreeMap::new(),
+            voters: BTreeSet::new(),
+            is_joint: false,
+            matched: BTreeMap::new(),
+            log_bytes: 0,
+            fault: None,
+            disk_fault: None,
+        }
+    }
 }
 
 pub(crate) fn status<M: Machine>(
@@ -109,10 +138,7 @@ pub(crate) fn status<M: Machine>(
         applied_index,
         snapshot_index: metrics.snapshot.map(|id| id.index),
         purged_index: metrics.purged.map(|id| id.index),
-        age: match metrics.state {
-            ServerState::Leader => metrics.last_quorum_acked.map(|at| at.elapsed()),
-            _ => heard.age(),
-        },
+        age: age(context, heard, applied_index),
         members: members.nodes().map(|(id, member)| (*id, member.clone())).collect(),
         voters: members.voter_ids().collect(),
         is_joint: members.get_joint_config().len() > 1,
@@ -124,6 +150,20 @@ pub(crate) fn status<M: Machine>(
         fault,
         disk_fault,
     }
+}
+
+/// What it knew as a leader counts on when it follows.
+fn age(context: &Context, heard: &Heard, applied_index: Option<u64>) -> Option<Duration> {
+    let applied_next = applied_index.map_or(0, |index| index + 1);
+    let word = context.word().filter(|word| word.next_index <= applied_next);
+    let as_of = heard.as_of(applied_next).max(word.map(|word| word.as_of))?;
+    Some(context.now().saturating_sub(as_of))
+}
+
+/// Lets nothing rest on the followers' promises any more: the lead is about to be handed over.
+pub(crate) fn give_up_lease<M: Machine>(raft: &Raft<M>, context: &Context) {
+    let ballot = Ballot::from(&raft.metrics().borrow_watched().vote);
+    context.followers.send_modify(|followers| followers.give_up(ballot));
 }
 
 /// The leader of the latest term, as far as this node knows.

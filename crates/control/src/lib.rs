@@ -12,6 +12,7 @@ mod command;
 mod entry;
 mod hex;
 mod hidden;
+mod join_text;
 mod key_text;
 mod limits;
 mod names;
@@ -28,6 +29,7 @@ pub use command::{
 };
 pub use entry::{Actor, Entry, EntryError, Proposer};
 pub use hidden::Hidden;
+pub use join_text::JoinText;
 pub use key_text::{KeyText, SECRET_BYTES};
 pub use limits::{
     BATCH_MAX, ENTRY_BYTES_MAX, LEASE_MS_MIN, OPERATOR_AUDIT_MAX, REQUEST_AGE_MS, REQUESTS_MAX,

@@ -226,10 +226,30 @@ fn regions_and_roles_are_set_by_operators_alone() {
 
 #[test]
 fn a_cluster_made_anew_has_another_id() {
-    let mut world = World::of(&[("a", 1)]);
+    let mut world = World::of(&[("a", 1), ("b", 2)]);
     let replace = |from| Command::ReplaceCluster { from, to: ClusterId([9; 16]) };
-    assert_eq!(world.denied(replace(ClusterId([1; 16]))), RefusalCode::OtherCluster);
-    assert_eq!(world.refused("a1", replace(CLUSTER)), RefusalCode::NotPermitted);
-    world.done(replace(CLUSTER));
+    assert_eq!(world.refused("a1", replace(ClusterId([1; 16]))), RefusalCode::OtherCluster);
+    assert_eq!(world.refused("z1", replace(CLUSTER)), RefusalCode::NotPermitted, "not of it");
+    assert_eq!(world.state.records().nodes.len(), 3);
+    world.applied("b1", replace(CLUSTER));
     assert_eq!(world.state.cluster(), Some(ClusterId([9; 16])));
+    let nodes = world.state.records().nodes.iter();
+    let names: Vec<_> = nodes.map(|(_, node)| node.spec.name.as_str()).collect();
+    assert_eq!(names, ["b1"], "the others join anew");
+    assert_eq!(world.refused("b1", replace(CLUSTER)), RefusalCode::OtherCluster, "once");
+}
+
+#[test]
+fn nodes_of_a_cluster_made_anew_join_under_their_old_names_with_other_disks() {
+    let mut world = World::of(&[("a", 1), ("b", 1)]);
+    let (from, to) = (CLUSTER, ClusterId([9; 16]));
+    world.applied("a1", Command::ReplaceCluster { from, to });
+    let old = || node_spec("b1", "b");
+    assert!(world.state.is_retired(old().disk) && !world.state.is_retired(DiskId([0xee; 16])));
+    world.done(put(Item::JoinToken("t".into(), token(2))));
+    assert_eq!(world.refused("a1", join_by(old(), 1)), RefusalCode::RetiredDisk);
+    let wiped = NodeSpec { disk: DiskId([0xee; 16]), ..old() };
+    assert_eq!(world.refused("a1", join(wiped.clone())), RefusalCode::TokenRefused);
+    world.applied("a1", join_by(wiped, 1));
+    assert_eq!(world.node_id("b1"), NodeId(3), "ids are not given twice");
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::HealthConfig;
 use crate::back_off::{BackOff, BackOffLimits};
 use crate::time::{jittered, later};
-use crate::verdict::{Verdict, Vote, Votes, verdict};
+use crate::verdict::{Verdict, Vote, Votes, Witnesses, verdict};
 
 /// The condition of one replica, with its memory of how often it failed.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +45,8 @@ pub(crate) enum Cause {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence {
     pub(crate) votes: Votes,
+    /// What the region's other nodes say.
+    pub(crate) others: Witnesses,
     /// No byte comes although requests wait.
     pub(crate) is_stalled: bool,
 }
@@ -73,7 +75,13 @@ impl Condition {
 
     /// What follows from the votes in this condition.
     pub(crate) fn verdict(&self, now: Instant, evidence: &Evidence) -> Verdict {
-        verdict(self.votes_that_count(now, evidence.votes), &[])
+        verdict(self.votes_that_count(now, evidence.votes), evidence.others)
+    }
+
+    /// Whether this node's own signals speak against the replica: what it tells the others. Their
+    /// word is no part of it, or two nodes could go on believing each other for ever.
+    pub(crate) fn is_against(&self, now: Instant, votes: Votes) -> bool {
+        self.votes_that_count(now, votes).lean_down()
     }
 
     /// Follows the evidence one step; call again until it says `None`.
@@ -85,17 +93,21 @@ impl Condition {
         rng: &mut fastrand::Rng,
     ) -> Option<Shift> {
         let is_down = self.verdict(now, evidence) == Verdict::Down;
+        let why = match self.is_against(now, evidence.votes) {
+            true => "signals_agree",
+            false => "region_agrees",
+        };
         let fails_deep = evidence.votes.deep.is_bad();
         match self.state {
             State::Down { .. } if is_down => None,
             State::Down { until } => self.leave_down(now, until, evidence.votes.active),
             State::Ejected { until, .. } if is_down => {
                 self.state = State::Down { until };
-                Some(Shift::Out("signals_agree"))
+                Some(Shift::Out(why))
             }
             State::Well | State::Trial { .. } if is_down => {
                 self.state = State::Down { until: self.back_at(now, config, rng) };
-                Some(Shift::Out("signals_agree"))
+                Some(Shift::Out(why))
             }
             State::Well | State::Trial { .. } if fails_deep => {
                 self.state = State::Ejected { until: now, by: Cause::Check };

@@ -8,18 +8,20 @@ struct Test {
     now: Instant,
     rng: fastrand::Rng,
     is_stalled: bool,
+    others: Witnesses,
 }
 
 impl Test {
     fn new() -> Self {
         let rng = fastrand::Rng::with_seed(3);
-        Self { condition: Condition::default(), now: start(), rng, is_stalled: false }
+        let others = Witnesses::default();
+        Self { condition: Condition::default(), now: start(), rng, is_stalled: false, others }
     }
 
     /// One step on the votes of active, passive, deep and scrape.
     fn advance(&mut self, [active, passive, deep, scrape]: [Vote; 4]) -> Option<Shift> {
         let votes = Votes { active, passive, deep, scrape };
-        let evidence = Evidence { votes, is_stalled: self.is_stalled };
+        let evidence = Evidence { votes, others: self.others, is_stalled: self.is_stalled };
         self.condition.advance(self.now, &evidence, &HealthConfig::default(), &mut self.rng)
     }
 
@@ -207,4 +209,30 @@ fn a_trial_keeps_the_cause_it_came_from() {
     assert!(matches!(test.state(), State::Ejected { by: Cause::Down, .. }));
     test.wait(5_501).advance(IDLE);
     assert_eq!(test.state(), State::Trial { goods: 0, by: Cause::Down });
+}
+
+#[test]
+fn most_of_the_region_takes_it_out_here_and_lets_it_back() {
+    let mut test = Test::new();
+    test.others = Witnesses::of([Votes::told(2), Votes::told(1)]);
+    assert_eq!(test.advance(WELL), Some(Shift::Out("region_agrees")));
+    assert!(!test.condition.is_against(test.now, Votes::told(0)));
+    assert_eq!(test.wait(60_000).advance(WELL), None, "as long as they say so");
+    test.others = Witnesses::of([Votes::told(0), Votes::told(1)]);
+    assert_eq!(test.advance(WELL), Some(Shift::Reborn("active_checks_rose")));
+}
+
+#[test]
+fn two_nodes_without_checks_do_not_believe_each_other_for_ever() {
+    let mut test = Test::new();
+    let traffic = [Silent, BadForLong, Silent, Silent];
+    assert_eq!(test.advance(traffic), Some(OUT));
+    test.others = Witnesses::of([Votes::told(2)]);
+    let votes = Votes { passive: BadForLong, ..Votes::default() };
+    assert!(test.condition.is_against(test.now, votes));
+    test.wait(60_000);
+    assert_eq!(test.advance(traffic), None, "the other one still says so");
+    assert!(!test.condition.is_against(test.now, votes), "this one says it no more");
+    test.others = Witnesses::of([Votes::told(0)]);
+    assert_eq!(test.advance(traffic), Some(Shift::Reborn("back_off_over")));
 }

@@ -13,6 +13,8 @@ use crate::pool::{Ejections, PoolLoad};
 use crate::standby::{PoolNeed, Reserve, Wish};
 use crate::{Check, CheckFault, FleetConfig, Live, MemberReport, MemberSpec, MemberState, Order};
 
+mod region;
+
 /// What is decided about all replicas of the own region.
 ///
 /// Feed it with `handle_*`, and call [`Self::handle_timeout`] every 100 ms. After each input drain

@@ -1,9 +1,13 @@
 //! What a fleet tells: signals, actions, reports.
 
-use spillway_types::{Fault, LoadReport, Reading, Sign, SignKind};
+use std::collections::BTreeMap;
+
+use spillway_types::{Admission, Fault, LoadReport, Reading, Sign, SignKind};
 
 use crate::test_fleet::{TestFleet, fleet, ms, spec, start};
-use crate::{Action, Check, CheckFault, Fleet, FleetConfig, Live, MemberSpec};
+use crate::{
+    Action, Check, CheckFault, Fleet, FleetConfig, Live, MemberSpec, Verdict, Votes, Witnesses,
+};
 
 #[test]
 fn signals_tell_what_traffic_and_reports_showed() {
@@ -123,4 +127,30 @@ fn the_table_of_operators_has_all_there_is_to_know() {
         serde_json::json!({ "model": "m", "state": "closed", "requests": 3, "faults": 2 });
     assert_eq!(json["breakers"], serde_json::json!([breaker]));
     assert_eq!((&json["faults_in_a_row"], &json["latency_ms"]), (&2.into(), &50.0.into()));
+}
+
+#[test]
+fn what_other_nodes_say_holds_until_they_say_otherwise() {
+    let mut test = fleet(&["a", "b"]);
+    test.check("a", Check::Active, 2).answer("a");
+    let down = Witnesses::of([Votes::told(2), Votes::told(2)]);
+    test.fleet.handle_witnesses(test.now, &[("a".into(), down)].into());
+    test.tick();
+    let report = test.report_of("a");
+    assert_eq!((test.admission("a"), report.verdict), (Admission::Down, Verdict::Down));
+    assert!(!report.is_against, "what others say is not said again");
+    assert_eq!(test.admission("b"), Admission::Open);
+    test.fleet.handle_witnesses(test.now, &BTreeMap::new());
+    test.tick();
+    assert_eq!(test.admission("a"), Admission::Open);
+}
+
+#[test]
+fn one_that_is_forgotten_has_to_show_again_that_it_is_ready() {
+    let mut test = fleet(&["a", "b"]);
+    let version = test.fleet.version();
+    test.fleet.forget(&["a".into(), "x".into()].into());
+    assert_ne!(test.fleet.version(), version);
+    test.fleet.reconcile(test.now, vec![spec("a"), spec("b")], false);
+    assert_eq!((test.admission("a"), test.admission("b")), (Admission::Starting, Admission::Open));
 }

@@ -40,7 +40,7 @@ pub use fleet::{Action, Fleet, UnknownReplica};
 pub use input::{Check, CheckFault, CheckPeriods, DrainReason, Live, MemberSpec, Order};
 pub use region_load::{RegionLoad, ReplicaNow, with_nodes};
 pub use report::{BreakerReport, CheckReport, FaultReport, MemberReport, MemberState};
-pub use verdict::{Verdict, Vote, Votes, verdict};
+pub use verdict::{Verdict, Vote, Votes, Witnesses, verdict};
 
 #[cfg(test)]
 mod fleet_life_test;

@@ -22,7 +22,7 @@ use crate::quantile::{QuantileWindow, Samples};
 use crate::ramp::{Ramp, Slope};
 use crate::report::MemberState;
 use crate::standby::Reserve;
-use crate::{Check, CheckFault, Live, MemberSpec, Order};
+use crate::{Check, CheckFault, Live, MemberSpec, Order, Witnesses};
 
 mod decide;
 mod outputs;
@@ -41,6 +41,8 @@ pub(crate) struct Member {
     condition: Condition,
     checks: Checks,
     passive: Passive,
+    /// What the region's other nodes say of it.
+    others: Witnesses,
     breakers: Breakers,
     pressure: Pressure,
     /// `None` if it is not of the reserve.
@@ -100,6 +102,7 @@ impl Member {
             condition: Condition::default(),
             checks: Checks::default(),
             passive: Passive::default(),
+            others: Witnesses::default(),
             breakers: Breakers::default(),
             pressure: Pressure::default(),
             reserve: spec.standby.map(|_| Reserve::Held),
@@ -178,6 +181,11 @@ impl Member {
     pub(crate) fn on_report(&mut self, now: Instant, report: &LoadReport, in_flight: u32) {
         self.load.record(now, report, in_flight);
         self.checks.record_memory(now, report, &self.spec);
+    }
+
+    /// The region's other nodes said something of it, or no longer say it.
+    pub(crate) fn on_witnesses(&mut self, others: Witnesses) {
+        self.others = others;
     }
 
     /// Somebody wants it out or back.

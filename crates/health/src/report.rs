@@ -54,6 +54,9 @@ pub struct MemberReport {
     pub verdict: Verdict,
     /// What each kind of signal says.
     pub votes: Votes,
+    /// Whether these speak against it: what this node tells the region's others, whose word is no
+    /// part of it.
+    pub is_against: bool,
     /// Whether it should be ejected, and is not since enough of its pool are.
     pub is_spared: bool,
     /// Times that it was left out and that are not forgotten yet.

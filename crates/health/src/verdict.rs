@@ -43,6 +43,19 @@ pub enum Verdict {
     Down,
 }
 
+/// What the region's other nodes say about one replica.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Witnesses {
+    /// Nodes that know something.
+    knowing: u32,
+    /// Those of them that call it down.
+    down: u32,
+    /// One of these would do so alone.
+    is_sure: bool,
+    /// Nodes that live and have said nothing against it.
+    quiet: u32,
+}
+
 /// Finds whether a replica is down, from the votes of this node and of the region's others.
 ///
 /// One node alone needs two independent signals, since one signal may be broken itself: a check
@@ -52,19 +65,42 @@ pub enum Verdict {
 /// With several nodes in a region most of the nodes that know something must agree; one bad link
 /// makes one node wrong, not most. A node that knows nothing abstains. What this node alone sees
 /// it may act on alone, by leaving the replica out for itself.
+///
+/// Nodes that said nothing against it may see it well or not at all. They count as seeing it well
+/// where this node would go by others' word alone, and not at all where it has something against
+/// the replica itself.
 #[must_use]
-pub fn verdict(own: Votes, others: &[Votes]) -> Verdict {
-    let nodes = || std::iter::once(own).chain(others.iter().copied());
-    let knowing = nodes().filter(|votes| votes.is_evidence()).count();
+pub fn verdict(own: Votes, others: Witnesses) -> Verdict {
+    let quiet = if own.bad() == 0 { others.quiet } else { 0 };
+    let knowing = u32::from(own.is_evidence()) + others.knowing + quiet;
     let is_down = if knowing > 1 {
-        2 * nodes().filter(|votes| votes.lean_down()).count() > knowing
+        2 * (u32::from(own.lean_down()) + others.down) > knowing
     } else {
-        nodes().any(Votes::agree_on_down)
+        own.agree_on_down() || others.is_sure
     };
     match (is_down, own.bad()) {
         (true, _) => Verdict::Down,
         (false, 0) => Verdict::Up,
         (false, _) => Verdict::Suspect,
+    }
+}
+
+impl Witnesses {
+    /// What nodes with these votes say.
+    pub fn of(nodes: impl IntoIterator<Item = Votes>) -> Self {
+        let mut witnesses = Self::default();
+        for votes in nodes {
+            witnesses.knowing += u32::from(votes.is_evidence());
+            witnesses.down += u32::from(votes.lean_down());
+            witnesses.is_sure |= votes.agree_on_down();
+        }
+        witnesses
+    }
+
+    /// The same, beside so many living nodes that have said nothing against it.
+    #[must_use]
+    pub fn beside_quiet(self, nodes: u32) -> Self {
+        Self { quiet: nodes, ..self }
     }
 }
 
@@ -80,6 +116,18 @@ impl Vote {
 }
 
 impl Votes {
+    /// The votes of a node of which only the outcome is known: that nothing speaks against the
+    /// replica, or how many independent signals do.
+    #[must_use]
+    pub fn told(bad_signals: u8) -> Self {
+        let (passive, active) = match bad_signals {
+            0 => (Vote::Good, Vote::Silent),
+            1 => (Vote::Bad, Vote::Silent),
+            _ => (Vote::Bad, Vote::Bad),
+        };
+        Self { active, passive, ..Self::default() }
+    }
+
     /// These votes without what traffic showed, none of them old: all that counts once a replica
     /// has been without traffic for so long that it is to be tried again.
     pub(crate) fn for_a_trial(self) -> Self {
@@ -119,7 +167,7 @@ impl Votes {
     }
 
     /// What it takes for this node to be counted among several.
-    fn lean_down(self) -> bool {
+    pub(crate) fn lean_down(self) -> bool {
         self.bad() >= 2 || (self.bad() == 1 && !self.is_contradicted())
     }
 }
@@ -134,7 +182,7 @@ mod tests {
     }
 
     fn alone(all: [Vote; 4]) -> Verdict {
-        verdict(votes(all), &[])
+        verdict(votes(all), Witnesses::default())
     }
 
     const GOOD: [Vote; 4] = [Good, Good, Silent, Silent];
@@ -170,7 +218,7 @@ mod tests {
     #[test]
     fn among_several_nodes_most_must_agree() {
         let of = |own: [Vote; 4], others: &[[Vote; 4]]| {
-            verdict(votes(own), &others.iter().copied().map(votes).collect::<Vec<_>>())
+            verdict(votes(own), Witnesses::of(others.iter().copied().map(votes)))
         };
         assert_eq!(of(DEAD, &[GOOD, GOOD]), Verdict::Suspect, "one bad link is not a death");
         assert_eq!(of(DEAD, &[DEAD, GOOD]), Verdict::Down);
@@ -183,18 +231,33 @@ mod tests {
     #[test]
     fn several_nodes_with_one_signal_each_agree_on_down() {
         let doubtful = votes(DOUBTFUL);
-        assert_eq!(verdict(doubtful, &[doubtful]), Verdict::Down);
+        assert_eq!(verdict(doubtful, Witnesses::of([doubtful])), Verdict::Down);
         let contradicted = votes([Bad, Good, Silent, Silent]);
-        assert_eq!(verdict(contradicted, &[contradicted; 2]), Verdict::Suspect);
+        assert_eq!(verdict(contradicted, Witnesses::of([contradicted; 2])), Verdict::Suspect);
     }
 
     #[test]
     fn nodes_that_know_nothing_abstain() {
         let blind = votes(BLIND);
-        assert_eq!(verdict(votes(DEAD), &[blind, blind, blind]), Verdict::Down);
-        assert_eq!(verdict(votes(DOUBTFUL), &[blind, blind]), Verdict::Suspect);
-        assert_eq!(verdict(blind, &[votes(DEAD)]), Verdict::Down);
-        assert_eq!(verdict(blind, &[votes(DOUBTFUL)]), Verdict::Up);
+        assert_eq!(verdict(votes(DEAD), Witnesses::of([blind; 3])), Verdict::Down);
+        assert_eq!(verdict(votes(DOUBTFUL), Witnesses::of([blind; 2])), Verdict::Suspect);
+        assert_eq!(verdict(blind, Witnesses::of([votes(DEAD)])), Verdict::Down);
+        assert_eq!(verdict(blind, Witnesses::of([votes(DOUBTFUL)])), Verdict::Up);
+    }
+
+    #[test]
+    fn nodes_that_said_nothing_hold_others_back_and_not_this_one() {
+        let of = |own: [Vote; 4], told: &[u8], quiet: u32| {
+            let others = told.iter().copied().map(Votes::told);
+            verdict(votes(own), Witnesses::of(others).beside_quiet(quiet))
+        };
+        assert_eq!(of(BLIND, &[2], 0), Verdict::Down);
+        assert_eq!(of(BLIND, &[2], 1), Verdict::Up, "one of two");
+        assert_eq!(of(BLIND, &[1, 1], 1), Verdict::Down);
+        assert_eq!(of(GOOD, &[2, 2], 1), Verdict::Up, "half is not most");
+        assert_eq!(of(GOOD, &[2, 2, 1], 1), Verdict::Down);
+        assert_eq!(of(DEAD, &[], 9), Verdict::Down, "nobody contradicts it");
+        assert_eq!(of(DEAD, &[0], 9), Verdict::Suspect);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use crate::code::CloseCode;
 use crate::config::ms;
 use crate::hello;
+use crate::join::{self, Guest};
 use crate::kind::Kind;
 use crate::peer::{Arrival, Origin};
 use crate::rpc::CONTROL_STREAMS_MAX;
@@ -81,7 +82,12 @@ async fn accept(shared: Arc<Shared>, incoming: Incoming, place: Place) {
     };
     let hello = timeout(ms(shared.limits.handshake_ms), welcome(&shared, &connection, &switch));
     let code = match hello.await {
-        Ok(Ok(())) => return,
+        Ok(Ok(None)) => return,
+        Ok(Ok(Some(guest))) => {
+            // It takes a place of its own kind from now on.
+            drop(place);
+            return join::serve(&shared, guest).await;
+        }
         Ok(Err(code)) => code,
         Err(_) => CloseCode::Malformed,
     };
@@ -89,15 +95,26 @@ async fn accept(shared: Arc<Shared>, incoming: Incoming, place: Place) {
     drop(place);
 }
 
-/// Hands the connection to the peer it comes from, once both have said hello.
+/// Hands the connection to the peer it comes from, once both have said hello; gives it back if it
+/// is of somebody who knocks.
 async fn welcome(
     shared: &Shared,
     connection: &quinn::Connection,
     switch: &KindSwitch,
-) -> Result<(), CloseCode> {
-    let kind = protocol_of(connection).ok_or(CloseCode::Malformed)?;
+) -> Result<Option<Guest>, CloseCode> {
+    let protocol = protocol_of(connection).ok_or(CloseCode::Malformed)?;
     let certificate = peer_certificate(connection).ok_or(CloseCode::NotMember)?;
     let identity = identity_of(&certificate).or(Err(CloseCode::NotMember))?;
+    if protocol == join::PROTOCOL {
+        return Ok(Some(Guest { connection: connection.clone(), from: identity }));
+    }
+    let kind = Kind::of_protocol(&protocol).ok_or(CloseCode::Malformed)?;
+    // Strangers may knock, and no more: whoever did not is refused before it is read.
+    shared.members.admit(&identity).map_err(|refusal| {
+        shared.refusals.count(refusal);
+        tracing::debug!(from = %identity, reason = refusal.as_str(), "a stranger is refused");
+        CloseCode::NotMember
+    })?;
     if kind == Kind::Control {
         switch.is_control();
         connection.set_max_concurrent_bi_streams(CONTROL_STREAMS_MAX.into());
@@ -109,13 +126,13 @@ async fn welcome(
     let peer = shared.peer(identity.node()).ok_or(CloseCode::NotMember)?;
     let connection = connection.clone();
     let arrival = Arrival { connection, process, origin: Origin::Peer };
-    if peer.arrive(kind, arrival) { Ok(()) } else { Err(CloseCode::TooMany) }
+    if peer.arrive(kind, arrival) { Ok(None) } else { Err(CloseCode::TooMany) }
 }
 
-fn protocol_of(connection: &quinn::Connection) -> Option<Kind> {
+fn protocol_of(connection: &quinn::Connection) -> Option<Vec<u8>> {
     let data = connection.handshake_data()?;
     let data = data.downcast::<quinn::crypto::rustls::HandshakeData>().ok()?;
-    Kind::of_protocol(&data.protocol?)
+    data.protocol
 }
 
 /// Counts a refusal that the verifier does not know of.

@@ -16,6 +16,7 @@ pub(crate) struct Counters {
     pub(crate) given_up: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) malformed: AtomicU64,
+    pub(crate) strangers: AtomicU64,
     pub(crate) reloads: AtomicU64,
     pub(crate) reloads_failed: AtomicU64,
 }
@@ -40,6 +41,7 @@ impl Counters {
             given_up: of(&self.given_up),
             failed: of(&self.failed),
             malformed: of(&self.malformed),
+            strangers: of(&self.strangers),
             reloads: of(&self.reloads),
             reloads_failed: of(&self.reloads_failed),
         }
@@ -71,6 +73,8 @@ pub struct Totals {
     pub failed: u64,
     /// Of these, those without a valid head.
     pub malformed: u64,
+    /// Nodes that knocked and were heard: strangers, or members that ask where they stand.
+    pub strangers: u64,
     /// Times that changed certificates were taken into use.
     pub reloads: u64,
     /// Times that changed certificates could not be used.

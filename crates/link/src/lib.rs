@@ -15,6 +15,7 @@ mod endpoint;
 mod forward;
 mod hello;
 mod identity;
+mod join;
 mod kind;
 mod link;
 mod peer;
@@ -37,6 +38,7 @@ pub use forward::{
     ForwardHead, Handler, PieceFault, Refused, RefusedReason, Room, Serving, Stage,
 };
 pub use identity::{Identity, NameError};
+pub use join::{Gate, KnockFault};
 pub use kind::Kind;
 pub use link::{DatagramFault, Link, LinkStatus, ReloadFault};
 pub use peer::{ConnectionStatus, DialStatus, PeerStatus};

@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http_body::Body;
 use quinn::SendDatagramError;
+use spillway_codec::Wire;
 use spillway_types::{NodeName, RegionName};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +21,7 @@ use crate::config::{Config, PeerConfig, ms};
 use crate::counters::{Counters, Totals, add};
 use crate::endpoint::{self, StartFault};
 use crate::forward::{Answer, BoxError, Call, ForwardError, ForwardHead, Handler, Room};
+use crate::join::{self, Gate, KnockFault, Places};
 use crate::kind::Kind;
 use crate::peer::{OpenStream, Peer, PeerStatus};
 use crate::rpc::{self, OpenFault, StreamHandler, StreamReceiver, StreamSender};
@@ -111,6 +113,8 @@ impl Link {
             peers: ArcSwap::default(),
             handler,
             streams: ArcSwapOption::empty(),
+            gate: ArcSwapOption::empty(),
+            strangers: Places::default(),
             transport: config.transport,
             limits: config.limits,
             counters: Arc::new(Counters::default()),
@@ -213,6 +217,27 @@ impl Link {
     /// refused.
     pub fn serve_streams(&self, handler: Option<Arc<dyn StreamHandler>>) {
         self.shared.streams.store(handler.map(Arc::new));
+    }
+
+    /// From now on nodes that are no peers may ask `gate`, and nothing else; with `None` they are
+    /// refused before anything of theirs is read.
+    pub fn open_gate(&self, gate: Option<Arc<dyn Gate>>) {
+        self.shared.members.open(gate.is_some());
+        self.shared.gate.store(gate.map(Arc::new));
+    }
+
+    /// Asks a node one question at its gate, over a connection of its own. It need not know this
+    /// node, nor this node it as a peer.
+    ///
+    /// # Errors
+    /// [`KnockFault`] says whether another try may help.
+    pub async fn knock<Q: Wire, A: Wire>(
+        &self,
+        to: &PeerConfig,
+        question: &Q,
+        limit: Duration,
+    ) -> Result<A, KnockFault> {
+        join::knock(&self.shared, to, question, limit).await
     }
 
     /// Opens a stream of both directions on the control connection; never waits.

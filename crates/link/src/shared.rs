@@ -13,6 +13,7 @@ use crate::config::{Limits, Transport};
 use crate::counters::Counters;
 use crate::forward::Handler;
 use crate::identity::Identity;
+use crate::join::{Gate, Places};
 use crate::peer::{OpenStreams, Peer};
 use crate::rpc::StreamHandler;
 use crate::tls::{Members, Refusals, Sessions};
@@ -32,6 +33,9 @@ pub(crate) struct Shared {
     pub(crate) handler: Arc<dyn Handler>,
     /// Who serves streams that are no forwarded requests; nobody at first.
     pub(crate) streams: ArcSwapOption<Arc<dyn StreamHandler>>,
+    /// Who answers strangers; nobody at first.
+    pub(crate) gate: ArcSwapOption<Arc<dyn Gate>>,
+    pub(crate) strangers: Places,
     pub(crate) transport: Transport,
     pub(crate) limits: Limits,
     pub(crate) counters: Arc<Counters>,

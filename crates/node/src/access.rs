@@ -60,7 +60,8 @@ impl KeyBook {
         }
     }
 
-    fn take_state(&self, state: &State) {
+    /// Goes by the keys and tenants of this state.
+    pub(crate) fn take_state(&self, state: &State) {
         let records = state.records();
         let keys = records.keys.iter().map(|(id, key)| (id.clone(), key.clone()));
         let tenants = records.tenants.iter().map(|(name, tenant)| {
@@ -68,16 +69,23 @@ impl KeyBook {
             (name.clone(), terms)
         });
         let agreed = AccessConfig { keys: keys.collect(), tenants: tenants.collect() };
-        tracing::info!(keys = agreed.keys.len(), "the cluster's keys changed");
-        self.change(|sources| sources.agreed = agreed);
+        let count = agreed.keys.len();
+        let had_others = self.change(|sources| {
+            let before = std::mem::replace(&mut sources.agreed, agreed);
+            before.keys != sources.agreed.keys
+        });
+        if had_others {
+            tracing::info!(keys = count, "the cluster's keys changed");
+        }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Sources)) {
+    fn change<T>(&self, change: impl FnOnce(&mut Sources) -> T) -> T {
         let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut sources);
+        let changed = change(&mut sources);
         let previous = self.gateway.keys();
         // Under the lock, or of two changes at a time the older could stay.
         self.gateway.replace_keys(sources.table(&previous));
+        changed
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -11,10 +12,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use socket2::SockRef;
 use spillway_admin::{AdminRole, Reply, connection_builder};
 use spillway_health::{DrainReason, Order, UnknownReplica};
 use spillway_types::{LoadReport, ReplicaName};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,6 +25,9 @@ use crate::keeper::KeeperHandle;
 
 /// Connections at a time: a few scrapers, people, and replicas that push their load.
 const CONNECTIONS_MAX: usize = 256;
+/// Who takes nothing that is sent for so long has lost the connection: a watcher that never reads
+/// would keep its place for ever.
+const STALL_MAX: Duration = Duration::from_secs(60);
 /// Bytes of a request's body: orders and load reports are short.
 const BODY_BYTES_MAX: usize = 16 << 10;
 /// How long a drain may take where its order does not say.
@@ -62,6 +67,9 @@ pub(crate) async fn serve_admin(
         };
         let Ok((tcp, _)) = accepted else { continue };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        if let Err(error) = bound_stalls(&tcp, STALL_MAX) {
+            tracing::debug!(%error, "a stalled client of the admin listener will not be noticed");
+        }
         let admin = admin.clone();
         let stop = stop.clone();
         tracker.spawn(async move {
@@ -77,6 +85,12 @@ pub(crate) async fn serve_admin(
             drop(place);
         });
     }
+}
+
+/// Lets the kernel end a connection whose peer takes nothing for `limit`, whether it is gone or only
+/// does not read.
+fn bound_stalls(tcp: &TcpStream, limit: Duration) -> std::io::Result<()> {
+    SockRef::from(tcp).set_tcp_user_timeout(Some(limit))
 }
 
 impl Admin {
@@ -148,7 +162,7 @@ impl Admin {
 
 impl DrainBody {
     fn order(&self) -> Order {
-        let limit = std::time::Duration::from_secs(self.limit_s.unwrap_or(DRAIN_S));
+        let limit = Duration::from_secs(self.limit_s.unwrap_or(DRAIN_S));
         let why = if self.preemption { DrainReason::Preemption } else { DrainReason::Operator };
         Order::Drain { limit, why }
     }
@@ -181,4 +195,32 @@ fn reply(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_never_reads_is_let_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        bound_stalls(&tcp, Duration::from_millis(500)).unwrap();
+        let writing = async {
+            let chunk = vec![0; 1 << 20];
+            loop {
+                if let Err(error) = tcp.write_all(&chunk).await {
+                    return error.kind();
+                }
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(20), writing).await;
+        assert_eq!(ended.expect("an end"), ErrorKind::TimedOut);
+        drop(silent);
+    }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use spillway_proxy::{Gateway, KeyTable, Worker};
 use spillway_telemetry::{LastResort, Live, LiveCluster, LiveReplica, Metrics};
 use spillway_types::ReplicaSlot;
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agreed::WatchedAgreement;
 use crate::cluster::Watched;
+use crate::fold::NoteCounts;
 
 /// How often the queues are emptied: rarely enough to cost nothing, often enough that a queue of
 /// 16,384 outcomes takes 160,000 requests a second on one worker to overflow.
@@ -24,6 +26,8 @@ pub(crate) struct Feedback {
     pub(crate) metrics: Metrics,
     /// Facts about replicas that did not fit the keeper's queue.
     facts_dropped: AtomicU64,
+    /// What became of the things that the cluster agreed on.
+    agreed: ArcSwap<NoteCounts>,
     cluster: OnceLock<Watched>,
     agreement: OnceLock<WatchedAgreement>,
 }
@@ -32,7 +36,8 @@ impl Feedback {
     pub(crate) fn new(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>, metrics: Metrics) -> Self {
         let facts_dropped = AtomicU64::new(0);
         let (cluster, agreement) = (OnceLock::new(), OnceLock::new());
-        Self { gateway, workers, metrics, facts_dropped, cluster, agreement }
+        let agreed = ArcSwap::default();
+        Self { gateway, workers, metrics, facts_dropped, agreed, cluster, agreement }
     }
 
     /// Shows the cluster's metrics too; only the first call counts.
@@ -48,6 +53,11 @@ impl Feedback {
     /// Notes how many facts about replicas did not fit the keeper's queue so far.
     pub(crate) fn note_facts_dropped(&self, total: u64) {
         self.facts_dropped.store(total, Ordering::Relaxed);
+    }
+
+    /// Notes what became of the things that the cluster agreed on.
+    pub(crate) fn note_agreed(&self, counts: NoteCounts) {
+        self.agreed.store(Arc::new(counts));
     }
 
     /// Empties the queues until told to stop, and once more then.
@@ -97,7 +107,7 @@ impl Feedback {
         });
         let waiting = self.gateway.waiting_by_model().into_iter();
         let cluster = self.cluster.get().map(|watched| LiveCluster {
-            control: self.agreement.get().and_then(WatchedAgreement::live),
+            control: self.agreement.get().and_then(|watched| watched.live(&self.agreed.load())),
             ..watched.live(&self.gateway)
         });
         Live {

@@ -6,6 +6,7 @@ mod agreed;
 pub mod cluster;
 pub mod config;
 mod feedback;
+mod fold;
 mod keeper;
 mod node;
 mod reload;

@@ -8,9 +8,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use spillway_admin::AdminConfig;
 use spillway_agreement::Agreement;
+use spillway_consensus::{Consistency, Read};
+use spillway_control::State;
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
 use spillway_proxy::{Gateway, GatewayConfig, Listener, ReplicaTlsError, TlsError, View, Worker};
 use spillway_telemetry::Metrics;
+use spillway_types::RegionName;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,10 +24,14 @@ use crate::agreed::{Agreed, AgreedParts, Book, Said};
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
 use crate::config::{ClusterConfig, Config, ListenerConfig, SpillConfig};
 use crate::feedback::Feedback;
+use crate::fold::AgreedWorld;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::reload::Reloader;
 use crate::resolve::refresh_loop;
 use crate::workers::{self, Bound, unit_count};
+
+/// How long a look at what is on the own disk may take.
+const RECALL_LIMIT: Duration = Duration::from_secs(1);
 
 /// A node could not start.
 #[derive(Debug, thiserror::Error)]
@@ -122,12 +129,14 @@ impl Node {
             gateway: &gateway,
             worker: workers.last(),
             keeper: &keeper,
+            keys: &keys,
             feedback: &feedback,
             tasks: &tasks,
             stop: &stop_tasks,
         };
         // Boxed, since nearly nothing of the start is as large.
         let (cluster, agreed) = Box::pin(base.join(config.cluster, config.spill)).await?;
+        keeper.started().await;
         let stop_workers = CancellationToken::new();
         let threads = workers::start(
             &workers[..units],
@@ -274,6 +283,7 @@ struct Base<'a> {
     /// Serves what other nodes forward.
     worker: Option<&'a Arc<Worker>>,
     keeper: &'a KeeperHandle,
+    keys: &'a KeyBook,
     feedback: &'a Feedback,
     tasks: &'a TaskTracker,
     stop: &'a CancellationToken,
@@ -301,19 +311,32 @@ impl Base<'_> {
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
         })?;
-        let agreed = Agreed::start(AgreedParts {
+        let agreed = Box::pin(Agreed::start(AgreedParts {
             config,
             me: (self.node.into(), region.into()),
             link: Arc::clone(cluster.link()),
             book,
-            gateway: Arc::clone(self.gateway),
             keeper: self.keeper.clone(),
             feedback: self.feedback,
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
-        })
+        }))
         .await?;
+        if let Some(agreed) = &agreed {
+            self.recall(agreed, &region.into()).await;
+        }
         Ok((Some(cluster), agreed))
+    }
+
+    /// Serves by what the cluster had agreed on when this node knew it last, from its first request
+    /// on.
+    async fn recall(&self, agreed: &Agreed, region: &RegionName) {
+        let read = agreed.agreement().read(Consistency::Stale, RECALL_LIMIT, State::clone);
+        let Ok(Read { value: state, .. }) = read.await else { return };
+        if state.cluster().is_some() {
+            self.keys.take_state(&state);
+            self.keeper.take_agreed(AgreedWorld::of(&state, region)).await;
+        }
     }
 }
 

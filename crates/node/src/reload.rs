@@ -79,12 +79,16 @@ impl Reloader {
     /// Replicas, routes, aliases, keys and certificates change; everything else waits for a restart.
     async fn apply(&self, config: Config) -> Result<(), String> {
         let identities = config.world.identities.clone();
+        let places = self.places(&config.listeners);
         // First: the names of new replicas are looked up, and a revoked key may not wait for that.
         self.keys.take_config(config.access);
-        self.replace_access(&config.listeners);
+        match &places {
+            Some(places) => self.replace_access(&config.listeners, places),
+            None => tracing::warn!("other listeners and their auth take effect after a restart"),
+        }
         self.keeper.reload(config.world).await?;
-        for ((_, listener), identity) in self.listeners.iter().zip(&identities) {
-            if let Some(identity) = identity {
+        for ((_, listener), place) in self.listeners.iter().zip(places.into_iter().flatten()) {
+            if let Some(identity) = identities.get(place).and_then(Option::as_ref) {
                 listener.replace_identity(identity).map_err(|error| error.to_string())?;
             }
         }
@@ -94,19 +98,38 @@ impl Reloader {
         }
     }
 
+    /// Where each listener stands in the config now; `None` if the config has others.
+    fn places(&self, configs: &[ListenerConfig]) -> Option<Vec<usize>> {
+        let before: Vec<SocketAddr> = self.listeners.iter().map(|(address, _)| *address).collect();
+        let after: Vec<SocketAddr> = configs.iter().map(|config| config.address).collect();
+        places(&before, &after)
+    }
+
     /// Listeners change how they find out who asks. That keys are asked for no more has to be said:
     /// it must not follow from the last key's being removed.
-    fn replace_access(&self, configs: &[ListenerConfig]) {
-        let before = self.listeners.iter().map(|(address, _)| *address);
-        if !before.eq(configs.iter().map(|config| config.address)) {
-            return tracing::warn!("other listeners and their auth take effect after a restart");
-        }
-        for ((_, listener), config) in self.listeners.iter().zip(configs) {
-            if config.access.is_said || config.access.mode != AccessMode::None {
-                listener.replace_access(config.access.mode);
+    fn replace_access(&self, configs: &[ListenerConfig], places: &[usize]) {
+        for ((_, listener), place) in self.listeners.iter().zip(places) {
+            let access = &configs[*place].access;
+            if access.is_said || access.mode != AccessMode::None {
+                listener.replace_access(access.mode);
             }
         }
     }
+}
+
+/// Where each of `before` is in `after`, if these are the same addresses in whatever order. Those that
+/// share an address, as all that ask for any free port do, are told apart by their order.
+fn places(before: &[SocketAddr], after: &[SocketAddr]) -> Option<Vec<usize>> {
+    let mut is_taken = vec![false; after.len()];
+    let place = |address: &SocketAddr| {
+        let mut free =
+            after.iter().zip(&is_taken).map(|(other, is_taken)| other == address && !is_taken);
+        let place = free.position(|is_it| is_it)?;
+        is_taken[place] = true;
+        Some(place)
+    };
+    let places: Option<Vec<usize>> = before.iter().map(place).collect();
+    places.filter(|places| places.len() == after.len())
 }
 
 /// Watches the file's folder: many tools replace a file instead of writing to it.
@@ -125,4 +148,30 @@ fn watch(path: &Path, changed: mpsc::Sender<()>) -> notify::Result<impl Watcher 
     })?;
     watcher.watch(folder.unwrap_or_else(|| Path::new(".")), RecursiveMode::NonRecursive)?;
     Ok(watcher)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(before: &[u16], after: &[u16]) -> Option<Vec<usize>> {
+        let addresses = |ports: &[u16]| -> Vec<SocketAddr> {
+            ports.iter().map(|port| ([127, 0, 0, 1], *port).into()).collect()
+        };
+        places(&addresses(before), &addresses(after))
+    }
+
+    #[test]
+    fn listeners_are_known_by_their_addresses_wherever_they_stand() {
+        assert_eq!(of(&[1, 2, 3], &[1, 2, 3]), Some(vec![0, 1, 2]));
+        assert_eq!(of(&[1, 2, 3], &[3, 1, 2]), Some(vec![1, 2, 0]));
+        assert_eq!(of(&[0, 7, 0], &[7, 0, 0]), Some(vec![1, 0, 2]), "equal ones by their order");
+    }
+
+    #[test]
+    fn other_listeners_are_not_taken_for_those_there_are() {
+        for after in [&[1, 2][..], &[1, 2, 4], &[1, 2, 3, 4], &[1, 1, 2]] {
+            assert_eq!(of(&[1, 2, 3], after), None, "{after:?}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spillway_proxy::{Replica, ReplicaTlsError, View, ViewParts};
 use spillway_types::{ModelName, ReplicaName, Standing};
 
-use crate::config::WorldConfig;
+use crate::fold::Folded;
 use crate::keeper::ReplicaConfig;
 
 /// The replicas of these configs. One that is `known` and whose spec is unchanged lives on with its
@@ -31,18 +31,19 @@ pub(crate) fn gather_replicas(
 
 /// A view of these replicas as they stand, which replaces `previous`.
 pub(crate) fn build_view(
-    world: &WorldConfig,
+    folded: &Folded,
     replicas: Vec<Arc<Replica>>,
     standings: &BTreeMap<ReplicaName, Standing>,
     elsewhere: BTreeSet<ModelName>,
     (previous, first_turn): (&View, u64),
 ) -> View {
     View::new(ViewParts {
-        routes: world.routes.clone(),
+        routes: folded.routes.clone(),
         replicas,
-        names: Arc::clone(&world.names),
+        names: Arc::clone(&folded.names),
         elsewhere,
         standings,
+        weights: &folded.weights,
         previous: Some(previous),
         first_turn,
     })

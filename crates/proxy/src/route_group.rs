@@ -34,6 +34,16 @@ impl RouteGroup {
     }
 }
 
+/// A replica that is to become a member of groups.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entrant<'a> {
+    pub(crate) replica: &'a Replica,
+    pub(crate) slot: ReplicaSlot,
+    pub(crate) standing: &'a Standing,
+    /// An operator's weight, instead of its own.
+    pub(crate) weight: Option<u32>,
+}
+
 /// Replicas of a group in the making.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
@@ -42,18 +52,13 @@ pub(crate) struct Members {
 }
 
 impl Members {
-    pub(crate) fn add(
-        &mut self,
-        replica: &Replica,
-        slot: ReplicaSlot,
-        standing: &Standing,
-        model: Option<&ModelName>,
-    ) {
+    pub(crate) fn add(&mut self, entrant: Entrant<'_>, model: Option<&ModelName>) {
+        let Entrant { replica, slot, standing, weight } = entrant;
         let (admission, ramp_permille) = standing.for_model(model);
         let candidate = Candidate {
             slot,
             identity: Candidate::identity_of(&replica.spec.name),
-            weight: replica.spec.weight,
+            weight: weight.unwrap_or(replica.spec.weight),
             ramp_permille,
             in_flight_max: replica.spec.in_flight_max,
         };

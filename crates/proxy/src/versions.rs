@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use spillway_types::{ModelName, ModelVersion, ReplicaSlot, Standing};
+use spillway_types::{ModelName, ModelVersion};
 
-use crate::replica::Replica;
-use crate::route_group::{Members, RouteGroup};
+use crate::route_group::{Entrant, Members, RouteGroup};
 use crate::view::RouteSpec;
 
 /// The one version of a model that a request is for.
@@ -92,20 +91,15 @@ struct VersionedMembers {
 
 impl VersionMembers {
     /// Adds a replica to the versions of `model` that it says it serves.
-    pub(crate) fn add(
-        &mut self,
-        replica: &Replica,
-        slot: ReplicaSlot,
-        standing: &Standing,
-        model: &ModelName,
-    ) {
-        let versions = replica.spec.versions.get(model).map(Vec::as_slice).unwrap_or_default();
+    pub(crate) fn add(&mut self, entrant: Entrant<'_>, model: &ModelName) {
+        let versions = entrant.replica.spec.versions.get(model);
+        let versions = versions.map(Vec::as_slice).unwrap_or_default();
         for version in versions {
             let members = self.0.entry((model.clone(), version.clone())).or_default();
-            members.serving.add(replica, slot, standing, Some(model));
+            members.serving.add(entrant, Some(model));
             if versions.len() == 1 {
                 let alone = members.alone.get_or_insert_default();
-                alone.add(replica, slot, standing, Some(model));
+                alone.add(entrant, Some(model));
             }
         }
     }

@@ -14,7 +14,7 @@ use spillway_types::{
 use crate::board::Board;
 use crate::names::{NameSpec, Names};
 use crate::replica::Replica;
-use crate::route_group::{Members, RouteGroup};
+use crate::route_group::{Entrant, Members, RouteGroup};
 use crate::session::{SessionSpec, Sessions};
 use crate::settings::Timeouts;
 use crate::versions::{NoVersion, Pin, VersionMembers, VersionTable};
@@ -70,6 +70,8 @@ pub struct ViewParts<'a> {
     pub elsewhere: BTreeSet<ModelName>,
     /// How replicas stand; one that is missing is open.
     pub standings: &'a BTreeMap<ReplicaName, Standing>,
+    /// Weights that operators gave replicas, instead of their own.
+    pub weights: &'a BTreeMap<ReplicaName, u32>,
     /// The view that this one replaces: turns and sessions go on where they were.
     pub previous: Option<&'a View>,
     /// Where policies that take turns start, if they don't go on: nodes that all started at the
@@ -150,6 +152,7 @@ impl View {
             names: Arc::default(),
             elsewhere: BTreeSet::new(),
             standings: &BTreeMap::new(),
+            weights: &BTreeMap::new(),
             previous: None,
             first_turn: 0,
         })
@@ -299,14 +302,16 @@ impl Route {
             if !is_in_pool || !is_wanted(replica) {
                 continue;
             }
-            let standing = parts.standings.get(&replica.spec.name).unwrap_or(&FULL);
-            let slot = ReplicaSlot(index);
-            all.add(replica, slot, standing, None);
+            let name = &replica.spec.name;
+            let standing = parts.standings.get(name).unwrap_or(&FULL);
+            let weight = parts.weights.get(name).copied();
+            let entrant = Entrant { replica, slot: ReplicaSlot(index), standing, weight };
+            all.add(entrant, None);
             for model in &replica.spec.models {
                 if spec.models.is_empty() || spec.models.contains(model) {
                     let members = by_model.entry(model.clone()).or_default();
-                    members.add(replica, slot, standing, Some(model));
-                    versions.add(replica, slot, standing, model);
+                    members.add(entrant, Some(model));
+                    versions.add(entrant, model);
                 }
             }
         }

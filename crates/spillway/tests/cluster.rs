@@ -147,6 +147,7 @@ async fn start(folder: &Path) -> (Arc<Link>, Arc<Agreement>) {
         fingerprint: Fingerprint([7; 32]),
         folder: folder.join("data"),
         seeds: vec![Seed { name: "a".into(), region: "eu".into() }],
+        join_token: None,
         rtt_max: Duration::from_millis(20),
     };
     let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
@@ -251,7 +252,7 @@ fn a_backup_becomes_the_folder_of_a_new_cluster() {
 
     let new = world.path("new");
     let restore = |more: &[&str]| {
-        let words = ["restore", backup, "--node", "a", "--region", "eu", "--number", "1"];
+        let words = ["restore", backup, "--node", "a"];
         run(&[&words[..], &["--folder", new.to_str().unwrap()], more].concat())
     };
     printed(&restore(&["--dry-run"]));
@@ -262,9 +263,11 @@ fn a_backup_becomes_the_folder_of_a_new_cluster() {
     let torn = world.path("torn");
     let bytes = std::fs::read(backup).unwrap();
     std::fs::write(&torn, &bytes[..bytes.len() / 2]).unwrap();
-    let words = ["restore", torn.to_str().unwrap(), "--node", "a", "--region", "eu"];
-    let more = ["--number", "1", "--dry-run", "--folder", "elsewhere"];
+    let words = ["restore", torn.to_str().unwrap(), "--node", "a"];
+    let more = ["--dry-run", "--folder", "elsewhere"];
     assert!(fault(&run(&[&words[..], &more].concat())).contains("can't be restored"));
+    let stranger = ["restore", backup, "--node", "z", "--folder", "elsewhere"];
+    assert!(fault(&run(&stranger)).contains("begin with one of a,"), "who begins is known");
 }
 
 #[test]

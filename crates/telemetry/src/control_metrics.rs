@@ -26,6 +26,19 @@ pub struct LiveControl {
     pub voters: u64,
     /// Bytes of entries in its log.
     pub log_bytes: u64,
+    /// What became here of the things agreed on.
+    pub items: Vec<LiveItems>,
+}
+
+/// Things agreed on, of one kind and with one use here.
+#[derive(Clone, Debug)]
+pub struct LiveItems {
+    /// What they are: model, split, route, replica.
+    pub kind: &'static str,
+    /// Whether they are used: used, hides, in_part, unusable.
+    pub outcome: &'static str,
+    /// How many.
+    pub count: u64,
 }
 
 /// All of them; there are none on a node that takes no part.
@@ -38,6 +51,7 @@ pub(crate) struct ControlMetrics {
     age: Family<Labels, Gauge<f64, AtomicU64>>,
     voters: Family<Labels, Gauge>,
     log_bytes: Family<Labels, Gauge>,
+    items: Family<Labels, Gauge>,
 }
 
 impl ControlMetrics {
@@ -50,6 +64,7 @@ impl ControlMetrics {
             age: metric(r, names::CONTROL_AGE, "How old what is known can be"),
             voters: metric(r, names::CONTROL_VOTERS, "Nodes that vote"),
             log_bytes: metric(r, names::CONTROL_LOG_BYTES, "Bytes in the log"),
+            items: metric(r, names::CONTROL_ITEMS, "Things agreed on, by their use here"),
         }
     }
 
@@ -57,6 +72,7 @@ impl ControlMetrics {
     pub(crate) fn show(&self, live: Option<&LiveControl>) {
         self.role.clear();
         self.age.clear();
+        self.items.clear();
         let Some(live) = live else { return };
         let none = Labels::new;
         self.role.get_or_create(&vec![("role", live.role.to_owned())]).set(1);
@@ -68,6 +84,10 @@ impl ControlMetrics {
             (&self.log_bytes, live.log_bytes),
         ] {
             family.get_or_create(&none()).set(signed(value));
+        }
+        for LiveItems { kind, outcome, count } in &live.items {
+            let labels = vec![("kind", (*kind).to_owned()), ("use", (*outcome).to_owned())];
+            self.items.get_or_create(&labels).set(signed(*count));
         }
         if let Some(age_s) = live.age_s {
             self.age.get_or_create(&none()).set(age_s);

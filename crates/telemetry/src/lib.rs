@@ -13,7 +13,7 @@ mod region_metrics;
 mod replica_metrics;
 mod stream_gaps;
 
-pub use control_metrics::LiveControl;
+pub use control_metrics::{LiveControl, LiveItems};
 pub use metrics::{LastResort, Live, Metrics};
 pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;

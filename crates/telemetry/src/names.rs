@@ -74,6 +74,8 @@ pub const LINK_RTT: &str = "spillway_link_rtt_seconds";
 pub const LINK_DIALS_FAILED: &str = "spillway_link_dials_failed";
 /// Peers that were refused, by reason.
 pub const LINK_REFUSALS: &str = "spillway_link_refusals";
+/// Nodes that asked to be members, or whether they are, and were heard.
+pub const LINK_STRANGERS: &str = "spillway_link_strangers";
 /// Datagrams of gossip, by result: sent, taken, or why not.
 pub const GOSSIP_DATAGRAMS: &str = "spillway_gossip_datagrams";
 /// Bytes of gossip sent.
@@ -96,6 +98,9 @@ pub const CONTROL_AGE: &str = "spillway_control_age_seconds";
 pub const CONTROL_VOTERS: &str = "spillway_control_voters";
 /// Bytes of entries in this node's log.
 pub const CONTROL_LOG_BYTES: &str = "spillway_control_log_bytes";
+/// Models, splits, routes and registered replicas of the cluster, by their use here: used, hides
+/// (in place of the config's), in_part, unusable.
+pub const CONTROL_ITEMS: &str = "spillway_control_items";
 /// 1 for each route and model that no open replica serves, by the standing of those that do.
 pub const LAST_RESORT: &str = "spillway_last_resort";
 /// Facts about replicas that did not fit their queue.

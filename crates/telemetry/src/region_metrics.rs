@@ -82,6 +82,8 @@ pub struct LiveCluster {
     pub datagrams: Vec<(&'static str, u64)>,
     /// Bytes of gossip that were sent.
     pub datagram_bytes: u64,
+    /// Nodes that knocked and were heard.
+    pub strangers: u64,
     /// When peers will refuse this node's certificate, in seconds since 1970.
     pub certificate_expires_s: Option<u64>,
     /// Certificate authorities that this node believes.
@@ -105,6 +107,7 @@ pub(crate) struct RegionMetrics {
     refusals: Family<Labels, Counter>,
     datagrams: Family<Labels, Counter>,
     datagram_bytes: Counter,
+    strangers: Counter,
     expires: Family<Labels, Gauge>,
     authorities: Family<Labels, Gauge>,
     control: ControlMetrics,
@@ -125,6 +128,7 @@ impl RegionMetrics {
             refusals: metric(r, names::LINK_REFUSALS, "Peers refused"),
             datagrams: metric(r, names::GOSSIP_DATAGRAMS, "Datagrams of gossip"),
             datagram_bytes: metric(r, names::GOSSIP_BYTES, "Bytes of gossip sent"),
+            strangers: metric(r, names::LINK_STRANGERS, "Nodes that asked to be members"),
             expires: metric(r, names::CERTIFICATE_EXPIRES, "When the certificate ends"),
             authorities: metric(r, names::CERTIFICATE_AUTHORITIES, "Authorities believed"),
             control: ControlMetrics::new(r),
@@ -150,6 +154,7 @@ impl RegionMetrics {
             }
         }
         raise(&self.datagram_bytes, live.datagram_bytes);
+        raise(&self.strangers, live.strangers);
         if let Some(expires_s) = live.certificate_expires_s {
             self.expires.get_or_create(&Labels::new()).set(signed(expires_s));
         }

@@ -1,5 +1,6 @@
 //! Keys change while the node runs.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -113,4 +114,40 @@ async fn a_bad_file_leaves_the_keys_as_they_were() {
     reloads(&node, "refused", 1.0).await;
     assert_eq!(client.fetch(key.sign(chat("tiny", ""))).await.status, 200);
     assert_eq!(client.fetch(chat("tiny", "")).await.status, 401);
+}
+
+#[tokio::test]
+async fn listeners_keep_what_is_said_of_them_when_they_change_places() {
+    let replica = Scripted::start().await.serve(OK);
+    let key = Key::new("a", "acme", "");
+    let [open, closed] = free_addresses();
+    let text = |sections: [String; 2]| {
+        let text = Setup::new().replica("a", replica.address).table(&*key.block).text();
+        let (head, rest) = text.split_once("[[listener]]").expect("a listener");
+        let rest = rest.split_once("[[").expect("a replica").1;
+        format!("{head}{}{}[[{rest}", sections[0], sections[1])
+    };
+    let section =
+        |address, auth| format!("[[listener]]\naddress = \"{address}\"\nauth = \"{auth}\"\n");
+    let file = File::new(&text([section(open, "none"), section(closed, "keys")]));
+    let node = file.start().await;
+    let status = async |address| Client::once(address, chat("tiny", "")).await.status;
+    assert_eq!((status(open).await, status(closed).await), (200, 401));
+    file.replace(&text([section(closed, "keys"), section(open, "none")]));
+    reloads(&node, "applied", 1.0).await;
+    assert_eq!((status(open).await, status(closed).await), (200, 401));
+    // Both change, and each does as its own section says.
+    file.replace(&text([section(closed, "none"), section(open, "keys")]));
+    reloads(&node, "applied", 2.0).await;
+    assert_eq!((status(open).await, status(closed).await), (401, 200));
+}
+
+/// Addresses that nobody else on this machine is given: the ports were free, and the host is this
+/// process's own.
+fn free_addresses() -> [SocketAddr; 2] {
+    let [_, _, high, low] = std::process::id().to_be_bytes();
+    let host = Ipv4Addr::new(127, high | 0x80, low, 1);
+    let listeners =
+        [0, 0].map(|port| std::net::TcpListener::bind((host, port)).expect("a free port"));
+    listeners.map(|listener| listener.local_addr().expect("an address"))
 }

@@ -2,5 +2,12 @@
 //! and nobody's requests wait for any of it.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
+mod believed;
+mod disaster;
+mod join;
+mod leased;
 mod orders;
+mod routes;
+mod voters;
+mod weights;
 mod world;

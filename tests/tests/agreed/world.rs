@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use spillway_consensus::ProposeError;
-use spillway_control::{Actor, Command, Expect, Outcome, RegionState, ReplicaId, State};
+use spillway_control::{
+    Actor, Command, Expect, Item, Outcome, RecordKey, RegionState, ReplicaId, State,
+};
 use spillway_node::Node;
 use spillway_tests::{Client, Cluster, OK, Reply, Scripted, Serving, Setup, chat, eventually};
 
@@ -80,6 +82,16 @@ pub(crate) async fn order(node: &Node, command: Command) -> Outcome {
             Err(error) => panic!("{error}"),
         }
     }
+}
+
+pub(crate) async fn put(node: &Node, item: Item) {
+    let done = order(node, Command::Put { item, expect: Expect::Any }).await;
+    assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
+}
+
+pub(crate) async fn remove(node: &Node, key: RecordKey) {
+    let done = order(node, Command::Remove { key, expect: Expect::Any }).await;
+    assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
 }
 
 pub(crate) async fn set_region(node: &Node, region: &str, state: RegionState) {

@@ -267,6 +267,7 @@ key = "key.pem"
 prefix_key = "key.pem"
 advertise = "n:1"
 data = "d"
+join_token_file = "t"
 silence_ms = 1
 ramp_ms = 1
 [[peer]]

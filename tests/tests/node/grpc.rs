@@ -241,7 +241,9 @@ async fn who_is_turned_away_for_load_is_told_when_to_come_again() {
     let details = text(ending(&reply), "grpc-status-details-bin");
     assert!(!details.is_empty() && !details.ends_with('='), "{details}");
     let http = Client::once(node.addresses()[0], chat("tiny", "")).await;
-    assert_eq!((http.code(), http.header("retry-after")), (Some("overloaded"), Some("1")));
+    // Spread by chance, so that not all come again at once.
+    let wait = http.header("retry-after").expect("a time");
+    assert!(http.code() == Some("overloaded") && ["1", "2"].contains(&wait), "{wait}");
     held.reply(frame(&InferResponse::default()));
     assert_eq!(code(&waiting.await.expect("a reply")), "0");
 }

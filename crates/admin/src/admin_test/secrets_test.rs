@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use spillway_consensus::{Founder, NodeId, owner_of, restore};
+use spillway_consensus::{owner_of, restore};
 use spillway_control::{KeyId, TokenId, key_hash};
 
 use super::world::World;
@@ -102,7 +102,8 @@ async fn a_backup_can_be_restored() {
     assert_eq!(head.headers["content-length"], bytes.len().to_string().as_str());
     let (file, folder) = (world.file("backup"), world.file("restored"));
     std::fs::write(&file, &bytes).unwrap();
-    let founder = Founder { node: NodeId(1), name: "n".into(), region: "r".into() };
-    let cluster = restore(&file, &folder, &founder).unwrap();
+    let name = &world.seeds[0].name;
+    let (cluster, founder) = restore(&file, &folder, name).unwrap();
+    assert_eq!(founder.name, *name);
     assert_eq!(owner_of(&folder).unwrap().unwrap().cluster, Some(cluster));
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use spillway_agreement::{Agreement, AgreementConfig};
-use spillway_consensus::{Founder, NodeId, Role, Seed, restore};
+use spillway_consensus::{Role, Seed, restore};
 use spillway_control::Fingerprint;
 use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
 use spillway_link::{
@@ -42,7 +42,7 @@ impl Handler for NoHandler {
 pub(super) struct World {
     folder: TempDir,
     authority: Authority,
-    seeds: Vec<Seed>,
+    pub(super) seeds: Vec<Seed>,
     pub(super) nodes: Vec<Option<Node>>,
 }
 
@@ -91,6 +91,7 @@ impl World {
             folder: self.folder.path().join(format!("data-{at}")),
             seeds: self.seeds.clone(),
             // Longer than the way, so that a busy machine is not taken for a dead leader.
+            join_token: None,
             rtt_max: Duration::from_millis(100),
         };
         let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
@@ -182,10 +183,7 @@ impl World {
         node.link.shutdown(Duration::from_secs(1)).await;
         let folder = self.folder.path().join(format!("data-{at}"));
         std::fs::remove_dir_all(&folder).unwrap();
-        let seed = &self.seeds[at];
-        let (name, region) = (seed.name.clone(), seed.region.clone());
-        let founder = Founder { node: NodeId(1), name, region };
-        restore(backup, &folder, &founder).unwrap();
+        restore(backup, &folder, &self.seeds[at].name).unwrap();
         Box::pin(self.start(at, admin)).await;
     }
 

@@ -34,8 +34,8 @@ pub(crate) struct ReplicaRecord {
     /// How long a registration holds, if it has to be renewed.
     #[serde(default)]
     pub(crate) lease_ms: Option<u64>,
-    /// Differs for each start of the server; 0 for one of a config file.
-    #[serde(default)]
+    /// Differs for each start of the server; 0 is for those that nodes have in their config files.
+    #[serde(default = "first")]
     pub(crate) incarnation: u64,
 }
 
@@ -153,6 +153,11 @@ fn openai() -> String {
 
 fn default_pool() -> String {
     "default".to_owned()
+}
+
+/// What is registered without a word of it is none of a config file.
+fn first() -> u64 {
+    1
 }
 
 fn one() -> u32 {

@@ -101,6 +101,7 @@ impl<M: Machine> Consensus<M> {
             return Err(ChangeError::Refused(format!("node {to} has no vote")));
         }
         let by = Instant::now() + limit;
+        status::give_up_lease(&self.raft, &self.context);
         let asked = self.raft.trigger().transfer_leader(to).await;
         asked.map_err(|fatal| ChangeError::Stopped(fatal.to_string()))?;
         while status::leader(&self.raft) != Some(to) {
@@ -118,7 +119,7 @@ impl<M: Machine> Consensus<M> {
         former: Former,
         limit: Duration,
     ) -> Result<(), ChangeError> {
-        let settled_by = Instant::now() + self.config.timing.lease().min(limit);
+        let settled_by = Instant::now() + self.context.timing().lease().min(limit);
         loop {
             let changed = self.change_once(change.clone(), former, limit).await;
             // A leader that was just elected can't write before a quorum has answered it.

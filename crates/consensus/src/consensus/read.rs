@@ -40,7 +40,7 @@ impl<M: Machine> Consensus<M> {
         let no_quorum = |leader| ReadError::NoQuorum { leader };
         let leader = self.reachable_leader().map_err(no_quorum)?;
         let index = if leader == self.context.node {
-            read_index(&self.raft).await.map_err(refused)?
+            read_index(&self.raft, &self.context).await.map_err(refused)?
         } else {
             let member = status::member(&self.raft, leader).ok_or_else(|| no_quorum(None))?;
             let asking = self.context.call((leader, &member), &Call::ReadIndex, limit);

@@ -11,12 +11,13 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::Consensus;
+use super::steering::Steering;
 use super::watch::Watch;
 use crate::config::Config;
 use crate::disk::{DiskFault, Folder, LogStore};
 use crate::error::StartFault;
 use crate::machine::Machine;
-use crate::net::{Context, Heard, Network, Server, Service};
+use crate::net::{Context, Heard, Network, Parts, Server, Service, ask_all};
 use crate::proposer::Raft;
 use crate::rules::budget::Budget;
 use crate::rules::isolation::Voice;
@@ -46,10 +47,16 @@ pub(super) async fn start<M: Machine>(
         let _ = ended.send(());
     })?;
     let (voice, heard_voice) = channel::channel(Voice::Confirmed);
-    let timing = config.timing;
-    let is_blank = log.is_blank();
-    let context =
-        Arc::new(Context { link, node, disk, log: log.clone(), timing, voice: heard_voice });
+    let parts = Parts {
+        link,
+        node,
+        log: log.clone(),
+        disk,
+        timing: config.timing,
+        voice: heard_voice,
+        wire_newest: config.wire_newest,
+    };
+    let context = Arc::new(Context::new(parts));
     let applied = Applied::new(machine);
     let applier = Applier {
         applied: Arc::clone(&applied),
@@ -57,18 +64,19 @@ pub(super) async fn start<M: Machine>(
         log: log.clone(),
         newest: Arc::new(Mutex::new(folder.snapshot)),
     };
-    // A node that was restarted may have promised its leader a lease: until that has ended it
-    // neither votes nor stands for election.
-    let votes_from = Instant::now() + if is_blank { Default::default() } else { timing.lease() };
     let network = Network(Arc::clone(&context));
     let raft = Raft::new(node, Arc::new(raft_config), network, log, applier)
         .await
         .map_err(|fatal| StartFault::Log(fatal.to_string()))?;
     let heard = Heard::default();
-    let server = Server::new(Arc::clone(&context), raft.clone(), heard.clone(), votes_from);
+    let (served, shared) = (Arc::clone(&context), Arc::clone(&applied));
+    let server = Server::new(served, raft.clone(), shared, heard.clone());
     context.link.serve_streams(Some(Arc::new(Service(Arc::new(server)))));
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
-    let watch = Watch::new(raft.clone(), Arc::clone(&context), heard.clone(), voice);
+    let steering = Steering::new(raft.clone(), Arc::clone(&context), config.steering_patience);
+    let watch = Watch::new(steering, heard.clone(), voice);
+    let (stopped, asking) = (stop.clone(), ask_all(Arc::clone(&context), raft.clone()));
+    tasks.spawn(async move { stopped.run_until_cancelled(asking).await });
     let stopped = stop.clone();
     let compaction = config.compaction;
     tasks.spawn(async move { stopped.run_until_cancelled(watch.run(compaction)).await });
@@ -91,7 +99,9 @@ fn raft_config(config: &Config) -> Result<openraft::Config, StartFault> {
     let (timing, compaction) = (&config.timing, &config.compaction);
     let raft = openraft::Config {
         cluster_name: "spillway".to_owned(),
+        // Only the limit of an answer: when to show that it lives is decided by `steering`.
         heartbeat_interval: ms(timing.heartbeat),
+        enable_heartbeat: false,
         // Only the limit of a vote's answer: when to stand for election is decided by `campaign`.
         election_timeout_min: 2 * ms(timing.heartbeat),
         election_timeout_max: ms(timing.election_max),

@@ -2,12 +2,14 @@
 //! heard, and how long the log has grown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{Instant as _, ServerState};
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, sleep};
 
+use super::steering::Steering;
 use crate::config::Compaction;
 use crate::machine::Machine;
 use crate::net::{Context, Heard};
@@ -15,6 +17,7 @@ use crate::proposer::Raft;
 use crate::raft::Types;
 use crate::rules::campaign::{Campaign, Seen, Turn};
 use crate::rules::isolation::Voice;
+use crate::rules::knowledge::Word;
 use crate::wire::Ballot;
 
 /// Looks so many times in a heartbeat.
@@ -26,46 +29,35 @@ type Metrics = openraft::RaftMetrics<Types>;
 pub(super) struct Watch<M: Machine> {
     raft: Raft<M>,
     context: Arc<Context>,
+    steering: Steering<M>,
     heard: Heard,
     voice: watch::Sender<Voice>,
     campaign: Campaign,
     random: fastrand::Rng,
-    started: Instant,
     /// Since when it leads, and in which term.
     leads: Option<(u64, Instant)>,
-    /// When it may hand over again.
-    hand_over_from: Instant,
     /// Whether a snapshot was asked for and is not made yet.
     is_compacting: bool,
 }
 
 impl<M: Machine> Watch<M> {
-    pub(super) fn new(
-        raft: Raft<M>,
-        context: Arc<Context>,
-        heard: Heard,
-        voice: watch::Sender<Voice>,
-    ) -> Self {
-        let started = Instant::now();
+    pub(super) fn new(steering: Steering<M>, heard: Heard, voice: watch::Sender<Voice>) -> Self {
         Self {
-            raft,
+            raft: steering.raft.clone(),
+            context: Arc::clone(&steering.context),
+            steering,
             heard,
             voice,
-            campaign: Campaign::new(context.timing, std::time::Duration::ZERO),
-            context,
+            campaign: Campaign::new(Duration::ZERO),
             random: fastrand::Rng::new(),
-            started,
             leads: None,
-            hand_over_from: started,
             is_compacting: false,
         }
     }
 
     pub(super) async fn run(mut self, compaction: Compaction) {
-        let mut looks = interval(self.context.timing.heartbeat / LOOKS);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            looks.tick().await;
+            sleep(self.context.timing().heartbeat / LOOKS).await;
             let now = Instant::now();
             let metrics = self.raft.metrics().borrow_watched().clone();
             let voice = self.voice_at(now, &metrics);
@@ -76,13 +68,13 @@ impl<M: Machine> Watch<M> {
                 std::mem::replace(current, voice) != voice
             });
             self.campaign(now, &metrics).await;
-            self.hand_over(now, &metrics).await;
+            self.steering.look(now, &metrics).await;
             self.compact(compaction).await;
         }
     }
 
     async fn campaign(&mut self, now: Instant, metrics: &Metrics) {
-        let since_start = |at: Instant| at.saturating_duration_since(self.started);
+        let since_start = |at: Instant| self.context.since_start(at);
         let ballot = Ballot::from(&metrics.vote);
         let seen = Seen {
             heard: self.heard.at().map(since_start),
@@ -90,7 +82,10 @@ impl<M: Machine> Watch<M> {
             turn: self.turn(metrics),
         };
         let random = self.random.f64();
-        if self.campaign.stands(since_start(now), seen, random) {
+        let timing = self.context.timing();
+        // Its own vote is one that it may have promised not to give.
+        let is_free = self.context.promise().is_free(since_start(now));
+        if self.campaign.stands(since_start(now), &timing, seen, random) && is_free {
             // An error means that the log ends.
             drop(self.raft.trigger().elect(true).await);
         }
@@ -118,39 +113,20 @@ impl<M: Machine> Watch<M> {
             self.leads = None;
             return Voice::Confirmed;
         }
-        let term = metrics.current_term;
+        let (term, ballot) = (metrics.current_term, Ballot::from(&metrics.vote));
         let since = self.leads.filter(|(led, _)| *led == term).map_or(now, |(_, since)| since);
         self.leads = Some((term, since));
-        let mut voters = metrics.membership_config.membership().voter_ids();
-        if voters.all(|id| id == self.context.node) {
-            return Voice::Confirmed;
+        let sets = metrics.membership_config.membership().get_joint_config();
+        let confirmed = self.context.followers.borrow().confirmed(ballot, self.context.node, sets);
+        let confirmed = confirmed.map(|at| at.min(self.context.since_start(now)));
+        if let Some((as_of, committed)) = confirmed.zip(metrics.cluster_committed)
+            && committed.leader_id.term == term
+        {
+            self.context.set_word(Word { as_of, next_index: committed.index + 1 });
         }
         let begun = now.saturating_duration_since(since);
-        let age = metrics.last_quorum_acked.map_or(begun, |at| at.elapsed().min(begun));
-        Voice::of(age, &self.context.timing)
-    }
-
-    /// A leader without a vote hands over to the voter that has most: openraft does so only for
-    /// one that is no member any more.
-    async fn hand_over(&mut self, now: Instant, metrics: &Metrics) {
-        let members = &metrics.membership_config;
-        let mut voters = members.membership().voter_ids();
-        let has_vote = voters.any(|id| id == self.context.node);
-        let is_settled = metrics.committed_membership_config == *members;
-        let leads = metrics.state == ServerState::Leader;
-        if !leads || has_vote || !is_settled || now < self.hand_over_from {
-            return;
-        }
-        let matched = metrics.replication.as_ref();
-        let most = members
-            .membership()
-            .voter_ids()
-            .max_by_key(|id| matched.and_then(|matched| *matched.get(id)?));
-        if let Some(to) = most {
-            self.hand_over_from = now + 2 * self.context.timing.heartbeat;
-            // An error means that the log ends.
-            drop(self.raft.trigger().transfer_leader(to).await);
-        }
+        let unconfirmed = confirmed.map(|at| self.context.since_start(now).saturating_sub(at));
+        Voice::of(unconfirmed.map_or(begun, |age| age.min(begun)), &self.context.timing())
     }
 
     /// Has a snapshot made when the log has grown by too many bytes; by its entries openraft does.

@@ -119,7 +119,8 @@ async fn a_restarted_node_remembers_its_vote_and_gives_none_within_a_lease() {
     world.form().await;
     let leader = world.leader().await;
     let other = (leader + 1) % 3;
-    let term = world.log(other).status().term;
+    let term = world.log(leader).status().term;
+    until("it follows", || world.log(other).status().term == term).await;
     world.kill(other).await;
     let lease = world.timing.lease();
     let started = Instant::now();

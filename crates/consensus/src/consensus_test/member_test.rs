@@ -214,20 +214,31 @@ async fn a_backup_becomes_a_new_cluster() {
     let file = world.nodes[0].folder.join("../backup.swb");
     world.log(0).backup(&file).await.unwrap();
     let digest = world.log(0).digest();
-    world.add();
-    let founder = Founder { node: NodeId(4), name: "n4".into(), region: "r".into() };
-    let folder = world.nodes[3].folder.clone();
-    restore(&file, &folder, &founder).unwrap();
-    assert!(restore(&file, &folder, &founder).is_err());
-    world.start(3).await;
-    let begun = tokio::time::timeout(PATIENCE, world.set_somewhere(&[3], 100, 1));
+    let before = world.log(2).status();
+    // All three are gone, with their disks.
+    for node in 0..3 {
+        world.kill(node).await;
+    }
+    let (folder, name) = (world.nodes[2].folder.clone(), "n3".into());
+    std::fs::remove_dir_all(&folder).unwrap();
+    let stranger = restore(&file, &folder, &"n9".into()).unwrap_err();
+    assert!(stranger.to_string().contains("begin with one of n1, n2, n3"), "{stranger}");
+    let (cluster, founder) = restore(&file, &folder, &name).unwrap();
+    assert_ne!(Some(cluster), before.cluster);
+    assert_eq!(founder, Founder { node: NodeId(3), name: name.clone(), region: "r".into() });
+    assert!(restore(&file, &folder, &name).is_err());
+    world.start(2).await;
+    let begun = tokio::time::timeout(PATIENCE, world.set_somewhere(&[2], 100, 1));
     begun.await.unwrap();
     for key in 0..20 {
-        assert_eq!(world.get(3, key).await, Some(key));
+        assert_eq!(world.get(2, key).await, Some(key));
     }
-    assert!(world.log(3).digest().1 > digest.1);
+    assert!(world.log(2).digest().1 > digest.1);
+    // It is known by its old name, number and disk, in another cluster.
+    let after = world.log(2).status();
+    assert_eq!((after.disk, after.cluster), (before.disk, Some(cluster)));
     let mut bytes = std::fs::read(&file).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    assert!(restore(&file, &folder.join("other"), &founder).is_err());
+    assert!(restore(&file, &folder.join("other"), &name).is_err());
 }

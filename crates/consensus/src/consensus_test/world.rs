@@ -17,7 +17,7 @@ use tempfile::TempDir;
 use super::register::{Before, Change, Register};
 use crate::{
     ClusterId, Compaction, Config, Consensus, Consistency, Member, NodeId, ProposeError, Proposed,
-    Role, Seed, StartFault, Timing, Urgency,
+    ReadError, Role, Seed, StartFault, Timing, Urgency, WireVersion,
 };
 
 /// How long a test waits for what has to happen.
@@ -32,6 +32,8 @@ pub(super) struct World {
     pub(super) one_way: Duration,
     pub(super) timing: Timing,
     pub(super) compaction: Compaction,
+    pub(super) wire_newest: WireVersion,
+    pub(super) steering_patience: Duration,
     pub(super) nodes: Vec<TestNode>,
 }
 
@@ -74,6 +76,8 @@ impl World {
             one_way: rtt / 2,
             timing: Timing::for_rtt(rtt),
             compaction: Compaction::default(),
+            wire_newest: WireVersion::default(),
+            steering_patience: Duration::from_secs(30),
             nodes: Vec::new(),
         };
         (0..nodes).for_each(|_| world.add());
@@ -129,6 +133,8 @@ impl World {
             Config::new(node.id, node.name.as_str().into(), "r".into(), node.folder.clone());
         config.timing = self.timing;
         config.compaction = self.compaction;
+        config.wire_newest = self.wire_newest;
+        config.steering_patience = self.steering_patience;
         let log = Consensus::start(config, Arc::clone(&link), Register::default()).await?;
         self.nodes[at].up = Some(Up { link, paths, log });
         self.introduce();
@@ -230,6 +236,13 @@ impl World {
         self.nodes[from].up().paths.cut(self.nodes[to].address(), cut);
     }
 
+    /// Makes the way between two nodes take so long, in both directions together.
+    pub(super) fn set_rtt(&self, a: usize, b: usize, rtt: Duration) {
+        for (from, to) in [(a, b), (b, a)] {
+            self.nodes[from].up().paths.set(self.nodes[to].address(), Path::of(rtt / 2));
+        }
+    }
+
     /// Cuts or mends both ways between two nodes.
     pub(super) fn cut(&self, a: usize, b: usize, cut: bool) {
         self.cut_way(a, b, cut);
@@ -267,11 +280,21 @@ impl World {
         }
     }
 
+    /// What a client reads that asks again while there is no quorum.
     pub(super) async fn get(&self, at: usize, key: u64) -> Option<u64> {
-        let read = self
-            .log(at)
-            .read(Consistency::Linearizable, LIMIT, |register| register.numbers.get(&key).copied());
-        read.await.unwrap().value
+        let by = Instant::now() + PATIENCE;
+        let look = |register: &Register| register.numbers.get(&key).copied();
+        loop {
+            match self.log(at).read(Consistency::Linearizable, LIMIT, look).await {
+                Ok(read) => return read.value,
+                Err(error) => {
+                    let is_passing = matches!(error, ReadError::NoQuorum { .. });
+                    assert!(is_passing && Instant::now() < by, "{error}");
+                }
+            }
+            // wait: for an election, which has no event here.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
     }
 
     pub(super) fn get_stale(&self, at: usize, key: u64) -> Option<u64> {

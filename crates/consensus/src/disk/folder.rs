@@ -3,12 +3,10 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use redb::backends::FileBackend;
-
+use super::device;
 use super::fault::DiskFault;
 use super::log_file::{LogFile, LogState};
 use super::snapshots::{Snapshots, Stock, StoredSnapshot};
-use super::witness::{Witness, WitnessFile};
 use crate::ids::{ClusterId, DiskId, NodeId};
 use crate::wire::{EntryRecord, Point};
 
@@ -50,10 +48,30 @@ pub fn owner_of(folder: &Path) -> Result<Option<FolderOwner>, DiskFault> {
     Ok(Some(FolderOwner { node: state.node, disk: state.disk, cluster: state.cluster }))
 }
 
+/// Empties a folder whose log was begun and never became part of a cluster: whoever wrote it has
+/// promised nothing to anybody. What is not the log's own stays. Nothing may have it open; blocks.
+///
+/// # Errors
+/// If it is in a cluster, or can't be changed.
+pub fn discard_blank(folder: &Path) -> Result<(), DiskFault> {
+    let Some(owner) = owner_of(folder)? else { return Ok(()) };
+    if owner.cluster.is_some() {
+        return Err(DiskFault::Occupied { folder: folder.into() });
+    }
+    // The log last: without it the rest would be taken for what is left of a lost one.
+    let remove = |name: &str| match fs::remove_file(folder.join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    remove(WITNESS).map_err(DiskFault::io("removing the witness"))?;
+    remove(LOG).map_err(DiskFault::io("removing the log"))?;
+    force_folder(folder)
+}
+
 impl Folder {
     /// Opens a node's folder. An empty one becomes that of `node` on `disk`, or on a new one.
     pub(crate) fn open(path: &Path, node: NodeId, disk: Option<DiskId>) -> Result<Self, DiskFault> {
-        fs::create_dir_all(path).map_err(DiskFault::io(format!("making {}", path.display())))?;
+        make_folder(path)?;
         let new = match disk {
             Some(disk) => disk,
             None => DiskId::random().map_err(|error| DiskFault::Io {
@@ -64,18 +82,38 @@ impl Folder {
         if !path.join(LOG).exists() {
             create_log(path, LogState::new(node, new))?;
         }
-        let (file, entries) = open_log(path)?;
-        let state = *file.state();
+        let log = open_log(path)?;
+        let state = *log.0.state();
         if state.node != node {
             return Err(DiskFault::OtherNode { found: state.node, expected: node });
         }
         if let Some(expected) = disk.filter(|disk| *disk != state.disk) {
             return Err(DiskFault::OtherDisk { found: state.disk, expected });
         }
-        let snapshots = Snapshots::open(path.join(SNAPSHOTS), state.disk)?;
-        let snapshot = usable_snapshot(&snapshots, state.purged)?;
+        let files = device::files(path);
+        let snapshots = Snapshots::open(files, path.join(SNAPSHOTS), state.disk)?;
+        Self::of(log, snapshots)
+    }
+
+    /// Puts a log and the snapshots beside it together, if they fit.
+    pub(crate) fn of(
+        (file, entries): (LogFile, Vec<EntryRecord>),
+        snapshots: Snapshots,
+    ) -> Result<Self, DiskFault> {
+        let snapshot = usable_snapshot(&snapshots, file.state().purged)?;
         Ok(Self { file, entries, snapshots, snapshot })
     }
+}
+
+/// Makes the folder of a node. Its name lasts: a folder that is gone after a crash would be taken
+/// for a disk that was wiped.
+fn make_folder(path: &Path) -> Result<(), DiskFault> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    fs::create_dir_all(path).map_err(DiskFault::io(format!("making {}", path.display())))?;
+    let around = path.parent().filter(|around| !around.as_os_str().is_empty());
+    force_folder(around.unwrap_or_else(|| Path::new(".")))
 }
 
 /// The newest snapshot from which the log goes on.
@@ -98,7 +136,7 @@ fn usable_snapshot(
 
 /// Makes an empty log, which appears whole or not at all.
 fn create_log(folder: &Path, state: LogState) -> Result<(), DiskFault> {
-    let note = WitnessFile::open(&folder.join(WITNESS))?.read()?;
+    let note = device::witness(&folder.join(WITNESS))?.read()?;
     if note.is_some() || has_snapshots(folder) {
         return Err(DiskFault::damaged("the log is gone"));
     }
@@ -107,22 +145,14 @@ fn create_log(folder: &Path, state: LogState) -> Result<(), DiskFault> {
         fs::remove_file(&unfinished)
             .map_err(DiskFault::io(format!("removing {}", unfinished.display())))?;
     }
-    LogFile::create(backend(&unfinished)?, state)?;
+    LogFile::create(device::backend(&unfinished)?, state)?;
     fs::rename(&unfinished, folder.join(LOG)).map_err(DiskFault::io("naming the log"))?;
     force_folder(folder)
 }
 
-fn backend(path: &Path) -> Result<FileBackend, DiskFault> {
-    let what = || format!("opening {}", path.display());
-    let mut options = File::options();
-    let file = options.read(true).write(true).create(true).truncate(false).open(path);
-    FileBackend::new(file.map_err(DiskFault::io(what()))?)
-        .map_err(|error| DiskFault::io(what())(std::io::Error::other(error)))
-}
-
 fn open_log(folder: &Path) -> Result<(LogFile, Vec<EntryRecord>), DiskFault> {
-    let witness = WitnessFile::open(&folder.join(WITNESS))?;
-    let opened = LogFile::open(backend(&folder.join(LOG))?, Box::new(witness));
+    let witness = device::witness(&folder.join(WITNESS))?;
+    let opened = LogFile::open(device::backend(&folder.join(LOG))?, witness);
     opened.map_err(|fault| match fault {
         DiskFault::InUse { .. } => DiskFault::InUse { folder: folder.into() },
         fault => fault,

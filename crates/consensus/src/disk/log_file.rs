@@ -105,7 +105,9 @@ impl LogFile {
         state.serial += 1;
         changes.iter().for_each(|change| note_change(&mut state, change));
         commit(&self.database, &state, changes).map_err(DiskFault::io("writing the log"))?;
-        let is_vote = state.ballot != self.state.ballot;
+        // That the one it voted for has won is no promise of its own.
+        let promise = |state: &LogState| state.ballot.map(|ballot| (ballot.term, ballot.node));
+        let is_vote = promise(&state) != promise(&self.state);
         self.state = state;
         self.witness.write(Note { disk: state.disk, serial: state.serial }, is_vote)
     }

@@ -13,9 +13,9 @@ use super::fault::DiskFault;
 use super::log_file::{Change, LogFile};
 use super::snapshots::Snapshots;
 use super::writer::{Job, Writer};
-use crate::ids::ClusterId;
+use crate::ids::{ClusterId, NodeId};
 use crate::raft::{Entry, LogId, Types, Vote};
-use crate::wire::{APPEND_BYTES_MAX, EntryRecord, Point};
+use crate::wire::{APPEND_BYTES_MAX, Ballot, EntryRecord, Point};
 
 /// What an entry takes besides its command, about.
 const ENTRY_OVERHEAD_BYTES: usize = 96;
@@ -67,7 +67,7 @@ impl LogStore {
             bytes_since_snapshot: 0,
             purged: state.purged.map(LogId::from),
             purged_on_disk: state.purged,
-            vote: state.ballot.map(Vote::from),
+            vote: state.ballot.map(|ballot| Vote::from(resumed(ballot, state.node))),
             committed: state.committed.map(LogId::from),
             cluster: state.cluster,
             fault: None,
@@ -104,6 +104,11 @@ impl LogStore {
         self.forced(vec![Change::Cluster(cluster)]).await?;
         self.log().cluster = Some(cluster);
         Ok(())
+    }
+
+    /// Waits until all that was handed over before is on disk.
+    pub(crate) async fn settled(&self) -> Result<(), DiskFault> {
+        self.forced(Vec::new()).await
     }
 
     /// Why the log has stopped, if it has.
@@ -163,6 +168,13 @@ impl LogStore {
         }
         written
     }
+}
+
+/// A vote as a node comes back with it. One that led does not lead on without an election: others may
+/// have committed what it had sent them and not yet written itself, and it would write something
+/// else in their place.
+fn resumed(ballot: Ballot, node: NodeId) -> Ballot {
+    Ballot { is_won: ballot.is_won && ballot.node != node, ..ballot }
 }
 
 fn note_fault(log: &mut Log, fault: &DiskFault) {
@@ -297,7 +309,7 @@ impl RaftLogStorage<Types> for LogStore {
         let covered = self.0.snapshots.covered().map_err(DiskFault::into_io)?;
         let on_disk = {
             let mut log = self.log();
-            let is_beyond = log.last().is_none_or(|last| upto.index >= last.index);
+            let is_beyond = log.last() < Some(upto);
             log.retain(|index| index > upto.index);
             log.purged = log.purged.max(Some(upto));
             let upto = Point::from(upto);

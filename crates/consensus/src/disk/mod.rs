@@ -5,17 +5,23 @@ mod folder;
 mod log_file;
 mod log_store;
 mod snapshots;
+mod system;
 mod witness;
 mod writer;
 
 #[cfg(test)]
-mod disk_test;
+pub(crate) mod disk_test;
+
+#[cfg(test)]
+use disk_test::slow as device;
+#[cfg(not(test))]
+use system as device;
 #[cfg(test)]
 pub(crate) use witness::Note;
 
 pub use fault::DiskFault;
 pub(crate) use folder::Folder;
-pub use folder::{FolderOwner, owner_of};
+pub use folder::{FolderOwner, discard_blank, owner_of};
 pub(crate) use log_file::Change;
 #[cfg(test)]
 pub(crate) use log_file::LogState;

@@ -1,14 +1,15 @@
 //! Snapshots: files that appear whole or not at all, two of which are kept.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spillway_codec::{FrameHeader, HEADER_BYTES, Wire};
 
 use super::fault::DiskFault;
+use super::system::{Files, SystemFiles};
 use crate::ids::DiskId;
 use crate::wire::{Point, SnapshotHead};
 
@@ -48,28 +49,34 @@ pub(crate) struct Stock {
 /// The folder of snapshots.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshots {
+    files: Arc<dyn Files>,
     folder: PathBuf,
     disk: DiskId,
 }
 
 impl Snapshots {
     /// Opens the folder and removes what a crash has left unfinished.
-    pub(crate) fn open(folder: PathBuf, disk: DiskId) -> Result<Self, DiskFault> {
+    pub(crate) fn open(
+        files: Arc<dyn Files>,
+        folder: PathBuf,
+        disk: DiskId,
+    ) -> Result<Self, DiskFault> {
         let opening = || DiskFault::io(format!("opening {}", folder.display()));
-        fs::create_dir_all(&folder).map_err(opening())?;
-        for entry in fs::read_dir(&folder).map_err(opening())? {
-            let path = entry.map_err(opening())?.path();
+        files.make_folder(&folder).map_err(opening())?;
+        // Snapshots last only if the name of their folder does.
+        files.force_folder(around(&folder)).map_err(opening())?;
+        for path in files.list(&folder).map_err(opening())? {
             if path.extension().is_some_and(|ending| ending == UNFINISHED) {
-                fs::remove_file(&path).map_err(opening())?;
+                files.remove(&path).map_err(opening())?;
             }
         }
-        Ok(Self { folder, disk })
+        Ok(Self { files, folder, disk })
     }
 
     /// Writes a snapshot: it is on disk, whole, when this returns. Older ones are then dropped.
     pub(crate) fn write(&self, snapshot: &StoredSnapshot) -> io::Result<()> {
         let path = self.folder.join(name_of(snapshot.head.last));
-        write_snapshot(&path, self.disk, snapshot)?;
+        write_on(&*self.files, &path, self.disk, snapshot)?;
         self.prune()
     }
 
@@ -89,7 +96,7 @@ impl Snapshots {
     /// Puts a damaged snapshot aside: it counts no more among those that are kept, or what they
     /// hold would be dropped from the log.
     pub(crate) fn set_aside(&self, path: &Path) -> Result<(), DiskFault> {
-        let aside = fs::rename(path, path.with_extension(DAMAGED));
+        let aside = self.files.rename(path, &path.with_extension(DAMAGED));
         aside.map_err(DiskFault::io(format!("renaming {}", path.display())))
     }
 
@@ -112,13 +119,13 @@ impl Snapshots {
     fn drop_but(&self, kept: usize) -> io::Result<()> {
         let files = self.files().map_err(DiskFault::into_io)?;
         for old in files.iter().take(files.len().saturating_sub(kept)) {
-            fs::remove_file(old)?;
+            self.files.remove(old)?;
         }
-        File::open(&self.folder)?.sync_all()
+        self.files.force_folder(&self.folder)
     }
 
     fn read(&self, path: &Path) -> Result<StoredSnapshot, DiskFault> {
-        let (disk, snapshot) = read_file(path)?;
+        let (disk, snapshot) = read_file(&*self.files, path)?;
         if disk != self.disk || point_of(path) != snapshot.head.last {
             let what = format!("{}: it is another snapshot", path.display());
             return Err(DiskFault::damaged(what));
@@ -129,13 +136,8 @@ impl Snapshots {
     /// All snapshots, oldest first.
     fn files(&self) -> Result<Vec<PathBuf>, DiskFault> {
         let listing = || DiskFault::io(format!("listing {}", self.folder.display()));
-        let mut files = Vec::new();
-        for entry in fs::read_dir(&self.folder).map_err(listing())? {
-            let path = entry.map_err(listing())?.path();
-            if path.extension().is_some_and(|ending| ending == ENDING) {
-                files.push(path);
-            }
-        }
+        let mut files = self.files.list(&self.folder).map_err(listing())?;
+        files.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
         files.sort();
         Ok(files)
     }
@@ -156,30 +158,41 @@ pub(crate) fn write_snapshot(
     disk: DiskId,
     snapshot: &StoredSnapshot,
 ) -> io::Result<()> {
+    write_on(&SystemFiles, path, disk, snapshot)
+}
+
+pub(super) fn write_on(
+    files: &dyn Files,
+    path: &Path,
+    disk: DiskId,
+    snapshot: &StoredSnapshot,
+) -> io::Result<()> {
     let head = FileHead { disk, head: snapshot.head.clone() };
     let head = spillway_codec::encode(&head).map_err(io::Error::other)?;
     let unfinished = path.with_extension(UNFINISHED);
-    let written = write_whole(&unfinished, &[&head, &snapshot.data]);
+    let written = write_whole(files, &unfinished, &[&head, &snapshot.data]);
     if written.is_err() {
         // A full disk gets the room back; if that fails too, the next start tries again.
-        drop(fs::remove_file(&unfinished));
+        drop(files.remove(&unfinished));
     }
     written?;
-    fs::rename(&unfinished, path)?;
-    match path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) => File::open(folder)?.sync_all(),
-        None => File::open(".")?.sync_all(),
-    }
+    files.rename(&unfinished, path)?;
+    files.force_folder(around(path))
+}
+
+/// The folder that something is in.
+fn around(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."))
 }
 
 /// Reads a snapshot's file, of whichever disk.
 pub(crate) fn read_snapshot(path: &Path) -> Result<StoredSnapshot, DiskFault> {
-    read_file(path).map(|(_, snapshot)| snapshot)
+    read_file(&SystemFiles, path).map(|(_, snapshot)| snapshot)
 }
 
-fn read_file(path: &Path) -> Result<(DiskId, StoredSnapshot), DiskFault> {
+fn read_file(files: &dyn Files, path: &Path) -> Result<(DiskId, StoredSnapshot), DiskFault> {
     let damaged = |what: String| DiskFault::damaged(format!("{}: {what}", path.display()));
-    let read = fs::read(path).map_err(DiskFault::io(format!("reading {}", path.display())))?;
+    let read = files.read(path).map_err(DiskFault::io(format!("reading {}", path.display())))?;
     let mut bytes = Bytes::from(read);
     let head = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(|| damaged("cut off".into()))?;
     let header = FrameHeader::parse(head).map_err(|error| damaged(error.to_string()))?;
@@ -196,12 +209,12 @@ fn read_file(path: &Path) -> Result<(DiskId, StoredSnapshot), DiskFault> {
     Ok((disk, StoredSnapshot { head, data: bytes }))
 }
 
-fn write_whole(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+fn write_whole(files: &dyn Files, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let mut file = files.create(path)?;
     for part in parts {
         file.write_all(part)?;
     }
-    file.sync_all()
+    file.force()
 }
 
 /// Names sort as their snapshots are old.

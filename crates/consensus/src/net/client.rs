@@ -3,7 +3,6 @@
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -15,8 +14,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
     TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
-use spillway_link::{StreamReceiver, StreamSender};
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::context::{Context, NetFault};
 use super::pipeline::Pipeline;
@@ -27,9 +25,6 @@ use crate::wire::{Answer, Call, Candidacy, Offer, Parcel, Point, Purpose};
 
 /// Bytes of a snapshot that are handed to the connection at a time.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// How long a follower that can't be reached is left alone.
-const PAUSE: Duration = Duration::from_millis(50);
 
 /// Makes clients.
 #[derive(Clone, Debug)]
@@ -76,26 +71,16 @@ impl RaftNetworkV2<Types> for Client {
     where
         S: Stream<Item = AppendEntriesRequest<Types>> + Send + Unpin + 'static,
     {
-        Box::pin(async move {
-            let context = Arc::clone(&self.context);
-            let streams = match self.open_pipeline(&option).await {
-                Ok(streams) => streams,
-                Err(fault) => {
-                    // openraft tries again at once, and most reasons last longer than that.
-                    sleep(PAUSE).await;
-                    return Err(unreachable(&fault));
-                }
-            };
-            let pipeline = Pipeline::new(Arc::clone(&context), streams, requests);
-            let answers = stream::unfold(Some(pipeline), |pipeline| async {
-                let mut pipeline = pipeline?;
-                let answer = pipeline.next().await?;
-                // What fails ends the stream, and so does what is no success.
-                let rest = matches!(answer, Ok(Ok(_))).then_some(pipeline);
-                Some((answer.map_err(|fault| unreachable(&fault)), rest))
-            });
-            Ok(answers.boxed())
-        })
+        let to = (self.id, self.member.clone());
+        let pipeline = Pipeline::new(Arc::clone(&self.context), to, requests, option.soft_ttl());
+        let answers = stream::unfold(Some(pipeline), |pipeline| async {
+            let mut pipeline = pipeline?;
+            let answer = pipeline.next().await?;
+            // What fails ends the stream, and so does what is no success.
+            let rest = matches!(answer, Ok(Ok(_))).then_some(pipeline);
+            Some((answer.map_err(|fault| unreachable(&fault)), rest))
+        });
+        Box::pin(async { Ok(answers.boxed()) })
     }
 
     async fn vote(
@@ -150,17 +135,6 @@ impl RaftNetworkV2<Types> for Client {
 }
 
 impl Client {
-    async fn open_pipeline(
-        &self,
-        option: &RPCOption,
-    ) -> Result<(StreamSender, StreamReceiver), NetFault> {
-        if !self.context.voice.borrow().may_speak() {
-            return Err(NetFault::Silent);
-        }
-        let opening = self.context.open((self.id, &self.member), Purpose::Append);
-        timeout(option.soft_ttl(), opening).await.unwrap_or(Err(NetFault::TimedOut))
-    }
-
     async fn ask_for_vote(
         &self,
         call: &Call,
@@ -169,6 +143,15 @@ impl Client {
         let answer = self.context.call((self.id, &self.member), call, option.soft_ttl()).await;
         match answer.map_err(|fault| unreachable(&fault))? {
             Answer::Vote { ballot, is_granted, last } => {
+                let (Call::Vote(asked) | Call::PreVote(asked)) = call else {
+                    return Err(unreachable(&NetFault::Unexpected));
+                };
+                let is_kept = is_granted && matches!(call, Call::Vote(_));
+                if let Some(last) = last.filter(|_| is_kept && ballot == asked.ballot) {
+                    // It keeps its vote on disk, and all that was to be written before it.
+                    let ballot = asked.ballot;
+                    self.context.followers.send_modify(|all| all.holds(ballot, self.id, last));
+                }
                 Ok(VoteResponse::new(Vote::from(ballot), last.map(LogId::from), is_granted))
             }
             answer => Err(unreachable(&NetFault::of(answer))),

@@ -1,19 +1,29 @@
 //! What all that speaks to other nodes needs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use spillway_codec::EncodeError;
 use spillway_link::{Link, OpenFault, StreamFault, StreamReceiver, StreamSender};
 use spillway_types::NodeName;
 use thiserror::Error;
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
+use super::versions::Versions;
 use crate::disk::LogStore;
 use crate::ids::{DiskId, Member, NodeId};
+use crate::rules::distances::Distances;
+use crate::rules::followers::Followers;
 use crate::rules::isolation::Voice;
+use crate::rules::knowledge::Word;
+use crate::rules::promise::Promise;
 use crate::rules::timing::Timing;
-use crate::wire::{Addressee, Answer, Call, Introduction, Opening, Purpose, Refusal};
+use crate::wire::{
+    Addressee, Answer, Call, Introduction, Opening, Purpose, Refusal, WireVersion, encode_call,
+};
 
 /// What all that speaks to other nodes needs.
 #[derive(Debug)]
@@ -22,9 +32,40 @@ pub(crate) struct Context {
     pub(crate) node: NodeId,
     pub(crate) disk: DiskId,
     pub(crate) log: LogStore,
-    pub(crate) timing: Timing,
+    /// From here times are counted.
+    pub(crate) started: Instant,
+    timing: ArcSwap<Timing>,
+    /// How long openraft lets no other leader arise: as it was told when it started.
+    pub(crate) raft_lease: Duration,
     /// Whether this node may speak as leader.
     pub(crate) voice: watch::Receiver<Voice>,
+    /// What this node knows of the others as their leader.
+    pub(crate) followers: watch::Sender<Followers>,
+    /// What it can say of the age of what it knows as a leader; set by its watch.
+    word: Mutex<Option<Word>>,
+    /// What this node has promised as a follower.
+    promise: Mutex<Promise>,
+    /// How far the voters are from each other, as a leader hears.
+    distances: Mutex<Distances>,
+    pub(crate) versions: Versions,
+    /// Makes promises and keeps none, for tests of those who would notice.
+    #[cfg(test)]
+    pub(crate) breaks_promises: std::sync::atomic::AtomicBool,
+    /// Requests with entries of earlier terms that were sent.
+    #[cfg(test)]
+    pub(crate) old_sent: std::sync::atomic::AtomicU64,
+}
+
+/// What a context is made of besides what it finds out.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub(crate) link: Arc<Link>,
+    pub(crate) node: NodeId,
+    pub(crate) log: LogStore,
+    pub(crate) disk: DiskId,
+    pub(crate) timing: Timing,
+    pub(crate) voice: watch::Receiver<Voice>,
+    pub(crate) wire_newest: WireVersion,
 }
 
 /// A node did not answer as it should.
@@ -66,6 +107,77 @@ impl NetFault {
 }
 
 impl Context {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { link, node, log, disk, timing, voice, wire_newest } = parts;
+        let promise = Promise::of_start(Duration::ZERO, log.is_blank());
+        Self {
+            link,
+            node,
+            disk,
+            log,
+            started: Instant::now(),
+            timing: ArcSwap::from_pointee(timing),
+            raft_lease: timing.lease(),
+            voice,
+            followers: watch::Sender::new(Followers::default()),
+            word: Mutex::new(None),
+            promise: Mutex::new(promise),
+            distances: Mutex::default(),
+            versions: Versions::new(wire_newest),
+            #[cfg(test)]
+            breaks_promises: std::sync::atomic::AtomicBool::new(false),
+            #[cfg(test)]
+            old_sent: std::sync::atomic::AtomicU64::new(0),
+        }
+    }
+
+    /// The timers of now.
+    pub(crate) fn timing(&self) -> Timing {
+        **self.timing.load()
+    }
+
+    /// Goes by other timers from now on.
+    pub(crate) fn set_timing(&self, timing: Timing) {
+        tracing::info!(from = ?self.timing().heartbeat, to = ?timing.heartbeat, "other timers");
+        self.timing.store(Arc::new(timing));
+    }
+
+    /// The time since the start.
+    pub(crate) fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// A moment as the time since the start.
+    pub(crate) fn since_start(&self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.started)
+    }
+
+    /// What this node knew for sure when it led last, or does now.
+    pub(crate) fn word(&self) -> Option<Word> {
+        *self.word.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It is confirmed as leader, and knows this.
+    pub(crate) fn set_word(&self, word: Word) {
+        *self.word.lock().unwrap_or_else(PoisonError::into_inner) = Some(word);
+    }
+
+    /// How far the voters are from each other. Nothing is done while it is held but reckoning.
+    pub(crate) fn distances(&self) -> MutexGuard<'_, Distances> {
+        self.distances.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this node has promised. Nothing is done while it is held but reckoning.
+    pub(crate) fn promise(&self) -> MutexGuard<'_, Promise> {
+        self.promise.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a promise still holds.
+    #[cfg(test)]
+    pub(crate) fn is_held(&self) -> bool {
+        !self.promise().is_free(self.now())
+    }
+
     /// Who this node is.
     pub(crate) fn introduction(&self) -> Introduction {
         Introduction { node: self.node, disk: self.disk, cluster: self.log.cluster() }
@@ -121,11 +233,23 @@ impl Context {
     }
 }
 
+/// Sends a frame as a whole.
+pub(super) async fn send(
+    sender: &mut StreamSender,
+    frame: Result<Bytes, EncodeError>,
+) -> Result<(), StreamFault> {
+    let mut frame = frame?;
+    while !frame.is_empty() {
+        sender.some(&mut frame).await?;
+    }
+    Ok(())
+}
+
 async fn ask(
     (mut sender, mut receiver): (StreamSender, StreamReceiver),
     call: &Call,
 ) -> Result<Answer, NetFault> {
-    sender.message(call).await?;
+    send(&mut sender, encode_call(call.clone())).await?;
     sender.finish();
     let answer = receiver.message::<Answer>().await?;
     answer.ok_or_else(|| NetFault::Stream("the stream ended before the answer".to_owned()))

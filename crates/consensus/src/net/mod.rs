@@ -1,12 +1,20 @@
 //! Raft between nodes: one stream for the entries of each follower, short ones for all else, and
 //! snapshots on the data connection.
 
+mod append;
 mod client;
 mod context;
+mod heard;
 mod parcels;
 mod pipeline;
+mod read_index;
 mod server;
+mod versions;
 
+pub(crate) use append::round_trips;
 pub(crate) use client::Network;
-pub(crate) use context::{Context, NetFault};
-pub(crate) use server::{Heard, Server, Service, read_index};
+pub(crate) use context::{Context, NetFault, Parts};
+pub(crate) use heard::Heard;
+pub(crate) use read_index::read_index;
+pub(crate) use server::{Server, Service};
+pub(crate) use versions::ask_all;

@@ -1,57 +1,32 @@
 //! Answers other nodes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{Stream, StreamExt, stream};
-use openraft::ReadPolicy;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::errors::{LinearizableReadError, RaftError};
-use openraft::raft::{
-    AppendEntriesRequest, StreamAppendError, TransferLeaderRequest, VoteRequest, VoteResponse,
-};
+use openraft::raft::{TransferLeaderRequest, VoteRequest, VoteResponse};
 use spillway_link::{Identity, Served, StreamFault, StreamHandler, StreamReceiver, StreamSender};
-use tokio::time::Instant;
 
-use super::context::Context;
+use super::context::{Context, send};
+use super::heard::Heard;
 use super::parcels::Parcels;
+use super::read_index::read_index;
 use crate::disk::StoredSnapshot;
 use crate::machine::Machine;
 use crate::proposer::{NotDone, Raft, propose_here};
-use crate::raft::{LogId, Types, Vote};
-use crate::state_machine::loaded;
+use crate::raft::{LogId, Vote};
+use crate::state_machine::{Applied, loaded};
 use crate::wire::{
-    Answer, Append, Call, Candidacy, EntryRecord, Octets, Offer, Opening, Point, Purpose, Refusal,
+    Answer, Call, Candidacy, Octets, Offer, Opening, Point, Purpose, Refusal, WireVersion,
+    encode_answer,
 };
-
-/// When this node last heard a leader whom it follows.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<Mutex<Option<Instant>>>);
-
-impl Heard {
-    /// How long ago that was; `None` for never.
-    pub(crate) fn age(&self) -> Option<Duration> {
-        self.at().map(|at| at.elapsed())
-    }
-
-    /// When that was.
-    pub(crate) fn at(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn now(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-}
 
 /// Answers other nodes.
 pub(crate) struct Server<M: Machine> {
     pub(crate) context: Arc<Context>,
     pub(crate) raft: Raft<M>,
+    pub(crate) applied: Arc<Applied<M>>,
     pub(crate) heard: Heard,
-    /// Until then no vote is given: before it was restarted, this node may have promised its
-    /// leader a lease that still runs.
-    pub(crate) votes_from: Instant,
     parcels: Parcels,
 }
 
@@ -59,10 +34,10 @@ impl<M: Machine> Server<M> {
     pub(crate) fn new(
         context: Arc<Context>,
         raft: Raft<M>,
+        applied: Arc<Applied<M>>,
         heard: Heard,
-        votes_from: Instant,
     ) -> Self {
-        Self { context, raft, heard, votes_from, parcels: Parcels::default() }
+        Self { context, raft, applied, heard, parcels: Parcels::default() }
     }
 
     async fn serve(
@@ -74,17 +49,23 @@ impl<M: Machine> Server<M> {
         let admitted = self.admit(from, &opening).await;
         match opening.purpose {
             Purpose::Append => match admitted {
-                Ok(()) => return self.append(sender, receiver).await,
-                Err(refusal) => sender.message(&Answer::Refused(refusal)).await?,
+                Ok(()) => return self.append(from, sender, receiver).await,
+                Err(refusal) => {
+                    send(&mut sender, encode_answer(Answer::Refused(refusal))).await?;
+                }
             },
             Purpose::Call => {
                 let Some(call) = receiver.message::<Call>().await? else { return Ok(()) };
                 let answer = match (admitted, call) {
                     (_, Call::Hello) => Answer::Hello(self.context.introduction()),
+                    // A node of version 1 can't read it and gives up so.
+                    (_, Call::Speaks(_)) if self.context.versions.own() == WireVersion::One => {
+                        return Ok(());
+                    }
                     (Err(refusal), _) => Answer::Refused(refusal),
                     (Ok(()), call) => self.answer(from, call).await,
                 };
-                sender.message(&answer).await?;
+                send(&mut sender, encode_answer(answer)).await?;
             }
             Purpose::Snapshot => {
                 let Some(offer) = receiver.message::<Offer>().await? else { return Ok(()) };
@@ -92,7 +73,7 @@ impl<M: Machine> Server<M> {
                     Err(refusal) => Answer::Refused(refusal),
                     Ok(()) => self.install(from, offer, &mut sender).await?,
                 };
-                sender.message(&answer).await?;
+                send(&mut sender, encode_answer(answer)).await?;
             }
         }
         sender.finish();
@@ -125,51 +106,6 @@ impl<M: Machine> Server<M> {
         }
     }
 
-    /// Takes entries in, several requests at a time, and answers in their order.
-    async fn append(
-        &self,
-        mut sender: StreamSender,
-        receiver: StreamReceiver,
-    ) -> Result<(), StreamFault> {
-        let answers = self.raft.stream_append(self.appends(receiver));
-        let mut answers = std::pin::pin!(answers);
-        while let Some(answer) = answers.next().await {
-            let answer = match answer {
-                Ok(Ok(last)) => Answer::Appended(last.map(Point::from)),
-                Ok(Err(StreamAppendError::Conflict(at))) => Answer::Conflict(at.into()),
-                Ok(Err(StreamAppendError::HigherVote(vote))) => Answer::HigherVote((&vote).into()),
-                Err(_) => Answer::Refused(Refusal::Stopped),
-            };
-            sender.message(&answer).await?;
-        }
-        sender.finish();
-        Ok(())
-    }
-
-    /// The requests of a stream. What is no request ends it, as its end does.
-    fn appends(
-        &self,
-        receiver: StreamReceiver,
-    ) -> impl Stream<Item = AppendEntriesRequest<Types>> + Send + use<M> {
-        let state = (receiver, self.raft.clone(), self.heard.clone());
-        stream::unfold(state, |(mut receiver, raft, heard)| async {
-            let append = receiver.message::<Append>().await.ok()??;
-            // Before it is taken in: by then this node follows, and knows whom.
-            if append.ballot.term >= raft.metrics().borrow_watched().current_term {
-                heard.now();
-            }
-            let entries: Result<Vec<_>, _> =
-                append.entries.into_iter().map(EntryRecord::into_entry).collect();
-            let request = AppendEntriesRequest {
-                vote: Vote::from(append.ballot),
-                prev_log_id: append.previous.map(LogId::from),
-                entries: entries.ok()?,
-                leader_commit: append.committed.map(LogId::from),
-            };
-            Some((request, (receiver, raft, heard)))
-        })
-    }
-
     async fn answer(&self, from: &Identity, call: Call) -> Answer {
         match call {
             Call::Hello => Answer::Hello(self.context.introduction()),
@@ -184,7 +120,11 @@ impl<M: Machine> Server<M> {
                     Err(_) => Answer::Refused(Refusal::Stopped),
                 }
             }
-            Call::ReadIndex => match read_index(&self.raft).await {
+            Call::Speaks(number) => {
+                self.context.versions.told(from.node(), number);
+                Answer::Speaks(self.context.versions.own().number())
+            }
+            Call::ReadIndex => match read_index(&self.raft, &self.context).await {
                 Ok(index) => Answer::ReadIndex(index),
                 Err(refusal) => Answer::Refused(refusal),
             },
@@ -193,9 +133,9 @@ impl<M: Machine> Server<M> {
     }
 
     async fn vote(&self, candidacy: Candidacy, is_question: bool) -> Answer {
-        if Instant::now() < self.votes_from && !candidacy.is_transfer {
+        let Some(_voting) = Voting::begin(&self.context, candidacy.is_transfer) else {
             return Answer::Refused(Refusal::NotNow);
-        }
+        };
         let mut request =
             VoteRequest::new(Vote::from(candidacy.ballot), candidacy.last.map(LogId::from));
         request.leadership_transfer = candidacy.is_transfer;
@@ -243,7 +183,7 @@ impl<M: Machine> Server<M> {
         let Some(mut place) = self.parcels.expect(from.node(), transfer, head.bytes) else {
             return Ok(Answer::Refused(Refusal::Busy));
         };
-        sender.message(&Answer::Ready).await?;
+        send(sender, encode_answer(Answer::Ready)).await?;
         let Some(data) = place.arrived().await else {
             return Ok(Answer::Refused(Refusal::Damaged));
         };
@@ -281,17 +221,25 @@ impl<M: Machine> StreamHandler for Service<M> {
     }
 }
 
-/// Up to where a reader has to wait, if a quorum says that this node leads. A lease would save the
-/// round trip, but holds only while all nodes have the same timers, which nothing enforces yet.
-pub(crate) async fn read_index<M: Machine>(raft: &Raft<M>) -> Result<u64, Refusal> {
-    match raft.get_read_linearizer(ReadPolicy::ReadIndex).await {
-        Ok(linearizer) => Ok(linearizer.read_log_id().index()),
-        Err(RaftError::APIError(LinearizableReadError::ForwardToLeader(forward))) => {
-            Err(Refusal::NotLeader(forward.leader_id))
+/// A vote that is being given, or not.
+struct Voting<'c>(&'c Context);
+
+impl<'c> Voting<'c> {
+    /// `None` while this node has promised its leader, or may have before it was started, to vote
+    /// for nobody else. What the leader itself wants is no break of it.
+    fn begin(context: &'c Context, is_transfer: bool) -> Option<Self> {
+        let mut promise = context.promise();
+        if is_transfer {
+            promise.begin_wanted_vote();
+        } else if !promise.begin_vote(context.now()) {
+            return None;
         }
-        Err(RaftError::APIError(LinearizableReadError::QuorumNotEnough(_))) => {
-            Err(Refusal::NotLeader(None))
-        }
-        Err(RaftError::Fatal(_)) => Err(Refusal::Stopped),
+        Some(Self(context))
+    }
+}
+
+impl Drop for Voting<'_> {
+    fn drop(&mut self) {
+        self.0.promise().end_vote();
     }
 }

@@ -2,6 +2,10 @@
 
 pub(crate) mod budget;
 pub(crate) mod campaign;
+pub(crate) mod distances;
+pub(crate) mod followers;
 pub(crate) mod formation;
 pub(crate) mod isolation;
+pub(crate) mod knowledge;
+pub(crate) mod promise;
 pub(crate) mod timing;

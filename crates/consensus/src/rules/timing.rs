@@ -35,21 +35,17 @@ impl Timing {
         let answer = rtt_max.mul_f64(1.0 / 0.75);
         let repetition = rtt_max.mul_f64(0.48);
         let wanted_ms = (answer + repetition).as_millis() as u64;
-        let heartbeat = Duration::from_millis(wanted_ms.div_ceil(STEP_MS) * STEP_MS)
-            .clamp(HEARTBEAT_MIN, HEARTBEAT_MAX);
+        Self::of_heartbeat(Duration::from_millis(wanted_ms.div_ceil(STEP_MS) * STEP_MS))
+    }
+
+    /// The timers with that heartbeat, or the nearest that is possible.
+    pub(crate) fn of_heartbeat(heartbeat: Duration) -> Self {
+        let heartbeat = heartbeat.clamp(HEARTBEAT_MIN, HEARTBEAT_MAX);
         Self {
             heartbeat,
             election_min: heartbeat.mul_f64(1.25),
             election_max: heartbeat.mul_f64(3.25),
         }
-    }
-
-    /// The timers for these measured round trips between voters, in any order. What is not
-    /// measured is left out; with nothing measured, those of `otherwise`.
-    #[must_use]
-    pub fn for_rtts(measured: &[Option<Duration>], otherwise: Duration) -> Self {
-        let longest = measured.iter().flatten().max().copied();
-        Self::for_rtt(longest.unwrap_or(otherwise))
     }
 
     /// How long a leader may act without an answer of a quorum, and a follower waits at least.
@@ -71,7 +67,7 @@ mod tests {
 
     #[test]
     fn the_longest_round_trip_of_three_continents_gives_the_known_timers() {
-        let timing = Timing::for_rtts(&[Some(ms(80)), Some(ms(220)), Some(ms(170))], ms(1));
+        let timing = Timing::for_rtt(ms(220));
         assert_eq!(timing.heartbeat, ms(400));
         assert_eq!(timing.election_min, ms(500));
         assert_eq!(timing.election_max, ms(1_300));
@@ -79,16 +75,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_measured_is_left_out() {
-        assert_eq!(Timing::for_rtts(&[None, Some(ms(80)), None], ms(220)), Timing::for_rtt(ms(80)));
-        assert_eq!(Timing::for_rtts(&[None, None], ms(220)), Timing::for_rtt(ms(220)));
-        assert_eq!(Timing::for_rtts(&[], ms(220)), Timing::for_rtt(ms(220)));
-    }
-
-    #[test]
     fn neighbours_and_broken_paths_have_limits() {
         assert_eq!(Timing::for_rtt(Duration::ZERO).heartbeat, ms(100));
         assert_eq!(Timing::for_rtt(ms(60_000)).heartbeat, ms(2_000));
+        assert_eq!(Timing::of_heartbeat(Duration::MAX), Timing::for_rtt(ms(60_000)));
+        assert_eq!(Timing::of_heartbeat(Duration::ZERO), Timing::for_rtt(ms(0)));
+        assert_eq!(Timing::of_heartbeat(ms(400)), Timing::for_rtt(ms(220)));
     }
 
     proptest! {

@@ -2,10 +2,11 @@
 //! answered by one [`Answer`], in order.
 
 use serde::{Deserialize, Serialize};
-use spillway_codec::Wire;
+use spillway_codec::{DecodeError, Wire};
 
 use super::octets::Octets;
 use super::record::{Ballot, EntryRecord, MembersRecord, Point};
+use super::version;
 use crate::ids::{ClusterId, DiskId, NodeId};
 
 /// Bytes of entries in one [`Append`]: what a path of 20 Mbit/s carries in 400 ms.
@@ -54,13 +55,39 @@ pub(crate) struct Append {
     pub(crate) previous: Option<Point>,
     pub(crate) committed: Option<Point>,
     pub(crate) entries: Vec<EntryRecord>,
+    /// What version 1 does not say; its presence asks for a [`Took`].
+    pub(crate) news: Option<News>,
+}
+
+/// What a leader says beside the entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct News {
+    /// How old what it says is at most; `None` before it has committed anything itself.
+    pub(crate) age: Option<Age>,
+    /// Whether to answer what the follower has on disk.
+    pub(crate) asks_held: bool,
+    /// The heartbeat by which all who follow are to go.
+    pub(crate) heartbeat_ms: u32,
+}
+
+/// What a leader knows for sure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Age {
+    /// So long ago a quorum confirmed it …
+    pub(crate) ms: u32,
+    /// … and all that was committed by then lies before this index.
+    pub(crate) next_index: u64,
 }
 
 impl Wire for Append {
     const KIND: u16 = 0x0403;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     /// One entry always goes, however long it is.
     const BYTES_MAX: usize = APPEND_BYTES_MAX + EntryRecord::BYTES_MAX + 1_024;
+
+    fn decode_older(found: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        version::decode_append(found, payload)
+    }
 }
 
 /// A short question.
@@ -78,6 +105,8 @@ pub(crate) enum Call {
     Propose { command: Octets, limit_ms: u32 },
     /// Who are you?
     Hello,
+    /// Since version 2: I speak up to this version, and you?
+    Speaks(u16),
 }
 
 /// Who stands for election.
@@ -91,8 +120,12 @@ pub(crate) struct Candidacy {
 
 impl Wire for Call {
     const KIND: u16 = 0x0404;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const BYTES_MAX: usize = crate::COMMAND_BYTES_MAX + 256;
+
+    fn decode_older(found: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        version::decode_one(found, payload)
+    }
 }
 
 /// A snapshot that comes on the data connection, under the number `transfer`.
@@ -159,12 +192,51 @@ pub(crate) enum Answer {
     Hello(Introduction),
     /// The snapshot that was offered may be sent.
     Ready,
+    /// Since version 2: I speak up to this version.
+    Speaks(u16),
+    /// Since version 2: what became of entries, and more.
+    Took(Took),
+}
+
+/// The answer to entries with [`News`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Took {
+    pub(crate) verdict: Verdict,
+    /// For so long from when it received them the follower votes for nobody else, unless the
+    /// leader wants it to. 0 if the follower can't promise that.
+    pub(crate) promise_ms: u32,
+    /// If it was asked for: the follower's last entry on disk while it follows this leader.
+    pub(crate) held: Option<Point>,
+    /// Of a heartbeat: the follower's round trips to voters.
+    pub(crate) round_trips: Vec<RoundTrip>,
+}
+
+/// What became of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Verdict {
+    /// The log matches up to there, on disk.
+    Appended(Option<Point>),
+    /// The entry before those sent is not there.
+    Conflict(Point),
+    /// There is a later vote.
+    HigherVote(Ballot),
+}
+
+/// How far a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RoundTrip {
+    pub(crate) to: NodeId,
+    pub(crate) ms: u32,
 }
 
 impl Wire for Answer {
     const KIND: u16 = 0x0407;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     const BYTES_MAX: usize = crate::OUTCOME_BYTES_MAX + 256;
+
+    fn decode_older(found: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        version::decode_one(found, payload)
+    }
 }
 
 /// Who answers a hello.

@@ -3,12 +3,15 @@
 mod message;
 mod octets;
 mod record;
+mod version;
 #[cfg(test)]
 mod wire_test;
 
 pub(crate) use message::{
-    APPEND_BYTES_MAX, Addressee, Answer, Append, Call, Candidacy, Introduction, Offer, Opening,
-    Parcel, Purpose, Refusal, SnapshotHead,
+    APPEND_BYTES_MAX, Addressee, Age, Answer, Append, Call, Candidacy, Introduction, News, Offer,
+    Opening, Parcel, Purpose, Refusal, RoundTrip, SnapshotHead, Took, Verdict,
 };
 pub(crate) use octets::Octets;
 pub(crate) use record::{Ballot, EntryRecord, MembersRecord, Point};
+pub use version::WireVersion;
+pub(crate) use version::{encode_answer, encode_append, encode_call};

@@ -1,5 +1,6 @@
 //! The bytes of all messages, as they were when their version was made.
 
+use super::version::{AppendOne, VersionOne};
 use super::*;
 use crate::disk::{LogState, Note};
 use crate::ids::{ClusterId, DiskId, Member, NodeId};
@@ -59,8 +60,12 @@ fn the_bytes_of_all_messages_are_those_on_file() {
         check(FOLDER, name, &Opening { cluster, from, to, purpose });
     }
     let (previous, committed) = (Some(at(6, 3)), Some(at(6, 2)));
-    let append = Append { ballot: ballot(), previous, committed, entries: entries() };
+    let age = Some(Age { ms: 300, next_index: 4 });
+    let news = Some(News { age, asks_held: true, heartbeat_ms: 400 });
+    let append = Append { ballot: ballot(), previous, committed, entries: entries(), news };
     check(FOLDER, "append", &append);
+    let one = AppendOne { ballot: ballot(), previous, committed, entries: entries() };
+    check(FOLDER, "append", &one);
     let offer = Offer { ballot: ballot(), head: head(), transfer: 300 };
     check(FOLDER, "offer", &offer);
     check(FOLDER, "parcel", &Parcel { transfer: 300, bytes: 70_000 });
@@ -88,8 +93,9 @@ fn the_bytes_of_all_calls_are_those_on_file() {
         ("call_propose", Call::Propose { command, limit_ms: 5_000 }),
         ("call_hello", Call::Hello),
     ] {
-        spillway_codec::golden::check(FOLDER, name, &call);
+        spillway_codec::golden::check(FOLDER, name, &VersionOne(call));
     }
+    spillway_codec::golden::check(FOLDER, "call_speaks", &Call::Speaks(2));
 }
 
 #[test]
@@ -121,7 +127,69 @@ fn the_bytes_of_all_answers_are_those_on_file() {
         ("answer_ready", Answer::Ready),
     ];
     for (name, answer) in refusals.into_iter().chain(answers) {
+        spillway_codec::golden::check(FOLDER, name, &VersionOne(answer));
+    }
+    let took = Took {
+        verdict: Verdict::Appended(Some(at(7, 6))),
+        promise_ms: 1_300,
+        held: Some(at(6, 3)),
+        round_trips: vec![RoundTrip { to: NodeId(3), ms: 220 }],
+    };
+    let conflict = Took { verdict: Verdict::Conflict(at(7, 6)), ..took.clone() };
+    let higher = Took { verdict: Verdict::HigherVote(ballot()), ..took.clone() };
+    for (name, answer) in [
+        ("answer_speaks", Answer::Speaks(2)),
+        ("answer_took", Answer::Took(took)),
+        ("answer_took_conflict", Answer::Took(conflict)),
+        ("answer_took_higher", Answer::Took(higher)),
+    ] {
         spillway_codec::golden::check(FOLDER, name, &answer);
+    }
+}
+
+fn version_of(frame: &[u8]) -> u16 {
+    let (head, _) = frame.split_first_chunk().unwrap();
+    spillway_codec::FrameHeader::parse(head).unwrap().version
+}
+
+/// A node of version 1 reads nothing with a later number, and nothing that it does not know.
+#[test]
+fn what_version_1_knows_is_written_as_version_1_and_all_else_is_not() {
+    let append = Append {
+        ballot: ballot(),
+        previous: None,
+        committed: None,
+        entries: entries(),
+        news: None,
+    };
+    let newer = Append { news: Some(News::default()), ..append.clone() };
+    for (append, version) in [(append, 1), (newer, 2)] {
+        let frame = encode_append(append.clone()).unwrap();
+        assert_eq!(version_of(&frame), version);
+        assert_eq!(spillway_codec::decode::<Append>(&frame).unwrap(), append);
+    }
+    for (call, version) in [(Call::Hello, 1), (Call::ReadIndex, 1), (Call::Speaks(2), 2)] {
+        let frame = encode_call(call.clone()).unwrap();
+        assert_eq!(version_of(&frame), version);
+        assert_eq!(spillway_codec::decode::<Call>(&frame).unwrap(), call);
+    }
+    for (answer, version) in [(Answer::Ready, 1), (Answer::Speaks(2), 2)] {
+        let frame = encode_answer(answer.clone()).unwrap();
+        assert_eq!(version_of(&frame), version);
+        assert_eq!(spillway_codec::decode::<Answer>(&frame).unwrap(), answer);
+    }
+}
+
+#[test]
+fn two_nodes_speak_the_newest_that_both_know() {
+    for (own, other, both) in [
+        (WireVersion::One, 1, WireVersion::One),
+        (WireVersion::One, 2, WireVersion::One),
+        (WireVersion::Two, 1, WireVersion::One),
+        (WireVersion::Two, 2, WireVersion::Two),
+        (WireVersion::Two, 9, WireVersion::Two),
+    ] {
+        assert_eq!(own.common(other), both, "{own:?} {other}");
     }
 }
 
@@ -148,7 +216,8 @@ fn the_longest_command_fits_into_all_that_carries_it() {
     spillway_codec::encode(&call).unwrap();
     // As many as a message is filled with.
     let entries = vec![entry; APPEND_BYTES_MAX / crate::COMMAND_BYTES_MAX];
-    let append = Append { ballot: ballot(), previous: None, committed: None, entries };
+    let news = Some(News::default());
+    let append = Append { ballot: ballot(), previous: None, committed: None, entries, news };
     spillway_codec::encode(&append).unwrap();
     let outcome = Octets(vec![7; crate::OUTCOME_BYTES_MAX].into());
     spillway_codec::encode(&Answer::Proposed { index: u64::MAX, outcome }).unwrap();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use spillway_types::RegionName;
 
 use crate::limits::SEEDS_MAX;
-use crate::rules::{check, regions};
+use crate::rules::{check, regions, remove};
 use crate::state::{Done, Turn, node_named, setting};
 use crate::{
     ClusterId, Expect, Fault, Form, JoinToken, Node, NodeId, NodeRole, NodeSpec, Refusal,
@@ -50,18 +50,28 @@ pub(super) fn set_role(
     Ok(Done::default())
 }
 
-/// Gives the cluster that has the id `from` another one.
+/// Gives the cluster that has the id `from` another one: it was made anew from one node's disk or
+/// from a backup. The node that proposes it is the only one of the new cluster; what the others
+/// promised in the old one is on their disks still, so these are retired, and their names are free.
 pub(super) fn replace_cluster(
     turn: &mut Turn<'_>,
     from: ClusterId,
     to: ClusterId,
 ) -> Result<Done, Fault> {
-    turn.check_operator()?;
     match turn.ledger.cluster {
         Some(cluster) if cluster == from => {}
         Some(cluster) => return Err(other_cluster(cluster).into()),
         None => return Ok(Done::default()),
     }
+    let founder = &turn.entry.proposer.node;
+    if node_named(turn.records, founder).is_none() {
+        let cause = format!("{founder} is no node of the old cluster");
+        let remedy = "begin with a node that the old cluster had";
+        return Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy).into());
+    }
+    let others = turn.records.nodes.iter().filter(|(_, node)| node.spec.name != *founder);
+    let others: Vec<NodeId> = others.map(|(id, _)| *id).collect();
+    others.into_iter().for_each(|id| remove::retire(turn, id));
     turn.is_written = from != to;
     turn.ledger.cluster = Some(to);
     Ok(Done::default())
@@ -182,7 +192,9 @@ fn token_refused(cause: &str) -> Refusal {
 
 fn wiped_disk(id: NodeId, spec: &NodeSpec) -> Refusal {
     let cause = format!("node {} is known as {id} with another disk", spec.name);
-    let remedy = format!("remove node {id}, then it joins as a new one");
+    let name = &spec.name;
+    let remedy =
+        format!("remove node {id} (`spillway nodes remove {name}`), then it joins anew by token");
     Refusal::new(RefusalCode::WipedDisk, cause, remedy)
 }
 

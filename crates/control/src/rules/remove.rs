@@ -112,7 +112,8 @@ fn refuse_part<V: Stored>(key: &V::Key) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalCode::NotPermitted, cause, "remove the replica"))
 }
 
-fn retire(turn: &mut Turn<'_>, id: NodeId) {
+/// Takes a node out for good.
+pub(super) fn retire(turn: &mut Turn<'_>, id: NodeId) {
     if let Some(node) = turn.remove::<Node>(&id) {
         turn.ledger.retire(node.spec.disk);
     }

@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use spillway_types::{NodeName, RegionName};
 
 use crate::records::Stored;
-use crate::{ClusterId, Node, NodeId, Record, RecordKey, Records, Setting, SettingRule, WIRE};
+use crate::{
+    ClusterId, DiskId, Node, NodeId, Record, RecordKey, Records, Setting, SettingRule, WIRE,
+};
 
 pub use audit::{AuditRecord, AuditRing};
 pub use digest::Digest;
@@ -87,6 +89,12 @@ impl State {
     #[must_use]
     pub fn node(&self, name: &NodeName) -> Option<(NodeId, &Node)> {
         node_named(&self.records, name)
+    }
+
+    /// Whether that disk was one of a node that was removed: it never belongs to a member again.
+    #[must_use]
+    pub fn is_retired(&self, disk: DiskId) -> bool {
+        self.ledger.is_retired(disk)
     }
 
     /// What operators did, oldest first.

@@ -86,7 +86,7 @@ impl Member {
             deep: self.checks.deep_vote(now, &self.spec),
             scrape: self.checks.scrape_vote(now, &self.spec),
         };
-        Evidence { votes, is_stalled: self.passive.is_stalled() }
+        Evidence { votes, others: self.others, is_stalled: self.passive.is_stalled() }
     }
 
     fn step(&mut self, now: Instant, shared: &mut Shared<'_>) -> bool {

@@ -106,6 +106,7 @@ impl Member {
             cached_share: self.cache.known(),
             verdict: self.condition.verdict(now, &evidence),
             votes: evidence.votes,
+            is_against: self.condition.is_against(now, evidence.votes),
             is_spared: self.is_spared,
             ejections: self.condition.repeats(),
             faults_in_a_row: self.passive.run(),

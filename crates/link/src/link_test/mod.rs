@@ -3,6 +3,7 @@
 mod adverse_test;
 mod control_test;
 mod forward_test;
+mod gate_test;
 mod give_up_test;
 mod pressure_test;
 mod raw;

@@ -47,7 +47,7 @@ pub(super) async fn dial(
         let target = peer.target.load_full();
         let address = look_up(&shared, &target, attempt).await?;
         let rtt = peer.rtt(kind).unwrap_or_else(|| rtt_of(&shared, &target));
-        let tls = shared.sessions.dialling(&peer.identity, kind)?;
+        let tls = shared.sessions.dialling(&peer.identity, kind.protocol())?;
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
         config.transport_config(transport::dialled(&shared.transport, kind, rtt));
         let name = peer.identity.dns_name();
@@ -62,7 +62,12 @@ fn rtt_of(shared: &Shared, target: &Target) -> Duration {
     ms(target.rtt_ms.unwrap_or(shared.transport.rtt_default_ms).max(1))
 }
 
-async fn look_up(shared: &Shared, target: &Target, attempt: u32) -> Result<SocketAddr, DialFault> {
+/// An address of `target` that this node's socket reaches; `attempt` chooses among several.
+pub(crate) async fn look_up(
+    shared: &Shared,
+    target: &Target,
+    attempt: u32,
+) -> Result<SocketAddr, DialFault> {
     let name = &target.address;
     let found = tokio::net::lookup_host(name)
         .await

@@ -19,6 +19,7 @@ use crate::config::PeerConfig;
 use crate::identity::Identity;
 use crate::kind::Kind;
 use crate::shared::Shared;
+pub(crate) use dial::{DialFault, look_up};
 pub(crate) use live::{Live, OpenStream, OpenStreams, Origin};
 pub use status::{ConnectionStatus, DialStatus, PeerStatus};
 

@@ -1,6 +1,7 @@
 //! Which nodes may connect.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use spillway_types::{NodeName, RegionName};
@@ -13,12 +14,18 @@ use crate::identity::Identity;
 pub(crate) struct Members {
     cluster: Box<str>,
     regions: ArcSwap<BTreeMap<NodeName, RegionName>>,
+    /// Whether nodes of the cluster that are no members may knock.
+    is_open: AtomicBool,
 }
 
 impl Members {
     /// No members yet of the cluster `cluster`.
     pub(crate) fn new(cluster: &str) -> Self {
-        Self { cluster: cluster.into(), regions: ArcSwap::default() }
+        Self {
+            cluster: cluster.into(),
+            regions: ArcSwap::default(),
+            is_open: AtomicBool::new(false),
+        }
     }
 
     /// From now on these may connect and no others.
@@ -27,6 +34,24 @@ impl Members {
             .map(|identity| (identity.node().clone(), identity.region().clone()))
             .collect::<BTreeMap<_, _>>();
         self.regions.store(regions.into());
+    }
+
+    /// From now on strangers may knock, or may not.
+    pub(crate) fn open(&self, is_open: bool) {
+        self.is_open.store(is_open, Ordering::Relaxed);
+    }
+
+    /// Whether a connection of `identity` is taken at all. While strangers may knock, what it
+    /// speaks is not known yet, so the rest is decided by [`Self::admit`] when it is.
+    pub(crate) fn greet(&self, identity: &Identity) -> Result<(), Refusal> {
+        match self.admit(identity) {
+            Err(Refusal::UnknownNode | Refusal::WrongRegion)
+                if self.is_open.load(Ordering::Relaxed) =>
+            {
+                Ok(())
+            }
+            verdict => verdict,
+        }
     }
 
     /// Whether `identity` is the node that the config has under that name.
@@ -60,5 +85,21 @@ mod tests {
         assert_eq!(members.admit(&identity("prod", "us", "a")), Err(Refusal::WrongRegion));
         assert_eq!(members.admit(&identity("prod", "eu", "b")), Err(Refusal::UnknownNode));
         assert_eq!(members.admit(&identity("test", "eu", "a")), Err(Refusal::OtherCluster));
+    }
+
+    #[test]
+    fn strangers_of_the_cluster_are_greeted_while_the_gate_is_open_and_never_admitted() {
+        let members = Members::new("prod");
+        members.set([identity("prod", "eu", "a")].iter());
+        let (stranger, moved) = (identity("prod", "eu", "b"), identity("prod", "us", "a"));
+        assert_eq!(members.greet(&stranger), Err(Refusal::UnknownNode));
+        members.open(true);
+        for unknown in [&stranger, &moved] {
+            assert_eq!(members.greet(unknown), Ok(()));
+            assert!(members.admit(unknown).is_err());
+        }
+        assert_eq!(members.greet(&identity("test", "eu", "a")), Err(Refusal::OtherCluster));
+        members.open(false);
+        assert_eq!(members.greet(&moved), Err(Refusal::WrongRegion));
     }
 }

@@ -17,6 +17,7 @@ use super::refusal::Refusals;
 use super::verifier::{AnswerVerifier, DiallerVerifier};
 use crate::config::CertificateFiles;
 use crate::identity::Identity;
+use crate::join;
 use crate::kind::Kind;
 
 /// TLS refuses its own settings.
@@ -105,6 +106,7 @@ impl Sessions {
             .with_client_cert_verifier(Arc::new(verifier))
             .with_cert_resolver(Arc::new(OwnCertificate(Arc::clone(&material.certified))));
         tls.alpn_protocols = Kind::ALL.map(|kind| kind.protocol().to_vec()).into();
+        tls.alpn_protocols.push(join::PROTOCOL.to_vec());
         // A resumed session would skip the check of the certificate, and 0-RTT can be replayed.
         tls.session_storage = Arc::new(NoServerSessionStorage {});
         tls.send_tls13_tickets = 0;
@@ -112,11 +114,11 @@ impl Sessions {
         QuicServerConfig::try_from(tls).map_err(|error| TlsFault::new(&error))
     }
 
-    /// Settings for dialling `peer` for a connection of `kind`.
+    /// Settings for dialling `peer` for a connection that speaks `protocol`.
     pub(crate) fn dialling(
         &self,
         peer: &Identity,
-        kind: Kind,
+        protocol: &[u8],
     ) -> Result<QuicClientConfig, TlsFault> {
         let current = self.current.load();
         let material = &current.material;
@@ -133,7 +135,7 @@ impl Sessions {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_cert_resolver(Arc::new(OwnCertificate(Arc::clone(&material.certified))));
-        tls.alpn_protocols = vec![kind.protocol().to_vec()];
+        tls.alpn_protocols = vec![protocol.to_vec()];
         tls.resumption = Resumption::disabled();
         tls.enable_early_data = false;
         QuicClientConfig::try_from(tls).map_err(|error| TlsFault::new(&error))

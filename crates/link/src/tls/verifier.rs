@@ -55,7 +55,7 @@ impl ClientCertVerifier for DiallerVerifier {
             .verify_client_cert(end_entity, intermediates, now)
             .map_err(|error| refused_by_webpki(&self.refusals, error))?;
         identity_of(end_entity)
-            .and_then(|identity| self.members.admit(&identity))
+            .and_then(|identity| self.members.greet(&identity))
             .map_err(|refusal| refuse(&self.refusals, refusal))?;
         Ok(verified)
     }

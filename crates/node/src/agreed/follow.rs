@@ -5,17 +5,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_agreement::Agreement;
-use spillway_control::{ReplicaState, State};
-use spillway_health::{DrainReason, Order};
-use spillway_link::{Identity, Link, PeerConfig};
+use spillway_control::State;
+use spillway_health::Witnesses;
+use spillway_link::Link;
 use spillway_types::{NodeName, RegionName, ReplicaName};
 
+use crate::agreed::witness::{connected, witnesses};
 use crate::agreed::{AgreedParts, Book, Said};
 use crate::config::ClusterConfig;
+use crate::fold::AgreedWorld;
 use crate::keeper::KeeperHandle;
 
-/// How long a replica that the cluster drains may take to finish what it has.
-const DRAIN_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// How often it looks whether what other nodes say still counts: they fall silent, or this node
+/// loses the cluster, without anything new in the log.
+const PERIOD: Duration = Duration::from_secs(1);
+/// What others say counts as long as this node's knowledge is no older. Without a quorum nobody can
+/// say anything else any more.
+const WITNESSES_AGE_MAX: Duration = Duration::from_secs(15);
 
 /// Follows the agreed state.
 #[derive(Debug)]
@@ -26,8 +32,10 @@ pub(super) struct Follower {
     link: Arc<Link>,
     book: Arc<Book>,
     keeper: KeeperHandle,
-    /// What each of the own region's replicas was ordered last.
-    ordered: BTreeMap<ReplicaName, bool>,
+    /// The state that was taken in last.
+    seen: Arc<State>,
+    /// What others said last.
+    witnesses: BTreeMap<ReplicaName, Witnesses>,
 }
 
 impl Follower {
@@ -39,7 +47,8 @@ impl Follower {
             link: Arc::clone(&parts.link),
             book: Arc::clone(&parts.book),
             keeper: parts.keeper.clone(),
-            ordered: BTreeMap::new(),
+            seen: Arc::new(State::new()),
+            witnesses: BTreeMap::new(),
         }
     }
 
@@ -52,79 +61,51 @@ impl Follower {
             if state.cluster().is_some() {
                 self.take_in(&state).await;
             }
-            if publications.changed().await.is_err() {
+            if let Ok(Err(_)) = tokio::time::timeout(PERIOD, publications.changed()).await {
                 return;
             }
         }
     }
 
-    async fn take_in(&mut self, state: &State) {
-        let said = Said::agreed(state, &self.config.regions, &self.me.1);
-        if **self.book.load() != said {
-            tracing::info!(?said, "what is said of regions changed");
-            self.book.store(Arc::new(said));
+    async fn take_in(&mut self, state: &Arc<State>) {
+        if state.applied() != self.seen.applied() {
+            self.take_regions(state);
+            if changes_requests(state, &self.seen) {
+                self.keeper.take_agreed(AgreedWorld::of(state, &self.me.1)).await;
+            }
+            self.seen = Arc::clone(state);
         }
-        match peers(state, &self.config, &self.me.0) {
-            Ok(peers) => self.link.set_peers(peers),
-            Err(error) => tracing::error!(%error, "a node of the cluster has an impossible name"),
+        let witnesses = self.witnesses(state);
+        if witnesses != self.witnesses {
+            self.witnesses.clone_from(&witnesses);
+            self.keeper.take_witnesses(witnesses).await;
         }
-        self.order_replicas(state).await;
     }
 
-    /// Drains and resumes what the cluster says, each once.
-    async fn order_replicas(&mut self, state: &State) {
-        let own = state.records().replicas.iter().filter(|(id, _)| id.region == self.me.1);
-        let wanted: BTreeMap<ReplicaName, bool> = own
-            .map(|(id, replica)| (id.name.clone(), replica.state != ReplicaState::Active))
-            .collect();
-        for (name, is_drained) in &wanted {
-            let before = self.ordered.get(name).copied().unwrap_or(false);
-            if before == *is_drained {
-                continue;
-            }
-            let order = match is_drained {
-                true => Order::Drain { limit: DRAIN_LIMIT, why: DrainReason::Operator },
-                false => Order::Resume,
-            };
-            match self.keeper.order(name.clone(), order).await {
-                Ok(()) => {
-                    self.ordered.insert(name.clone(), *is_drained);
-                }
-                // Another node of the region has it; this one may get it with its next config.
-                Err(error) => tracing::debug!(%error, "the cluster orders a replica unknown here"),
-            }
+    fn take_regions(&self, state: &State) {
+        let said = Said::agreed(state, &self.config.regions, &self.me.1);
+        if **self.book.load() != said {
+            tracing::info!(%said, "what is said of regions changed");
+            self.book.store(Arc::new(said));
         }
-        self.ordered.retain(|name, _| wanted.contains_key(name));
+    }
+
+    /// What the region's other nodes say of its replicas.
+    fn witnesses(&self, state: &State) -> BTreeMap<ReplicaName, Witnesses> {
+        let age = self.agreement.status().age;
+        if age.is_none_or(|age| age > WITNESSES_AGE_MAX) {
+            return BTreeMap::new();
+        }
+        witnesses(state, (&self.me.0, &self.me.1), &connected(&self.link, &self.me.1))
     }
 }
 
-/// Those whom the cluster knows, and those of the config that it does not know yet.
-fn peers(
-    state: &State,
-    config: &ClusterConfig,
-    me: &NodeName,
-) -> Result<Vec<PeerConfig>, spillway_link::NameError> {
-    let rtt_ms = |region: &RegionName| {
-        let known = config.regions.iter().find(|known| known.name == *region);
-        let rtt = known.and_then(|region| region.rtt);
-        rtt.map(|rtt| u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX))
-    };
-    let mut found = BTreeMap::new();
-    for peer in &config.peers {
-        let address = peer.address.to_string();
-        found.insert(peer.name.clone(), (peer.region.clone(), address));
-    }
-    for (_, node) in state.records().nodes.iter() {
-        let spec = &node.spec;
-        // A config may know a shorter way, but not another region.
-        let configured = found.get(&spec.name).map(|(_, address)| address.clone());
-        let address = configured.unwrap_or_else(|| spec.address.clone());
-        found.insert(spec.name.clone(), (spec.region.clone(), address));
-    }
-    found.remove(me);
-    let peer = |(name, (region, address)): (NodeName, (RegionName, String))| {
-        let identity = Identity::new(&config.id, region.as_str(), name.as_str())?;
-        Ok(PeerConfig { identity, address, rtt_ms: rtt_ms(&region) })
-    };
-    found.into_iter().map(peer).collect()
+/// Whether what decides about requests is another than `before`. Most entries are about something
+/// else.
+fn changes_requests(state: &State, before: &State) -> bool {
+    let (now, before) = (state.records(), before.records());
+    now.models != before.models
+        || now.splits != before.splits
+        || now.routes != before.routes
+        || now.replicas != before.replicas
 }

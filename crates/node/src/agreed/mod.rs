@@ -5,18 +5,26 @@
 //! its configured replicas as if there were none.
 
 mod follow;
+mod leases;
+mod peers;
 mod said;
+mod seen;
 mod speak;
+#[cfg(test)]
+pub(crate) mod test_state;
 mod watched;
+mod witness;
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use spillway_agreement::{Agreement, AgreementConfig};
 use spillway_consensus::{Seed, StartFault};
 use spillway_control::Fingerprint;
 use spillway_link::Link;
-use spillway_proxy::Gateway;
 use spillway_types::{NodeName, RegionName};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -39,7 +47,6 @@ pub(crate) struct AgreedParts<'a> {
     pub(crate) me: (NodeName, RegionName),
     pub(crate) link: Arc<Link>,
     pub(crate) book: Arc<Book>,
-    pub(crate) gateway: Arc<Gateway>,
     pub(crate) keeper: KeeperHandle,
     pub(crate) feedback: &'a Feedback,
     pub(crate) tasks: TaskTracker,
@@ -66,17 +73,33 @@ impl Agreed {
             fingerprint: Fingerprint(parts.link.fingerprint()),
             folder,
             seeds: others.chain([own]).collect(),
+            join_token: parts.config.join_token_file.clone(),
             rtt_max: rtts.max().unwrap_or(RTT_MAX_UNKNOWN),
         };
         let agreement = Agreement::start(config, Arc::clone(&parts.link)).await?;
         parts.feedback.watch_agreement(WatchedAgreement(Arc::downgrade(&agreement)));
-        let (tasks, stop) = (parts.tasks.clone(), parts.stop.clone());
+        // What this node does as a member ends with its membership, or with the node.
+        let (tasks, stop) = (parts.tasks.clone(), parts.stop.child_token());
+        let removed = Removed {
+            removal: agreement.removal(),
+            link: Arc::clone(&parts.link),
+            book: Arc::clone(&parts.book),
+            alone: Said::of_config(&parts.config.regions),
+            part: stop.clone(),
+        };
+        let node_stops = parts.stop.clone();
+        let peers = Box::pin(peers::Peers::new(&parts, Arc::clone(&agreement)).run());
         let follower = follow::Follower::new(&parts, Arc::clone(&agreement));
         let speaker = speak::Speaker::new(parts, Arc::clone(&agreement));
-        let stopped = stop.clone();
         let (following, speaking) = (Box::pin(follower.run()), Box::pin(speaker.run()));
-        tasks.spawn(async move { stopped.run_until_cancelled(following).await });
-        tasks.spawn(async move { stop.run_until_cancelled(speaking).await });
+        let doing: [Pin<Box<dyn Future<Output = ()> + Send>>; 3] = [peers, following, speaking];
+        let doing = doing.map(|task| {
+            let stop = stop.clone();
+            tasks.spawn(async move {
+                let _: Option<()> = stop.run_until_cancelled(task).await;
+            })
+        });
+        tasks.spawn(async move { node_stops.run_until_cancelled(removed.wait(doing)).await });
         Ok(Some(Self { agreement }))
     }
 
@@ -88,6 +111,35 @@ impl Agreed {
     /// Hands over what others should do now, and ends.
     pub(crate) async fn shutdown(&self) {
         self.agreement.shutdown().await;
+    }
+}
+
+/// What is to be done when the cluster has removed this node.
+struct Removed {
+    removal: watch::Receiver<bool>,
+    link: Arc<Link>,
+    book: Arc<Book>,
+    /// What is said of regions where nobody else says anything.
+    alone: Said,
+    /// Everything that this node does as a member.
+    part: CancellationToken,
+}
+
+impl Removed {
+    /// Waits for that. Then the node is on its own: it sends nothing to the others and takes
+    /// nothing from them, and serves its clients with its own replicas.
+    async fn wait(mut self, doing: [JoinHandle<()>; 3]) {
+        // An error means that the node ends.
+        if self.removal.wait_for(|removed| *removed).await.is_ok() {
+            self.part.cancel();
+            for task in doing {
+                // An error means that it has ended in another way. None is left that could say
+                // something else than what follows.
+                drop(task.await);
+            }
+            self.link.set_peers(Vec::new());
+            self.book.store(Arc::new(self.alone));
+        }
     }
 }
 

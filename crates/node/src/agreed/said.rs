@@ -1,10 +1,15 @@
 //! What is said of regions: by this node's config, and by the cluster if it has agreed on something.
 
+use std::fmt;
+
 use arc_swap::ArcSwap;
 use spillway_control::{RegionState, State};
 use spillway_types::RegionName;
 
 use crate::config::RegionConfig;
+
+/// The weight of a region of which nothing is said.
+const USUAL_PERMILLE: u16 = 1_000;
 
 /// What is said of regions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +22,23 @@ pub(crate) struct Said {
 
 /// What is said now.
 pub(crate) type Book = ArcSwap<Said>;
+
+/// For logs: what differs from the usual.
+impl fmt::Display for Said {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} regions", self.regions.len())?;
+        for region in &self.regions {
+            let (name, weight, price_ms) = (&region.name, region.weight_permille, region.price_ms);
+            if weight != USUAL_PERMILLE {
+                write!(f, ", {name} at {weight} permille")?;
+            }
+            if price_ms > 0.0 {
+                write!(f, ", {name} costs {price_ms} ms more")?;
+            }
+        }
+        if self.is_evacuated { f.write_str(", this one evacuated") } else { Ok(()) }
+    }
+}
 
 impl Said {
     /// What the config says, without a cluster.
@@ -100,6 +122,7 @@ mod tests {
         let config =
             [RegionConfig { name: "region-b".into(), weight_permille: 1_000, price_ms: 0.0, rtt }];
         let said = Said::agreed(&state, &config, &own);
+        assert_eq!(said.to_string(), "2 regions");
         assert_eq!(weights(&said), [("region-a", 1_000), ("region-b", 1_000)]);
         assert_eq!((said.regions[1].rtt, said.is_evacuated), (rtt, false));
         set(&mut state, "region-b", RegionState::Draining);
@@ -110,5 +133,7 @@ mod tests {
         let said = Said::agreed(&state, &config, &own);
         assert!(said.is_evacuated);
         assert_eq!(weights(&said)[0], ("region-a", 0));
+        let shown = "2 regions, region-a at 0 permille, region-b at 0 permille, this one evacuated";
+        assert_eq!(said.to_string(), shown);
     }
 }

@@ -1,20 +1,22 @@
 //! Says in the cluster what only this node knows: its region's replicas and how they are.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_agreement::Agreement;
 use spillway_control::{
-    Actor, BATCH_MAX, Belief, Command, Expect, NodeId, Observation, Outcome, ReplicaId,
-    ReplicaSpec, State,
+    Actor, BATCH_MAX, Belief, Command, Expect, Observation, Outcome, ReplicaId, ReplicaSpec, State,
 };
-use spillway_health::{MemberReport, Verdict, Vote};
+use spillway_health::MemberReport;
 use spillway_link::Link;
-use spillway_proxy::Gateway;
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
 use crate::agreed::AgreedParts;
+use crate::agreed::leases::Leases;
+use crate::agreed::seen::{Seen, seen};
+use crate::agreed::witness::{connected, observation_ms};
+use crate::fold::is_registered;
 use crate::keeper::KeeperHandle;
 
 /// How often it looks whether there is something to say.
@@ -31,16 +33,20 @@ pub(super) struct Speaker {
     agreement: Arc<Agreement>,
     me: (NodeName, RegionName),
     link: Arc<Link>,
-    gateway: Arc<Gateway>,
     keeper: KeeperHandle,
     /// When something was said of each replica.
     said: BTreeMap<ReplicaName, Instant>,
+    /// When the cluster took or refused what was told of each replica itself.
+    told: BTreeMap<ReplicaName, Instant>,
+    leases: Leases,
 }
 
 impl Speaker {
     pub(super) fn new(parts: AgreedParts<'_>, agreement: Arc<Agreement>) -> Self {
-        let AgreedParts { me, link, gateway, keeper, .. } = parts;
-        Self { agreement, me, link, gateway, keeper, said: BTreeMap::new() }
+        let AgreedParts { me, link, keeper, .. } = parts;
+        let leases = Leases::default();
+        let (said, told) = (BTreeMap::new(), BTreeMap::new());
+        Self { agreement, me, link, keeper, said, told, leases }
     }
 
     /// Looks again and again.
@@ -48,111 +54,107 @@ impl Speaker {
         loop {
             let state = self.agreement.published();
             if state.cluster().is_some() {
+                let own = self.keeper.own_replicas().await;
                 let members = self.keeper.members().await;
-                for command in self.news(&state, &members) {
-                    self.say(command).await;
+                for command in self.news(&state, &own, &members) {
+                    let replica = match &command {
+                        Command::RegisterReplica { id, .. } => Some(id.name.clone()),
+                        _ => None,
+                    };
+                    if self.say(command).await {
+                        self.told.extend(replica.map(|name| (name, Instant::now())));
+                    }
                 }
             }
             tokio::time::sleep(PERIOD).await;
         }
     }
 
-    async fn say(&self, command: Command) {
+    /// Says it; whether the cluster has decided about it, one way or the other.
+    async fn say(&self, command: Command) -> bool {
         let what = command.to_string();
-        match self.agreement.propose(command, Actor::Node, None, LIMIT).await {
-            Ok(done) => match done.outcome {
+        let said = self.agreement.propose(command, Actor::Node, None, LIMIT).await;
+        match &said {
+            Ok(done) => match &done.outcome {
                 Outcome::Refused(refusal) => tracing::warn!(%refusal, what, "refused"),
                 outcome => tracing::debug!(?outcome, what, "agreed"),
             },
             // It is said again as long as it is not known.
             Err(error) => tracing::debug!(%error, what, "not agreed yet"),
         }
+        said.is_ok()
     }
 
     /// What the state does not know yet.
-    fn news(&mut self, state: &State, members: &[MemberReport]) -> Vec<Command> {
-        let mut news: Vec<Command> = self.unregistered(state).collect();
+    fn news(
+        &mut self,
+        state: &State,
+        own: &[spillway_proxy::ReplicaSpec],
+        members: &[MemberReport],
+    ) -> Vec<Command> {
+        let mut news: Vec<Command> = self.unregistered(state, own);
         let observations = self.observations(state, members);
+        let live = connected(&self.link, &self.me.1);
         let now = Instant::now();
+        news.extend(self.leases.due(state, (&self.me.0, &self.me.1), &live, now));
         self.said.extend(observations.iter().map(|seen| (seen.replica.clone(), now)));
         for batch in observations.chunks(BATCH_MAX) {
             news.push(Command::ReportHealth {
                 region: self.me.1.clone(),
-                live: self.live(),
+                live: live.clone(),
                 observations: batch.to_vec(),
             });
         }
         news
     }
 
-    /// Replicas of this node's view that the state does not have as they are.
-    fn unregistered(&self, state: &State) -> impl Iterator<Item = Command> {
-        let view = self.gateway.view();
-        let register = |replica: &spillway_proxy::Replica| {
-            let spec = registered(replica.spec());
-            let id = ReplicaId::new(self.me.1.clone(), replica.spec().name.clone());
+    /// Replicas that this node has by itself, and the state does not have as they are. One that was
+    /// registered under the same name stays what it was registered as: the two would overwrite each
+    /// other for ever. Nodes whose configs differ do that too, but slowly.
+    fn unregistered(&mut self, state: &State, own: &[spillway_proxy::ReplicaSpec]) -> Vec<Command> {
+        if state.node(&self.me.0).is_none() {
+            // It is no member any more, or not yet: it would be refused.
+            return Vec::new();
+        }
+        self.told.retain(|_, at| at.elapsed() < REPEAT);
+        let register = |replica: &spillway_proxy::ReplicaSpec| {
+            let spec = registered(replica);
+            let id = ReplicaId::new(self.me.1.clone(), replica.name.clone());
             let known = state.records().replicas.get(&id);
-            let is_known = known.is_some_and(|known| known.spec == spec);
-            (!is_known).then_some(Command::RegisterReplica {
+            let is_settled = known.is_some_and(|known| known.spec == spec || is_registered(known));
+            let is_due = !is_settled && !self.told.contains_key(&replica.name);
+            is_due.then_some(Command::RegisterReplica {
                 id,
                 spec,
                 incarnation: 0,
                 expect: Expect::Any,
             })
         };
-        let found: Vec<_> =
-            view.replicas().iter().filter_map(|replica| register(replica)).collect();
-        found.into_iter()
+        own.iter().filter_map(register).collect()
     }
 
     /// What this node sees otherwise than it said last, or than the cluster believes.
     fn observations(&self, state: &State, members: &[MemberReport]) -> Vec<Observation> {
         let Some((own, _)) = state.node(&self.me.0) else { return Vec::new() };
         let records = state.records();
+        let now_ms = state.region_clock_ms(&self.me.1).unwrap_or(0);
+        let repeat_ms = observation_ms(state) / 3;
         let observe = |member: &MemberReport| {
             let id = ReplicaId::new(self.me.1.clone(), member.name.clone());
             let epoch = records.replicas.get(&id)?.epoch;
             let (belief, signals) = seen(member);
-            let health = records.health.get(&id);
+            let seen = Seen { by: own, epoch, belief, signals };
             let was_just_said = self.said.get(&member.name).is_some_and(|at| at.elapsed() < REPEAT);
-            let is_known = health.is_some_and(|known| {
-                let said = known.observers.get(&own).map(|said| (said.belief, said.signals));
-                let is_settled = known.belief == belief || was_just_said;
-                known.epoch == epoch && said == Some((belief, signals)) && is_settled
-            });
-            let is_new = !is_known && !is_unremarkable(health, own, belief);
+            let is_new = match (records.health.get(&id), was_just_said) {
+                (Some(known), true) => seen.differs(known),
+                (Some(known), false) => {
+                    seen.differs(known) || seen.is_due(known, now_ms, repeat_ms)
+                }
+                (None, _) => belief == Belief::Down,
+            };
             is_new.then(|| Observation { replica: member.name.clone(), epoch, belief, signals })
         };
         members.iter().filter_map(observe).collect()
-    }
-
-    /// Nodes of the region that this one is connected with.
-    fn live(&self) -> BTreeSet<NodeName> {
-        let peers = self.link.peers();
-        let near = peers.iter().filter(|peer| *peer.identity.region() == self.me.1);
-        near.filter(|peer| peer.is_connected()).map(|peer| peer.identity.node().clone()).collect()
-    }
-}
-
-/// Whether nothing was ever said against a replica, and nothing is now.
-fn is_unremarkable(known: Option<&spillway_control::Health>, own: NodeId, belief: Belief) -> bool {
-    let was_silent = known.is_none_or(|known| !known.observers.contains_key(&own));
-    was_silent && belief == Belief::Up && known.is_none_or(|known| known.belief == Belief::Up)
-}
-
-/// What this node makes of a replica, and how many signals say so.
-fn seen(member: &MemberReport) -> (Belief, u8) {
-    let votes = &member.votes;
-    let votes = [votes.active, votes.passive, votes.deep, votes.scrape];
-    let signals = votes.iter().map(|vote| match vote {
-        Vote::Silent | Vote::Good => 0,
-        Vote::Bad => 1,
-        // Nothing contradicts it for so long: that counts as two.
-        Vote::BadForLong => 2,
-    });
-    match member.verdict {
-        Verdict::Up => (Belief::Up, 1),
-        Verdict::Suspect | Verdict::Down => (Belief::Down, signals.sum::<u8>().max(1)),
     }
 }
 

@@ -4,16 +4,23 @@ use std::sync::Weak;
 
 use spillway_agreement::Agreement;
 use spillway_consensus::Role;
-use spillway_telemetry::LiveControl;
+use spillway_telemetry::{LiveControl, LiveItems};
+
+use crate::fold::NoteCounts;
 
 /// Where the figures are. Metrics must not keep the log open.
 #[derive(Debug)]
 pub(crate) struct WatchedAgreement(pub(super) Weak<Agreement>);
 
 impl WatchedAgreement {
-    /// The figures as they are now.
-    pub(crate) fn live(&self) -> Option<LiveControl> {
+    /// The figures as they are now, with what became of the things agreed on.
+    pub(crate) fn live(&self, counts: &NoteCounts) -> Option<LiveControl> {
         let status = self.0.upgrade()?.status();
+        let items = counts.iter().map(|((kind, outcome), count)| LiveItems {
+            kind: kind.as_str(),
+            outcome: outcome.as_str(),
+            count: *count,
+        });
         Some(LiveControl {
             role: match status.role {
                 Role::Learner => "learner",
@@ -29,6 +36,7 @@ impl WatchedAgreement {
             age_s: status.age.map(|age| age.as_secs_f64()),
             voters: status.voters.len() as u64,
             log_bytes: status.log_bytes as u64,
+            items: items.collect(),
         })
     }
 }

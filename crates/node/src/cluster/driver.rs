@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use spillway_health::RegionLoad;
-use spillway_link::{DatagramFault, Identity, Link};
+use spillway_link::{DatagramFault, Identity, Link, PeerStatus};
 use spillway_proxy::{Gateway, RegionTerms, Regions};
 use spillway_pulse::{Config as PulseConfig, Counters, Event, Member, NameId, Pulse, RegionView};
 use spillway_types::{ModelName, NodeName};
@@ -53,6 +53,8 @@ pub(super) struct Parts {
 #[derive(Debug)]
 pub(super) struct Driver {
     pulse: Pulse,
+    /// Whom gossip is with, by name.
+    members: Vec<Member>,
     load: RegionLoad,
     traffic: Traffic,
     names: Names,
@@ -69,16 +71,10 @@ impl Driver {
         let silence_ms = u32::try_from(parts.config.silence.as_millis()).unwrap_or(u32::MAX);
         let config = PulseConfig { silence_ms, ..PulseConfig::default() };
         let dice = fastrand::Rng::with_seed(parts.gateway.seed() ^ parts.incarnation);
-        let mut pulse = Pulse::new(parts.me.clone(), parts.incarnation, config, dice, now);
-        let members: Vec<Member> = parts
-            .config
-            .peers
-            .iter()
-            .map(|peer| Member { node: peer.name.clone(), region: peer.region.clone() })
-            .collect();
-        pulse.set_members(&members, now);
+        let pulse = Pulse::new(parts.me.clone(), parts.incarnation, config, dice, now);
         let mut driver = Self {
             pulse,
+            members: Vec::new(),
             load: RegionLoad::default(),
             traffic: Traffic::default(),
             names: Names::default(),
@@ -137,9 +133,24 @@ impl Driver {
         }
     }
 
+    /// Nodes join and leave while this one runs: gossip is with those whom the link knows.
+    fn follow_members(&mut self, now: Instant) {
+        let peers = self.parts.link.peers();
+        let member = |peer: &PeerStatus| Member {
+            node: peer.identity.node().clone(),
+            region: peer.identity.region().clone(),
+        };
+        let members: Vec<Member> = peers.iter().map(member).collect();
+        if members != self.members {
+            self.pulse.set_members(&members, now);
+            self.members = members;
+        }
+    }
+
     /// Looks at the own load, tells it, and publishes how regions stand.
     fn look(&mut self) {
         let now = Instant::now();
+        self.follow_members(now);
         self.traffic.record(now);
         self.parts.gossip.store(Arc::new(self.pulse.counters()));
         self.publish(now);

@@ -41,6 +41,7 @@ impl Watched {
                 ("dropped", gossip.transmits_dropped),
             ],
             datagram_bytes: gossip.sent_bytes,
+            strangers: status.totals.strangers,
             authorities: status.authorities as u64,
             control: None,
             certificate_expires_s: expires.and_then(Result::ok).map(|since| since.as_secs()),

@@ -47,6 +47,12 @@ pub(crate) struct ClusterSection {
     /// on a disk that outlives the process.
     #[serde(default)]
     pub(crate) data: Option<PathBuf>,
+    /// A file with what `spillway join-token create` printed, for a node that comes into a cluster
+    /// that runs already: while its data folder is empty it asks the peers named here to be taken
+    /// in, and forms no cluster itself. The file is not needed any more once it is a member.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) join_token_file: Option<Spanned<PathBuf>>,
     /// A node or region that was not heard for this long, or did not hear us, gets no new requests.
     #[serde(default = "default_silence_ms")]
     pub(crate) silence_ms: u32,
@@ -107,6 +113,8 @@ pub struct ClusterConfig {
     pub advertise: String,
     /// Folder for what the cluster agrees on; without it this node takes no part in that.
     pub data: Option<PathBuf>,
+    /// File of the token by which this node joins; it need not be there once it has.
+    pub join_token_file: Option<PathBuf>,
     /// After this long without a word a region gets no new requests.
     pub silence: Duration,
     /// Time in which a region that came back gets its full share.
@@ -189,10 +197,13 @@ impl ClusterSections {
         let peers = lower_peers(source, self.peers, node)?;
         let known: BTreeSet<&str> =
             peers.iter().map(|peer| peer.region.as_str()).chain([own_region]).collect();
+        let join_token_file = lower_join(source, &cluster, &peers)?;
+        // With `data` the cluster says which regions there are; each node may know round trips.
+        let known = cluster.data.is_none().then_some(&known);
         if cluster.data.is_some() {
             check_agreed(source, &self.regions)?;
         }
-        let regions = lower_regions(source, self.regions, &known)?;
+        let regions = lower_regions(source, self.regions, known)?;
         let advertise = lower_advertise(source, &cluster)?;
         let file = |name: &Spanned<PathBuf>| readable(source, name);
         Ok(Some(ClusterConfig {
@@ -202,6 +213,7 @@ impl ClusterSections {
             prefix_key: file(&cluster.prefix_key)?,
             advertise,
             data: cluster.data.map(|folder| source.resolve(&folder.to_string_lossy())),
+            join_token_file,
             id: cluster.id,
             address: cluster.address,
             silence: Duration::from_millis(cluster.silence_ms.into()),
@@ -225,6 +237,24 @@ fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), Config
         }
     }
     Ok(())
+}
+
+/// The file of the join token. It may be missing: a member needs none, and one that asks says so.
+fn lower_join(
+    source: &Source,
+    cluster: &ClusterSection,
+    peers: &[PeerConfig],
+) -> Result<Option<PathBuf>, ConfigError> {
+    let Some(file) = &cluster.join_token_file else { return Ok(None) };
+    if cluster.data.is_none() {
+        let message = "a node joins what the cluster agrees on, which it has to keep";
+        return Err(source.fault(file.span(), message, "add data = \"folder\" to [cluster]"));
+    }
+    if peers.is_empty() {
+        let message = "this node knows nobody whom it could ask to be taken in";
+        return Err(source.fault(file.span(), message, "add one node of the cluster as [[peer]]"));
+    }
+    Ok(Some(source.resolve(&file.get_ref().to_string_lossy())))
 }
 
 fn lower_advertise(source: &Source, cluster: &ClusterSection) -> Result<String, ConfigError> {
@@ -279,13 +309,13 @@ fn lower_peers(
 fn lower_regions(
     source: &Source,
     sections: Vec<RegionSection>,
-    known: &BTreeSet<&str>,
+    known: Option<&BTreeSet<&str>>,
 ) -> Result<Vec<RegionConfig>, ConfigError> {
     let mut names = BTreeSet::new();
     let mut regions = Vec::new();
     for section in sections {
         let name = section.name.get_ref().as_str();
-        if !known.contains(name) {
+        if let Some(known) = known.filter(|known| !known.contains(name)) {
             let message = format!("no node is in the region {name:?}");
             let known: Vec<&str> = known.iter().copied().collect();
             let remedy = format!("name one of: {}", known.join(", "));

@@ -92,6 +92,8 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
             discoveries,
             routes: routes.into_iter().map(lower_route).collect::<Result<_, _>>()?,
             names: Arc::new(names),
+            defaults,
+            timeouts: base,
             identities,
         },
         drain: Duration::from_millis(file.node.drain_ms),

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spillway_admin::AdminConfig;
-use spillway_proxy::{GatewayConfig, ListenerSpec, NameSpec, RouteSpec, TlsIdentity};
+use spillway_proxy::{GatewayConfig, ListenerSpec, NameSpec, RouteSpec, Timeouts, TlsIdentity};
 
 pub use crate::keeper::{Care, ReplicaConfig};
 pub use access_section::{AccessConfig, ListenerAccess};
@@ -100,6 +100,10 @@ pub struct WorldConfig {
     pub routes: Vec<RouteSpec>,
     /// What clients may ask for beyond the models that replicas serve.
     pub names: Arc<NameSpec>,
+    /// What holds for replicas that come without a config.
+    pub(crate) defaults: CareDefaults,
+    /// Bounds on replicas, for routes that don't say otherwise.
+    pub(crate) timeouts: Timeouts,
     /// Certificates of the TLS listeners, in the order of the listeners.
     pub identities: Vec<Option<TlsIdentity>>,
 }

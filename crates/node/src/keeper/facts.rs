@@ -29,6 +29,8 @@ impl Keeper {
                 }
             }
             FactKind::Notice => self.drain_for_notice(&replica),
+            // Another's word to drain it stands.
+            FactKind::NoticeWithdrawn if self.agreed.drains(&replica) => {}
             FactKind::NoticeWithdrawn => self.order_if_known(&replica, Order::Resume),
         }
     }
@@ -61,7 +63,7 @@ impl Keeper {
 
     /// The machine will be gone soon: it gets nothing more.
     fn drain_for_notice(&mut self, replica: &ReplicaName) {
-        let config = self.configs.iter().find(|config| config.spec.name == *replica);
+        let config = self.folded.replicas.iter().find(|config| config.spec.name == *replica);
         let Some(config) = config else { return };
         let limit = config.care.notice_limit;
         self.order_if_known(replica, Order::Drain { limit, why: DrainReason::Preemption });

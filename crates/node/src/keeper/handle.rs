@@ -1,12 +1,14 @@
 //! How others ask the keeper for something.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use spillway_health::{MemberReport, Order, UnknownReplica};
+use spillway_health::{MemberReport, Order, UnknownReplica, Witnesses};
+use spillway_proxy::ReplicaSpec;
 use spillway_types::{LoadReport, ModelName, ReplicaName};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::WorldConfig;
+use crate::fold::AgreedWorld;
 
 /// Something the keeper is asked to do, and where its answer goes.
 #[derive(Debug)]
@@ -23,6 +25,14 @@ pub(crate) enum Command {
     },
     /// Know which models other regions serve.
     Elsewhere { models: BTreeSet<ModelName>, done: oneshot::Sender<()> },
+    /// Serve by what the cluster agreed on, and by the config where that says nothing.
+    Agreed { world: Box<AgreedWorld>, done: oneshot::Sender<()> },
+    /// Know that requests come from now on.
+    Started { done: oneshot::Sender<()> },
+    /// Know what the region's other nodes say of its replicas.
+    Witnesses { said: BTreeMap<ReplicaName, Witnesses>, done: oneshot::Sender<()> },
+    /// Tell which replicas this node has by its config or its discoveries.
+    OwnReplicas { done: oneshot::Sender<Vec<ReplicaSpec>> },
     /// Tell what is known of each replica.
     Members { done: oneshot::Sender<Vec<MemberReport>> },
 }
@@ -74,6 +84,28 @@ impl KeeperHandle {
     pub(crate) async fn set_elsewhere(&self, models: BTreeSet<ModelName>) {
         // The keeper has ended if it does not answer.
         let _: Option<()> = self.ask(|done| Command::Elsewhere { models, done }).await;
+    }
+
+    /// Says what the cluster agreed on.
+    pub(crate) async fn take_agreed(&self, world: AgreedWorld) {
+        let world = Box::new(world);
+        // The keeper has ended if it does not answer.
+        let _: Option<()> = self.ask(|done| Command::Agreed { world, done }).await;
+    }
+
+    /// Says that requests come from now on.
+    pub(crate) async fn started(&self) {
+        let _: Option<()> = self.ask(|done| Command::Started { done }).await;
+    }
+
+    /// Says what the region's other nodes say of its replicas.
+    pub(crate) async fn take_witnesses(&self, said: BTreeMap<ReplicaName, Witnesses>) {
+        let _: Option<()> = self.ask(|done| Command::Witnesses { said, done }).await;
+    }
+
+    /// The replicas that this node has by its config or its discoveries; none, once it stops.
+    pub(crate) async fn own_replicas(&self) -> Vec<ReplicaSpec> {
+        self.ask(|done| Command::OwnReplicas { done }).await.unwrap_or_default()
     }
 
     /// What is known of each replica; nothing, once the node stops.

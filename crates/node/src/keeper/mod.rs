@@ -3,6 +3,7 @@
 //!
 //! Driving the fleet follows one rule: one input, then all of its outputs ([`Keeper::settle`]).
 
+mod agreed;
 mod care;
 mod discovered;
 mod facts;
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_health::{CheckFault, Fleet, Live, Order, UnknownReplica};
+use spillway_health::{CheckFault, Fleet, Live, MemberSpec, Order, UnknownReplica};
 use spillway_proxy::{Gateway, Replica, ReplicaTlsError};
 use spillway_replicas::{Fact, FactSender, Monitors};
 use spillway_types::{LoadReport, ModelName, ReplicaName};
@@ -28,6 +29,8 @@ pub(crate) use handle::{Command, KeeperHandle};
 
 use crate::config::WorldConfig;
 use crate::feedback::Feedback;
+use crate::fold::{Folded, fold};
+use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
 use crate::resolve::resolve_all;
 use crate::world::gather_replicas;
@@ -54,8 +57,12 @@ pub(crate) struct Keeper {
     published: u64,
     world: WorldConfig,
     discovered: Discovered,
-    /// Every replica there is, in the order of its slots.
-    configs: Vec<ReplicaConfig>,
+    agreed: Agreed,
+    /// No request has come yet: what is known now was known before the node was started.
+    is_starting: bool,
+    /// What follows from config, discoveries and the cluster: every replica there is, in the order
+    /// of its slots, routes and names.
+    folded: Folded,
     /// What the data path has of each.
     replicas: BTreeMap<ReplicaName, Arc<Replica>>,
     /// Models that other regions serve.
@@ -98,7 +105,9 @@ impl Keeper {
             fleet: Fleet::new(spillway_health::FleetConfig::default(), seed),
             published: 0,
             discovered: Discovered::start(&world.discoveries, &tasks, &stop, seed),
-            configs: Vec::new(),
+            agreed: Agreed::default(),
+            is_starting: true,
+            folded: Folded::default(),
             replicas: BTreeMap::new(),
             elsewhere: BTreeSet::new(),
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
@@ -171,6 +180,19 @@ impl Keeper {
                 answer(done, ());
             }
             Command::Members { done } => answer(done, self.fleet.members(Instant::now())),
+            Command::OwnReplicas { done } => answer(done, self.own_replicas()),
+            Command::Agreed { world, done } => {
+                self.take_agreed(*world).await;
+                answer(done, ());
+            }
+            Command::Started { done } => {
+                self.is_starting = false;
+                answer(done, ());
+            }
+            Command::Witnesses { said, done } => {
+                self.take_witnesses(&said);
+                answer(done, ());
+            }
         }
     }
 
@@ -193,13 +215,15 @@ impl Keeper {
         }
     }
 
-    /// Replicas, routes and all that goes with them become what config and discovery say.
+    /// Replicas, routes and all that goes with them become what config, discovery and the cluster
+    /// say.
     ///
     /// # Errors
     /// If a replica's TLS settings do not work; then nothing has changed.
     async fn take_world(&mut self, is_start: bool) -> Result<(), ReplicaTlsError> {
-        let configs = self.all_configs();
-        let replicas = gather_replicas(&configs, &self.replicas, self.units)?;
+        let found = self.discovered.replicas();
+        let folded = fold(&self.world, found, &self.agreed.world, &mut self.agreed.registered);
+        let replicas = gather_replicas(&folded.replicas, &self.replicas, self.units)?;
         // A replica is not used before its addresses are known.
         let is_new = |replica: &&Arc<Replica>| {
             let known = self.replicas.get(&replica.spec().name);
@@ -207,29 +231,25 @@ impl Keeper {
         };
         let new: Vec<_> = replicas.iter().filter(is_new).cloned().collect();
         resolve_all(&new).await;
-        let members = configs.iter().map(ReplicaConfig::member).collect();
-        self.fleet.reconcile(Instant::now(), members, is_start);
+        let before = std::mem::replace(&mut self.folded, folded);
+        self.fleet.reconcile(Instant::now(), self.member_specs(), is_start);
         let named = |replica: Arc<Replica>| (replica.spec().name.clone(), replica);
         self.replicas = replicas.into_iter().map(named).collect();
-        self.configs = configs;
         self.monitors.reconcile(self.targets());
+        self.follow_orders();
+        self.tell_notes(&before.notes);
         self.publish_view();
         Ok(())
     }
 
-    /// Every replica of the config and of all discoveries; the first of a name counts.
-    fn all_configs(&self) -> Vec<ReplicaConfig> {
-        let mut names = BTreeSet::new();
-        let mut configs: Vec<_> =
-            self.world.replicas.iter().cloned().chain(self.discovered.replicas()).collect();
-        configs.retain(|config| {
-            let is_first = names.insert(config.spec.name.clone());
-            if !is_first {
-                tracing::warn!(replica = %config.spec.name, "left out: the name is taken");
-            }
-            is_first
-        });
-        configs
+    /// Every replica as health sees it.
+    fn member_specs(&self) -> Vec<MemberSpec> {
+        let member = |config: &ReplicaConfig| {
+            let spec = config.member();
+            let weight = self.folded.weights.get(&spec.name).copied();
+            MemberSpec { weight: weight.unwrap_or(spec.weight), ..spec }
+        };
+        self.folded.replicas.iter().map(member).collect()
     }
 
     fn order(&mut self, replica: &ReplicaName, order: Order) -> Result<(), UnknownReplica> {

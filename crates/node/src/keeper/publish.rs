@@ -27,7 +27,8 @@ impl Keeper {
     pub(super) fn publish_view(&mut self) {
         self.published = self.fleet.version();
         let replicas: Vec<_> = self
-            .configs
+            .folded
+            .replicas
             .iter()
             .filter_map(|config| self.replicas.get(&config.spec.name).cloned())
             .collect();
@@ -41,7 +42,7 @@ impl Keeper {
         let board = self.board(&replicas, Instant::now());
         let previous = self.gateway.view();
         let before = (&*previous, self.gateway.seed());
-        let view = build_view(&self.world, replicas, &standings, self.elsewhere.clone(), before);
+        let view = build_view(&self.folded, replicas, &standings, self.elsewhere.clone(), before);
         view.replace_board(board);
         self.gateway.replace_view(view);
     }
@@ -62,7 +63,8 @@ impl Keeper {
 
     /// Every replica, as its monitor sees it.
     pub(super) fn targets(&self) -> Vec<Target> {
-        self.configs
+        self.folded
+            .replicas
             .iter()
             .filter_map(|config| Some(config.target(self.replicas.get(&config.spec.name)?)))
             .collect()
@@ -87,7 +89,7 @@ impl Keeper {
 
     /// Sends a replica its warm-up prompts beside everything else.
     fn warm_up(&self, replica: ReplicaName) {
-        let config = self.configs.iter().find(|config| config.spec.name == replica);
+        let config = self.folded.replicas.iter().find(|config| config.spec.name == replica);
         let Some((config, known)) = config.zip(self.replicas.get(&replica)) else { return };
         let (target, prompts) = (config.target(known), config.care.warm_up.clone());
         let limit = Duration::from_millis(config.care.health.warm_up_max_ms);

@@ -16,7 +16,8 @@ pub(crate) enum ClusterCommand {
     Status(StatusArgs),
     /// Shows or changes nodes.
     #[command(after_help = "Example: spillway nodes put c '{\"role\": \"learner\"}' --dry-run\n\
-        Example: spillway nodes remove c")]
+        Example: spillway nodes remove c --dry-run\n\n\
+        A removed node never comes back with its disk: it joins anew, with an empty folder.")]
     Nodes(ResourceArgs),
     /// Shows or changes regions.
     #[command(after_help = "Example: spillway regions\n\
@@ -59,20 +60,24 @@ pub(crate) enum ClusterCommand {
         Example: spillway weight eu-central-1/gpu-1 own")]
     Weight(WeightArgs),
     /// Makes, shows or removes what lets nodes join.
-    #[command(after_help = "Example: spillway join-token create --region eu-central-1 --hours 2\n\
-        Example: spillway join-token remove 5c1d0a9be2f34a77")]
+    #[command(after_help = "Example: spillway join-token create --region eu-central-1 --hours 2 \
+        > join.token\n\
+        Example: spillway join-token remove 5c1d0a9be2f34a77\n\n\
+        The new node's config names the file as `join_token_file` in [cluster].")]
     JoinToken(JoinTokenArgs),
     /// Writes all that the nodes agree on into a file.
     #[command(after_help = "Example: spillway backup state.backup")]
     Backup(BackupArgs),
     /// Makes the data folder of a new cluster's first node from a backup. The node must not run.
-    #[command(after_help = "Example: spillway restore state.backup --folder data --node a \
-        --region eu-central-1 --number 1")]
+    #[command(after_help = "Example: spillway restore state.backup --folder data --node a\n\n\
+        The node begins alone, with the number that it had. The others join with empty folders and \
+        a token, under their old names if they like: see docs/control-plane.md.")]
     Restore(RestoreArgs),
     /// Makes a node's data folder that of a new cluster, when most voters are gone for good.
     #[command(after_help = "Example: spillway force-new-cluster --folder data --node a \
         --region eu-central-1 --yes\n\n\
-        The node must not run. Nodes of the old cluster can't join with their folders.")]
+        The node must not run. Nodes of the old cluster can't join with their folders: empty them, \
+        and let them join by token. See docs/control-plane.md.")]
     ForceNewCluster(ForceArgs),
 }
 
@@ -318,11 +323,18 @@ pub(crate) struct BackupArgs {
 pub(crate) struct RestoreArgs {
     /// The backup.
     pub(crate) file: PathBuf,
-    /// The node's number, as `spillway nodes` showed it when the backup was made.
+    /// The node's data folder: empty, or not there yet.
     #[arg(long)]
-    pub(crate) number: u64,
-    #[command(flatten)]
-    pub(crate) founder: FounderArgs,
+    pub(crate) folder: PathBuf,
+    /// The node that begins the new cluster: one of those that the backup knows.
+    #[arg(long)]
+    pub(crate) node: String,
+    /// Checks all, and changes nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Prints one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -10,25 +10,28 @@ use super::args::{ForceArgs, FounderArgs, RestoreArgs};
 use crate::output;
 
 pub(super) fn restore(args: &RestoreArgs) -> Result<()> {
-    let founder = founder(&args.founder, NodeId(args.number));
-    let FounderArgs { folder, dry_run, .. } = &args.founder;
+    let RestoreArgs { folder, dry_run, .. } = args;
     if owner_of(folder)?.is_some() {
         bail!("{} holds a log: name an empty folder", folder.display());
     }
     if *dry_run {
         // The same in a folder that nobody needs: whether the backup is whole shows then.
         let elsewhere = tempfile::tempdir()?;
-        into_folder(&args.file, &elsewhere.path().join("data"), &founder)?;
-        let text = format!("{} can be restored into {}", args.file.display(), folder.display());
-        return done(&args.founder, None, &text);
+        let (_, founder) = into_folder(args, &elsewhere.path().join("data"))?;
+        let (file, folder) = (args.file.display(), folder.display());
+        let Founder { node, name, region } = founder;
+        let text = format!("{file} can be restored into {folder}: {name} of {region} is {node}");
+        return report(args, None, &text);
     }
-    let cluster = into_folder(&args.file, folder, &founder)?;
+    let (cluster, founder) = into_folder(args, folder)?;
     let text = format!(
-        "{} is the folder of cluster {cluster}, with node {} alone: start it, then let others join",
+        "{} is the folder of cluster {cluster}, with node {} of {} alone: start it, then let the \
+         others join by token, with empty folders",
         folder.display(),
         founder.name,
+        founder.region,
     );
-    done(&args.founder, Some(cluster), &text)
+    report(args, Some(cluster), &text)
 }
 
 pub(super) fn force_new_cluster(args: &ForceArgs) -> Result<()> {
@@ -37,14 +40,18 @@ pub(super) fn force_new_cluster(args: &ForceArgs) -> Result<()> {
         .with_context(|| format!("{} holds no log: name a node's folder", folder.display()))?;
     let founder = founder(&args.founder, owner.node);
     if *dry_run {
-        return done(&args.founder, None, &consequences(&owner, &founder));
+        return report_force(&args.founder, None, &consequences(&owner, &founder));
     }
     if !args.yes {
         bail!("{}; say --yes if that is meant", consequences(&owner, &founder));
     }
     let cluster = spillway_consensus::force_new_cluster(folder, &founder)?;
-    let text = format!("node {} is alone in cluster {cluster}: start it", founder.name);
-    done(&args.founder, Some(cluster), &text)
+    let text = format!(
+        "node {} is alone in cluster {cluster}: start it, then let the others join by token, with \
+         empty folders",
+        founder.name
+    );
+    report_force(&args.founder, Some(cluster), &text)
 }
 
 fn consequences(owner: &FolderOwner, founder: &Founder) -> String {
@@ -57,23 +64,38 @@ fn consequences(owner: &FolderOwner, founder: &Founder) -> String {
     )
 }
 
-fn into_folder(backup: &Path, folder: &Path, founder: &Founder) -> Result<ClusterId> {
-    spillway_consensus::restore(backup, folder, founder)
-        .with_context(|| format!("{} can't be restored", backup.display()))
+fn into_folder(args: &RestoreArgs, folder: &Path) -> Result<(ClusterId, Founder)> {
+    spillway_consensus::restore(&args.file, folder, &args.node.as_str().into())
+        .with_context(|| format!("{} can't be restored", args.file.display()))
+}
+
+fn report(args: &RestoreArgs, cluster: Option<ClusterId>, text: &str) -> Result<()> {
+    let RestoreArgs { node, folder, dry_run, json, .. } = args;
+    done((node, folder), (*dry_run, *json), cluster, text)
+}
+
+fn report_force(args: &FounderArgs, cluster: Option<ClusterId>, text: &str) -> Result<()> {
+    let FounderArgs { node, folder, dry_run, json, .. } = args;
+    done((node, folder), (*dry_run, *json), cluster, text)
 }
 
 fn founder(args: &FounderArgs, node: NodeId) -> Founder {
     Founder { node, name: args.node.as_str().into(), region: args.region.as_str().into() }
 }
 
-fn done(args: &FounderArgs, cluster: Option<ClusterId>, text: &str) -> Result<()> {
-    if !args.json {
+fn done(
+    (node, folder): (&str, &Path),
+    (dry_run, json): (bool, bool),
+    cluster: Option<ClusterId>,
+    text: &str,
+) -> Result<()> {
+    if !json {
         return Ok(output::line(text)?);
     }
     let cluster = cluster.map(|cluster| cluster.to_string());
     let report = json!({
-        "ok": true, "dry_run": args.dry_run, "cluster": cluster, "folder": args.folder,
-        "node": args.node, "what": text,
+        "ok": true, "dry_run": dry_run, "cluster": cluster, "folder": folder, "node": node,
+        "what": text,
     });
     Ok(output::line(&report.to_string())?)
 }

@@ -94,12 +94,12 @@ async fn show(args: &DemoArgs) -> Result<(World, Report)> {
         Stage { title, loads, seed, length, loss: None }
     };
     let without = stage("1/3  without spilling", LOADS, SEED);
-    let mut world = World::start(args.listen, Spill::Off).await?;
+    let mut world = Box::pin(World::start(args.listen, Spill::Off)).await?;
     let without = without.run(&mut world, table.as_mut()).await?;
     Box::pin(world.stop()).await;
 
     let with = stage("2/3  the same with spilling", LOADS, SEED);
-    let mut world = World::start(args.listen, Spill::On).await?;
+    let mut world = Box::pin(World::start(args.listen, Spill::On)).await?;
     let with = with.run(&mut world, table.as_mut()).await?;
 
     let control = control::show(&world).await?;

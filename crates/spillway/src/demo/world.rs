@@ -337,7 +337,7 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn clients_of_a_lost_region_are_served_by_the_nearest_and_the_others_know() {
         let any = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-        let mut world = World::start(any, Spill::On).await.expect("a world");
+        let mut world = Box::pin(World::start(any, Spill::On)).await.expect("a world");
         let lost = Region::ApNortheast;
         let (door, end) = ask_from(lost, world.doors()).await;
         assert!(matches!(end, End::Served { by, .. } if by == lost), "{end:?}");

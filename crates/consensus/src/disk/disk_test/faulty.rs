@@ -11,6 +11,41 @@ use crate::disk::witness::{Note, Witness, newest, place_of};
 /// What a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
+/// The power of a machine: all disks and folders that share it stop at the same step.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Power(Arc<Mutex<Supply>>);
+
+#[derive(Debug, Default)]
+struct Supply {
+    /// How many more steps there is power for; `None` for ever.
+    left: Option<usize>,
+    steps: usize,
+}
+
+impl Power {
+    /// Fails after so many more steps.
+    pub(super) fn fail_after(&self, steps: usize) {
+        self.0.lock().unwrap().left = Some(steps);
+    }
+
+    /// Steps that were taken so far.
+    pub(super) fn steps(&self) -> usize {
+        self.0.lock().unwrap().steps
+    }
+
+    /// Takes one step, unless the power has failed.
+    pub(super) fn step(&self) -> io::Result<()> {
+        let mut supply = self.0.lock().unwrap();
+        match &mut supply.left {
+            Some(0) => return Err(io::Error::other("crashed")),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        supply.steps += 1;
+        Ok(())
+    }
+}
+
 /// What happens to a write or a force.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) enum Fault {
@@ -33,6 +68,7 @@ struct State {
     seen: Vec<u8>,
     pending: Vec<Write>,
     fault: Fault,
+    power: Power,
     forces: usize,
 }
 
@@ -52,12 +88,30 @@ impl FaultyDisk {
         Self(Arc::new(Mutex::new(state)))
     }
 
+    /// The same on a machine with this power.
+    pub(super) fn powered(self, power: &Power) -> Self {
+        self.lock().power = power.clone();
+        self
+    }
+
     pub(super) fn set(&self, fault: Fault) {
         self.lock().fault = fault;
     }
 
     pub(super) fn forces(&self) -> usize {
         self.lock().forces
+    }
+
+    /// Writes behind what is there, as a file that is made does.
+    pub(super) fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut state = self.lock();
+        let end = state.seen.len();
+        state.write(Write::Bytes(end, bytes.to_vec()))
+    }
+
+    /// Makes all that was written last.
+    pub(super) fn force(&self) -> io::Result<()> {
+        self.lock().force()
     }
 
     /// All bytes, as if the process had ended properly.
@@ -115,6 +169,7 @@ fn apply(bytes: &mut Vec<u8>, write: &Write) {
 impl State {
     /// Counts one write or force.
     fn step(&mut self) -> io::Result<()> {
+        self.power.step()?;
         match &mut self.fault {
             Fault::Crash(0) => Err(io::Error::other("crashed")),
             Fault::Crash(left) => {

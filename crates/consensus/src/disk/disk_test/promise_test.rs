@@ -1,11 +1,14 @@
 //! What is acknowledged to Raft is on disk by then: found again though the power fails at once.
 
-use openraft::storage::{IOFlushed, RaftLogStorage};
+use std::sync::Arc;
+
+use openraft::storage::{IOFlushed, RaftLogReader, RaftLogStorage};
 use openraft::type_config::TypeConfigExt;
 use tempfile::TempDir;
 
 use super::faulty::FaultyDisk;
 use crate::disk::log_file::{LogFile, LogState};
+use crate::disk::system::SystemFiles;
 use crate::disk::{LogStore, Snapshots};
 use crate::ids::{ClusterId, DiskId, NodeId};
 use crate::raft::{Entry, LogId, Payload, Types, Vote};
@@ -15,7 +18,8 @@ fn start(path: &TempDir) -> (FaultyDisk, LogStore) {
     let disk = FaultyDisk::default();
     LogFile::create(disk.clone(), LogState::new(NodeId(1), DiskId(1))).unwrap();
     let opened = LogFile::open(disk.clone(), Box::new(FaultyDisk::default())).unwrap();
-    let snapshots = Snapshots::open(path.path().join("snapshots"), DiskId(1)).unwrap();
+    let files = Arc::new(SystemFiles);
+    let snapshots = Snapshots::open(files, path.path().join("snapshots"), DiskId(1)).unwrap();
     (disk, LogStore::start(opened, snapshots, || {}).unwrap())
 }
 
@@ -66,4 +70,21 @@ async fn a_failing_disk_stops_the_log_with_its_reason() {
     disk.set(super::faulty::Fault::None);
     assert!(log.save_vote(&Vote::new(3, NodeId(1))).await.is_err());
     assert_eq!(found(&disk).0.ballot.map(|ballot| ballot.term), Some(1));
+}
+
+#[tokio::test]
+async fn a_node_that_led_is_no_leader_when_it_comes_back_and_keeps_its_term() {
+    let path = TempDir::new().unwrap();
+    for (leader, is_leader) in [(1, false), (2, true)] {
+        let (disk, mut log) = start(&path);
+        log.save_vote(&Vote::new_committed(7, NodeId(leader))).await.unwrap();
+        let forced = FaultyDisk::of(disk.forced());
+        let opened = LogFile::open(forced, Box::new(FaultyDisk::default())).unwrap();
+        let files = Arc::new(SystemFiles);
+        let snapshots = Snapshots::open(files, path.path().join("snapshots"), DiskId(1)).unwrap();
+        let mut log = LogStore::start(opened, snapshots, || {}).unwrap();
+        let vote = log.read_vote().await.unwrap().unwrap();
+        assert_eq!((vote.leader_id.term, vote.leader_id.voted_for), (7, NodeId(leader)));
+        assert_eq!(vote.committed, is_leader);
+    }
 }

@@ -1,0 +1,253 @@
+//! One node's disk takes half a second more for each force: `slow/force.c` stands before the system's
+//! library and waits.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::cluster::Cluster;
+use super::crash::{Promises, collected, is_kept, read, write};
+use super::flow::Flow;
+use super::plan::Plan;
+use super::report::Report;
+use super::task::spawn;
+
+/// How much longer each force takes.
+pub(crate) const DELAY: Duration = Duration::from_millis(500);
+/// How long requests and writes are looked at, before and while it is slow.
+const BEFORE: Duration = Duration::from_secs(2);
+const DURING: Duration = Duration::from_secs(5);
+/// Between two requests for models, and longer than one ever takes.
+const REQUEST_GAP: Duration = Duration::from_millis(20);
+const REQUEST_LIMIT: Duration = Duration::from_secs(5);
+/// What waits for the slow disk takes at least one force; half of that is room for a busy machine.
+const ROOM_MS: f64 = 250.0;
+/// Forces in `DURING` at least, or the disk was not slow: it does about one after the other.
+const FORCES_MIN: usize = 4;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Follower,
+    Leader,
+}
+
+/// What trials came to.
+#[derive(Debug, Default)]
+struct Outcome {
+    commit_ms: Vec<f64>,
+    aim_ms: f64,
+    request_ms: [Vec<f64>; 2],
+    requests_failed: usize,
+    writes: usize,
+    writes_failed: usize,
+    terms_changed: usize,
+    promised: usize,
+    lost: usize,
+}
+
+pub(crate) async fn run(plan: &Plan, cluster: &mut Cluster) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    for whose in [Whose::Follower, Whose::Leader] {
+        let mut outcome = Outcome::default();
+        for trial in 1..=plan.trials {
+            once(plan, cluster, (whose, trial), &mut outcome).await?;
+            plan.say(&format!("slow disk of a {whose:?}: {trial} of {}", plan.trials));
+        }
+        add(&mut report, whose, outcome, plan.trials);
+    }
+    Ok(report)
+}
+
+fn add(report: &mut Report, whose: Whose, outcome: Outcome, trials: usize) {
+    let whose = match whose {
+        Whose::Follower => "a follower's",
+        Whose::Leader => "the leader's",
+    };
+    let Outcome { aim_ms, request_ms: [before, during], .. } = outcome;
+    let requests = during.len() + outcome.requests_failed;
+    report.figure(
+        format!("commit at the leader, {whose} disk is slow"),
+        Some(aim_ms),
+        outcome.commit_ms,
+    );
+    report.figure(format!("local request before {whose} disk is slow"), None, before);
+    let what = format!("local request at the node, {whose} disk is slow");
+    report.figure(what, Some(ROOM_MS), during);
+    let mut check =
+        |what: &str, wrong, of| report.check(format!("{whose} disk: {what}"), wrong, of);
+    check("requests at the node are served", outcome.requests_failed, requests);
+    check("writes go on at every node", outcome.writes_failed, outcome.writes);
+    check("term unchanged", outcome.terms_changed, trials);
+    check("no acknowledged write is lost by a kill -9 of all", outcome.lost, outcome.promised);
+}
+
+async fn once(
+    plan: &Plan,
+    cluster: &mut Cluster,
+    (whose, trial): (Whose, usize),
+    outcome: &mut Outcome,
+) -> anyhow::Result<()> {
+    cluster.start_all_with_slow_disks()?;
+    let before = cluster.settled().await?;
+    let others = cluster.others(before.leader);
+    let slow = match whose {
+        Whose::Follower => others[trial % others.len()],
+        Whose::Leader => before.leader,
+    };
+    let fast = requests(cluster, slow, BEFORE).await;
+    outcome.request_ms[0].extend(fast.into_iter().flatten());
+    cluster.slow_disk(slow)?.set(DELAY)?;
+    outcome.aim_ms = outcome.aim_ms.max(commit_ms(cluster, before.leader, slow) + ROOM_MS);
+    let forces = cluster.slow_disk(slow)?.forces();
+    let flows: Vec<Flow> = cluster
+        .all()
+        .map(|node| Flow::start(&cluster.sites[node].admin, format!("slow-{node}")))
+        .collect();
+    let first = trial as u64 * 1_000_000;
+    let writers: Vec<JoinHandle<Promises>> = cluster
+        .all()
+        .map(|node| spawn(write(cluster.sites[node].admin.clone(), node, first)))
+        .collect();
+    let during = requests(cluster, slow, DURING).await;
+    let term = cluster.statuses().await.iter().flatten().map(|it| it.term).max();
+    outcome.terms_changed += usize::from(term != Some(before.term));
+    for (node, flow) in flows.iter().enumerate() {
+        let notes = flow.notes();
+        outcome.writes += notes.len();
+        outcome.writes_failed += notes.iter().filter(|note| !note.is_done()).count();
+        if node == before.leader {
+            let took = notes.iter().map(|note| (note.end - note.start).as_secs_f64() * 1e3);
+            outcome.commit_ms.extend(took);
+        }
+    }
+    drop(flows);
+    let forces = cluster.slow_disk(slow)?.forces() - forces;
+    anyhow::ensure!(forces >= FORCES_MIN, "its disk was slow only {forces} times");
+    outcome.requests_failed += during.iter().filter(|took| took.is_none()).count();
+    outcome.request_ms[1].extend(during.into_iter().flatten());
+    // While the slow disk still has something to write.
+    cluster.kill_all()?;
+    let promises = collected(writers).await;
+    cluster.start_all_with_slow_disks()?;
+    let leader = cluster.settled().await?.leader;
+    for (key, promise) in promises {
+        let Some(promised) = promise.promised else { continue };
+        outcome.promised += 1;
+        let read = read(&cluster.sites[leader].admin, &key).await?;
+        if !is_kept(&read, promise, promised) {
+            outcome.lost += 1;
+            plan.say(&format!("LOST: {key}: {promise:?}, found {read:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// How long paths and the slow disk make a commit: a majority has to have it on disk, whoever that
+/// is. The leader's own disk is one of them.
+fn commit_ms(cluster: &Cluster, leader: usize, slow: usize) -> f64 {
+    let delay_ms = |node| if node == slow { DELAY.as_secs_f64() * 1e3 } else { 0.0 };
+    let site = &cluster.sites[leader];
+    let mut times_ms = vec![delay_ms(leader)];
+    for (node, other) in cluster.sites.iter().enumerate() {
+        let rtt_ms = site.rtts_ms.iter().find(|(region, _)| *region == other.region);
+        times_ms.extend(rtt_ms.map(|(_, ms)| f64::from(*ms) + delay_ms(node)));
+    }
+    times_ms.sort_by(f64::total_cmp);
+    times_ms[times_ms.len() / 2]
+}
+
+/// Times of requests to a node's own replica, one after the other; none for one that failed.
+async fn requests(cluster: &Cluster, node: usize, long: Duration) -> Vec<Option<f64>> {
+    let data = &cluster.sites[node].data;
+    let start = Instant::now();
+    let mut times_ms = Vec::new();
+    while start.elapsed() < long {
+        let sent = Instant::now();
+        let served = data.chat(REQUEST_LIMIT).await.ok();
+        times_ms.push(served.map(|()| sent.elapsed().as_secs_f64() * 1e3));
+        // wait: until the next one is sent
+        sleep(REQUEST_GAP).await;
+    }
+    times_ms
+}
+
+/// What stands before the system's library.
+const FORCE: &str = include_str!("../../slow/force.c");
+
+/// The disk of a program, which can be made slow while it runs.
+#[derive(Debug)]
+pub(crate) struct SlowDisk {
+    library: PathBuf,
+    delay: PathBuf,
+    log: PathBuf,
+}
+
+impl SlowDisk {
+    /// Compiles what makes it slow; files about the program `name` are in `folder`, too.
+    pub(crate) fn new(folder: &Path, name: &str) -> anyhow::Result<Self> {
+        let at = |ending| folder.join(format!("{name}.{ending}"));
+        let (source, library) = (at("force.c"), at("force.so"));
+        std::fs::write(&source, FORCE).context("write the library's source")?;
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-Wall", "-Werror", "-o"]).arg(&library).arg(&source);
+        let output = compiler.output().context("run cc, the C compiler")?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        anyhow::ensure!(output.status.success(), "cc: {said}");
+        let disk = Self { library, delay: at("force_ms"), log: at("forces") };
+        disk.set(Duration::ZERO)?;
+        Ok(disk)
+    }
+
+    /// From now on each force takes so much longer.
+    pub(crate) fn set(&self, delay: Duration) -> anyhow::Result<()> {
+        // In one step, as it is read at any moment.
+        let new = self.delay.with_extension("new");
+        std::fs::write(&new, delay.as_millis().to_string()).context("write a delay")?;
+        std::fs::rename(&new, &self.delay).context("name a delay")
+    }
+
+    /// The words to put before a program for `env`, which becomes it: same process id.
+    pub(crate) fn words(&self) -> Vec<String> {
+        vec![
+            format!("LD_PRELOAD={}", self.library.display()),
+            format!("CHAOS_FORCE_MS={}", self.delay.display()),
+            format!("CHAOS_FORCE_LOG={}", self.log.display()),
+        ]
+    }
+
+    /// How many forces have taken longer so far.
+    pub(crate) fn forces(&self) -> usize {
+        std::fs::metadata(&self.log)
+            .map_or(0, |file| usize::try_from(file.len()).unwrap_or(usize::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_with_a_slow_disk_takes_that_much_longer_for_each_force() {
+        let folder = tempfile::tempdir().unwrap();
+        let slow = SlowDisk::new(folder.path(), "dd").unwrap();
+        for (conversion, delay_ms, forces) in
+            [("fsync", 0, 0), ("notrunc", 200, 0), ("fsync", 200, 1), ("fdatasync", 200, 2)]
+        {
+            slow.set(Duration::from_millis(delay_ms)).unwrap();
+            let mut command = Command::new("env");
+            command.args(slow.words()).args(["dd", "if=/dev/zero", "count=1"]);
+            let file = folder.path().join("file");
+            command.arg(format!("of={}", file.display())).arg(format!("conv={conversion}"));
+            let start = Instant::now();
+            let output = command.output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            let took = start.elapsed();
+            assert!(slow.forces() == 0 || took >= Duration::from_millis(200), "{took:?}");
+            assert_eq!(slow.forces(), forces, "{conversion}");
+        }
+    }
+}

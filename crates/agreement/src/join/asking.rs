@@ -1,0 +1,124 @@
+//! A node without a number asks until a cluster gives it one.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use spillway_consensus::NodeId;
+use spillway_control::{JoinText, TokenProof};
+use spillway_link::{Identity, PeerConfig};
+
+use super::message::{Answer, Membership, Question, Wish};
+use crate::agreement::Agreement;
+
+/// How long one node may take to answer; a little longer than its gate serves anybody.
+const ASK_LIMIT: Duration = Duration::from_secs(16);
+/// Between two rounds. A token that was just made should not have to wait, and a node that waits
+/// for one costs its cluster one read a round.
+const PAUSE: Duration = Duration::from_secs(2);
+/// The same reason is said again after so long, for people who look at the end of the log.
+const SAY_AGAIN: Duration = Duration::from_secs(60);
+/// A token is 100 bytes long.
+const TOKEN_BYTES_MAX: u64 = 1_024;
+
+/// Asks until this node is a member, then begins its log. Whoever serves its clients meanwhile
+/// does not wait for that.
+pub(crate) async fn run(agreement: Weak<Agreement>) {
+    let mut said: Option<(String, Instant)> = None;
+    while let Some(this) = agreement.upgrade() {
+        match this.ask_everybody().await {
+            Ok((peer, membership)) => {
+                tracing::info!(
+                    asked = %peer.identity, number = %membership.number, cluster = %membership.cluster,
+                    "this node is taken into the cluster",
+                );
+                this.trouble.store(None);
+                this.meet(&peer, &membership);
+                match this.begin(NodeId(membership.number.0)).await {
+                    Ok(()) => return this.take_part(),
+                    Err(error) => return tracing::error!(%error, "the log can't begin"),
+                }
+            }
+            Err(why) => {
+                this.trouble.store(Some(Arc::new(why.clone())));
+                let is_said = said
+                    .as_ref()
+                    .is_some_and(|(last, at)| *last == why && at.elapsed() < SAY_AGAIN);
+                if !is_said {
+                    tracing::error!("this node is in no cluster yet and asks again: {why}");
+                    said = Some((why, Instant::now()));
+                }
+            }
+        }
+        drop(this);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+impl Agreement {
+    /// Asks one node after the other to be taken in; why nobody does, in a word for each reason.
+    async fn ask_everybody(&self) -> Result<(PeerConfig, Membership), String> {
+        let (token, mut why) = match &self.config.join_token {
+            Some(file) => match read_token(file) {
+                Ok(proof) => (Some(proof), Vec::new()),
+                Err(fault) => (None, vec![fault]),
+            },
+            None => (None, Vec::new()),
+        };
+        for peer in &self.contacts {
+            let question =
+                Question { cluster: None, node: self.spec(), wish: Wish::Join(token.clone()) };
+            let at = &peer.identity;
+            match self.link.knock::<_, Answer>(peer, &question, ASK_LIMIT).await {
+                Ok(Answer::Member(membership)) => return Ok((peer.clone(), membership)),
+                // What all agreed on is the same at the next one.
+                Ok(Answer::Refused(refusal)) => {
+                    why.push(format!("{at} refuses: {refusal}"));
+                    break;
+                }
+                Ok(Answer::NotFormed) => why.push(format!("{at} is in no cluster itself")),
+                Ok(Answer::NotNow(reason)) => why.push(format!("{at} can't take it in: {reason}")),
+                Err(fault) => why.push(format!("{at} at {}: {fault}", peer.address)),
+            }
+        }
+        Err(if why.is_empty() { "it knows nobody to ask".to_owned() } else { why.join("; ") })
+    }
+
+    /// Makes the other members known to the link, until the state says who they are.
+    fn meet(&self, asked: &PeerConfig, membership: &Membership) {
+        let mut peers = vec![asked.clone()];
+        for other in &membership.others {
+            let (region, name) = (other.region.as_str(), other.name.as_str());
+            let identity = Identity::new(asked.identity.cluster(), region, name);
+            let configured = self.contacts.iter().find(|peer| peer.identity.node() == &other.name);
+            match (configured, identity) {
+                // A config may know a shorter way.
+                (Some(peer), _) => peers.push(peer.clone()),
+                (None, Ok(identity)) => peers.push(PeerConfig {
+                    identity,
+                    address: other.address.clone(),
+                    rtt_ms: None,
+                }),
+                (None, Err(error)) => tracing::error!(%error, "a member has an impossible name"),
+            }
+        }
+        self.link.set_peers(peers);
+    }
+}
+
+/// The proof of the token in `file`, which is short. The secret itself goes nowhere, not even into
+/// an error.
+fn read_token(file: &Path) -> Result<TokenProof, String> {
+    let path = file.display();
+    let fault = |error: std::io::Error| format!("the join token {path} can't be read: {error}");
+    let length = std::fs::metadata(file).map_err(fault)?.len();
+    if length > TOKEN_BYTES_MAX {
+        return Err(format!("{path} is no join token: it has {length} bytes"));
+    }
+    let text = std::fs::read_to_string(file).map_err(fault)?;
+    let token = JoinText::read(text.trim());
+    let no_token = || {
+        format!("{path} holds no join token: put there what `spillway join-token create` prints")
+    };
+    token.map(|token| token.proof()).ok_or_else(no_token)
+}

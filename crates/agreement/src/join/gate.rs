@@ -1,0 +1,166 @@
+//! Answers nodes that ask to be members, or whether they are.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use spillway_consensus::{Consistency, ProposeError};
+use spillway_control::{
+    Actor, Command, Fault, NodeSpec, Outcome, Refusal, RefusalCode, State, dry_run,
+};
+use spillway_link::{Gate, Identity, Served, StreamFault, StreamReceiver, StreamSender};
+use tokio::time::timeout;
+
+use super::message::{Answer, Contact, Membership, Question, Wish};
+use crate::agreement::Agreement;
+
+/// How long one step of an answer may take; three of them are within what the link allows.
+const LIMIT: Duration = Duration::from_secs(4);
+
+/// Answers at the gate of one node.
+#[derive(Debug)]
+pub(crate) struct Porter(pub(crate) Weak<Agreement>);
+
+impl Gate for Porter {
+    fn knocked(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
+        let agreement = self.0.clone();
+        Box::pin(async move {
+            if let Err(fault) = serve(agreement, &from, streams).await {
+                tracing::debug!(%from, %fault, "a question at the gate was not answered");
+            }
+        })
+    }
+}
+
+async fn serve(
+    agreement: Weak<Agreement>,
+    from: &Identity,
+    (mut sender, mut receiver): (StreamSender, StreamReceiver),
+) -> Result<(), StreamFault> {
+    let Some(question) = receiver.message::<Question>().await? else { return Ok(()) };
+    let Some(agreement) = agreement.upgrade() else { return Ok(()) };
+    let is_join = matches!(question.wish, Wish::Join(_));
+    let answer = agreement.answer(from, question).await;
+    match &answer {
+        Answer::Member(Membership { number, .. }) if is_join => {
+            tracing::info!(%from, %number, "a node is taken in");
+        }
+        Answer::Refused(refusal) => tracing::warn!(%from, %refusal, "a node is not taken in"),
+        _ => tracing::debug!(%from, ?answer, "answered at the gate"),
+    }
+    sender.message(&answer).await?;
+    sender.finish();
+    Ok(())
+}
+
+impl Agreement {
+    async fn answer(&self, from: &Identity, question: Question) -> Answer {
+        let Question { cluster, node, wish } = question;
+        // The certificate is what counts: the rest anybody could say.
+        if (from.node(), from.region()) != (&node.name, &node.region) {
+            let cause =
+                format!("the certificate is of {from}, not of {}/{}", node.region, node.name);
+            return refused(RefusalCode::Invalid, cause, "ask with the node's own certificate");
+        }
+        let log = self.status().cluster.map(|cluster| cluster.0.into());
+        // A cluster that is being made anew has the old one's state for a moment: whoever was taken
+        // in by that would be retired with the rest.
+        let Some(own) = self.published().cluster().filter(|own| Some(*own) == log) else {
+            return Answer::NotFormed;
+        };
+        if let Some(theirs) = cluster.filter(|theirs| *theirs != own) {
+            let cause = format!("this is cluster {own}, the folder of {from} is of {theirs}");
+            let remedy = "empty the folder and join by token, or ask nodes of that cluster";
+            return refused(RefusalCode::OtherCluster, cause, remedy);
+        }
+        match wish {
+            Wish::Standing => self.standing_of(&node),
+            Wish::Join(token) => {
+                let command = Command::RegisterNode { node: node.clone(), token };
+                match self.register(command).await {
+                    Ok(()) => self.membership_once_known(&node).await,
+                    Err(answer) => answer,
+                }
+            }
+        }
+    }
+
+    fn standing_of(&self, node: &NodeSpec) -> Answer {
+        let state = self.published();
+        if let Some(membership) = membership(&state, node) {
+            return Answer::Member(membership);
+        }
+        // Why it could not just register, as any member does when it starts.
+        let command = Command::RegisterNode { node: node.clone(), token: None };
+        match self.dry_run(&command, Actor::Node) {
+            Err(Fault::Refused(refusal)) => Answer::Refused(refusal),
+            Ok(_) | Err(Fault::Conflict { .. }) => {
+                let cause = format!("{} is no member", node.name);
+                let remedy = "let it join: name a `join_token_file` in [cluster]";
+                refused(RefusalCode::Unknown, cause, remedy)
+            }
+        }
+    }
+
+    /// Writes the registration. A knock that would be refused costs the log nothing.
+    async fn register(&self, command: Command) -> Result<(), Answer> {
+        let entry = self.entry(command.clone(), Actor::Node, None);
+        // As of now: a token that was made at another node a moment ago counts.
+        let would = self.read(Consistency::Linearizable, LIMIT, |state| dry_run(state, &entry));
+        match would.await {
+            Err(error) => return Err(Answer::NotNow(error.to_string())),
+            Ok(read) => read.value.map(drop).map_err(|fault| of_outcome(fault.into()))?,
+        }
+        match self.propose(command, Actor::Node, None, LIMIT).await {
+            Ok(done) => match done.outcome {
+                Outcome::Applied { .. } | Outcome::Unchanged => Ok(()),
+                outcome => Err(of_outcome(outcome)),
+            },
+            Err(ProposeError::NoQuorum { .. }) => {
+                Err(Answer::NotNow("there is no quorum".to_owned()))
+            }
+            Err(error) => Err(Answer::NotNow(error.to_string())),
+        }
+    }
+
+    async fn membership_once_known(&self, node: &NodeSpec) -> Answer {
+        let mut publications = self.publications();
+        let known = async {
+            loop {
+                publications.mark_unchanged();
+                if let Some(membership) = membership(&self.published(), node) {
+                    return Some(membership);
+                }
+                publications.changed().await.ok()?;
+            }
+        };
+        match timeout(LIMIT, known).await {
+            Ok(Some(membership)) => Answer::Member(membership),
+            _ => Answer::NotNow("it is registered, and not known here yet".to_owned()),
+        }
+    }
+}
+
+/// What `node` needs to begin with, if it is a member, with that very disk.
+fn membership(state: &State, node: &NodeSpec) -> Option<Membership> {
+    let (number, known) = state.node(&node.name)?;
+    let is_it = known.spec.disk == node.disk && known.spec.region == node.region;
+    let others = state.records().nodes.iter().filter(|(id, _)| **id != number);
+    let contact = |spec: &NodeSpec| Contact {
+        name: spec.name.clone(),
+        region: spec.region.clone(),
+        address: spec.address.clone(),
+    };
+    let others = others.map(|(_, other)| contact(&other.spec)).collect();
+    Some(Membership { cluster: state.cluster()?, number, others }).filter(|_| is_it)
+}
+
+fn of_outcome(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Refused(refusal) => Answer::Refused(refusal),
+        other => Answer::NotNow(format!("{other:?}")),
+    }
+}
+
+fn refused(code: RefusalCode, cause: String, remedy: &str) -> Answer {
+    Answer::Refused(Refusal { code, cause, remedy: remedy.to_owned() })
+}

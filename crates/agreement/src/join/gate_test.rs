@@ -1,0 +1,151 @@
+//! Who is answered what at a gate.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use spillway_consensus::Role;
+use spillway_control::{
+    Command, DiskId, Expect, Fingerprint, Item, JoinText, JoinToken, NodeSpec, RecordKey,
+    RefusalCode, TokenId, WIRE,
+};
+use spillway_link::certs::{IfExists, NodeFiles, Validity};
+use spillway_link::{CertificateFiles, Identity, Link, PeerConfig};
+
+use super::message::{Answer, Question, Wish};
+use crate::agreement_test::{NoHandler, World, agreed, eventually};
+
+const LIMIT: Duration = Duration::from_secs(10);
+const FAR_MS: u64 = 1 << 62;
+
+/// A node with a certificate that nobody has heard of: `z` of `region-z`.
+fn stranger(world: &World) -> Link {
+    let files = NodeFiles::in_folder(world.folder.path(), "region-z", "z");
+    let validity = Validity::days(SystemTime::now(), 5).unwrap();
+    let issued = world.authority.issue("region-z", "z", validity).unwrap();
+    files.write(issued, IfExists::Replace).unwrap();
+    let files = CertificateFiles {
+        authority: world.folder.path().join("ca.pem"),
+        certificate: files.certificate,
+        key: files.key,
+    };
+    let me = Identity::new("test", "region-z", "z").unwrap();
+    let config = spillway_link::Config::new(me, "127.0.0.1:0".parse().unwrap(), files);
+    Link::start(config, Arc::new(NoHandler)).unwrap()
+}
+
+fn spec(disk: u8) -> NodeSpec {
+    NodeSpec {
+        name: "z".into(),
+        region: "region-z".into(),
+        address: "127.0.0.1:7946".to_owned(),
+        disk: DiskId([disk; 16]),
+        fingerprint: Fingerprint([1; 32]),
+        wire_oldest: 1,
+        wire_newest: WIRE,
+    }
+}
+
+async fn ask(world: &World, at: usize, link: &Link, question: &Question) -> Answer {
+    let address = world.nodes[at].as_ref().unwrap().link.local_address().unwrap().to_string();
+    let peer = PeerConfig { identity: world.identity(at), address, rtt_ms: None };
+    link.knock(&peer, question, LIMIT).await.unwrap()
+}
+
+fn join(node: NodeSpec, secret: Option<u8>) -> Question {
+    let text = secret.map(|secret| format!("swj_t_{}", format!("{secret:02x}").repeat(32)));
+    let token = text.map(|text| JoinText::read(&text).unwrap().proof());
+    Question { cluster: None, node, wish: Wish::Join(token) }
+}
+
+fn standing(node: NodeSpec) -> Question {
+    Question { cluster: None, node, wish: Wish::Standing }
+}
+
+fn code(answer: Answer) -> RefusalCode {
+    match answer {
+        Answer::Refused(refusal) => refusal.code,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Whether the log knows of the stranger, refused or not.
+fn was_written(world: &World) -> bool {
+    let state = world.agreement(0).published();
+    format!("{:?}", state.system_audit()).contains("register node z")
+}
+
+async fn put_token(world: &World, uses_left: u32) {
+    let text = format!("swj_t_{}", "aa".repeat(32));
+    let hash = JoinText::read(&text).unwrap().proof().hash;
+    let token = JoinToken { hash, region: None, expires_ms: FAR_MS, uses_left };
+    let item = Item::JoinToken(TokenId::from("t"), token);
+    agreed(world.agreement(0), Command::Put { item, expect: Expect::Any }).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
+    let world = World::started(3).await;
+    world.settled().await;
+    put_token(&world, 1).await;
+    let link = stranger(&world);
+    for (question, expected) in [
+        (join(spec(1), None), RefusalCode::TokenRefused),
+        (join(spec(1), Some(0xbb)), RefusalCode::TokenRefused),
+        (join(NodeSpec { name: "a".into(), ..spec(1) }, Some(0xaa)), RefusalCode::Invalid),
+        (join(NodeSpec { region: "region-a".into(), ..spec(1) }, Some(0xaa)), RefusalCode::Invalid),
+        (standing(spec(1)), RefusalCode::TokenRefused),
+        (
+            Question { cluster: Some(7_u128.into()), ..join(spec(1), Some(0xaa)) },
+            RefusalCode::OtherCluster,
+        ),
+    ] {
+        assert_eq!(code(ask(&world, 1, &link, &question).await), expected, "{question:?}");
+    }
+    assert!(!was_written(&world), "a stranger wrote to the log");
+
+    let taken = ask(&world, 1, &link, &join(spec(1), Some(0xaa))).await;
+    let Answer::Member(membership) = taken.clone() else { panic!("{taken:?}") };
+    eventually("it was written", || was_written(&world)).await;
+    assert_eq!((membership.number.0, membership.others.len()), (4, 3));
+    assert_eq!(Some(membership.cluster), world.agreement(0).published().cluster());
+    // The answer may get lost: asked again, at another node, it is the same one.
+    assert_eq!(ask(&world, 2, &link, &join(spec(1), Some(0xaa))).await, taken);
+    assert_eq!(ask(&world, 0, &link, &standing(spec(1))).await, taken);
+    // With another disk it is another node, token or not.
+    put_token(&world, 5).await;
+    for question in [join(spec(2), Some(0xaa)), standing(spec(2))] {
+        assert_eq!(code(ask(&world, 0, &link, &question).await), RefusalCode::WipedDisk);
+    }
+    let key = RecordKey::Node(membership.number);
+    agreed(world.agreement(0), Command::Remove { key, expect: Expect::Any }).await;
+    eventually("all know that it is gone", || {
+        (0..3).all(|at| world.agreement(at).published().is_retired(spec(1).disk))
+    })
+    .await;
+    for question in [join(spec(1), Some(0xaa)), standing(spec(1))] {
+        assert_eq!(code(ask(&world, 2, &link, &question).await), RefusalCode::RetiredDisk);
+    }
+    let again = ask(&world, 0, &link, &join(spec(2), Some(0xaa))).await;
+    assert!(matches!(again, Answer::Member(it) if it.number.0 == 5), "ids are not given twice");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_in_no_cluster_or_has_no_quorum_says_so() {
+    let mut world = World::new(3);
+    world.start(0).await;
+    let link = stranger(&world);
+    assert_eq!(ask(&world, 0, &link, &join(spec(1), Some(0xaa))).await, Answer::NotFormed);
+    world.start(1).await;
+    world.start(2).await;
+    world.settled().await;
+    put_token(&world, 1).await;
+    for at in [1, 2] {
+        let node = world.nodes[at].take().unwrap();
+        node.link.shutdown(Duration::ZERO).await;
+        drop(node);
+    }
+    let node = world.agreement(0);
+    eventually("it knows that it is alone", || node.status().role != Role::Leader).await;
+    let refused = ask(&world, 0, &link, &join(spec(1), Some(0xaa))).await;
+    assert!(matches!(refused, Answer::NotNow(_)), "{refused:?}");
+}

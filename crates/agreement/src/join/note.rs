@@ -1,0 +1,61 @@
+//! Which disk a node asks to join with. It is written down before it is said, so that a node that
+//! ends while it asks is the same one when it asks again.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use spillway_consensus::{DiskFault, DiskId, StartFault};
+
+/// Beside the log's own files.
+const NOTE: &str = "joining";
+
+/// The disk that the folder is to be: what was written down, or a new one.
+pub(crate) fn disk_to_join_with(folder: &Path) -> Result<DiskId, StartFault> {
+    let fault = |what: &str, error: io::Error| {
+        let what = format!("{what} {}", folder.join(NOTE).display());
+        StartFault::Disk(DiskFault::Io { what, cause: error.to_string() })
+    };
+    match fs::read_to_string(folder.join(NOTE)) {
+        Ok(text) => {
+            let disk = u128::from_str_radix(text.trim(), 16);
+            disk.map(DiskId).map_err(|error| fault("reading", io::Error::other(error)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let disk = DiskId::random();
+            let disk =
+                disk.map_err(|error| fault("naming the disk for", io::Error::other(error)))?;
+            write(folder, disk).map_err(|error| fault("writing", error))?;
+            Ok(disk)
+        }
+        Err(error) => Err(fault("reading", error)),
+    }
+}
+
+/// It is on disk when this returns, whole.
+fn write(folder: &Path, disk: DiskId) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let part = folder.join("joining.part");
+    let mut file = File::create(&part)?;
+    writeln!(file, "{disk}")?;
+    file.sync_all()?;
+    fs::rename(&part, folder.join(NOTE))?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_one_disk_until_it_is_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let first = disk_to_join_with(&data).unwrap();
+        assert_eq!(disk_to_join_with(&data).unwrap(), first);
+        fs::remove_dir_all(&data).unwrap();
+        assert_ne!(disk_to_join_with(&data).unwrap(), first);
+        fs::write(data.join(NOTE), "no number").unwrap();
+        assert!(disk_to_join_with(&data).unwrap_err().to_string().contains("joining"));
+    }
+}

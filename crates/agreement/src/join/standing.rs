@@ -1,0 +1,123 @@
+//! Finds out when this node is a member no more, or never was one.
+
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use spillway_consensus::{Role, Status};
+use spillway_control::RefusalCode;
+use spillway_link::PeerConfig;
+
+use super::message::{Answer, Question, Wish};
+use crate::agreement::Agreement;
+
+/// How often it looks.
+const PERIOD: Duration = Duration::from_millis(500);
+/// A node that has not heard a leader for so long asks the others where it stands: longer than
+/// any election takes.
+const LOST: Duration = Duration::from_secs(10);
+/// How often it asks.
+const ASK_PERIOD: Duration = Duration::from_secs(20);
+/// How long one node may take to answer.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+/// How long a removed voter or leader waits for the others to go on without it: many elections.
+const STAY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why a removed node stops.
+const REMOVED: &str = "this node was removed from its cluster";
+
+/// Stops this node's part in the cluster once it has been removed. A node that is merely alone
+/// goes on: only those who have removed it, or its own log, can say that they did.
+pub(crate) async fn run(agreement: Weak<Agreement>) {
+    let start = Instant::now();
+    let (mut removed_at, mut asked_at) = (None, None::<Instant>);
+    while let Some(this) = agreement.upgrade() {
+        let status = this.status();
+        if this.is_removed_here(&status) {
+            let since = *removed_at.get_or_insert_with(Instant::now);
+            // The others first agree on who votes and leads without it: no election, no pause.
+            let is_needed = status.voters.contains(&status.node)
+                || matches!(status.role, Role::Leader | Role::IsolatedLeader);
+            if !is_needed || since.elapsed() > STAY_LIMIT {
+                return this.leave().await;
+            }
+        } else if start.elapsed() > LOST
+            && is_lost(&status)
+            && asked_at.is_none_or(|at| at.elapsed() > ASK_PERIOD)
+        {
+            asked_at = Some(Instant::now());
+            if this.ask_where_it_stands(&status).await {
+                return this.leave().await;
+            }
+        }
+        drop(this);
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// Whether nobody who leads has been heard for long.
+fn is_lost(status: &Status) -> bool {
+    let is_led = status.age.is_some_and(|age| age < LOST);
+    !is_led && status.role != Role::Leader && status.role != Role::Stopped
+}
+
+impl Agreement {
+    /// Whether the log says so that this node has.
+    fn is_removed_here(&self, status: &Status) -> bool {
+        let cluster = status.cluster.map(|cluster| cluster.0.into());
+        self.look(|state| state.cluster() == cluster && state.is_retired(status.disk.0.into()))
+    }
+
+    /// Asks the others. Whether one of this node's own cluster says that it was removed.
+    async fn ask_where_it_stands(&self, status: &Status) -> bool {
+        let cluster = status.cluster.map(|cluster| cluster.0.into());
+        for peer in self.everybody() {
+            let question = Question { cluster, node: self.spec(), wish: Wish::Standing };
+            match self.link.knock::<_, Answer>(&peer, &question, ASK_LIMIT).await {
+                Ok(Answer::Member(_)) => {
+                    self.trouble.store(None);
+                    return false;
+                }
+                Ok(Answer::Refused(refusal)) => {
+                    let at = &peer.identity;
+                    tracing::error!(asked = %at, "this node is not in the cluster: {refusal}");
+                    let why = format!("{at} says that this node is not in the cluster: {refusal}");
+                    self.trouble.store(Some(Arc::new(why)));
+                    // A folder of no cluster, or of another, was not removed from this one.
+                    return cluster.is_some() && refusal.code == RefusalCode::RetiredDisk;
+                }
+                Ok(answer) => tracing::debug!(asked = %peer.identity, ?answer, "where it stands"),
+                Err(fault) => tracing::debug!(asked = %peer.identity, %fault, "where it stands"),
+            }
+        }
+        false
+    }
+
+    /// All whom the config or the cluster names.
+    fn everybody(&self) -> Vec<PeerConfig> {
+        let mut all = self.contacts.clone();
+        for peer in self.link.peers() {
+            if all.iter().all(|known| known.identity != peer.identity) {
+                let (identity, address) = (peer.identity, peer.address);
+                all.push(PeerConfig { identity, address, rtt_ms: None });
+            }
+        }
+        all
+    }
+
+    async fn leave(&self) {
+        tracing::error!(
+            "{REMOVED}: it takes no part any more and serves its own replicas alone. Stop it; to \
+             let it join again, empty its data folder and give it a join token"
+        );
+        self.link.open_gate(None);
+        self.removed.send_replace(true);
+        if let Some(log) = self.log.get() {
+            log.shutdown().await;
+        }
+    }
+}
+
+/// What a removed node says to those who want it to do something.
+pub(crate) fn removed_reason() -> String {
+    format!("{REMOVED}: its folder has to be emptied before it joins again")
+}

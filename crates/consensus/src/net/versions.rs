@@ -1,0 +1,113 @@
+//! Up to which version each other node reads the log's messages.
+//!
+//! Asked of each by itself, again for each connection, as a node may have been started in another
+//! version since. Who has not answered is spoken to in version 1, which all read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use openraft::async_runtime::watch::WatchReceiver;
+use spillway_types::NodeName;
+use tokio::time::{Instant, sleep};
+
+use super::context::Context;
+use crate::ids::{Member, NodeId};
+use crate::machine::Machine;
+use crate::proposer::Raft;
+use crate::wire::{Answer, Call, WireVersion};
+
+/// How often a node is asked again that does not answer, as one of version 1 never does.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often it is looked whether there is somebody to ask.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Up to which version each other node reads the log's messages.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    own: WireVersion,
+    others: Mutex<BTreeMap<NodeName, Other>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    version: WireVersion,
+    /// When it was asked last.
+    asked: Instant,
+}
+
+impl Versions {
+    pub(crate) fn new(own: WireVersion) -> Self {
+        Self { own, others: Mutex::default() }
+    }
+
+    /// The newest that this node speaks.
+    pub(crate) fn own(&self) -> WireVersion {
+        self.own
+    }
+
+    /// What to speak with a node.
+    pub(crate) fn with(&self, name: &NodeName) -> WireVersion {
+        self.others().get(name).map_or(WireVersion::One, |other| other.version)
+    }
+
+    /// A node has said up to which version it speaks.
+    pub(crate) fn told(&self, name: &NodeName, number: u16) {
+        let other = Other { version: self.own.common(number), asked: Instant::now() };
+        self.others().insert(name.clone(), other);
+    }
+
+    /// Whether to ask a node whose connection stands since `connected`.
+    fn is_due(&self, name: &NodeName, connected: Instant) -> bool {
+        let mut others = self.others();
+        let now = Instant::now();
+        let is_due = match others.get(name) {
+            None => true,
+            Some(other) if other.asked < connected => true,
+            Some(other) => other.version == WireVersion::One && other.asked + PAUSE <= now,
+        };
+        if is_due {
+            others.insert(name.clone(), Other { version: WireVersion::One, asked: now });
+        }
+        is_due
+    }
+
+    fn others(&self) -> MutexGuard<'_, BTreeMap<NodeName, Other>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks all members, for as long as it is polled.
+pub(crate) async fn ask_all<M: Machine>(context: Arc<Context>, raft: Raft<M>) {
+    if context.versions.own() == WireVersion::One {
+        return;
+    }
+    loop {
+        let members = raft.metrics().borrow_watched().membership_config.clone();
+        let connected: BTreeMap<NodeName, Duration> = context
+            .link
+            .peers()
+            .into_iter()
+            .filter_map(|peer| Some((peer.identity.node().clone(), peer.control?.age)))
+            .collect();
+        let now = Instant::now();
+        let due = members.membership().nodes().filter(|(id, member)| {
+            let age = connected.get(&member.name).copied();
+            let since = age.and_then(|age| now.checked_sub(age));
+            let is_other = **id != context.node;
+            is_other && since.is_some_and(|since| context.versions.is_due(&member.name, since))
+        });
+        join_all(due.map(|(id, member)| ask(&context, *id, member))).await;
+        sleep(LOOK).await;
+    }
+}
+
+async fn ask(context: &Context, id: NodeId, member: &Member) {
+    let call = Call::Speaks(context.versions.own().number());
+    let limit = 2 * context.timing().heartbeat;
+    match context.call((id, member), &call, limit).await {
+        Ok(Answer::Speaks(number)) => context.versions.told(&member.name, number),
+        other => tracing::debug!(peer = %member.name, ?other, "it speaks version 1, or not now"),
+    }
+}

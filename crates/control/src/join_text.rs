@@ -1,0 +1,82 @@
+//! A join token as an operator hands it on.
+
+use std::fmt;
+
+use crate::{TokenId, TokenProof, key_hash};
+
+/// Random bytes in a secret.
+const SECRET_BYTES: usize = 32;
+/// What every join token begins with, so that people and scanners of leaked secrets know one.
+const MARK: &str = "swj_";
+/// Longer than any id that is made.
+const ID_BYTES_MAX: usize = 64;
+
+/// A join token as an operator hands it on: `swj_<id>_<secret>`, the secret in lower-case
+/// hexadecimal. `Debug` shows the id alone.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct JoinText<'t> {
+    /// Which token it is; no secret.
+    pub id: &'t str,
+    secret: &'t str,
+}
+
+impl<'t> JoinText<'t> {
+    /// Takes a token apart; `None` if it can't be one.
+    #[must_use]
+    pub fn read(text: &'t str) -> Option<Self> {
+        let (id, secret) = text.strip_prefix(MARK)?.rsplit_once('_')?;
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        let is_secret = secret.len() == 2 * SECRET_BYTES && secret.bytes().all(is_digit);
+        let is_id = (1..=ID_BYTES_MAX).contains(&id.len());
+        (is_secret && is_id).then_some(Self { id, secret })
+    }
+
+    /// What shows others that this node has it. The secret itself stays here.
+    #[must_use]
+    pub fn proof(&self) -> TokenProof {
+        TokenProof { id: TokenId::from(self.id), hash: key_hash(&[], self.secret.as_bytes()) }
+    }
+}
+
+impl fmt::Debug for JoinText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinText").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text() -> String {
+        format!("swj_5c1d_{}", "a5".repeat(SECRET_BYTES))
+    }
+
+    #[test]
+    fn a_token_shows_its_id_and_proves_its_secret() {
+        let text = text();
+        let token = JoinText::read(&text).unwrap();
+        assert_eq!(format!("{token:?}"), "JoinText { id: \"5c1d\", .. }");
+        let proof = token.proof();
+        assert_eq!(proof.id, TokenId::from("5c1d"));
+        assert!(proof.hash.matches(&key_hash(&[], "a5".repeat(SECRET_BYTES).as_bytes())));
+        assert!(!format!("{proof:?}").contains("a5a5"));
+    }
+
+    #[test]
+    fn nothing_else_is_a_token() {
+        let (token, secret) = (text(), "a5".repeat(SECRET_BYTES));
+        for wrong in [
+            String::new(),
+            format!("swj_{secret}"),
+            format!("swj__{secret}"),
+            token.to_uppercase(),
+            format!("sw_5c1d_{secret}"),
+            format!("{token} "),
+            token[..token.len() - 1].to_owned(),
+            format!("swj_{}_{secret}", "x".repeat(65)),
+        ] {
+            assert_eq!(JoinText::read(&wrong), None, "{wrong}");
+        }
+    }
+}

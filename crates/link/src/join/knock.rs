@@ -1,0 +1,138 @@
+//! Knocks at another node's gate.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quinn::{Connection, ConnectionError};
+use spillway_codec::Wire;
+use thiserror::Error;
+
+use super::PROTOCOL;
+use crate::code::CloseCode;
+use crate::config::{PeerConfig, ms};
+use crate::kind::Kind;
+use crate::peer::{DialFault, Target, look_up};
+use crate::rpc::{StreamFault, StreamReceiver, StreamSender};
+use crate::shared::Shared;
+use crate::transport;
+
+/// The alerts of TLS that say what is wrong with a certificate, as QUIC numbers them.
+const EXPIRED: u64 = 0x100 + 45;
+const UNKNOWN_AUTHORITY: u64 = 0x100 + 48;
+const ACCESS_DENIED: u64 = 0x100 + 49;
+const NO_PROTOCOL: u64 = 0x100 + 120;
+
+/// Nobody has answered.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum KnockFault {
+    /// It can't be reached, or not in time. Another try may work.
+    #[error("it can't be reached: {0}")]
+    Unreachable(String),
+    /// One of the two does not accept the other's certificate. Another try won't help.
+    #[error("{0}")]
+    Certificate(String),
+    /// Nobody is served there now. Another try may work.
+    #[error("it takes no questions now: {0}")]
+    Closed(String),
+    /// What it says can't be read.
+    #[error("its answer can't be read: {0}")]
+    Garbled(String),
+}
+
+/// Asks the node that `peer` names one question. Whether it knows this node does not matter.
+pub(crate) async fn knock<Q: Wire, A: Wire>(
+    shared: &Arc<Shared>,
+    peer: &PeerConfig,
+    question: &Q,
+    limit: Duration,
+) -> Result<A, KnockFault> {
+    let asking = async {
+        let connection = dial(shared, peer).await?;
+        let answer = ask(&connection, question).await;
+        // It waits for that before it forgets the connection.
+        connection.close(CloseCode::Double.number(), b"");
+        answer
+    };
+    let late = || KnockFault::Unreachable("no answer in time".to_owned());
+    tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| Err(late()))
+}
+
+async fn dial(shared: &Arc<Shared>, peer: &PeerConfig) -> Result<Connection, KnockFault> {
+    let target = Target { address: peer.address.clone(), rtt_ms: peer.rtt_ms };
+    let unreachable = |fault: &dyn std::error::Error| KnockFault::Unreachable(fault.to_string());
+    let address = look_up(shared, &target, 0).await.map_err(|fault| unreachable(&fault))?;
+    let tls = shared.sessions.dialling(&peer.identity, PROTOCOL);
+    let tls = tls.map_err(|fault| unreachable(&DialFault::from(fault)))?;
+    let mut config = quinn::ClientConfig::new(Arc::new(tls));
+    let rtt = ms(peer.rtt_ms.unwrap_or(shared.transport.rtt_default_ms).max(1));
+    config.transport_config(transport::dialled(&shared.transport, Kind::Control, rtt));
+    let connecting = shared.endpoint.connect_with(config, address, &peer.identity.dns_name());
+    connecting.map_err(|fault| unreachable(&fault))?.await.map_err(|error| reason(&error))
+}
+
+async fn ask<Q: Wire, A: Wire>(connection: &Connection, question: &Q) -> Result<A, KnockFault> {
+    let asking = async {
+        let streams = connection.open_bi().await.or(Err(StreamFault::Lost))?;
+        let (mut sender, mut receiver) =
+            (StreamSender::new(streams.0), StreamReceiver::new(streams.1));
+        sender.message(question).await?;
+        sender.finish();
+        receiver.message::<A>().await
+    };
+    match asking.await {
+        Ok(Some(answer)) => Ok(answer),
+        Ok(None) => Err(KnockFault::Closed("it gave no answer".to_owned())),
+        // TLS lets this node ask before the other has judged its certificate.
+        Err(StreamFault::Lost) => match connection.close_reason() {
+            Some(error) => Err(reason(&error)),
+            None => Err(KnockFault::Closed(StreamFault::Lost.to_string())),
+        },
+        Err(StreamFault::GivenUp(code)) => Err(KnockFault::Closed(format!("{code:?}"))),
+        Err(fault) => Err(KnockFault::Garbled(fault.to_string())),
+    }
+}
+
+/// Why a connection was not made, or ended.
+fn reason(error: &ConnectionError) -> KnockFault {
+    let certificate = |text: &str| KnockFault::Certificate(text.to_owned());
+    match error {
+        ConnectionError::TransportError(fault) if is_certificate(fault.code.into()) => {
+            certificate(&format!(
+                "its certificate is refused here ({}): it has to be of this cluster's CA, in time, \
+                 and of the node and region that [[peer]] names",
+                fault.reason,
+            ))
+        }
+        ConnectionError::ConnectionClosed(close) => match u64::from(close.error_code) {
+            UNKNOWN_AUTHORITY => certificate(
+                "it does not accept this node's certificate: another CA has made it, so it is of \
+                 another cluster",
+            ),
+            ACCESS_DENIED => certificate(
+                "it does not accept this node's certificate: it names another cluster, or the \
+                 other takes no strangers in",
+            ),
+            EXPIRED => certificate(
+                "it does not accept this node's certificate: its time is over or has not begun",
+            ),
+            NO_PROTOCOL => KnockFault::Closed("its version takes nobody in".to_owned()),
+            _ => KnockFault::Unreachable(error.to_string()),
+        },
+        ConnectionError::ApplicationClosed(close) => {
+            let code = close.error_code;
+            KnockFault::Closed(if code == CloseCode::TooMany.number() {
+                "too many nodes ask at a time".to_owned()
+            } else if code == CloseCode::NotMember.number() {
+                "it takes nobody in".to_owned()
+            } else {
+                error.to_string()
+            })
+        }
+        _ => KnockFault::Unreachable(error.to_string()),
+    }
+}
+
+/// Whether a fault of TLS is about a certificate.
+fn is_certificate(code: u64) -> bool {
+    matches!(code, 0x12a..=0x131)
+}

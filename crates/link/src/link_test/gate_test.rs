@@ -1,0 +1,153 @@
+//! Nodes that are no peers knock, and get nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use spillway_codec::Wire;
+use tokio::sync::Semaphore;
+use tokio_util::task::TaskTracker;
+
+use super::raw::RawClient;
+use super::world::{PATIENCE, TestNode, World, days, identity, until};
+use crate::certs::Authority;
+use crate::{
+    Gate, Identity, Kind, KnockFault, PeerConfig, Refusal, Served, StreamReceiver, StreamSender,
+};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Word(String);
+
+impl Wire for Word {
+    const KIND: u16 = 0x7f30;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = 4_096;
+}
+
+/// Says who knocked and what was asked, as soon as there is a permit.
+struct Echo {
+    permits: Arc<Semaphore>,
+    served: Arc<AtomicUsize>,
+}
+
+impl Gate for Echo {
+    fn knocked(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
+        let (permits, (mut sender, mut receiver)) = (Arc::clone(&self.permits), streams);
+        self.served.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            let Ok(Some(Word(word))) = receiver.message::<Word>().await else { return };
+            permits.acquire().await.unwrap().forget();
+            sender.message(&Word(format!("{from}: {word}"))).await.unwrap();
+            sender.finish();
+        })
+    }
+}
+
+fn open(node: &TestNode, permits: usize) -> (Arc<Semaphore>, Arc<AtomicUsize>) {
+    let (permits, served) = (Arc::new(Semaphore::new(permits)), Arc::<AtomicUsize>::default());
+    let gate = Echo { permits: Arc::clone(&permits), served: Arc::clone(&served) };
+    node.link.open_gate(Some(Arc::new(gate)));
+    (permits, served)
+}
+
+async fn knock(from: &TestNode, to: &PeerConfig) -> Result<String, KnockFault> {
+    let answer = from.link.knock::<Word, Word>(to, &Word("may I?".to_owned()), PATIENCE).await;
+    answer.map(|Word(word)| word)
+}
+
+#[tokio::test]
+async fn a_stranger_is_answered_and_gets_nothing_else() {
+    let world = World::new();
+    let (node, stranger) = (world.start("eu", "a"), world.start("us", "z"));
+    let (_permits, served) = open(&node, 9);
+    for _ in 0..3 {
+        let answer = knock(&stranger, &node.as_peer()).await;
+        assert_eq!(answer, Ok("test/us/z: may I?".to_owned()));
+    }
+    assert_eq!(served.load(Ordering::SeqCst), 3);
+    assert_eq!(node.link.status().totals.strangers, 3);
+    // What peers have is closed to it, and counted.
+    let files = world.issue(&identity("us", "z"), &world.authority);
+    for (count, kind) in Kind::ALL.into_iter().enumerate() {
+        let client = RawClient::new();
+        assert!(client.dial(&node, Some(&files), kind.protocol()).await.is_err(), "{kind}");
+        until("it is counted", || node.refusals(Refusal::UnknownNode) > count as u64).await;
+    }
+    stranger.link.set_peers(vec![node.as_peer()]);
+    until("it was refused as a peer", || node.refusals(Refusal::UnknownNode) > 3).await;
+    assert!(!stranger.link.peers()[0].is_connected());
+    assert!(node.no_more_datagrams().await && node.link.peers().is_empty());
+    // It may still ask, and a peer may too.
+    assert!(knock(&stranger, &node.as_peer()).await.is_ok());
+    node.link.set_peers(vec![stranger.as_peer()]);
+    stranger.connected(&node).await;
+    assert!(knock(&stranger, &node.as_peer()).await.is_ok());
+}
+
+#[tokio::test]
+async fn without_a_gate_strangers_are_refused_in_the_handshake() {
+    let world = World::new();
+    let (node, stranger) = (world.start("eu", "a"), world.start("us", "z"));
+    let refused = knock(&stranger, &node.as_peer()).await.unwrap_err();
+    let KnockFault::Certificate(why) = refused else { panic!("{refused}") };
+    assert!(why.contains("takes no strangers in"), "{why}");
+    until("it is counted", || node.refusals(Refusal::UnknownNode) == 1).await;
+    open(&node, 9);
+    assert!(knock(&stranger, &node.as_peer()).await.is_ok());
+    node.link.open_gate(None);
+    assert!(knock(&stranger, &node.as_peer()).await.is_err());
+}
+
+#[tokio::test]
+async fn who_is_not_of_the_cluster_never_reaches_the_gate() {
+    let (world, elsewhere) = (World::new(), World::new());
+    let node = world.start("eu", "a");
+    let (_permits, served) = open(&node, 9);
+    // Another CA: neither believes the other.
+    let stranger = elsewhere.start("us", "z");
+    let refused = knock(&stranger, &node.as_peer()).await.unwrap_err();
+    assert!(matches!(&refused, KnockFault::Certificate(why) if why.contains("CA")), "{refused}");
+    // Another cluster's name under the same CA.
+    let other = Identity::new("other", "us", "b").unwrap();
+    let files = world.issue(&other, &world.authority);
+    let client = RawClient::new();
+    assert!(client.dial(&node, Some(&files), b"spillway-join/1").await.is_err());
+    until("it is counted", || node.refusals(Refusal::OtherCluster) == 1).await;
+    let files =
+        world.issue_valid(&identity("us", "b"), &Authority::new("test", days(5)).unwrap(), days(5));
+    assert!(RawClient::new().dial(&node, Some(&files), b"spillway-join/1").await.is_err());
+    until("it is counted", || node.refusals(Refusal::WrongAuthority) >= 1).await;
+    assert_eq!(served.load(Ordering::SeqCst), 0);
+    // Another node answers than the one that is asked.
+    let local = world.start("us", "z");
+    let wrong = PeerConfig { identity: identity("eu", "b"), ..node.as_peer() };
+    let refused = knock(&local, &wrong).await.unwrap_err();
+    assert!(matches!(refused, KnockFault::Certificate(_)), "{refused}");
+}
+
+#[tokio::test]
+async fn only_a_few_strangers_are_served_at_a_time() {
+    let world = World::new();
+    let (node, stranger) = (world.start("eu", "a"), Arc::new(world.start("us", "z")));
+    let (permits, served) = open(&node, 0);
+    let ask = || {
+        let (stranger, peer) = (Arc::clone(&stranger), node.as_peer());
+        TaskTracker::new().spawn(async move { knock(&stranger, &peer).await })
+    };
+    let waiting: Vec<_> = (0..4).map(|_| ask()).collect();
+    until("four are served", || served.load(Ordering::SeqCst) == 4).await;
+    let refused = ask().await.unwrap().unwrap_err();
+    assert!(matches!(&refused, KnockFault::Closed(why) if why.contains("too many")), "{refused}");
+    assert_eq!(node.refusals(Refusal::Busy), 1);
+    permits.add_permits(9);
+    for task in waiting {
+        task.await.unwrap().unwrap();
+    }
+    let start = std::time::Instant::now();
+    while ask().await.unwrap().is_err() {
+        assert!(start.elapsed() < PATIENCE, "a place does not become free");
+        // wait: until those before have left
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

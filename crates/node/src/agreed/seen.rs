@@ -1,0 +1,105 @@
+//! What this node sees of a replica, against what it said before.
+
+use spillway_control::{Belief, Health, NodeId};
+use spillway_health::{MemberReport, Vote};
+
+/// What this node sees of a replica.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Seen {
+    /// This node.
+    pub(super) by: NodeId,
+    /// Of which registration.
+    pub(super) epoch: u64,
+    pub(super) belief: Belief,
+    pub(super) signals: u8,
+}
+
+/// What this node makes of a replica, and how many signals say so. The word of others is no part of
+/// it.
+pub(super) fn seen(member: &MemberReport) -> (Belief, u8) {
+    let votes = &member.votes;
+    let votes = [votes.active, votes.passive, votes.deep, votes.scrape];
+    let signals = votes.iter().map(|vote| match vote {
+        Vote::Silent | Vote::Good => 0,
+        Vote::Bad => 1,
+        // Nothing contradicts it for so long: that counts as two.
+        Vote::BadForLong => 2,
+    });
+    match member.is_against {
+        false => (Belief::Up, 1),
+        true => (Belief::Down, signals.sum::<u8>().max(1)),
+    }
+}
+
+impl Seen {
+    /// Whether this is something else than this node said last. Who never said anything and has
+    /// nothing against a replica that nobody calls down says nothing.
+    pub(super) fn differs(&self, known: &Health) -> bool {
+        if known.epoch != self.epoch {
+            return true;
+        }
+        match known.observers.get(&self.by) {
+            Some(said) => (said.belief, said.signals) != (self.belief, self.signals),
+            None => self.belief == Belief::Down || known.belief == Belief::Down,
+        }
+    }
+
+    /// Whether it is to be said again, though nothing is new about it: the cluster believes
+    /// otherwise, and circumstances may have changed; or it speaks against the replica, and was said
+    /// so long ago, by the region's clock, that it soon counts no more.
+    pub(super) fn is_due(&self, known: &Health, now_ms: u64, repeat_ms: u64) -> bool {
+        let Some(said) = known.observers.get(&self.by) else { return false };
+        let is_old = now_ms.saturating_sub(said.at_ms) >= repeat_ms;
+        known.belief != self.belief || (self.belief == Belief::Down && is_old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_control::Observed;
+
+    use super::*;
+
+    const OWN: NodeId = NodeId(1);
+    const OTHER: NodeId = NodeId(2);
+
+    fn known(belief: Belief, said: &[(NodeId, Belief)]) -> Health {
+        let said = said
+            .iter()
+            .map(|(id, belief)| (*id, Observed { belief: *belief, signals: 1, at_ms: 1_000 }));
+        Health { epoch: 7, belief, changed_ms: None, observers: said.collect() }
+    }
+
+    fn saw(belief: Belief) -> Seen {
+        Seen { by: OWN, epoch: 7, belief, signals: 1 }
+    }
+
+    #[test]
+    fn what_was_said_is_not_said_again_and_what_changed_is() {
+        use Belief::{Down, Up};
+        let said = known(Up, &[(OWN, Up)]);
+        assert!(!saw(Up).differs(&said));
+        assert!(saw(Down).differs(&said));
+        assert!(Seen { signals: 2, ..saw(Up) }.differs(&said));
+        assert!(Seen { epoch: 8, ..saw(Up) }.differs(&said));
+    }
+
+    #[test]
+    fn who_never_said_anything_speaks_up_only_against_the_replica_or_the_others() {
+        use Belief::{Down, Up};
+        let by_other = |belief| known(belief, &[(OTHER, Down)]);
+        assert!(!saw(Up).differs(&by_other(Up)));
+        assert!(saw(Down).differs(&by_other(Up)));
+        assert!(saw(Up).differs(&by_other(Down)));
+    }
+
+    #[test]
+    fn disbelief_and_what_soon_counts_no_more_are_repeated() {
+        use Belief::{Down, Up};
+        let said = |belief, own| known(belief, &[(OWN, own)]);
+        assert!(saw(Down).is_due(&said(Up, Down), 1_000, 20_000), "the cluster thinks otherwise");
+        assert!(!saw(Down).is_due(&said(Down, Down), 20_999, 20_000));
+        assert!(saw(Down).is_due(&said(Down, Down), 21_000, 20_000));
+        assert!(!saw(Up).is_due(&said(Up, Up), 90_000, 20_000), "that nothing is wrong is usual");
+    }
+}

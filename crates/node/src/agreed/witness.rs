@@ -1,0 +1,82 @@
+//! What the region's other nodes say of its replicas.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spillway_control::{Belief, Health, NodeId, Observed, State};
+use spillway_health::{Votes, Witnesses};
+use spillway_link::Link;
+use spillway_types::{NodeName, RegionName, ReplicaName};
+
+/// The region's other nodes that this one is connected with.
+pub(super) fn connected(link: &Link, region: &RegionName) -> BTreeSet<NodeName> {
+    let peers = link.peers();
+    let near = peers.iter().filter(|peer| peer.identity.region() == region);
+    near.filter(|peer| peer.is_connected()).map(|peer| peer.identity.node().clone()).collect()
+}
+
+/// What the other nodes of `me`'s region say of its replicas; `live` are those that live, whether
+/// they said something or not. Only replicas are listed that somebody said something against.
+pub(super) fn witnesses(
+    state: &State,
+    me: (&NodeName, &RegionName),
+    live: &BTreeSet<NodeName>,
+) -> BTreeMap<ReplicaName, Witnesses> {
+    let jury = Jury::of(state, me, live);
+    // A replica that is registered anew has no such record until somebody speaks of it anew.
+    let own = state.records().health.iter().filter(|(id, _)| id.region == *me.1);
+    own.filter_map(|(id, health)| Some((id.name.clone(), jury.hear(health)?))).collect()
+}
+
+/// The region's other nodes, and how old what they say may be.
+struct Jury {
+    /// Each with whether it lives.
+    nodes: BTreeMap<NodeId, bool>,
+    now_ms: u64,
+    observation_ms: u64,
+}
+
+impl Jury {
+    fn of(
+        state: &State,
+        (name, region): (&NodeName, &RegionName),
+        live: &BTreeSet<NodeName>,
+    ) -> Self {
+        let nodes = state.records().nodes.iter();
+        let others =
+            nodes.filter(|(_, node)| node.spec.region == *region && node.spec.name != *name);
+        Self {
+            nodes: others.map(|(id, node)| (*id, live.contains(&node.spec.name))).collect(),
+            now_ms: state.region_clock_ms(region).unwrap_or(0),
+            observation_ms: observation_ms(state),
+        }
+    }
+
+    /// Those who call it down are heard. Of the others it is not known whether they see it well or
+    /// not at all: whoever sees nothing against a replica mostly says nothing.
+    fn hear(&self, health: &Health) -> Option<Witnesses> {
+        let against = |id: &NodeId| {
+            let said = health.observers.get(id).filter(|said| self.is_fresh(said))?;
+            (said.belief == Belief::Down).then_some(said.signals.max(1))
+        };
+        let signals: Vec<u8> = self.nodes.keys().filter_map(against).collect();
+        let quiet = self.nodes.iter().filter(|(id, lives)| **lives && against(id).is_none());
+        let quiet = u32::try_from(quiet.count()).unwrap_or(u32::MAX);
+        let votes = signals.into_iter().map(Votes::told);
+        let witnesses = Witnesses::of(votes);
+        (witnesses != Witnesses::default()).then(|| witnesses.beside_quiet(quiet))
+    }
+
+    fn is_fresh(&self, said: &Observed) -> bool {
+        self.now_ms.saturating_sub(said.at_ms) <= self.observation_ms
+    }
+}
+
+/// How long what a node said about a replica counts.
+pub(super) fn observation_ms(state: &State) -> u64 {
+    let setting = state.setting("health.observation_ms");
+    setting.and_then(|value| value.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+#[path = "witness_test.rs"]
+mod witness_test;

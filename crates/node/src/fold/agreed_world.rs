@@ -1,0 +1,95 @@
+//! What of the agreed state decides about requests at this node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spillway_control::{
+    LeaseSource, Model, Replica, ReplicaSpec, ReplicaState, Route, Split, State,
+};
+use spillway_types::{ModelName, RegionName, ReplicaName, RouteName};
+
+/// What of the agreed state decides about requests at this node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct AgreedWorld {
+    pub(crate) models: BTreeMap<ModelName, Model>,
+    pub(crate) splits: BTreeMap<ModelName, Split>,
+    pub(crate) routes: BTreeMap<RouteName, Route>,
+    /// Of this node's region.
+    pub(crate) replicas: BTreeMap<ReplicaName, AgreedReplica>,
+    /// Pools that replicas of any region are in.
+    pub(crate) pools: BTreeSet<String>,
+}
+
+/// What the cluster says about a replica of the own region.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AgreedReplica {
+    /// Which registration it is.
+    pub(crate) epoch: u64,
+    /// Whether it may be given new requests.
+    pub(crate) is_active: bool,
+    /// An operator's weight, instead of its own.
+    pub(crate) weight: Option<u32>,
+    /// What it is, if it was registered rather than told of by a node that has it in its config.
+    pub(crate) registered: Option<ReplicaSpec>,
+}
+
+impl AgreedWorld {
+    /// Nothing before the cluster is formed.
+    pub(crate) fn of(state: &State, region: &RegionName) -> Self {
+        let records = state.records();
+        if state.cluster().is_none() {
+            return Self::default();
+        }
+        let own = records.replicas.iter().filter(|(id, _)| id.region == *region);
+        let replicas = own.map(|(id, replica)| (id.name.clone(), AgreedReplica::of(replica)));
+        Self {
+            models: records.models.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
+            splits: records.splits.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
+            routes: records.routes.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
+            replicas: replicas.collect(),
+            pools: records.replicas.iter().map(|(_, it)| it.spec.pool.clone()).collect(),
+        }
+    }
+}
+
+impl AgreedReplica {
+    fn of(replica: &Replica) -> Self {
+        Self {
+            epoch: replica.epoch,
+            is_active: replica.state == ReplicaState::Active,
+            weight: replica.weight,
+            registered: is_registered(replica).then(|| replica.spec.clone()),
+        }
+    }
+}
+
+/// Whether a replica was registered, by itself or by an operator. Nodes tell of those in their
+/// configs under incarnation 0 and without a lease: these are served where the config has them, and
+/// would else come back by way of the cluster after they were taken out of it.
+pub(crate) fn is_registered(replica: &Replica) -> bool {
+    replica.incarnation != 0 || matches!(replica.spec.source, LeaseSource::Lease { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agreed::test_state::{lease, registered};
+
+    #[test]
+    fn what_other_nodes_told_of_their_configs_is_no_registration() {
+        let of = |source, region: &str| AgreedWorld::of(&registered("r", source), &region.into());
+        let told = of(None, "one");
+        assert_eq!(
+            told.replicas.values().map(|it| it.registered.is_some()).collect::<Vec<_>>(),
+            [false]
+        );
+        let leased = of(Some(lease(15_000)), "one");
+        assert_eq!(
+            leased.replicas.values().map(|it| it.registered.is_some()).collect::<Vec<_>>(),
+            [true]
+        );
+        let elsewhere = of(Some(lease(15_000)), "two");
+        assert!(elsewhere.replicas.is_empty(), "another region's");
+        assert_eq!(elsewhere.pools, ["default".to_owned()].into());
+        assert_eq!(AgreedWorld::of(&State::new(), &"one".into()), AgreedWorld::default());
+    }
+}

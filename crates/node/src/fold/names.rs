@@ -1,0 +1,179 @@
+//! Aliases, splits and fallbacks of the cluster and of the config.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use spillway_control::{Model, Split};
+use spillway_proxy::{ArmSpec, NameSpec, SplitBy, SplitSpec};
+use spillway_route::{ArmWeight, Split as Draw};
+use spillway_types::{ModelName, SplitArm};
+
+use crate::fold::{AgreedWorld, Kind, Notes, Use};
+
+/// All names. A record of the cluster takes the place of all that the config says of its name; where
+/// names of both then stand for each other, each leads to the end of the chain.
+pub(super) fn fold(config: &NameSpec, agreed: &AgreedWorld, notes: &mut Notes) -> NameSpec {
+    let agreed_splits = agreed_splits(config, agreed, notes);
+    let aliases = aliases(config, agreed, &agreed_splits, notes);
+    let splits = splits(config, agreed_splits, &aliases);
+    let fallbacks = fallbacks(config, agreed, (&aliases, &splits), notes);
+    NameSpec { aliases, splits, fallbacks }
+}
+
+type Aliases = BTreeMap<ModelName, ModelName>;
+
+/// The cluster's splits that can be used.
+fn agreed_splits(config: &NameSpec, agreed: &AgreedWorld, notes: &mut Notes) -> Vec<SplitSpec> {
+    let mut splits = Vec::new();
+    for (name, split) in &agreed.splits {
+        let configured = config.splits.iter().find(|known| known.name == *name);
+        match lower_split(name, split, configured) {
+            Ok(spec) => {
+                let hides = configured.is_some() || config.aliases.contains_key(name);
+                let outcome = if hides { Use::Hides } else { Use::Used };
+                notes.add(Kind::Split, name.as_str(), outcome, String::new());
+                splits.push(spec);
+            }
+            Err(why) => notes.add(Kind::Split, name.as_str(), Use::Unusable, why),
+        }
+    }
+    splits
+}
+
+/// All aliases, each with what it leads to in the end. Neither the config's nor the cluster's make
+/// chains by themselves, but together they may.
+fn aliases(
+    config: &NameSpec,
+    agreed: &AgreedWorld,
+    splits: &[SplitSpec],
+    notes: &mut Notes,
+) -> Aliases {
+    let is_agreed = |name: &ModelName| {
+        agreed.models.contains_key(name) || splits.iter().any(|split| split.name == *name)
+    };
+    let kept = config.aliases.iter().filter(|(alias, _)| !is_agreed(alias));
+    let mut all: Aliases = kept.map(|(alias, target)| (alias.clone(), target.clone())).collect();
+    for (name, model) in &agreed.models {
+        let hides = config.aliases.contains_key(name)
+            || config.fallbacks.contains_key(name)
+            || (model.alias_of.is_some() && config.splits.iter().any(|split| split.name == *name));
+        let outcome = if hides { Use::Hides } else { Use::Used };
+        notes.add(Kind::Model, name.as_str(), outcome, String::new());
+        if let Some(target) = &model.alias_of {
+            all.insert(name.clone(), target.clone());
+        }
+    }
+    // The cluster's alone make no circle, so each circle has one of the config's in it.
+    let is_circle = |name: &&ModelName| !is_agreed(name) && end(&all, name).as_ref() == Some(*name);
+    let circles: Vec<ModelName> = all.keys().filter(is_circle).cloned().collect();
+    for name in circles {
+        tracing::warn!(alias = %name, "left out: the cluster's aliases lead back to it");
+        all.remove(&name);
+    }
+    let lead_on = |name: &ModelName| Some((name.clone(), end(&all, name)?));
+    all.keys().filter_map(lead_on).collect()
+}
+
+/// What a name stands for at the end of all aliases; the name itself if they lead back to it, and
+/// `None` if they lead into a circle without it.
+fn end(aliases: &Aliases, name: &ModelName) -> Option<ModelName> {
+    let mut at = name;
+    for _ in 0..=aliases.len() {
+        match aliases.get(at) {
+            Some(next) if next == name => return Some(name.clone()),
+            Some(next) => at = next,
+            None => return Some(at.clone()),
+        }
+    }
+    None
+}
+
+/// The cluster's splits, and those of the config whose names it leaves free.
+fn splits(config: &NameSpec, agreed: Vec<SplitSpec>, aliases: &Aliases) -> Vec<SplitSpec> {
+    let of_cluster: BTreeSet<ModelName> = agreed.iter().map(|split| split.name.clone()).collect();
+    let is_free = |name: &ModelName| !of_cluster.contains(name) && !aliases.contains_key(name);
+    let kept = config.splits.iter().filter(|split| is_free(&split.name)).cloned();
+    let mut splits: Vec<SplitSpec> = agreed.into_iter().chain(kept).collect();
+    for arm in splits.iter_mut().flat_map(|split| &mut split.arms) {
+        // Arms lead to models: an alias of the other side is followed here, once.
+        if let Some(model) = aliases.get(&arm.model) {
+            arm.model = model.clone();
+        }
+    }
+    splits
+}
+
+/// A split of the cluster. What its arms are chosen by, and how clients keep them, is for the
+/// config to say, under the same name.
+fn lower_split(
+    name: &ModelName,
+    split: &Split,
+    configured: Option<&SplitSpec>,
+) -> Result<SplitSpec, String> {
+    let arm = |arm: &spillway_control::Arm| {
+        // Two dots would be a step up in a path.
+        let is_step = |text: &str| text.bytes().all(|byte| byte == b'.');
+        if arm.version.as_ref().is_some_and(|version| is_step(version.as_str())) {
+            return Err(format!("the version of its arm {} can't stand in a path", arm.name));
+        }
+        Ok(ArmSpec {
+            arm: Arc::new(SplitArm { split: name.clone(), arm: arm.name.clone() }),
+            model: arm.model.clone(),
+            version: arm.version.clone(),
+        })
+    };
+    let weights = split
+        .arms
+        .iter()
+        .map(|arm| ArmWeight { name: arm.name.clone(), weight: arm.weight_permille.into() });
+    let draw = Draw::new(name, weights.collect()).map_err(|error| error.to_string())?;
+    Ok(SplitSpec {
+        name: name.clone(),
+        by: configured.map_or(SplitBy::Random, |known| known.by.clone()),
+        sticky: configured.and_then(|known| known.sticky.clone()),
+        split: Arc::new(draw),
+        arms: split.arms.iter().map(arm).collect::<Result<_, _>>()?,
+    })
+}
+
+fn fallbacks(
+    config: &NameSpec,
+    agreed: &AgreedWorld,
+    (aliases, splits): (&Aliases, &[SplitSpec]),
+    notes: &mut Notes,
+) -> BTreeMap<ModelName, Vec<ModelName>> {
+    let is_split = |name: &ModelName| splits.iter().any(|split| split.name == *name);
+    let of_config =
+        config.fallbacks.iter().filter(|(model, _)| !agreed.models.contains_key(*model));
+    let of_cluster = agreed.models.iter().filter(|(_, model)| !model.fallbacks.is_empty());
+    let mut all = BTreeMap::new();
+    for (name, listed) in
+        of_config.chain(of_cluster.map(|(name, Model { fallbacks, .. })| (name, fallbacks)))
+    {
+        if aliases.contains_key(name) {
+            let why = "it is an alias: what stands in for its model does so for it".to_owned();
+            notes_of_cluster(agreed, name, why, notes);
+            continue;
+        }
+        let mut list: Vec<ModelName> = Vec::new();
+        for other in listed {
+            let model = aliases.get(other).unwrap_or(other);
+            if model == name || list.contains(model) || (model != other && is_split(model)) {
+                let why = format!("its fallback {other} is left out: it is no further model");
+                notes_of_cluster(agreed, name, why, notes);
+                continue;
+            }
+            list.push(model.clone());
+        }
+        if !list.is_empty() {
+            all.insert(name.clone(), list);
+        }
+    }
+    all
+}
+
+fn notes_of_cluster(agreed: &AgreedWorld, name: &ModelName, why: String, notes: &mut Notes) {
+    if agreed.models.contains_key(name) {
+        notes.add(Kind::Model, name.as_str(), Use::InPart, why);
+    }
+}

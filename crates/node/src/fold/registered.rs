@@ -1,0 +1,115 @@
+//! Replicas that were registered with the cluster, as this node's config would have them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use spillway_control::ReplicaSpec;
+use spillway_replicas::ServerKind;
+use spillway_types::ReplicaName;
+
+use crate::config::{CareDefaults, ConfigError, read_replicas};
+use crate::fold::{AgreedReplica, AgreedWorld, Kind, Notes, Use};
+use crate::keeper::ReplicaConfig;
+
+/// Registered replicas that one region takes: as many as a file of a discovery has room for. Each
+/// has a monitor and a place in every view.
+const REGISTERED_MAX: usize = 10_000;
+
+/// What was made of registrations. Making it anew would read the system's CAs for each.
+#[derive(Debug, Default)]
+pub(crate) struct Registered {
+    defaults: Option<CareDefaults>,
+    known: BTreeMap<ReplicaName, (ReplicaSpec, Result<ReplicaConfig, String>)>,
+    /// Those that are served.
+    used: BTreeSet<ReplicaName>,
+}
+
+impl Registered {
+    /// The registered replicas that can be used, beside those that have the names in `taken`.
+    pub(super) fn configs(
+        &mut self,
+        agreed: &AgreedWorld,
+        taken: &BTreeSet<&ReplicaName>,
+        defaults: &CareDefaults,
+        notes: &mut Notes,
+    ) -> Vec<ReplicaConfig> {
+        if self.defaults.as_ref() != Some(defaults) {
+            *self = Self { defaults: Some(defaults.clone()), ..Self::default() };
+        }
+        let is_there = |name: &ReplicaName| agreed.replicas.contains_key(name);
+        self.known.retain(|name, _| is_there(name));
+        let mut configs = Vec::new();
+        for (name, spec) in agreed.replicas.iter().filter_map(registration) {
+            match self.config(name, spec, defaults, (taken, configs.len())) {
+                Ok(config) => {
+                    notes.add(Kind::Replica, name.as_str(), Use::Used, String::new());
+                    configs.push(config);
+                }
+                Err(why) => notes.add(Kind::Replica, name.as_str(), Use::Unusable, why),
+            }
+        }
+        self.used = configs.iter().map(|config| config.spec.name.clone()).collect();
+        configs
+    }
+
+    /// Whether a replica is served because it was registered.
+    pub(crate) fn is_used(&self, name: &ReplicaName) -> bool {
+        self.used.contains(name)
+    }
+
+    fn config(
+        &mut self,
+        name: &ReplicaName,
+        spec: &ReplicaSpec,
+        defaults: &CareDefaults,
+        (taken, count): (&BTreeSet<&ReplicaName>, usize),
+    ) -> Result<ReplicaConfig, String> {
+        if taken.contains(name) {
+            return Err("the config of this node has a replica of that name".to_owned());
+        }
+        if count >= REGISTERED_MAX {
+            return Err(format!("there are {REGISTERED_MAX} others"));
+        }
+        if let Some((_, made)) = self.known.get(name).filter(|(known, _)| known == spec) {
+            return made.clone();
+        }
+        let made = lower(name, spec, defaults).map_err(|error| error.message);
+        self.known.insert(name.clone(), (spec.clone(), made.clone()));
+        made
+    }
+}
+
+fn registration<'a>(
+    (name, replica): (&'a ReplicaName, &'a AgreedReplica),
+) -> Option<(&'a ReplicaName, &'a ReplicaSpec)> {
+    replica.registered.as_ref().map(|spec| (name, spec))
+}
+
+/// The replica as it would be in the config, so that all that holds there holds for it: written as
+/// such, and read by the one reader there is.
+fn lower(
+    name: &ReplicaName,
+    spec: &ReplicaSpec,
+    defaults: &CareDefaults,
+) -> Result<ReplicaConfig, ConfigError> {
+    // What JSON writes as a text TOML reads as the same text.
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    let models: Vec<String> = spec.models.iter().map(|model| text(model.as_str())).collect();
+    // A server of which nothing is known is at least one that takes connections.
+    let kind: ServerKind = spec.engine.parse().unwrap_or_default();
+    let mut section = format!(
+        "[[replica]]\nname = {}\nurl = {}\nmodels = [{}]\npool = {}\nweight = {}\nkind = {}\n",
+        text(name.as_str()),
+        text(&spec.url),
+        models.join(", "),
+        text(&spec.pool),
+        spec.weight,
+        text(kind.as_str()),
+    );
+    if let Some(capacity) = spec.capacity {
+        section.push_str(&format!("connections_max = {capacity}\n"));
+    }
+    let path = Path::new("registration");
+    let config = read_replicas(&section, path, defaults)?.pop();
+    config.ok_or_else(|| ConfigError::whole_file(path, "it is empty".to_owned(), "register again"))
+}

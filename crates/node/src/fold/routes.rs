@@ -1,0 +1,127 @@
+//! Routes of the cluster and of the config.
+
+use std::collections::BTreeSet;
+
+use spillway_control::Route;
+use spillway_protocol::Protocol;
+use spillway_proxy::{RouteSpec, Timeouts};
+use spillway_route::{Policy, Tuning};
+use spillway_types::{ModelName, RouteName};
+
+use crate::config::WorldConfig;
+use crate::fold::{AgreedWorld, Kind, Notes, Use};
+
+/// How replicas are chosen where nobody says it: as in the config file.
+const POLICY: Policy = Policy::PowerOfTwo;
+
+/// All routes. Those of the cluster come first, so that of two for the same requests its counts.
+///
+/// A route that both have is where the cluster says, and for the rest (time-outs, sessions, what it
+/// hashes by) as the config says: of these the cluster knows nothing.
+pub(super) fn fold(
+    world: &WorldConfig,
+    agreed: &AgreedWorld,
+    pools: &BTreeSet<&str>,
+    notes: &mut Notes,
+) -> Vec<RouteSpec> {
+    let mut routes = Vec::new();
+    for (name, route) in &agreed.routes {
+        if let Some((outcome, why)) = missing(&route.pool, pools, &agreed.pools) {
+            notes.add(Kind::Route, name.as_str(), outcome, why);
+            if outcome == Use::Unusable {
+                continue;
+            }
+        }
+        let configured = world.routes.iter().find(|known| known.name == *name);
+        let outcome = if configured.is_some() { Use::Hides } else { Use::Used };
+        notes.add(Kind::Route, name.as_str(), outcome, String::new());
+        routes.push(lower(name, route, (configured, world.timeouts), notes));
+    }
+    let taken: BTreeSet<RouteName> = routes.iter().map(|route| route.name.clone()).collect();
+    routes.extend(world.routes.iter().filter(|route| !taken.contains(&route.name)).cloned());
+    let is_for_all = |route: &RouteSpec| route.path_prefix.is_none() && route.models.is_empty();
+    if !routes.iter().any(is_for_all) {
+        // As the config would have it, had it no such route: a route of the cluster took its name.
+        let names = ["default", "rest"].map(RouteName::from);
+        let name = names.into_iter().find(|name| !taken.contains(name));
+        routes.extend(name.map(|name| plain(name, world.timeouts)));
+    }
+    routes
+}
+
+/// What is wrong with a pool. One that has replicas in other regions alone is one all the same: what
+/// is meant for them goes there, and not to whatever is here. One that has none anywhere is a
+/// mistake, and nobody's requests should depend on it.
+fn missing(
+    pool: &str,
+    here: &BTreeSet<&str>,
+    anywhere: &BTreeSet<String>,
+) -> Option<(Use, String)> {
+    if pool.is_empty() || here.contains(pool) {
+        return None;
+    }
+    Some(match anywhere.contains(pool) {
+        true => (Use::InPart, format!("no replica of this region is in the pool {pool:?}")),
+        false => (Use::Unusable, format!("no replica is in the pool {pool:?}")),
+    })
+}
+
+fn lower(
+    name: &RouteName,
+    route: &Route,
+    (configured, timeouts): (Option<&RouteSpec>, Timeouts),
+    notes: &mut Notes,
+) -> RouteSpec {
+    let base = configured.cloned().unwrap_or_else(|| plain(name.clone(), timeouts));
+    let (policy, why) = policy(route, &base);
+    if let Some(why) = why {
+        let why = format!("{why}; it goes by {policy}");
+        notes.add(Kind::Route, name.as_str(), Use::InPart, why);
+    }
+    let is_same_place = route.path_prefix == base.path_prefix;
+    RouteSpec {
+        models: route.models.iter().cloned().collect::<Vec<ModelName>>(),
+        pool: (!route.pool.is_empty()).then(|| route.pool.clone()),
+        policy,
+        hash_by: base.hash_by.clone().filter(|_| policy.hashes()),
+        replace_prefix: base.replace_prefix.clone().filter(|_| is_same_place),
+        default_model: base.default_model.clone().filter(|_| is_same_place),
+        path_prefix: route.path_prefix.clone(),
+        ..base
+    }
+}
+
+/// How replicas are chosen, and what is wrong with what the cluster says of it.
+fn policy(route: &Route, base: &RouteSpec) -> (Policy, Option<String>) {
+    if route.policy.is_empty() {
+        return (base.policy, None);
+    }
+    match route.policy.parse::<Policy>() {
+        Err(_) => (base.policy, Some(format!("the policy {:?} is unknown here", route.policy))),
+        Ok(policy) if policy.hashes() && base.hash_by.is_none() => {
+            let why = format!("for {policy} this node's config has to say what to hash by");
+            (base.policy, Some(why))
+        }
+        Ok(policy) => (policy, None),
+    }
+}
+
+/// A route of which only the name is known.
+fn plain(name: RouteName, timeouts: Timeouts) -> RouteSpec {
+    RouteSpec {
+        name,
+        path_prefix: None,
+        replace_prefix: None,
+        protocol: Protocol::Raw,
+        models: Vec::new(),
+        default_model: None,
+        pool: None,
+        policy: POLICY,
+        tuning: Tuning::default(),
+        hash_by: None,
+        session: None,
+        inject_usage: false,
+        forward_authorization: false,
+        timeouts,
+    }
+}

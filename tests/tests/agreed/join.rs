@@ -1,0 +1,324 @@
+//! Nodes come into a cluster that runs, and go.
+
+use std::time::{Duration, Instant};
+
+use spillway_consensus::{Consistency, ProposeError, Role};
+use spillway_control::{
+    Actor, Command, DiskId, Expect, Item, JoinText, JoinToken, NodeId, RecordKey, RegionState,
+    State, TokenId,
+};
+use spillway_node::Node;
+use spillway_tests::{Client, Cluster, OK, Scripted, Serving, Setup, eventually, is_open, knows};
+
+use crate::world::*;
+
+/// After the year 100,000.
+const NEVER_MS: u64 = 3_000_000_000_000_000;
+
+/// Nodes, some of which join by token, each with a replica.
+pub(crate) struct Growing {
+    pub(crate) cluster: Cluster,
+    pub(crate) replicas: Vec<Serving>,
+    pub(crate) nodes: Vec<Option<Node>>,
+}
+
+impl Growing {
+    /// The founders run, the last `joiners` don't yet.
+    pub(crate) async fn started(regions: &[&str], joiners: usize) -> Self {
+        let cluster = Cluster::new(regions).agreeing().joined_by(joiners);
+        let mut world = Self { cluster, replicas: Vec::new(), nodes: Vec::new() };
+        for _ in regions {
+            world.replicas.push(Scripted::start().await.serve(OK));
+            world.nodes.push(None);
+        }
+        for index in 0..regions.len() - joiners {
+            world.start(index).await;
+        }
+        eventually("the founders know each other", || {
+            world.running().all(|node| members(node) == regions.len() - joiners)
+        })
+        .await;
+        world
+    }
+
+    pub(crate) async fn start(&mut self, index: usize) {
+        let setup = Setup::new().replica("a", self.replicas[index].address);
+        self.nodes[index] = Some(self.cluster.start(index, setup).await);
+    }
+
+    pub(crate) async fn stop(&mut self, index: usize) {
+        self.nodes[index].take().expect("a node that runs").stop().await;
+    }
+
+    /// Its disk is another from now on.
+    pub(crate) fn wipe(&self, index: usize) {
+        std::fs::remove_dir_all(self.cluster.data(index)).expect("a folder");
+    }
+
+    pub(crate) fn node(&self, index: usize) -> &Node {
+        self.nodes[index].as_ref().expect("a node that runs")
+    }
+
+    pub(crate) fn running(&self) -> impl Iterator<Item = &Node> {
+        self.nodes.iter().flatten()
+    }
+
+    /// What node `index` says of why it is in no cluster, or none.
+    pub(crate) fn trouble(&self, index: usize) -> String {
+        let agreement = self.node(index).agreement().expect("a part in the cluster");
+        agreement.status().fault.unwrap_or_default()
+    }
+
+    pub(crate) async fn troubled(&self, index: usize, word: &str) {
+        eventually(word, || self.trouble(index).contains(word)).await;
+    }
+}
+
+pub(crate) fn members(node: &Node) -> usize {
+    state(node).records().nodes.len()
+}
+
+pub(crate) fn number(node: &Node, name: &str) -> Option<u64> {
+    state(node).node(&name.into()).map(|(number, _)| number.0)
+}
+
+/// A token that `secret` belongs to, as an operator would make it.
+pub(crate) async fn make_token(
+    node: &Node,
+    id: &str,
+    change: impl FnOnce(JoinToken) -> JoinToken,
+) -> String {
+    let text = format!("swj_{id}_{}", "a5".repeat(32));
+    let hash = JoinText::read(&text).expect("a token").proof().hash;
+    let token = JoinToken { hash, region: None, expires_ms: NEVER_MS, uses_left: 1 };
+    let item = Item::JoinToken(TokenId::from(id), change(token));
+    put(node, item).await;
+    text
+}
+
+/// The disk that a node is known by.
+fn disk(node: &Node, name: &str) -> Option<DiskId> {
+    state(node).node(&name.into()).map(|(_, node)| node.spec.disk)
+}
+
+async fn status_of(node: &Node) -> u16 {
+    ask(node).await.status
+}
+
+#[tokio::test]
+async fn a_node_joins_by_token_and_serves_before_and_after() {
+    let mut world = Growing::started(&["one", "three", "two", "four"], 1).await;
+    world.start(3).await;
+    // It waits for a token, serves its own clients, and refuses orders at once.
+    world.troubled(3, "a new node needs a join token").await;
+    assert_eq!(served_in(world.node(3)).await, "four");
+    let agreement = world.node(3).agreement().expect("a part");
+    let command =
+        Command::SetRegionWeight { region: "one".into(), weight_permille: 1, expect: Expect::Any };
+    let begin = Instant::now();
+    let refused = agreement.propose(command, Actor::Operator("ada".into()), None, LIMIT).await;
+    assert!(matches!(refused, Err(ProposeError::NoQuorum { .. })), "{refused:?}");
+    assert!(agreement.read(Consistency::Linearizable, LIMIT, State::applied).await.is_err());
+    assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+
+    for (id, why, change) in [
+        ("other", "is for another region", in_region as fn(JoinToken) -> JoinToken),
+        ("used", "is used up", used_up),
+        ("late", "has expired", expired),
+    ] {
+        let token = make_token(world.node(1), id, change).await;
+        world.cluster.give_token(3, &token);
+        world.troubled(3, why).await;
+        assert!(!world.trouble(3).contains("a5a5"), "a secret is shown");
+    }
+    world.cluster.give_token(3, &format!("swj_late_{}", "b6".repeat(32)));
+    world.troubled(3, "there is no such join token").await;
+    world.cluster.give_token(3, "my dog's name");
+    world.troubled(3, "holds no join token").await;
+    assert!(world.running().take(3).all(|node| members(node) == 3));
+    assert_eq!(world.node(0).agreement().expect("a part").status().members.len(), 3);
+
+    let token = make_token(world.node(2), "good", |token| token).await;
+    world.cluster.give_token(3, &token);
+    eventually("all know it", || world.running().all(|node| members(node) == 4)).await;
+    assert_eq!(number(world.node(1), "n3"), Some(4));
+    eventually("it follows the log", || {
+        let status = world.node(3).agreement().expect("a part").status();
+        status.cluster == world.node(0).agreement().expect("a part").status().cluster
+            && status.fault.is_none()
+    })
+    .await;
+    // Nobody's config names it, and yet requests go there and come from there.
+    knows(world.node(2), "four").await;
+    knows(world.node(3), "two").await;
+    assert_eq!(served_in(world.node(3)).await, "four");
+
+    // Later it needs neither the token nor the file.
+    world.stop(3).await;
+    world.cluster.give_token(3, "");
+    world.start(3).await;
+    eventually("it is the same node again", || number(world.node(3), "n3") == Some(4)).await;
+    set_region(world.node(0), "one", RegionState::Draining).await;
+    eventually("it follows the log", || weight(world.node(3), "one") == Some(0)).await;
+    assert_eq!(members(world.node(0)), 4);
+}
+
+fn in_region(token: JoinToken) -> JoinToken {
+    JoinToken { region: Some("one".into()), ..token }
+}
+
+fn used_up(token: JoinToken) -> JoinToken {
+    JoinToken { uses_left: 0, ..token }
+}
+
+fn expired(token: JoinToken) -> JoinToken {
+    JoinToken { expires_ms: 1, ..token }
+}
+
+#[tokio::test]
+async fn a_token_of_one_use_lets_one_of_two_in_and_each_region_gets_a_vote() {
+    let mut world = Growing::started(&["one", "three", "two", "four", "five"], 2).await;
+    let token = make_token(world.node(0), "once", |token| token).await;
+    for index in [3, 4] {
+        world.cluster.give_token(index, &token);
+        world.start(index).await;
+    }
+    eventually("one is in and the other is told why it is not", || {
+        let troubles = [3, 4].map(|index| world.trouble(index));
+        members(world.node(0)) == 4
+            && troubles.iter().filter(|why| why.contains("is used up")).count() == 1
+    })
+    .await;
+    let token = make_token(world.node(0), "again", |token| token).await;
+    for index in [3, 4] {
+        world.cluster.give_token(index, &token);
+    }
+    eventually("five regions vote", || {
+        world.running().all(|node| {
+            let status = node.agreement().expect("a part").status();
+            members(node) == 5 && status.voters.len() == 5
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_removed_node_says_so_and_serves_its_own_alone() {
+    let mut world = Growing::started(&["one", "three", "two"], 0).await;
+    for other in ["one", "three"] {
+        knows(world.node(2), other).await;
+    }
+    let removed = number(world.node(0), "n2").expect("a number");
+    remove(world.node(0), RecordKey::Node(NodeId(removed))).await;
+    let has_stopped = |node: &Node| {
+        let status = node.agreement().expect("a part").status();
+        let fault = status.fault.unwrap_or_default();
+        status.role == Role::Stopped && fault.contains("was removed from its cluster")
+    };
+    eventually("it takes no part any more", || has_stopped(world.node(2))).await;
+    eventually("it is on its own", || {
+        !is_open(world.node(2), "one") && !is_open(world.node(0), "two")
+    })
+    .await;
+    assert_eq!(served_in(world.node(2)).await, "two");
+    let refused = world.node(2).agreement().expect("a part").propose(
+        Command::SetRegionWeight { region: "one".into(), weight_permille: 1, expect: Expect::Any },
+        Actor::Operator("ada".into()),
+        None,
+        LIMIT,
+    );
+    let refused = refused.await.expect_err("a refusal");
+    assert!(refused.to_string().contains("was removed"), "{refused}");
+    // The others go on without it: two voters, and writes.
+    eventually("two members are left", || {
+        [0, 1].iter().all(|index| {
+            let status = world.node(*index).agreement().expect("a part").status();
+            status.members.len() == 2 && status.voters.len() == 2
+        })
+    })
+    .await;
+    set_region(world.node(1), "three", RegionState::Draining).await;
+
+    world.stop(2).await;
+    world.start(2).await;
+    eventually("it stays removed", || has_stopped(world.node(2))).await;
+    assert_eq!(status_of(world.node(2)).await, 200);
+    // With an empty folder and a token it comes back, as another one.
+    world.stop(2).await;
+    world.wipe(2);
+    let token = make_token(world.node(0), "back", |token| token).await;
+    world.cluster.give_token(2, &token);
+    world.start(2).await;
+    eventually("it is a member again", || {
+        world.running().all(|node| number(node, "n2").is_some_and(|now| now > removed))
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_leader_of_two_is_removed_and_the_other_goes_on_alone() {
+    let mut world = Growing::started(&["one", "two"], 0).await;
+    let status = |node: &Node| node.agreement().expect("a part").status();
+    eventually("both vote", || world.running().all(|node| status(node).voters.len() == 2)).await;
+    let leads = |world: &Growing| {
+        [0, 1].into_iter().find(|index| status(world.node(*index)).role == Role::Leader)
+    };
+    eventually("one leads", || leads(&world).is_some()).await;
+    let leader = leads(&world).expect("a leader");
+    let other = 1 - leader;
+    let removed = number(world.node(other), &format!("n{leader}")).expect("a number");
+    remove(world.node(other), RecordKey::Node(NodeId(removed))).await;
+    // It takes both to agree that one is enough.
+    eventually("the other is the only one", || {
+        let status = status(world.node(other));
+        status.role == Role::Leader && status.voters.len() == 1 && status.members.len() == 1
+    })
+    .await;
+    set_region(world.node(other), ["one", "two"][other], RegionState::Draining).await;
+    eventually("it was told", || world.trouble(leader).contains("was removed")).await;
+    assert_eq!(served_in(world.node(leader)).await, ["one", "two"][leader]);
+    world.stop(leader).await;
+}
+
+#[tokio::test]
+async fn a_node_that_was_removed_while_it_was_away_is_told_when_it_is_back() {
+    let mut world = Growing::started(&["one", "three", "two"], 0).await;
+    world.stop(2).await;
+    let away = number(world.node(0), "n2").expect("a number");
+    remove(world.node(0), RecordKey::Node(NodeId(away))).await;
+    world.start(2).await;
+    assert_eq!(served_in(world.node(2)).await, "two");
+    eventually("it was told", || world.trouble(2).contains("was removed")).await;
+    assert_eq!(served_in(world.node(2)).await, "two");
+    assert_eq!(members(world.node(0)), 2);
+}
+
+#[tokio::test]
+async fn a_wiped_disk_never_comes_back_as_the_node_that_it_was() {
+    let mut world = Growing::started(&["one", "three", "two"], 0).await;
+    let before = disk(world.node(0), "n2");
+    world.stop(2).await;
+    world.wipe(2);
+    world.start(2).await;
+    world.troubled(2, "with another disk").await;
+    assert_eq!(disk(world.node(0), "n2"), before);
+    assert_eq!(world.node(2).agreement().expect("a part").status().cluster, None);
+    assert_eq!(served_in(world.node(2)).await, "two");
+
+    // Not even with a token, as long as the old one is a member.
+    world.stop(2).await;
+    let token = make_token(world.node(0), "t", |token| JoinToken { uses_left: 9, ..token }).await;
+    world.cluster.give_token(2, &token);
+    world.start(2).await;
+    world.troubled(2, "with another disk").await;
+    assert_eq!(disk(world.node(0), "n2"), before);
+    let old = number(world.node(0), "n2").expect("a number");
+    remove(world.node(0), RecordKey::Node(NodeId(old))).await;
+    eventually("it joins under its name", || {
+        world.running().all(|node| number(node, "n2").is_some_and(|now| now > old))
+    })
+    .await;
+    assert_ne!(disk(world.node(0), "n2"), before);
+    let reply = Client::once(world.node(2).addresses()[0], spillway_tests::chat("tiny", "")).await;
+    assert_eq!(reply.status, 200);
+}
