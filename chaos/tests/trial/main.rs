@@ -22,6 +22,11 @@ use spillway_chaos::trial::{Part, Plan, Report, Wan, run};
 /// What depends on how busy the machine is: a leader that gets no processor for a lease is replaced.
 /// It must not happen in most trials; anything else must not happen at all.
 const TIMELY: [&str; 2] = ["term unchanged when", "writes go on when"];
+/// A limit within which timers end, so that it leaves nothing for a processor that is busy with
+/// other work. It is for the release build on a machine of its own; here half as much again is
+/// allowed. A write that waits for a quorum takes several times as long.
+const TIGHT: &str = "control writes are refused at once";
+const BUSY: f64 = 1.5;
 
 fn programs() -> Option<(PathBuf, PathBuf)> {
     if !rustix::process::geteuid().is_root() {
@@ -71,7 +76,9 @@ fn check(part: Part, wan: Wan, trials: usize) {
     }
     for figure in &report.figures {
         assert!(!figure.values.is_empty(), "{figure:?}");
+        let allowance = if figure.what.starts_with(TIGHT) { BUSY } else { 1.0 };
         // Of fewer than 20 all count.
-        assert!(figure.aim.is_none_or(|aim| figure.quantile(0.95) <= aim), "{figure:?}");
+        let holds = figure.aim.is_none_or(|aim| figure.quantile(0.95) <= aim * allowance);
+        assert!(holds, "{figure:?}");
     }
 }

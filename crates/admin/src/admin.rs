@@ -13,6 +13,7 @@ use crate::call::{self, Call};
 use crate::config::{AdminConfig, AdminRole};
 use crate::endpoint::{self, Found, Operation};
 use crate::error::ApiError;
+use crate::explain::Explain;
 use crate::openapi::openapi;
 use crate::reply::{Reply, json};
 
@@ -20,6 +21,7 @@ use crate::reply::{Reply, json};
 #[derive(Clone, Debug)]
 pub struct Admin {
     agreement: Option<Arc<Agreement>>,
+    explain: Option<Arc<dyn Explain>>,
     shared: Arc<Shared>,
 }
 
@@ -38,7 +40,15 @@ impl Admin {
     pub fn new(agreement: Option<Arc<Agreement>>, config: AdminConfig) -> Self {
         let watchers = Arc::new(Semaphore::new(config.watchers_max));
         let backups = Arc::new(Semaphore::new(1));
-        Self { agreement, shared: Arc::new(Shared { config, watchers, backups }) }
+        let shared = Arc::new(Shared { config, watchers, backups });
+        Self { agreement, explain: None, shared }
+    }
+
+    /// The same with somebody who says where requests go. Without, `/v1/explain` says that nobody
+    /// does.
+    #[must_use]
+    pub fn explaining(self, by: Arc<dyn Explain>) -> Self {
+        Self { explain: Some(by), ..self }
     }
 
     /// Whether whoever sends a request with this head may do what that role may: for what else is
@@ -75,8 +85,11 @@ impl Admin {
         if endpoint.operation == Operation::OpenApi {
             return Ok(json(StatusCode::OK, openapi()));
         }
-        let agreement = self.agreement.clone().ok_or_else(no_cluster)?;
         let call = Call::read((endpoint, path), caller, (head, body), config).await?;
+        if endpoint.operation == Operation::Explain {
+            return answer::explain(self.explain.as_deref(), &call).await;
+        }
+        let agreement = self.agreement.clone().ok_or_else(no_cluster)?;
         let cluster = Cluster {
             agreement,
             config,

@@ -11,12 +11,14 @@ use spillway_control::{Expect, RequestId, key_hash};
 
 use crate::access::Caller;
 use crate::config::AdminConfig;
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Endpoint, Operation};
 use crate::error::ApiError;
 use crate::query::Query;
 
 /// Bytes of a request's body: an entry of the log has as many.
 const BODY_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a request that is asked about: a prompt of a million tokens.
+const EXPLAIN_BYTES_MAX: usize = 4 << 20;
 /// Bytes of an `Idempotency-Key`: a UUID has 36.
 const IDEMPOTENCY_BYTES_MAX: usize = 256;
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -55,7 +57,11 @@ impl Call {
         let expect = expectation(&head.headers)?;
         let request = idempotency(&head.headers, &caller)?;
         let last_event = text(&head.headers, &HeaderName::from_static("last-event-id"))?;
-        let body = tokio::time::timeout(config.body_limit, bytes(body)).await;
+        let bytes_max = match endpoint.operation {
+            Operation::Explain => EXPLAIN_BYTES_MAX,
+            _ => BODY_BYTES_MAX,
+        };
+        let body = tokio::time::timeout(config.body_limit, bytes(body, bytes_max)).await;
         let late = |_| {
             let remedy = "send it at once";
             let cause = "the body did not arrive in time";
@@ -79,14 +85,14 @@ impl Call {
     }
 }
 
-async fn bytes(body: Incoming) -> Result<Bytes, ApiError> {
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+async fn bytes(body: Incoming, bytes_max: usize) -> Result<Bytes, ApiError> {
+    match Limited::new(body, bytes_max).collect().await {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
-            format!("the body has more than {BODY_BYTES_MAX} bytes"),
-            "name fewer models or regions",
+            format!("the body has more than {bytes_max} bytes"),
+            "name fewer models or regions, or a shorter prompt",
         )),
         Err(error) => Err(ApiError::bad_request(format!("the body broke off: {error}"), "again")),
     }

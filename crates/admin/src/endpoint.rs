@@ -41,11 +41,15 @@ pub(crate) enum Operation {
     Audit,
     Watch,
     Backup,
+    Explain,
+    Trie,
+    RotatePrefixKey,
     OpenApi,
 }
 
 const READ: &[&str] = &["consistency"];
 const LIST: &[&str] = &["consistency", "limit", "after"];
+const TRIE: &[&str] = &["consistency", "top"];
 const WRITE: &[&str] = &["dry_run"];
 
 /// All endpoints.
@@ -151,6 +155,8 @@ fn actions() -> Vec<Endpoint> {
             .about("Gives a replica work again."),
         operate("/v1/replicas/{region}/{replica}/weight", Operation::SetReplicaWeight)
             .about("Sets a replica's share of the work, or gives it its own back."),
+        operate("/v1/trie/rotate", Operation::RotatePrefixKey)
+            .about("Has prompts hashed with the next key; what is known of them is learned anew."),
         admin("/v1/keys", Operation::CreateKey)
             .about("Makes a key. Its secret is in the answer and nowhere else."),
         admin("/v1/keys/{key}/revoke", Operation::RevokeKey).about("Ends a key for good."),
@@ -165,6 +171,10 @@ fn of_node() -> Vec<Endpoint> {
         query: &[],
         ..Endpoint::write(Method::POST, "/v1/leader", Operation::TransferLeader, AdminRole::Operate)
     };
+    let explain = Endpoint {
+        query: &[],
+        ..Endpoint::write(Method::POST, "/v1/explain", Operation::Explain, AdminRole::Read)
+    };
     let backup = Endpoint { role: AdminRole::Admin, ..read("/v1/backup", Operation::Backup, &[]) };
     vec![
         read("/v1/status", Operation::Status, &[]).about("Shows what this node knows of the log."),
@@ -175,6 +185,9 @@ fn of_node() -> Vec<Endpoint> {
             .about("Shows who did what, newest first."),
         read("/v1/watch", Operation::Watch, &["after"])
             .about("Tells what changes as server-sent events, from an index on."),
+        read("/v1/trie", Operation::Trie, TRIE)
+            .about("Shows which beginnings of prompts are hot in which region, by keyed hashes."),
+        explain.about("Says where a request would go from this node, and why. Sends it nowhere."),
         backup.about("Streams the state, for `spillway restore`."),
         read("/v1/openapi.json", Operation::OpenApi, &[]).about("Shows this document."),
     ]
@@ -219,7 +232,7 @@ mod tests {
     #[test]
     fn who_reads_changes_nothing() {
         for endpoint in ENDPOINTS.iter() {
-            let reads = endpoint.method == Method::GET;
+            let reads = endpoint.method == Method::GET || endpoint.operation == Operation::Explain;
             let is_backup = endpoint.operation == Operation::Backup;
             assert_eq!(endpoint.role == AdminRole::Read, reads && !is_backup, "{endpoint:?}");
         }

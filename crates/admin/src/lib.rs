@@ -11,6 +11,7 @@ mod call;
 mod config;
 mod endpoint;
 mod error;
+mod explain;
 mod fault;
 mod forms;
 mod listener;
@@ -24,6 +25,7 @@ mod token_file;
 
 pub use admin::Admin;
 pub use config::{AdminConfig, AdminRole, ConfigToken};
+pub use explain::{Explain, ExplainFault, ExplainRequest, Explaining};
 pub use listener::{ListenerFault, check_listener, connection_builder};
 pub use openapi::openapi;
 pub use reply::{Body, Reply};

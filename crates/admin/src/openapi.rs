@@ -7,8 +7,8 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{
-    AuditPage, DryRun, Event, Freshness, LeaderAnswer, Lost, Many, One, RegionWeight,
-    ReplicaWeight, StatusAnswer, TransferOrder, Written,
+    AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, Lost, Many, One,
+    RegionWeight, ReplicaWeight, StatusAnswer, TransferOrder, TrieAnswer, Written,
 };
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
@@ -134,6 +134,10 @@ fn query_schema(name: &str, operation: Operation) -> (Value, &'static str) {
         "limit" => {
             (json!({ "type": "integer", "minimum": 1, "maximum": PAGE_MAX }), "How many at most.")
         }
+        "top" => (
+            json!({ "type": "integer", "minimum": 0, "maximum": PAGE_MAX, "default": 0 }),
+            "How many of the hottest blocks to show.",
+        ),
         "trail" => (
             json!({ "type": "string", "enum": ["operators", "system"], "default": "operators" }),
             "Whose deeds: those of people, or of nodes by themselves.",
@@ -162,6 +166,7 @@ fn request(operation: Operation, generator: &mut SchemaGenerator) -> Option<Sche
         Operation::SetRegionWeight => generator.subschema_for::<RegionWeight>(),
         Operation::SetReplicaWeight => generator.subschema_for::<ReplicaWeight>(),
         Operation::TransferLeader => generator.subschema_for::<TransferOrder>(),
+        Operation::Explain => generator.subschema_for::<ExplainOrder>(),
         _ => return None,
     })
 }
@@ -173,6 +178,8 @@ fn response(endpoint: &Endpoint, generator: &mut SchemaGenerator) -> (&'static s
         Operation::Status => generator.subschema_for::<StatusAnswer>(),
         Operation::Leader | Operation::TransferLeader => generator.subschema_for::<LeaderAnswer>(),
         Operation::Audit => generator.subschema_for::<AuditPage>(),
+        Operation::Explain => generator.subschema_for::<Explanation>(),
+        Operation::Trie => generator.subschema_for::<TrieAnswer>(),
         Operation::OpenApi => Schema::from(Map::from_iter([("type".to_owned(), "object".into())])),
         Operation::Watch => {
             let events = events(generator);

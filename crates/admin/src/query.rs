@@ -18,6 +18,8 @@ pub(crate) struct Query {
     pub(crate) limit: usize,
     pub(crate) after: Option<String>,
     pub(crate) trail: Trail,
+    /// How many of the hottest.
+    pub(crate) top: usize,
 }
 
 /// Whose deeds are asked for.
@@ -35,6 +37,7 @@ impl Default for Query {
             limit: PAGE,
             after: None,
             trail: Trail::Operators,
+            top: 0,
         }
     }
 }
@@ -73,6 +76,11 @@ impl Query {
                 let remedy = format!("use a number from 1 to {PAGE_MAX}");
                 self.limit = limit.ok_or_else(|| wrong(name, remedy))?;
             }
+            ("top", number) => {
+                let top = number.parse().ok().filter(|top| *top <= PAGE_MAX);
+                let remedy = format!("use a number from 0 to {PAGE_MAX}");
+                self.top = top.ok_or_else(|| wrong(name, remedy))?;
+            }
             ("trail", "operators") => self.trail = Trail::Operators,
             ("trail", "system") => self.trail = Trail::System,
             ("trail", _) => return Err(wrong(name, "use operators or system")),
@@ -96,11 +104,11 @@ fn shown(name: &str) -> String {
 mod tests {
     use super::*;
 
-    const KNOWN: [&str; 5] = ["consistency", "dry_run", "limit", "after", "trail"];
+    const KNOWN: [&str; 6] = ["consistency", "dry_run", "limit", "after", "trail", "top"];
 
     #[test]
     fn parameters_are_read_in_any_order() {
-        let text = "limit=7&after=a%2Fb&consistency=stale&dry_run=true&trail=system";
+        let text = "limit=7&after=a%2Fb&consistency=stale&dry_run=true&trail=system&top=1000";
         let query = Query::parse(Some(text), &KNOWN).unwrap();
         let expected = Query {
             consistency: Consistency::Stale,
@@ -108,6 +116,7 @@ mod tests {
             limit: 7,
             after: Some("a/b".to_owned()),
             trail: Trail::System,
+            top: 1_000,
         };
         assert_eq!(query, expected);
         assert_eq!(Query::parse(None, &[]).unwrap(), Query::default());
@@ -123,6 +132,8 @@ mod tests {
             "limit=1001",
             "limit=x",
             "trail=all",
+            "top=1001",
+            "top=-1",
             "after=%FF",
             "dryrun=true",
         ] {

@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use crate::beginning::Beginning;
 use crate::changes::{Changed, History, TooOld};
 use crate::config::AgreementConfig;
+use crate::hints::{HintCounts, Hints, urgency};
 use crate::machine::Replica;
 use crate::settling::Settling;
 use crate::{formation, join, membership, publish};
@@ -44,6 +45,7 @@ pub struct Agreement {
     /// Whether the cluster has removed this node.
     pub(crate) removed: watch::Sender<bool>,
     history: Arc<Mutex<History>>,
+    hints: Arc<Hints>,
     pub(crate) published: ArcSwap<State>,
     /// Index of what is published, told on each change.
     pub(crate) published_index: watch::Sender<u64>,
@@ -78,6 +80,7 @@ impl Agreement {
             removed: watch::Sender::new(false),
             link,
             history: Arc::default(),
+            hints: Arc::default(),
             published: ArcSwap::default(),
             published_index: watch::Sender::new(0),
             tasks: TaskTracker::new(),
@@ -117,7 +120,8 @@ impl Agreement {
         let mut config = Config::new(node, name.clone(), region.clone(), folder.clone());
         config.disk = disk;
         config.timing = Timing::for_rtt(self.config.rtt_max);
-        let machine = Replica::new(Arc::clone(&self.history));
+        config.compaction = crate::config::compaction();
+        let machine = Replica::new(Arc::clone(&self.history), Arc::clone(&self.hints));
         Consensus::start(config, Arc::clone(&self.link), machine).await
     }
 
@@ -154,7 +158,9 @@ impl Agreement {
     }
 
     /// Puts a command into the log, wherever the leader is, and waits until it was carried out here
-    /// or there, at most for `limit`. With a `request` a repetition does nothing twice.
+    /// or there, at most for `limit`. With a `request` a repetition does nothing twice. What nodes
+    /// propose by themselves has a budget, in which hints leave room for health: a refusal of a
+    /// hint for want of it is usual, and counted.
     ///
     /// # Errors
     /// The kinds of [`ProposeError`] say whether it may be carried out after all.
@@ -170,10 +176,7 @@ impl Agreement {
             let index = self.look(State::applied);
             return Ok(Proposed { index, outcome: Outcome::Refused(refusal) });
         }
-        let urgency = match (&actor, command.is_routine()) {
-            (Actor::Node, true) => Urgency::Health,
-            _ => Urgency::Operator,
-        };
+        let urgency = urgency(&command, &actor);
         if *self.removed.borrow() {
             return Err(ProposeError::Stopped(join::removed_reason()));
         }
@@ -186,6 +189,12 @@ impl Agreement {
             match log.propose(&entry, urgency, limit).await {
                 Err(ProposeError::NoQuorum { .. })
                     if urgency == Urgency::Operator && settling.wait(log).await => {}
+                Err(error @ ProposeError::Budget { .. }) => {
+                    if urgency == Urgency::Hint {
+                        self.hints.put_off();
+                    }
+                    return Err(error);
+                }
                 done => return done,
             }
         }
@@ -286,6 +295,12 @@ impl Agreement {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).after(index)
     }
 
+    /// How much of the log is for what only makes routing better.
+    #[must_use]
+    pub fn hints(&self) -> HintCounts {
+        self.hints.counts(now_ms())
+    }
+
     /// Hands the lead to another node.
     ///
     /// # Errors
@@ -349,9 +364,8 @@ impl Agreement {
         actor: Actor,
         request: Option<RequestId>,
     ) -> Entry {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Entry {
-            stamp_ms: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+            stamp_ms: now_ms(),
             proposer: Proposer {
                 node: self.config.name.clone(),
                 region: self.config.region.clone(),
@@ -361,6 +375,12 @@ impl Agreement {
             command,
         }
     }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Agreement {

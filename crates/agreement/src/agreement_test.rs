@@ -126,7 +126,7 @@ impl World {
         }
     }
 
-    async fn stop(&mut self, at: usize) {
+    pub(crate) async fn stop(&mut self, at: usize) {
         let node = self.nodes[at].take().unwrap();
         node.agreement.shutdown().await;
         drop(node.agreement);

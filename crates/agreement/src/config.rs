@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use spillway_consensus::Seed;
+use spillway_consensus::{Compaction, Seed};
 use spillway_control::Fingerprint;
 use spillway_types::{NodeName, RegionName};
 
@@ -27,4 +27,13 @@ pub struct AgreementConfig {
     pub join_token: Option<PathBuf>,
     /// The longest round trip between voters, as far as known before it is measured.
     pub rtt_max: Duration,
+}
+
+/// When the log is shortened. Soon in tests, so that they see nodes start from snapshots.
+pub(crate) fn compaction() -> Compaction {
+    if cfg!(test) {
+        Compaction { entries: 100, entries_kept: 20, ..Compaction::default() }
+    } else {
+        Compaction::default()
+    }
 }

@@ -10,6 +10,7 @@ mod beginning;
 mod changes;
 mod config;
 mod formation;
+mod hints;
 mod join;
 mod machine;
 mod membership;
@@ -19,6 +20,9 @@ mod settling;
 pub use agreement::{Agreement, NoSuchNode};
 pub use changes::{Changed, TooOld};
 pub use config::AgreementConfig;
+pub use hints::HintCounts;
 
 #[cfg(test)]
 mod agreement_test;
+#[cfg(test)]
+mod hints_test;

@@ -9,17 +9,19 @@ use spillway_control::{Entry, Outcome, State};
 use spillway_types::{NodeName, RegionName};
 
 use crate::changes::History;
+use crate::hints::Hints;
 
 /// The state, with the history of its changes.
 #[derive(Debug)]
 pub(crate) struct Replica {
     state: State,
     history: Arc<Mutex<History>>,
+    hints: Arc<Hints>,
 }
 
 impl Replica {
-    pub(crate) fn new(history: Arc<Mutex<History>>) -> Self {
-        Self { state: State::new(), history }
+    pub(crate) fn new(history: Arc<Mutex<History>>, hints: Arc<Hints>) -> Self {
+        Self { state: State::new(), history, hints }
     }
 
     pub(crate) fn state(&self) -> &State {
@@ -33,6 +35,10 @@ impl Machine for Replica {
 
     fn apply(&mut self, index: u64, entry: &Entry) -> Outcome {
         let effect = self.state.apply(index, entry);
+        if entry.command.is_hint() {
+            let bytes = entry.to_bytes().map_or(0, |bytes| bytes.len() as u64);
+            self.hints.applied(entry.stamp_ms, bytes);
+        }
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.add(index, self.state.stamp_ms(), effect.changes);
         effect.outcome

@@ -1,4 +1,5 @@
-//! What a state of 10,000 records costs: applying, digest, clone, snapshot.
+//! What a state of 10,000 records costs, without and with a full hot trie: applying, digest, clone,
+//! snapshot.
 //!
 //! `cargo run --release -p spillway-control --example size`
 
@@ -7,12 +8,14 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use spillway_control::{
-    Actor, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, Hidden, Item, Key,
-    KeyRole, LeaseSource, NodeSpec, Proposer, ReplicaId, ReplicaSpec, State, Tenant, WIRE, dry_run,
+    Actor, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, HOT_BATCH_MAX, Hidden,
+    HotBlock, HotDelta, HotTrie, Item, Key, KeyRole, LeaseSource, NodeSpec, Outcome, Proposer,
+    ReplicaId, ReplicaSpec, State, Tenant, WIRE, dry_run,
 };
 
 const RECORDS: usize = 10_000;
 const REPEATS: u32 = 20;
+const REGIONS: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
 
 fn main() -> io::Result<()> {
     let mut state = State::new();
@@ -28,12 +31,35 @@ fn main() -> io::Result<()> {
     let records = state.records().keys().count();
     writeln!(out, "{records} records, {} bytes", state.records().bytes())?;
     writeln!(out, "apply            {each_us:9.1} us")?;
-    line(&mut out, "digest", || black_box(state.digest()))?;
-    line(&mut out, "clone", || black_box(state.clone()))?;
-    line(&mut out, "dry run", || dry_run(&state, &entry(suspend())))?;
-    line(&mut out, "to snapshot", || state.to_snapshot())?;
+    costs(&mut out, &state)?;
+    let started = now();
+    let mut entries = 0;
+    for (region, command) in hot_commands() {
+        index += 1;
+        entries += 1;
+        let proposer = Proposer { node: region.into(), region: region.into() };
+        let entry = Entry { actor: Actor::Node, proposer, ..entry(command) };
+        let effect = state.apply(index, &entry);
+        assert!(matches!(effect.outcome, Outcome::Applied { .. }), "{:?}", effect.outcome);
+    }
+    let each_us = (now() - started).as_secs_f64() * 1e6 / f64::from(entries);
+    let size = state.hot().stats();
+    writeln!(
+        out,
+        "\nwith {} hot blocks in {} regions, {} bytes",
+        size.blocks, size.regions, size.bytes
+    )?;
+    writeln!(out, "apply hot blocks {each_us:9.1} us, {HOT_BATCH_MAX} in each entry")?;
+    costs(&mut out, &state)
+}
+
+fn costs(out: &mut impl Write, state: &State) -> io::Result<()> {
+    line(out, "digest", || black_box(state.digest()))?;
+    line(out, "clone", || black_box(state.clone()))?;
+    line(out, "dry run", || dry_run(state, &entry(suspend())))?;
+    line(out, "to snapshot", || state.to_snapshot())?;
     let Ok(snapshot) = state.to_snapshot() else { return Ok(()) };
-    line(&mut out, "from snapshot", || State::from_snapshot(&snapshot))?;
+    line(out, "from snapshot", || State::from_snapshot(&snapshot))?;
     writeln!(out, "snapshot has {} bytes", snapshot.len())
 }
 
@@ -51,18 +77,19 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// A cluster of one node; 100 tenants; one half of the rest keys, the other replicas with leases.
+/// A cluster of a node in each region; 100 tenants; one half of the rest keys, the other replicas with leases.
 fn commands() -> impl Iterator<Item = Command> {
-    let node = NodeSpec {
-        name: "a1".into(),
-        region: "a".into(),
-        address: "a1.example:7443".to_owned(),
-        disk: DiskId([1; 16]),
+    let node = |region: &str| NodeSpec {
+        name: region.into(),
+        region: region.into(),
+        address: format!("{region}.example:7443"),
+        disk: DiskId([region.as_bytes()[0]; 16]),
         fingerprint: Fingerprint([1; 32]),
         wire_oldest: 1,
         wire_newest: WIRE,
     };
-    let form = Command::Form(Form { cluster: ClusterId([1; 16]), nodes: vec![node] });
+    let form =
+        Command::Form(Form { cluster: ClusterId([1; 16]), nodes: REGIONS.map(node).to_vec() });
     let tenants = (0..100).map(|n| {
         let tenant = Tenant { title: "A tenant".to_owned(), is_suspended: false };
         Item::Tenant(format!("tenant-{n}").as_str().into(), tenant)
@@ -94,6 +121,21 @@ fn commands() -> impl Iterator<Item = Command> {
     std::iter::once(form).chain(tenants.chain(keys).map(put)).chain(replicas)
 }
 
+/// Eight regions, each as full as it may be by deltas of any size.
+fn hot_commands() -> impl Iterator<Item = (&'static str, Command)> {
+    let deltas = HotTrie::BLOCKS_MAX / REGIONS.len() / HOT_BATCH_MAX;
+    let numbered = (0..deltas as u64).flat_map(|delta| REGIONS.map(|region| (region, delta)));
+    numbered.map(|(region, delta)| {
+        let first = delta * HOT_BATCH_MAX as u64 + 1;
+        // Scattered, as hashes are.
+        let hash = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let block = |number| HotBlock { hash: hash(number), parent: 0, depth: 1, heat: 20 };
+        let enter = (first..first + HOT_BATCH_MAX as u64).map(block).collect();
+        let delta = HotDelta { enter, leave: Vec::new() };
+        (region, Command::HotBlocks { region: region.into(), key_epoch: 0, delta })
+    })
+}
+
 fn suspend() -> Command {
     let tenant = Tenant { title: String::new(), is_suspended: true };
     Command::Put { item: Item::Tenant("tenant-1".into(), tenant), expect: Expect::Any }
@@ -102,7 +144,7 @@ fn suspend() -> Command {
 fn entry(command: Command) -> Entry {
     Entry {
         stamp_ms: 1_800_000_000_000,
-        proposer: Proposer { node: "a1".into(), region: "a".into() },
+        proposer: Proposer { node: "a".into(), region: "a".into() },
         request: None,
         actor: Actor::Operator("ada".to_owned()),
         command,

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use spillway_codec::{Wire, golden};
 
 use crate::items_test::key;
-use crate::snapshot_test::full;
-use crate::test_world::{CLUSTER, node_spec, refusal, replica_id, replica_spec};
+use crate::snapshot_test::{full, full_of_wire};
+use crate::test_world::{CLUSTER, node_spec_of, refusal, replica_id, replica_spec};
 use crate::{
-    Arm, Belief, ClusterId, Command, Expect, Form, Hidden, Item, JoinToken, LeaseRenewal,
-    LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome, RecordKey,
-    Region, RegionState, ReplicaState, Route, Split, Tenant, TokenProof,
+    Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, JoinToken,
+    LeaseRenewal, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome,
+    RecordKey, Region, RegionState, ReplicaState, Route, Split, Tenant, TokenProof,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
@@ -18,7 +18,7 @@ const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 /// One of each command, named.
 pub(crate) fn commands() -> Vec<(&'static str, Command)> {
     let expect = Expect::Version(300);
-    let node = node_spec("a1", "a");
+    let node = node_spec_of(1, "a1", "a");
     let token = Some(TokenProof { id: "t".into(), hash: Hidden::new([4; 32]) });
     let (id, region) = (replica_id("a/r"), || "a".into());
     let spec = replica_spec(LeaseSource::Lease { length_ms: 30_000 });
@@ -27,6 +27,11 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         vec![Observation { replica: "r".into(), epoch: 5, belief: Belief::Down, signals: 2 }];
     let live = BTreeSet::from(["a1".into()]);
     let state = ReplicaState::Draining;
+    let enter = vec![
+        HotBlock { hash: u64::MAX, parent: 0, depth: 1, heat: 150 },
+        HotBlock { hash: 7, parent: u64::MAX, depth: 2, heat: 140 },
+    ];
+    let delta = HotDelta { enter, leave: vec![9] };
     vec![
         ("form", Command::Form(Form { cluster: CLUSTER, nodes: vec![node.clone()] })),
         ("replace_cluster", Command::ReplaceCluster { from: CLUSTER, to: ClusterId([8; 16]) }),
@@ -48,6 +53,8 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("report_health", Command::ReportHealth { region: region(), live, observations }),
         ("revoke_key", Command::RevokeKey { key: "k".into(), expect: Expect::Absent }),
         ("remove_replica", Command::Remove { key: RecordKey::Replica(id), expect: Expect::Any }),
+        ("hot_blocks", Command::HotBlocks { region: region(), key_epoch: 0, delta }),
+        ("rotate_prefix_key", Command::RotatePrefixKey { expect }),
     ]
 }
 
@@ -92,7 +99,7 @@ fn the_bytes_of_commands_are_those_on_file() {
 
 #[test]
 fn the_bytes_of_an_entry_are_those_on_file() {
-    let world = full();
+    let world = full_of_wire(1);
     let (_, command) = commands().remove(0);
     let entry = world.by_request(1, command);
     golden::check(FOLDER, "entry", &entry);
@@ -104,7 +111,7 @@ fn the_bytes_of_outcomes_are_those_on_file() {
     golden::check(FOLDER, "outcome_unchanged", &Outcome::Unchanged);
     let (key, current) = (RecordKey::Node(NodeId(3)), Some(300));
     golden::check(FOLDER, "outcome_conflict", &Outcome::Conflict { key, current });
-    let mut world = full();
+    let mut world = full_of_wire(1);
     let command = Command::ReplaceCluster { from: ClusterId([1; 16]), to: CLUSTER };
     let outcome = world.apply(&world.by_operator(command));
     refusal(outcome.clone());
@@ -114,9 +121,12 @@ fn the_bytes_of_outcomes_are_those_on_file() {
 /// The digest is part of the head, so this shows too that digests stay what they are.
 #[test]
 fn the_bytes_of_a_snapshot_are_those_on_file() {
-    let (head, layout) = full().state.to_frames();
-    golden::check(FOLDER, "snapshot_head", &head);
-    golden::check(FOLDER, "snapshot", &layout);
+    let state = full().state;
+    golden::check(FOLDER, "snapshot_head_hot", &state.to_head());
+    golden::check(FOLDER, "snapshot", &state.to_layout());
+    let old = full_of_wire(1).state;
+    golden::check(FOLDER, "snapshot_head", &old.to_head());
+    golden::check(FOLDER, "snapshot", &old.to_layout_1());
 }
 
 #[test]

@@ -25,15 +25,16 @@ mod state;
 mod wire;
 
 pub use command::{
-    Command, Expect, Form, Item, LeaseRenewal, NodeSpec, Observation, ReplicaSpec, TokenProof,
+    Command, Expect, Form, Item, KEY_EPOCH, LeaseRenewal, NodeSpec, Observation, ReplicaSpec,
+    TokenProof,
 };
 pub use entry::{Actor, Entry, EntryError, Proposer};
 pub use hidden::Hidden;
 pub use join_text::JoinText;
 pub use key_text::{KeyText, SECRET_BYTES};
 pub use limits::{
-    BATCH_MAX, ENTRY_BYTES_MAX, LEASE_MS_MIN, OPERATOR_AUDIT_MAX, REQUEST_AGE_MS, REQUESTS_MAX,
-    STATE_BYTES_MAX, SYSTEM_AUDIT_MAX, VOTERS_MAX,
+    BATCH_MAX, ENTRY_BYTES_MAX, HOT_BATCH_MAX, LEASE_MS_MIN, OPERATOR_AUDIT_MAX, REQUEST_AGE_MS,
+    REQUESTS_MAX, STATE_BYTES_MAX, SYSTEM_AUDIT_MAX, VOTERS_MAX,
 };
 pub use names::{
     ClusterId, DiskId, Fingerprint, KeyId, NodeId, ReplicaId, RequestId, TenantName, TokenId,
@@ -47,6 +48,7 @@ pub use records::{
 pub use refusal::{Fault, Refusal, RefusalCode};
 pub use rules::{Membership, MembershipPlan, Sight, voters};
 pub use secret::key_hash;
+pub use spillway_prefix::{HotBlock, HotDelta, HotTrie, RegionBlocks};
 pub use state::{AuditRecord, AuditRing, Digest, Row, SnapshotError, State, Table, dry_run};
 pub use wire::{WIRE, admits};
 
@@ -56,6 +58,8 @@ mod audit_test;
 mod golden_test;
 #[cfg(test)]
 mod health_test;
+#[cfg(test)]
+mod hot_test;
 #[cfg(test)]
 mod items_test;
 #[cfg(test)]

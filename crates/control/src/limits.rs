@@ -1,5 +1,7 @@
 //! How much of everything there may be. A violated limit is a refusal, never a panic.
 
+use spillway_prefix::HotDelta;
+
 /// One entry of the log, header included. Larger ones would hold up heartbeats on thin links.
 pub const ENTRY_BYTES_MAX: usize = 64 * 1024;
 /// All rows of all tables. A node that joins has to load it over a link of 100 Mbit/s in seconds.
@@ -42,6 +44,8 @@ pub const SYSTEM_AUDIT_MAX: usize = 1_024;
 
 /// Elements of a batch (renewals, observations): about a fifth of an entry.
 pub const BATCH_MAX: usize = 256;
+/// Blocks that one entry may say something about, of each kind: as many as fit into it.
+pub const HOT_BATCH_MAX: usize = HotDelta::RECORDS_MAX;
 /// Replicas that one entry may expire; the next one goes on.
 pub(crate) const EXPIRED_MAX: usize = 1_024;
 /// Nodes that form a cluster together.

@@ -1,7 +1,7 @@
 //! The state as bytes, and its digest.
 
 use crate::items_test::key;
-use crate::test_world::{World, node_spec, put, register, remove, setting};
+use crate::test_world::{World, hot, node_spec_of, put, register, remove, setting};
 use crate::{
     ChangeDiff, Command, Expect, Fault, Item, LeaseSource, Record, RecordKey, RefusalCode,
     SnapshotError, State, Tenant, dry_run,
@@ -9,8 +9,16 @@ use crate::{
 
 /// Something in every table.
 pub(crate) fn full() -> World {
+    let mut world = full_of_wire(crate::WIRE);
+    world.applied("a1", hot("a", 0, &[3, 5, 8]));
+    world.applied("b1", hot("b", 0, &[5]));
+    world
+}
+
+/// Something in every table, as nodes of an older wire version have it.
+pub(crate) fn full_of_wire(wire: u16) -> World {
     use crate::{Arm, Belief, Hidden, JoinToken, Limit, LimitScope, Model, Region, Route, Split};
-    let mut world = World::of(&[("a", 2), ("b", 1)]);
+    let mut world = World::of_wire(wire, &[("a", 2), ("b", 1)]);
     world.register("a/r", LeaseSource::Lease { length_ms: 30_000 }, 5);
     world.see("a1", &["a2"], "a/r", (Belief::Down, 1));
     world.see("a2", &["a1"], "a/r", (Belief::Down, 2));
@@ -40,7 +48,7 @@ pub(crate) fn full() -> World {
     for (number, item) in items.into_iter().enumerate() {
         world.apply(&world.by_request(number as u8, put(item)));
     }
-    world.done(Command::RegisterNode { node: node_spec("c1", "c"), token: None });
+    world.done(Command::RegisterNode { node: node_spec_of(wire, "c1", "c"), token: None });
     world.done(remove(RecordKey::Node(world.node_id("c1"))));
     world
 }

@@ -9,9 +9,9 @@ use crate::test_world::{
     CLUSTER, START_MS, node_spec, register, remove, renew, replica_id, report,
 };
 use crate::{
-    Actor, Belief, ClusterId, Command, DiskId, Entry, Expect, Hidden, Item, JoinToken, LeaseSource,
-    Limit, LimitScope, Model, NodeId, NodeRole, NodeSpec, Proposer, RecordKey, Region, RegionState,
-    ReplicaState, RequestId, State, Tenant, TokenProof,
+    Actor, Belief, ClusterId, Command, DiskId, Entry, Expect, Hidden, HotBlock, HotDelta, Item,
+    JoinToken, KEY_EPOCH, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, NodeSpec,
+    Proposer, RecordKey, Region, RegionState, ReplicaState, RequestId, State, Tenant, TokenProof,
 };
 
 const NODES: [&str; 5] = ["a1", "a2", "a3", "b1", "c1"];
@@ -50,6 +50,9 @@ pub(crate) fn resolve(state: &State, mut entry: Entry) -> Entry {
             .iter_mut()
             .filter(|seen| seen.epoch == PRESENT)
             .for_each(|seen| seen.epoch = epoch(region, &seen.replica)),
+        Command::HotBlocks { key_epoch, .. } if *key_epoch == PRESENT => {
+            *key_epoch = state.key_epoch();
+        }
         _ => {}
     }
     entry
@@ -63,6 +66,7 @@ fn entry() -> impl Strategy<Value = Entry> {
                 Command::RenewLeases { region, .. }
                 | Command::ExpireLeases { region }
                 | Command::ReportHealth { region, .. }
+                | Command::HotBlocks { region, .. }
                     if node != "b1" && region.as_str() == "a" =>
                 {
                     "a1"
@@ -81,6 +85,7 @@ fn command() -> impl Strategy<Value = Command> {
         4 => replica_command(),
         3 => lease_command(),
         3 => health_command(),
+        3 => hot_command(),
         2 => node_command(),
         2 => region_command(),
         3 => item().prop_flat_map(|item| expect().prop_map(move |expect| {
@@ -143,6 +148,22 @@ fn health_command() -> impl Strategy<Value = Command> {
     )
 }
 
+/// Hashes of few blocks, so that they meet, come back and go.
+fn hot_command() -> impl Strategy<Value = Command> {
+    let block = (1_u64..12, 0_u64..12, 1_u16..5, any::<u8>())
+        .prop_map(|(hash, parent, depth, heat)| HotBlock { hash, parent, depth, heat });
+    let delta = (prop::collection::vec(block, 0..6), prop::collection::vec(0_u64..12, 0..3))
+        .prop_map(|(enter, leave)| HotDelta { enter, leave });
+    prop_oneof![
+        4 => (select(&REGIONS), prop_oneof![4 => Just(PRESENT), 1 => 0_u64..3], delta).prop_map(
+            |(region, key_epoch, delta)| {
+                Command::HotBlocks { region: region.into(), key_epoch, delta }
+            }
+        ),
+        1 => expect().prop_map(|expect| Command::RotatePrefixKey { expect }),
+    ]
+}
+
 fn node_command() -> impl Strategy<Value = Command> {
     let any_node = (select(&NODES), prop::bool::weighted(0.2), any::<bool>());
     prop_oneof![
@@ -197,6 +218,7 @@ fn item() -> impl Strategy<Value = Item> {
         }),
         1 => (0_u64..20_000)
             .prop_map(|ms| { Item::Setting("health.transition_ms".to_owned(), ms.to_string()) }),
+        1 => (0_u64..3).prop_map(|epoch| Item::Setting(KEY_EPOCH.to_owned(), epoch.to_string())),
     ]
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use crate::{
     Actor, Belief, Change, ClusterId, Command, DiskId, Effect, Entry, Expect, Fingerprint, Form,
-    Health, Item, LeaseRenewal, LeaseSource, NodeId, NodeSpec, Observation, Outcome, Proposer,
-    RecordKey, Refusal, RefusalCode, Replica, ReplicaId, ReplicaSpec, RequestId, State, WIRE,
+    Health, HotBlock, HotDelta, Item, LeaseRenewal, LeaseSource, NodeId, NodeSpec, Observation,
+    Outcome, Proposer, RecordKey, Refusal, RefusalCode, Replica, ReplicaId, ReplicaSpec, RequestId,
+    State, WIRE,
 };
 
 pub(crate) const START_MS: u64 = 1_800_000_000_000;
@@ -30,11 +31,17 @@ impl World {
 
     /// Node `a1` in region `a` and so on: as many as each region is said to have.
     pub(crate) fn of(regions: &[(&str, usize)]) -> Self {
+        Self::of_wire(WIRE, regions)
+    }
+
+    /// The same of nodes that know no newer wire version.
+    pub(crate) fn of_wire(wire_newest: u16, regions: &[(&str, usize)]) -> Self {
         let mut world = Self::empty();
         let names = regions.iter().flat_map(|(region, count)| {
             (1..=*count).map(move |n| (format!("{region}{n}"), *region))
         });
-        let nodes = names.map(|(name, region)| node_spec(&name, region)).collect();
+        let node = |(name, region): (String, &str)| node_spec_of(wire_newest, &name, region);
+        let nodes = names.map(node).collect();
         world.applied("a1", Command::Form(Form { cluster: CLUSTER, nodes }));
         world
     }
@@ -149,6 +156,10 @@ pub(crate) fn refusal(outcome: Outcome) -> Refusal {
 
 /// A node whose disk is the last letter of its name.
 pub(crate) fn node_spec(name: &str, region: &str) -> NodeSpec {
+    node_spec_of(WIRE, name, region)
+}
+
+pub(crate) fn node_spec_of(wire_newest: u16, name: &str, region: &str) -> NodeSpec {
     let mut disk = [0; 16];
     name.bytes().zip(&mut disk).for_each(|(byte, place)| *place = byte);
     NodeSpec {
@@ -158,7 +169,7 @@ pub(crate) fn node_spec(name: &str, region: &str) -> NodeSpec {
         disk: DiskId(disk),
         fingerprint: Fingerprint([9; 32]),
         wire_oldest: 1,
-        wire_newest: WIRE,
+        wire_newest,
     }
 }
 
@@ -193,6 +204,13 @@ pub(crate) fn report(live: &[&str], seen: &[(&str, u64, (Belief, u8))]) -> Comma
 pub(crate) fn renew(id: &str, epoch: u64) -> Command {
     let ReplicaId { region, name } = replica_id(id);
     Command::RenewLeases { region, leases: vec![LeaseRenewal { name, epoch }] }
+}
+
+/// First blocks of prompts, hot with key `key_epoch`.
+pub(crate) fn hot(region: &str, key_epoch: u64, hashes: &[u64]) -> Command {
+    let enter = hashes.iter().map(|hash| HotBlock { hash: *hash, parent: 0, depth: 1, heat: 140 });
+    let delta = HotDelta { enter: enter.collect(), leave: Vec::new() };
+    Command::HotBlocks { region: region.into(), key_epoch, delta }
 }
 
 pub(crate) fn put(item: Item) -> Command {

@@ -8,7 +8,10 @@
 use crate::{Command, Refusal, RefusalCode, State};
 
 /// The wire version of this program: counts up with every new command, item or changed rule.
-pub const WIRE: u16 = 1;
+pub const WIRE: u16 = 2;
+
+/// The wire version that knows of hot blocks and of the key that prompts are hashed with.
+pub(crate) const WIRE_HOT: u16 = 2;
 
 /// Whether every registered node understands `command`. Ask before proposing it.
 ///

@@ -211,6 +211,13 @@ impl Engine {
         self.batch.pool.flush()
     }
 
+    /// How many leading blocks of a request with these content hashes are in the cache now.
+    /// Changes nothing: not even which blocks count as used lately.
+    #[must_use]
+    pub fn cached_blocks(&self, hashes: &[u64]) -> usize {
+        self.batch.pool.longest_prefix(hashes, hashes.len()).len()
+    }
+
     /// State and counters.
     #[must_use]
     pub fn stats(&self) -> Stats {

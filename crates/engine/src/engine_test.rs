@@ -1,6 +1,7 @@
 use std::num::NonZeroU32;
 
 use super::*;
+use crate::block_hashes;
 use crate::profile::{Profile, StepCost};
 
 pub(super) fn nonzero(value: u32) -> NonZeroU32 {
@@ -366,4 +367,18 @@ pub(super) fn id_of(event: &Event) -> RequestId {
         | Event::Finished { id, .. }
         | Event::Preempted { id } => *id,
     }
+}
+
+#[test]
+fn what_is_cached_can_be_asked_without_using_it() {
+    let mut engine = Engine::new(config(16));
+    let prompt: Vec<u32> = (0..10).collect();
+    let hashes = block_hashes(&prompt, nonzero(4));
+    assert_eq!(engine.cached_blocks(&hashes), 0);
+    engine.submit(Duration::ZERO, known(1, &prompt, &[7])).unwrap();
+    run(&mut engine);
+    let before = engine.stats();
+    assert_eq!(engine.cached_blocks(&hashes), 2);
+    assert_eq!(engine.cached_blocks(&hashes[1..]), 0, "only from the beginning");
+    assert_eq!(engine.stats(), before);
 }

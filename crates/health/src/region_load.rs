@@ -33,6 +33,12 @@ pub struct ReplicaNow<'a> {
     pub signals: Signals,
 }
 
+/// Use of a KV cache from which on it tells how many requests fit: of less, one long prompt is most.
+const KV_TELLING: f32 = 0.15;
+
+/// Part of a KV cache that is reckoned with: requests that run grow, and must not drive others out.
+const KV_FILL: f32 = 0.95;
+
 /// Follows the replicas of a region from one look to the next.
 #[derive(Clone, Debug, Default)]
 pub struct RegionLoad {
@@ -47,7 +53,8 @@ struct Seen {
     ended: u64,
     /// Requests of this node that end there each second.
     rate_per_s: Option<f32>,
-    /// Requests that it works on at once: the most it did while others waited.
+    /// Requests that it works on at once: the most it did while others waited. `None` as long as
+    /// its cache says it better.
     batch: Option<f32>,
 }
 
@@ -100,14 +107,14 @@ impl RegionLoad {
             batch: None,
         });
         seen.note_ends(now, ended);
-        if queued.is_known() && queued.value >= 1.0 {
+        // Where the cache tells how many fit, a queue does not: every request waits until the next
+        // step of the engine begins, however many have room.
+        if queued.is_known() && queued.value >= 1.0 && !kv_use.is_known() {
             seen.batch = Some(seen.batch.unwrap_or(0.0).max(running.value).max(1.0));
         }
         let limit = (replica.in_flight_max < u32::MAX).then_some(replica.in_flight_max as f32);
-        let capacity = match (seen.batch, limit) {
-            (Some(batch), Some(limit)) => Some(batch.min(limit)),
-            (batch, limit) => batch.or(limit),
-        };
+        let capacity =
+            [seen.batch, limit, by_cache(&replica.signals)].into_iter().flatten().reduce(f32::min);
         let running = capacity.map_or(total, |capacity| total.min(capacity));
         Part {
             queued: total - running,
@@ -117,6 +124,13 @@ impl RegionLoad {
             kv_use: kv_use.is_known().then_some(kv_use.value),
         }
     }
+}
+
+/// Requests like those that run there which its KV cache holds; `None` if that can't be told.
+fn by_cache(signals: &Signals) -> Option<f32> {
+    let Signals { running, kv_use, .. } = *signals;
+    let is_telling = kv_use.is_known() && kv_use.value >= KV_TELLING && running.is_known();
+    is_telling.then(|| (running.value / kv_use.value * KV_FILL).max(1.0))
 }
 
 impl Seen {
@@ -237,6 +251,26 @@ mod tests {
         assert_eq!(load.capacity, None, "nobody knows how many b takes");
         let now = [a.now(4, 5, reported(2.0, 8.0, 4)), b.now(1, 1, reported(1.0, 4.0, 1))];
         assert_eq!(region.update(start() + ms(1), &now)["tiny"].capacity, Some(12.0));
+    }
+
+    #[test]
+    fn a_request_that_waits_for_the_next_step_of_an_engine_makes_no_region_look_full() {
+        let a = Replica::new("a");
+        let mut region = RegionLoad::default();
+        let with = |kv_use, queued, running| Signals {
+            kv_use: fresh(kv_use),
+            ..reported(queued, running, 0)
+        };
+        let mut load = |signals| region.update(start(), &[a.now(0, 0, signals)])["tiny"];
+        let early = load(with(0.1, 1.0, 2.0));
+        assert_eq!((early.capacity, early.queued, early.running), (None, 0.0, 3.0));
+        let half = load(with(0.475, 1.0, 10.0));
+        assert_eq!((half.capacity, half.queued, half.running), (Some(20.0), 0.0, 11.0));
+        assert_eq!(half.wait_ms, Some(0.0));
+        // What waits while the cache is full waits for room, and shows how many fit.
+        let full = load(with(0.95, 4.0, 18.0));
+        assert_eq!((full.capacity, full.queued, full.running), (Some(18.0), 4.0, 18.0));
+        assert_eq!(load(with(0.05, 0.0, 1.0)).capacity, None, "and other requests are other sizes");
     }
 
     #[test]

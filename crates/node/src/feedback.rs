@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use spillway_proxy::{Gateway, KeyTable, Worker};
-use spillway_telemetry::{LastResort, Live, LiveCluster, LiveReplica, Metrics};
+use spillway_telemetry::{
+    LastResort, Live, LiveCluster, LiveHot, LiveKnowledge, LiveReplica, Metrics,
+};
 use spillway_types::ReplicaSlot;
 use tokio_util::sync::CancellationToken;
 
 use crate::agreed::WatchedAgreement;
 use crate::cluster::Watched;
 use crate::fold::NoteCounts;
+use crate::knowledge::{Figures, Knowledge};
 
 /// How often the queues are emptied: rarely enough to cost nothing, often enough that a queue of
 /// 16,384 outcomes takes 160,000 requests a second on one worker to overflow.
@@ -30,14 +33,22 @@ pub(crate) struct Feedback {
     agreed: ArcSwap<NoteCounts>,
     cluster: OnceLock<Watched>,
     agreement: OnceLock<WatchedAgreement>,
+    knowledge: Arc<Knowledge>,
 }
 
 impl Feedback {
-    pub(crate) fn new(gateway: Arc<Gateway>, workers: Vec<Arc<Worker>>, metrics: Metrics) -> Self {
+    pub(crate) fn new(
+        gateway: &Arc<Gateway>,
+        workers: &[Arc<Worker>],
+        metrics: Metrics,
+        knowledge: &Arc<Knowledge>,
+    ) -> Self {
+        let (gateway, workers) = (Arc::clone(gateway), workers.to_vec());
+        let knowledge = Arc::clone(knowledge);
         let facts_dropped = AtomicU64::new(0);
         let (cluster, agreement) = (OnceLock::new(), OnceLock::new());
         let agreed = ArcSwap::default();
-        Self { gateway, workers, metrics, facts_dropped, agreed, cluster, agreement }
+        Self { gateway, workers, metrics, facts_dropped, agreed, cluster, agreement, knowledge }
     }
 
     /// Shows the cluster's metrics too; only the first call counts.
@@ -123,6 +134,56 @@ impl Feedback {
             waiting: waiting.map(|(model, count)| (model.to_string(), count)).collect(),
             guests: self.gateway.guests(),
             cluster: cluster.unwrap_or_default(),
+            knowledge: self.live_knowledge(),
+            hot: self.agreement.get().map(|_| self.live_hot()),
+        }
+    }
+}
+
+impl Feedback {
+    /// What is known of caches and speeds.
+    fn live_knowledge(&self) -> LiveKnowledge {
+        let Figures { index, sharing, models, events_dropped, .. } = self.knowledge.figures();
+        let counts = self.gateway.knowledge().counts();
+        LiveKnowledge {
+            blocks: index.blocks,
+            pairs: index.pairs,
+            bytes: index.bytes,
+            forgotten: vec![("room", index.evictions), ("reply", index.corrections)],
+            flushes: index.flushes,
+            lookups: counts.lookups(),
+            matched: counts.matched(),
+            learnings_dropped: self.workers.iter().map(|worker| worker.learnings_dropped()).sum(),
+            models,
+            shared: vec![
+                ("told", sharing.told),
+                ("heard", sharing.heard),
+                ("lacking", sharing.lacked),
+                ("answered", sharing.answered),
+                ("other_key", sharing.other_epochs),
+                ("refused", sharing.refused),
+                ("dropped", sharing.dropped + events_dropped),
+            ],
+            shared_bytes: sharing.frame_bytes,
+        }
+    }
+
+    /// What the cluster agrees on about hot prompts.
+    fn live_hot(&self) -> LiveHot {
+        let Figures { hot_regions, hot, proposals, .. } = self.knowledge.figures();
+        let counts = self.gateway.knowledge().counts();
+        LiveHot {
+            blocks: hot_regions.iter().map(|(name, blocks)| (name.to_string(), *blocks)).collect(),
+            bytes: hot.bytes,
+            entries: proposals.applied,
+            entry_bytes: proposals.bytes,
+            proposals: vec![
+                ("applied", proposals.applied),
+                ("refused", proposals.refused),
+                ("failed", proposals.failed),
+            ],
+            decisions: counts.spills(),
+            changed: counts.spills_changed(),
         }
     }
 }

@@ -15,6 +15,7 @@ use spillway_proxy::{Gateway, GatewayConfig, Listener, ReplicaTlsError, TlsError
 use spillway_telemetry::Metrics;
 use spillway_types::RegionName;
 use tokio::net::TcpListener;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -23,9 +24,11 @@ use crate::admin::{Admin, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, Book, Said};
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
 use crate::config::{ClusterConfig, Config, ListenerConfig, SpillConfig};
+use crate::explain::Explainer;
 use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
+use crate::knowledge::{Knowledge, Task, Ties};
 use crate::reload::Reloader;
 use crate::resolve::refresh_loop;
 use crate::workers::{self, Bound, unit_count};
@@ -95,29 +98,35 @@ impl Node {
     ///
     /// # Errors
     /// If an address is taken or a certificate does not work; nothing is left running then.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
+    pub fn start(config: Config) -> impl Future<Output = Result<Self, StartError>> + Send {
+        // Boxed, since a config makes it large.
+        Box::pin(Self::started(config))
+    }
+
+    async fn started(config: Config) -> Result<Self, StartError> {
         let units = unit_count(config.worker_layout, config.workers);
         let mut bound = open_listeners(config.listeners, units)?;
         let (admin_address, admin_api) =
             config.admin.map(|admin| (admin.address, admin.api)).unzip();
         let admin = open_admin(admin_address).await?;
 
-        let (hasher, seed) = (hasher(config.cluster.as_ref())?, getrandom::u64()?);
-        let gateway_config = GatewayConfig { seed, ..config.gateway };
+        let hasher = hasher(config.cluster.as_ref(), config.knowledge.prefix)?;
+        let gateway_config = GatewayConfig { seed: getrandom::u64()?, ..config.gateway };
         let facts = facts(&config.node, &gateway_config.region);
         let gateway =
             Arc::new(Gateway::new(gateway_config, hasher, View::empty(), epoch_seconds()));
         let keys = Arc::new(KeyBook::new(&gateway, config.access));
         // The last one serves what other nodes forward.
         let pools = units + usize::from(config.cluster.is_some());
-        let workers: Vec<_> =
-            (0..pools).map(|id| Arc::new(Worker::new(id, Arc::clone(&gateway)))).collect();
-        let metrics = Metrics::new(facts);
-        let feedback = Arc::new(Feedback::new(Arc::clone(&gateway), workers.clone(), metrics));
+        let workers = make_workers(&gateway, pools);
+        let (mut learning, knowledge) = Task::new(config.knowledge, &gateway, &workers);
+        let feedback = Feedback::new(&gateway, &workers, Metrics::new(facts), &knowledge);
+        let feedback = Arc::new(feedback);
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
         let keeper = Keeper::start(KeeperParts {
             gateway: Arc::clone(&gateway),
             feedback: Arc::clone(&feedback),
+            knowledge: Arc::clone(&knowledge),
             world: config.world,
             units: pools,
             tasks: tasks.clone(),
@@ -129,23 +138,21 @@ impl Node {
             gateway: &gateway,
             worker: workers.last(),
             keeper: &keeper,
+            knowledge: &knowledge,
             keys: &keys,
             feedback: &feedback,
             tasks: &tasks,
             stop: &stop_tasks,
         };
         // Boxed, since nearly nothing of the start is as large.
-        let (cluster, agreed) = Box::pin(base.join(config.cluster, config.spill)).await?;
+        let joining = Box::pin(base.join(config.cluster, config.spill, &mut learning));
+        let (cluster, agreed) = joining.await?;
         keeper.started().await;
         let stop_workers = CancellationToken::new();
-        let threads = workers::start(
-            &workers[..units],
-            &mut bound,
-            config.worker_layout,
-            config.workers,
-            &stop_workers,
-        )
-        .map_err(StartError::Thread)?;
+        let layout = (config.worker_layout, config.workers);
+        let mut threads = workers::start(&workers[..units], &mut bound, layout, &stop_workers)
+            .map_err(StartError::Thread)?;
+        threads.push(learning.start(stop_tasks.clone()).map_err(StartError::Thread)?);
 
         let node = Self {
             addresses: bound.iter().map(|bound| bound.address).collect(),
@@ -245,11 +252,14 @@ impl Node {
             self.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
         }
         if let Some((admin, api)) = admin {
-            let shown = Admin {
-                feedback: Arc::clone(&self.feedback),
-                keeper: self.keeper.clone(),
-                api: spillway_admin::Admin::new(self.agreement().cloned(), api),
+            let api = spillway_admin::Admin::new(self.agreement().cloned(), api);
+            let asked = self.feedback.workers.first().map(Arc::clone).map(Explainer);
+            let api = match asked {
+                Some(asked) => api.explaining(Arc::new(asked)),
+                None => api,
             };
+            let shown =
+                Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone(), api };
             self.tasks.spawn(serve_admin(admin, shown, stop(), self.tasks.clone()));
         }
         if let Some((path, text)) = file {
@@ -283,6 +293,7 @@ struct Base<'a> {
     /// Serves what other nodes forward.
     worker: Option<&'a Arc<Worker>>,
     keeper: &'a KeeperHandle,
+    knowledge: &'a Arc<Knowledge>,
     keys: &'a KeyBook,
     feedback: &'a Feedback,
     tasks: &'a TaskTracker,
@@ -295,6 +306,7 @@ impl Base<'_> {
         &self,
         config: Option<ClusterConfig>,
         spill: SpillConfig,
+        learning: &mut Task,
     ) -> Result<(Option<Cluster>, Option<Agreed>), StartError> {
         let (Some(config), Some(worker)) = (config, self.worker) else { return Ok((None, None)) };
         let region = self.gateway.config().region.as_str();
@@ -307,10 +319,20 @@ impl Base<'_> {
             gateway: Arc::clone(self.gateway),
             worker: Arc::clone(worker),
             keeper: self.keeper.clone(),
+            knowledge: Arc::clone(self.knowledge),
             feedback: self.feedback,
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
         })?;
+        let mut ties = Ties {
+            me: (self.node.into(), region.into()),
+            link: Arc::downgrade(cluster.link()),
+            agreement: None,
+            prefix_key: prefix_key(&config)?,
+            data: config.data.clone(),
+            runtime: Handle::current(),
+            tasks: self.tasks.clone(),
+        };
         let agreed = Box::pin(Agreed::start(AgreedParts {
             config,
             me: (self.node.into(), region.into()),
@@ -322,18 +344,21 @@ impl Base<'_> {
             stop: self.stop.clone(),
         }))
         .await?;
+        ties.agreement = agreed.as_ref().map(|agreed| Arc::downgrade(agreed.agreement()));
+        learning.tie(ties);
         if let Some(agreed) = &agreed {
-            self.recall(agreed, &region.into()).await;
+            self.recall(agreed, &region.into(), learning).await;
         }
         Ok((Some(cluster), agreed))
     }
 
     /// Serves by what the cluster had agreed on when this node knew it last, from its first request
     /// on.
-    async fn recall(&self, agreed: &Agreed, region: &RegionName) {
+    async fn recall(&self, agreed: &Agreed, region: &RegionName, learning: &mut Task) {
         let read = agreed.agreement().read(Consistency::Stale, RECALL_LIMIT, State::clone);
         let Ok(Read { value: state, .. }) = read.await else { return };
         if state.cluster().is_some() {
+            learning.follow(&state);
             self.keys.take_state(&state);
             self.keeper.take_agreed(AgreedWorld::of(&state, region)).await;
         }
@@ -347,6 +372,10 @@ impl Drop for Node {
         self.stop_workers.cancel();
         self.stop_tasks.cancel();
     }
+}
+
+fn make_workers(gateway: &Arc<Gateway>, count: usize) -> Vec<Arc<Worker>> {
+    (0..count).map(|id| Arc::new(Worker::new(id, Arc::clone(gateway)))).collect()
 }
 
 fn open_listeners(configs: Vec<ListenerConfig>, units: usize) -> Result<Vec<Bound>, StartError> {
@@ -370,15 +399,18 @@ async fn open_admin(address: Option<SocketAddr>) -> Result<Option<TcpListener>, 
 
 /// Hashes with the cluster's key, so that nodes agree on prompts and on where a request's key
 /// belongs. A node that stands alone draws one: nothing outside it needs its hashes.
-fn hasher(cluster: Option<&ClusterConfig>) -> Result<PrefixHasher, StartError> {
+fn hasher(
+    cluster: Option<&ClusterConfig>,
+    prefix: PrefixConfig,
+) -> Result<PrefixHasher, StartError> {
     if let Some(cluster) = cluster {
-        return Ok(PrefixHasher::new(prefix_key(cluster)?, PrefixConfig::default())?);
+        return Ok(PrefixHasher::new(prefix_key(cluster)?, prefix)?);
     }
     let mut key = [0; 4];
     for part in &mut key {
         *part = getrandom::u64()?;
     }
-    Ok(PrefixHasher::new(key, PrefixConfig::default())?)
+    Ok(PrefixHasher::new(key, prefix)?)
 }
 
 fn epoch_seconds() -> u64 {

@@ -67,8 +67,7 @@ pub(crate) fn unit_count(layout: WorkerLayout, threads: usize) -> usize {
 pub(crate) fn start(
     workers: &[Arc<Worker>],
     bound: &mut [Bound],
-    layout: WorkerLayout,
-    threads: usize,
+    (layout, threads): (WorkerLayout, usize),
     stop: &CancellationToken,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     let mut handles = Vec::new();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spillway_proxy::{Replica, ReplicaTlsError, View, ViewParts};
+use spillway_proxy::{Replica, ReplicaTlsError, RouteSpec, View, ViewParts};
 use spillway_types::{ModelName, ReplicaName, Standing};
 
 use crate::fold::Folded;
@@ -29,16 +29,17 @@ pub(crate) fn gather_replicas(
     configs.iter().map(replica).collect()
 }
 
-/// A view of these replicas as they stand, which replaces `previous`.
+/// A view of these replicas as they stand, which replaces `previous`. Prompts are cut into blocks of
+/// `block_bytes`.
 pub(crate) fn build_view(
     folded: &Folded,
     replicas: Vec<Arc<Replica>>,
     standings: &BTreeMap<ReplicaName, Standing>,
     elsewhere: BTreeSet<ModelName>,
-    (previous, first_turn): (&View, u64),
+    (previous, first_turn, block_bytes): (&View, u64, u32),
 ) -> View {
     View::new(ViewParts {
-        routes: folded.routes.clone(),
+        routes: folded.routes.iter().map(|route| with_blocks(route, block_bytes)).collect(),
         replicas,
         names: Arc::clone(&folded.names),
         elsewhere,
@@ -47,4 +48,11 @@ pub(crate) fn build_view(
         previous: Some(previous),
         first_turn,
     })
+}
+
+/// The route, by what its prompts are really cut into: that stays as it was when the node started.
+fn with_blocks(route: &RouteSpec, block_bytes: u32) -> RouteSpec {
+    let mut route = route.clone();
+    route.tuning.predicted.block_bytes = block_bytes;
+    route
 }

@@ -1,17 +1,27 @@
-//! Prompt to chained block hashes.
+//! Prompt to chained block hashes, and who holds which blocks.
 //!
 //! [`PrefixHasher`] turns a prompt into one keyed hash per full block, each standing for the whole
 //! prompt up to the end of its block. The same key, scope and bytes give the same hashes on every
 //! machine and however the bytes were cut into pieces on arrival; see [`PrefixStream`].
+//! [`FineIndex`] knows which replicas of this region hold which blocks, [`HotTrie`] which regions
+//! hold the blocks that are asked for most.
 
 mod config;
+mod descend;
 mod hasher;
+mod hot;
+mod index;
 mod request_key;
 mod scope;
 mod stream;
 
 pub use config::{PrefixConfig, PrefixConfigError};
 pub use hasher::PrefixHasher;
+pub use hot::{
+    HeatConfig, HeatStats, HeatTracker, HotBlock, HotChange, HotDelta, HotEntry, HotStats, HotTrie,
+    HotView, HottestBlock, RegionBlocks,
+};
+pub use index::{FineIndex, IndexConfig, IndexReader, IndexStats, Matches, MatchesIter};
 pub use scope::Scope;
 pub use stream::PrefixStream;
 

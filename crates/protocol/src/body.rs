@@ -16,7 +16,7 @@ pub use body_error::{BodyError, BodyErrorKind};
 use members::{Members, Source};
 
 /// The top-level fields that are read, in the order of [`Field`].
-const FIELD_NAMES: [&str; 15] = [
+const FIELD_NAMES: [&str; 21] = [
     "model",
     "stream",
     "stream_options",
@@ -32,7 +32,17 @@ const FIELD_NAMES: [&str; 15] = [
     "max_tokens",
     "n",
     "previous_response_id",
+    "cache_salt",
+    "extra_key",
+    "lora_path",
+    "chat_template",
+    "chat_template_kwargs",
+    "reasoning_effort",
 ];
+
+/// Fields by which engines change what they put before the first message.
+const TEMPLATE_FIELDS: [Field; 3] =
+    [Field::ChatTemplate, Field::ChatTemplateKwargs, Field::ReasoningEffort];
 
 /// Positions in [`FIELD_NAMES`].
 #[derive(Clone, Copy)]
@@ -52,6 +62,25 @@ enum Field {
     MaxTokens,
     N,
     PreviousResponseId,
+    CacheSalt,
+    ExtraKey,
+    LoraPath,
+    ChatTemplate,
+    ChatTemplateKwargs,
+    ReasoningEffort,
+}
+
+/// Which field the prompt stands in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PromptKind {
+    /// `messages`: a conversation.
+    Messages,
+    /// `prompt`: text or tokens without roles.
+    Prompt,
+    /// `input`: text or a conversation.
+    Input,
+    /// `query`: text to compare documents with.
+    Query,
 }
 
 /// A string of the body, and where it stands.
@@ -76,10 +105,20 @@ pub struct Facts<'b> {
     pub stream_options: Option<Range<usize>>,
     /// The JSON value of `messages`, `prompt`, `input` or `query`: the first that is not null.
     pub prompt: Option<Range<usize>>,
+    /// Which of these it is.
+    pub prompt_kind: Option<PromptKind>,
     /// The JSON value of `tools`, unless null; engines put it before the messages.
     pub tools: Option<Range<usize>>,
     /// The JSON value of `instructions`, unless null; engines put it before the input.
     pub instructions: Option<Range<usize>>,
+    /// The JSON values of what engines keep cache entries apart by (`cache_salt` of vLLM, `extra_key`
+    /// of SGLang), unless null.
+    pub cache_salts: [Option<Range<usize>>; 2],
+    /// The JSON value of `lora_path`, an adapter in SGLang's words, unless null. Others name an
+    /// adapter as the model.
+    pub adapter: Option<Range<usize>>,
+    /// Name and JSON value of each field that changes what stands before the first message.
+    pub(crate) template: [(&'static str, Option<Range<usize>>); TEMPLATE_FIELDS.len()],
     /// The end user as the client names them; `None` if it is no string.
     pub user: Option<Cow<'b, str>>,
     /// Most tokens to generate: `max_completion_tokens`, `max_output_tokens` or the older
@@ -110,17 +149,27 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     let options = stream_options(&source, &members)?;
     let model_raw = members.value(Field::Model as usize);
     let span = |field: Field| Some(source.span(not_null(members.value(field as usize))?));
+    let prompt = [
+        (Field::Messages, PromptKind::Messages),
+        (Field::Prompt, PromptKind::Prompt),
+        (Field::Input, PromptKind::Input),
+        (Field::Query, PromptKind::Query),
+    ];
+    let prompt = prompt.into_iter().find_map(|(field, kind)| Some((span(field)?, kind)));
+    let (prompt, prompt_kind) = prompt.unzip();
     let count = |field: Field| members.value(field as usize)?.get().parse().ok();
     Ok(Facts {
         model: model_raw.map_or(Ok(None), |raw| source.text(raw, "model"))?,
         stream: flag(&source, members.value(Field::Stream as usize), "stream")?.unwrap_or(false),
         include_usage: options.include_usage,
         stream_options: options.span,
-        prompt: [Field::Messages, Field::Prompt, Field::Input, Field::Query]
-            .into_iter()
-            .find_map(span),
+        prompt,
+        prompt_kind,
         tools: span(Field::Tools),
         instructions: span(Field::Instructions),
+        cache_salts: [Field::CacheSalt, Field::ExtraKey].map(span),
+        adapter: span(Field::LoraPath),
+        template: TEMPLATE_FIELDS.map(|field| (FIELD_NAMES[field as usize], span(field))),
         user: members
             .value(Field::User as usize)
             .and_then(|raw| source.text(raw, "user").ok().flatten())

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use moka::sync::Cache;
 use spillway_prefix::PrefixHasher;
 use spillway_route::{RetryBudget, RetryBudgetConfig, WaitLimits};
@@ -15,6 +15,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::{Doorkeeper, KeyTable};
 use crate::client::CloseReason;
+use crate::knowledge::Knowledge;
 use crate::place::Place;
 use crate::regions::Regions;
 use crate::remote::Remote;
@@ -74,7 +75,13 @@ pub struct GatewayConfig {
 /// The state that requests share. Everything in it is read without waiting.
 pub struct Gateway {
     pub(crate) config: GatewayConfig,
-    pub(crate) hasher: PrefixHasher,
+    /// Hashes keys of requests. It stays as it is while prompts' keys change: the homes of sessions
+    /// and of keys must not all move at once.
+    pub(crate) key_hasher: PrefixHasher,
+    /// Hashes prompts.
+    prompt_hasher: ArcSwap<PrefixHasher>,
+    /// What is known of caches.
+    knowledge: Knowledge,
     pub(crate) retry_budget: RetryBudget,
     /// Who stores a response, by its id.
     pub(crate) responses: Cache<String, StoredResponse>,
@@ -103,7 +110,8 @@ impl std::fmt::Debug for Gateway {
 }
 
 impl Gateway {
-    /// A gateway that serves `view`.
+    /// A gateway that serves `view`. It hashes keys of requests with `hasher` all its life, and prompts
+    /// until [`Gateway::replace_hasher`].
     #[must_use]
     pub fn new(config: GatewayConfig, hasher: PrefixHasher, view: View, started_s: u64) -> Self {
         let budget = RetryBudgetConfig {
@@ -111,7 +119,9 @@ impl Gateway {
             per_second_min: config.retry.per_second_min,
         };
         Self {
-            hasher,
+            prompt_hasher: ArcSwap::from_pointee(hasher.clone()),
+            key_hasher: hasher,
+            knowledge: Knowledge::default(),
             retry_budget: RetryBudget::new(budget, Instant::now()),
             responses: Cache::builder()
                 .max_capacity(RESPONSES_MAX)
@@ -152,6 +162,31 @@ impl Gateway {
     /// Lets clients in by these keys alone from now on. Requests under way go on.
     pub fn replace_keys(&self, keys: KeyTable) {
         self.doorkeeper.replace(keys);
+    }
+
+    /// What is known of caches.
+    #[must_use]
+    pub fn knowledge(&self) -> &Knowledge {
+        &self.knowledge
+    }
+
+    /// What prompts are hashed with now.
+    pub fn prompt_hasher(&self) -> Guard<Arc<PrefixHasher>> {
+        self.prompt_hasher.load()
+    }
+
+    /// Hashes prompts with another key from now on. What was learned of hashes by the old one is
+    /// worth nothing any more: clear the index too.
+    pub fn replace_hasher(&self, hasher: PrefixHasher) {
+        self.prompt_hasher.store(Arc::new(hasher));
+    }
+
+    /// Returns once a worker has learned something since the last call; then
+    /// [`Worker::drain_learnings`] is worth a call on each. For one task.
+    ///
+    /// [`Worker::drain_learnings`]: crate::Worker::drain_learnings
+    pub async fn learned(&self) {
+        self.knowledge.learned().await;
     }
 
     /// Facts and switches that hold for its whole life.

@@ -8,6 +8,9 @@ mod board;
 mod client;
 mod executor;
 mod gateway;
+mod knowledge;
+mod learning;
+mod live_loads;
 mod names;
 mod place;
 mod regions;
@@ -32,13 +35,18 @@ pub use access::{AccessMode, AccessResult, Doorkeeper, Grant, KeyTable, TenantTa
 pub use board::Board;
 pub use client::{Listener, ListenerSpec, TlsError, TlsIdentity, accept_loop};
 pub use gateway::{Counters, Gateway, GatewayConfig};
+pub use knowledge::{Knowledge, KnowledgeCounts};
+pub use learning::{Learning, Replied};
 pub use names::NameSpec;
 pub use regions::{OtherModel, OtherRegion, OwnModel, RegionCounts, RegionTerms, Regions};
 pub use remote::{
     Destination, Forwarded, Forwarding, GuestTerms, Remote, RemoteFailure, RemoteReply,
 };
 pub use replica::{GrpcTarget, Replica, ReplicaProtocol, ReplicaSpec, TlsSpec};
-pub use request::{GuestRefusal, admits_guest, serve_guest, shed_state_of};
+pub use request::{
+    Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, GuestRefusal,
+    admits_guest, explain, serve_guest, shed_state_of,
+};
 pub use session::SessionSpec;
 pub use settings::{Limits, Retry, Timeouts};
 pub use split::{ArmSpec, SplitBy, SplitSpec, StickyCookie, UnknownSplitBy};

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use spillway_route::{
     Access, Candidate, OwnRegion, RegionCandidate, RegionReport, SpillTerms, Waiting,
 };
-use spillway_types::{ModelLoad, ModelName, RegionName, ShedState};
+use spillway_types::{ModelLoad, ModelName, RegionName, ShedState, Speed};
 
 use crate::remote::RemoteFailure;
 use crate::route_group::RouteGroup;
@@ -49,6 +49,8 @@ pub struct RegionTerms {
 pub struct OwnModel {
     /// Summed up over its replicas.
     pub load: ModelLoad,
+    /// How fast its replicas are on average.
+    pub speed: Speed,
     /// Requests that this node had ever sent to them when that was summed up.
     pub sent: u64,
     /// How many of those had ended.
@@ -83,6 +85,8 @@ pub struct OtherRegion {
 pub struct OtherModel {
     /// As it reported it.
     pub load: ModelLoad,
+    /// How fast its replicas are on average, as it reported.
+    pub speed: Speed,
     /// Requests of this node there.
     pub counts: Arc<RegionCounts>,
     /// Requests ever sent there of which the report may know.

@@ -11,13 +11,16 @@ use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use spillway_types::{ModelName, ModelVersion, ReplicaName};
+use spillway_types::{Holder, ModelName, ModelVersion, ReplicaName};
 
 use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
 use crate::waiting::Waitings;
 
 /// The moment that times in atomics count from.
 static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
+
+/// No number of a holder, since those have 16 bits.
+const NO_HOLDER: u32 = u32::MAX;
 
 /// What a replica is made from. Equal specs mean that a reload keeps the replica as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +100,10 @@ pub struct Replica {
     /// This node's part of the places there, where several nodes share them.
     claim: AtomicU32,
     started: AtomicU64,
+    /// Prompt tokens that it is predicted to have to read still, of this node's requests.
+    pending_tokens: AtomicU32,
+    /// Its number in the prefix index; [`NO_HOLDER`] if it has none.
+    holder: AtomicU32,
     /// Milliseconds after [`EPOCH`] at which it was last heard, or first had something to say.
     heard_ms: AtomicU64,
     connections: Arc<AtomicU32>,
@@ -123,6 +130,8 @@ impl Replica {
             in_flight: AtomicU32::new(0),
             claim: AtomicU32::new(u32::MAX),
             started: AtomicU64::new(0),
+            pending_tokens: AtomicU32::new(0),
+            holder: AtomicU32::new(NO_HOLDER),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
             pools: (0..workers.max(1)).map(|_| Pool::new(spec.in_flight_max)).collect(),
@@ -151,6 +160,26 @@ impl Replica {
     /// Gives this node so many of the places there from now on; requests under way stay.
     pub fn set_claim(&self, places: u32) {
         self.claim.store(places, Ordering::Relaxed);
+    }
+
+    /// Prompt tokens of this node's requests that it is predicted to have to read still: those that
+    /// are in no cache, of requests whose reply has not begun.
+    #[must_use]
+    pub fn pending_tokens(&self) -> u32 {
+        self.pending_tokens.load(Ordering::Relaxed)
+    }
+
+    /// Its number in the prefix index; `None` while it has none.
+    #[must_use]
+    pub fn holder(&self) -> Option<Holder> {
+        u16::try_from(self.holder.load(Ordering::Relaxed)).ok().map(Holder)
+    }
+
+    /// Gives it this number in the prefix index from now on, or takes its number away. A replica
+    /// starts without one, also where it takes the place of one of the same name.
+    pub fn set_holder(&self, holder: Option<Holder>) {
+        let number = holder.map_or(NO_HOLDER, |holder| u32::from(holder.0));
+        self.holder.store(number, Ordering::Relaxed);
     }
 
     /// Requests ever sent to it by this node.
@@ -224,6 +253,12 @@ impl Replica {
         Some(lease)
     }
 
+    /// Counts a prompt's tokens as still to be read until the returned guard is dropped.
+    pub(crate) fn begin_reading(self: &Arc<Self>, tokens: u32) -> Reading {
+        self.pending_tokens.fetch_add(tokens, Ordering::Relaxed);
+        Reading { replica: Arc::clone(self), tokens }
+    }
+
     /// Notes that a byte of a reply came from it.
     pub(crate) fn heard(&self, now: Instant) {
         let passed = now.saturating_duration_since(*EPOCH).as_millis();
@@ -254,6 +289,19 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.in_flight.fetch_sub(1, Ordering::Relaxed);
         self.waitings.wake();
+    }
+}
+
+/// A prompt that a replica has to read before its reply begins.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    replica: Arc<Replica>,
+    tokens: u32,
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.replica.pending_tokens.fetch_sub(self.tokens, Ordering::Relaxed);
     }
 }
 

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::ArcSwap;
 use spillway_protocol::{HashBy, Protocol};
-use spillway_route::{Loads, Policy, Tuning};
-use spillway_types::{
-    Admission, ModelName, ReplicaName, ReplicaSlot, RouteName, Signals, Standing,
-};
+use spillway_route::{Policy, Tuning};
+use spillway_types::{Admission, ModelName, ReplicaName, ReplicaSlot, RouteName, Standing};
 
 use crate::board::Board;
+use crate::knowledge::Cached;
+use crate::live_loads::LiveLoads;
 use crate::names::{NameSpec, Names};
 use crate::replica::Replica;
 use crate::route_group::{Entrant, Members, RouteGroup};
@@ -213,8 +213,9 @@ impl View {
         self.board.store(Arc::new(board));
     }
 
-    pub(crate) fn loads(&self) -> LiveLoads<'_> {
-        LiveLoads { view: self, board: self.board.load() }
+    /// The loads of now, for a request of whose prompt this is cached.
+    pub(crate) fn loads(&self, cached: Cached) -> LiveLoads<'_> {
+        LiveLoads { view: self, board: self.board.load(), cached }
     }
 
     pub(crate) fn replica(&self, slot: ReplicaSlot) -> &Arc<Replica> {
@@ -251,30 +252,6 @@ impl View {
             Some(model) => route.spec.models.is_empty() || route.spec.models.contains(model),
             None => route.spec.models.is_empty(),
         })
-    }
-}
-
-/// The loads of a view's replicas at the moment of a decision.
-pub(crate) struct LiveLoads<'v> {
-    view: &'v View,
-    board: Guard<Arc<Board>>,
-}
-
-impl Loads for LiveLoads<'_> {
-    fn in_flight(&self, slot: ReplicaSlot) -> u32 {
-        self.view.replica(slot).in_flight()
-    }
-
-    fn limit(&self, slot: ReplicaSlot) -> u32 {
-        self.view.replica(slot).claim()
-    }
-
-    fn started(&self, slot: ReplicaSlot) -> u64 {
-        self.view.replica(slot).started()
-    }
-
-    fn signals(&self, slot: ReplicaSlot) -> Signals {
-        self.board.signals(slot)
     }
 }
 

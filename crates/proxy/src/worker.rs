@@ -8,11 +8,15 @@ use crossbeam_queue::ArrayQueue;
 use spillway_types::{Outcome, Sign};
 
 use crate::gateway::Gateway;
+use crate::learning::Learning;
 
 /// Outcomes that fit between two visits of the feedback task.
 const OUTCOMES_MAX: usize = 16_384;
 /// Signs that fit between two visits: up to three a request.
 const SIGNS_MAX: usize = 3 * OUTCOMES_MAX;
+/// Lessons that fit between two visits: one for each attempt and one for each reply. Half a MiB a
+/// worker at most beside the blocks, which the requests' records hold as well.
+const LEARNINGS_MAX: usize = OUTCOMES_MAX;
 /// How often idle connections are looked through: a connection past its idle time is closed at most
 /// this much later.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
@@ -25,6 +29,8 @@ pub struct Worker {
     outcomes: ArrayQueue<Outcome>,
     outcomes_dropped: AtomicU64,
     signs: ArrayQueue<Sign>,
+    learnings: ArrayQueue<Learning>,
+    learnings_dropped: AtomicU64,
 }
 
 impl Worker {
@@ -37,6 +43,8 @@ impl Worker {
             outcomes: ArrayQueue::new(OUTCOMES_MAX),
             outcomes_dropped: AtomicU64::new(0),
             signs: ArrayQueue::new(SIGNS_MAX),
+            learnings: ArrayQueue::new(LEARNINGS_MAX),
+            learnings_dropped: AtomicU64::new(0),
         }
     }
 
@@ -72,6 +80,22 @@ impl Worker {
         }
     }
 
+    /// Takes what was learned since the last call, oldest first.
+    ///
+    /// To be called soon after [`Gateway::learned`] says so.
+    pub fn drain_learnings(&self, mut learn: impl FnMut(Learning)) {
+        for _ in 0..LEARNINGS_MAX {
+            let Some(learning) = self.learnings.pop() else { return };
+            learn(learning);
+        }
+    }
+
+    /// Lessons since start that found the queue full.
+    #[must_use]
+    pub fn learnings_dropped(&self) -> u64 {
+        self.learnings_dropped.load(Ordering::Relaxed)
+    }
+
     /// Outcomes since start that found the queue full.
     #[must_use]
     pub fn outcomes_dropped(&self) -> u64 {
@@ -82,6 +106,15 @@ impl Worker {
     /// sign goes: what replicas do now matters more.
     pub(crate) fn sign(&self, sign: Sign) {
         drop(self.signs.force_push(sign));
+    }
+
+    /// Leaves a lesson for whoever keeps the index and the latency models; never waits. Should the
+    /// queue be full, the lesson is lost: decisions then go by a little less.
+    pub(crate) fn teach(&self, learning: Learning) {
+        if self.learnings.push(learning).is_err() {
+            self.learnings_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        self.gateway.knowledge().wake();
     }
 
     /// Leaves an outcome for the feedback task; never waits.

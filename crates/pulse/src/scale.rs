@@ -8,6 +8,7 @@
 //! | [`RATE`] | 0 | 2.5 % (from 0.01/s on) | 1,716/s |
 //! | [`WAIT`] | 0 | 2.5 % (from 1 ms on) | 171 s |
 //! | [`SHARE`] | – | 0.25 points | all |
+//! | [`FINE`] | 0 | 2.5 % (from 0.0001 on) | 19 |
 
 /// How requests are counted.
 pub(crate) const COUNT: Scale = Scale { exact_to: 200.0, step: 1.0, growth: 1.02, top: 1e9 };
@@ -20,6 +21,9 @@ pub(crate) const WAIT: Scale = Scale { exact_to: 1.0, step: 1.0, growth: 1.05, t
 
 /// Shares from 0 to 1.
 pub(crate) const SHARE: Scale = Scale { exact_to: 1.0, step: 0.005, growth: 1.02, top: 1.0 };
+
+/// Milliseconds for one token, and other numbers that may be very small.
+pub(crate) const FINE: Scale = Scale { exact_to: 1e-4, step: 1e-4, growth: 1.05, top: 1e6 };
 
 /// Even steps up to some number, even proportions from there.
 #[derive(Clone, Copy, Debug)]

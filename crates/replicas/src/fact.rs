@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::check::{CheckKind, CheckResult};
 use crate::http::Failure;
+use crate::scrape::CacheReport;
 
 /// One observation made outside of requests.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +40,8 @@ pub enum FactKind {
         page: usize,
         /// What it told.
         report: LoadReport,
+        /// What it told of caches.
+        cache: CacheReport,
         /// How long the scrape took: the numbers are no older than this.
         took: Duration,
     },

@@ -22,6 +22,6 @@ pub use fact::{Fact, FactKind, FactSender};
 pub use http::{Failure, HttpProtocol, TlsTarget};
 pub use kind::{MetricsPage, ServerKind, UnknownKind};
 pub use monitor::{Monitor, Monitors, Reconciled};
-pub use scrape::{BadSelector, Combine, FieldMapping, Mapping, Scrape, Selector};
+pub use scrape::{BadSelector, CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector};
 pub use target::Target;
 pub use warm_up::{WarmUpError, warm_up};

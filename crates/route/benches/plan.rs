@@ -109,6 +109,7 @@ fn measure_session(
         model: None,
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
+        output_tokens_max: None,
         affinity: None,
         session,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),

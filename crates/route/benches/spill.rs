@@ -61,6 +61,7 @@ fn measure(bencher: Bencher<'_, '_>, own: &OwnRegion, others: &[RegionCandidate]
         model: None,
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
+        output_tokens_max: None,
         affinity: None,
         session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -4,18 +4,24 @@ use crate::test_servers::{Results, Scenario, run};
 use crate::{LeastLoadedWeights, Policy, Tuning};
 
 /// Those that see how slow a replica is, and so can leave it alone.
-const BY_LATENCY: [Policy; 3] =
-    [Policy::LeastResponseTime, Policy::P99Weighted, Policy::LeastLoaded];
+const BY_LATENCY: [Policy; 5] = [
+    Policy::LeastResponseTime,
+    Policy::P99Weighted,
+    Policy::LeastLoaded,
+    Policy::PredictedLatency,
+    Policy::Prequal,
+];
 
 /// Those that see only how many requests a replica has. They even these out, so that one that is
 /// ten times slower gets some 5 % of all: as many as it can serve, but more than a p99 ignores.
-const BY_COUNT: [Policy; 6] = [
+const BY_COUNT: [Policy; 7] = [
     Policy::PowerOfTwo,
     Policy::LeastConnections,
     Policy::WeightedLeastConnections,
     Policy::WeightedLeastPending,
     Policy::TokenBucket,
     Policy::BoundedConsistentHash,
+    Policy::PrefixAware,
 ];
 
 /// Those that see nothing.
@@ -111,7 +117,7 @@ fn a_term_that_is_only_known_from_reports_makes_no_herds_on_its_own() {
         LeastLoadedWeights { kv: 1.0, ..none },
         LeastLoadedWeights { latency: 1.0, ..none },
     ] {
-        let tuning = Tuning { least_loaded };
+        let tuning = Tuning { least_loaded, ..Tuning::default() };
         let results = run(&Scenario { tuning, ..healthy(Policy::LeastLoaded, 4) });
         let p99 = results.quantile_ms(0.99);
         assert!(p99 < 140.0, "{least_loaded:?}: p99 {p99} ms");

@@ -56,6 +56,7 @@ impl Cohorts {
 
 impl Cohort {
     /// Whether one with this ramp belongs to it.
+    #[inline]
     pub(crate) fn has(self, ramp_permille: u16) -> bool {
         match self {
             Self::All => true,
@@ -70,6 +71,7 @@ impl Cohort {
     /// Among those that warm up it is a part drawn anew for each. So one that has just begun is the
     /// lightest of them now and then, and not only once the others have many requests. The draw is
     /// the same however often one decision asks.
+    #[inline]
     pub(crate) fn part(self, index: usize) -> f64 {
         match self {
             Self::All | Self::Established(_) => 1.0,

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use spillway_types::{ReplicaSlot, Signals};
 
 use crate::cohorts::Cohort;
-use crate::{Attempt, Candidate, Loads, Moment, Reason};
+use crate::{Attempt, Candidate, Loads, Moment, Reason, Snapshot};
 
 /// How many candidates a policy of constant cost looks at before it looks at all of them.
 ///
@@ -45,6 +45,43 @@ impl<'a> Field<'a> {
         self.candidates[index].ramp_permille
     }
 
+    /// The identity of the candidate at `index`.
+    #[inline]
+    pub(crate) fn identity(&self, index: usize) -> u64 {
+        self.candidates[index].identity
+    }
+
+    /// The weight of the candidate at `index` once it is warm.
+    pub(crate) fn base_weight(&self, index: usize) -> u32 {
+        self.candidates[index].weight
+    }
+
+    /// The longest part of the prompt that any replica has, in blocks; 0 if that is not known.
+    pub(crate) fn cached_blocks_max(&self) -> u32 {
+        self.loads.cached_blocks_max()
+    }
+
+    /// Whether the candidate at `index` was tried before.
+    #[inline]
+    pub(crate) fn was_tried(&self, index: usize) -> bool {
+        self.tried.contains(&self.candidates[index].slot)
+    }
+
+    /// All that is known of the load at `index`, usable or not.
+    #[inline]
+    pub(crate) fn snapshot(&self, index: usize) -> Snapshot {
+        self.loads.snapshot(self.candidates[index].slot)
+    }
+
+    /// What [`Field::usable`] says of one that was not tried, by a snapshot of it.
+    #[inline]
+    pub(crate) fn usable_by(&self, index: usize, snapshot: &Snapshot) -> Option<Usable> {
+        let candidate = &self.candidates[index];
+        let is_usable = self.cohort.has(candidate.ramp_permille)
+            && snapshot.in_flight < candidate.in_flight_max.min(snapshot.limit);
+        is_usable.then(|| self.as_usable(index, snapshot.in_flight))
+    }
+
     /// The candidate at `index` and its load; `None` if it must not be chosen.
     pub(crate) fn usable(&self, index: usize) -> Option<Usable> {
         let candidate = &self.candidates[index];
@@ -53,14 +90,22 @@ impl<'a> Field<'a> {
             return None;
         }
         let in_flight = self.loads.in_flight(slot);
-        (in_flight < in_flight_max.min(self.loads.limit(slot))).then(|| Usable {
+        let is_usable = in_flight < in_flight_max.min(self.loads.limit(slot));
+        is_usable.then(|| self.as_usable(index, in_flight))
+    }
+
+    /// The candidate at `index` as if it may be chosen.
+    #[inline]
+    pub(crate) fn as_usable(&self, index: usize, in_flight: u32) -> Usable {
+        let candidate = &self.candidates[index];
+        Usable {
             index,
-            slot,
+            slot: candidate.slot,
             weight: candidate.effective_weight(),
-            ramp_permille,
+            ramp_permille: candidate.ramp_permille,
             in_flight,
             next: self.cohort.part(index),
-        })
+        }
     }
 
     /// The first candidate of this kind, if it is usable.
@@ -71,6 +116,11 @@ impl<'a> Field<'a> {
     /// What is known of a candidate's load beyond this process.
     pub(crate) fn signals(&self, usable: &Usable) -> Signals {
         self.loads.signals(usable.slot)
+    }
+
+    /// Leading blocks of the prompt that are expected in a candidate's cache.
+    pub(crate) fn cached_blocks(&self, usable: &Usable) -> u32 {
+        self.loads.cached_blocks(usable.slot)
     }
 
     /// Requests ever sent to a candidate by this process.
@@ -191,6 +241,6 @@ impl Usable {
 
     /// The attempt that goes there.
     pub(crate) fn because(self, reason: Reason) -> Attempt {
-        Attempt { slot: self.slot, reason }
+        Attempt { slot: self.slot, reason, prediction: None }
     }
 }

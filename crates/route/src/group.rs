@@ -6,7 +6,7 @@ use crate::cohorts::{Cohort, Cohorts};
 use crate::fair_share::FairShare;
 use crate::field::Field;
 use crate::policy::{Choose, Policy};
-use crate::{Attempt, Candidate, Moment, Reason, Tuning};
+use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
 
 /// The candidates of one route and model, and the policy that chooses among them.
 ///
@@ -18,6 +18,7 @@ pub struct Group {
     candidates: Vec<Candidate>,
     cohorts: Option<Cohorts>,
     chooser: Box<dyn Choose>,
+    predicted: PredictedTuning,
 }
 
 impl Group {
@@ -36,7 +37,7 @@ impl Group {
         }
         let chooser = policy.prepare(&candidates, tuning);
         let cohorts = Cohorts::of(&candidates);
-        Self { policy, candidates, cohorts, chooser }
+        Self { policy, candidates, cohorts, chooser, predicted: tuning.predicted }
     }
 
     /// The policy it was prepared for.
@@ -52,8 +53,13 @@ impl Group {
         &self.candidates
     }
 
+    /// What predictions go by.
+    pub(crate) fn predicted(&self) -> &PredictedTuning {
+        &self.predicted
+    }
+
     /// The choice among the usable candidates, which is the policy's unless a session stays where
-    /// it was; `None` if none is usable.
+    /// it was; `None` if none is usable, or the policy finds that it fits at none.
     pub(crate) fn choose(
         &self,
         inquiry: &Inquiry,
@@ -62,11 +68,27 @@ impl Group {
     ) -> Option<Attempt> {
         let field = Field::new(&self.candidates, tried, moment.loads);
         if field.len() == 1 {
-            return field.usable(0).map(|only| only.because(Reason::Only));
+            return self.choose_only(inquiry, &field, moment);
         }
-        let kept = inquiry.session.and_then(|identity| keep_session(identity, &field));
+        let session = inquiry.session.filter(|_| !self.policy.weighs_sessions());
+        let kept = session.and_then(|identity| keep_session(identity, &field));
         kept.or_else(|| self.choose_by_cohort(inquiry, &field, moment))
             .or_else(|| self.chooser.choose(inquiry, &field, moment))
+    }
+
+    /// The only candidate, if it is usable and, where the policy looks at that, the request fits.
+    fn choose_only(
+        &self,
+        inquiry: &Inquiry,
+        field: &Field<'_>,
+        moment: &mut Moment<'_>,
+    ) -> Option<Attempt> {
+        let attempt = if self.policy == Policy::PredictedLatency {
+            self.chooser.choose(inquiry, field, moment)
+        } else {
+            field.usable(0).map(|only| only.because(Reason::Only))
+        };
+        attempt.map(|attempt| Attempt { reason: Reason::Only, ..attempt })
     }
 
     /// The policy's choice among those whose turn it is, if some candidates warm up and the policy
@@ -84,7 +106,7 @@ impl Group {
             && let Some(chosen) = field.usable_that(|candidate| candidate.slot == attempt.slot)
             && FairShare::of(field).has_room(&chosen)
         {
-            return Some(chosen.because(Reason::WarmingUp));
+            return Some(Attempt { reason: Reason::WarmingUp, ..attempt });
         }
         self.chooser.choose(inquiry, &field.only(cohorts.established()), moment)
     }
@@ -119,6 +141,7 @@ mod tests {
             mut world in any_world(any_policy()),
             ticket: u64,
         ) {
+            prop_assume!(!world.group.policy().weighs_sessions());
             prop_assume!(world.group.candidates().len() > 1 && !world.usable().is_empty());
             let own = world.usable().into_iter().find(|c| Some(c.identity) == world.session);
             let stays = own.filter(|own| has_room(&world, own));
@@ -126,7 +149,7 @@ mod tests {
             let attempt = world.attempt(ticket);
             match stays {
                 Some(own) => {
-                    prop_assert_eq!(attempt, Attempt { slot: own.slot, reason: Reason::Session });
+                    prop_assert_eq!((attempt.slot, attempt.reason), (own.slot, Reason::Session));
                 }
                 None => prop_assert_eq!(attempt, without.attempt(ticket)),
             }
@@ -135,12 +158,12 @@ mod tests {
 
     #[test]
     fn sessions_stay_on_a_replica_that_has_a_fifth_more_than_others() {
-        for &policy in Policy::ALL {
+        for &policy in Policy::ALL.iter().filter(|policy| !policy.weighs_sessions()) {
             let mut world = World::idle(policy, &[1; 4]);
             world.session = Some(world.group.candidates()[2].identity);
             world.loads.in_flight = vec![9, 10, 11, 10];
-            let kept = Attempt { slot: ReplicaSlot(2), reason: Reason::Session };
-            assert_eq!(world.attempt(0), kept, "{policy}");
+            let kept = world.attempt(0);
+            assert_eq!((kept.slot, kept.reason), (ReplicaSlot(2), Reason::Session), "{policy}");
             world.loads.in_flight[2] = 15;
             assert_ne!(world.attempt(0).reason, Reason::Session, "{policy}");
         }

@@ -14,13 +14,16 @@ mod alias_table;
 mod bucket;
 mod candidate;
 mod cohorts;
+mod explain;
 mod fair_share;
 mod field;
 mod group;
+mod latency;
 mod mean;
 mod moment;
 mod plan;
 mod policy;
+mod predict;
 mod rendezvous;
 mod reported;
 mod retry_budget;
@@ -33,10 +36,13 @@ mod waiting;
 pub use admitted::{Admitted, admitted};
 pub use bucket::{BucketConfig, refill};
 pub use candidate::Candidate;
+pub use explain::{Obstacle, Weighed, plan_explained};
 pub use group::Group;
-pub use moment::{Loads, Moment};
+pub use latency::{LatencyModel, PredictionError, Seen};
+pub use moment::{Loads, Moment, Snapshot};
 pub use plan::{Attempt, Plan, Reason, Refusal, plan};
 pub use policy::{Policy, UnknownPolicy};
+pub use predict::{Cost, Fit};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 pub use spill::{
     Access, CountHistory, Guest, HOPS_MAX, Judged, Objection, OwnRegion, RegionCandidate,
@@ -44,11 +50,15 @@ pub use spill::{
     Waiting, admit_guest, ramp_permille, shed_state, spill,
 };
 pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
-pub use tuning::{LeastLoadedWeights, Tuning};
+pub use tuning::{
+    Goal, LeastLoadedWeights, PredictedTuning, PrefixAwareTuning, PrequalTuning, Push, Tuning,
+};
 pub use waiting::{CLASSES, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket};
 
 #[cfg(test)]
 mod closed_loop_test;
+#[cfg(test)]
+mod hot_prefix_test;
 #[cfg(test)]
 mod test_servers;
 #[cfg(test)]

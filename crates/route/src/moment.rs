@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Instant;
 
-use spillway_types::{ReplicaSlot, Signals};
+use spillway_types::{ReplicaSlot, Signals, Speed};
 
 /// The signals about replicas that are as fresh as the decision itself.
 ///
@@ -38,6 +38,64 @@ pub trait Loads {
         let _ = slot;
         Signals::UNKNOWN
     }
+
+    /// Leading blocks of this request's prompt that are expected in the replica's cache.
+    fn cached_blocks(&self, slot: ReplicaSlot) -> u32 {
+        let _ = slot;
+        0
+    }
+
+    /// The most that [`Loads::cached_blocks`] says of any replica, if that is known at once.
+    ///
+    /// With it, nodes that know the same spread prompts that part after it in the same way.
+    fn cached_blocks_max(&self) -> u32 {
+        0
+    }
+
+    /// Prompt tokens not expected in the replica's cache, of requests that this process has sent
+    /// there and whose reply has not begun: what it still has to read. 0 where nobody counts them.
+    fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
+        let _ = slot;
+        0
+    }
+
+    /// How fast the replica was seen to be.
+    fn speed(&self, slot: ReplicaSlot) -> Speed {
+        let _ = slot;
+        Speed::UNKNOWN
+    }
+
+    /// All of the above for one replica.
+    ///
+    /// Policies that read most of it ask once. Write it out where the replica has to be looked up
+    /// for every answer.
+    fn snapshot(&self, slot: ReplicaSlot) -> Snapshot {
+        Snapshot {
+            in_flight: self.in_flight(slot),
+            limit: self.limit(slot),
+            cached_blocks: self.cached_blocks(slot),
+            pending_tokens: self.pending_tokens(slot),
+            signals: self.signals(slot),
+            speed: self.speed(slot),
+        }
+    }
+}
+
+/// What [`Loads`] knows of one replica at one moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Snapshot {
+    /// See [`Loads::in_flight`].
+    pub in_flight: u32,
+    /// See [`Loads::limit`].
+    pub limit: u32,
+    /// See [`Loads::cached_blocks`].
+    pub cached_blocks: u32,
+    /// See [`Loads::pending_tokens`].
+    pub pending_tokens: u32,
+    /// See [`Loads::signals`].
+    pub signals: Signals,
+    /// See [`Loads::speed`].
+    pub speed: Speed,
 }
 
 /// The circumstances of one decision.

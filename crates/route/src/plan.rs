@@ -3,7 +3,7 @@
 use std::fmt;
 
 use serde::Serialize;
-use spillway_types::{Inquiry, ReplicaSlot};
+use spillway_types::{Inquiry, Prediction, ReplicaSlot};
 
 use crate::{Group, Moment};
 
@@ -40,7 +40,7 @@ pub fn plan(
 }
 
 /// What to do with a request now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Plan {
     /// Send it to a replica.
     Attempt(Attempt),
@@ -49,12 +49,14 @@ pub enum Plan {
 }
 
 /// One replica to send a request to, and why that one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attempt {
     /// The replica.
     pub slot: ReplicaSlot,
     /// What made the policy choose it.
     pub reason: Reason,
+    /// What the policy went by, if it predicts.
+    pub prediction: Option<Prediction>,
 }
 
 /// Why a replica was chosen: for logs, metrics and explanations.
@@ -71,6 +73,10 @@ pub enum Reason {
     LighterOfTwo,
     /// It had the least of what the policy counts: load, time or work, for its weight.
     Lightest,
+    /// It was predicted to take the least time, all that counts as time included.
+    Soonest,
+    /// It holds the longest part of the prompt in its cache.
+    Cached,
     /// The request's key prefers it to all others.
     Preferred,
     /// Earlier requests of the same session went there.
@@ -91,6 +97,8 @@ impl Reason {
             Self::Turn => "turn",
             Self::LighterOfTwo => "lighter_of_two",
             Self::Lightest => "lightest",
+            Self::Soonest => "soonest",
+            Self::Cached => "cached",
             Self::Preferred => "preferred",
             Self::Session => "session",
             Self::WarmingUp => "warming_up",
@@ -239,8 +247,9 @@ mod tests {
     fn the_only_replica_of_a_group_is_chosen_for_that_reason() {
         for &policy in Policy::ALL {
             let mut world = World::idle(policy, &[3]);
-            let only = Attempt { slot: ReplicaSlot(0), reason: Reason::Only };
-            assert_eq!(world.attempt(9), only, "{policy}");
+            let Attempt { slot, reason, prediction } = world.attempt(9);
+            assert_eq!((slot, reason), (ReplicaSlot(0), Reason::Only), "{policy}");
+            assert_eq!(prediction.is_some(), policy == Policy::PredictedLatency);
         }
     }
 

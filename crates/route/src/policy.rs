@@ -16,6 +16,9 @@ mod least_loaded;
 mod least_response_time;
 mod p99_weighted;
 mod power_of_two;
+mod predicted_latency;
+mod prefix_aware;
+mod prequal;
 mod random;
 mod round_robin;
 mod token_bucket;
@@ -138,12 +141,34 @@ policies! {
     /// included, and its 1.25-fold is rounded up. So one candidate always has room.
     BoundedConsistentHash = "bounded_consistent_hash" by affinity =>
         bounded_consistent_hash::BoundedConsistentHash,
+    /// Takes the candidate where the first token (or the whole reply) is predicted to come soonest,
+    /// with what that costs the requests already there: wait, prompt not yet cached, crowding.
+    /// What is equal but for a few milliseconds is decided by the prompt, alike on all nodes.
+    ///
+    /// A request that fits at no candidate is refused as if all were busy, so that it can wait
+    /// where it may still go elsewhere ([`Push`](crate::Push)). A session's replica is preferred by
+    /// some milliseconds only.
+    PredictedLatency = "predicted_latency" => predicted_latency::PredictedLatency,
+    /// Takes the candidate with the longest part of the prompt in its cache, the one that carries
+    /// less of equal ones; the one that carries the least for its weight if no cache has enough of
+    /// it, or if loads have come too far apart ([`PrefixAwareTuning`](crate::PrefixAwareTuning)).
+    PrefixAware = "prefix_aware" => prefix_aware::PrefixAware,
+    /// Draws some candidates and calls those hot that have more requests than most of them; takes
+    /// the cold one with the lowest latency, or if all are hot the one with the fewest requests
+    /// (Wydrowski et al., "Load is not what you should balance: introducing Prequal", 2024).
+    Prequal = "prequal" => prequal::Prequal,
 }
 
 impl Policy {
     /// Whether weights count for it.
     pub(crate) fn is_weighted(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::LeastConnections)
+    }
+
+    /// Whether it weighs a session's replica itself; else the session stays there before the policy
+    /// is asked.
+    pub(crate) fn weighs_sessions(self) -> bool {
+        self == Self::PredictedLatency
     }
 
     /// Whether it compares the loads of candidates for this request; else a candidate's weight
@@ -159,7 +184,10 @@ impl Policy {
             | Self::P99Weighted
             | Self::LeastLoaded
             | Self::WeightedLeastPending
-            | Self::TokenBucket => true,
+            | Self::TokenBucket
+            | Self::PredictedLatency
+            | Self::PrefixAware
+            | Self::Prequal => true,
         }
     }
 }
@@ -190,7 +218,8 @@ fn known_names() -> String {
 
 /// A policy, prepared for the candidates of one group.
 pub(crate) trait Choose: fmt::Debug + Send + Sync {
-    /// Chooses a usable candidate of `field`; `None` only if there is none.
+    /// Chooses a usable candidate of `field`; `None` only if there is none, or if the policy finds
+    /// that the request fits at none.
     ///
     /// `field` holds the candidates that the policy was prepared for, in the same order.
     fn choose(
@@ -227,7 +256,8 @@ mod tests {
             "unknown policy `power_of_three`, expected one of random, round_robin, \
              weighted_round_robin, power_of_two, least_connections, \
              weighted_least_connections, least_response_time, p99_weighted, least_loaded, \
-             weighted_least_pending, token_bucket, consistent_hash, bounded_consistent_hash"
+             weighted_least_pending, token_bucket, consistent_hash, bounded_consistent_hash, \
+             predicted_latency, prefix_aware, prequal"
         );
     }
 }

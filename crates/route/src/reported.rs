@@ -37,6 +37,7 @@ impl Reports {
     /// also makes no difference whether work is counted in requests or, say, in tokens.
     ///
     /// A replica that reports nothing is taken to have the mean work for the mean in flight.
+    #[inline]
     pub(crate) fn now(&self, usable: &Usable, reading: Reading, signals: &Signals) -> f32 {
         let since = |before: f32| (usable.in_flight as f32 - before) * self.work_per_request;
         let value = (reading.value + since(signals.in_flight_at_report as f32)).max(0.0);
@@ -86,6 +87,7 @@ impl ReportSums {
 /// Requests that wait or run at a replica, from all its clients.
 ///
 /// With one of the two unknown it is the other; with both known it is trusted as far as the lesser.
+#[inline]
 pub(crate) fn in_system(signals: &Signals) -> Reading {
     let Signals { queued, running, .. } = *signals;
     match (queued.is_known(), running.is_known()) {

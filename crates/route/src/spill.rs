@@ -35,7 +35,8 @@ pub const HOPS_MAX: u8 = 1;
 
 /// Decides where a request goes that no replica has been asked for yet.
 ///
-/// - An own region with room serves, whatever others offer.
+/// - An own region with room serves, unless another one has so much more of the prompt cached that
+///   it is sooner, its way included ([`SpillTerms::gain_min_ms`]).
 /// - Else the request goes to the region that shows room at the least cost, if that is less than the
 ///   cost of waiting here. A region without replicas forwards to any.
 /// - Else it waits in this node's queue, if that has room and the request outlives the wait.
@@ -48,7 +49,7 @@ pub const HOPS_MAX: u8 = 1;
 /// whenever a report comes in: it is how requests leave the queue of a node without replicas.
 ///
 /// `O(regions)`, but for sorting those that cost less. Allocates nothing if the own region has
-/// room, nor for up to 8 other regions.
+/// room and keeps it ([`OwnRegion::keeps`]), nor for up to 8 other regions.
 #[must_use]
 pub fn spill(
     inquiry: &Inquiry,
@@ -57,11 +58,15 @@ pub fn spill(
     terms: &SpillTerms,
     moment: &mut Moment<'_>,
 ) -> SpillPlan {
-    if own.has_room() {
+    let has_room = own.has_room();
+    if has_room && (inquiry.hop >= HOPS_MAX || own.keeps(others, terms)) {
         return SpillPlan::own();
     }
     let left_ms = inquiry.deadline.remaining(moment.now).as_secs_f32() * 1_000.0;
     let weighing = Weighing::new(own, others, terms, left_ms);
+    if has_room {
+        return weighing.decide_with_room(moment.rng);
+    }
     if inquiry.hop >= HOPS_MAX {
         return weighing.shed_guest(moment.rng);
     }

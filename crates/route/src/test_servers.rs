@@ -5,10 +5,13 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::time::Duration;
 
-use spillway_types::{Inquiry, RAMP_FULL, Reading, ReplicaSlot, Signals};
+use spillway_types::{Inquiry, Prediction, RAMP_FULL, Reading, ReplicaSlot, Signals, Speed};
 
 use crate::test_world::{Array, NOW, identity, inquiry};
-use crate::{Attempt, BucketConfig, Candidate, Group, Moment, Plan, Policy, Tuning, plan, refill};
+use crate::{
+    Attempt, BucketConfig, Candidate, Group, LatencyModel, Moment, Plan, Policy, Seen, Tuning,
+    plan, refill,
+};
 
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000 * MS;
@@ -91,6 +94,8 @@ enum Event {
 struct Request {
     arrived: u64,
     gateway: usize,
+    /// The place of its prediction in [`Servers::predictions`].
+    number: usize,
 }
 
 struct Servers<'s> {
@@ -101,6 +106,8 @@ struct Servers<'s> {
     replicas: Vec<Server>,
     gateways: Vec<Gateway>,
     rng: fastrand::Rng,
+    /// By request.
+    predictions: Vec<Prediction>,
     results: Results,
 }
 
@@ -126,6 +133,7 @@ struct Gateway {
     ticket: u64,
     rng: fastrand::Rng,
     latencies: Vec<Latencies>,
+    models: Vec<LatencyModel>,
     bucket: BucketConfig,
 }
 
@@ -156,6 +164,7 @@ impl<'s> Servers<'s> {
             ticket: number * 13,
             rng: fastrand::Rng::with_seed(number),
             latencies: vec![Latencies::default(); count],
+            models: vec![LatencyModel::new(Speed::UNKNOWN); count],
             bucket: BucketConfig {
                 rate_per_s: BUCKET.rate_per_s / scenario.gateways as f32,
                 burst: BUCKET.burst / scenario.gateways as f32,
@@ -170,6 +179,7 @@ impl<'s> Servers<'s> {
             replicas: vec![Server::default(); count],
             gateways: (0..scenario.gateways as u64).map(gateway).collect(),
             rng: fastrand::Rng::with_seed(3),
+            predictions: Vec::new(),
             results: Results { latencies_ms: Vec::new(), served: vec![0; count] },
         }
     }
@@ -189,10 +199,11 @@ impl<'s> Servers<'s> {
         }
         let gap_s = -(1.0 - self.rng.f64()).ln() / self.scenario.arrivals_per_s;
         self.schedule((gap_s * SECOND as f64) as u64, Event::Arrival);
-        let request =
-            Request { arrived: self.now, gateway: self.rng.usize(..self.scenario.gateways) };
+        let gateway = self.rng.usize(..self.scenario.gateways);
+        let request = Request { arrived: self.now, gateway, number: self.predictions.len() };
         let key = self.rng.u64(..KEYS);
-        let replica = self.gateways[request.gateway].send(key);
+        let (replica, prediction) = self.gateways[gateway].send(key);
+        self.predictions.push(prediction);
         if self.is_measured(request) {
             self.results.served[replica] += 1;
         }
@@ -220,6 +231,8 @@ impl<'s> Servers<'s> {
         let gateway = &mut self.gateways[request.gateway];
         gateway.loads.in_flight[replica] -= 1;
         gateway.latencies[replica].add(self.now, latency_ms);
+        let seen = Seen::of(&self.predictions[request.number], latency_ms as f32);
+        gateway.models[replica].learn(&seen, self.now / MS);
         if self.is_measured(request) {
             self.results.latencies_ms.push(latency_ms);
         }
@@ -251,17 +264,19 @@ impl<'s> Servers<'s> {
 
 impl Gateway {
     /// Decides about a request and sends it.
-    fn send(&mut self, key: u64) -> usize {
+    fn send(&mut self, key: u64) -> (usize, Prediction) {
         self.ticket += 1;
         let moment =
             Moment { now: *NOW, loads: &self.loads, ticket: self.ticket, rng: &mut self.rng };
         let inquiry = Inquiry { affinity: Some(key), ..inquiry() };
-        let Plan::Attempt(Attempt { slot, .. }) = plan(&inquiry, &self.group, &[], moment) else {
+        let Plan::Attempt(Attempt { slot, prediction, .. }) =
+            plan(&inquiry, &self.group, &[], moment)
+        else {
             panic!("no replica has a limit");
         };
         self.loads.in_flight[slot.index()] += 1;
         self.loads.started[slot.index()] += 1;
-        slot.index()
+        (slot.index(), prediction.unwrap_or_default())
     }
 
     fn put_up(&mut self, index: usize, report: &Report, number: usize, now: u64) {
@@ -272,6 +287,7 @@ impl Gateway {
         let elapsed = Duration::from_micros(BOARD_EVERY);
         let fresh = |value| Reading { value, trust: 1.0 };
         let (latency_ms, p99_ms) = self.latencies[index].readings(now);
+        self.loads.speeds[index] = self.models[index].speed(now / MS);
         *signals = Signals {
             latency_ms,
             p99_ms,

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use spillway_types::{
-    Allowed, BlockHashes, Deadline, Inquiry, RAMP_FULL, Reading, ReplicaName, ReplicaSlot, Signals,
+    Allowed, BlockHashes, Deadline, Inquiry, ModelName, RAMP_FULL, Reading, ReplicaName,
+    ReplicaSlot, Signals, Speed,
 };
 
 use crate::{Attempt, Candidate, Group, Loads, Moment, Plan, Policy, plan};
@@ -25,6 +26,9 @@ pub(crate) struct Array {
     pub(crate) in_flight: Vec<u32>,
     pub(crate) started: Vec<u64>,
     pub(crate) signals: Vec<Signals>,
+    pub(crate) cached_blocks: Vec<u32>,
+    pub(crate) pending_tokens: Vec<u32>,
+    pub(crate) speeds: Vec<Speed>,
 }
 
 impl Array {
@@ -34,6 +38,9 @@ impl Array {
             in_flight: vec![0; count],
             started: vec![0; count],
             signals: vec![Signals::UNKNOWN; count],
+            cached_blocks: vec![0; count],
+            pending_tokens: vec![0; count],
+            speeds: vec![Speed::UNKNOWN; count],
         }
     }
 }
@@ -50,6 +57,22 @@ impl Loads for Array {
     fn signals(&self, slot: ReplicaSlot) -> Signals {
         self.signals[slot.index()]
     }
+
+    fn cached_blocks(&self, slot: ReplicaSlot) -> u32 {
+        self.cached_blocks[slot.index()]
+    }
+
+    fn cached_blocks_max(&self) -> u32 {
+        self.cached_blocks.iter().copied().max().unwrap_or(0)
+    }
+
+    fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
+        self.pending_tokens[slot.index()]
+    }
+
+    fn speed(&self, slot: ReplicaSlot) -> Speed {
+        self.speeds[slot.index()]
+    }
 }
 
 /// A group, the loads of its replicas, and who was tried before.
@@ -62,7 +85,19 @@ pub(crate) struct World {
     pub(crate) affinity: Option<u64>,
     /// The replica of the requests' session.
     pub(crate) session: Option<u64>,
+    /// The prompt of the requests.
+    pub(crate) prompt: Prompt,
     pub(crate) rng: fastrand::Rng,
+}
+
+/// What requests have of a prompt.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Prompt {
+    pub(crate) blocks: BlockHashes,
+    pub(crate) bytes: u32,
+    pub(crate) output_tokens_max: Option<u32>,
+    /// The request names a model, so that it can wait.
+    pub(crate) has_model: bool,
 }
 
 impl World {
@@ -87,6 +122,7 @@ impl World {
             tried: Vec::new(),
             affinity: Some(11),
             session: None,
+            prompt: Prompt::default(),
             rng: fastrand::Rng::with_seed(7),
         }
     }
@@ -97,6 +133,7 @@ impl World {
             group: Group::new(policy, self.group.candidates().to_vec()),
             loads: self.loads.clone(),
             tried: self.tried.clone(),
+            prompt: self.prompt.clone(),
             rng: self.rng.clone(),
             ..*self
         }
@@ -111,10 +148,23 @@ impl World {
 
     /// The plan of the decision with this ticket.
     pub(crate) fn plan(&mut self, ticket: u64) -> Plan {
+        let inquiry = self.inquiry();
         let moment = Moment { now: *NOW, loads: &self.loads, ticket, rng: &mut self.rng };
-        let Self { affinity, session, .. } = *self;
-        let inquiry = Inquiry { affinity, session, ..inquiry() };
         plan(&inquiry, &self.group, &self.tried, moment)
+    }
+
+    /// Any of the requests.
+    pub(crate) fn inquiry(&self) -> Inquiry {
+        let Self { affinity, session, .. } = *self;
+        Inquiry {
+            affinity,
+            session,
+            model: self.prompt.has_model.then(|| ModelName::from("m")),
+            prefix: self.prompt.blocks.clone(),
+            prompt_bytes: self.prompt.bytes,
+            output_tokens_max: self.prompt.output_tokens_max,
+            ..inquiry()
+        }
     }
 
     /// The attempt of the decision with this ticket; fails the test if it is refused.
@@ -181,6 +231,7 @@ pub(crate) fn inquiry() -> Inquiry {
         model: None,
         prefix: BlockHashes::default(),
         prompt_bytes: 0,
+        output_tokens_max: None,
         affinity: None,
         session: None,
         client: IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -276,7 +327,44 @@ pub(crate) fn any_world(policy: impl Strategy<Value = Policy>) -> impl Strategy<
         }
         let group = Group::new(policy, candidates);
         let rng = fastrand::Rng::with_seed(seed);
-        World { group, loads, tried, affinity, session, rng }
+        World { group, loads, tried, affinity, session, prompt: Prompt::default(), rng }
+    })
+}
+
+/// Any speed, learned or not.
+fn any_speed() -> impl Strategy<Value = Speed> {
+    let times = (0.0..500.0_f32, 0.0..2.0_f32, 0.0..0.1_f32, 0.0..0.2_f32, 0.0..100.0_f32);
+    let kv_tokens = prop_oneof![Just(0.0_f32), 500.0..50_000.0_f32];
+    let rest = (0.0..20.0_f32, 1.0..8.0_f32, kv_tokens, 0.0..=1.0_f32);
+    let learned = (times, rest).prop_map(|(times, rest)| Speed {
+        floor_ms: times.0,
+        prefill_ms: times.1,
+        prefill_ms_per_thousand: times.2,
+        prefill_per_running: times.3,
+        decode_ms: times.4,
+        ends_per_s: rest.0,
+        bytes_per_token: rest.1,
+        kv_tokens: rest.2,
+        trust: rest.3,
+    });
+    prop_oneof![1 => Just(Speed::UNKNOWN), 4 => learned]
+}
+
+/// Like [`any_world`], with requests that have a model and a prompt, any part of it cached anywhere,
+/// and replicas of any speed.
+pub(crate) fn any_prompted(policy: impl Strategy<Value = Policy>) -> impl Strategy<Value = World> {
+    let slots = prop::collection::vec((any_speed(), 0..40_u32, 0..9_000_u32), 60);
+    let prompt = (prop::collection::vec(any::<u64>(), 0..40), any::<Option<u32>>(), 0..4_000_u32);
+    (any_world(policy), slots, prompt).prop_map(|(mut world, slots, prompt)| {
+        for (index, (speed, cached_blocks, pending_tokens)) in slots.into_iter().enumerate() {
+            world.loads.speeds[index] = speed;
+            world.loads.cached_blocks[index] = cached_blocks.min(prompt.0.len() as u32);
+            world.loads.pending_tokens[index] = pending_tokens;
+        }
+        let bytes = prompt.0.len() as u32 * 256 + prompt.2;
+        let (blocks, output_tokens_max) = (BlockHashes::new(prompt.0), prompt.1);
+        world.prompt = Prompt { blocks, bytes, output_tokens_max, has_model: true };
+        world
     })
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use spillway_emulator::Profile;
 
-use crate::cluster::{ClusterCommand, ClusterKeysCommand, Connect};
+use crate::cluster::{ClusterCommand, ClusterKeysCommand, Connect, ExplainArgs, TrieArgs};
 
 /// Inference gateway: routes requests to model servers.
 #[derive(Debug, Parser)]
@@ -42,6 +42,10 @@ pub(crate) enum Command {
     Emulate(EmulateArgs),
     /// Shows what a node knows of its replicas; drains or resumes one.
     Replicas(ReplicasArgs),
+    /// Shows which beginnings of prompts are hot in which region, or has their key changed.
+    Trie(TrieArgs),
+    /// Shows where a request would go, and why not elsewhere.
+    Explain(ExplainArgs),
     /// Makes the certificates with which nodes know each other.
     Certs {
         #[command(subcommand)]

@@ -37,6 +37,8 @@ fn main() -> ExitCode {
         Command::Emulate(args) => emulate::run(&args),
         Command::Replicas(args) => replicas::run(&args),
         Command::Cluster(command) => cluster::run(&command),
+        Command::Trie(args) => cluster::trie(&args),
+        Command::Explain(args) => cluster::explain(&args),
         Command::Certs { command } => certs::run(&command),
         Command::Keys { command: KeysCommand::Make(args) } => keys::make(&args),
         Command::Keys { command: KeysCommand::Cluster(command) } => cluster::keys(&command),

@@ -5,6 +5,7 @@
 
 mod choices;
 mod control_metrics;
+mod knowledge_metrics;
 pub mod logs;
 mod metrics;
 pub mod names;
@@ -14,6 +15,7 @@ mod replica_metrics;
 mod stream_gaps;
 
 pub use control_metrics::{LiveControl, LiveItems};
+pub use knowledge_metrics::{LiveHot, LiveKnowledge};
 pub use metrics::{LastResort, Live, Metrics};
 pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;

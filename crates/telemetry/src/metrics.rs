@@ -12,6 +12,7 @@ use prometheus_client::registry::{Metric, Registry};
 use spillway_types::{Admission, End, Fault, Outcome};
 
 use crate::choices::ChoiceMetrics;
+use crate::knowledge_metrics::{KnowledgeMetrics, LiveHot, LiveKnowledge};
 use crate::names;
 use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
@@ -36,6 +37,7 @@ pub struct Metrics {
     reloads: Family<Labels, Counter>,
     replicas: ReplicaMetrics,
     regions: RegionMetrics,
+    knowledge: KnowledgeMetrics,
     waiting: Family<Labels, Gauge>,
     guests: Gauge,
     guest_requests: Family<Labels, Counter>,
@@ -72,6 +74,10 @@ pub struct Live {
     pub cluster: LiveCluster,
     /// Total since start of facts about replicas that did not fit their queue.
     pub facts_dropped: u64,
+    /// What is known of caches and speeds.
+    pub knowledge: LiveKnowledge,
+    /// What the cluster agrees on about hot prompts, if this node takes part in that.
+    pub hot: Option<LiveHot>,
 }
 
 /// A route and model without an open replica.
@@ -104,6 +110,7 @@ impl Metrics {
             reloads: metric(&mut r, names::RELOADS, "Config reloads"),
             replicas: ReplicaMetrics::new(&mut r),
             regions: RegionMetrics::new(&mut r),
+            knowledge: KnowledgeMetrics::new(&mut r),
             waiting: metric(&mut r, names::WAITING, "Requests that wait for a place"),
             guests: metric(&mut r, names::GUESTS, "Guests served now"),
             guest_requests: metric(&mut r, names::GUEST_REQUESTS, "Requests of other nodes"),
@@ -183,6 +190,8 @@ impl Metrics {
     fn show(&self, live: &Live) {
         self.replicas.show(&live.replicas);
         self.regions.show(&live.cluster);
+        self.knowledge.show(&live.knowledge, live.hot.as_ref());
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).show(&self.families);
         self.waiting.clear();
         for (model, count) in &live.waiting {
             let labels = vec![("model", model.clone())];
@@ -238,7 +247,8 @@ mod tests {
     use std::time::Duration;
 
     use spillway_types::{
-        GapHistogram, ModelName, Reading, ReplicaName, RouteName, Signals, SplitArm, TokenCounts,
+        BlockHashes, GapHistogram, ModelName, Prediction, Reading, ReplicaName, RouteName, Signals,
+        SplitArm, TokenCounts,
     };
 
     use super::*;
@@ -264,6 +274,9 @@ mod tests {
             retries_reset: 0,
             tokens: TokenCounts { prompt: 7, completion: 2, cached: 0 },
             gaps: Some(Box::new(gaps)),
+            prefix: BlockHashes::default(),
+            reply_time: None,
+            predicted: None,
         }
     }
 
@@ -284,6 +297,44 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         assert!(!text.contains(r#"kind="cached""#), "zero counts make no series");
+    }
+
+    #[test]
+    fn predictions_are_held_against_what_was_seen() {
+        let metrics = Metrics::new(Vec::new());
+        let predicted = |first_token_ms: f32, cached_tokens| {
+            Some(Prediction { first_token_ms, cached_tokens, ..Prediction::default() })
+        };
+        let seen = Some(Duration::from_millis(100));
+        for first_token_ms in [90.0, 110.0, 110.0, 150.0] {
+            let predicted = predicted(first_token_ms, 4);
+            metrics.record(&Outcome { predicted, reply_time: seen, ..outcome() });
+        }
+        // Neither a reply in one piece nor one that was cut off shows when its first token came.
+        let off = predicted(5_000.0, 0);
+        let tokens = TokenCounts::default();
+        let unary = Outcome { predicted: off, reply_time: seen, gaps: None, tokens, ..outcome() };
+        metrics.record(&unary);
+        let cut = Outcome { predicted: off, reply_time: seen, end: End::Cut, ..outcome() };
+        metrics.record(&cut);
+        let text = metrics.scrape(&Live::default());
+        let value = |line: &str| -> f64 {
+            let found = text.lines().find(|known| known.starts_with(line)).expect(line);
+            found.rsplit(' ').next().and_then(|value| value.parse().ok()).expect("a number")
+        };
+        let of = |name: &str, quantile: &str| {
+            value(&format!("{name}{{route=\"llm\",model=\"tiny\",quantile=\"{quantile}\"}}"))
+        };
+        let (median_s, p90_s) = (
+            of("spillway_prediction_error_seconds", "0.5"),
+            of("spillway_prediction_error_seconds", "0.9"),
+        );
+        assert!((0.008..0.013).contains(&median_s), "{median_s}");
+        assert!((0.04..0.065).contains(&p90_s), "{p90_s}");
+        assert!((0.08..0.13).contains(&of("spillway_prediction_error_ratio", "0.5")));
+        let estimate = "spillway_cache_estimate_tokens_total{route=\"llm\",model=\"tiny\",kind=";
+        assert_eq!(value(&format!("{estimate}\"expected\"}}")), 16.0);
+        assert_eq!(value(&format!("{estimate}\"reported\"}}")), 0.0);
     }
 
     #[test]

@@ -103,6 +103,44 @@ pub const CONTROL_LOG_BYTES: &str = "spillway_control_log_bytes";
 pub const CONTROL_ITEMS: &str = "spillway_control_items";
 /// 1 for each route and model that no open replica serves, by the standing of those that do.
 pub const LAST_RESORT: &str = "spillway_last_resort";
+/// Milliseconds that predictions of the first token were off by, as quantiles in seconds.
+pub const PREDICTION_ERROR: &str = "spillway_prediction_error_seconds";
+/// The same as a part of the time that was seen.
+pub const PREDICTION_ERROR_RATIO: &str = "spillway_prediction_error_ratio";
+/// Prompt tokens in replicas' caches, by kind: expected, reported.
+pub const CACHE_ESTIMATE: &str = "spillway_cache_estimate_tokens";
+/// Different blocks of prompts that are known at any replica.
+pub const PREFIX_BLOCKS: &str = "spillway_prefix_index_blocks";
+/// Blocks at replicas.
+pub const PREFIX_PAIRS: &str = "spillway_prefix_index_pairs";
+/// Bytes of the prefix index.
+pub const PREFIX_BYTES: &str = "spillway_prefix_index_bytes";
+/// Blocks at replicas that were forgotten, by why.
+pub const PREFIX_FORGOTTEN: &str = "spillway_prefix_forgotten";
+/// Replicas whose blocks were all forgotten at once.
+pub const PREFIX_FLUSHES: &str = "spillway_prefix_flushes";
+/// Prompts looked up, by result: matched, none.
+pub const PREFIX_LOOKUPS: &str = "spillway_prefix_lookups";
+/// Lessons about caches and speeds that found their queue full.
+pub const LEARNINGS_DROPPED: &str = "spillway_learnings_dropped";
+/// Replicas and models whose speed is learned.
+pub const LATENCY_MODELS: &str = "spillway_latency_models";
+/// Messages about caches between the nodes of a region, by result.
+pub const PREFIX_SHARED: &str = "spillway_prefix_shared";
+/// Bytes of them that were sent.
+pub const PREFIX_SHARED_BYTES: &str = "spillway_prefix_shared_sent_bytes";
+/// Hot blocks by region.
+pub const HOT_BLOCKS: &str = "spillway_hot_blocks";
+/// Bytes of all hot blocks.
+pub const HOT_BYTES: &str = "spillway_hot_size_bytes";
+/// Agreed changes of hot blocks.
+pub const HOT_ENTRIES: &str = "spillway_hot_entries";
+/// Bytes of them.
+pub const HOT_ENTRY_BYTES: &str = "spillway_hot_entry_bytes";
+/// Changes of hot blocks that this node proposed, by result.
+pub const HOT_PROPOSALS: &str = "spillway_hot_proposals";
+/// Decisions between regions about hot prompts, by way: changed, same.
+pub const HOT_DECISIONS: &str = "spillway_hot_decisions";
 /// Facts about replicas that did not fit their queue.
 pub const FACTS_DROPPED: &str = "spillway_facts_dropped";
 /// Requests for entry, by tenant and how they ended.

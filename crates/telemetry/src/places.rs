@@ -5,11 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use spillway_route::PredictionError;
 use spillway_types::{End, ModelName, Outcome, RouteName};
 
 use crate::metrics::{Labels, metric};
@@ -18,6 +21,8 @@ use crate::stream_gaps::StreamGaps;
 
 /// A histogram per label set.
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
+/// A gauge of seconds or shares per label set.
+type Quantiles = Family<Labels, Gauge<f64, AtomicU64>>;
 /// Route and model of a request, as far as they are known.
 type Key = (Option<RouteName>, Option<ModelName>);
 
@@ -25,6 +30,10 @@ type Key = (Option<RouteName>, Option<ModelName>);
 const UNKNOWN: &str = "unknown";
 /// Values of the label `kind` of tokens.
 const TOKEN_KINDS: [&str; 3] = ["prompt", "completion", "cached"];
+/// Quantiles of prediction errors that are shown.
+const QUANTILES: [(&str, f64); 2] = [("0.5", 0.5), ("0.9", 0.9)];
+/// Predictions after which all before count half: the quantiles are those of the last few thousand.
+const PREDICTIONS_MAX: u64 = 4_096;
 
 /// The metrics with the labels route and model.
 #[derive(Debug)]
@@ -34,6 +43,9 @@ pub(crate) struct PlaceFamilies {
     duration: Histograms,
     overhead: Histograms,
     tokens: Family<Labels, Counter>,
+    prediction_error: Quantiles,
+    prediction_ratio: Quantiles,
+    cache_estimate: Family<Labels, Counter>,
     gaps: Arc<StreamGaps>,
 }
 
@@ -47,6 +59,13 @@ impl PlaceFamilies {
             duration: seconds(registry, names::DURATION, "Request head to end of the reply"),
             overhead: seconds(registry, names::OVERHEAD, "Gateway time before asking a replica"),
             tokens: metric(registry, names::TOKENS, "Tokens"),
+            prediction_error: metric(registry, names::PREDICTION_ERROR, "Error of predictions"),
+            prediction_ratio: metric(
+                registry,
+                names::PREDICTION_ERROR_RATIO,
+                "Error of predictions, as a part of what was seen",
+            ),
+            cache_estimate: metric(registry, names::CACHE_ESTIMATE, "Prompt tokens in caches"),
             gaps,
         }
     }
@@ -67,6 +86,13 @@ impl Places {
     }
 }
 
+impl Places {
+    /// Brings what is not kept by the registry itself up to date.
+    pub(crate) fn show(&self, families: &PlaceFamilies) {
+        self.0.values().for_each(|place| place.show(families));
+    }
+}
+
 /// One route and model, with its metrics at hand.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -78,6 +104,8 @@ pub(crate) struct Place {
     first_byte: Histogram,
     duration: Histogram,
     overhead: Histogram,
+    /// Made at the first prediction.
+    predictions: Option<Box<PredictionError>>,
 }
 
 impl Place {
@@ -89,6 +117,7 @@ impl Place {
             overhead: families.overhead.get_or_create_owned(&labels),
             requests: BTreeMap::new(),
             tokens: [None, None, None],
+            predictions: None,
             route: route.to_owned(),
             model: model.to_owned(),
         }
@@ -114,6 +143,7 @@ impl Place {
             families.gaps.merge(&self.route, &self.model, gaps);
         }
         self.record_tokens(outcome, families);
+        self.record_prediction(outcome, families);
     }
 
     fn counter_of(&self, (status, end): (u16, End), families: &PlaceFamilies) -> Counter {
@@ -132,6 +162,44 @@ impl Place {
             }
             if let Some(counter) = &self.tokens[index] {
                 counter.inc_by(count);
+            }
+        }
+    }
+
+    /// Only streams show when the first token came.
+    fn record_prediction(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
+        let Some(predicted) = &outcome.predicted else { return };
+        if outcome.end != End::Complete || outcome.status != 200 {
+            return;
+        }
+        if let Some(seen) = outcome.reply_time.filter(|_| outcome.gaps.is_some()) {
+            let predictions = self.predictions.get_or_insert_default();
+            predictions.note(predicted.first_token_ms, seen.as_secs_f32() * 1_000.0);
+            if predictions.count() > PREDICTIONS_MAX {
+                predictions.halve();
+            }
+        }
+        if outcome.tokens.prompt > 0 {
+            let expected = u64::from(predicted.cached_tokens);
+            for (kind, tokens) in [("expected", expected), ("reported", outcome.tokens.cached)] {
+                let labels = self.labels([("kind", kind.to_owned())]);
+                families.cache_estimate.get_or_create(&labels).inc_by(tokens);
+            }
+        }
+    }
+
+    fn show(&self, families: &PlaceFamilies) {
+        let Some(predictions) = &self.predictions else { return };
+        for (quantile, share) in QUANTILES {
+            let labels = self.labels([("quantile", quantile.to_owned())]);
+            let error_s = predictions.absolute_ms(share).map(|error_ms| error_ms / 1_000.0);
+            for (family, value) in [
+                (&families.prediction_error, error_s),
+                (&families.prediction_ratio, predictions.relative(share)),
+            ] {
+                if let Some(value) = value {
+                    family.get_or_create(&labels).set(f64::from(value));
+                }
             }
         }
     }

@@ -1,16 +1,20 @@
 //! What a prompt looks like to everything that must not see the prompt.
 
+use std::sync::Arc;
+
 /// Chained keyed hashes of a prompt's blocks: entry `i` stands for blocks `0..=i` together.
+///
+/// Cheap to clone: the index and the records of a request share it.
 ///
 /// Two prompts share a prefix of `n` blocks exactly if their first `n` entries are equal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BlockHashes(Vec<u64>);
+pub struct BlockHashes(Arc<[u64]>);
 
 impl BlockHashes {
     /// Wraps chain hashes, first block first.
     #[must_use]
     pub fn new(chain: Vec<u64>) -> Self {
-        Self(chain)
+        Self(chain.into())
     }
 
     /// The chain, first block first.

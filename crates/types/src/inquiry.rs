@@ -14,6 +14,8 @@ pub struct Inquiry {
     pub prefix: BlockHashes,
     /// Size of the prompt in bytes of JSON text.
     pub prompt_bytes: u32,
+    /// Most tokens that the client wants to have generated; `None` if it does not say.
+    pub output_tokens_max: Option<u32>,
     /// Keyed hash of what the route hashes by, e.g. a session: requests with equal values belong
     /// together. `None` if the route hashes by nothing, or the request has no such key.
     pub affinity: Option<u64>,

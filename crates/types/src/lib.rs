@@ -6,19 +6,23 @@ mod allowed;
 mod block_hashes;
 mod deadline;
 mod gap_histogram;
+mod holder;
 mod ids;
 mod inquiry;
 mod load_report;
 mod model_load;
 mod outcome;
+mod prediction;
 mod sign;
 mod signals;
+mod speed;
 mod standing;
 
 pub use allowed::Allowed;
 pub use block_hashes::BlockHashes;
 pub use deadline::Deadline;
 pub use gap_histogram::{GAP_BOUNDS_S, GapHistogram};
+pub use holder::Holder;
 pub use ids::{
     ArmName, ModelName, ModelVersion, NodeName, PoolName, RegionName, ReplicaName, ReplicaSlot,
     RouteName, TenantName,
@@ -27,6 +31,8 @@ pub use inquiry::Inquiry;
 pub use load_report::LoadReport;
 pub use model_load::{ModelLoad, ShedState};
 pub use outcome::{End, Outcome, SplitArm, TokenCounts};
+pub use prediction::Prediction;
 pub use sign::{Fault, Sign, SignKind};
 pub use signals::{Reading, Signals};
+pub use speed::Speed;
 pub use standing::{Admission, ModelStanding, RAMP_FULL, Standing};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ArmName, GapHistogram, ModelName, RegionName, ReplicaName, RouteName};
+use crate::{
+    ArmName, BlockHashes, GapHistogram, ModelName, Prediction, RegionName, ReplicaName, RouteName,
+};
 
 /// One finished request, successful or not. Feeds metrics now and latency models later.
 #[derive(Clone, Debug)]
@@ -43,6 +45,12 @@ pub struct Outcome {
     pub tokens: TokenCounts,
     /// Time between the events of a stream; `None` for unary replies.
     pub gaps: Option<Box<GapHistogram>>,
+    /// The prompt's blocks; empty where it has none.
+    pub prefix: BlockHashes,
+    /// From sending the last attempt to the first byte of its reply; `None` without a reply.
+    pub reply_time: Option<Duration>,
+    /// What the last attempt was predicted to take; `None` where its policy predicts nothing.
+    pub predicted: Option<Prediction>,
 }
 
 /// An arm of a traffic split, by name.

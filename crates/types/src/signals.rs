@@ -15,6 +15,7 @@ impl Reading {
 
     /// The value as far as it is trusted, and for the rest `prior`, what is usual among peers.
     #[must_use]
+    #[inline]
     pub fn or(self, prior: f32) -> f32 {
         let trust = self.trust.clamp(0.0, 1.0);
         prior + (self.value - prior) * trust

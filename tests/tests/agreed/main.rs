@@ -5,6 +5,7 @@
 mod believed;
 mod disaster;
 mod join;
+mod knowledge;
 mod leased;
 mod orders;
 mod routes;

@@ -91,7 +91,7 @@ async fn names_and_routes_take_effect_at_all_nodes_while_they_serve() {
     remove(world.node(1), RecordKey::Model("fast".into())).await;
     soon(&world, "the alias is gone", "fast", |reply| reply.status == 404).await;
     remove(world.node(1), RecordKey::Route("default".into())).await;
-    soon(&world, "the config counts", "tiny", |reply| policy_is(reply, "power_of_two")).await;
+    soon(&world, "the config counts", "tiny", |reply| policy_is(reply, "predicted_latency")).await;
 
     stop.store(true, Ordering::Relaxed);
     for load in loads {
@@ -107,7 +107,7 @@ async fn what_cannot_be_used_is_told_and_breaks_nothing_else() {
     put(world.node(0), route("nowhere", "random", "no-such-pool")).await;
     put(world.node(0), route("odd", "by_magic", "")).await;
     put(world.node(0), alias("fast", "tiny")).await;
-    soon(&world, "the alias is known", "fast", |reply| policy_is(reply, "power_of_two")).await;
+    soon(&world, "the alias is known", "fast", |reply| policy_is(reply, "predicted_latency")).await;
     for node in world.running() {
         let page = Page::of(node);
         let count = |kind: &str, of: &str| {

@@ -41,6 +41,9 @@ fn faults_are_told_with_line_column_and_remedy() {
     check("[[route]]\nname = \"r\"\npath_prefix = \"x\"\n", (3, 15), "slash", "/v1");
     check("[[route]]\nname = \"r\"\npolicy = \"best\"\n", (3, 10), "best", "correct the value");
     check_hash_by();
+    check("[prefix]\nblock_bytes = 100\n", (2, 15), "multiple of 32", "256");
+    check("[prefix]\nindex_bytes_max = 5\n", (2, 19), "too little", "1048576");
+    check("[prefix]\nreplica_blocks = 0\n", (2, 18), "no cache", "divided by 64");
     check("[[route]]\npolicy = \"random\"\n", (1, 1), "missing field `name`", "add the key");
     let two = "[[route]]\nname = \"r\"\n[[route]]\nname = \"r\"\n";
     check(two, (4, 8), "a second route", "own name");
@@ -65,7 +68,26 @@ fn check_hash_by() {
     }
     let text = route("policy = \"random\"\nhash_by = \"user\"");
     check(&text, (4, 11), "random does not hash", "remove hash_by");
-    check(&route("hash_by = \"user\""), (3, 11), "power_of_two does not hash", "remove hash_by");
+    check(
+        &route("hash_by = \"user\""),
+        (3, 11),
+        "predicted_latency does not hash",
+        "remove hash_by",
+    );
+    check(
+        &route("path_prefix = \"/x\"\nhash_by = \"client_ip\""),
+        (4, 11),
+        "power_of_two does not hash",
+        "remove hash_by",
+    );
+    for (line, message) in [
+        ("predicted_latency = { kappa = -1.0 }", "-1 is no weight"),
+        ("predicted_latency = { tie_ms = inf }", "inf is no weight"),
+        ("prequal = { probes = 0 }", "0 replicas can't be looked at"),
+    ] {
+        let column = line.find(" = ").and_then(|_| line.rfind("= ")).expect("a value") + 3;
+        check(&route(line), (3, column), message, "correct the value");
+    }
     let raw = "path_prefix = \"/x\"\npolicy = \"consistent_hash\"\nhash_by = \"user\"";
     check(&route(raw), (5, 11), "reads no bodies", "client_ip");
 }
@@ -201,6 +223,12 @@ connect_ms = 1
 first_byte_ms = 1
 idle_ms = 1
 total_ms = 1
+[prefix]
+block_bytes = 32
+index_bytes_max = 1048576
+replica_blocks = 1
+share = true
+keep_speeds = true
 [retry]
 attempts_max = 1
 budget_percent = 1
@@ -235,7 +263,7 @@ demote_after_ms = 1
 [classes]
 h100 = 4
 [mapping.mine]
-queued = { metrics = ["q"], combine = "mean", scale = 1.0, ratio_to = ["t"] }
+queued = { metrics = ["q"], combine = "mean", scale = 1.0, ratio_to = ["t"], labels = ["l"] }
 [aliases]
 other = "tiny"
 [[discovery]]
@@ -344,6 +372,9 @@ policy = "consistent_hash"
 hash_by = "client_ip"
 session = { cookie = "c", max_age_s = 1 }
 least_loaded = { queue = 1.0, gpu = 1.0, kv = 1.0, latency = 1.0 }
+predicted_latency = { goal = "total", push = "always", kappa = 1.0, crowding = 1.0, output_tokens = 1, session_ms = 1.0, doubt_ms = 1.0, tie_ms = 1.0 }
+prefix_aware = { match_permille_min = 1, imbalance_min = 1.0, imbalance_ratio_min = 1.0 }
+prequal = { probes = 1, cold_permille = 1 }
 inject_usage = true
 forward_authorization = true
 timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1 }

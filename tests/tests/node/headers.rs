@@ -66,7 +66,14 @@ async fn errors_and_local_answers_have_an_id_too() {
 #[tokio::test]
 async fn how_a_request_was_routed_is_told_if_the_config_says_so() {
     let replica = Scripted::start().await.serve(OK);
-    let names = ["x-spillway-region", "x-spillway-replica", "x-spillway-policy", "x-spillway-hops"];
+    let names = [
+        "x-spillway-region",
+        "x-spillway-replica",
+        "x-spillway-policy",
+        "x-spillway-reason",
+        "x-spillway-hops",
+        "x-spillway-cached-tokens",
+    ];
     let setup = Setup::new().set("node.region = \"mars\"").replica("a", replica.address);
     let silent = setup.clone().start().await;
     let reply = Client::once(silent.addresses()[0], chat("tiny", "")).await;
@@ -74,7 +81,7 @@ async fn how_a_request_was_routed_is_told_if_the_config_says_so() {
     let telling = setup.set("node.expose_routing = true").start().await;
     let reply = Client::once(telling.addresses()[0], chat("tiny", "")).await;
     let told = names.map(|name| reply.header(name).expect("told"));
-    assert_eq!(told, ["mars", "a", "power_of_two", "0"]);
+    assert_eq!(told, ["mars", "a", "predicted_latency", "only", "0", "0"]);
 }
 
 #[tokio::test]

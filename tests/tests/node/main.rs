@@ -23,6 +23,7 @@ mod limits;
 mod load;
 mod metrics;
 mod names;
+mod prefix;
 mod protocols;
 mod reload;
 mod responses;

@@ -1,21 +1,31 @@
 //! The metrics page: well-formed, and every name on it once there is something to say.
 
 use spillway_node::{Config, Node};
-use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, get, spawn};
+use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, get, post, spawn};
 
 /// Where the names stand; a new one must appear here too.
 const NAMES: &str = include_str!("../../../crates/telemetry/src/names.rs");
 
 /// Parts of the names of metrics that only nodes of a cluster have, and of one of requests that
 /// wait; the tests of clusters look for them.
-const OF_CLUSTERS: [&str; 7] =
-    ["_region_", "_spill_", "_link_", "_gossip_", "_certificate_", "_guest_", "_control_"];
+const OF_CLUSTERS: [&str; 9] = [
+    "_region_",
+    "_spill_",
+    "_link_",
+    "_gossip_",
+    "_certificate_",
+    "_guest_",
+    "_control_",
+    "_hot_",
+    "_prefix_shared",
+];
 
 #[tokio::test]
 async fn every_metric_appears_and_the_page_is_well_formed() {
     let emulator = emulator(1).await;
     let hanging = Scripted::start().await;
-    let route = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n";
+    let route = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n\
+        [[route]]\nname = \"smart\"\npath_prefix = \"/smart\"\nreplace_prefix = \"\"\nprotocol = \"openai\"\n";
     let names = "[fallback]\nlost = [\"tiny\"]\n[[split]]\nmodel = \"chat\"\nby = \"random\"\n\
         arms = [{ name = \"only\", model = \"tiny\", weight = 1 }]";
     // Nobody else serves one of its models: down, it is that model's last resort.
@@ -37,6 +47,12 @@ async fn every_metric_appears_and_the_page_is_well_formed() {
         for _ in 0..3 {
             assert_eq!(client.fetch(chat("tiny", fields)).await.status, 200);
         }
+    }
+    for fields in [r#""max_tokens":5"#, r#""max_tokens":5,"stream":true"#] {
+        let body =
+            format!(r#"{{"model":"tiny","messages":[{{"role":"user","content":"Hi"}}],{fields}}}"#);
+        let reply = client.fetch(post("/smart/v1/chat/completions", body)).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
     }
     for model in ["chat", "lost"] {
         assert_eq!(client.fetch(chat(model, "")).await.status, 200, "{model}");

@@ -73,9 +73,16 @@ async fn a_full_region_refuses_and_the_first_node_asks_the_next() {
     assert_eq!(sent(edge, &[("region", "near"), ("result", "refused")]), 1.0);
     near_gate.release("", 1);
     far_gate.release("", 1);
-    assert_eq!(own.await.expect("a reply").status, 200);
+    let own = own.await.expect("a reply");
+    assert_eq!(own.status, 200);
     let guest = guest.await.expect("a reply");
     assert_eq!((guest.status, facts(&guest)), (200, ["far", "1"]), "{}", guest.text());
+    // What the other region's node says of its choice, and why this one sent it there.
+    let told = ["x-spillway-replica", "x-spillway-policy", "x-spillway-reason", "x-spillway-spill"];
+    let told = told.map(|name| guest.header(name).unwrap_or_default());
+    assert_eq!(told, ["a", "predicted_latency", "only", "no_replica"]);
+    assert_eq!(guest.header("x-spillway-cached-tokens"), Some("0"));
+    assert_eq!(own.header("x-spillway-spill"), None);
     assert_eq!((near_gate.arrived().len(), far_gate.arrived().len()), (1, 1));
     eventually("it is counted", || sent(edge, &[("result", "served")]) == 1.0).await;
     check_hops(&nodes, 1.0);

@@ -11,6 +11,7 @@ mod grpc;
 mod grpc_calls;
 mod guests;
 mod hops;
+mod knowledge;
 mod metrics;
 mod overload;
 mod reach;

@@ -7,17 +7,27 @@ use crate::metadata::Package;
 /// The crates from the bottom up, each with the own crates that it may ship with.
 ///
 /// Its tests may use any crate above it in this table, that is, lower in the building.
-const LAYERS: [(&str, &[&str]); 23] = [
+const LAYERS: [(&str, &[&str]); 24] = [
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
     ("spillway-route", &["spillway-types", "spillway-prefix"]),
     ("spillway-health", &["spillway-types", "spillway-route"]),
     ("spillway-protocol", &["spillway-types"]),
     ("spillway-codec", &["spillway-types"]),
-    ("spillway-control", &["spillway-types", "spillway-codec"]),
+    ("spillway-control", &["spillway-types", "spillway-prefix", "spillway-codec"]),
     ("spillway-pulse", &["spillway-types", "spillway-codec"]),
     ("spillway-engine", &[]),
-    ("spillway-telemetry", &["spillway-types"]),
+    (
+        "spillway-sim",
+        &[
+            "spillway-types",
+            "spillway-prefix",
+            "spillway-route",
+            "spillway-health",
+            "spillway-engine",
+        ],
+    ),
+    ("spillway-telemetry", &["spillway-types", "spillway-route"]),
     ("spillway-emulator", &["spillway-engine"]),
     ("spillway-replicas", &["spillway-types"]),
     ("spillway-link", &["spillway-types", "spillway-codec"]),
@@ -56,6 +66,7 @@ const LAYERS: [(&str, &[&str]); 23] = [
         "spillway-node",
         &[
             "spillway-types",
+            "spillway-codec",
             "spillway-prefix",
             "spillway-route",
             "spillway-health",
@@ -90,7 +101,7 @@ const LAYERS: [(&str, &[&str]); 23] = [
 ];
 
 /// Crates that decide and never wait: what they ship with has no runtime and no network.
-const PURE: [&str; 9] = [
+const PURE: [&str; 10] = [
     "spillway-types",
     "spillway-prefix",
     "spillway-route",
@@ -100,6 +111,7 @@ const PURE: [&str; 9] = [
     "spillway-control",
     "spillway-pulse",
     "spillway-engine",
+    "spillway-sim",
 ];
 
 /// What makes a crate impure.

@@ -6,6 +6,7 @@ mod cluster_test;
 mod openapi_test;
 mod schema;
 mod secrets_test;
+mod trie_test;
 mod watch_test;
 mod world;
 mod write_test;

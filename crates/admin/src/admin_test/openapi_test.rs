@@ -110,6 +110,8 @@ impl Tour {
             ("replicas/eu/gpu-1/undrain", Value::Null),
             ("replicas/eu/gpu-1/weight", json!({ "weight": 7 })),
             ("leader", json!({ "to": "a" })),
+            ("trie/rotate", Value::Null),
+            ("explain", json!({ "body": { "model": "m" } })),
         ] {
             self.post(&format!("/v1/{path}"), body).await;
         }
@@ -154,7 +156,8 @@ async fn every_endpoint_answers_as_the_document_says() {
         let page = tour.get(&format!("/v1/{list}")).await;
         assert!(!page["items"].as_array().unwrap().is_empty(), "{list}");
     }
-    for path in ["status", "leader", "audit", "audit?trail=system", "openapi.json", "backup"] {
+    let nodes_own = ["status", "leader", "audit", "audit?trail=system", "openapi.json", "backup"];
+    for path in nodes_own.into_iter().chain(["trie", "trie?top=3"]) {
         tour.get(&format!("/v1/{path}")).await;
     }
     for path in [
@@ -168,6 +171,7 @@ async fn every_endpoint_answers_as_the_document_says() {
         "/v1/limits/tenant:acme",
         "/v1/tenants/acme",
         "/v1/settings/health.transition_ms",
+        "/v1/settings/prefix.key_epoch",
     ] {
         tour.delete(path).await;
     }

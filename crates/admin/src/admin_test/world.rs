@@ -23,6 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use super::client::Client;
+use super::trie_test::Teller;
 use crate::{Admin, AdminConfig, connection_builder};
 
 /// How long a test waits for what has to happen.
@@ -95,7 +96,9 @@ impl World {
             rtt_max: Duration::from_millis(100),
         };
         let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
-        let (address, listening) = listen(Admin::new(Some(Arc::clone(&agreement)), admin)).await;
+        let (address, listening) =
+            listen(Admin::new(Some(Arc::clone(&agreement)), admin).explaining(Arc::new(Teller)))
+                .await;
         self.nodes[at] = Some(Node { link, agreement, address, _listening: listening });
         self.introduce();
     }

@@ -4,7 +4,8 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control::{
-    Command, Expect, Item, Key, KeyId, Model, RecordKey, SettingRule, Split, State, Tenant,
+    Command, Expect, Item, KEY_EPOCH, Key, KeyId, Model, RecordKey, SettingRule, Split, State,
+    Tenant,
 };
 use spillway_route::Policy;
 
@@ -61,6 +62,7 @@ pub(super) async fn command(
             let ReplicaWeight { weight } = call.json()?;
             Command::SetReplicaWeight { id, weight, expect }
         }
+        (Operation::RotatePrefixKey, RecordKey::Setting(_)) => Command::RotatePrefixKey { expect },
         (operation, key) => {
             return Err(ApiError::internal(format!("{operation:?} is not about {key}")));
         }
@@ -70,6 +72,9 @@ pub(super) async fn command(
 
 /// The record that a request is about.
 async fn subject(cluster: &Cluster<'_>, call: &Call) -> Result<RecordKey, ApiError> {
+    if call.endpoint.operation == Operation::RotatePrefixKey {
+        return Ok(RecordKey::Setting(KEY_EPOCH.to_owned()));
+    }
     let resource = match call.endpoint.operation {
         Operation::Put(resource) | Operation::Remove(resource) => resource,
         Operation::SetRegionState(_) | Operation::SetRegionWeight => Resource::Regions,

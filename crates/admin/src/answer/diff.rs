@@ -5,10 +5,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use spillway_consensus::{Consistency, Read, ReadError};
-use spillway_control::{ChangeDiff, Command, RecordKey, State};
+use spillway_control::{ChangeDiff, Command, KEY_EPOCH, RecordKey, State};
 use tokio::time::timeout;
 
-use super::{Cluster, Freshness, write};
+use super::{Cluster, Freshness, trie, write};
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::fault;
@@ -49,8 +49,10 @@ pub(super) async fn dry_run(
     let freshness = published(cluster).await?;
     let tried = cluster.agreement.dry_run(command, write::actor(call));
     let changes = tried.map_err(|fault| fault::of_fault(fault, about))?;
-    let changes = changes.iter().map(diff).collect();
-    Ok(json(StatusCode::OK, &DryRun { freshness, dry_run: true, changes }))
+    let mut shown: Vec<Diff> = changes.iter().map(diff).collect();
+    let state = cluster.agreement.published();
+    shown.extend(changes.iter().filter_map(|change| cold(&state, change)));
+    Ok(json(StatusCode::OK, &DryRun { freshness, dry_run: true, changes: shown }))
 }
 
 /// Waits until what is published, which commands are tried on, has all that was carried out before.
@@ -80,6 +82,18 @@ fn error(cluster: &Cluster<'_>) -> impl Fn(ReadError) -> ApiError {
         });
         fault::of_read(error, leader)
     }
+}
+
+/// What is known of prompts is no record, but who changes their key or removes a region wants to
+/// know what is lost with it.
+fn cold(state: &State, change: &ChangeDiff) -> Option<Diff> {
+    let (key, size) = match (&change.key, &change.after) {
+        (RecordKey::Setting(name), _) if name == KEY_EPOCH => ("all", trie::size(state)),
+        (RecordKey::Region(name), None) => (name.as_str(), trie::size_of(state, name)?),
+        _ => return None,
+    };
+    let (resource, key) = ("trie".to_owned(), key.to_owned());
+    Some(Diff { resource, key, before: Some(size), after: None })
 }
 
 fn diff(change: &ChangeDiff) -> Diff {

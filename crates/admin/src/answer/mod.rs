@@ -5,8 +5,10 @@ mod backup;
 mod command;
 mod create;
 mod diff;
+mod explain;
 mod read;
 mod status;
+mod trie;
 mod watch;
 mod write;
 
@@ -28,8 +30,10 @@ use crate::reply::Reply;
 pub(crate) use audit::AuditPage;
 pub(crate) use command::{RegionWeight, ReplicaWeight};
 pub(crate) use diff::DryRun;
+pub(crate) use explain::{ExplainOrder, Explanation, explain};
 pub(crate) use read::{Many, One};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
+pub(crate) use trie::TrieAnswer;
 pub(crate) use watch::{Event, Lost};
 pub(crate) use write::Written;
 
@@ -63,6 +67,7 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, 
         Operation::TransferLeader => status::transfer(cluster, call).await,
         Operation::Watch => watch::watch(cluster, call).await,
         Operation::Backup => backup::backup(cluster).await,
+        Operation::Trie => trie::trie(cluster, call).await,
         Operation::CreateKey => create::key(cluster, call).await,
         Operation::CreateJoinToken => create::join_token(cluster, call).await,
         Operation::Put(_)
@@ -71,12 +76,15 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, 
         | Operation::SetRegionState(_)
         | Operation::SetRegionWeight
         | Operation::SetReplicaState(_)
-        | Operation::SetReplicaWeight => {
+        | Operation::SetReplicaWeight
+        | Operation::RotatePrefixKey => {
             let (about, order) = command::command(cluster, call).await?;
             write::write(cluster, call, &about, order).await
         }
-        // Answered before, since it needs no cluster.
-        Operation::OpenApi => Err(ApiError::internal("the document has no cluster")),
+        // Answered before, since they need no cluster.
+        Operation::OpenApi | Operation::Explain => {
+            Err(ApiError::internal("this is answered without a cluster"))
+        }
     }
 }
 

@@ -154,5 +154,32 @@ mod tests {
                 prop_assert!(written * 1_000 <= 50_000 + now * 10);
             }
         }
+
+        /// What health may write with hints all around is at least what it may write with a budget
+        /// of its own, as large as what is kept for it and filled at the same rate.
+        #[test]
+        fn health_is_never_put_off_by_hints(
+            config in (1_u32..40, 1_u32..80, 0_u32..80).prop_map(|(entries_per_s, burst, kept)| {
+                BudgetConfig { entries_per_s, burst, kept_for_health: kept.min(burst) }
+            }),
+            steps in prop::collection::vec((0_u64..700, 0_u8..5), 1..400),
+        ) {
+            let own = BudgetConfig { burst: config.kept_for_health, ..config };
+            let (mut shared, mut own) = (Budget::new(config), Budget::new(own));
+            let mut now = 0;
+            for (gap, hints) in steps {
+                now += gap;
+                for _ in 0..hints * 20 {
+                    _ = shared.take(Urgency::Hint, ms(now));
+                }
+                let alone = own.take(Urgency::Health, ms(now));
+                let among_hints = shared.take(Urgency::Health, ms(now));
+                prop_assert!(among_hints.is_ok() || alone.is_err(), "put off at {} ms", now);
+                if alone.is_err() && among_hints.is_ok() {
+                    // It took what the other budget does not have.
+                    own.left_milli = 0;
+                }
+            }
+        }
     }
 }

@@ -45,6 +45,11 @@ impl fmt::Display for Command {
             }
             Self::Put { item, .. } => write!(f, "put {}", item.key()),
             Self::Remove { key, .. } => write!(f, "remove {key}"),
+            Self::HotBlocks { region, delta, .. } => {
+                let (enter, leave) = (delta.enter.len(), delta.leave.len());
+                write!(f, "report {enter} hot blocks of {region}, {leave} no more")
+            }
+            Self::RotatePrefixKey { .. } => write!(f, "rotate the key of prompts"),
         }
     }
 }

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, RegionName, RouteName};
 
 use crate::{
-    JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region, Route, Split, Tenant,
-    TenantName, TokenId,
+    JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region, Route, SettingRule, Split,
+    Tenant, TenantName, TokenId,
 };
 
 /// A record to write, with its key. New kinds go to the end, see [`Item::since`].
@@ -36,7 +36,11 @@ impl Item {
     /// The first wire version that has this kind.
     #[must_use]
     pub fn since(&self) -> u16 {
-        self.key().since()
+        match self {
+            // A setting that an older node does not know would be refused there alone.
+            Self::Setting(name, _) => SettingRule::find(name).map_or(1, |rule| rule.since),
+            item => item.key().since(),
+        }
     }
 
     /// Which record it is about.

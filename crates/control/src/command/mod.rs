@@ -7,8 +7,10 @@ mod parts;
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
+use spillway_prefix::HotDelta;
 use spillway_types::{NodeName, RegionName};
 
+use crate::wire::WIRE_HOT;
 use crate::{ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState};
 
 pub use item::Item;
@@ -135,7 +137,26 @@ pub enum Command {
         /// What is expected.
         expect: Expect,
     },
+    /// Which blocks of prompts became hot in a region, and which are so no more. A hint: without it
+    /// routing is worse, but right.
+    HotBlocks {
+        /// Whose.
+        region: RegionName,
+        /// Of which key the hashes are: the setting [`KEY_EPOCH`]. Others are refused.
+        key_epoch: u64,
+        /// At most [`crate::HOT_BATCH_MAX`] of each kind.
+        delta: HotDelta,
+    },
+    /// Has prompts hashed with the next key: counts the setting [`KEY_EPOCH`] up. A command of its
+    /// own, so that a repeated request does not count twice.
+    RotatePrefixKey {
+        /// What is expected of the setting.
+        expect: Expect,
+    },
 }
+
+/// The setting that counts the keys with which prompts are hashed. A change empties the hot trie.
+pub const KEY_EPOCH: &str = "prefix.key_epoch";
 
 /// What a record must be like for a command to be carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -170,6 +191,7 @@ impl Command {
             | Self::RevokeKey { .. } => 1,
             Self::Put { item, .. } => item.since(),
             Self::Remove { key, .. } => key.since(),
+            Self::HotBlocks { .. } | Self::RotatePrefixKey { .. } => WIRE_HOT,
         }
     }
 
@@ -179,8 +201,17 @@ impl Command {
     pub fn is_routine(&self) -> bool {
         matches!(
             self,
-            Self::RenewLeases { .. } | Self::ExpireLeases { .. } | Self::ReportHealth { .. }
+            Self::RenewLeases { .. }
+                | Self::ExpireLeases { .. }
+                | Self::ReportHealth { .. }
+                | Self::HotBlocks { .. }
         )
+    }
+
+    /// Whether routing only becomes better by it. Such commands wait for all others.
+    #[must_use]
+    pub fn is_hint(&self) -> bool {
+        matches!(self, Self::HotBlocks { .. })
     }
 
     /// Whether it makes the state larger. Such commands are refused when it is full.

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Refusal;
+use crate::wire::WIRE_HOT;
+use crate::{KEY_EPOCH, Refusal};
 
 /// The value of a setting, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +21,8 @@ pub struct SettingRule {
     pub default: &'static str,
     /// What it is for and how to choose it.
     pub doc: &'static str,
+    /// The first wire version that has it.
+    pub since: u16,
 }
 
 /// What a value may be.
@@ -37,13 +40,14 @@ pub enum SettingKind {
 }
 
 /// Every setting there is. New ones are an item of a new wire version, see [`crate::WIRE`].
-pub const SETTINGS: [SettingRule; 4] = [
+pub const SETTINGS: [SettingRule; 5] = [
     SettingRule {
         name: "health.observation_ms",
         kind: SettingKind::Number { min: 10_000, max: 600_000 },
         default: "60000",
         doc: "What a node said about a replica counts for this long; it says it again every third \
               of this.",
+        since: 1,
     },
     SettingRule {
         name: "health.transition_ms",
@@ -51,18 +55,29 @@ pub const SETTINGS: [SettingRule; 4] = [
         default: "5000",
         doc: "The cluster's belief about a replica changes again after this long at the earliest. \
               Nodes act on what they see themselves at once.",
+        since: 1,
     },
     SettingRule {
         name: "join.token_required",
         kind: SettingKind::Bool,
         default: "true",
         doc: "A new node needs a join token besides its certificate.",
+        since: 1,
     },
     SettingRule {
         name: "voters.dead_after_ms",
         kind: SettingKind::Number { min: 5_000, max: 86_400_000 },
         default: "60000",
         doc: "A voter that is not heard of for this long is replaced. Longer than a restart takes.",
+        since: 1,
+    },
+    SettingRule {
+        name: KEY_EPOCH,
+        kind: SettingKind::Number { min: 0, max: u32::MAX as u64 },
+        default: "0",
+        doc: "Counts the keys with which prompts are hashed. Another number is another key: what \
+              is known of prompts is forgotten and learned anew.",
+        since: WIRE_HOT,
     },
 ];
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 mod health;
+mod hot;
 mod items;
 mod leases;
 mod nodes;
@@ -20,6 +21,15 @@ pub use voters::{Membership, MembershipPlan, Sight, voters};
 /// # Errors
 /// If it may not be. No record has changed then.
 pub(crate) fn carry_out(turn: &mut Turn<'_>) -> Result<Done, Fault> {
+    let key_epoch = turn.key_epoch();
+    let done = carry_out_command(turn)?;
+    if turn.key_epoch() != key_epoch {
+        turn.hot.clear();
+    }
+    Ok(done)
+}
+
+fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, Fault> {
     let command = &turn.entry.command;
     let is_formation = matches!(command, Command::Form(_));
     if turn.ledger.cluster.is_none() && !is_formation {
@@ -54,5 +64,9 @@ pub(crate) fn carry_out(turn: &mut Turn<'_>) -> Result<Done, Fault> {
         Command::RevokeKey { key, expect } => items::revoke(turn, key, *expect),
         Command::Put { item, expect } => items::put(turn, item, *expect),
         Command::Remove { key, expect } => remove::remove(turn, key, *expect),
+        Command::HotBlocks { region, key_epoch, delta } => {
+            hot::report(turn, region, *key_epoch, delta)
+        }
+        Command::RotatePrefixKey { expect } => hot::rotate(turn, *expect),
     }
 }

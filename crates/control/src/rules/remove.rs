@@ -79,6 +79,7 @@ fn remove_region(turn: &mut Turn<'_>, name: &RegionName, expect: Expect) -> Resu
     tokens.iter().for_each(|id| drop(turn.remove::<JoinToken>(id)));
     turn.remove::<Region>(name);
     turn.ledger.clocks.remove(name);
+    turn.hot.remove_region(name);
     Ok(())
 }
 

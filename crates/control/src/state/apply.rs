@@ -28,15 +28,20 @@ impl State {
         effect
     }
 
-    /// A fingerprint of everything: equal on all nodes of one version of the program that applied
-    /// the same entries. Tables keep theirs up to date, so this takes microseconds.
+    /// A fingerprint of everything: equal on all nodes that applied the same entries, also while
+    /// some of them are older. Tables keep theirs up to date, so this takes microseconds.
     #[must_use]
     pub fn digest(&self) -> Digest {
         let parts = (&self.ledger, self.records.digests(), self.requests.digest());
-        Digest::of(&(parts, self.audit.digests())).0
+        let known_to_all = (parts, self.audit.digests());
+        if self.is_wire_1() {
+            return Digest::of(&known_to_all).0;
+        }
+        Digest::of(&(known_to_all, self.hot.digest())).0
     }
 
-    /// Length of all rows together, outcomes and audit included.
+    /// Length of all rows together, outcomes and audit included. The hot trie has a limit of its
+    /// own, so that hints never fill the state up.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.records.bytes() + self.requests.bytes() + self.audit.bytes()
@@ -47,7 +52,7 @@ impl State {
             return Effect { outcome: Outcome::Refused(refusal), changes: Vec::new() };
         }
         let version = self.ledger.applied;
-        let mut turn = Turn::new(&mut self.records, &mut self.ledger, entry);
+        let mut turn = Turn::new((&mut self.records, &mut self.ledger, &mut self.hot), entry);
         let outcome = match rules::carry_out(&mut turn) {
             Ok(Done { skipped }) if turn.is_written => Outcome::Applied { version, skipped },
             Ok(Done { skipped: 0 }) => Outcome::Unchanged,

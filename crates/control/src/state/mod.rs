@@ -12,11 +12,14 @@ mod table;
 mod turn;
 
 use serde::{Deserialize, Serialize};
+use spillway_prefix::HotTrie;
 use spillway_types::{NodeName, RegionName};
 
 use crate::records::Stored;
+use crate::wire::WIRE_HOT;
 use crate::{
-    ClusterId, DiskId, Node, NodeId, Record, RecordKey, Records, Setting, SettingRule, WIRE,
+    ClusterId, DiskId, KEY_EPOCH, Node, NodeId, Record, RecordKey, Records, Setting, SettingRule,
+    WIRE,
 };
 
 pub use audit::{AuditRecord, AuditRing};
@@ -38,6 +41,7 @@ pub struct State {
     ledger: Ledger,
     requests: Requests,
     audit: Audit,
+    hot: HotTrie,
 }
 
 impl State {
@@ -109,6 +113,18 @@ impl State {
         &self.audit.system
     }
 
+    /// Which blocks of prompts are hot in which region.
+    #[must_use]
+    pub fn hot(&self) -> &HotTrie {
+        &self.hot
+    }
+
+    /// Which key prompts are hashed with: the number of the setting [`KEY_EPOCH`].
+    #[must_use]
+    pub fn key_epoch(&self) -> u64 {
+        key_epoch(&self.records)
+    }
+
     /// The value of a setting: what an operator put, or its default. None if there is no such
     /// setting.
     #[must_use]
@@ -122,11 +138,21 @@ impl State {
         let versions = Node::table(&self.records).iter().map(|(_, node)| node.spec.wire_newest);
         versions.min().unwrap_or(WIRE)
     }
+
+    /// Whether nodes of wire version 1 can hold all that is in it: nothing newer took part.
+    fn is_wire_1(&self) -> bool {
+        self.ledger.wire_used < WIRE_HOT && self.hot.is_empty()
+    }
 }
 
 pub(crate) fn node_named<'a>(records: &'a Records, name: &NodeName) -> Option<(NodeId, &'a Node)> {
     let mut nodes = records.nodes.iter();
     nodes.find(|(_, node)| node.spec.name == *name).map(|(id, node)| (*id, node))
+}
+
+/// A setting is a number within its bounds; its rule has seen to that.
+pub(crate) fn key_epoch(records: &Records) -> u64 {
+    setting(records, KEY_EPOCH).and_then(|value| value.parse().ok()).unwrap_or(0)
 }
 
 pub(crate) fn setting<'a>(records: &'a Records, name: &str) -> Option<&'a str> {

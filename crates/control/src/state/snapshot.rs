@@ -2,11 +2,14 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use spillway_codec::{DecodeError, EncodeError, FrameHeader, HEADER_BYTES, Wire, decode, encode};
+use spillway_codec::{
+    DecodeError, EncodeError, FrameHeader, HEADER_BYTES, Wire, decode, decode_payload, encode,
+};
+use spillway_prefix::HotTrie;
 
 use crate::limits::SNAPSHOT_BYTES_MAX;
-use crate::state::State;
-use crate::{Digest, EntryError, WIRE};
+use crate::state::{Audit, Ledger, Requests, State};
+use crate::{Digest, EntryError, Records, WIRE};
 
 /// A snapshot could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,8 +37,10 @@ impl State {
     /// # Errors
     /// If it is too long, which the limits of the state keep it from.
     pub fn to_snapshot(&self) -> Result<Bytes, EncodeError> {
-        let (head, layout) = self.to_frames();
-        Ok([encode(&head)?, encode(&layout)?].concat().into())
+        let head = encode(&self.to_head())?;
+        let layout =
+            if self.is_wire_1() { encode(&self.to_layout_1()) } else { encode(&self.to_layout()) };
+        Ok([head, layout?].concat().into())
     }
 
     /// Reads what [`Self::to_snapshot`] wrote.
@@ -53,10 +58,19 @@ impl State {
         if written == read { Ok(state) } else { Err(SnapshotError::Digest { written, read }) }
     }
 
-    /// Both frames. A message owns what it says: a clone of a few milliseconds is the price.
-    pub(crate) fn to_frames(&self) -> (Head, Layout) {
-        let head = Head { needs: self.ledger.wire_used, digest: self.digest() };
-        (head, Layout(self.clone()))
+    pub(crate) fn to_head(&self) -> Head {
+        Head { needs: self.ledger.wire_used, digest: self.digest() }
+    }
+
+    /// A message owns what it says: a clone of a few milliseconds is the price.
+    pub(crate) fn to_layout(&self) -> Layout {
+        Layout(self.clone())
+    }
+
+    /// What nodes of wire version 1 read, as long as nothing newer took part.
+    pub(crate) fn to_layout_1(&self) -> Layout1 {
+        let Self { records, ledger, requests, audit, hot: _ } = self.clone();
+        Layout1 { records, ledger, requests, audit }
     }
 }
 
@@ -77,12 +91,26 @@ pub(crate) struct Head {
     digest: Digest,
 }
 
-/// The state in the layout of one version. Whoever changes a record, a table or the ledger counts
-/// the version up, keeps the old types to read the version before, and compares no digest of
-/// another version; and as long as [`State::wire_oldest`] is older than the change, snapshots are
-/// written in the old layout.
+/// The state in the present layout. Whoever changes a record, a table or the ledger counts the
+/// version up and keeps the old types: as long as nothing newer than them took part in a state, it
+/// is written in the old layout and has the old digest, so that older nodes read it and agree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layout(State);
+
+/// The state as wire version 1 had it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Layout1 {
+    records: Records,
+    ledger: Ledger,
+    requests: Requests,
+    audit: Audit,
+}
+
+impl From<Layout1> for Layout {
+    fn from(Layout1 { records, ledger, requests, audit }: Layout1) -> Self {
+        Self(State { records, ledger, requests, audit, hot: HotTrie::default() })
+    }
+}
 
 impl Wire for Head {
     const KIND: u16 = 0x0304;
@@ -92,7 +120,20 @@ impl Wire for Head {
 
 impl Wire for Layout {
     const KIND: u16 = 0x0305;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     /// What is left of [`SNAPSHOT_BYTES_MAX`] by both headers and the head.
     const BYTES_MAX: usize = SNAPSHOT_BYTES_MAX - 2 * HEADER_BYTES - Head::BYTES_MAX;
+
+    fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        match version {
+            Layout1::VERSION => decode_payload::<Layout1>(payload).map(Self::from),
+            found => Err(DecodeError::Version { kind: Self::KIND, found, newest: Self::VERSION }),
+        }
+    }
+}
+
+impl Wire for Layout1 {
+    const KIND: u16 = Layout::KIND;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = Layout::BYTES_MAX;
 }

@@ -1,10 +1,11 @@
 //! One entry being carried out.
 
+use spillway_prefix::HotTrie;
 use spillway_types::RegionName;
 
 use crate::records::Stored;
 use crate::rules::check;
-use crate::state::{Ledger, node_named, setting};
+use crate::state::{Ledger, key_epoch, node_named, setting};
 use crate::{
     Actor, Change, ChangeKind, Entry, Expect, Fault, NodeId, Proposer, Records, Refusal,
     RefusalCode,
@@ -16,6 +17,7 @@ use crate::{
 pub(crate) struct Turn<'a> {
     pub(crate) records: &'a mut Records,
     pub(crate) ledger: &'a mut Ledger,
+    pub(crate) hot: &'a mut HotTrie,
     pub(crate) entry: &'a Entry,
     pub(crate) changes: Vec<Change>,
     /// Whether anything was written, seen by watchers or not.
@@ -30,8 +32,12 @@ pub(crate) struct Done {
 }
 
 impl<'a> Turn<'a> {
-    pub(crate) fn new(records: &'a mut Records, ledger: &'a mut Ledger, entry: &'a Entry) -> Self {
-        Self { records, ledger, entry, changes: Vec::new(), is_written: false }
+    /// `entry`, carried out on the parts of a state that commands change.
+    pub(crate) fn new(
+        (records, ledger, hot): (&'a mut Records, &'a mut Ledger, &'a mut HotTrie),
+        entry: &'a Entry,
+    ) -> Self {
+        Self { records, ledger, hot, entry, changes: Vec::new(), is_written: false }
     }
 
     pub(crate) fn get<V: Stored>(&self, key: &V::Key) -> Option<&V> {
@@ -116,6 +122,11 @@ impl<'a> Turn<'a> {
     /// The value of a setting that is a number.
     pub(crate) fn setting_ms(&self, name: &str) -> u64 {
         setting(self.records, name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+
+    /// Which key prompts are hashed with.
+    pub(crate) fn key_epoch(&self) -> u64 {
+        key_epoch(self.records)
     }
 
     pub(crate) fn is_operator(&self) -> bool {

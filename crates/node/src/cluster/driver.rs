@@ -9,7 +9,9 @@ use bytes::Bytes;
 use spillway_health::RegionLoad;
 use spillway_link::{DatagramFault, Identity, Link, PeerStatus};
 use spillway_proxy::{Gateway, RegionTerms, Regions};
-use spillway_pulse::{Config as PulseConfig, Counters, Event, Member, NameId, Pulse, RegionView};
+use spillway_pulse::{
+    Config as PulseConfig, Content, Counters, Event, Member, NameId, Pulse, RegionView, Speeds,
+};
 use spillway_types::{ModelName, NodeName};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
@@ -22,9 +24,12 @@ use crate::cluster::others::{Known, Traffic, elsewhere, other_region};
 use crate::cluster::own::Own;
 use crate::config::{ClusterConfig, SpillConfig};
 use crate::keeper::KeeperHandle;
+use crate::knowledge::Knowledge;
 
 /// How often load is looked at anew: what gossip tells is no fresher than this.
 const TICK: Duration = Duration::from_millis(50);
+/// How often others are told how fast this region is. It takes a dozen replies to change.
+const SPEEDS_PERIOD: Duration = Duration::from_secs(2);
 /// Lists of models that wait to be taken in.
 const LISTS_MAX: usize = 64;
 /// While gossip is alone nothing is due.
@@ -43,6 +48,7 @@ pub(super) struct Parts {
     pub(super) spill: SpillConfig,
     pub(super) gateway: Arc<Gateway>,
     pub(super) keeper: KeeperHandle,
+    pub(super) knowledge: Arc<Knowledge>,
     pub(super) gossip: Arc<Gossip>,
     pub(super) link: Arc<Link>,
     pub(super) datagrams: mpsc::Receiver<(Identity, Bytes)>,
@@ -53,6 +59,10 @@ pub(super) struct Parts {
 #[derive(Debug)]
 pub(super) struct Driver {
     pulse: Pulse,
+    /// How fast regions are.
+    speeds: Speeds,
+    /// When the others were told last how fast this one is.
+    told_speeds: Option<Instant>,
     /// Whom gossip is with, by name.
     members: Vec<Member>,
     load: RegionLoad,
@@ -74,6 +84,8 @@ impl Driver {
         let pulse = Pulse::new(parts.me.clone(), parts.incarnation, config, dice, now);
         let mut driver = Self {
             pulse,
+            speeds: Speeds::new(parts.incarnation),
+            told_speeds: None,
             members: Vec::new(),
             load: RegionLoad::default(),
             traffic: Traffic::default(),
@@ -106,8 +118,13 @@ impl Driver {
 
     fn hear(&mut self, from: &Identity, datagram: &[u8]) {
         let now = Instant::now();
-        if let Err(refusal) = self.pulse.handle_datagram(now, from.node(), from.region(), datagram)
-        {
+        let taken = match Content::of(datagram) {
+            Some(Content::Speeds) => {
+                self.speeds.handle_datagram(now, (from.node(), from.region()), datagram)
+            }
+            _ => self.pulse.handle_datagram(now, from.node(), from.region(), datagram),
+        };
+        if let Err(refusal) = taken {
             tracing::debug!(from = %from.node(), %refusal, "a datagram was refused");
         }
     }
@@ -143,6 +160,7 @@ impl Driver {
         let members: Vec<Member> = peers.iter().map(member).collect();
         if members != self.members {
             self.pulse.set_members(&members, now);
+            self.speeds.keep(|node| members.iter().any(|member| member.node == *node), now);
             self.members = members;
         }
     }
@@ -154,14 +172,35 @@ impl Driver {
         self.traffic.record(now);
         self.parts.gossip.store(Arc::new(self.pulse.counters()));
         self.publish(now);
+        self.tell_speeds(now);
         self.pulse.handle_timeout(now);
+    }
+
+    /// Tells all nodes elsewhere how fast this region is, if this node speaks for it.
+    fn tell_speeds(&mut self, now: Instant) {
+        let is_speaker = *self.pulse.speaker() == self.parts.me.node;
+        self.parts.knowledge.set_speaker(is_speaker);
+        let is_due = self.told_speeds.is_none_or(|told| now >= told + SPEEDS_PERIOD);
+        if !is_speaker || !is_due {
+            return;
+        }
+        self.told_speeds = Some(now);
+        let datagrams = self.speeds.tell(&self.parts.knowledge.published().models);
+        let others = self.members.iter().filter(|member| member.region != self.parts.me.region);
+        for member in others {
+            for datagram in &datagrams {
+                let _: Result<(), DatagramFault> =
+                    self.parts.link.send_datagram(&member.node, datagram.clone());
+            }
+        }
     }
 
     fn publish(&mut self, now: Instant) {
         let gateway = Arc::clone(&self.parts.gateway);
         let view = gateway.view();
         let peers = self.pulse.peers(now);
-        let own = Own::look(&mut self.load, (&gateway, &view), (&self.pulse, &peers), now);
+        let speeds = self.parts.knowledge.published();
+        let own = Own::look(&mut self.load, (&gateway, &view, &speeds), (&self.pulse, &peers), now);
         self.pulse.set_load(now, &own.to_tell(&gateway, &view));
         for replica in view.replicas() {
             replica.set_claim(self.pulse.claim(&replica.spec().name).unwrap_or(u32::MAX));
@@ -171,7 +210,12 @@ impl Driver {
         self.names.learn(own.models.keys());
         self.ask_names(&regions, now);
         let book = self.parts.book.load();
-        let known = Known { regions: &book.regions, ramp: self.parts.config.ramp, link: &link };
+        let known = Known {
+            regions: &book.regions,
+            ramp: self.parts.config.ramp,
+            link: &link,
+            speeds: &self.speeds,
+        };
         let others = regions
             .iter()
             .map(|view| other_region(view, &known, (&self.names, &mut self.traffic), now));

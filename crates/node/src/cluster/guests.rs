@@ -12,9 +12,12 @@ use spillway_link::{
 use spillway_proxy::{
     BoxError, Gateway, GuestRefusal, GuestTerms, LinkBody, Worker, admits_guest, serve_guest,
 };
+use spillway_pulse::Content;
 use spillway_route::{Guest, HOPS_MAX};
-use spillway_types::TenantName;
+use spillway_types::{RegionName, TenantName};
 use tokio::sync::mpsc;
+
+use crate::knowledge::Knowledge;
 
 /// Says in a reply that nobody has worked on the request after all, and after how many milliseconds
 /// somebody might. Only between nodes.
@@ -29,10 +32,19 @@ pub(super) struct Guests {
     pub(super) gateway: Arc<Gateway>,
     pub(super) worker: Arc<Worker>,
     pub(super) datagrams: mpsc::Sender<(Identity, Bytes)>,
+    /// The own region: only its nodes tell of prompts.
+    pub(super) region: RegionName,
+    pub(super) knowledge: Arc<Knowledge>,
 }
 
 impl Handler for Guests {
     fn datagram(&self, from: &Identity, datagram: Bytes) {
+        if Content::of(&datagram) == Some(Content::Prompts) {
+            if *from.region() == self.region {
+                self.knowledge.hear(from.node(), datagram);
+            }
+            return;
+        }
         // One that finds no room is lost, as any datagram may be.
         drop(self.datagrams.try_send((from.clone(), datagram)));
     }

@@ -33,6 +33,7 @@ pub(crate) use crate::cluster::watched::Watched;
 use crate::config::{ClusterConfig, SpillConfig};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
+use crate::knowledge::Knowledge;
 
 /// Datagrams that wait for the driver: what 500 nodes say within a tenth of a second.
 const DATAGRAMS_MAX: usize = 8_192;
@@ -75,6 +76,8 @@ pub(crate) struct ClusterParts<'a> {
     /// Serves what other nodes forward.
     pub(crate) worker: Arc<Worker>,
     pub(crate) keeper: KeeperHandle,
+    /// Told what others know of caches; tells how fast the own region is.
+    pub(crate) knowledge: Arc<Knowledge>,
     pub(crate) feedback: &'a Feedback,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
@@ -94,6 +97,7 @@ impl Cluster {
             gateway,
             worker,
             keeper,
+            knowledge,
             feedback,
             tasks,
             stop,
@@ -106,7 +110,13 @@ impl Cluster {
             key: config.key.clone(),
         };
         let (sender, datagrams) = mpsc::channel(DATAGRAMS_MAX);
-        let guests = Guests { gateway: Arc::clone(&gateway), worker, datagrams: sender };
+        let guests = Guests {
+            gateway: Arc::clone(&gateway),
+            worker,
+            datagrams: sender,
+            region: region.into(),
+            knowledge: Arc::clone(&knowledge),
+        };
         let mut link_config = spillway_link::Config::new(identity, config.address, files);
         link_config.paths.clone_from(&config.paths);
         link_config.limits.word_wait_ms = word_wait_ms(config.silence);
@@ -123,6 +133,7 @@ impl Cluster {
             spill,
             gateway,
             keeper,
+            knowledge,
             gossip,
             link: Arc::clone(&link),
             datagrams,

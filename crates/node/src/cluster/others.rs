@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use spillway_link::PeerStatus;
 use spillway_proxy::{OtherModel, OtherRegion, RegionCounts, RegionTerms};
-use spillway_pulse::{Reach, RegionView};
+use spillway_pulse::{Reach, RegionView, Speeds};
 use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
 
@@ -23,6 +23,8 @@ pub(super) struct Known<'a> {
     pub(super) ramp: Duration,
     /// The connections.
     pub(super) link: &'a [PeerStatus],
+    /// How fast they say they are.
+    pub(super) speeds: &'a Speeds,
 }
 
 /// This node's requests to other regions.
@@ -67,7 +69,8 @@ pub(super) fn other_region(
         let tracked = traffic.0.entry(key).or_default();
         let (sent, ended) = tracked.history.known_to_report(now, age, one_way);
         let counts = Arc::clone(&tracked.counts);
-        models.insert(name.clone(), OtherModel { load: report.load, counts, sent, ended });
+        let speed = known.speeds.speed(&view.region, id, now).unwrap_or_default();
+        models.insert(name.clone(), OtherModel { load: report.load, speed, counts, sent, ended });
     }
     OtherRegion {
         name: view.region.clone(),

@@ -8,6 +8,8 @@ use spillway_proxy::{Gateway, OwnModel, View, shed_state_of};
 use spillway_pulse::{ModelShare, OwnLoad, PeerView, Pulse, ReplicaLoad, ReplicaSignals};
 use spillway_types::{Admission, ModelLoad, ModelName, Reading, ReplicaSlot, ShedState};
 
+use crate::knowledge::Published;
+
 /// Below this a reading is older than it is worth telling.
 const TRUST_MIN: f32 = 0.5;
 
@@ -26,7 +28,7 @@ impl Own {
     /// Looks at the own replicas and at what the region's other nodes say.
     pub(super) fn look(
         load: &mut RegionLoad,
-        (gateway, view): (&Gateway, &View),
+        (gateway, view, speeds): (&Gateway, &View, &Published),
         (pulse, peers): (&Pulse, &[PeerView]),
         now: Instant,
     ) -> Self {
@@ -67,7 +69,8 @@ impl Own {
             let load = with_nodes(load, waiting, shares);
             let guests = gateway.guests();
             let nodes = u32::try_from(live + 1).unwrap_or(u32::MAX);
-            (name, OwnModel { load, sent, ended, guests, nodes })
+            let speed = speeds.of_model(&name);
+            (name, OwnModel { load, speed, sent, ended, guests, nodes })
         };
         Self { models: loads.into_iter().map(model).collect(), waiting, rates }
     }

@@ -15,6 +15,7 @@ use crate::config::environment;
 use crate::config::error::{ConfigError, Source};
 use crate::config::health_section::{HealthSection, StandbySection};
 use crate::config::names::FallbackSection;
+use crate::config::prefix_section::PrefixSection;
 use crate::config::replica_section::ReplicaSection;
 use crate::config::route_section::RouteSection;
 use crate::config::section::{
@@ -52,6 +53,9 @@ pub(crate) struct ConfigFile {
     /// How long replicas may take.
     #[serde(default)]
     pub(crate) timeouts: TimeoutsSection,
+    /// What is remembered of prompts.
+    #[serde(default)]
+    pub(crate) prefix: PrefixSection,
     /// When another replica is tried.
     #[serde(default)]
     pub(crate) retry: RetrySection,

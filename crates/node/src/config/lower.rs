@@ -65,6 +65,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
     check_routes(source, &file.route, &pools, (&known, &names))?;
     let spill = file.spill.lower(source)?;
+    let knowledge = file.prefix.lower(source)?;
     let base = file.timeouts.over(Timeouts::default());
     let mut routes = file.route;
     if !routes.iter().any(|route| route.path_prefix.is_none() && route.models.is_empty()) {
@@ -86,6 +87,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         },
         cluster,
         spill,
+        knowledge,
         access,
         world: WorldConfig {
             replicas,

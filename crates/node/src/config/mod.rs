@@ -13,6 +13,8 @@ mod file;
 mod health_section;
 mod lower;
 mod names;
+mod policy_sections;
+mod prefix_section;
 mod replica_section;
 mod route_section;
 mod section;
@@ -35,6 +37,8 @@ pub use cluster_section::{ClusterConfig, PeerConfig, RegionConfig};
 pub use discovery_section::DiscoveryConfig;
 pub(crate) use discovery_section::{Found, read_replicas};
 pub use error::ConfigError;
+pub use prefix_section::KnowledgeConfig;
+pub(crate) use route_section::default_policy;
 pub use section::WorkerLayout;
 pub use spill_section::SpillConfig;
 
@@ -66,6 +70,8 @@ pub struct Config {
     pub cluster: Option<ClusterConfig>,
     /// When requests go to other regions.
     pub spill: SpillConfig,
+    /// What is remembered of prompts and replicas.
+    pub knowledge: KnowledgeConfig,
     /// Keys and tenants; they can change while the node runs.
     pub access: AccessConfig,
     /// What can change while the node runs.

@@ -4,11 +4,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_protocol::{HashBy, Protocol};
 use spillway_proxy::{RouteSpec, Timeouts};
-use spillway_route::{LeastLoadedWeights, Policy, Tuning};
+use spillway_route::{Policy, Tuning};
 use spillway_types::{ModelName, RouteName};
 use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
+use crate::config::policy_sections::{
+    LeastLoadedSection, PredictedLatencySection, PrefixAwareSection, PrequalSection,
+};
 use crate::config::section::TimeoutsSection;
 use crate::config::session_section::{SessionSection, lower_session};
 
@@ -41,10 +44,11 @@ pub(crate) struct RouteSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) pool: Option<Spanned<String>>,
-    /// How a replica is chosen.
-    #[serde(default = "default_policy")]
+    /// How a replica is chosen: `predicted_latency` where bodies are read for their prompts,
+    /// `power_of_two` elsewhere.
+    #[serde(default)]
     #[schemars(schema_with = "policy_schema")]
-    pub(crate) policy: Spanned<Policy>,
+    pub(crate) policy: Option<Spanned<Policy>>,
     /// What keeps requests together: `header:NAME`, `cookie:NAME`, `user`, `client_ip`,
     /// `conversation`, `prompt_prefix` or `prompt_prefix:BLOCKS`. For the policies that hash.
     #[serde(default)]
@@ -57,6 +61,15 @@ pub(crate) struct RouteSection {
     /// What the policy `least_loaded` makes of each signal.
     #[serde(default)]
     pub(crate) least_loaded: LeastLoadedSection,
+    /// What the policy `predicted_latency` goes by.
+    #[serde(default)]
+    pub(crate) predicted_latency: PredictedLatencySection,
+    /// What the policy `prefix_aware` goes by.
+    #[serde(default)]
+    pub(crate) prefix_aware: PrefixAwareSection,
+    /// What the policy `prequal` goes by.
+    #[serde(default)]
+    pub(crate) prequal: PrequalSection,
     /// Asks replicas to report usage in streams, and takes the report out again if the client did
     /// not ask for it.
     #[serde(default)]
@@ -67,34 +80,6 @@ pub(crate) struct RouteSection {
     /// Time-outs of this route.
     #[serde(default)]
     pub(crate) timeouts: TimeoutsSection,
-}
-
-/// How much each term of the score counts against the others; 0 leaves it out.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct LeastLoadedSection {
-    /// Requests waiting and running, against the mean of the group.
-    pub(crate) queue: f32,
-    /// Share of time the GPU is busy.
-    pub(crate) gpu: f32,
-    /// Share of the KV cache in use.
-    pub(crate) kv: f32,
-    /// Time to the first byte, against the mean of the group.
-    pub(crate) latency: f32,
-}
-
-impl Default for LeastLoadedSection {
-    fn default() -> Self {
-        let LeastLoadedWeights { queue, gpu, kv, latency } = LeastLoadedWeights::default();
-        Self { queue, gpu, kv, latency }
-    }
-}
-
-impl From<LeastLoadedSection> for LeastLoadedWeights {
-    fn from(section: LeastLoadedSection) -> Self {
-        let LeastLoadedSection { queue, gpu, kv, latency } = section;
-        Self { queue, gpu, kv, latency }
-    }
 }
 
 /// The protocol of a custom route.
@@ -123,10 +108,13 @@ impl RouteSection {
             models: Vec::new(),
             model: None,
             pool: None,
-            policy: default_policy(),
+            policy: None,
             hash_by: None,
             session: None,
             least_loaded: LeastLoadedSection::default(),
+            predicted_latency: PredictedLatencySection::default(),
+            prefix_aware: PrefixAwareSection::default(),
+            prequal: PrequalSection::default(),
             inject_usage: false,
             forward_authorization: false,
             timeouts: TimeoutsSection::default(),
@@ -138,27 +126,38 @@ impl RouteSection {
     /// # Errors
     /// If not, at the line to change.
     pub(crate) fn check_hash_by(&self, source: &Source) -> Result<(), ConfigError> {
-        let policy = self.policy.get_ref();
+        let policy = self.policy();
         let Some(hash_by) = &self.hash_by else {
             if !policy.hashes() {
                 return Ok(());
             }
             let message = format!("the policy {policy} has nothing to hash by");
             let remedy = "add hash_by, e.g. hash_by = \"header:x-user\"";
-            return Err(source.fault(self.policy.span(), message, remedy));
+            let span = self.policy.as_ref().map_or(0..0, Spanned::span);
+            return Err(source.fault(span, message, remedy));
         };
         if !policy.hashes() {
             let message = format!("the policy {policy} does not hash");
             let remedy = "remove hash_by, or set policy = \"bounded_consistent_hash\"";
             return Err(source.fault(hash_by.span(), message, remedy));
         }
-        let reads_bodies = self.path_prefix.is_none() || self.protocol == RouteProtocol::Openai;
-        if hash_by.get_ref().needs_body() && !reads_bodies {
+        if hash_by.get_ref().needs_body() && !self.reads_bodies() {
             let message = "it stands in the body, and this route reads no bodies";
             let remedy = "hash by a header, a cookie or client_ip, or set protocol = \"openai\"";
             return Err(source.fault(hash_by.span(), message, remedy));
         }
         Ok(())
+    }
+
+    /// How a replica is chosen.
+    fn policy(&self) -> Policy {
+        let said = self.policy.as_ref().map(|policy| *policy.get_ref());
+        said.unwrap_or_else(|| default_policy(self.reads_bodies()))
+    }
+
+    /// Whether its requests have prompts that are seen.
+    fn reads_bodies(&self) -> bool {
+        self.path_prefix.is_none() || self.protocol == RouteProtocol::Openai
     }
 
     /// The route in the data path's terms; everything but its session has been checked.
@@ -167,6 +166,7 @@ impl RouteSection {
     /// If the session does not work, with its line.
     pub(crate) fn lower(self, source: &Source, base: Timeouts) -> Result<RouteSpec, ConfigError> {
         let session = self.session.as_ref();
+        let policy = self.policy();
         Ok(RouteSpec {
             session: session.map(|session| lower_session(source, session)).transpose()?,
             name: RouteName::from(self.name.into_inner()),
@@ -181,8 +181,13 @@ impl RouteSection {
             models: self.models.into_iter().map(|m| ModelName::from(m.into_inner())).collect(),
             default_model: self.model.map(|model| ModelName::from(model.into_inner())),
             pool: self.pool.map(Spanned::into_inner),
-            policy: self.policy.into_inner(),
-            tuning: Tuning { least_loaded: self.least_loaded.into() },
+            policy,
+            tuning: Tuning {
+                least_loaded: self.least_loaded.into(),
+                predicted: self.predicted_latency.into(),
+                prefix_aware: self.prefix_aware.into(),
+                prequal: self.prequal.into(),
+            },
             hash_by: self.hash_by.map(Spanned::into_inner),
             inject_usage: self.inject_usage,
             forward_authorization: self.forward_authorization,
@@ -191,9 +196,11 @@ impl RouteSection {
     }
 }
 
-/// Close to the best by load, and free of herds when signals are late.
-fn default_policy() -> Spanned<Policy> {
-    Spanned::new(0..0, Policy::PowerOfTwo)
+/// How a replica is chosen where nobody says it: where prompts are seen, by when the first token is
+/// predicted to come; else by what is close to the best by load, and free of herds when signals are
+/// late.
+pub(crate) fn default_policy(reads_bodies: bool) -> Policy {
+    if reads_bodies { Policy::PredictedLatency } else { Policy::PowerOfTwo }
 }
 
 /// The names of all policies, so that one more needs no change here.

@@ -227,7 +227,7 @@ fn what_cannot_be_used_of_a_route_does_not_break_the_others() {
     assert_eq!(folded.notes.outcome(Kind::Route, "lost"), Some(Use::Unusable));
     for name in ["odd", "hashing"] {
         let spec = route(&folded, name);
-        assert_eq!((spec.policy, spec.hash_by.is_none()), (Policy::PowerOfTwo, true));
+        assert_eq!((spec.policy, spec.hash_by.is_none()), (Policy::PredictedLatency, true));
         assert_eq!(folded.notes.outcome(Kind::Route, name), Some(Use::InPart));
     }
     assert_eq!(route(&folded, "good").policy, Policy::Random);

@@ -8,11 +8,8 @@ use spillway_proxy::{RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{ModelName, RouteName};
 
-use crate::config::WorldConfig;
+use crate::config::{WorldConfig, default_policy};
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
-
-/// How replicas are chosen where nobody says it: as in the config file.
-const POLICY: Policy = Policy::PowerOfTwo;
 
 /// All routes. Those of the cluster come first, so that of two for the same requests its counts.
 ///
@@ -44,7 +41,7 @@ pub(super) fn fold(
         // As the config would have it, had it no such route: a route of the cluster took its name.
         let names = ["default", "rest"].map(RouteName::from);
         let name = names.into_iter().find(|name| !taken.contains(name));
-        routes.extend(name.map(|name| plain(name, world.timeouts)));
+        routes.extend(name.map(|name| plain(name, world.timeouts, true)));
     }
     routes
 }
@@ -72,7 +69,10 @@ fn lower(
     (configured, timeouts): (Option<&RouteSpec>, Timeouts),
     notes: &mut Notes,
 ) -> RouteSpec {
-    let base = configured.cloned().unwrap_or_else(|| plain(name.clone(), timeouts));
+    // Of a path of its own the cluster does not say how its requests are read: not at all.
+    let reads_bodies = route.path_prefix.is_none();
+    let base = configured.cloned();
+    let base = base.unwrap_or_else(|| plain(name.clone(), timeouts, reads_bodies));
     let (policy, why) = policy(route, &base);
     if let Some(why) = why {
         let why = format!("{why}; it goes by {policy}");
@@ -107,7 +107,7 @@ fn policy(route: &Route, base: &RouteSpec) -> (Policy, Option<String>) {
 }
 
 /// A route of which only the name is known.
-fn plain(name: RouteName, timeouts: Timeouts) -> RouteSpec {
+fn plain(name: RouteName, timeouts: Timeouts, reads_bodies: bool) -> RouteSpec {
     RouteSpec {
         name,
         path_prefix: None,
@@ -116,7 +116,7 @@ fn plain(name: RouteName, timeouts: Timeouts) -> RouteSpec {
         models: Vec::new(),
         default_model: None,
         pool: None,
-        policy: POLICY,
+        policy: default_policy(reads_bodies),
         tuning: Tuning::default(),
         hash_by: None,
         session: None,

@@ -9,6 +9,7 @@ use spillway_types::ReplicaName;
 
 use super::Keeper;
 use crate::fold::{AgreedWorld, Registered, Use};
+use crate::knowledge::Event;
 
 /// How long a replica that the cluster drains may take to finish what it has.
 const DRAIN_LIMIT: Duration = Duration::from_secs(30 * 60);
@@ -43,6 +44,7 @@ impl Keeper {
             // Its connections lead to a server that is no more.
             self.replicas.remove(name);
             self.agreed.drained.remove(name);
+            self.knowledge.tell(Event::Emptied(name.clone()));
         }
         if let Err(error) = self.take_world(self.is_starting).await {
             tracing::error!(%error, "what the cluster agreed on can't be used");

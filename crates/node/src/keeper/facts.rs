@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use spillway_health::{Check, CheckFault, DrainReason, Order};
-use spillway_replicas::{CheckKind, CheckResult, Fact, FactKind, Failure};
+use spillway_replicas::{CacheReport, CheckKind, CheckResult, Fact, FactKind, Failure};
 use spillway_types::ReplicaName;
 
 use super::Keeper;
+use crate::knowledge::Event;
 
 impl Keeper {
     /// Takes a fact in.
@@ -14,7 +15,10 @@ impl Keeper {
         let Fact { replica, at, kind } = fact;
         match kind {
             FactKind::Check { kind, result, .. } => self.note_check(at, &replica, kind, result),
-            FactKind::Report { report, .. } => {
+            FactKind::Report { report, cache, .. } => {
+                if cache != CacheReport::default() {
+                    self.knowledge.tell(Event::Reported(replica.clone(), cache));
+                }
                 self.feedback.metrics.record_check(replica.as_str(), "scrape", "good");
                 self.fleet.handle_check(at, &replica, Check::Scrape, Ok(()));
                 let in_flight = self.replicas.get(&replica).map_or(0, |known| known.in_flight());

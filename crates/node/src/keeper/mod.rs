@@ -32,6 +32,7 @@ use crate::feedback::Feedback;
 use crate::fold::{Folded, fold};
 use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
+use crate::knowledge::Knowledge;
 use crate::resolve::resolve_all;
 use crate::world::gather_replicas;
 
@@ -51,6 +52,7 @@ type WarmedUp = (ReplicaName, Result<(), CheckFault>);
 pub(crate) struct Keeper {
     gateway: Arc<Gateway>,
     feedback: Arc<Feedback>,
+    knowledge: Arc<Knowledge>,
     units: usize,
     fleet: Fleet,
     /// The version of the fleet's standings that the view was built from.
@@ -83,6 +85,8 @@ pub(crate) struct Keeper {
 pub(crate) struct KeeperParts {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) feedback: Arc<Feedback>,
+    /// Told what concerns caches; tells how fast replicas are.
+    pub(crate) knowledge: Arc<Knowledge>,
     pub(crate) world: WorldConfig,
     pub(crate) units: usize,
     pub(crate) tasks: TaskTracker,
@@ -95,7 +99,7 @@ impl Keeper {
     /// # Errors
     /// If a replica's TLS settings do not work.
     pub(crate) async fn start(parts: KeeperParts) -> Result<KeeperHandle, ReplicaTlsError> {
-        let KeeperParts { gateway, feedback, world, units, tasks, stop } = parts;
+        let KeeperParts { gateway, feedback, knowledge, world, units, tasks, stop } = parts;
         let (command_sender, commands) = mpsc::channel(COMMANDS_MAX);
         let (fact_channel, facts) = mpsc::channel(FACTS_MAX);
         let (warm_up_sender, warmed_up) = mpsc::channel(COMMANDS_MAX);
@@ -120,6 +124,7 @@ impl Keeper {
             warm_up_sender,
             gateway,
             feedback,
+            knowledge,
             units,
             world,
         };
@@ -235,6 +240,7 @@ impl Keeper {
         self.fleet.reconcile(Instant::now(), self.member_specs(), is_start);
         let named = |replica: Arc<Replica>| (replica.spec().name.clone(), replica);
         self.replicas = replicas.into_iter().map(named).collect();
+        self.knowledge.set_replicas(self.replicas.values().cloned().collect());
         self.monitors.reconcile(self.targets());
         self.follow_orders();
         self.tell_notes(&before.notes);

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_health::{Action, CheckFault};
+use spillway_health::{Action, CheckFault, MemberState};
 use spillway_proxy::{Board, Replica};
 use spillway_replicas::Target;
 use spillway_types::{ModelStanding, ReplicaName};
 
 use super::{Keeper, live};
+use crate::knowledge::Event;
 use crate::world::build_view;
+
+/// Why a replica begins anew: it says itself that it loads its model.
+const LOADING: &str = "loading";
 
 impl Keeper {
     /// Carries out what the last input has led to.
@@ -41,7 +45,8 @@ impl Keeper {
         // A board of the old view's slots would say the wrong things of the new one's.
         let board = self.board(&replicas, Instant::now());
         let previous = self.gateway.view();
-        let before = (&*previous, self.gateway.seed());
+        let block_bytes = self.gateway.knowledge().block_bytes();
+        let before = (&*previous, self.gateway.seed(), block_bytes);
         let view = build_view(&self.folded, replicas, &standings, self.elsewhere.clone(), before);
         view.replace_board(board);
         self.gateway.replace_view(view);
@@ -51,6 +56,8 @@ impl Keeper {
     pub(super) fn publish_board(&self, now: Instant) {
         let view = self.gateway.view();
         view.replace_board(self.board(view.replicas(), now));
+        // It may show room that nobody's end has shown.
+        self.gateway.review_waiting();
     }
 
     fn board(&self, replicas: &[Arc<Replica>], now: Instant) -> Board {
@@ -58,7 +65,9 @@ impl Keeper {
             let name = &replica.spec().name;
             self.fleet.signals(now, name, live(&self.replicas, name, now))
         });
-        Board::new(signals.collect())
+        let known = self.knowledge.published();
+        let speeds = replicas.iter().map(|replica| known.of_replica(&replica.spec().name));
+        Board::new(signals.collect()).with_speeds(speeds.collect())
     }
 
     /// Every replica, as its monitor sees it.
@@ -75,6 +84,7 @@ impl Keeper {
             Action::WarmUp(replica) => self.warm_up(replica),
             Action::Drained(replica) => tracing::info!(%replica, "drained"),
             Action::Changed { replica, from, to, why } => {
+                self.tell_caches(&replica, (from, to), why);
                 let (from, to) = (from.as_str(), to.as_str());
                 tracing::info!(%replica, from, to, why, "replica changed");
                 self.feedback.metrics.record_transition(replica.as_str(), to, why);
@@ -84,6 +94,23 @@ impl Keeper {
                 tracing::info!(%replica, %model, to, "breaker changed");
                 self.feedback.metrics.record_transition(replica.as_str(), to, "breaker");
             }
+        }
+    }
+
+    /// Says what a change of state means for a replica's caches.
+    fn tell_caches(
+        &self,
+        replica: &ReplicaName,
+        (from, to): (MemberState, MemberState),
+        why: &str,
+    ) {
+        let is_gone = |state| {
+            matches!(state, MemberState::Down | MemberState::Draining | MemberState::Drained)
+        };
+        if why == LOADING {
+            self.knowledge.tell(Event::Emptied(replica.clone()));
+        } else if from == MemberState::Down && !is_gone(to) {
+            self.knowledge.tell(Event::Returned(replica.clone()));
         }
     }
 

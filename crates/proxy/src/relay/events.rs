@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, header};
-use spillway_protocol::{EventFlavour, EventOptions, EventRelay, GatewayError};
+use spillway_protocol::{EventFlavour, EventOptions, EventRelay, GatewayError, Usage};
 use spillway_types::{GapHistogram, TokenCounts};
 
 /// Bytes of an incomplete event that are held back, so that an error event never lands in the
@@ -95,6 +95,11 @@ impl Events {
             Flavour::Grpc | Flavour::Raw => EventFlavour::Raw,
         };
         self.relay.at_boundary().then(|| error.event(flavour))
+    }
+
+    /// What the stream told of its tokens so far.
+    pub(crate) fn usage(&self) -> Option<Usage> {
+        self.relay.tally().usage
     }
 
     /// Tokens as far as the stream told, and the gaps between its events.

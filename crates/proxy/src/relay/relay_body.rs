@@ -11,7 +11,7 @@ use http::response::Parts;
 use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::grpc::{status_in, trailers_of};
-use spillway_protocol::{CODE_HEADER, ErrorKind, GatewayError, response_id_in, usage_in};
+use spillway_protocol::{CODE_HEADER, ErrorKind, GatewayError, Usage, response_id_in, usage_in};
 use spillway_types::{Deadline, End, TenantName, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
@@ -67,6 +67,8 @@ pub(crate) struct Relay {
     witness: Option<Witness>,
     record: Record,
     events: Option<Events>,
+    /// What a reply in one piece told of its tokens.
+    usage: Option<Usage>,
     /// The last pieces to send after the replica's part is over.
     last_words: Option<Frame<Bytes>>,
     /// How the reply is to be broken off, once what was handed over before is on its way.
@@ -103,6 +105,7 @@ impl Relay {
             witness: upstream.witness,
             record,
             events,
+            usage: None,
             last_words: None,
             broken: None,
             has_status: false,
@@ -247,6 +250,7 @@ impl Relay {
             return;
         }
         if let Some(usage) = usage_in(piece) {
+            self.usage = Some(usage);
             let tokens = TokenCounts {
                 prompt: usage.prompt_tokens,
                 completion: usage.completion_tokens,
@@ -357,7 +361,8 @@ impl Relay {
     fn close(&mut self, end: End) {
         self.account();
         if let Some(witness) = &mut self.witness {
-            witness.end(end, self.record.token_counts());
+            let usage = self.events.as_ref().map_or(self.usage, Events::usage);
+            witness.end(end, self.record.token_counts(), usage);
         }
         self.record.end(end);
         self.connection = None;

@@ -1,8 +1,8 @@
 //! The hash that keeps requests together.
 
-use spillway_prefix::{PrefixHasher, Scope};
-use spillway_protocol::{Facts, HashBy, KeySources, RequestKey};
-use spillway_types::{BlockHashes, TenantName};
+use spillway_prefix::PrefixHasher;
+use spillway_protocol::{HashBy, KeySources, RequestKey};
+use spillway_types::BlockHashes;
 
 /// The keyed hash of a request's key; `None` if the route hashes by none or the request has none.
 ///
@@ -21,23 +21,6 @@ pub(crate) fn affinity(
             chain[..blocks.min(chain.len())].last().copied()
         }
     }
-}
-
-/// The hashes of a body's prompt, as the model will see it; none where it has no prompt.
-pub(crate) fn prompt_hashes(
-    hasher: &PrefixHasher,
-    facts: &Facts<'_>,
-    body: &[u8],
-    scope: &Scope<'_>,
-) -> BlockHashes {
-    let Some(prompt) = facts.prompt.clone() else { return BlockHashes::default() };
-    hasher.hash(scope, &body[prompt])
-}
-
-/// What keeps a tenant's prompts apart from all others, if they are to be; the hashes' key keeps it
-/// from being guessed.
-pub(crate) fn isolation(is_isolated: bool, tenant: Option<&TenantName>) -> &[u8] {
-    tenant.filter(|_| is_isolated).map(|tenant| tenant.as_str().as_bytes()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,23 +8,24 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{Attempt, Moment, Plan, Refusal, plan};
-use spillway_types::{RegionName, ReplicaSlot};
+use spillway_route::{Attempt, Moment, Plan, Policy, Reason, Refusal, SpillReason, plan};
 
+use crate::knowledge::Cached;
 use crate::place::Place;
 use crate::regions::Regions;
 use crate::remote::{Destination, RemoteFailure};
 use crate::replica::Replica;
 use crate::request::forward::Way;
 use crate::request::headers::{address_to, remove_client_keys, tell_time_left};
+use crate::request::lesson::Lesson;
 use crate::request::prepare::Prepared;
 use crate::request::record::Record;
+use crate::request::so_far::SoFar;
 use crate::request::witness::Witness;
 use crate::upstream::{
     AttemptBounds, FailedAttempt, Kept, Line, LineKind, OutboundBody, Reply, RetrySafety, attempt,
 };
 use crate::view::View;
-use crate::waiting::Stay;
 use crate::worker::Worker;
 
 /// A client's promise that the request may be sent again.
@@ -47,13 +48,24 @@ pub(crate) struct Dispatched {
     pub(crate) place: Place,
     /// None judges replicas of other regions.
     pub(crate) witness: Option<Witness>,
+    /// How it came to go there.
+    pub(crate) choice: Choice,
+}
+
+/// How a place was chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Choice {
+    /// A replica of this region, by its group's policy.
+    Replica(Attempt),
+    /// Another region; `None` if no other could have served it.
+    Region(Option<SpillReason>),
 }
 
 /// Who is asked next.
 #[derive(Debug)]
 enum Next {
-    Replica(ReplicaSlot, Kept),
-    Region(Destination),
+    Replica(Attempt, Kept),
+    Region(Destination, Option<SpillReason>),
 }
 
 /// A request on its way: what attempts share.
@@ -66,51 +78,6 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) prepared: &'a mut Prepared,
     pub(crate) head: &'a Parts,
     pub(crate) dice: fastrand::Rng,
-}
-
-/// What has come of a request's attempts.
-#[derive(Debug, Default)]
-pub(super) struct SoFar {
-    pub(super) tried: Vec<ReplicaSlot>,
-    /// Regions that did not take it, and when; while it waits they are forgotten after some time.
-    pub(super) refused: Vec<(RegionName, Instant)>,
-    /// Its place in this node's queue.
-    pub(super) stay: Option<Stay>,
-    /// When it first began to wait.
-    pub(super) waiting_since: Option<Instant>,
-    /// It has waited, and those behind it wait on.
-    pub(super) has_turn: bool,
-    pub(super) attempts: u32,
-    /// Those for the model that it names now.
-    attempts_of_model: u32,
-    /// This request's turn. It is taken once: retries that took turns of their own would send the
-    /// first attempt of every request to the same one of two replicas.
-    ticket: Option<u64>,
-    /// The replica whose kept connection broke. That says little about the replica: if no other can
-    /// be asked, it is asked again on a new connection.
-    worn: Option<ReplicaSlot>,
-    pub(super) failure: Option<GatewayError>,
-    /// An error reply for which a better one is sought.
-    held: Option<Dispatched>,
-    /// When the first of the replicas that asked to be left alone will take requests again.
-    pub(super) busy_until: Option<Instant>,
-    /// Why the first model could not be asked any more.
-    refusal: Option<Refusal>,
-}
-
-impl SoFar {
-    /// Whether a region did not take it a moment ago.
-    pub(super) fn has_refused(&self, region: &RegionName) -> bool {
-        self.refused.iter().any(|(refused, _)| refused == region)
-    }
-
-    /// Keeps a reply that may be replaced by a better one; the first one is kept.
-    fn hold(&mut self, mut dispatched: Dispatched) {
-        if let Some(witness) = &mut dispatched.witness {
-            witness.head(&dispatched.reply.response);
-        }
-        self.held.get_or_insert(dispatched);
-    }
 }
 
 impl Dispatch<'_> {
@@ -136,8 +103,12 @@ impl Dispatch<'_> {
     ) -> Result<Dispatched, GatewayError> {
         loop {
             let dispatched = match self.choose(so_far).await? {
-                Next::Replica(slot, kept) => self.ask_replica((slot, kept), record, so_far).await?,
-                Next::Region(destination) => self.ask_region(destination, record, so_far).await?,
+                Next::Replica(attempt, kept) => {
+                    self.ask_replica((attempt, kept), record, so_far).await?
+                }
+                Next::Region(destination, reason) => {
+                    self.ask_region((destination, reason), record, so_far).await?
+                }
             };
             if let Some(dispatched) = dispatched {
                 return Ok(dispatched);
@@ -148,25 +119,30 @@ impl Dispatch<'_> {
     /// Asks one replica; `None` if another is to be asked.
     async fn ask_replica(
         &mut self,
-        (slot, kept): (ReplicaSlot, Kept),
+        (chosen, kept): (Attempt, Kept),
         record: &mut Record,
         so_far: &mut SoFar,
     ) -> Result<Option<Dispatched>, GatewayError> {
         let attempts_max = self.worker.gateway.config.retry.attempts_max;
-        let replica = Arc::clone(self.view.replica(slot));
+        let replica = Arc::clone(self.view.replica(chosen.slot));
         // Another request may have taken the last place since the plan was made.
         let Some(lease) = replica.lease(&self.worker.gateway.waiting) else { return Ok(None) };
         so_far.stay = None;
-        so_far.has_turn = false;
-        record.asked(&replica.spec().name);
+        if std::mem::take(&mut so_far.has_turn) {
+            // Where one has found a place there may be more.
+            self.worker.gateway.waiting.wake();
+        }
+        let inquiry = &self.prepared.inquiry;
+        record.asked(&replica.spec().name, &inquiry.prefix, chosen.prediction);
         so_far.attempts += 1;
         so_far.attempts_of_model += 1;
-        let model = self.prepared.inquiry.model.as_ref();
-        let mut witness = Witness::new(self.worker, &replica, model);
+        let lesson = Lesson::begin(self.worker, &replica, inquiry, &chosen);
+        let mut witness = Witness::new(self.worker, &replica, inquiry.model.as_ref(), lesson);
         let failed = match self.attempt(&replica, kept).await {
             Ok(reply) => {
                 let place = Place::Replica(lease);
-                let dispatched = Dispatched { reply, place, witness: Some(witness) };
+                let choice = Choice::Replica(chosen);
+                let dispatched = Dispatched { reply, place, witness: Some(witness), choice };
                 if so_far.attempts >= attempts_max || !self.may_replace(&dispatched.reply) {
                     return Ok(Some(dispatched));
                 }
@@ -188,7 +164,7 @@ impl Dispatch<'_> {
             return Err(told);
         }
         so_far.failure = Some(told);
-        so_far.worn = failed.was_kept.then_some(slot);
+        so_far.worn = failed.was_kept.then_some(chosen);
         record.retried(safety);
         Ok(None)
     }
@@ -201,7 +177,7 @@ impl Dispatch<'_> {
         if let Some(home) = &self.prepared.target.home {
             let is_away = so_far.has_refused(&home.region);
             let told = RemoteFailure::NotConnected.to_gateway_error(&home.region);
-            return if is_away { Err(told) } else { Ok(Next::Region(home.clone())) };
+            return if is_away { Err(told) } else { Ok(Next::Region(home.clone(), None)) };
         }
         if self.passes_to_fallback(so_far) {
             self.fall_back(so_far);
@@ -209,7 +185,9 @@ impl Dispatch<'_> {
         loop {
             let planned = self.plan(so_far);
             let refusal = match (self.weigh(planned, so_far), planned) {
-                (Way::Region(destination), _) => return Ok(Next::Region(destination)),
+                (Way::Region(destination, reason), _) => {
+                    return Ok(Next::Region(destination, Some(reason)));
+                }
                 // Another model that can serve now beats a place in a queue.
                 (Way::Wait(_) | Way::Shed(..), _) if self.fall_back(so_far) => continue,
                 (Way::Wait(key), _) => {
@@ -226,14 +204,14 @@ impl Dispatch<'_> {
                     let known = error.retry_after;
                     return Err(error.with_retry_after(known.unwrap_or(retry_after)));
                 }
-                (Way::Own, Ok(slot)) => {
-                    so_far.tried.push(slot);
-                    return Ok(Next::Replica(slot, Kept::Use));
+                (Way::Own, Ok(attempt)) => {
+                    so_far.tried.push(attempt.slot);
+                    return Ok(Next::Replica(attempt, Kept::Use));
                 }
                 (Way::Own, Err(refusal)) => refusal,
             };
-            if let Some(slot) = so_far.worn.take() {
-                return Ok(Next::Replica(slot, Kept::Avoid));
+            if let Some(attempt) = so_far.worn.take() {
+                return Ok(Next::Replica(attempt, Kept::Avoid));
             }
             let is_late = refusal == Refusal::DeadlinePassed;
             // Why the model itself was refused says more than what became of its stand-ins.
@@ -265,10 +243,11 @@ impl Dispatch<'_> {
         has_next
     }
 
-    fn plan(&mut self, so_far: &mut SoFar) -> Result<ReplicaSlot, Refusal> {
-        if let Some(pinned) = self.prepared.pinned {
-            let is_new = !so_far.tried.contains(&pinned);
-            return if is_new { Ok(pinned) } else { Err(Refusal::AllTried) };
+    pub(super) fn plan(&mut self, so_far: &mut SoFar) -> Result<Attempt, Refusal> {
+        if let Some(slot) = self.prepared.pinned {
+            let is_new = !so_far.tried.contains(&slot);
+            let attempt = Attempt { slot, reason: Reason::Session, prediction: None };
+            return if is_new { Ok(attempt) } else { Err(Refusal::AllTried) };
         }
         let inquiry = &self.prepared.inquiry;
         let pin = self.prepared.target.pin.as_ref();
@@ -279,7 +258,13 @@ impl Dispatch<'_> {
             so_far.busy_until = Some(busy_until);
             return Err(Refusal::AllBusy);
         }
-        let loads = self.view.loads();
+        let reads_caches = reads_caches(self.prepared.route.spec.policy);
+        let cached = match reads_caches {
+            true => self.worker.gateway.knowledge().look_up(inquiry),
+            false => Cached::NOTHING,
+        };
+        so_far.cached_longest = reads_caches.then(|| cached.longest());
+        let loads = self.view.loads(cached);
         let moment = Moment {
             now: Instant::now(),
             loads: &loads,
@@ -287,7 +272,7 @@ impl Dispatch<'_> {
             rng: &mut self.dice,
         };
         match plan(inquiry, &group.group, &so_far.tried, moment) {
-            Plan::Attempt(Attempt { slot, .. }) => Ok(slot),
+            Plan::Attempt(attempt) => Ok(attempt),
             Plan::Refuse(refusal) => Err(refusal),
         }
     }
@@ -353,6 +338,11 @@ impl Dispatch<'_> {
         *request.headers_mut() = headers;
         Some(request)
     }
+}
+
+/// Whether a policy goes by what is cached where.
+pub(super) fn reads_caches(policy: Policy) -> bool {
+    matches!(policy, Policy::PredictedLatency | Policy::PrefixAware)
 }
 
 /// Path only for HTTP/1.1; with scheme and authority for HTTP/2, which has no `Host`.

@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::request::Parts;
-use spillway_prefix::Scope;
 use spillway_protocol::grpc::rewrite_model;
 use spillway_protocol::{Endpoint, GatewayError, KeySources, read_facts, rewrite};
 use spillway_types::ModelName;
 
 use crate::access::Grant;
 use crate::gateway::Gateway;
-use crate::request::affinity::{affinity, isolation, prompt_hashes};
+use crate::request::affinity::affinity;
 use crate::request::path::{Renamed, replica_path};
 use crate::request::prepare::Prepared;
+use crate::request::prompt::{PromptScope, hash_prompt};
 use crate::upstream::RequestBody;
 use crate::versions::Pin;
 use crate::view::{Route, View};
@@ -154,19 +154,20 @@ impl Prepared {
                 let is_other = facts.model.as_ref().is_none_or(|named| named.value != name);
                 let new_model = is_other.then_some(name);
                 let body = rewrite(original, &facts, new_model, *inject_usage);
-                let salt = isolation(self.inquiry.is_isolated, self.inquiry.tenant.as_ref());
-                let scope = Scope { model: name, salt, ..Scope::default() };
-                let prefix = prompt_hashes(&gateway.hasher, &facts, original, &scope);
+                let tenant = self.inquiry.tenant.as_ref().filter(|_| self.inquiry.is_isolated);
+                let scope = PromptScope { model: &to.model, tenant };
+                let prompt = hash_prompt(&gateway.prompt_hasher(), &facts, original, scope);
                 let sources = KeySources {
                     headers: &head.headers,
                     user: facts.user.as_deref(),
                     client: self.inquiry.client,
                 };
                 let hash_by = route.spec.hash_by.as_ref();
-                let key = affinity(hash_by, &gateway.hasher, sources, &prefix);
+                let key = affinity(hash_by, &gateway.key_hasher, sources, &prompt.blocks);
                 // The client's own keys may have left the headers by now.
                 self.inquiry.affinity = key.or(self.inquiry.affinity);
-                self.inquiry.prefix = prefix;
+                self.inquiry.prefix = prompt.blocks;
+                self.inquiry.prompt_bytes = prompt.bytes;
                 self.body = RequestBody::Buffered(body);
             }
             Renaming::Path => {

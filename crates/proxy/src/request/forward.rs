@@ -6,17 +6,16 @@ use std::time::{Duration, Instant};
 use http::{Request, Uri};
 use http_body_util::BodyExt;
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{
-    Moment, OwnRegion, Refusal, SpillPlan, SpillReason, SpillVerdict, Waiting, spill,
-};
-use spillway_types::{Inquiry, ModelName, RegionName, ReplicaSlot};
+use spillway_route::{Refusal, SpillPlan, SpillReason, SpillVerdict};
+use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 use tokio::time::timeout;
 
 use crate::place::{Place, RegionPlace};
 use crate::regions::Regions;
 use crate::remote::{Destination, Forwarded, GuestTerms, RemoteFailure, RemoteReply};
-use crate::request::dispatch::{Dispatch, Dispatched, SoFar, refused};
+use crate::request::dispatch::{Choice, Dispatch, Dispatched, refused};
 use crate::request::record::Record;
+use crate::request::so_far::SoFar;
 use crate::upstream::{LentBody, Reply};
 use crate::waiting::WaitKey;
 use crate::wire_body::{BoxError, LinkBody, WireBody};
@@ -30,7 +29,7 @@ pub(super) enum Way {
     /// By the replicas of the own region, or not at all.
     Own,
     /// To another region.
-    Region(Destination),
+    Region(Destination, SpillReason),
     /// Nowhere for now: until one of the own replicas has a place.
     Wait(WaitKey),
     /// Nowhere: the client is told this, and to come again after this time.
@@ -38,77 +37,14 @@ pub(super) enum Way {
 }
 
 impl Dispatch<'_> {
-    /// Weighs the own region, with what its replicas can do, against the others.
-    pub(super) fn weigh(&mut self, planned: Result<ReplicaSlot, Refusal>, so_far: &SoFar) -> Way {
-        let inquiry = &self.prepared.inquiry;
-        // A guest was weighed when it came, and goes nowhere else.
-        let is_free = inquiry.hop == 0 && self.prepared.pinned.is_none();
-        let Some(model) = inquiry.model.as_ref().filter(|_| is_free) else { return Way::Own };
-        let is_busy = planned == Err(Refusal::AllBusy);
-        let is_late = planned == Err(Refusal::DeadlinePassed);
-        // All asked to be left alone: none of them takes anybody before that time is over.
-        let is_waitable = is_busy && so_far.busy_until.is_none();
-        let allowed = &inquiry.regions;
-        let is_alone = !self.regions.others.iter().any(|other| allowed.allows(&other.name));
-        if is_late || (planned.is_err() && !is_waitable && is_alone) {
-            return Way::Own;
-        }
-        let waitings = &self.worker.gateway.waiting;
-        let own_name = self.worker.gateway.config.region.as_str();
-        let is_barred = !allowed.allows(own_name);
-        if !is_barred && planned.is_ok() && waitings.count() == 0 && self.regions.is_roomy(model) {
-            return Way::Own;
-        }
-        let pin = self.prepared.target.pin.as_ref();
-        let group = self.prepared.route.group_for(Some(model), pin).ok().flatten();
-        let key = WaitKey::of(&self.prepared.route.spec.name, model);
-        let waiting = match (&so_far.stay, so_far.has_turn) {
-            // Those behind it wait for it.
-            (_, true) => Waiting { ahead: 0, all: 0, has_room: true },
-            (Some(stay), false) => stay.waiting(),
-            (None, false) => waitings.before(&key, inquiry.priority),
-        };
-        let mut own = self.regions.own(model, (&self.view, group), waiting);
-        match planned {
-            Ok(_) => {}
-            Err(Refusal::AllBusy) => own.places = Some(0),
-            Err(_) => own.replicas = 0,
-        }
-        if is_barred {
-            own = barred(own);
-        }
-        let is_leaving = self.regions.is_evacuated && planned.is_ok() && !is_barred;
-        if is_leaving {
-            own.replicas = 0;
-        } else if own.has_room() {
-            return Way::Own;
-        }
-        let is_asked_out = so_far.refused.len() >= self.regions.asked_max;
-        let refused = |region: &RegionName| {
-            is_asked_out || so_far.has_refused(region) || !allowed.allows(region)
-        };
-        let others = match is_alone || self.regions.asked_max == 0 {
-            true => smallvec::SmallVec::new(),
-            false => self.regions.candidates(model, refused),
-        };
-        let loads = self.view.loads();
-        let mut moment =
-            Moment { now: Instant::now(), loads: &loads, ticket: 0, rng: &mut self.dice };
-        let plan = spill(inquiry, &own, &others, &self.regions.terms, &mut moment);
-        // Without a limit the replica's own queue is the place to wait. And an evacuated region serves
-        // before nobody does.
-        let queues_there = is_leaving || (planned.is_ok() && own.places.is_none());
-        self.way(plan, queues_there, key)
-    }
-
-    fn way(&self, plan: SpillPlan, queues_there: bool, key: WaitKey) -> Way {
-        match plan.verdict {
+    pub(super) fn way(&self, plan: &SpillPlan, queues_there: bool, key: WaitKey) -> Way {
+        match &plan.verdict {
             SpillVerdict::Own => Way::Own,
             SpillVerdict::Forward(ways) => match ways.first() {
-                Some(&index) => Way::Region(Destination {
-                    region: self.regions.others[index].name.clone(),
-                    node: None,
-                }),
+                Some(&index) => {
+                    let region = self.regions.others[index].name.clone();
+                    Way::Region(Destination { region, node: None }, plan.reason)
+                }
                 None => Way::Own,
             },
             SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } if queues_there => Way::Own,
@@ -118,7 +54,7 @@ impl Dispatch<'_> {
                     SpillReason::Late => ErrorKind::DeadlineExceeded,
                     _ => ErrorKind::Overloaded,
                 };
-                Way::Shed(kind, Duration::from_secs(retry_after_s.into()))
+                Way::Shed(kind, Duration::from_secs((*retry_after_s).into()))
             }
         }
     }
@@ -179,7 +115,7 @@ impl Dispatch<'_> {
     /// Asks another region; `None` if somebody else is to be asked.
     pub(super) async fn ask_region(
         &mut self,
-        destination: Destination,
+        (destination, reason): (Destination, Option<SpillReason>),
         record: &mut Record,
         so_far: &mut SoFar,
     ) -> Result<Option<Dispatched>, GatewayError> {
@@ -197,7 +133,8 @@ impl Dispatch<'_> {
                 record.forwarded(&region);
                 let reply = Reply { response: response.map(WireBody::Link), connection: None };
                 let place = Place::Region(RegionPlace { region, node, _count: count });
-                return Ok(Some(Dispatched { reply, place, witness: None }));
+                let choice = Choice::Region(reason);
+                return Ok(Some(Dispatched { reply, place, witness: None, choice }));
             }
             Err(failure) => failure,
         };
@@ -277,12 +214,6 @@ impl Dispatch<'_> {
             priority: *priority,
         }
     }
-}
-
-/// The own region for a request whose key is not for it: nothing serves here, and nothing waits.
-fn barred(own: OwnRegion) -> OwnRegion {
-    let waiting = Waiting { ahead: 0, all: 0, has_room: false };
-    OwnRegion { replicas: 0, places: Some(0), waiting, ..own }
 }
 
 fn has_room(regions: &Regions, to: &Destination, model: Option<&ModelName>) -> bool {

@@ -33,7 +33,7 @@ pub(crate) fn begin_session(
     let sessions = prepared.route.sessions.as_ref()?;
     let model = prepared.inquiry.model.as_ref();
     let group = prepared.route.group_for(model, prepared.target.pin.as_ref()).ok().flatten();
-    let session = sessions.find(headers, model, &gateway.hasher, |place| {
+    let session = sessions.find(headers, model, &gateway.key_hasher, |place| {
         let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
         candidates.iter().any(|candidate| candidate.identity == place)
     });

@@ -2,6 +2,7 @@
 
 mod affinity;
 mod dispatch;
+mod explain;
 mod fallback;
 mod form;
 mod forward;
@@ -10,16 +11,24 @@ mod guest;
 mod headers;
 mod intake;
 mod keepsakes;
+mod lesson;
 mod local;
 mod methods;
 mod path;
 mod prepare;
+mod prompt;
 mod record;
 mod serve;
+mod so_far;
 mod stored;
 mod target;
+mod told;
+mod weigh;
 mod witness;
 
+pub use explain::{
+    Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, explain,
+};
 pub use guest::{GuestRefusal, admits_guest, serve_guest, shed_state_of};
 
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};

@@ -8,19 +8,18 @@ use http::HeaderMap;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http_body::Body;
-use spillway_prefix::Scope;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
     Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments, decode_name,
     read_facts, rewrite,
 };
-use spillway_types::{BlockHashes, Deadline, Inquiry, ModelName, ReplicaSlot};
+use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
 
 use crate::access::Grant;
 use crate::gateway::{BodyReservation, Gateway};
 use crate::relay::Flavour;
 use crate::remote::GuestTerms;
-use crate::request::affinity::{affinity, isolation, prompt_hashes};
+use crate::request::affinity::affinity;
 use crate::request::fallback::Renaming;
 use crate::request::form::model_in_form;
 use crate::request::grpc::{call_timeout, refuse_no_call};
@@ -28,6 +27,7 @@ use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{Buffered, buffer, refuse_announced};
 use crate::request::methods::check_method;
 use crate::request::path::{Renamed, replica_path};
+use crate::request::prompt::{Prompt, PromptScope, hash_prompt};
 use crate::request::stored::Stored;
 use crate::request::target::{Found, NamePlace, Target, Wanted};
 use crate::upstream::RequestBody;
@@ -58,8 +58,8 @@ pub(crate) struct Prepared {
 /// What a body says that routing goes by; nothing where bodies are not read.
 #[derive(Debug, Default)]
 pub(super) struct Contents<'f> {
-    prefix: BlockHashes,
-    prompt_bytes: u32,
+    prompt: Prompt,
+    output_tokens_max: Option<u32>,
     user: Option<&'f str>,
 }
 
@@ -293,7 +293,8 @@ impl Surroundings<'_> {
         model: Option<ModelName>,
         contents: Contents<'_>,
     ) -> Result<Inquiry, GatewayError> {
-        let Contents { prefix, prompt_bytes, user } = contents;
+        let Contents { prompt, output_tokens_max, user } = contents;
+        let Prompt { blocks: prefix, bytes: prompt_bytes } = prompt;
         let asked = match self.guest {
             Some(guest) => Some(guest.time_left),
             None => asked_timeout(&self.head.headers)?,
@@ -303,11 +304,12 @@ impl Surroundings<'_> {
         let sources = KeySources { headers: &self.head.headers, user, client: self.client };
         let hash_by = route.spec.hash_by.as_ref();
         Ok(Inquiry {
-            affinity: affinity(hash_by, &self.gateway.hasher, sources, &prefix),
+            affinity: affinity(hash_by, &self.gateway.key_hasher, sources, &prefix),
             session: None,
             model,
             prefix,
             prompt_bytes,
+            output_tokens_max,
             client: self.client,
             deadline: Deadline::after(self.started, budget),
             hop: self.guest.map_or(0, |guest| guest.hop),
@@ -319,12 +321,12 @@ impl Surroundings<'_> {
     }
 
     fn contents<'f>(self, facts: &'f Facts<'_>, body: &[u8], model: &ModelName) -> Contents<'f> {
-        let prompt_bytes = facts.prompt.as_ref().map_or(0, ExactSizeIterator::len);
-        let salt = isolation(self.grant.is_isolated, self.grant.tenant.as_ref());
-        let scope = Scope { model: model.as_str(), salt, ..Scope::default() };
+        let tenant = self.grant.tenant.as_ref().filter(|_| self.grant.is_isolated);
+        let scope = PromptScope { model, tenant };
+        let tokens_max = facts.max_tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
         Contents {
-            prefix: prompt_hashes(&self.gateway.hasher, facts, body, &scope),
-            prompt_bytes: u32::try_from(prompt_bytes).unwrap_or(u32::MAX),
+            prompt: hash_prompt(&self.gateway.prompt_hasher(), facts, body, scope),
+            output_tokens_max: tokens_max,
             user: facts.user.as_deref(),
         }
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_types::{
-    End, GapHistogram, ModelName, Outcome, RegionName, ReplicaName, RouteName, SplitArm,
-    TokenCounts,
+    BlockHashes, End, GapHistogram, ModelName, Outcome, Prediction, RegionName, ReplicaName,
+    RouteName, SplitArm, TokenCounts,
 };
 
 use crate::client::{Client, PieceOut};
@@ -22,6 +22,8 @@ pub(crate) struct Record {
     worker: Arc<Worker>,
     client: Arc<Client>,
     started: Instant,
+    /// When the last replica was asked.
+    asked_at: Option<Instant>,
     outcome: Option<Outcome>,
 }
 
@@ -46,8 +48,11 @@ impl Record {
             retries_reset: 0,
             tokens: TokenCounts::default(),
             gaps: None,
+            prefix: BlockHashes::default(),
+            reply_time: None,
+            predicted: None,
         };
-        Self { worker, client, started: Instant::now(), outcome: Some(outcome) }
+        Self { worker, client, started: Instant::now(), asked_at: None, outcome: Some(outcome) }
     }
 
     /// Notes that a piece of the reply goes out.
@@ -82,9 +87,14 @@ impl Record {
         });
     }
 
-    /// Another region serves it.
+    /// Another region serves it; what the replicas of this one did or would have done says nothing
+    /// of that.
     pub(crate) fn forwarded(&mut self, region: &RegionName) {
-        self.edit(|outcome| outcome.region = Some(region.clone()));
+        self.asked_at = None;
+        self.edit(|outcome| {
+            outcome.region = Some(region.clone());
+            outcome.predicted = None;
+        });
     }
 
     /// It came from another node.
@@ -99,8 +109,19 @@ impl Record {
         self.edit(|outcome| outcome.overhead = passed.saturating_sub(body_wait));
     }
 
-    pub(crate) fn asked(&mut self, replica: &ReplicaName) {
-        self.edit(|outcome| outcome.replica = Some(replica.clone()));
+    /// A replica is asked now, with a prompt of these blocks.
+    pub(crate) fn asked(
+        &mut self,
+        replica: &ReplicaName,
+        prefix: &BlockHashes,
+        predicted: Option<Prediction>,
+    ) {
+        self.asked_at = Some(Instant::now());
+        self.edit(|outcome| {
+            outcome.replica = Some(replica.clone());
+            outcome.prefix = prefix.clone();
+            outcome.predicted = predicted;
+        });
     }
 
     pub(crate) fn retried(&mut self, safety: RetrySafety) {
@@ -127,7 +148,11 @@ impl Record {
     /// The first piece of the reply's body is there.
     pub(crate) fn first_byte(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.started);
-        self.edit(|outcome| outcome.first_byte = Some(passed));
+        let reply_time = self.asked_at.map(|asked| now.saturating_duration_since(asked));
+        self.edit(|outcome| {
+            outcome.first_byte = Some(passed);
+            outcome.reply_time = reply_time;
+        });
     }
 
     pub(crate) fn tokens(&mut self, tokens: TokenCounts, gaps: Option<Box<GapHistogram>>) {

@@ -15,7 +15,6 @@ use crate::access::{AccessMode, Grant};
 use crate::client::Client;
 use crate::relay::{Flavour, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::remote::GuestTerms;
-use crate::replica::Replica;
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::grpc;
 use crate::request::headers::{Identity, prepare_forwarding, remove_hop_by_hop};
@@ -24,6 +23,7 @@ use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
 use crate::request::prepare::{Prepared, Surroundings, prepare};
 use crate::request::record::Record;
+use crate::request::told;
 use crate::view::View;
 use crate::wire_body::WireBody;
 use crate::worker::Worker;
@@ -268,7 +268,7 @@ impl Exchange {
         policy: &Policy,
         mut record: Record,
     ) -> Response<ReplyBody> {
-        let Dispatched { reply, place, mut witness } = dispatched;
+        let Dispatched { reply, place, mut witness, choice } = dispatched;
         if let Some(witness) = &mut witness {
             witness.head(&reply.response);
         }
@@ -280,35 +280,18 @@ impl Exchange {
         }
         let upstream = Upstream { body, connection: reply.connection, place, witness };
         remove_hop_by_hop(&mut head.headers);
-        if let Some(replica) = upstream.place.replica() {
+        if upstream.place.replica().is_some() {
             // Only nodes may speak of their own errors and of how a request was routed.
             head.headers.remove(&CODE_HEADER);
-            self.tell_routing(&mut head.headers, replica, policy);
+        }
+        if self.worker.gateway.config.expose_routing {
+            let hop = self.guest.as_ref().map_or(0, |guest| guest.hop);
+            let region = self.worker.gateway.config.region.as_str();
+            told::tell(&mut head.headers, (&upstream.place, &choice), policy.name(), (region, hop));
         }
         record.replying(head.status.as_u16());
         let relay = Relay::new(plan, &mut head, upstream, record);
         Response::from_parts(head, ReplyBody::relay(relay))
-    }
-
-    /// Says in the reply's headers where it comes from, if the config wants that.
-    fn tell_routing(&self, headers: &mut HeaderMap, replica: &Replica, policy: &Policy) {
-        let config = &self.worker.gateway.config;
-        if !config.expose_routing {
-            return;
-        }
-        let hops = self.guest.as_ref().map_or(0, |guest| guest.hop).to_string();
-        let facts = [
-            ("x-spillway-region", config.region.as_str()),
-            ("x-spillway-replica", replica.spec().name.as_str()),
-            ("x-spillway-policy", policy.name()),
-            ("x-spillway-hops", &hops),
-        ];
-        for (name, value) in facts {
-            // Names come from the config, which allows only what a header can hold.
-            if let Ok(value) = HeaderValue::from_str(value) {
-                headers.insert(name, value);
-            }
-        }
     }
 }
 

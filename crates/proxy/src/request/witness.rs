@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Response, StatusCode, header};
-use spillway_protocol::parse_orca;
+use spillway_protocol::{Usage, parse_orca};
 use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCounts};
 
 use crate::replica::Replica;
+use crate::request::lesson::Lesson;
 use crate::upstream::FailedAttempt;
 use crate::worker::Worker;
 
@@ -25,6 +26,7 @@ pub(crate) struct Witness {
     replica: Arc<Replica>,
     model: Option<ModelName>,
     asked_at: Instant,
+    lesson: Option<Lesson>,
     seen: Seen,
 }
 
@@ -46,12 +48,14 @@ impl Witness {
         worker: &Arc<Worker>,
         replica: &Arc<Replica>,
         model: Option<&ModelName>,
+        lesson: Option<Lesson>,
     ) -> Self {
         Self {
             worker: Arc::clone(worker),
             replica: Arc::clone(replica),
             model: model.cloned(),
             asked_at: Instant::now(),
+            lesson,
             seen: Seen::Nothing,
         }
     }
@@ -68,6 +72,9 @@ impl Witness {
     pub(crate) fn head<T>(&mut self, head: &Response<T>) {
         let now = Instant::now();
         self.replica.heard(now);
+        if let Some(lesson) = &mut self.lesson {
+            lesson.head(head);
+        }
         if let Some(report) = reported(head.headers()) {
             self.tell(now, SignKind::Reported(Box::new(report)));
         }
@@ -94,6 +101,9 @@ impl Witness {
     /// A piece of the reply's body arrived.
     pub(crate) fn piece(&mut self, now: Instant) {
         self.replica.heard(now);
+        if let Some(lesson) = &mut self.lesson {
+            lesson.piece(now);
+        }
         if self.seen == Seen::Nothing {
             self.seen = Seen::Begun;
             let after = now.saturating_duration_since(self.asked_at);
@@ -102,8 +112,11 @@ impl Witness {
     }
 
     /// The reply ended. Only ends that are the replica's doing are told.
-    pub(crate) fn end(&mut self, end: End, tokens: TokenCounts) {
+    pub(crate) fn end(&mut self, end: End, tokens: TokenCounts, usage: Option<Usage>) {
         let now = Instant::now();
+        if let Some(lesson) = &mut self.lesson {
+            lesson.end(end, usage, tokens.completion);
+        }
         match end {
             End::Complete => {
                 if self.seen == Seen::Nothing {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::check::{ActiveCheck, CheckKind, CheckResult, DeepCheck, NoticeCheck, notice, pause};
 use crate::fact::{Fact, FactKind, FactSender};
 use crate::pause::rng;
-use crate::scrape::{Pace, Scrape, Scraper};
+use crate::scrape::{Pace, Scrape, Scraped, Scraper};
 use crate::target::Target;
 
 /// The first look at a replica comes within this time, drawn for each, so that a start with many
@@ -115,8 +115,8 @@ impl Watch {
             }
             let rest = match outcome {
                 Ok(scraped) => {
-                    let (report, took) = (scraped.report, scraped.took);
-                    self.tell(FactKind::Report { page, report, took });
+                    let Scraped { report, cache, took } = scraped;
+                    self.tell(FactKind::Report { page, report, cache, took });
                     pace.pause(took)
                 }
                 Err(failure) => {

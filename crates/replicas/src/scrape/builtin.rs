@@ -49,6 +49,20 @@ fn vllm() -> Mapping {
             [named("vllm:kv_cache_usage_perc"), named("vllm:gpu_cache_usage_perc")],
             1.0,
         )),
+        // A gauge that is always 1, with the settings of the cache in its labels.
+        cache_tokens: Some(FieldMapping::product(
+            named("vllm:cache_config_info"),
+            &["num_gpu_blocks", "block_size"],
+        )),
+        cache_queries: Some(FieldMapping::sum([
+            named("vllm:prefix_cache_queries_total"),
+            named("vllm:gpu_prefix_cache_queries_total"),
+        ])),
+        cache_hits: Some(FieldMapping::sum([
+            named("vllm:prefix_cache_hits_total"),
+            named("vllm:gpu_prefix_cache_hits_total"),
+        ])),
+        started_s: Some(FieldMapping::mean([named("process_start_time_seconds")], 1.0)),
         ..Mapping::default()
     }
 }
@@ -58,6 +72,10 @@ fn sglang() -> Mapping {
         queued: sum("sglang:num_queue_reqs"),
         running: sum("sglang:num_running_reqs"),
         kv_use: mean("sglang:token_usage", 1.0),
+        // It tells of hits only as a share that it forgets in its own time, which can't be set
+        // against the prompts of any span.
+        cache_tokens: sum("sglang:max_total_num_tokens"),
+        started_s: mean("process_start_time_seconds", 1.0),
         ..Mapping::default()
     }
 }

@@ -4,8 +4,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_types::LoadReport;
 
+use super::cache_report::CacheReport;
 use super::selector::Selector;
-use super::text::samples;
+use super::text::{Labels, Sample, samples};
 
 /// Where each field of a report stands on a page. A field without a mapping is not on it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +24,14 @@ pub struct Mapping {
     pub gpu_memory_use: Option<FieldMapping>,
     /// Work ahead of a new request, in the server's own unit.
     pub pending: Option<FieldMapping>,
+    /// Tokens that the KV cache holds when it is full.
+    pub cache_tokens: Option<FieldMapping>,
+    /// Prompt tokens ever looked up in the prefix cache.
+    pub cache_queries: Option<FieldMapping>,
+    /// Of these, found there.
+    pub cache_hits: Option<FieldMapping>,
+    /// When the process was started, in seconds since 1970: another time means empty caches.
+    pub started_s: Option<FieldMapping>,
 }
 
 /// Where one number stands.
@@ -41,6 +50,10 @@ pub struct FieldMapping {
     /// be on the page.
     #[serde(default)]
     pub ratio_to: Vec<Selector>,
+    /// Labels whose numbers, multiplied, take the place of the sample's own number: what never
+    /// changes is told in labels by some servers.
+    #[serde(default)]
+    pub labels: Vec<String>,
 }
 
 /// What becomes of several samples of one metric.
@@ -58,12 +71,19 @@ impl FieldMapping {
     /// The sum of the samples of the first of these metrics that the page has.
     pub(super) fn sum(metrics: impl IntoIterator<Item = Selector>) -> Self {
         let metrics = metrics.into_iter().collect();
-        Self { metrics, combine: Combine::Sum, scale: 1.0, ratio_to: Vec::new() }
+        let (ratio_to, labels) = (Vec::new(), Vec::new());
+        Self { metrics, combine: Combine::Sum, scale: 1.0, ratio_to, labels }
     }
 
     /// Their mean, times `scale`.
     pub(super) fn mean(metrics: impl IntoIterator<Item = Selector>, scale: f64) -> Self {
         Self { combine: Combine::Mean, scale, ..Self::sum(metrics) }
+    }
+
+    /// The sum, over the samples of a metric, of the product of these labels.
+    pub(super) fn product(metric: Selector, labels: &[&str]) -> Self {
+        let labels = labels.iter().map(|label| (*label).to_owned()).collect();
+        Self { labels, ..Self::sum([metric]) }
     }
 
     /// The sum of `part` by the sum of `whole`.
@@ -80,9 +100,8 @@ impl Mapping {
     /// Reads a page, never failing: what is not on it, or is no number, is `None`. Shares are cut
     /// to 0 to 1; samples below 0 are garbage to every field and left out.
     #[must_use]
-    pub fn read(&self, page: &[u8]) -> LoadReport {
-        let mut tallies: Vec<Tally<'_>> =
-            self.fields().flat_map(FieldMapping::selectors).map(Tally::new).collect();
+    pub fn read(&self, page: &[u8]) -> (LoadReport, CacheReport) {
+        let mut tallies: Vec<Tally<'_>> = self.fields().flat_map(Tally::of_field).collect();
         let is_wanted = |name: &[u8]| {
             self.fields()
                 .flat_map(FieldMapping::selectors)
@@ -92,25 +111,32 @@ impl Mapping {
             for tally in &mut tallies {
                 let selector = tally.selector;
                 if selector.name().as_bytes() == sample.name && selector.matches(sample.labels) {
-                    tally.add(sample.value);
+                    tally.take(&sample);
                 }
             }
         }
-        let read = |field: &Option<FieldMapping>| {
-            let value = field.as_ref()?.evaluate(&tallies)?;
+        let exact = |field: &Option<FieldMapping>| field.as_ref()?.evaluate(&tallies);
+        let read = |field| {
             // Saturates, and no number that is worth anything does.
-            let value = value as f32;
+            let value = exact(field)? as f32;
             value.is_finite().then_some(value)
         };
         let share = |field| read(field).map(|value| value.min(1.0));
-        LoadReport {
+        let load = LoadReport {
             queued: read(&self.queued),
             running: read(&self.running),
             kv_use: share(&self.kv_use),
             gpu_use: share(&self.gpu_use),
             gpu_memory_use: share(&self.gpu_memory_use),
             pending: read(&self.pending),
-        }
+        };
+        let cache = CacheReport {
+            tokens: exact(&self.cache_tokens),
+            queries: exact(&self.cache_queries),
+            hits: exact(&self.cache_hits),
+            started_s: exact(&self.started_s),
+        };
+        (load, cache)
     }
 
     /// Reads only samples that have this label too: the GPUs of one replica on a page of all of
@@ -124,6 +150,10 @@ impl Mapping {
             &mut self.gpu_use,
             &mut self.gpu_memory_use,
             &mut self.pending,
+            &mut self.cache_tokens,
+            &mut self.cache_queries,
+            &mut self.cache_hits,
+            &mut self.started_s,
         ];
         for field in fields.into_iter().flatten() {
             for selector in field.metrics.iter_mut().chain(&mut field.ratio_to) {
@@ -141,6 +171,10 @@ impl Mapping {
             &self.gpu_use,
             &self.gpu_memory_use,
             &self.pending,
+            &self.cache_tokens,
+            &self.cache_queries,
+            &self.cache_hits,
+            &self.started_s,
         ];
         fields.into_iter().flatten()
     }
@@ -149,7 +183,10 @@ impl Mapping {
 impl FieldMapping {
     fn evaluate(&self, tallies: &[Tally<'_>]) -> Option<f64> {
         let of = |selector: &Selector| {
-            tallies.iter().find(|tally| tally.selector == selector && tally.samples > 0.0)
+            let is_it = |tally: &&Tally<'_>| {
+                tally.selector == selector && tally.labels == self.labels && tally.samples > 0.0
+            };
+            tallies.iter().find(is_it)
         };
         let found = self.metrics.iter().find_map(of)?;
         if self.ratio_to.is_empty() {
@@ -171,21 +208,40 @@ impl FieldMapping {
 #[derive(Debug)]
 struct Tally<'a> {
     selector: &'a Selector,
+    labels: &'a [String],
     sum: f64,
     samples: f64,
 }
 
 impl<'a> Tally<'a> {
-    fn new(selector: &'a Selector) -> Self {
-        Self { selector, sum: 0.0, samples: 0.0 }
+    fn of_field(field: &'a FieldMapping) -> impl Iterator<Item = Self> {
+        let labels = field.labels.as_slice();
+        field.selectors().map(move |selector| Self { selector, labels, sum: 0.0, samples: 0.0 })
+    }
+
+    fn take(&mut self, sample: &Sample<'_>) {
+        if self.labels.is_empty() {
+            return self.add(sample.value);
+        }
+        let number = |label: &String| number_in(sample.labels, label);
+        // A sample that lacks a label, or has no number there, is none.
+        if let Some(product) = self.labels.iter().map(number).product() {
+            self.add(product);
+        }
     }
 
     fn add(&mut self, value: f64) {
-        if value >= 0.0 {
+        if value >= 0.0 && value.is_finite() {
             self.sum += value;
             self.samples += 1.0;
         }
     }
+}
+
+/// The number that stands in a label.
+fn number_in(labels: &[u8], wanted: &str) -> Option<f64> {
+    let (_, text) = Labels(labels).find(|(label, _)| *label == wanted.as_bytes())?;
+    std::str::from_utf8(&text).ok()?.parse().ok()
 }
 
 fn one() -> f64 {

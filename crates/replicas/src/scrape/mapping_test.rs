@@ -4,7 +4,46 @@ use super::*;
 use crate::kind::ServerKind;
 
 fn read(kind: ServerKind, page: &str) -> LoadReport {
-    Mapping::of(kind).unwrap().read(page.as_bytes())
+    Mapping::of(kind).unwrap().read(page.as_bytes()).0
+}
+
+fn read_cache(kind: ServerKind, page: &str) -> CacheReport {
+    Mapping::of(kind).unwrap().read(page.as_bytes()).1
+}
+
+#[test]
+fn vllm_tells_the_size_of_its_cache_in_labels_and_what_was_found_there() {
+    let page = r#"
+vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="2500",x="None"} 1.0
+vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="1500",x="None"} 1.0
+vllm:prefix_cache_queries_total{engine="0"} 6.40e+02
+vllm:prefix_cache_hits_total{engine="0"} 320.0
+process_start_time_seconds 1.76e+09
+"#;
+    let expected = CacheReport {
+        tokens: Some(64_000.0),
+        queries: Some(640.0),
+        hits: Some(320.0),
+        started_s: Some(1.76e9),
+    };
+    assert_eq!(read_cache(ServerKind::Vllm, page), expected);
+    for broken in [
+        "vllm:cache_config_info{block_size=\"16\",num_gpu_blocks=\"None\"} 1.0\n",
+        "vllm:cache_config_info{num_gpu_blocks=\"10\"} 1.0\n",
+        "vllm:cache_config_info{block_size=\"-16\",num_gpu_blocks=\"10\"} 1.0\n",
+        "vllm:cache_config_info{block_size=\"inf\",num_gpu_blocks=\"10\"} 1.0\n",
+    ] {
+        assert_eq!(read_cache(ServerKind::Vllm, broken), CacheReport::default(), "{broken}");
+    }
+    let older = "vllm:gpu_prefix_cache_queries_total 7\nvllm:gpu_prefix_cache_hits_total 5\n";
+    let report = read_cache(ServerKind::Vllm, older);
+    assert_eq!((report.queries, report.hits), (Some(7.0), Some(5.0)));
+}
+
+#[test]
+fn sglang_tells_the_size_of_its_cache() {
+    let page = "sglang:max_total_num_tokens{model_name=\"m\"} 441344.0\n";
+    assert_eq!(read_cache(ServerKind::Sglang, page).tokens, Some(441_344.0));
 }
 
 #[test]
@@ -115,11 +154,11 @@ DCGM_FI_DEV_FB_FREE{gpu="1",UUID="GPU-b",Hostname="n1"} 4000
 DCGM_FI_DEV_FB_USED{gpu="0",UUID="GPU-a",Hostname="n1"} 3000
 DCGM_FI_DEV_FB_USED{gpu="1",UUID="GPU-b",Hostname="n1"} 0
 "#;
-    let all = Mapping::dcgm().read(page.as_bytes());
+    let all = Mapping::dcgm().read(page.as_bytes()).0;
     assert_eq!((all.gpu_use, all.gpu_memory_use), (Some(0.5), Some(0.375)));
-    let one = Mapping::dcgm().with("gpu", "0").read(page.as_bytes());
+    let one = Mapping::dcgm().with("gpu", "0").read(page.as_bytes()).0;
     assert_eq!((one.gpu_use, one.gpu_memory_use), (Some(1.0), Some(0.75)));
-    let none = Mapping::dcgm().with("gpu", "7").read(page.as_bytes());
+    let none = Mapping::dcgm().with("gpu", "7").read(page.as_bytes()).0;
     assert_eq!(none, LoadReport::default());
 }
 
@@ -140,7 +179,7 @@ combine = "mean"
 "#;
     let mapping: Mapping = toml::from_str(text).unwrap();
     let page = "jobs{state=\"waiting\"} 2\njobs{state=\"done\"} 9\nwork_ms 1500\nused 1\nfree 3\ncache 0.2\ncache 0.4\n";
-    let report = mapping.read(page.as_bytes());
+    let report = mapping.read(page.as_bytes()).0;
     assert_eq!((report.queued, report.pending), (Some(2.0), Some(1.5)));
     assert_eq!((report.gpu_memory_use, report.kv_use), (Some(0.25), Some(0.3)));
     assert!(toml::from_str::<Mapping>("[queue]\nmetrics = [\"a\"]").is_err());

@@ -1,6 +1,7 @@
 //! Load, read from the metrics pages of model servers and exporters.
 
 mod builtin;
+mod cache_report;
 mod mapping;
 mod pace;
 mod scraper;
@@ -9,9 +10,10 @@ mod text;
 
 use std::time::Duration;
 
+pub use cache_report::CacheReport;
 pub use mapping::{Combine, FieldMapping, Mapping};
 pub(crate) use pace::Pace;
-pub(crate) use scraper::Scraper;
+pub(crate) use scraper::{Scraped, Scraper};
 pub use selector::{BadSelector, Selector};
 
 use crate::http::TlsTarget;

@@ -6,7 +6,7 @@ use http::Method;
 use spillway_types::LoadReport;
 use tokio::time::Instant;
 
-use super::Scrape;
+use super::{CacheReport, Scrape};
 use crate::http::{Client, Failure, HttpProtocol, Reuse, Server};
 use crate::target::Target;
 
@@ -14,6 +14,7 @@ use crate::target::Target;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scraped {
     pub(crate) report: LoadReport,
+    pub(crate) cache: CacheReport,
     pub(crate) took: Duration,
 }
 
@@ -52,10 +53,10 @@ impl<'a> Scraper<'a> {
         if !reply.status.is_success() {
             return Err(Failure::Status(reply.status.as_u16()));
         }
-        let report = self.scrape.mapping.read(&reply.body);
-        if report == LoadReport::default() {
+        let (report, cache) = self.scrape.mapping.read(&reply.body);
+        if report == LoadReport::default() && cache == CacheReport::default() {
             return Err(Failure::WrongAnswer);
         }
-        Ok(Scraped { report, took: started.elapsed() })
+        Ok(Scraped { report, cache, took: started.elapsed() })
     }
 }

@@ -253,8 +253,8 @@ fn a_whole_group_that_warms_up_is_as_one_that_does_not() {
 fn one_that_has_hardly_begun_to_warm_up_serves_when_there_is_no_other() {
     for &policy in Policy::ALL {
         let mut alone = World::ramping(policy, &[(1, 1)]);
-        let only = Attempt { slot: ReplicaSlot(0), reason: Reason::Only };
-        assert_eq!(alone.attempt(0), only, "{policy}");
+        let only = alone.attempt(0);
+        assert_eq!((only.slot, only.reason), (ReplicaSlot(0), Reason::Only), "{policy}");
         let mut last = World::ramping(policy, &[(1, 1), (9, RAMP_FULL)]);
         last.loads.in_flight[1] = u32::MAX;
         assert_eq!(last.attempt(0).slot, ReplicaSlot(0), "{policy}");

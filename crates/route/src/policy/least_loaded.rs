@@ -129,7 +129,7 @@ mod tests {
     /// Three idle replicas, equal in all that is reported.
     fn equals(weights: LeastLoadedWeights) -> World {
         let mut world = World::idle(Policy::LeastLoaded, &[1; 3]);
-        let tuning = Tuning { least_loaded: weights };
+        let tuning = Tuning { least_loaded: weights, ..Tuning::default() };
         let candidates = world.group.candidates().to_vec();
         world.group = Group::with_tuning(Policy::LeastLoaded, &tuning, candidates);
         for signals in &mut world.loads.signals {

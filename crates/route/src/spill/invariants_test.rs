@@ -73,7 +73,10 @@ proptest! {
     #[test]
     fn a_plan_names_each_region_once_and_objects_to_all_others(case in any_case()) {
         let plan = case.plan();
-        let looked_at = if case.own.has_room() { 0 } else { case.others.len() };
+        let is_kept = case.own.keeps(&case.others, &case.terms);
+        prop_assert!(!is_kept || plan == SpillPlan::own());
+        let is_guest_at_home = case.own.has_room() && case.hop > 0;
+        let looked_at = if is_kept || is_guest_at_home { 0 } else { case.others.len() };
         prop_assert_eq!(plan.regions.len(), looked_at);
         let mut named: Vec<usize> = match &plan.verdict {
             SpillVerdict::Forward(forwards) => forwards.to_vec(),
@@ -81,15 +84,25 @@ proptest! {
         };
         named.sort_unstable();
         let open = |index: &usize| plan.regions[*index].objection.is_none();
-        prop_assert_eq!(named, (0..looked_at).filter(open).collect::<Vec<_>>());
+        // Some of those that could go stay, so that the caches here get to hold their prompts.
+        let invests = plan.verdict == SpillVerdict::Own;
+        prop_assert!(invests || named == (0..looked_at).filter(open).collect::<Vec<_>>());
     }
 
     #[test]
-    fn room_at_home_means_home_and_edge_nodes_never_serve(case in any_case()) {
+    fn room_at_home_means_home_but_for_a_prompt_that_is_cached_elsewhere_and_edge_nodes_never_serve(case in any_case()) {
         let plan = case.plan();
         let is_own = plan.verdict == SpillVerdict::Own;
-        prop_assert_eq!(is_own, case.own.has_room());
+        prop_assert!(!is_own || case.own.has_room());
         prop_assert!(!is_own || case.own.replicas > 0);
+        if case.own.has_room() && !is_own {
+            // It left for a prompt that takes less to read, and for nothing else.
+            let forward = first(&plan).unwrap();
+            prop_assert_eq!(plan.reason, SpillReason::Cached);
+            let own_ms = case.own.prefill_ms + case.own.price_ms;
+            let gain_ms = own_ms - plan.regions[forward].cost.total_ms();
+            prop_assert!(gain_ms > 20.0 + 0.5 * own_ms - SLACK, "{plan:?}");
+        }
         let edge = Case { own: OwnRegion { replicas: 0, ..case.own }, ..case };
         prop_assert!(edge.plan().verdict != SpillVerdict::Own);
     }
@@ -119,6 +132,12 @@ proptest! {
         let cost = |case: &Case| case.plan().regions[index].cost.total_ms();
         let (before, after) = (cost(&case), cost(&worse));
         prop_assert!(after >= before - SLACK - before * 1e-5, "{}: {before}, then {after}", WORSEN[what].0);
+    }
+
+    #[test]
+    fn without_a_prompt_to_read_room_at_home_means_home(mut case in any_case()) {
+        (case.own.prefill_ms, case.own.price_ms) = (0.0, 0.0);
+        prop_assert_eq!(case.plan().verdict == SpillVerdict::Own, case.own.has_room());
     }
 
     #[test]

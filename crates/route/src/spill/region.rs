@@ -3,6 +3,7 @@
 use spillway_types::ModelLoad;
 
 use super::cost::sound;
+use super::terms::SpillTerms;
 
 /// What is known of one model in one region.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -37,7 +38,8 @@ pub struct OwnRegion {
     /// Nodes of the region that serve clients, this one included. What they send elsewhere this
     /// node learns only by the next report, and assumes that each sends what it does.
     pub nodes: u32,
-    /// Milliseconds to read the part of the prompt that is not cached here; 0 if unknown.
+    /// Milliseconds to read the part of the prompt that is not cached here; 0 if unknown. Where a
+    /// replica has been predicted for the request, its wait there as well.
     pub prefill_ms: f32,
     /// What the operator adds to the region's cost, in milliseconds.
     pub price_ms: f32,
@@ -93,10 +95,10 @@ pub enum Access {
 }
 
 impl OwnRegion {
-    /// Whether a replica can begin with a request now: then no other region need be looked at, and
-    /// [`spill()`] says so whatever it is given.
+    /// Whether a replica can begin with a request now: then it is served here, unless another region
+    /// has much more of its prompt cached.
     ///
-    /// [`spill()`]: super::spill()
+    /// Without a prompt to read ([`OwnRegion::prefill_ms`] of 0) no other region need be looked at.
     #[must_use]
     pub fn has_room(&self) -> bool {
         let is_free = match self.places {
@@ -104,6 +106,28 @@ impl OwnRegion {
             None => self.report.has_room(0.0),
         };
         self.replicas > 0 && self.waiting.ahead == 0 && is_free
+    }
+}
+
+impl OwnRegion {
+    /// Whether none of these regions can be so much cheaper that a request leaves a region that has
+    /// room. A quick look that may say no in vain; [`spill()`] then weighs them.
+    ///
+    /// [`spill()`]: super::spill()
+    #[must_use]
+    pub fn keeps(&self, others: &[RegionCandidate], terms: &SpillTerms) -> bool {
+        let bound_ms = sound(self.prefill_ms) + sound(self.price_ms) - self.gain_ms(terms);
+        let is_cheaper = |other: &RegionCandidate| {
+            other.access == Access::Ready
+                && sound(other.rtt_ms) + sound(other.prefill_ms) + sound(other.price_ms) < bound_ms
+        };
+        self.has_room() && (bound_ms <= 0.0 || !others.iter().any(is_cheaper))
+    }
+
+    /// Milliseconds that a request has to gain to leave a region that has room.
+    pub(super) fn gain_ms(&self, terms: &SpillTerms) -> f32 {
+        let own_ms = sound(self.prefill_ms) + sound(self.price_ms);
+        sound(terms.margin_ms) + sound(terms.gain_min_ms) + sound(terms.gain_share) * own_ms
     }
 }
 

@@ -333,3 +333,52 @@ fn names_of_reasons_and_objections_are_those_they_are_serialised_with() {
         assert_eq!(serde_json::to_value(objection).unwrap(), objection.name());
     }
 }
+
+/// A region with room whose replicas would read for this long, and another one that has it cached.
+fn warm_elsewhere(own_ms: f32, rtt_ms: f32) -> Case {
+    let mut case = Case::busy(vec![free(rtt_ms)]);
+    (case.own.places, case.own.prefill_ms) = (Some(2), own_ms);
+    case.terms = SpillTerms { invest: 0.0, ..case.terms };
+    case
+}
+
+#[test]
+fn a_prompt_that_is_cached_elsewhere_leaves_room_at_home_if_that_gains_enough() {
+    // It has to gain 20 ms and half of 500.
+    let plan = warm_elsewhere(500.0, 229.0).plan();
+    assert_eq!((first(&plan), plan.reason), (Some(0), SpillReason::Cached));
+    assert_eq!(plan.own.unwrap().total_ms(), 500.0);
+    let plan = warm_elsewhere(500.0, 230.0).plan();
+    assert_eq!((plan.verdict, plan.reason), (SpillVerdict::Own, SpillReason::Room));
+    let mut cold = warm_elsewhere(500.0, 80.0);
+    cold.others[0].prefill_ms = 490.0;
+    assert_eq!(cold.plan().verdict, SpillVerdict::Own);
+    let mut guest = warm_elsewhere(500.0, 80.0);
+    guest.hop = 1;
+    assert_eq!(guest.plan().verdict, SpillVerdict::Own);
+}
+
+#[test]
+fn a_full_or_closed_region_keeps_its_cache_to_itself() {
+    for spoil in [
+        (|other| other.report.load = load(40.0)) as fn(&mut RegionCandidate),
+        |other| other.report.load.shed = ShedState::Reserved,
+        |other| other.access = Access::Refused,
+        |other| other.weight_permille = 0,
+    ] {
+        let mut case = warm_elsewhere(500.0, 80.0);
+        spoil(&mut case.others[0]);
+        assert_eq!(case.plan().verdict, SpillVerdict::Own);
+    }
+}
+
+#[test]
+fn now_and_then_a_prompt_is_read_here_so_that_it_is_cached_here() {
+    let mut case = warm_elsewhere(500.0, 100.0);
+    case.terms.invest = 1.0;
+    // With a chance of 100 over 500.
+    let gone = case.tally(10_000)[0];
+    assert_proportional(&[gone, 10_000 - gone], &[0.8, 0.2]);
+    case.terms.invest = 0.0;
+    assert_eq!(case.tally(1_000), [1_000]);
+}

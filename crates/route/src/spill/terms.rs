@@ -13,6 +13,18 @@ pub struct SpillTerms {
     /// at home that would be served sooner elsewhere: 50 ms raise the mean time to first token by a
     /// fifth. Where replies cost money on their way, the region's price says it better.
     pub margin_ms: f32,
+    /// Milliseconds by which another region has to cost less than the own one while that has room,
+    /// beside the margin. Only more of the prompt in its caches can make it so. Less sends more
+    /// requests away for little.
+    pub gain_min_ms: f32,
+    /// The same as a part of what the own region costs. Less sends away what a prediction that is a
+    /// little off made look better elsewhere.
+    pub gain_share: f32,
+    /// How often a request is served here all the same, so that the caches here get to hold its
+    /// prompt: at 1 with a probability of what going away costs over what staying does, so that
+    /// about as much is spent on the way as reading the prompt here once would have taken. At 0 never:
+    /// best where prompts are too many for the caches.
+    pub invest: f32,
     /// Milliseconds by which the region that the last request went to is preferred to other regions.
     /// More keeps requests together; it made nothing faster in any measurement.
     pub hysteresis_ms: f32,
@@ -44,6 +56,9 @@ impl Default for SpillTerms {
     fn default() -> Self {
         Self {
             margin_ms: 0.0,
+            gain_min_ms: 20.0,
+            gain_share: 0.5,
+            invest: 0.2,
             hysteresis_ms: 0.0,
             tie_ms: 0.0,
             crowding: 1.0,

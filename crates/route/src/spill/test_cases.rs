@@ -149,6 +149,7 @@ pub(super) fn any_terms() -> impl Strategy<Value = SpillTerms> {
                 unknown_wait_ms,
                 reserve_permille,
                 guests_max_permille,
+                ..SpillTerms::default()
             }
         },
     )
@@ -161,7 +162,7 @@ fn any_region() -> impl Strategy<Value = RegionCandidate> {
         1 => Just(Access::Refused),
     ];
     let share = || prop_oneof![1 => Just(0), 6 => Just(RAMP_FULL), 2 => 0..2_000_u16];
-    let times = (0.0..300.0_f32, 0.0..50.0_f32, 0.0..50.0_f32);
+    let times = (0.0..300.0_f32, 0.0..200.0_f32, 0.0..50.0_f32);
     (access, any_report(), times, share(), share(), any::<bool>()).prop_map(
         |(access, report, times, weight_permille, ramp_permille, is_current)| RegionCandidate {
             access,
@@ -182,7 +183,7 @@ pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
     let waiting = (0..20_u32, 0..20_u32, prop::bool::weighted(0.7))
         .prop_map(|(ahead, behind, has_room)| Waiting { ahead, all: ahead + behind, has_room });
     let counts = (0..4_u32, 0..20_u32, 0..5_u32);
-    (counts, any_report(), places, waiting, (0.0..50.0_f32, 0.0..50.0_f32), 0..1_001_u16).prop_map(
+    (counts, any_report(), places, waiting, (0.0..900.0_f32, 0.0..50.0_f32), 0..1_001_u16).prop_map(
         |(
             (replicas, guests, nodes),
             report,

@@ -12,8 +12,9 @@ pub struct SpillPlan {
     pub verdict: SpillVerdict,
     /// Why.
     pub reason: SpillReason,
-    /// What waiting in the own region would cost; `None` if it serves at once, has no replicas, or
-    /// takes no more into its queue, and if the request would not live to see its turn.
+    /// What staying in the own region would cost; `None` if it serves and no other was looked at, if it
+    /// has no replicas or takes no more into its queue, and if the request would not live to see
+    /// its turn.
     pub own: Option<SpillCost>,
     /// What was thought of each of the other regions, by its index. Empty if none was looked at.
     pub regions: SmallVec<[Judged; REGIONS_INLINE]>,
@@ -79,6 +80,8 @@ pub enum Objection {
 pub enum SpillReason {
     /// Served here: there is room.
     Room,
+    /// Forwarded: there is room, but the other region has much more of the prompt cached.
+    Cached,
     /// Forwarded: this region has no replicas.
     NoReplica,
     /// Forwarded: waiting here costs more.
@@ -120,6 +123,7 @@ impl SpillReason {
     pub fn name(self) -> &'static str {
         match self {
             Self::Room => "room",
+            Self::Cached => "cached",
             Self::NoReplica => "no_replica",
             Self::Better => "better",
             Self::OnlyWay => "only_way",

@@ -18,6 +18,8 @@ pub(super) struct Weighing<'a> {
     terms: &'a SpillTerms,
     /// Milliseconds until the request's deadline.
     left_ms: f32,
+    /// Milliseconds by which another region has to cost less.
+    margin_ms: f32,
     usual: Usual,
 }
 
@@ -34,7 +36,37 @@ impl<'a> Weighing<'a> {
         terms: &'a SpillTerms,
         left_ms: f32,
     ) -> Self {
-        Self { own, others, terms, left_ms, usual: Usual::of(others, terms) }
+        let margin_ms = if own.has_room() { own.gain_ms(terms) } else { sound(terms.margin_ms) };
+        Self { own, others, terms, left_ms, margin_ms, usual: Usual::of(others, terms) }
+    }
+
+    /// Decides about a request for which its region has room, but of whose prompt another one may
+    /// have more cached.
+    pub(super) fn decide_with_room(&self, rng: &mut fastrand::Rng) -> SpillPlan {
+        let own = SpillCost {
+            prefill_ms: sound(self.own.prefill_ms),
+            price_ms: sound(self.own.price_ms),
+            ..SpillCost::default()
+        };
+        let regions: Verdicts =
+            self.others.iter().map(|other| self.judge(other, Some(&own), rng)).collect();
+        let forwards = self.by_cost(&regions, rng);
+        let (own_ms, own) = (own.total_ms(), Some(own));
+        // Whether to pay the way each time or the reading once is the choice between renting and
+        // buying. Nobody knows how often the prompt will come; buying with a chance of rent over
+        // price spends, on average, about as much on rent as buying costs.
+        let least_ms = forwards.first().map(|&index| regions[index].cost.total_ms());
+        let stays = least_ms
+            .is_none_or(|least_ms| rng.f32() * own_ms < sound(self.terms.invest) * least_ms);
+        if stays {
+            return SpillPlan { own, regions, ..SpillPlan::own() };
+        }
+        SpillPlan {
+            verdict: SpillVerdict::Forward(forwards),
+            reason: SpillReason::Cached,
+            own,
+            regions,
+        }
     }
 
     /// Decides about a request of one of this region's clients, for which it has no room.
@@ -150,8 +182,7 @@ impl<'a> Weighing<'a> {
         if !other.report.has_room(reserve(other.report.load.capacity, self.terms)) {
             return Some(Objection::Full);
         }
-        let is_better =
-            own.is_none_or(|own| cost.total_ms() + sound(self.terms.margin_ms) < own.total_ms());
+        let is_better = own.is_none_or(|own| cost.total_ms() + self.margin_ms < own.total_ms());
         (!is_better).then_some(Objection::NotBetter)
     }
 

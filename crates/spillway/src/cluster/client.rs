@@ -122,6 +122,16 @@ impl Client {
         }
     }
 
+    /// What the node says about `body`, which changes nothing.
+    ///
+    /// # Errors
+    /// If the node can't be reached or refuses.
+    pub(super) async fn ask_about(&self, path: &str, body: String) -> Result<Value> {
+        let ask = Ask { method: Method::POST, path, body: body.into(), headers: Vec::new() };
+        let (status, answer) = self.ask(&ask).await?;
+        self.accept(status, answer)
+    }
+
     /// The bytes that stand at `path`.
     ///
     /// # Errors

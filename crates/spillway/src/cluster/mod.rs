@@ -4,14 +4,18 @@
 mod args;
 mod client;
 mod columns;
+mod explain;
 mod offline;
 mod online;
 mod text;
+mod trie;
 
 use anyhow::Result;
 
 pub(crate) use args::{ClusterCommand, ClusterKeysCommand, Connect};
+pub(crate) use explain::ExplainArgs;
 pub(crate) use online::replicas;
+pub(crate) use trie::TrieArgs;
 
 /// Carries a command out.
 ///
@@ -31,6 +35,22 @@ pub(crate) fn run(command: &ClusterCommand) -> Result<()> {
 /// If the node can't be reached or refuses.
 pub(crate) fn keys(command: &ClusterKeysCommand) -> Result<()> {
     wait_for(online::keys(command))
+}
+
+/// Shows which beginnings of prompts are hot, or has their key changed.
+///
+/// # Errors
+/// If the node can't be reached or refuses.
+pub(crate) fn trie(args: &TrieArgs) -> Result<()> {
+    wait_for(trie::run(args))
+}
+
+/// Shows where a request would go.
+///
+/// # Errors
+/// If the node can't be reached or refuses.
+pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
+    wait_for(explain::run(args))
 }
 
 /// Runs what talks to a node to its end.

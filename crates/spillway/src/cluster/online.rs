@@ -202,7 +202,7 @@ fn target_path(target: &str, action: &str) -> String {
     }
 }
 
-async fn change(
+pub(super) async fn change(
     client: &Client,
     (method, path): (Method, &str),
     body: Option<&Value>,
@@ -218,7 +218,7 @@ async fn change(
 }
 
 /// Prints an answer as JSON or as `text`, with a word if it is stale.
-fn show(client: &Client, answer: &Value, text: &str) -> Result<()> {
+pub(super) fn show(client: &Client, answer: &Value, text: &str) -> Result<()> {
     if client.as_json {
         return Ok(output::line(&answer.to_string())?);
     }

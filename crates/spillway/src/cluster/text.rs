@@ -13,9 +13,14 @@ pub(super) fn table(columns: &[Column], items: &Value) -> String {
         columns.iter().map(cell).collect()
     };
     let items = items.as_array().into_iter().flatten();
-    let rows: Vec<Vec<String>> = std::iter::once(headings).chain(items.map(cells)).collect();
+    aligned(&std::iter::once(headings).chain(items.map(cells)).collect::<Vec<Vec<String>>>())
+}
+
+/// One line a row, columns aligned. All rows have as many cells.
+pub(super) fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..columns.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
     let lines = rows.iter().map(|row| {
         let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()

@@ -239,7 +239,9 @@ impl Plan<'_> {
             cluster.paths = Some(Arc::clone(paths));
         }
         let region = self.region.name();
-        Node::start(config).await.with_context(|| format!("can't start the node of {region}"))
+        // Boxed, since it is larger than all around it.
+        let starting = Box::pin(Node::start(config));
+        starting.await.with_context(|| format!("can't start the node of {region}"))
     }
 
     fn text(&self, listen: SocketAddr, replicas: &[SocketAddr]) -> String {

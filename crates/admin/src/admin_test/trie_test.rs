@@ -1,0 +1,186 @@
+//! What is hot, its key, and where requests would go.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::{Value, json};
+use spillway_agreement::Agreement;
+use spillway_control::{Actor, Command, HotBlock, HotDelta, Outcome};
+
+use super::client::Client;
+use super::world::{World, listen};
+use crate::{
+    Admin, AdminConfig, Explain, ExplainFault, ExplainRequest, Explaining, parse_token_file,
+};
+
+/// Says what it was asked. What a node really says is a matter of its data path.
+#[derive(Debug)]
+pub(super) struct Teller;
+
+impl Explain for Teller {
+    fn explain(&self, request: ExplainRequest) -> Explaining<'_> {
+        Box::pin(async move {
+            if request.body.starts_with(b"[") {
+                let (cause, remedy) = ("the body is no object".into(), "send one".into());
+                return Err(ExplainFault { cause, remedy });
+            }
+            let heard = json!({
+                "path": request.path,
+                "headers": request.headers.len(),
+                "session": request.headers.get("x-session-id").map(|it| it.to_str().unwrap()),
+                "tenant": request.tenant.map(|it| it.to_string()),
+                "body": String::from_utf8(request.body.to_vec()).unwrap(),
+            });
+            let candidate = json!({
+                "name": "gpu-a", "region": "eu", "chosen": true, "why": "least cost",
+                "cost_ms": 1.5, "terms": { "wait": 1.5, "prefill": null }, "queued": 3,
+            });
+            Ok(json!({
+                "model": "m", "policy": "predicted_latency", "chosen": "gpu-a", "blocks": 2,
+                "candidates": [candidate], "heard": heard,
+            }))
+        })
+    }
+}
+
+async fn report(agreement: &Agreement, region: &str, key_epoch: u64, hashes: &[u64]) -> Outcome {
+    let block = |(at, hash): (usize, &u64)| HotBlock {
+        hash: *hash,
+        parent: if at == 0 { 0 } else { hashes[at - 1] },
+        depth: at as u16 + 1,
+        heat: 20 - 2 * at as u8,
+    };
+    let delta = HotDelta { enter: hashes.iter().enumerate().map(block).collect(), leave: vec![] };
+    let command = Command::HotBlocks { region: region.into(), key_epoch, delta };
+    let limit = Duration::from_secs(10);
+    agreement.propose(command, Actor::Node, None, limit).await.unwrap().outcome
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_hot_is_shown_by_region_and_by_hash() {
+    let world = World::started(2, AdminConfig::default()).await;
+    let empty = world.client(0).get("/v1/trie?top=5").await.done();
+    assert_eq!(
+        (&empty["blocks"], &empty["regions"], &empty["top"]),
+        (&json!(0), &json!([]), &json!([]))
+    );
+    report(&world.node(0).agreement, "region-a", 0, &[0xa, 0xb, 0xc]).await;
+    report(&world.node(1).agreement, "region-b", 0, &[0xa]).await;
+    for at in 0..2 {
+        let trie = world.client(at).get("/v1/trie?top=2").await.done();
+        assert_eq!((&trie["key_epoch"], &trie["blocks"]), (&json!(0), &json!(4)), "{trie}");
+        assert_eq!(trie["consistency"], "linearizable");
+        let region = |at: usize| {
+            (trie["regions"][at]["region"].clone(), trie["regions"][at]["blocks"].clone())
+        };
+        assert_eq!(region(0), (json!("region-a"), json!(3)));
+        assert_eq!(region(1), (json!("region-b"), json!(1)));
+        let bytes = |at: usize| trie["regions"][at]["bytes"].as_u64().unwrap();
+        assert_eq!(json!(bytes(0) + bytes(1)), trie["bytes"]);
+        assert_eq!(trie["top"].as_array().unwrap().len(), 2, "{trie}");
+        let first = json!({ "block": "000000000000000a", "depth": 1, "heat": 1024.0,
+            "regions": ["region-a", "region-b"] });
+        assert_eq!(trie["top"][0], first);
+        assert_eq!(
+            (&trie["top"][1]["block"], &trie["top"][1]["heat"]),
+            (&json!("000000000000000b"), &json!(512.0))
+        );
+        assert!(trie["entries_per_s"].as_f64().unwrap() > 0.0, "{trie}");
+        assert!(trie["bytes_per_s"].as_f64().unwrap() > 0.0, "{trie}");
+    }
+    let client = world.client(0);
+    client.post("/v1/regions/region-b/evacuate", &Value::Null).await.done();
+    let dry = client.delete("/v1/regions/region-b?dry_run=true").await.done();
+    let lost = dry["changes"].as_array().unwrap().iter().find(|it| it["resource"] == "trie");
+    assert_eq!(lost.unwrap()["before"]["blocks"], 1, "{dry}");
+    let stale = world.client(0).get("/v1/trie?consistency=stale").await.done();
+    assert_eq!((&stale["blocks"], &stale["top"]), (&json!(4), &json!([])));
+    assert_eq!(world.client(0).get("/v1/trie?top=1001").await.refused(400), "bad_request");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_key_is_rotated_by_those_who_operate() {
+    let [reader, operator] = [["reader"; 4].join("-"), ["operator"; 4].join("-")];
+    let tokens = parse_token_file(&format!("eve read {reader}\nbob operate {operator}")).unwrap();
+    let world = World::one(AdminConfig { tokens, ..AdminConfig::default() }).await;
+    let agreement = &world.node(0).agreement;
+    let (reader, operator) = (world.client(0).token(&reader), world.client(0).token(&operator));
+    report(agreement, "region-a", 0, &[1, 2]).await;
+    let rotate = async |client: &Client, how: &str| {
+        client.post(&format!("/v1/trie/rotate{how}"), &Value::Null).await
+    };
+    assert_eq!(rotate(&reader, "").await.refused(403), "forbidden");
+    let dry = rotate(&operator, "?dry_run=true").await.done();
+    assert_eq!(dry["changes"][0]["key"], "prefix.key_epoch");
+    assert_eq!(dry["changes"][0]["before"], Value::Null);
+    assert_eq!(dry["changes"][0]["after"]["record"]["value"], "1");
+    assert_eq!(dry["changes"][1]["resource"], "trie");
+    assert_eq!(dry["changes"][1]["key"], "all");
+    assert_eq!(dry["changes"][1]["before"]["blocks"], 2);
+    assert_eq!(dry["changes"][1]["after"], Value::Null);
+    assert_eq!(reader.get("/v1/trie").await.done()["blocks"], 2);
+    // A repeat of a request is the same request.
+    let named = operator.with("idempotency-key", "once");
+    let done = rotate(&named, "").await.done();
+    assert_eq!(done["outcome"], "applied");
+    assert_eq!(rotate(&named, "").await.done()["version"], done["version"]);
+    let trie = reader.get("/v1/trie?top=9").await.done();
+    assert_eq!((&trie["key_epoch"], &trie["blocks"]), (&json!(1), &json!(0)), "{trie}");
+    let late = operator.with("if-match", "\"1\"");
+    assert_eq!(rotate(&late, "").await.refused(409), "conflict");
+    let late = report(agreement, "region-a", 0, &[1]).await;
+    assert!(matches!(late, Outcome::Refused(_)), "{late:?}");
+    let new = report(agreement, "region-a", 1, &[1]).await;
+    assert!(matches!(new, Outcome::Applied { .. }), "{new:?}");
+    let setting = reader.get("/v1/settings/prefix.key_epoch").await.done();
+    assert_eq!(setting["item"]["record"]["value"], "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_explained_as_it_is_and_sent_nowhere() {
+    let (address, _listening) =
+        listen(Admin::new(None, AdminConfig::default()).explaining(std::sync::Arc::new(Teller)))
+            .await;
+    let client = Client::new(address);
+    let told = client.post("/v1/explain", &json!({ "body": {} })).await.done();
+    assert_eq!(
+        (&told["chosen"], &told["candidates"][0]["cost_ms"]),
+        (&json!("gpu-a"), &json!(1.5))
+    );
+    let usual = json!({ "path": "/v1/chat/completions", "headers": 0, "session": null,
+        "tenant": null, "body": "{}" });
+    assert_eq!(told["heard"], usual);
+    // Byte for byte: the order of members and the spaces between them stay.
+    let body = r#"{"z": 1,  "a": "é"}"#;
+    let order = format!(
+        r#"{{"path": "/v1/completions", "headers": {{"X-Session-Id": "7"}}, "tenant": "acme", "body": {body}}}"#
+    );
+    let (head, bytes) = client.raw(Method::POST, "/v1/explain", order.into()).await;
+    assert!(head.status.is_success(), "{bytes:?}");
+    let told: Value = serde_json::from_slice(&bytes).unwrap();
+    let heard = json!({ "path": "/v1/completions", "headers": 1, "session": "7", "tenant": "acme",
+        "body": body });
+    assert_eq!(told["heard"], heard);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_explained_is_answered_with_why() {
+    let world = World::one(AdminConfig::default()).await;
+    let client = world.client(0);
+    let ask = async |order: Value| client.post("/v1/explain", &order).await;
+    assert_eq!(ask(json!({ "body": [] })).await.refused(422), "invalid");
+    assert_eq!(ask(json!({})).await.refused(400), "bad_request");
+    assert_eq!(ask(json!({ "body": {}, "more": 1 })).await.refused(400), "bad_request");
+    assert_eq!(ask(json!({ "body": {}, "path": "v1" })).await.refused(400), "bad_request");
+    let wrong = json!({ "body": {}, "headers": { "a b": "c" } });
+    assert_eq!(ask(wrong).await.refused(400), "bad_request");
+    let many: serde_json::Map<_, _> = (0..101).map(|n| (format!("x-{n}"), json!("1"))).collect();
+    assert_eq!(ask(json!({ "body": {}, "headers": many })).await.refused(400), "bad_request");
+    let long = json!({ "body": { "prompt": "x".repeat(1 << 20) } });
+    assert!(ask(long).await.status.is_success(), "prompts are long");
+    let longer = json!({ "body": { "prompt": "x".repeat(4 << 20) } });
+    assert_eq!(ask(longer).await.refused(413), "too_large");
+    let (address, _listening) = listen(Admin::new(None, AdminConfig::default())).await;
+    let nobody = Client::new(address).post("/v1/explain", &json!({ "body": {} })).await;
+    assert_eq!(nobody.refused(503), "no_explanation");
+}

@@ -1,0 +1,138 @@
+//! Where a request would go, and why.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+use spillway_types::TenantName;
+
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::explain::{Explain, ExplainFault, ExplainRequest};
+use crate::reply::{Reply, json};
+
+/// Headers of one request. As many as the front door takes.
+const HEADERS_MAX: usize = 100;
+/// Where a request goes if nothing else is said.
+const PATH: &str = "/v1/chat/completions";
+
+/// A request that somebody asks about. It is sent nowhere.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ExplainOrder {
+    /// Where a client would send it; `/v1/chat/completions` if it is left out.
+    #[serde(default)]
+    pub(crate) path: Option<String>,
+    /// Headers that a client would send.
+    #[serde(default)]
+    pub(crate) headers: BTreeMap<String, String>,
+    /// The tenant whose request it would be.
+    #[serde(default)]
+    pub(crate) tenant: Option<String>,
+    /// The body that a client would send.
+    #[schemars(with = "Value")]
+    pub(crate) body: Box<RawValue>,
+}
+
+/// Where a request would go at this moment, and why not elsewhere.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Explanation {
+    /// What would be done with it: `replica`, `region`, `wait`, `shed` or `refuse`.
+    #[serde(default)]
+    pub(crate) decision: Option<String>,
+    /// Why.
+    #[serde(default)]
+    pub(crate) reason: Option<String>,
+    /// Its route.
+    #[serde(default)]
+    pub(crate) route: Option<String>,
+    /// The model that would serve it, aliases resolved.
+    pub(crate) model: Option<String>,
+    /// What decides among replicas.
+    pub(crate) policy: Option<String>,
+    /// The replica or region that it would go to; none if it would wait or be refused.
+    pub(crate) chosen: Option<String>,
+    /// Full blocks of its prompt.
+    pub(crate) blocks: Option<u64>,
+    /// Leading blocks in the cache that has most of them.
+    #[serde(default)]
+    pub(crate) cached_blocks: Option<u64>,
+    /// Replicas of this region.
+    pub(crate) candidates: Vec<ExplainedCandidate>,
+    /// Other regions, if they were weighed.
+    #[serde(default)]
+    pub(crate) regions: Vec<ExplainedCandidate>,
+    /// What else the node has to say.
+    #[serde(flatten)]
+    pub(crate) more: Map<String, Value>,
+}
+
+/// A replica or a region that could serve a request.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct ExplainedCandidate {
+    /// What it is called.
+    pub(crate) name: String,
+    /// Where it is, if it is a replica.
+    #[serde(default)]
+    pub(crate) region: Option<String>,
+    /// Whether the request would go there.
+    pub(crate) chosen: bool,
+    /// Why not.
+    pub(crate) why: Option<String>,
+    /// All terms together: milliseconds until the first token. None where nothing is predicted.
+    pub(crate) cost_ms: Option<f64>,
+    /// What the cost consists of, by name.
+    #[serde(default)]
+    pub(crate) terms: BTreeMap<String, Option<f64>>,
+    /// What else the node has to say.
+    #[serde(flatten)]
+    pub(crate) more: Map<String, Value>,
+}
+
+/// Answers without a cluster too: where a request goes is this node's own decision.
+pub(crate) async fn explain(by: Option<&dyn Explain>, call: &Call) -> Result<Reply, ApiError> {
+    let by = by.ok_or_else(no_explanation)?;
+    let request = request(call.json()?)?;
+    let explained = by.explain(request).await.map_err(of_fault)?;
+    Ok(json(StatusCode::OK, &explained))
+}
+
+fn request(order: ExplainOrder) -> Result<ExplainRequest, ApiError> {
+    let path = order.path.unwrap_or_else(|| PATH.to_owned());
+    if !path.starts_with('/') {
+        let remedy = format!("write it as {PATH}");
+        return Err(ApiError::bad_request("the path does not begin with a slash", remedy));
+    }
+    if order.headers.len() > HEADERS_MAX {
+        let remedy = format!("send {HEADERS_MAX} at most");
+        return Err(ApiError::bad_request("there are too many headers", remedy));
+    }
+    let headers = order.headers.iter().map(header).collect::<Result<HeaderMap, _>>()?;
+    let body: Box<str> = order.body.into();
+    let tenant = order.tenant.map(|name| TenantName::from(name.as_str()));
+    Ok(ExplainRequest { path, headers, body: Bytes::from(body.into_string()), tenant })
+}
+
+fn header((name, value): (&String, &String)) -> Result<(HeaderName, HeaderValue), ApiError> {
+    let parsed = (name.parse::<HeaderName>(), HeaderValue::from_str(value));
+    let (Ok(name), Ok(value)) = parsed else {
+        let cause = format!("{:?} is no header", name.chars().take(32).collect::<String>());
+        return Err(ApiError::bad_request(cause, "write it as HTTP has it"));
+    };
+    Ok((name, value))
+}
+
+fn of_fault(fault: ExplainFault) -> ApiError {
+    let ExplainFault { cause, remedy } = fault;
+    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy)
+}
+
+fn no_explanation() -> ApiError {
+    let cause = "this node routes no requests";
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    ApiError::new(status, "no_explanation", cause, "ask a node that serves clients")
+}

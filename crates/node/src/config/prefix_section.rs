@@ -1,0 +1,89 @@
+//! `[prefix]`: what is remembered of prompts.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_prefix::{IndexConfig, PrefixConfig, PrefixHasher};
+use toml::Spanned;
+
+use crate::config::error::{ConfigError, Source};
+
+/// The least that an index is worth keeping with.
+const INDEX_BYTES_MIN: usize = 1 << 20;
+/// Blocks of one cache at most: 64 GiB of prompts in blocks of 256 bytes.
+const HOLDER_BLOCKS_MAX: u32 = 1 << 28;
+
+/// `[prefix]`: what is remembered of prompts, to send them where they are cached.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct PrefixSection {
+    /// Bytes of prompt in one block, a multiple of 32; the same on all nodes of a cluster. Prompts
+    /// share whole blocks: smaller ones find shorter common beginnings, and take more memory.
+    #[schemars(with = "usize")]
+    pub(crate) block_bytes: Spanned<usize>,
+    /// Memory for what which replica has in its cache; what was used longest ago is forgotten first.
+    /// 48 bytes for each block at each replica.
+    #[schemars(with = "usize")]
+    pub(crate) index_bytes_max: Spanned<usize>,
+    /// Blocks that a replica's cache is taken to hold where the replica does not tell.
+    #[schemars(with = "u32")]
+    pub(crate) replica_blocks: Spanned<u32>,
+    /// Whether nodes of a region tell each other which prompts they sent where. Without it each knows
+    /// only its own.
+    pub(crate) share: bool,
+    /// Whether what was learned of the replicas' speed is kept in the cluster's data folder over a
+    /// restart.
+    pub(crate) keep_speeds: bool,
+}
+
+impl Default for PrefixSection {
+    fn default() -> Self {
+        let (index, prefix) = (IndexConfig::default(), PrefixConfig::default());
+        Self {
+            block_bytes: Spanned::new(0..0, prefix.block_bytes),
+            index_bytes_max: Spanned::new(0..0, index.bytes_max),
+            replica_blocks: Spanned::new(0..0, index.holder_blocks_default),
+            share: true,
+            keep_speeds: true,
+        }
+    }
+}
+
+/// What is remembered of prompts, and what of replicas.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KnowledgeConfig {
+    /// How prompts are cut into blocks.
+    pub prefix: PrefixConfig,
+    /// Limits of what is known of caches.
+    pub index: IndexConfig,
+    /// Whether nodes of a region tell each other.
+    pub is_shared: bool,
+    /// Whether speeds are kept over a restart.
+    pub is_kept: bool,
+}
+
+impl PrefixSection {
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn lower(&self, source: &Source) -> Result<KnowledgeConfig, ConfigError> {
+        let block_bytes = *self.block_bytes.get_ref();
+        let prefix = PrefixConfig { block_bytes, ..PrefixConfig::default() };
+        PrefixHasher::new([0; 4], prefix).map_err(|error| {
+            let remedy = "use a multiple of 32 from 32 to 65536; 256 suits most";
+            source.fault(self.block_bytes.span(), error.to_string(), remedy)
+        })?;
+        let bytes_max = *self.index_bytes_max.get_ref();
+        if bytes_max < INDEX_BYTES_MIN {
+            let message = "too little memory to know anything";
+            let remedy = "use 1048576 bytes or more; 134217728 by default";
+            return Err(source.fault(self.index_bytes_max.span(), message, remedy));
+        }
+        let blocks = *self.replica_blocks.get_ref();
+        if !(1..=HOLDER_BLOCKS_MAX).contains(&blocks) {
+            let message = "no cache holds so many blocks";
+            let remedy = "use 1 to 268435456: the tokens that a cache holds, divided by 64";
+            return Err(source.fault(self.replica_blocks.span(), message, remedy));
+        }
+        let index = IndexConfig { bytes_max, holder_blocks_default: blocks };
+        Ok(KnowledgeConfig { prefix, index, is_shared: self.share, is_kept: self.keep_speeds })
+    }
+}

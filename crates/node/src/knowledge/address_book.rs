@@ -1,0 +1,90 @@
+//! Which replica is meant: by its identity on the data path, by its name, by its number on the wire.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_prefix::FineIndex;
+use spillway_proxy::Replica;
+use spillway_pulse::NameId;
+use spillway_route::Candidate;
+use spillway_types::{Holder, ReplicaName};
+
+/// A replica that is in no config, discovery or registration for so long is gone for good. Longer
+/// than a rolling update takes to bring it back under its name.
+const ABSENT_MAX: Duration = Duration::from_secs(600);
+
+/// A replica that was seen lately.
+#[derive(Clone, Debug)]
+pub(super) struct Known {
+    pub(super) name: ReplicaName,
+    pub(super) id: NameId,
+    /// `None` if the index has no number left for it.
+    pub(super) holder: Option<Holder>,
+    /// Since when it is in none of the lists.
+    absent_since: Option<Instant>,
+}
+
+/// All replicas that were seen lately.
+#[derive(Debug, Default)]
+pub(super) struct AddressBook {
+    by_identity: BTreeMap<u64, Known>,
+    identities: BTreeMap<NameId, u64>,
+}
+
+impl AddressBook {
+    /// These are all there are. Gives each its number in the index, and comes back with those that
+    /// are gone for good.
+    pub(super) fn reconcile(
+        &mut self,
+        replicas: &[Arc<Replica>],
+        index: &mut FineIndex,
+        now: Instant,
+    ) -> Vec<Known> {
+        for known in self.by_identity.values_mut() {
+            known.absent_since = known.absent_since.or(Some(now));
+        }
+        for replica in replicas {
+            let name = &replica.spec().name;
+            let identity = Candidate::identity_of(name);
+            let known = self.by_identity.entry(identity).or_insert_with(|| Known {
+                name: name.clone(),
+                id: NameId::of_replica(name),
+                holder: index.holder(identity),
+                absent_since: None,
+            });
+            known.absent_since = None;
+            self.identities.insert(known.id, identity);
+            replica.set_holder(known.holder);
+        }
+        self.forget(now)
+    }
+
+    /// Comes back with those that are gone for good by now.
+    pub(super) fn forget(&mut self, now: Instant) -> Vec<Known> {
+        let is_gone = |known: &Known| {
+            known.absent_since.is_some_and(|at| now.saturating_duration_since(at) >= ABSENT_MAX)
+        };
+        let gone: Vec<Known> =
+            self.by_identity.extract_if(.., |_, known| is_gone(known)).map(|(_, it)| it).collect();
+        for known in &gone {
+            self.identities.remove(&known.id);
+        }
+        gone
+    }
+
+    /// The replica that the data path means.
+    pub(super) fn of_identity(&self, identity: u64) -> Option<&Known> {
+        self.by_identity.get(&identity)
+    }
+
+    /// The replica that another node means.
+    pub(super) fn of_id(&self, id: NameId) -> Option<&Known> {
+        self.by_identity.get(self.identities.get(&id)?)
+    }
+
+    /// The replica of that name.
+    pub(super) fn of_name(&self, name: &ReplicaName) -> Option<&Known> {
+        self.by_identity.get(&Candidate::identity_of(name))
+    }
+}

@@ -1,0 +1,112 @@
+//! What pages tell of one replica's caches, and what follows.
+
+use spillway_replicas::CacheReport;
+
+/// A process does not start within so many seconds of its start: clocks are read with some error.
+const STARTED_ERROR_S: f64 = 1.0;
+
+/// What a report led to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Conclusions {
+    /// The process is another one, or has counted anew: its caches are empty.
+    pub(crate) is_restarted: bool,
+    /// The cache has this size, which is news.
+    pub(crate) tokens: Option<f64>,
+    /// Tokens looked up and found since the last report.
+    pub(crate) found: Option<Found>,
+}
+
+/// Tokens that a replica looked up in its prefix cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) queries: f64,
+    pub(crate) hits: f64,
+}
+
+/// The newest of what a replica's pages told.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct CacheWatch(CacheReport);
+
+impl CacheWatch {
+    /// Takes in a report. What it does not tell may stand on another page.
+    pub(crate) fn record(&mut self, report: &CacheReport) -> Conclusions {
+        let before = self.0;
+        let fell = |now: Option<f64>, before: Option<f64>| {
+            now.zip(before).is_some_and(|(now, before)| now < before)
+        };
+        let is_another = |(now, before): (f64, f64)| (now - before).abs() > STARTED_ERROR_S;
+        let is_restarted = report.started_s.zip(before.started_s).is_some_and(is_another)
+            || fell(report.queries, before.queries)
+            || fell(report.hits, before.hits);
+        let rose = |now: Option<f64>, before: Option<f64>| Some(now? - before?);
+        let found = (!is_restarted).then(|| {
+            let queries = rose(report.queries, before.queries)?;
+            let hits = rose(report.hits, before.hits)?;
+            (queries > 0.0).then_some(Found { queries, hits: hits.min(queries) })
+        });
+        self.0 = CacheReport {
+            tokens: report.tokens.or(before.tokens),
+            queries: report.queries.or(before.queries),
+            hits: report.hits.or(before.hits),
+            started_s: report.started_s.or(before.started_s),
+        };
+        let tokens = report.tokens.filter(|tokens| before.tokens != Some(*tokens));
+        Conclusions { is_restarted, tokens, found: found.flatten() }
+    }
+
+    /// Whether its pages tell when it was started: then nothing else has to be taken for a restart.
+    pub(crate) fn tells_restarts(&self) -> bool {
+        self.0.started_s.is_some() || self.0.queries.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(started_s: f64, queries: f64, hits: f64) -> CacheReport {
+        CacheReport {
+            tokens: Some(4_000.0),
+            queries: Some(queries),
+            hits: Some(hits),
+            started_s: Some(started_s),
+        }
+    }
+
+    #[test]
+    fn a_first_report_tells_the_size_and_no_restart() {
+        let mut watch = CacheWatch::default();
+        assert!(!watch.tells_restarts());
+        let first = watch.record(&report(100.0, 50.0, 20.0));
+        assert_eq!(first, Conclusions { tokens: Some(4_000.0), ..Conclusions::default() });
+        assert!(watch.tells_restarts());
+        assert_eq!(watch.record(&report(100.0, 50.0, 20.0)), Conclusions::default(), "no news");
+    }
+
+    #[test]
+    fn another_start_or_counters_that_fell_are_a_restart() {
+        for after in [report(102.0, 60.0, 30.0), report(100.0, 3.0, 20.0), report(100.0, 60.0, 0.0)]
+        {
+            let mut watch = CacheWatch::default();
+            watch.record(&report(100.0, 50.0, 20.0));
+            let conclusions = watch.record(&after);
+            assert!(conclusions.is_restarted && conclusions.found.is_none(), "{after:?}");
+            assert!(!watch.record(&after).is_restarted, "told once");
+        }
+        let mut watch = CacheWatch::default();
+        watch.record(&report(100.0, 50.0, 20.0));
+        assert!(!watch.record(&report(100.4, 50.0, 20.0)).is_restarted, "an error of reading");
+    }
+
+    #[test]
+    fn what_was_found_is_counted_from_report_to_report() {
+        let mut watch = CacheWatch::default();
+        watch.record(&report(100.0, 50.0, 20.0));
+        let found = watch.record(&report(100.0, 150.0, 90.0)).found;
+        assert_eq!(found, Some(Found { queries: 100.0, hits: 70.0 }));
+        let other_page = CacheReport { tokens: Some(1.0), ..CacheReport::default() };
+        assert_eq!(watch.record(&other_page).tokens, Some(1.0));
+        let found = watch.record(&report(100.0, 160.0, 120.0)).found;
+        assert_eq!(found, Some(Found { queries: 10.0, hits: 10.0 }), "no more than was asked");
+    }
+}

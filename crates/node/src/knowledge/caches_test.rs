@@ -1,0 +1,295 @@
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_prefix::{FineIndex, HeatConfig, IndexConfig, IndexReader, Matches};
+use spillway_proxy::{Replica, Replied};
+use spillway_pulse::{Sharing, SharingConfig, To};
+use spillway_replicas::CacheReport;
+use spillway_route::Candidate;
+use spillway_types::{BlockHashes, End, Prediction, Speed};
+
+use super::caches::Caches;
+use super::speeds::Speeds;
+use crate::config::Config;
+
+/// A node that learns, and what requests would read there.
+struct Node {
+    caches: Caches,
+    reader: IndexReader,
+    replicas: Vec<Arc<Replica>>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let (index, reader) = FineIndex::new(IndexConfig::default());
+        let mut caches = Caches::new(index, 256);
+        caches.share(Sharing::new(SharingConfig::default(), 0));
+        caches.keep_heat(HeatConfig::default());
+        let replicas = replicas(&["a", "b"]);
+        assert!(caches.reconcile(&replicas, Instant::now()).is_empty());
+        Self { caches, reader, replicas }
+    }
+
+    fn blocks(&self, replica: usize, chain: &[u64]) -> u32 {
+        let mut matches = Matches::new();
+        self.reader.lookup(chain, &mut matches);
+        matches.blocks(self.replicas[replica].holder().unwrap())
+    }
+
+    fn send(&mut self, replica: &str, chain: &[u64]) {
+        self.caches.sent(identity(replica), chain, 0);
+    }
+
+    /// Hands what is due to `other`.
+    fn tell(&mut self, other: &mut Self) -> usize {
+        let due = self.caches.sharing().unwrap().flush();
+        for (to, datagram) in &due {
+            assert_eq!(*to, To::All);
+            other.caches.heard(&"n".into(), datagram, 0);
+        }
+        due.len()
+    }
+}
+
+fn replicas(names: &[&str]) -> Vec<Arc<Replica>> {
+    let replica = |name: &&str| {
+        format!("[[replica]]\nname = \"{name}\"\nurl = \"http://127.0.0.1:1\"\nmodels = [\"m\"]\n")
+    };
+    let text: String = names.iter().map(replica).collect();
+    let text = format!("[[listener]]\naddress = \"127.0.0.1:0\"\n{text}");
+    let config = Config::parse(&text, Path::new("file.toml"), []).unwrap();
+    let replicas = config.world.replicas.into_iter();
+    replicas.map(|config| Arc::new(Replica::new(config.spec, 1).unwrap())).collect()
+}
+
+fn identity(name: &str) -> u64 {
+    Candidate::identity_of(&name.into())
+}
+
+fn replied(replica: &str, chain: &[u64], cached_tokens: Option<u64>) -> Replied {
+    let prompt_tokens = 64 * chain.len() as u64;
+    Replied {
+        identity: identity(replica),
+        model: "m".into(),
+        chain: BlockHashes::new(chain.to_vec()),
+        prompt_bytes: 256 * chain.len() as u32,
+        prompt_tokens: Some(prompt_tokens),
+        cached_tokens,
+        output_tokens: 11,
+        first_byte: Some(Duration::from_millis(100)),
+        duration: Duration::from_millis(400),
+        is_stream: true,
+        end: End::Complete,
+        is_success: true,
+        predicted: Some(Prediction {
+            cached_tokens: prompt_tokens as u32,
+            prompt_tokens: prompt_tokens as u32,
+            ..Prediction::default()
+        }),
+        in_flight: 1,
+    }
+}
+
+#[test]
+fn a_prompt_is_known_where_it_was_sent_and_nowhere_else() {
+    let mut node = Node::new();
+    node.send("a", &[1, 2, 3]);
+    node.send("nobody", &[7]);
+    assert_eq!((node.blocks(0, &[1, 2, 3, 4]), node.blocks(1, &[1, 2, 3])), (3, 0));
+    assert_eq!(node.blocks(0, &[7]), 0);
+}
+
+#[test]
+fn another_node_knows_it_too() {
+    let (mut one, mut other) = (Node::new(), Node::new());
+    one.send("b", &[1, 2, 3]);
+    one.tell(&mut other);
+    assert_eq!((other.blocks(1, &[1, 2, 3]), other.blocks(0, &[1])), (3, 0));
+    assert!(other.caches.hot_delta(0).is_none(), "asked for once");
+    for _ in 0..20 {
+        one.send("b", &[1, 2, 3]);
+        one.tell(&mut other);
+    }
+    let delta = other.caches.hot_delta(0).unwrap();
+    assert_eq!(delta.enter.len(), 3, "hot in the region, whichever node is asked");
+    assert!(other.caches.hot_delta(0).is_none(), "told");
+    other.caches.adopt_heat(None);
+    assert!(other.caches.hot_delta(0).is_some(), "the cluster does not have it");
+}
+
+#[test]
+fn a_replica_that_counts_anew_has_nothing_any_more() {
+    let mut node = Node::new();
+    let page = |started_s| CacheReport { started_s: Some(started_s), ..CacheReport::default() };
+    node.caches.reported(&"a".into(), &page(10.0));
+    node.send("a", &[1, 2]);
+    node.send("b", &[1, 2]);
+    node.caches.reported(&"a".into(), &page(10.0));
+    assert_eq!(node.blocks(0, &[1, 2]), 2);
+    node.caches.reported(&"a".into(), &page(99.0));
+    assert_eq!((node.blocks(0, &[1, 2]), node.blocks(1, &[1, 2])), (0, 2));
+}
+
+#[test]
+fn one_that_was_down_has_nothing_unless_its_pages_would_tell() {
+    let mut node = Node::new();
+    let page = CacheReport { started_s: Some(10.0), ..CacheReport::default() };
+    node.caches.reported(&"a".into(), &page);
+    node.send("a", &[1]);
+    node.send("b", &[1]);
+    node.caches.returned(&"a".into());
+    node.caches.returned(&"b".into());
+    assert_eq!((node.blocks(0, &[1]), node.blocks(1, &[1])), (1, 0));
+    node.caches.empty(&"a".into(), "test");
+    assert_eq!(node.blocks(0, &[1]), 0);
+}
+
+#[test]
+fn a_cache_holds_no_more_than_it_says() {
+    let mut node = Node::new();
+    let page = CacheReport { tokens: Some(640.0), ..CacheReport::default() };
+    assert_eq!(node.caches.reported(&"a".into(), &page), Some(640.0));
+    assert_eq!(node.caches.reported(&"a".into(), &page), None, "no news");
+    node.caches.size(|_| 4.0);
+    for chain in [[1, 2, 3, 4, 5, 6], [11, 12, 13, 14, 15, 16]] {
+        node.send("a", &chain);
+        node.send("b", &chain);
+    }
+    let known = |replica| node.blocks(replica, &[1, 2, 3, 4, 5, 6]);
+    assert!(known(0) < 6, "640 tokens are ten blocks");
+    assert_eq!(known(1), 6);
+    assert_eq!(node.blocks(0, &[11, 12, 13, 14, 15, 16]), 6);
+}
+
+#[test]
+fn a_reply_that_had_less_cached_corrects_here_and_elsewhere() {
+    let (mut one, mut other) = (Node::new(), Node::new());
+    let chain: Vec<u64> = (1..=16).collect();
+    one.send("a", &chain);
+    one.tell(&mut other);
+    // As predicted, or nearly: nobody is told.
+    one.caches.replied(&replied("a", &chain, Some(1_024)));
+    one.caches.replied(&replied("a", &chain, Some(1_000)));
+    assert_eq!(one.tell(&mut other), 0);
+    one.caches.replied(&replied("a", &chain, Some(64)));
+    assert_eq!(one.tell(&mut other), 1);
+    assert_eq!(one.blocks(0, &chain), other.blocks(0, &chain), "both draw the same conclusion");
+    // Nothing is said of a prompt whose length nobody knows, nor by a reply that failed.
+    let unknown = Replied { prompt_tokens: None, ..replied("a", &chain, Some(0)) };
+    let failed = Replied { is_success: false, ..replied("a", &chain, Some(0)) };
+    one.caches.replied(&unknown);
+    one.caches.replied(&failed);
+    assert_eq!(one.tell(&mut other), 0);
+}
+
+#[test]
+fn a_number_that_is_left_out_is_zero_where_it_was_told_before() {
+    let (mut one, mut other) = (Node::new(), Node::new());
+    let chain: Vec<u64> = (1..=16).collect();
+    one.send("a", &chain);
+    one.tell(&mut other);
+    one.caches.replied(&replied("a", &chain, None));
+    assert_eq!(one.tell(&mut other), 0, "it may be one that never tells");
+    one.caches.replied(&replied("a", &chain, Some(1_024)));
+    one.caches.replied(&replied("a", &chain, None));
+    assert_eq!(one.tell(&mut other), 1, "none was cached");
+    one.caches.empty(&"a".into(), "test");
+    one.caches.replied(&replied("a", &chain, None));
+    assert_eq!(one.tell(&mut other), 0, "it may be another program now");
+}
+
+#[test]
+fn another_key_makes_everything_unknown() {
+    let mut node = Node::new();
+    for _ in 0..20 {
+        node.send("a", &[1, 2]);
+    }
+    node.caches.set_epoch(1);
+    assert_eq!(node.blocks(0, &[1, 2]), 0);
+    assert!(node.caches.hot_delta(0).is_none());
+    assert!(!node.caches.sharing().unwrap().is_due());
+    node.send("a", &[1, 2]);
+    assert_eq!(node.blocks(0, &[1, 2]), 2, "its number stays");
+}
+
+#[test]
+fn a_replica_that_is_absent_for_long_is_forgotten_and_a_short_absence_changes_nothing() {
+    let mut node = Node::new();
+    node.send("a", &[1]);
+    let start = Instant::now();
+    let without = [Arc::clone(&node.replicas[1])];
+    assert!(node.caches.reconcile(&without, start).is_empty());
+    assert!(node.caches.forget_absent(start + Duration::from_secs(599)).is_empty());
+    assert_eq!(node.blocks(0, &[1]), 1);
+    let all = node.replicas.clone();
+    node.caches.reconcile(&all, start + Duration::from_secs(599));
+    assert!(node.caches.forget_absent(start + Duration::from_secs(5_000)).is_empty(), "it is back");
+    node.caches.reconcile(&without, start + Duration::from_secs(5_000));
+    let gone = node.caches.forget_absent(start + Duration::from_secs(5_600));
+    assert_eq!(gone.iter().map(|known| known.name.as_str()).collect::<Vec<_>>(), ["a"]);
+    node.send("a", &[1]);
+    assert_eq!(node.blocks(0, &[1]), 0);
+}
+
+#[test]
+fn speeds_are_learned_from_replies_that_went_well() {
+    let replicas = replicas(&["a", "b"]);
+    let mut speeds = Speeds::default();
+    speeds.set_kv_tokens(&"b".into(), 5_000.0);
+    let good = replied("a", &[1; 16], Some(0));
+    for cut in [
+        Replied { is_success: false, ..good.clone() },
+        Replied { end: End::CancelledInReply, ..good.clone() },
+        Replied { end: End::Cut, ..good.clone() },
+    ] {
+        speeds.learn(&"a".into(), &cut, 1_000);
+    }
+    assert_eq!(speeds.len(), 0);
+    assert_eq!(speeds.at(&replicas, 1_000).of_replica(&"b".into()).kv_tokens, 5_000.0);
+    for turn in 0..200 {
+        // 1,024 tokens in 100 ms, 10 more in 300.
+        speeds.learn(&"a".into(), &good, 1_000 + turn);
+    }
+    let published = speeds.at(&replicas, 1_200);
+    let speed = published.of_replica(&"a".into());
+    let predicted_ms = speed.floor_ms + 1_024.0 * speed.prefill_ms;
+    assert!((90.0..115.0).contains(&predicted_ms), "{speed:?}");
+    assert!((27.0..31.0).contains(&speed.decode_ms), "{speed:?}");
+    assert!((3.9..4.1).contains(&speed.bytes_per_token), "{speed:?}");
+    assert!(speed.trust > 0.9);
+    assert_eq!(published.of_model(&"m".into()), speed, "the only one of its region");
+    assert_eq!(published.of_model(&"other".into()), Speed::UNKNOWN);
+}
+
+#[test]
+fn a_reply_in_one_piece_says_nothing_of_its_first_token() {
+    let mut speeds = Speeds::default();
+    let whole = Replied { is_stream: false, ..replied("a", &[1; 16], Some(0)) };
+    for _ in 0..100 {
+        speeds.learn(&"a".into(), &whole, 1);
+    }
+    let speed = speeds.at(&replicas(&["a"]), 1).of_replica(&"a".into());
+    assert_eq!(
+        (speed.floor_ms, speed.decode_ms),
+        (Speed::UNKNOWN.floor_ms, Speed::UNKNOWN.decode_ms)
+    );
+    assert!((3.9..4.1).contains(&speed.bytes_per_token), "but of its text");
+}
+
+#[test]
+fn what_was_learned_is_the_same_after_a_restart_and_goes_with_its_replica() {
+    let replicas = replicas(&["a", "b"]);
+    let mut speeds = Speeds::default();
+    for turn in 0..50 {
+        speeds.learn(&"a".into(), &replied("a", &[1; 16], Some(512)), turn);
+        speeds.learn(&"b".into(), &replied("b", &[1; 8], Some(0)), turn);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = super::saved::path(folder.path());
+    super::saved::save(&path, speeds.to_keep()).unwrap();
+    let mut again = Speeds::restored(super::saved::load(&path).unwrap());
+    assert_eq!(again.at(&replicas, 60), speeds.at(&replicas, 60));
+    again.forget(&"a".into());
+    assert_eq!((again.len(), speeds.len()), (1, 2));
+}

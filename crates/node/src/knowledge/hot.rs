@@ -1,0 +1,139 @@
+//! The region's part of the hot trie: what this node proposes, and what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use spillway_codec::payload_bytes;
+use spillway_control::{Actor, Command, Outcome};
+use spillway_prefix::HotDelta;
+use tokio::sync::oneshot;
+
+use super::caches::Caches;
+use super::published::Proposals;
+use super::ties::Ties;
+
+/// How long a proposal may take. Longer than a commit around the world; what is later than this is
+/// replaced by a newer one.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Proposes what became hot or cold, one delta at a time.
+#[derive(Debug, Default)]
+pub(super) struct Proposer {
+    state: State,
+    pub(super) counts: Proposals,
+}
+
+/// Where a proposer is.
+#[derive(Debug, Default)]
+enum State {
+    // Silent => Speaking
+    /// Another node of the region speaks.
+    #[default]
+    Silent,
+    // Speaking => (Proposed | Silent)
+    /// What the cluster has of the region is known.
+    Speaking,
+    // Proposed => (Speaking | Silent)
+    /// A delta of so many bytes is under way.
+    Proposed { bytes: u64, done: oneshot::Receiver<Came> },
+}
+
+/// What came of a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    Applied,
+    Refused,
+    Failed,
+}
+
+impl Proposer {
+    /// Proposes the next delta if this node speaks and the last one is decided.
+    pub(super) fn turn(
+        &mut self,
+        (is_speaker, epoch, now_ms): (bool, u64, u64),
+        caches: &mut Caches,
+        ties: &Arc<Ties>,
+    ) {
+        self.settle(caches, ties);
+        if !is_speaker {
+            self.state = State::Silent;
+            return;
+        }
+        match self.state {
+            State::Proposed { .. } => return,
+            State::Silent => {
+                adopt(caches, ties);
+                self.state = State::Speaking;
+            }
+            State::Speaking => {}
+        }
+        let is_member = ties.agreement().is_some_and(|it| it.published().cluster().is_some());
+        if !is_member {
+            return;
+        }
+        if let Some(delta) = caches.hot_delta(now_ms) {
+            let bytes = payload_bytes(&delta).unwrap_or(0) as u64;
+            let done = propose(ties, epoch, delta);
+            self.state = State::Proposed { bytes, done };
+        }
+    }
+
+    /// The key changed: what is under way is refused, and counts for nothing.
+    pub(super) fn start_over(&mut self) {
+        self.state = State::Silent;
+    }
+
+    fn settle(&mut self, caches: &mut Caches, ties: &Ties) {
+        let State::Proposed { bytes, done } = &mut self.state else { return };
+        let came = match done.try_recv() {
+            Ok(came) => came,
+            Err(oneshot::error::TryRecvError::Empty) => return,
+            Err(oneshot::error::TryRecvError::Closed) => Came::Failed,
+        };
+        match came {
+            Came::Applied => {
+                self.counts.applied += 1;
+                self.counts.bytes += *bytes;
+            }
+            Came::Refused => self.counts.refused += 1,
+            Came::Failed => self.counts.failed += 1,
+        }
+        if came != Came::Applied {
+            adopt(caches, ties);
+        }
+        self.state = State::Speaking;
+    }
+}
+
+/// Goes by what the cluster has of the region, whoever told it.
+fn adopt(caches: &mut Caches, ties: &Ties) {
+    let state = ties.agreement().map(|agreement| agreement.published());
+    caches.adopt_heat(state.as_ref().and_then(|state| state.hot().region(&ties.me.1)));
+}
+
+fn propose(ties: &Arc<Ties>, key_epoch: u64, delta: HotDelta) -> oneshot::Receiver<Came> {
+    let (sender, receiver) = oneshot::channel();
+    let for_log = Arc::clone(ties);
+    let proposing = async move {
+        let region = for_log.me.1.clone();
+        let command = Command::HotBlocks { region, key_epoch, delta };
+        let Some(agreement) = for_log.agreement() else { return };
+        let came = match agreement.propose(command, Actor::Node, None, LIMIT).await {
+            Ok(done) => match done.outcome {
+                Outcome::Refused(refusal) => {
+                    tracing::debug!(%refusal, "hot blocks were refused");
+                    Came::Refused
+                }
+                _ => Came::Applied,
+            },
+            Err(error) => {
+                tracing::debug!(%error, "hot blocks are not agreed on");
+                Came::Failed
+            }
+        };
+        // Nobody listens once the node stops or the key changed.
+        let _: Result<(), Came> = sender.send(came);
+    };
+    ties.tasks.spawn_on(proposing, &ties.runtime);
+    receiver
+}

@@ -1,0 +1,25 @@
+//! What this node learns of caches and speeds, off the data path.
+//!
+//! One thread owns the prefix index, the heat of prompts and the latency models. It takes in what the
+//! workers learned, what pages and health say of restarts and sizes, and what the region's other nodes
+//! tell; it publishes numbers of replicas, speeds, and the hot blocks of regions. Requests only read.
+
+mod address_book;
+mod cache_watch;
+mod caches;
+mod epoch;
+mod handle;
+mod hot;
+mod published;
+mod saved;
+mod speeds;
+mod task;
+mod ties;
+
+pub(crate) use handle::{Event, Knowledge};
+pub(crate) use published::{Figures, Published};
+pub(crate) use task::Task;
+pub(crate) use ties::Ties;
+
+#[cfg(test)]
+mod caches_test;

@@ -1,0 +1,159 @@
+//! How fast replicas are, learned from their replies.
+
+use std::collections::BTreeMap;
+
+use spillway_proxy::{Replica, Replied};
+use spillway_route::{LatencyModel, Seen};
+use spillway_types::{End, ModelName, ReplicaName, Speed};
+use std::sync::Arc;
+
+use super::published::Published;
+
+/// Models that are kept, at some 500 bytes each: more than any region has replicas times models. What
+/// is beyond goes by the usual profile.
+const MODELS_MAX: usize = 16_384;
+
+/// A latency model for each replica and model.
+#[derive(Debug, Default)]
+pub(super) struct Speeds {
+    models: BTreeMap<(ReplicaName, ModelName), LatencyModel>,
+    kv_tokens: BTreeMap<ReplicaName, f32>,
+}
+
+impl Speeds {
+    /// These were learned before this node was started.
+    pub(super) fn restored(models: Vec<(ReplicaName, ModelName, LatencyModel)>) -> Self {
+        let models = models.into_iter().take(MODELS_MAX);
+        let models =
+            models.map(|(replica, model, it)| ((replica, model), it.with_profile(Speed::UNKNOWN)));
+        Self { models: models.collect(), kv_tokens: BTreeMap::new() }
+    }
+
+    /// What is known, to be kept.
+    pub(super) fn to_keep(&self) -> Vec<(ReplicaName, ModelName, LatencyModel)> {
+        let models = self.models.iter();
+        models.map(|((replica, model), it)| (replica.clone(), model.clone(), it.clone())).collect()
+    }
+
+    /// A replica replied.
+    pub(super) fn learn(&mut self, replica: &ReplicaName, replied: &Replied, now_ms: u64) {
+        if !replied.is_success || replied.end != End::Complete {
+            return;
+        }
+        let key = (replica.clone(), replied.model.clone());
+        if self.models.len() >= MODELS_MAX && !self.models.contains_key(&key) {
+            return;
+        }
+        let kv_tokens = self.kv_tokens.get(replica).copied().unwrap_or(0.0);
+        let model = self.models.entry(key).or_insert_with(|| {
+            let mut model = LatencyModel::new(Speed::UNKNOWN);
+            model.set_kv_tokens(kv_tokens);
+            model
+        });
+        if let Some(seen) = seen(replied) {
+            model.learn(&seen, now_ms);
+        }
+        if let (Some(first_byte), true) = (replied.first_byte, replied.is_stream) {
+            let span = replied.duration.saturating_sub(first_byte);
+            let tokens = replied.output_tokens.saturating_sub(1);
+            model.learn_decode(tokens as f32, span.as_secs_f32() * 1e3);
+        }
+        if let Some(tokens) = replied.prompt_tokens {
+            model.learn_text(replied.prompt_bytes as f32, tokens as f32);
+        }
+    }
+
+    /// A replica's KV cache holds so many tokens.
+    pub(super) fn set_kv_tokens(&mut self, replica: &ReplicaName, tokens: f64) {
+        let tokens = tokens as f32;
+        self.kv_tokens.insert(replica.clone(), tokens);
+        let of_replica = self.models.iter_mut().filter(|((name, _), _)| name == replica);
+        of_replica.for_each(|(_, model)| model.set_kv_tokens(tokens));
+    }
+
+    /// A replica is gone for good.
+    pub(super) fn forget(&mut self, replica: &ReplicaName) {
+        self.kv_tokens.remove(replica);
+        self.models.retain(|(name, _), _| name != replica);
+    }
+
+    /// How fast these replicas are at this moment.
+    pub(super) fn at(&self, replicas: &[Arc<Replica>], now_ms: u64) -> Published {
+        let mut published = Published::default();
+        let mut sums: BTreeMap<&ModelName, Vec<Speed>> = BTreeMap::new();
+        for replica in replicas {
+            let name = &replica.spec().name;
+            let from = (name.clone(), ModelName::from(""));
+            let of_replica = self.models.range(from..).take_while(|((other, _), _)| other == name);
+            let mut most = 0.0;
+            for ((_, model), it) in of_replica {
+                let speed = it.speed(now_ms);
+                sums.entry(model).or_default().push(speed);
+                if it.replies() > most {
+                    most = it.replies();
+                    published.replicas.insert(name.clone(), speed);
+                }
+            }
+            if let (None, Some(tokens)) = (published.replicas.get(name), self.kv_tokens.get(name)) {
+                let speed = Speed { kv_tokens: *tokens, ..Speed::UNKNOWN };
+                published.replicas.insert(name.clone(), speed);
+            }
+        }
+        let means = sums.into_iter().map(|(model, speeds)| (model.clone(), mean(&speeds)));
+        published.models = means.collect();
+        published
+    }
+
+    /// Models that are kept.
+    pub(super) fn len(&self) -> usize {
+        self.models.len()
+    }
+}
+
+/// What a reply tells of the time to its first token; `None` if it does not tell enough.
+fn seen(replied: &Replied) -> Option<Seen> {
+    // A reply in one piece begins when it is finished.
+    let first_token_ms = replied.first_byte.filter(|_| replied.is_stream)?.as_secs_f32() * 1e3;
+    let prompt_tokens = replied.prompt_tokens.map(|tokens| tokens as f32);
+    let cached_tokens = replied.cached_tokens.map(|tokens| tokens as f32);
+    match &replied.predicted {
+        Some(predicted) => {
+            let guess = Seen::of(predicted, first_token_ms);
+            Some(Seen {
+                prompt_tokens: prompt_tokens.unwrap_or(guess.prompt_tokens),
+                cached_tokens: cached_tokens.unwrap_or(guess.cached_tokens),
+                ..guess
+            })
+        }
+        // Without a prediction nothing else says how much was cached.
+        None => Some(Seen {
+            prompt_tokens: prompt_tokens?,
+            cached_tokens: cached_tokens?,
+            running: replied.in_flight.saturating_sub(1) as f32,
+            queued: 0.0,
+            pending_tokens: 0.0,
+            first_token_ms,
+        }),
+    }
+}
+
+/// The mean of several replicas, by how far each is trusted.
+fn mean(speeds: &[Speed]) -> Speed {
+    // So that those of which little is known count a little.
+    let weight = |speed: &Speed| speed.trust.max(0.01);
+    let weights: f32 = speeds.iter().map(weight).sum();
+    let of = |number: fn(&Speed) -> f32| {
+        speeds.iter().map(|speed| number(speed) * weight(speed)).sum::<f32>() / weights
+    };
+    Speed {
+        floor_ms: of(|speed| speed.floor_ms),
+        prefill_ms: of(|speed| speed.prefill_ms),
+        prefill_ms_per_thousand: of(|speed| speed.prefill_ms_per_thousand),
+        prefill_per_running: of(|speed| speed.prefill_per_running),
+        decode_ms: of(|speed| speed.decode_ms),
+        ends_per_s: of(|speed| speed.ends_per_s),
+        bytes_per_token: of(|speed| speed.bytes_per_token),
+        kv_tokens: of(|speed| speed.kv_tokens),
+        trust: speeds.iter().map(|speed| speed.trust).sum::<f32>() / speeds.len() as f32,
+    }
+}

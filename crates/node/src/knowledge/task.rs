@@ -1,0 +1,322 @@
+//! The thread that learns.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use spillway_control::State;
+use spillway_prefix::{FineIndex, HeatConfig, HotStats, HotView, PrefixHasher};
+use spillway_proxy::{Gateway, Learning, Worker};
+use spillway_pulse::{Sharing, SharingConfig};
+use spillway_types::{RegionName, ReplicaName};
+use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::address_book::Known;
+use super::caches::{Caches, wire_epoch};
+use super::epoch::prompt_key;
+use super::handle::{Event, Inbox, Knowledge};
+use super::hot::Proposer;
+use super::published::Figures;
+use super::saved;
+use super::speeds::Speeds;
+use super::ties::Ties;
+use crate::config::KnowledgeConfig;
+
+/// Pause after what was learned, before it is taken in: more is learned meanwhile, and one waking
+/// serves it all. The next turn of a conversation is never as soon.
+const GATHER: Duration = Duration::from_millis(2);
+/// How often prompts are told to the region's other nodes.
+const FLUSH: Duration = Duration::from_millis(25);
+/// How often speeds and figures are published.
+const PUBLISH: Duration = Duration::from_millis(100);
+/// How often the region may change its part of the hot trie: each change is an entry of the log.
+const PROPOSE: Duration = Duration::from_secs(2);
+/// How often speeds are kept on disk; what is lost by a crash is learned again from a hundred replies.
+const SAVE: Duration = Duration::from_secs(60);
+
+/// Who learns.
+#[derive(Debug)]
+pub(crate) struct Task {
+    config: KnowledgeConfig,
+    gateway: Arc<Gateway>,
+    workers: Vec<Arc<Worker>>,
+    handle: Arc<Knowledge>,
+    inbox: Inbox,
+    caches: Caches,
+    speeds: Speeds,
+    proposer: Proposer,
+    /// `None` for a node that stands alone.
+    ties: Option<Arc<Ties>>,
+    /// Which key prompts are hashed with.
+    epoch: u64,
+    /// Of what the view of hot blocks was made.
+    hot_digest: u128,
+    hot: HotStats,
+    hot_regions: Arc<[(RegionName, u64)]>,
+    began: Instant,
+}
+
+impl Task {
+    /// Prepares to learn what `workers` see, and lets the gateway read what is known.
+    pub(crate) fn new(
+        config: KnowledgeConfig,
+        gateway: &Arc<Gateway>,
+        workers: &[Arc<Worker>],
+    ) -> (Self, Arc<Knowledge>) {
+        let (index, reader) = FineIndex::new(config.index);
+        gateway.knowledge().set_index(reader, config.prefix.block_bytes as u32);
+        let (handle, inbox) = Knowledge::new();
+        let task = Self {
+            caches: Caches::new(index, config.prefix.block_bytes),
+            config,
+            gateway: Arc::clone(gateway),
+            workers: workers.to_vec(),
+            handle: Arc::clone(&handle),
+            inbox,
+            speeds: Speeds::default(),
+            proposer: Proposer::default(),
+            ties: None,
+            epoch: 0,
+            hot_digest: 0,
+            hot: HotStats::default(),
+            hot_regions: Arc::default(),
+            began: Instant::now(),
+        };
+        (task, handle)
+    }
+
+    /// Makes this node's knowledge a part of the cluster's, and goes on with what it had learned
+    /// before it was stopped.
+    pub(crate) fn tie(&mut self, ties: Ties) {
+        if self.config.is_shared {
+            self.caches.share(Sharing::new(SharingConfig::default(), wire_epoch(self.epoch)));
+        }
+        if ties.agreement.is_some() {
+            self.caches.keep_heat(HeatConfig::default());
+        }
+        self.ties = Some(Arc::new(ties));
+        if let Some(path) = self.file() {
+            match saved::load(&path) {
+                Ok(models) => self.speeds = Speeds::restored(models),
+                Err(error) => {
+                    let path = path.display();
+                    tracing::warn!(%path, %error, "how fast replicas are is learned anew");
+                }
+            }
+        }
+    }
+
+    /// Learns on a thread of its own until `stop`, and keeps what it learned then.
+    ///
+    /// # Errors
+    /// If there can be no such thread.
+    pub(crate) fn start(self, stop: CancellationToken) -> io::Result<JoinHandle<()>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let thread = Builder::new().name("spillway-learns".to_owned());
+        thread.spawn(move || runtime.block_on(self.run(stop)))
+    }
+
+    async fn run(mut self, stop: CancellationToken) {
+        let gateway = Arc::clone(&self.gateway);
+        let mut publications = self.publications();
+        let [mut flush, mut publish, mut propose, mut save] =
+            [FLUSH, PUBLISH, PROPOSE, SAVE].map(ticks);
+        loop {
+            tokio::select! {
+                () = gateway.learned() => {
+                    sleep(GATHER).await;
+                    self.learn();
+                }
+                Some((from, datagram)) = self.inbox.datagrams.recv() => {
+                    let now_ms = self.now_ms();
+                    self.caches.heard(&from, &datagram, now_ms);
+                }
+                Some(event) = self.inbox.events.recv() => self.note(event),
+                Ok(()) = self.inbox.replicas.changed() => self.reconcile(),
+                () = changed(&mut publications) => self.follow_published(),
+                _ = flush.tick() => self.flush(),
+                _ = publish.tick() => self.publish(),
+                _ = propose.tick() => self.propose(),
+                _ = save.tick() => self.save(),
+                () = stop.cancelled() => break,
+            }
+        }
+        self.learn();
+        self.save();
+    }
+
+    fn publications(&self) -> Option<tokio::sync::watch::Receiver<u64>> {
+        let agreement = self.ties.as_ref()?.agreement()?;
+        let mut publications = agreement.publications();
+        publications.mark_changed();
+        Some(publications)
+    }
+
+    /// Takes in what the workers learned.
+    fn learn(&mut self) {
+        // Who was asked must be known before what was asked: the first prompts of a view would be lost.
+        if self.inbox.replicas.has_changed().unwrap_or(false) {
+            self.reconcile();
+        }
+        let (heat_ms, clock_ms) = (self.now_ms(), clock_ms());
+        let Self { workers, caches, speeds, .. } = self;
+        for worker in workers {
+            worker.drain_learnings(|learning| match learning {
+                Learning::Sent { identity, chain } => {
+                    caches.sent(identity, chain.as_slice(), heat_ms);
+                }
+                Learning::Replied(replied) => {
+                    caches.replied(&replied);
+                    if let Some(known) = caches.known(replied.identity) {
+                        speeds.learn(&known.name, &replied, clock_ms);
+                    }
+                }
+            });
+        }
+    }
+
+    fn note(&mut self, event: Event) {
+        match event {
+            Event::Reported(replica, report) => {
+                if let Some(tokens) = self.caches.reported(&replica, &report) {
+                    self.speeds.set_kv_tokens(&replica, tokens);
+                }
+            }
+            Event::Returned(replica) => self.caches.returned(&replica),
+            Event::Emptied(replica) => self.caches.empty(&replica, "it starts anew"),
+        }
+    }
+
+    fn reconcile(&mut self) {
+        let replicas = self.inbox.replicas.borrow_and_update().clone();
+        let gone = self.caches.reconcile(&replicas, Instant::now());
+        self.forget(&gone);
+    }
+
+    fn forget(&mut self, gone: &[Known]) {
+        gone.iter().for_each(|known| self.speeds.forget(&known.name));
+    }
+
+    fn flush(&mut self) {
+        let (Some(ties), Some(sharing)) = (&self.ties, self.caches.sharing()) else { return };
+        if sharing.is_due() {
+            let datagrams = sharing.flush();
+            ties.send(datagrams);
+        }
+    }
+
+    fn publish(&mut self) {
+        let gone = self.caches.forget_absent(Instant::now());
+        self.forget(&gone);
+        let published = {
+            let replicas = self.inbox.replicas.borrow();
+            self.speeds.at(&replicas, clock_ms())
+        };
+        self.caches.size(|name: &ReplicaName| published.of_replica(name).bytes_per_token);
+        self.handle.published.store(Arc::new(published));
+        let (index, sharing) = self.caches.figures();
+        self.handle.figures.store(Arc::new(Figures {
+            index,
+            hot: self.hot,
+            hot_regions: Arc::clone(&self.hot_regions),
+            sharing,
+            models: self.speeds.len() as u64,
+            proposals: self.proposer.counts,
+            events_dropped: 0,
+        }));
+    }
+
+    fn propose(&mut self) {
+        let now_ms = self.now_ms();
+        let Some(ties) = &self.ties else { return };
+        if ties.agreement.is_some() {
+            let is_speaker = self.handle.is_speaker.load(Ordering::Relaxed);
+            self.proposer.turn((is_speaker, self.epoch, now_ms), &mut self.caches, ties);
+        }
+    }
+
+    fn follow_published(&mut self) {
+        let agreement = self.ties.as_ref().and_then(|ties| ties.agreement());
+        if let Some(agreement) = agreement {
+            self.follow(&agreement.published());
+        }
+    }
+
+    /// Goes by what the cluster agreed on.
+    pub(crate) fn follow(&mut self, state: &State) {
+        if state.key_epoch() != self.epoch {
+            self.rotate(state.key_epoch());
+        }
+        let hot = state.hot();
+        let digest = hot.digest();
+        if digest != self.hot_digest {
+            self.hot_digest = digest;
+            self.hot = hot.stats();
+            let regions = hot.regions();
+            self.hot_regions = regions
+                .map(|(name, blocks)| (name.clone(), blocks.entries().len() as u64))
+                .collect();
+            self.gateway.knowledge().replace_hot(Arc::new(HotView::new(hot)));
+        }
+    }
+
+    /// Has prompts hashed with another key. Those under way have the old one's hashes: what they
+    /// teach is never found again, and goes as anything unused does.
+    fn rotate(&mut self, epoch: u64) {
+        let Some(ties) = &self.ties else { return };
+        let key = prompt_key(ties.prefix_key, epoch);
+        match PrefixHasher::new(key, self.config.prefix) {
+            Ok(hasher) => self.gateway.replace_hasher(hasher),
+            // It worked with the same sizes when the node was started.
+            Err(error) => return tracing::error!(%error, "prompts keep their key"),
+        }
+        tracing::info!(epoch, "prompts are hashed with another key");
+        self.epoch = epoch;
+        self.caches.set_epoch(epoch);
+        self.proposer.start_over();
+    }
+
+    /// Where speeds are kept, if they are.
+    fn file(&self) -> Option<PathBuf> {
+        let folder = self.ties.as_ref()?.data.as_ref()?;
+        self.config.is_kept.then(|| saved::path(folder))
+    }
+
+    fn save(&self) {
+        let Some(path) = self.file() else { return };
+        // It blocks for the time of a write; only what is learned waits meanwhile.
+        if let Err(error) = saved::save(&path, self.speeds.to_keep()) {
+            tracing::warn!(path = %path.display(), %error, "speeds are not kept");
+        }
+    }
+
+    /// Milliseconds by a clock that never goes back.
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Returns when more was agreed on; never, where nothing is.
+async fn changed(publications: &mut Option<tokio::sync::watch::Receiver<u64>>) {
+    let Some(publications) = publications else { return std::future::pending().await };
+    if publications.changed().await.is_err() {
+        // The node ends.
+        std::future::pending::<()>().await;
+    }
+}
+
+fn ticks(period: Duration) -> tokio::time::Interval {
+    let mut ticks = interval(period);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// Milliseconds since 1970: what was learned before a restart has an age.
+fn clock_ms() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)
+}

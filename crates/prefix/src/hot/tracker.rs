@@ -1,0 +1,254 @@
+//! Which blocks a region's requests ask for most.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::block::{HotBlock, HotDelta};
+use super::config::HeatConfig;
+use super::gate::Gate;
+use super::region_blocks::RegionBlocks;
+
+/// Heat that is kept for each block that may be told of: the coldest are candidates only.
+const TRACKED_PER_TOLD: usize = 4;
+/// Half-lives after which all heat is scaled down, so that it stays a number: 2^32 is exact enough.
+const SCALE_HALF_LIVES_MAX: f64 = 32.0;
+/// A told heat is told again when it is four times as much or as little, in [`HotBlock::heat`].
+const HEAT_STEP: u8 = 4;
+
+/// Sees requests and says which blocks became hot or cold. One per node; those of one region may
+/// each have one and take turns in telling, see [`HeatTracker::adopt`].
+#[derive(Debug)]
+pub struct HeatTracker {
+    config: HeatConfig,
+    gate: Gate,
+    tracked: BTreeMap<u64, Tracked>,
+    /// What the region's part of the trie has by what was told: heat by hash.
+    told: BTreeMap<u64, u8>,
+    /// All heat is in units of what a request weighs at this time.
+    scale_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tracked {
+    parent: u64,
+    heat: f32,
+    depth: u16,
+}
+
+/// How the way from a block to the beginning of its prompt goes on.
+enum Step {
+    /// The block stays already, and so do all before it.
+    Arrived,
+    /// The block can't stay, nor what continues it.
+    Refused,
+    /// The block may stay if the one before it does.
+    Further,
+}
+
+/// Size of a [`HeatTracker`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeatStats {
+    /// Blocks whose heat is known.
+    pub tracked: u64,
+    /// Blocks that other regions were told of.
+    pub told: u64,
+}
+
+impl HeatTracker {
+    /// A tracker that has seen nothing. Values of `config` beyond their limits are brought within.
+    #[must_use]
+    pub fn new(config: HeatConfig) -> Self {
+        let config = HeatConfig {
+            blocks_max: config.blocks_max.clamp(16, RegionBlocks::BLOCKS_MAX),
+            half_life_ms: config.half_life_ms.max(1_000),
+            heat_min: if config.heat_min.is_finite() { config.heat_min.max(0.0) } else { 3.0 },
+        };
+        Self {
+            config,
+            gate: Gate::new(),
+            tracked: BTreeMap::new(),
+            told: BTreeMap::new(),
+            scale_ms: 0,
+        }
+    }
+
+    /// Notes a request with `chain` at `now_ms`, by any clock that does not go back.
+    pub fn note(&mut self, chain: &[u64], now_ms: u64) {
+        let weight = self.weight(now_ms);
+        let mut parent = 0;
+        // Deeper blocks than a record can tell of are left out.
+        for (depth, hash) in (1..=u16::MAX).zip(chain) {
+            if let Some(tracked) = self.tracked.get_mut(hash) {
+                tracked.heat += weight;
+            } else if self.gate.passes(*hash) {
+                self.tracked.insert(*hash, Tracked { parent, heat: 2.0 * weight, depth });
+            }
+            parent = *hash;
+        }
+        if self.tracked.len() > TRACKED_PER_TOLD * self.config.blocks_max {
+            self.prune();
+        }
+    }
+
+    /// Takes what the region's part of the trie has for what was told: when this node becomes the
+    /// one that tells, and when what it proposed was refused.
+    pub fn adopt(&mut self, blocks: Option<&RegionBlocks>) {
+        let entries = blocks.map(RegionBlocks::entries).unwrap_or_default();
+        self.told = entries.iter().map(|entry| (entry.hash, entry.heat)).collect();
+    }
+
+    /// What became hot or cold since the last delta; after this it counts as told.
+    ///
+    /// `held` says whether any replica of the region still holds a block. Blocks enter when they
+    /// are among the best four fifths of the room, by heat times depth, and stay while they are
+    /// among as many as there is room for. With a block all its ancestors are told.
+    pub fn delta(&mut self, now_ms: u64, held: impl Fn(u64) -> bool) -> HotDelta {
+        let weight = self.weight(now_ms);
+        let (enter, stay) = self.select(weight, held);
+        let mut leave: Vec<u64> =
+            self.told.keys().filter(|hash| !stay.contains(hash)).copied().collect();
+        // Children leave before their parents, if not all can leave at once.
+        leave.sort_by_key(|hash| {
+            std::cmp::Reverse(self.tracked.get(hash).map_or(u16::MAX, |tracked| tracked.depth))
+        });
+        leave.truncate(HotDelta::RECORDS_MAX);
+        for hash in &leave {
+            self.told.remove(hash);
+        }
+        let mut delta = HotDelta { enter: Vec::new(), leave };
+        for block in enter {
+            if delta.enter.len() == HotDelta::RECORDS_MAX {
+                break;
+            }
+            let is_news = match self.told.get(&block.hash) {
+                Some(heat) => heat.abs_diff(block.heat) >= HEAT_STEP,
+                None => self.told.len() < self.config.blocks_max,
+            };
+            if is_news {
+                self.told.insert(block.hash, block.heat);
+                delta.enter.push(block);
+            }
+        }
+        delta
+    }
+
+    /// Forgets everything: the key that blocks are hashed with has changed.
+    pub fn clear(&mut self) {
+        self.gate = Gate::new();
+        self.tracked.clear();
+        self.told.clear();
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn stats(&self) -> HeatStats {
+        HeatStats { tracked: self.tracked.len() as u64, told: self.told.len() as u64 }
+    }
+
+    /// What a request at `now_ms` weighs; scales all heat down when that becomes too much.
+    fn weight(&mut self, now_ms: u64) -> f32 {
+        if self.tracked.is_empty() {
+            self.scale_ms = now_ms;
+        }
+        let half_lives =
+            now_ms.saturating_sub(self.scale_ms) as f64 / self.config.half_life_ms as f64;
+        if half_lives <= SCALE_HALF_LIVES_MAX {
+            return half_lives.exp2() as f32;
+        }
+        let factor = (-half_lives).exp2() as f32;
+        for tracked in self.tracked.values_mut() {
+            tracked.heat *= factor;
+        }
+        self.scale_ms = now_ms;
+        1.0
+    }
+
+    /// The blocks that enter, parents before children, and the hashes of all that may stay.
+    fn select(&self, weight: f32, held: impl Fn(u64) -> bool) -> (Vec<HotBlock>, BTreeSet<u64>) {
+        let heat_stay = self.config.heat_min / 2.0 * weight;
+        let mut ranked: Vec<(f32, u64)> = self
+            .tracked
+            .iter()
+            .filter(|(_, tracked)| tracked.heat >= heat_stay)
+            .map(|(hash, tracked)| (tracked.heat * f32::from(tracked.depth), *hash))
+            .collect();
+        ranked
+            .sort_unstable_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+        let enter_max = self.config.blocks_max * 4 / 5;
+        let (mut enter, mut stay) = (Vec::new(), BTreeSet::new());
+        let (mut entering, mut refused) = (BTreeSet::from([0]), BTreeSet::new());
+        for (_, hash) in ranked {
+            let (path, is_whole) = self.path(hash, |block, tracked| {
+                if stay.contains(&block) {
+                    Step::Arrived
+                } else if tracked.heat < heat_stay || refused.contains(&block) || !held(block) {
+                    Step::Refused
+                } else {
+                    Step::Further
+                }
+            });
+            if !is_whole {
+                // What continues these is refused without going all the way again.
+                refused.extend(path.into_iter().map(|(hash, _)| hash));
+                continue;
+            }
+            if stay.len() + path.len() > self.config.blocks_max {
+                break;
+            }
+            for (hash, tracked) in path.into_iter().rev() {
+                stay.insert(hash);
+                // A parent that the gate let in late may be colder than its child: it goes first.
+                let parent = if tracked.depth == 1 { 0 } else { tracked.parent };
+                let may_enter = stay.len() <= enter_max
+                    && tracked.heat >= self.config.heat_min * weight
+                    && entering.contains(&parent);
+                if may_enter || self.told.contains_key(&hash) {
+                    entering.insert(hash);
+                    enter.push(tracked.block(hash, weight));
+                }
+            }
+        }
+        (enter, stay)
+    }
+
+    /// The block and its ancestors as far as `judge` says, and whether they arrive at one that stays
+    /// or at the first block of a prompt.
+    fn path(
+        &self,
+        hash: u64,
+        judge: impl Fn(u64, &Tracked) -> Step,
+    ) -> (Vec<(u64, Tracked)>, bool) {
+        let (mut path, mut hash) = (Vec::new(), hash);
+        while let Some(tracked) = self.tracked.get(&hash) {
+            match judge(hash, tracked) {
+                Step::Arrived => return (path, true),
+                Step::Refused => return (path, false),
+                Step::Further => path.push((hash, *tracked)),
+            }
+            if tracked.depth <= 1 {
+                return (path, true);
+            }
+            hash = tracked.parent;
+        }
+        (path, false)
+    }
+
+    /// Forgets the colder half, children before their parents.
+    fn prune(&mut self) {
+        let keep = TRACKED_PER_TOLD * self.config.blocks_max / 2;
+        let mut ranked: Vec<(f32, u16, u64)> =
+            self.tracked.iter().map(|(hash, it)| (it.heat, it.depth, *hash)).collect();
+        ranked.sort_unstable_by(|left, right| {
+            right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)).then(left.2.cmp(&right.2))
+        });
+        for (_, _, hash) in ranked.drain(keep..) {
+            self.tracked.remove(&hash);
+        }
+    }
+}
+
+impl Tracked {
+    fn block(self, hash: u64, weight: f32) -> HotBlock {
+        let level = (2.0 * (self.heat / weight).max(1.0).log2()).round();
+        HotBlock { hash, parent: self.parent, depth: self.depth, heat: level.min(255.0) as u8 }
+    }
+}

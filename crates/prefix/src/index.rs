@@ -1,0 +1,33 @@
+//! The fine index: which replica of this region holds which blocks.
+//!
+//! [`FineIndex`] has one writer; any number of [`IndexReader`]s look up while it writes. For each
+//! holder the known blocks are closed under prefixes: with a block all its ancestors are there.
+
+mod blocks;
+mod config;
+mod crowd_words;
+mod crowds;
+mod expectations;
+mod fine;
+mod holders;
+mod matches;
+mod pair_map;
+mod pairs;
+mod payload;
+mod reader;
+mod shared;
+mod stats;
+mod table;
+
+pub use config::IndexConfig;
+pub use fine::FineIndex;
+pub use matches::{Matches, MatchesIter};
+pub use reader::IndexReader;
+pub use stats::IndexStats;
+
+#[cfg(test)]
+mod index_test;
+#[cfg(test)]
+mod replies_test;
+#[cfg(test)]
+mod stress_test;

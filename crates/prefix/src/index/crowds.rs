@@ -1,0 +1,144 @@
+//! The writer's side of sets of replicas: where they lie and in which form.
+
+use std::sync::Arc;
+
+use super::crowd_words::{CHUNK_WORDS, CLASS_MAX, CrowdWords, Reading};
+use super::payload::{Crowd, Form};
+
+/// Gives out places for sets of replicas, in powers of two of words.
+#[derive(Debug)]
+pub(super) struct Crowds {
+    words: Arc<CrowdWords>,
+    /// Places that are free, by class.
+    free: [Vec<u32>; CLASS_MAX as usize + 1],
+    chunks_used: usize,
+    chunks_open: usize,
+}
+
+/// No place is left for a set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NoRoom;
+
+impl Crowds {
+    pub(super) fn new(words: Arc<CrowdWords>) -> Self {
+        Self { words, free: Default::default(), chunks_used: 0, chunks_open: 0 }
+    }
+
+    /// Bytes of all words and lists.
+    pub(super) fn bytes(&self) -> usize {
+        let lists: usize = self.free.iter().map(|list| list.capacity() * size_of::<u32>()).sum();
+        self.chunks_open * CHUNK_WORDS * size_of::<u64>() + lists
+    }
+
+    /// Frees all places; the memory stays for later sets.
+    pub(super) fn clear(&mut self) {
+        self.free.iter_mut().for_each(Vec::clear);
+        self.chunks_used = 0;
+    }
+
+    /// A new set of two.
+    pub(super) fn pair(&mut self, holders: [u16; 2], universe: u16) -> Result<Crowd, NoRoom> {
+        let mut crowd = self.allocate(2, universe)?;
+        for holder in holders {
+            self.words.read(crowd).add(holder);
+            crowd.count += 1;
+        }
+        Ok(crowd)
+    }
+
+    /// The set with one more member: the same place with another count if that has room, which the
+    /// caller recounts, or else a new place; the old one is to be freed once no slot names it.
+    pub(super) fn with(
+        &mut self,
+        crowd: Crowd,
+        holder: u16,
+        universe: u16,
+    ) -> Result<Crowd, NoRoom> {
+        let has_room = match crowd.form {
+            Form::List => usize::from(crowd.count) < 4 << crowd.class,
+            Form::Bits => usize::from(holder) < 64 << crowd.class,
+        };
+        let mut grown =
+            if has_room { crowd } else { self.copied(crowd, crowd.count + 1, universe)? };
+        self.words.read(grown).add(holder);
+        grown.count += 1;
+        Ok(grown)
+    }
+
+    /// The set without one of its members, at the same place.
+    pub(super) fn without(&self, crowd: Crowd, holder: u16) -> Crowd {
+        self.words.read(crowd).remove(holder);
+        Crowd { count: crowd.count - 1, ..crowd }
+    }
+
+    /// The same set in less memory, if it takes four times as much as it needs.
+    pub(super) fn shrunk(&mut self, crowd: Crowd, universe: u16) -> Option<Crowd> {
+        let (_, class) = best(crowd.count, universe);
+        if class + 2 > crowd.class {
+            return None;
+        }
+        self.copied(crowd, crowd.count, universe).ok()
+    }
+
+    pub(super) fn read(&self, crowd: Crowd) -> Reading<'_> {
+        self.words.read(crowd)
+    }
+
+    /// Gives a place back.
+    pub(super) fn free(&mut self, crowd: Crowd) {
+        self.free[usize::from(crowd.class)].push(crowd.start);
+    }
+
+    fn copied(&mut self, crowd: Crowd, count: u16, universe: u16) -> Result<Crowd, NoRoom> {
+        let mut copy = self.allocate(count, universe)?;
+        self.words.read(crowd).for_each(|holder| {
+            self.words.read(copy).add(holder);
+            copy.count += 1;
+        });
+        Ok(copy)
+    }
+
+    /// An empty set with room for `count` members below `universe`.
+    fn allocate(&mut self, count: u16, universe: u16) -> Result<Crowd, NoRoom> {
+        let (form, class) = best(count, universe);
+        let start = self.place(class).ok_or(NoRoom)?;
+        let crowd = Crowd { form, start, class, count: 0 };
+        self.words.read(crowd).erase();
+        Ok(crowd)
+    }
+
+    /// A free place of a class: one of its own, half of a larger one, or a part of a new chunk.
+    fn place(&mut self, class: u8) -> Option<u32> {
+        let larger = (class..=CLASS_MAX).find(|class| !self.free[usize::from(*class)].is_empty());
+        let (start, from) = match larger {
+            Some(class) => (self.free[usize::from(class)].pop()?, class),
+            None => (self.open_chunk()?, CLASS_MAX),
+        };
+        for class in class..from {
+            self.free[usize::from(class)].push(start + (1 << class));
+        }
+        Some(start)
+    }
+
+    /// The first place of a new chunk; its other places become free.
+    fn open_chunk(&mut self) -> Option<u32> {
+        if self.chunks_used == self.words.chunks_max() {
+            return None;
+        }
+        self.words.open_chunk(self.chunks_used);
+        let start = (self.chunks_used * CHUNK_WORDS) as u32;
+        let places = (1..CHUNK_WORDS as u32 >> CLASS_MAX).map(|place| start + (place << CLASS_MAX));
+        self.free[usize::from(CLASS_MAX)].extend(places);
+        self.chunks_used += 1;
+        self.chunks_open = self.chunks_open.max(self.chunks_used);
+        Some(start)
+    }
+}
+
+/// The form that takes fewer words for `count` members below `universe`, and their class.
+fn best(count: u16, universe: u16) -> (Form, u8) {
+    let class = |words: u32| words.next_power_of_two().trailing_zeros() as u8;
+    let list = class(u32::from(count).div_ceil(4));
+    let bits = class(u32::from(universe).div_ceil(64));
+    if list < bits { (Form::List, list) } else { (Form::Bits, bits) }
+}

@@ -1,0 +1,130 @@
+//! The writer's records: one for each block at each replica, in the order of their use.
+
+use super::holders::Lane;
+
+/// Stands for no record.
+pub(super) const NO_PAIR: u32 = u32::MAX;
+/// Records that are allocated together: 96 KiB.
+const CHUNK_PAIRS: usize = 4_096;
+
+/// One block at one replica: 24 bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pair {
+    pub(super) key: u64,
+    stamp_low: u32,
+    /// The record of the same replica that was used just after this one.
+    newer: u32,
+    /// The one that was used just before; the next free one where this is free.
+    older: u32,
+    stamp_high: u16,
+    pub(super) holder: u16,
+}
+
+impl Pair {
+    /// When it was used last, counted in inserts.
+    pub(super) fn stamp(&self) -> u64 {
+        u64::from(self.stamp_high) << 32 | u64::from(self.stamp_low)
+    }
+}
+
+/// All records. Each replica's are chained from the most to the least recently used.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    chunks: Vec<Box<[Pair]>>,
+    free: u32,
+    used: usize,
+}
+
+impl Pairs {
+    pub(super) fn new() -> Self {
+        Self { chunks: Vec::new(), free: NO_PAIR, used: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.used
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.chunks.len() * Self::CHUNK_BYTES + self.chunks.capacity() * size_of::<Box<[Pair]>>()
+    }
+
+    /// Bytes that are added when no record is free.
+    pub(super) const CHUNK_BYTES: usize = CHUNK_PAIRS * size_of::<Pair>();
+
+    /// Whether a record is free.
+    pub(super) fn has_free(&self) -> bool {
+        self.free != NO_PAIR
+    }
+
+    /// Adds free records.
+    pub(super) fn grow(&mut self) {
+        let first = self.chunks.len() * CHUNK_PAIRS;
+        let free = |at: usize| Pair {
+            key: 0,
+            stamp_low: 0,
+            newer: NO_PAIR,
+            older: if at + 1 == CHUNK_PAIRS { self.free } else { (first + at + 1) as u32 },
+            stamp_high: 0,
+            holder: 0,
+        };
+        self.chunks.push((0..CHUNK_PAIRS).map(free).collect());
+        self.free = first as u32;
+    }
+
+    pub(super) fn at(&self, pair: u32) -> &Pair {
+        &self.chunks[pair as usize / CHUNK_PAIRS][pair as usize % CHUNK_PAIRS]
+    }
+
+    fn at_mut(&mut self, pair: u32) -> &mut Pair {
+        &mut self.chunks[pair as usize / CHUNK_PAIRS][pair as usize % CHUNK_PAIRS]
+    }
+
+    /// A record that is in no chain yet; `None` if none is free.
+    pub(super) fn take(&mut self, key: u64, holder: u16) -> Option<u32> {
+        let pair = self.free;
+        if pair == NO_PAIR {
+            return None;
+        }
+        self.free = self.at(pair).older;
+        let record = self.at_mut(pair);
+        (record.key, record.holder) = (key, holder);
+        self.used += 1;
+        Some(pair)
+    }
+
+    /// Frees a record that is in no chain.
+    pub(super) fn give_back(&mut self, pair: u32) {
+        self.at_mut(pair).older = self.free;
+        self.free = pair;
+        self.used -= 1;
+    }
+
+    /// Puts a record into its replica's chain, just older than `newer`, or as the newest of all.
+    pub(super) fn link(&mut self, lane: &mut Lane, pair: u32, newer: u32, stamp: u64) {
+        let older = if newer == NO_PAIR { lane.newest } else { self.at(newer).older };
+        let record = self.at_mut(pair);
+        (record.newer, record.older) = (newer, older);
+        (record.stamp_low, record.stamp_high) = (stamp as u32, (stamp >> 32) as u16);
+        self.join(lane, newer, pair);
+        self.join(lane, pair, older);
+        lane.blocks += 1;
+    }
+
+    /// Takes a record out of its replica's chain.
+    pub(super) fn unlink(&mut self, lane: &mut Lane, pair: u32) {
+        let Pair { newer, older, .. } = *self.at(pair);
+        self.join(lane, newer, older);
+        lane.blocks -= 1;
+    }
+
+    fn join(&mut self, lane: &mut Lane, newer: u32, older: u32) {
+        match newer {
+            NO_PAIR => lane.newest = older,
+            _ => self.at_mut(newer).older = older,
+        }
+        match older {
+            NO_PAIR => lane.oldest = newer,
+            _ => self.at_mut(older).newer = newer,
+        }
+    }
+}

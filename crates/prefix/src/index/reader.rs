@@ -1,0 +1,124 @@
+//! Looking up.
+
+use std::sync::Arc;
+
+use super::payload::{Holding, Payload};
+use super::shared::Shared;
+use super::table::Table;
+use crate::Matches;
+use crate::descend::{Probes, descend};
+
+/// Probes of one look-up. 64 blocks that each end at another replica take 71; a prompt of 4,096
+/// blocks with a hundred such ends is found in full.
+const PROBES_MAX: u32 = 2_048;
+/// Times that a look-up begins anew because the table was replaced under it.
+const TRIES: usize = 3;
+/// Times that a set is read again because it changed meanwhile.
+const READS_MAX: usize = 4;
+
+/// Reads a [`FineIndex`](crate::FineIndex) while it is written. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct IndexReader {
+    shared: Arc<Shared>,
+}
+
+impl IndexReader {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// Finds how many leading blocks of `chain` each replica holds; what `matches` held is gone.
+    ///
+    /// Never waits for the writer. What it says was true at a moment of the look-up, or is less
+    /// than that, where the writer was just moving the block. Allocates nothing once `matches` has
+    /// been used with as many replicas.
+    pub fn lookup(&self, chain: &[u64], matches: &mut Matches) {
+        for _ in 0..TRIES {
+            // First of all, so that what is flushed before the look-up begins is not seen.
+            self.shared.copy_hidden(&mut matches.hidden);
+            if self.lookup_in(&self.shared.table.load(), chain, matches) {
+                return;
+            }
+        }
+        matches.clear();
+    }
+
+    /// Whether any replica holds the block.
+    #[must_use]
+    pub fn is_held(&self, block: u64) -> bool {
+        match self.shared.table.load().find(block).1.holding() {
+            Holding::Nobody => false,
+            Holding::One { holder, .. } => !self.shared.is_hidden(holder),
+            Holding::Crowd(_) => true,
+        }
+    }
+}
+
+impl IndexReader {
+    /// Looks up in one table; whether what was found may be believed. When another table took
+    /// over, the words of sets may have been given to other blocks without a trace in this one.
+    pub(super) fn lookup_in(&self, table: &Table, chain: &[u64], matches: &mut Matches) -> bool {
+        matches.begin(self.shared.words());
+        let mut lookup = Lookup { shared: &self.shared, table, chain, matches, probes: 0 };
+        descend(&mut lookup, chain.len());
+        !table.is_retired()
+    }
+
+    #[cfg(test)]
+    pub(super) fn table(&self) -> Arc<Table> {
+        self.shared.table.load_full()
+    }
+}
+
+/// One look-up under way.
+struct Lookup<'a> {
+    shared: &'a Shared,
+    table: &'a Table,
+    chain: &'a [u64],
+    matches: &'a mut Matches,
+    probes: u32,
+}
+
+impl Probes for Lookup<'_> {
+    type Found = Payload;
+
+    fn warm(&self, index: usize) {
+        self.table.warm(self.chain[index]);
+    }
+
+    fn warm_emit(&self, found: Payload) {
+        if let Holding::Crowd(crowd) = found.holding() {
+            self.shared.crowds.warm(crowd);
+        }
+    }
+
+    fn probe(&mut self, index: usize) -> Option<Payload> {
+        self.probes += 1;
+        (self.probes <= PROBES_MAX).then(|| self.table.find(self.chain[index]).1)
+    }
+
+    fn is_none(found: Payload) -> bool {
+        found.is_nobody()
+    }
+
+    fn is_same(left: Payload, right: Payload) -> bool {
+        left.count() == right.count()
+    }
+
+    fn emit(&mut self, index: usize) {
+        let depth = index as u32 + 1;
+        for _ in 0..READS_MAX {
+            let (at, payload) = self.table.find(self.chain[index]);
+            let crowd = match payload.holding() {
+                Holding::Nobody => return,
+                Holding::One { holder, .. } => return self.matches.note_one(depth, holder),
+                Holding::Crowd(crowd) => crowd,
+            };
+            self.shared.crowds.read(crowd).copy_to(&mut self.matches.words);
+            let after = self.table.at(at);
+            if after.version() == payload.version() && !after.is_nobody() {
+                return self.matches.note_crowd(depth, crowd);
+            }
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! What replies and counters teach the index.
+
+use std::collections::BTreeMap;
+
+use super::index_test::{SMALL, chain_of, found};
+use crate::FineIndex;
+
+#[test]
+fn a_reply_that_found_less_cached_makes_everything_older_go() {
+    let (mut index, reader) = FineIndex::new(SMALL);
+    let holder = index.holder(1).unwrap();
+    let [old, asked, new] = [1, 2, 3].map(|number| chain_of(number, 40));
+    for chain in [&old, &asked, &new] {
+        index.insert(holder, chain);
+        index.correct(holder, chain, 0);
+    }
+    index.insert(holder, &asked);
+    index.correct(holder, &asked, 36);
+    assert_eq!(index.stats().corrections, 0, "an eighth less is within what can't be known");
+    index.insert(holder, &old);
+    index.correct(holder, &old, 12);
+    assert_eq!(index.stats().corrections, 0, "nothing is older than the block that was missing");
+    for chain in [&old, &asked, &new] {
+        assert_eq!(found(&reader, chain), BTreeMap::from([(0, 40)]));
+    }
+    // By use: new, then asked, then old. What was used before asked, is gone if asked is.
+    index.insert(holder, &asked);
+    index.correct(holder, &asked, 0);
+    assert_eq!(index.stats().corrections, 40);
+    assert_eq!(found(&reader, &new), BTreeMap::new());
+    assert_eq!(found(&reader, &old), BTreeMap::from([(0, 40)]));
+    assert_eq!(found(&reader, &asked), BTreeMap::from([(0, 40)]), "it is there since the request");
+}
+
+#[test]
+fn only_what_is_older_than_the_first_missing_block_goes() {
+    let (mut index, reader) = FineIndex::new(SMALL);
+    let holder = index.holder(1).unwrap();
+    let [asked, other] = [1, 2].map(|number| chain_of(number, 40));
+    let sibling = [&asked[..20], &chain_of(3, 20)].concat();
+    for chain in [&chain_of(4, 40), &asked, &other, &sibling] {
+        index.insert(holder, chain);
+        index.correct(holder, chain, 20);
+    }
+    // The first half was used by its sibling just before, the second half long ago.
+    index.insert(holder, &asked);
+    index.correct(holder, &asked, 20);
+    assert_eq!(index.stats().corrections, 40);
+    for (chain, blocks) in [(&chain_of(4, 40), 0), (&asked, 40), (&other, 40), (&sibling, 40)] {
+        assert_eq!(found(&reader, chain).get(&0).copied().unwrap_or(0), blocks);
+    }
+}
+
+#[test]
+fn requests_that_are_not_answered_yet_prove_nothing() {
+    let (mut index, reader) = FineIndex::new(SMALL);
+    let holder = index.holder(1).unwrap();
+    let [old, new] = [1, 2].map(|number| chain_of(number, 40));
+    index.insert(holder, &old);
+    index.correct(holder, &old, 0);
+    // Two requests with the same prompt at once: the second finds nothing cached yet.
+    let [first, second] = [[&new[..], &[1]].concat(), [&new[..], &[2]].concat()];
+    index.insert(holder, &first);
+    index.insert(holder, &second);
+    index.correct(holder, &first, 0);
+    index.correct(holder, &second, 0);
+    assert_eq!(index.stats().corrections, 0);
+    assert_eq!(found(&reader, &old), BTreeMap::from([(0, 40)]));
+}
+
+#[test]
+fn counters_that_show_fewer_hits_shrink_what_a_cache_is_taken_to_hold() {
+    let (mut index, _) = FineIndex::new(SMALL);
+    let holder = index.holder(1).unwrap();
+    index.set_capacity(holder, 1_000);
+    for number in 0..100 {
+        index.insert(holder, &chain_of(number, 10));
+    }
+    index.note_hit_ratio(holder, 0, 0);
+    index.note_hit_ratio(holder, 1_000, 950);
+    assert_eq!(index.stats().pairs, 1_000);
+    index.note_hit_ratio(holder, 1_000, 700);
+    assert_eq!(index.stats().pairs, 700);
+    index.note_hit_ratio(holder, 1_000, 0);
+    assert_eq!(index.stats().pairs, 350, "at most half at once");
+    index.note_hit_ratio(holder, 1_000, 1_000);
+    for number in 0..100 {
+        index.insert(holder, &chain_of(number, 10));
+    }
+    assert_eq!(index.stats().pairs, 350 + 350 / 16 + 1);
+    (0..100).for_each(|_| index.note_hit_ratio(holder, 1_000, 2_000));
+    for number in 0..200 {
+        index.insert(holder, &chain_of(number, 10));
+    }
+    assert_eq!(index.stats().pairs, 1_000, "never more than was told");
+}

@@ -1,0 +1,82 @@
+//! What the writer and the readers have in common.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+
+use super::crowd_words::CrowdWords;
+use super::table::Table;
+
+/// Words of a bit for each number.
+const MASK_WORDS: usize = 1_024;
+
+/// The table, the sets, and which replicas' blocks do not count.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) table: ArcSwap<Table>,
+    pub(super) crowds: Arc<CrowdWords>,
+    /// A set bit: the replica was flushed and its old blocks are not all removed yet.
+    void: Box<[AtomicU64]>,
+    void_count: AtomicU32,
+    /// Words that hold a bit for each number given out.
+    words: AtomicU32,
+}
+
+impl Shared {
+    pub(super) fn new(table: Table, crowds: Arc<CrowdWords>) -> Self {
+        Self {
+            table: ArcSwap::from_pointee(table),
+            crowds,
+            void: (0..MASK_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            void_count: AtomicU32::new(0),
+            words: AtomicU32::new(0),
+        }
+    }
+
+    pub(super) fn set_universe(&self, numbers: u16) {
+        self.words.store(u32::from(numbers).div_ceil(64), Ordering::Release);
+    }
+
+    pub(super) fn words(&self) -> usize {
+        self.words.load(Ordering::Acquire) as usize
+    }
+
+    /// Hides all blocks of a replica. Look-ups that begin from now on see none.
+    pub(super) fn hide(&self, holder: u16) {
+        if self.flip(holder, true) {
+            self.void_count.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// Shows the blocks of a replica again.
+    pub(super) fn show(&self, holder: u16) {
+        if self.flip(holder, false) {
+            self.void_count.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn is_hidden(&self, holder: u16) -> bool {
+        let word = &self.void[usize::from(holder / 64)];
+        word.load(Ordering::SeqCst) >> (holder % 64) & 1 == 1
+    }
+
+    /// Writes down who is hidden now; nothing if nobody is.
+    pub(super) fn copy_hidden(&self, hidden: &mut Vec<u64>) {
+        hidden.clear();
+        if self.void_count.load(Ordering::SeqCst) > 0 {
+            let words = &self.void[..self.words()];
+            hidden.extend(words.iter().map(|word| word.load(Ordering::SeqCst)));
+        }
+    }
+
+    /// Sets a replica's bit; whether it was otherwise.
+    fn flip(&self, holder: u16, is_void: bool) -> bool {
+        if self.is_hidden(holder) == is_void {
+            return false;
+        }
+        let word = &self.void[usize::from(holder / 64)];
+        word.fetch_xor(1 << (holder % 64), Ordering::SeqCst);
+        true
+    }
+}

@@ -1,0 +1,123 @@
+//! What an attempt teaches about its replica's cache and speed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{Response, StatusCode, header};
+use spillway_protocol::Usage;
+use spillway_route::{Attempt, Candidate};
+use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
+
+use crate::learning::{Learning, Replied};
+use crate::replica::{Reading, Replica};
+use crate::worker::Worker;
+
+/// Follows one attempt at a replica. Every prompt that is told to have been sent is followed by one
+/// word on what became of it, so that a request that came to nothing can be forgotten again.
+#[derive(Debug)]
+pub(crate) struct Lesson {
+    worker: Arc<Worker>,
+    asked_at: Instant,
+    /// Until the reply begins.
+    reading: Option<Reading>,
+    /// Taken when it is told.
+    replied: Option<Box<Replied>>,
+}
+
+impl Lesson {
+    /// `inquiry` is sent to `replica` now. `None` where there is nothing to learn: without a prompt
+    /// neither caches nor speeds show.
+    pub(crate) fn begin(
+        worker: &Arc<Worker>,
+        replica: &Arc<Replica>,
+        inquiry: &Inquiry,
+        attempt: &Attempt,
+    ) -> Option<Self> {
+        let model = inquiry.model.as_ref().filter(|_| inquiry.prompt_bytes > 0)?;
+        let identity = Candidate::identity_of(&replica.spec().name);
+        let chain = inquiry.prefix.clone();
+        if !chain.as_slice().is_empty() {
+            worker.teach(Learning::Sent { identity, chain: chain.clone() });
+        }
+        let predicted = attempt.prediction;
+        let uncached = predicted.map_or(0, |p| p.prompt_tokens.saturating_sub(p.cached_tokens));
+        let replied = Replied {
+            prompt_bytes: inquiry.prompt_bytes,
+            predicted,
+            in_flight: replica.in_flight(),
+            ..unanswered(identity, model.clone(), chain)
+        };
+        Some(Self {
+            worker: Arc::clone(worker),
+            asked_at: Instant::now(),
+            reading: (uncached > 0).then(|| replica.begin_reading(uncached)),
+            replied: Some(Box::new(replied)),
+        })
+    }
+
+    /// The reply's head arrived.
+    pub(crate) fn head<T>(&mut self, head: &Response<T>) {
+        let Some(replied) = &mut self.replied else { return };
+        let content_type = head.headers().get(header::CONTENT_TYPE);
+        replied.is_success = head.status() == StatusCode::OK;
+        replied.is_stream =
+            content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    }
+
+    /// A piece of the reply's body arrived.
+    pub(crate) fn piece(&mut self, now: Instant) {
+        self.reading = None;
+        if let Some(replied) = &mut self.replied {
+            let passed = now.saturating_duration_since(self.asked_at);
+            replied.first_byte.get_or_insert(passed);
+        }
+    }
+
+    /// The reply ended, having told `usage` and sent so many tokens.
+    pub(crate) fn end(&mut self, end: End, usage: Option<Usage>, output_tokens: u64) {
+        if let Some(replied) = &mut self.replied {
+            replied.prompt_tokens = usage.map(|usage| usage.prompt_tokens);
+            replied.cached_tokens = usage.and_then(|usage| usage.cached_tokens);
+            replied.output_tokens = output_tokens;
+        }
+        self.tell(end);
+    }
+
+    fn tell(&mut self, end: End) {
+        let Some(mut replied) = self.replied.take() else { return };
+        replied.end = end;
+        replied.duration = self.asked_at.elapsed();
+        self.worker.teach(Learning::Replied(replied));
+    }
+}
+
+impl Drop for Lesson {
+    fn drop(&mut self) {
+        let has_begun = self.replied.as_ref().is_some_and(|replied| replied.first_byte.is_some());
+        self.tell(if has_begun { End::CancelledInReply } else { End::CancelledBeforeReply });
+    }
+}
+
+/// A reply that has not come.
+fn unanswered(identity: u64, model: ModelName, chain: BlockHashes) -> Replied {
+    Replied {
+        identity,
+        model,
+        chain,
+        prompt_bytes: 0,
+        prompt_tokens: None,
+        cached_tokens: None,
+        output_tokens: 0,
+        first_byte: None,
+        duration: Duration::ZERO,
+        is_stream: false,
+        end: End::CancelledBeforeReply,
+        is_success: false,
+        predicted: None::<Prediction>,
+        in_flight: 0,
+    }
+}
+
+#[cfg(test)]
+#[path = "lesson_test.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use spillway_prefix::{PrefixConfig, PrefixHasher};
+use spillway_route::{Reason, WaitLimits};
+use spillway_types::{Allowed, Deadline, ReplicaSlot};
+
+use super::*;
+use crate::gateway::{Gateway, GatewayConfig};
+use crate::replica::{ReplicaProtocol, ReplicaSpec};
+use crate::settings::{Limits, Retry};
+use crate::view::View;
+
+fn worker() -> Arc<Worker> {
+    let config = GatewayConfig {
+        region: "mars".to_owned(),
+        limits: Limits::default(),
+        retry: Retry::default(),
+        seed: 1,
+        expose_routing: false,
+        waiting: WaitLimits::default(),
+    };
+    let hasher = PrefixHasher::new([1; 4], PrefixConfig::default()).expect("a hasher");
+    Arc::new(Worker::new(0, Arc::new(Gateway::new(config, hasher, View::empty(), 0))))
+}
+
+fn replica() -> Arc<Replica> {
+    let spec = ReplicaSpec {
+        name: "gpu-a".into(),
+        host: "127.0.0.1".to_owned(),
+        port: 1,
+        tls: None,
+        protocol: ReplicaProtocol::Http1,
+        grpc: None,
+        models: vec!["tiny".into()],
+        versions: BTreeMap::new(),
+        pool: String::new(),
+        weight: 1,
+        in_flight_max: 10,
+        idle: Duration::from_secs(1),
+        credential: None,
+    };
+    Arc::new(Replica::new(spec, 1).expect("a replica"))
+}
+
+fn inquiry(chain: &[u64], prompt_bytes: u32) -> Inquiry {
+    Inquiry {
+        model: Some("tiny".into()),
+        prefix: BlockHashes::new(chain.to_vec()),
+        prompt_bytes,
+        output_tokens_max: None,
+        affinity: None,
+        session: None,
+        client: Ipv4Addr::LOCALHOST.into(),
+        deadline: Deadline::after(Instant::now(), Duration::from_secs(60)),
+        hop: 0,
+        tenant: None,
+        priority: 0,
+        regions: Allowed::All,
+        is_isolated: false,
+    }
+}
+
+fn attempt(prediction: Option<Prediction>) -> Attempt {
+    Attempt { slot: ReplicaSlot(0), reason: Reason::Only, prediction }
+}
+
+fn learnings(worker: &Worker) -> Vec<Learning> {
+    let mut learnings = Vec::new();
+    worker.drain_learnings(|learning| learnings.push(learning));
+    learnings
+}
+
+fn replied(learning: &Learning) -> &Replied {
+    match learning {
+        Learning::Replied(replied) => replied,
+        Learning::Sent { .. } => panic!("{learning:?}"),
+    }
+}
+
+#[test]
+fn a_prompt_is_being_read_until_the_reply_begins() {
+    let (worker, replica) = (worker(), replica());
+    let prediction = Prediction { prompt_tokens: 100, cached_tokens: 40, ..Prediction::default() };
+    let request = inquiry(&[1, 2], 512);
+    let begin = || Lesson::begin(&worker, &replica, &request, &attempt(Some(prediction)));
+    let mut first = begin().expect("a lesson");
+    let second = begin().expect("a lesson");
+    assert_eq!(replica.pending_tokens(), 120);
+    first.piece(Instant::now());
+    first.piece(Instant::now());
+    assert_eq!(replica.pending_tokens(), 60);
+    drop(second);
+    assert_eq!(replica.pending_tokens(), 0, "it came to nothing");
+}
+
+#[test]
+fn a_whole_reply_teaches_what_it_told() {
+    let (worker, replica) = (worker(), replica());
+    let prediction = Prediction { first_token_ms: 5.0, ..Prediction::default() };
+    let request = inquiry(&[1, 2], 600);
+    let mut lesson =
+        Lesson::begin(&worker, &replica, &request, &attempt(Some(prediction))).expect("a lesson");
+    let stream = Response::builder().header("content-type", "text/event-stream; charset=utf-8");
+    lesson.head(&stream.body(()).expect("a reply"));
+    lesson.piece(Instant::now());
+    let usage = Usage { prompt_tokens: 150, completion_tokens: 9, cached_tokens: Some(128) };
+    lesson.end(End::Complete, Some(usage), 9);
+    drop(lesson);
+    let told = learnings(&worker);
+    let identity = Candidate::identity_of(&"gpu-a".into());
+    let sent = Learning::Sent { identity, chain: BlockHashes::new(vec![1, 2]) };
+    assert_eq!((told.len(), &told[0]), (2, &sent), "one word on each");
+    let reply = replied(&told[1]);
+    assert_eq!(
+        (reply.identity, reply.model.as_str(), reply.end),
+        (identity, "tiny", End::Complete)
+    );
+    assert_eq!((reply.prompt_tokens, reply.cached_tokens), (Some(150), Some(128)));
+    assert_eq!((reply.output_tokens, reply.prompt_bytes), (9, 600));
+    assert!(reply.is_success && reply.is_stream && reply.first_byte.is_some());
+    assert_eq!(reply.predicted, Some(prediction));
+    assert!(reply.first_byte.is_some_and(|first_byte| first_byte <= reply.duration));
+}
+
+#[test]
+fn what_came_to_nothing_is_told_as_such() {
+    let (worker, replica) = (worker(), replica());
+    let request = inquiry(&[1], 300);
+    let begin = || Lesson::begin(&worker, &replica, &request, &attempt(None)).expect("a lesson");
+    drop(begin());
+    let mut busy = begin();
+    busy.head(&Response::builder().status(503).body(()).expect("a reply"));
+    busy.end(End::Complete, None, 0);
+    let mut left = begin();
+    left.head(&Response::new(()));
+    left.piece(Instant::now());
+    drop(left);
+    let told = learnings(&worker);
+    let ends: Vec<_> = told
+        .iter()
+        .filter_map(|told| match told {
+            Learning::Replied(replied) => Some((replied.end, replied.is_success)),
+            Learning::Sent { .. } => None,
+        })
+        .collect();
+    let expected =
+        [(End::CancelledBeforeReply, false), (End::Complete, false), (End::CancelledInReply, true)];
+    assert_eq!(ends, expected);
+    assert_eq!(told.len(), 6, "each is told to have been sent");
+}
+
+#[test]
+fn without_a_prompt_there_is_nothing_to_learn_and_without_a_full_block_no_cache() {
+    let (worker, replica) = (worker(), replica());
+    assert!(Lesson::begin(&worker, &replica, &inquiry(&[], 0), &attempt(None)).is_none());
+    let unnamed = Inquiry { model: None, ..inquiry(&[1], 300) };
+    assert!(Lesson::begin(&worker, &replica, &unnamed, &attempt(None)).is_none());
+    drop(Lesson::begin(&worker, &replica, &inquiry(&[], 50), &attempt(None)));
+    let told = learnings(&worker);
+    assert_eq!(told.len(), 1);
+    assert_eq!(replied(&told[0]).prompt_bytes, 50);
+}
+
+#[tokio::test]
+async fn a_full_queue_loses_lessons_and_says_so_and_the_learner_is_woken_once() {
+    let (worker, replica) = (worker(), replica());
+    let request = inquiry(&[1], 300);
+    let over = 10;
+    for _ in 0..16_384 / 2 + over {
+        drop(Lesson::begin(&worker, &replica, &request, &attempt(None)));
+    }
+    assert_eq!(worker.learnings_dropped(), 2 * over);
+    worker.gateway.learned().await;
+    assert_eq!(learnings(&worker).len(), 16_384);
+    let again = tokio::time::timeout(Duration::from_millis(1), worker.gateway.learned()).await;
+    assert!(again.is_err(), "nothing was learned since");
+}

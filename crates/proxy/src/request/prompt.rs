@@ -1,0 +1,183 @@
+//! A prompt's blocks, as the caches of engines tell prompts apart.
+
+use std::borrow::Cow;
+
+use spillway_prefix::{PrefixHasher, PrefixStream, Scope};
+use spillway_protocol::{Facts, PromptPiece, read_prompt};
+use spillway_types::{BlockHashes, ModelName, TenantName};
+
+/// What an image or another file counts as, in bytes of text: about the 1,000 tokens that vision
+/// models make of a usual image. As text, a photo of a megabyte would pass for 300,000 tokens and
+/// outweigh every queue.
+const BLOB_AS_BYTES: usize = 4096;
+/// Bytes of a blob's digest that are hashed at a time.
+const DIGEST_RUN_BYTES: usize = 256;
+
+/// A prompt as routing sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Prompt {
+    /// Its blocks.
+    pub(crate) blocks: BlockHashes,
+    /// Its size in bytes, each image counted as some text.
+    pub(crate) bytes: u32,
+}
+
+/// Whose prompt it is, and for which model.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PromptScope<'a> {
+    /// The model that is to read it, aliases resolved.
+    pub(crate) model: &'a ModelName,
+    /// Its tenant, if it must not share cache entries with others.
+    pub(crate) tenant: Option<&'a TenantName>,
+}
+
+/// Hashes the prompt of `body`, from which `facts` were read. Only once the whole body is there: an
+/// engine puts tools and instructions before the messages, and clients mostly send them behind.
+#[must_use]
+pub(crate) fn hash_prompt(
+    hasher: &PrefixHasher,
+    facts: &Facts<'_>,
+    body: &[u8],
+    scope: PromptScope<'_>,
+) -> Prompt {
+    if facts.prompt.is_none() {
+        return Prompt::default();
+    }
+    let text = |range: &std::ops::Range<usize>| &body[range.clone()];
+    let salt = salt(scope.tenant, facts.cache_salts.each_ref().map(|salt| salt.as_ref().map(text)));
+    let adapter = facts.adapter.as_ref().and_then(|value| std::str::from_utf8(text(value)).ok());
+    let scope =
+        Scope { model: scope.model.as_str(), adapter: adapter.unwrap_or_default(), salt: &salt };
+    let mut stream = hasher.start(&scope);
+    let mut bytes = 0_usize;
+    read_prompt(facts, body, |piece| {
+        bytes += match piece {
+            PromptPiece::Text(text) => {
+                stream.update(text);
+                text.len()
+            }
+            PromptPiece::Blob(url) => {
+                blob(hasher, &mut stream, url);
+                BLOB_AS_BYTES
+            }
+        };
+    });
+    Prompt { blocks: stream.finish(), bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
+}
+
+/// Stands for a blob by its keyed digest, as often as makes up its weight in text.
+fn blob(hasher: &PrefixHasher, stream: &mut PrefixStream, url: &[u8]) {
+    let digest = hasher.hash_request_key(url).to_le_bytes();
+    let mut run = [0; DIGEST_RUN_BYTES];
+    run.chunks_exact_mut(digest.len()).for_each(|part| part.copy_from_slice(&digest));
+    (0..BLOB_AS_BYTES / DIGEST_RUN_BYTES).for_each(|_| stream.update(&run));
+}
+
+/// What keeps prompts apart that may not share a cache entry: the tenant, where tenants are kept
+/// apart, and what the client itself asks for. The hashes' key keeps either from being guessed.
+fn salt<'a>(tenant: Option<&'a TenantName>, asked: [Option<&[u8]>; 2]) -> Cow<'a, [u8]> {
+    let tenant = tenant.map(|tenant| tenant.as_str().as_bytes()).unwrap_or_default();
+    if asked.iter().all(Option::is_none) {
+        return Cow::Borrowed(tenant);
+    }
+    let mut salt = Vec::new();
+    for part in [Some(tenant), asked[0], asked[1]] {
+        let part = part.unwrap_or_default();
+        // With its length in front, or one part could pass for the end of another.
+        salt.extend_from_slice(&(part.len() as u64).to_le_bytes());
+        salt.extend_from_slice(part);
+    }
+    Cow::Owned(salt)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use spillway_prefix::PrefixConfig;
+    use spillway_protocol::read_facts;
+
+    use super::*;
+
+    fn prompt_of(body: &Value, model: &str, tenant: Option<&str>) -> Prompt {
+        let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).unwrap();
+        let body = body.to_string();
+        let facts = read_facts(body.as_bytes()).unwrap();
+        let (model, tenant) = (ModelName::from(model), tenant.map(TenantName::from));
+        let scope = PromptScope { model: &model, tenant: tenant.as_ref() };
+        hash_prompt(&hasher, &facts, body.as_bytes(), scope)
+    }
+
+    fn shared(left: &Prompt, right: &Prompt) -> usize {
+        let (left, right) = (left.blocks.as_slice(), right.blocks.as_slice());
+        left.iter().zip(right).take_while(|(left, right)| left == right).count()
+    }
+
+    fn body(extra: Value) -> Value {
+        let mut body = json!({"messages": [{"role": "user", "content": "x".repeat(2_000)}]});
+        let fields = body.as_object_mut().unwrap();
+        fields.extend(extra.as_object().unwrap().clone());
+        body
+    }
+
+    #[test]
+    fn what_engines_keep_apart_shares_no_block_and_the_rest_does() {
+        let plain = prompt_of(&body(json!({})), "m", None);
+        assert!(plain.blocks.as_slice().len() >= 7, "{plain:?}");
+        for extra in [
+            json!({"cache_salt": "s"}),
+            json!({"extra_key": "s"}),
+            json!({"lora_path": "sql"}),
+            json!({"tools": [{"type": "function"}]}),
+            json!({"instructions": "be brief"}),
+            json!({"reasoning_effort": "low"}),
+        ] {
+            assert_eq!(shared(&plain, &prompt_of(&body(extra.clone()), "m", None)), 0, "{extra}");
+        }
+        for extra in [
+            json!({"temperature": 1}),
+            json!({"stream": true}),
+            json!({"max_tokens": 5, "user": "u"}),
+            json!({"cache_salt": null}),
+        ] {
+            assert_eq!(prompt_of(&body(extra.clone()), "m", None), plain, "{extra}");
+        }
+        assert_eq!(shared(&plain, &prompt_of(&body(json!({})), "n", None)), 0);
+        assert_eq!(shared(&plain, &prompt_of(&body(json!({})), "m", Some("t"))), 0);
+    }
+
+    #[test]
+    fn salts_and_tenants_never_pass_for_each_other() {
+        let of = |salt: Option<&str>, key: Option<&str>, tenant: Option<&str>| {
+            prompt_of(&body(json!({"cache_salt": salt, "extra_key": key})), "m", tenant)
+        };
+        let all = [
+            of(None, None, None),
+            of(Some("a"), None, None),
+            of(None, Some("a"), None),
+            of(None, None, Some("a")),
+            of(None, None, Some("\"a\"")),
+            of(Some("a"), None, Some("a")),
+            of(Some("aa"), None, None),
+            of(Some("a"), Some("a"), None),
+        ];
+        for (at, left) in all.iter().enumerate() {
+            for right in &all[at + 1..] {
+                assert_eq!(shared(left, right), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn an_image_weighs_as_some_text_and_its_content_counts() {
+        let with = |image: &str| {
+            let url = format!("data:image/png;base64,{}", image.repeat(100_000));
+            let part = json!({"type": "image_url", "image_url": {"url": url}});
+            let text = json!({"type": "text", "text": "x".repeat(1_000)});
+            json!({"messages": [{"role": "user", "content": [text, part]}]})
+        };
+        let (left, right) = (prompt_of(&with("a"), "m", None), prompt_of(&with("b"), "m", None));
+        assert_eq!(left, prompt_of(&with("a"), "m", None));
+        assert!((5_000..6_000).contains(&left.bytes), "{}", left.bytes);
+        assert_eq!(shared(&left, &right), 4, "the text before it");
+    }
+}

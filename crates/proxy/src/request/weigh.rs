@@ -1,0 +1,247 @@
+//! The own region against the others, for one request.
+
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use spillway_route::{
+    Attempt, Moment, OwnRegion, Refusal, RegionCandidate, SpillPlan, SpillVerdict, Waiting, spill,
+};
+use spillway_types::{ModelName, RegionName, Speed};
+
+use crate::knowledge::{Cached, CachedElsewhere};
+use crate::request::dispatch::Dispatch;
+use crate::request::forward::Way;
+use crate::request::so_far::SoFar;
+use crate::waiting::WaitKey;
+
+/// Everything that one decision between regions goes by.
+#[derive(Debug)]
+pub(super) struct Scales {
+    pub(super) own: OwnRegion,
+    pub(super) others: SmallVec<[RegionCandidate; 8]>,
+    /// What reading the prompt would take in each of the others if nothing were hot there; empty if
+    /// nothing is.
+    cold_ms: SmallVec<[f32; 8]>,
+    /// The own region is to be empty, and would serve.
+    is_leaving: bool,
+    key: WaitKey,
+}
+
+impl Dispatch<'_> {
+    /// Weighs the own region, with what its replicas can do, against the others.
+    pub(super) fn weigh(&mut self, planned: Result<Attempt, Refusal>, so_far: &SoFar) -> Way {
+        self.weigh_explained(planned, so_far).0
+    }
+
+    /// The same with what was thought of the regions, if any had to be looked at.
+    pub(super) fn weigh_explained(
+        &mut self,
+        planned: Result<Attempt, Refusal>,
+        so_far: &SoFar,
+    ) -> (Way, Option<SpillPlan>) {
+        let inquiry = &self.prepared.inquiry;
+        // A guest was weighed when it came, and goes nowhere else.
+        let is_free = inquiry.hop == 0 && self.prepared.pinned.is_none();
+        let Some(model) = inquiry.model.as_ref().filter(|_| is_free) else {
+            return (Way::Own, None);
+        };
+        let is_late = planned == Err(Refusal::DeadlinePassed);
+        // All asked to be left alone: none of them takes anybody before that time is over.
+        let is_waitable = planned == Err(Refusal::AllBusy) && so_far.busy_until.is_none();
+        if is_late || (planned.is_err() && !is_waitable && self.is_alone()) {
+            return (Way::Own, None);
+        }
+        let waitings = &self.worker.gateway.waiting;
+        let is_idle = planned.is_ok() && waitings.count() == 0 && self.regions.is_roomy(model);
+        if is_idle && !self.is_barred() && !self.could_gain(planned) {
+            return (Way::Own, None);
+        }
+        let scales = self.scales(&model.clone(), planned, so_far);
+        if scales.own.keeps(&scales.others, &self.regions.terms) {
+            return (Way::Own, None);
+        }
+        let plan = self.spill(&scales);
+        // Without a limit the replica's own queue is the place to wait. And an evacuated region serves
+        // before nobody does.
+        let queues_there = scales.is_leaving || (planned.is_ok() && scales.own.places.is_none());
+        (self.way(&plan, queues_there, scales.key), Some(plan))
+    }
+
+    /// What is known of the own region and of the others at this moment.
+    pub(super) fn scales(
+        &self,
+        model: &ModelName,
+        planned: Result<Attempt, Refusal>,
+        so_far: &SoFar,
+    ) -> Scales {
+        let mut own = self.own_region(model, planned, so_far);
+        let is_leaving = self.regions.is_evacuated && planned.is_ok() && !self.is_barred();
+        if is_leaving {
+            own.replicas = 0;
+        }
+        let key = WaitKey::of(&self.prepared.route.spec.name, model);
+        let none = SmallVec::new();
+        let mut scales = Scales { own, others: none, cold_ms: SmallVec::new(), is_leaving, key };
+        if self.is_alone() || self.regions.asked_max == 0 {
+            return scales;
+        }
+        let hot = so_far.cached_longest.map(|_| {
+            let knowledge = self.worker.gateway.knowledge();
+            knowledge.look_up_hot(&self.prepared.inquiry)
+        });
+        let is_hot = hot.as_ref().is_some_and(CachedElsewhere::is_any);
+        if scales.own.has_room() && !is_hot {
+            // Nothing could be gained elsewhere.
+            return scales;
+        }
+        let allowed = &self.prepared.inquiry.regions;
+        let is_asked_out = so_far.refused.len() >= self.regions.asked_max;
+        let refused = |region: &RegionName| {
+            is_asked_out || so_far.has_refused(region) || !allowed.allows(region)
+        };
+        scales.others = self.regions.candidates(model, refused);
+        if let Some(hot) = hot {
+            let own_speed = self.own_speed(model, planned);
+            self.add_prefill(&mut scales, &hot, (model, own_speed));
+        }
+        scales
+    }
+
+    /// Decides between the regions.
+    pub(super) fn spill(&mut self, scales: &Scales) -> SpillPlan {
+        let mut same_dice = self.dice.clone();
+        let plan = self.spill_with(scales, &scales.others, None);
+        if !scales.cold_ms.is_empty() {
+            let mut cold = scales.others.clone();
+            for (other, cold_ms) in cold.iter_mut().zip(&scales.cold_ms) {
+                other.prefill_ms = *cold_ms;
+            }
+            let without = self.spill_with(scales, &cold, Some(&mut same_dice));
+            let is_changed = destination(&plan) != destination(&without);
+            self.worker.gateway.knowledge().spilled(is_changed);
+        }
+        plan
+    }
+
+    fn spill_with(
+        &mut self,
+        scales: &Scales,
+        others: &[RegionCandidate],
+        dice: Option<&mut fastrand::Rng>,
+    ) -> SpillPlan {
+        let loads = self.view.loads(Cached::NOTHING);
+        let rng = dice.unwrap_or(&mut self.dice);
+        let mut moment = Moment { now: Instant::now(), loads: &loads, ticket: 0, rng };
+        spill(&self.prepared.inquiry, &scales.own, others, &self.regions.terms, &mut moment)
+    }
+
+    fn own_region(
+        &self,
+        model: &ModelName,
+        planned: Result<Attempt, Refusal>,
+        so_far: &SoFar,
+    ) -> OwnRegion {
+        let pin = self.prepared.target.pin.as_ref();
+        let group = self.prepared.route.group_for(Some(model), pin).ok().flatten();
+        let waitings = &self.worker.gateway.waiting;
+        let key = WaitKey::of(&self.prepared.route.spec.name, model);
+        let waiting = match (&so_far.stay, so_far.has_turn) {
+            // Those behind it wait for it.
+            (_, true) => Waiting { ahead: 0, all: 0, has_room: true },
+            (Some(stay), false) => stay.waiting(),
+            (None, false) => waitings.before(&key, self.prepared.inquiry.priority),
+        };
+        let mut own = self.regions.own(model, (&self.view, group), waiting);
+        match planned {
+            Ok(_) => {}
+            Err(Refusal::AllBusy) => own.places = Some(0),
+            Err(_) => own.replicas = 0,
+        }
+        let has_room = own.has_room();
+        own.prefill_ms = self.own_prefill_ms(model, planned, (so_far, has_room));
+        if self.is_barred() { barred(own) } else { own }
+    }
+
+    /// What reading the prompt takes here: at the replica that was chosen, with its wait if the region
+    /// has room and so no other, or if none was chosen, at the one that has most of it cached. 0
+    /// where caches make no difference to the policy, as with other regions then.
+    fn own_prefill_ms(
+        &self,
+        model: &ModelName,
+        planned: Result<Attempt, Refusal>,
+        (so_far, has_room): (&SoFar, bool),
+    ) -> f32 {
+        let prediction = planned.ok().and_then(|attempt| attempt.prediction);
+        match (prediction, so_far.cached_longest) {
+            (Some(prediction), _) if has_room => prediction.wait_ms + prediction.prefill_ms,
+            (Some(prediction), _) => prediction.prefill_ms,
+            (None, Some(blocks)) => {
+                let speed = self.own_speed(model, planned);
+                let knowledge = self.worker.gateway.knowledge();
+                knowledge.prefill_ms(&self.prepared.inquiry, blocks, &speed)
+            }
+            (None, None) => 0.0,
+        }
+    }
+
+    /// Whether the chosen replica is predicted to take so long that a region with the prompt in its
+    /// cache could be worth the way.
+    fn could_gain(&self, planned: Result<Attempt, Refusal>) -> bool {
+        let prediction = planned.ok().and_then(|attempt| attempt.prediction);
+        let gain_min_ms = self.regions.terms.gain_min_ms;
+        prediction.is_some_and(|prediction| {
+            !self.is_alone() && prediction.wait_ms + prediction.prefill_ms > gain_min_ms
+        })
+    }
+
+    /// How fast this region's replicas are, or the one that was chosen.
+    fn own_speed(&self, model: &ModelName, planned: Result<Attempt, Refusal>) -> Speed {
+        let known = self.regions.own.get(model).map(|own| own.speed);
+        let chosen = || planned.ok().map(|attempt| self.view.board().speed(attempt.slot));
+        known.filter(|speed| speed.trust > 0.0).or_else(chosen).unwrap_or_default()
+    }
+
+    /// Says of each other region what reading the prompt would take there, by what is hot there.
+    /// A region that does not tell how fast it is counts as fast as this one.
+    fn add_prefill(
+        &self,
+        scales: &mut Scales,
+        hot: &CachedElsewhere,
+        (model, own_speed): (&ModelName, Speed),
+    ) {
+        let knowledge = self.worker.gateway.knowledge();
+        let inquiry = &self.prepared.inquiry;
+        for (other, known) in scales.others.iter_mut().zip(&self.regions.others) {
+            let speed = known.models.get(model).map(|model| model.speed);
+            let speed = speed.filter(|speed| speed.trust > 0.0).unwrap_or(own_speed);
+            other.prefill_ms = knowledge.prefill_ms(inquiry, hot.blocks(&known.name), &speed);
+            if hot.is_any() {
+                scales.cold_ms.push(knowledge.prefill_ms(inquiry, 0, &speed));
+            }
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        let allowed = &self.prepared.inquiry.regions;
+        !self.regions.others.iter().any(|other| allowed.allows(&other.name))
+    }
+
+    fn is_barred(&self) -> bool {
+        let own = self.worker.gateway.config.region.as_str();
+        !self.prepared.inquiry.regions.allows(own)
+    }
+}
+
+/// The region that a request goes to; `None` if it stays, waits or is shed.
+fn destination(plan: &SpillPlan) -> Option<usize> {
+    match &plan.verdict {
+        SpillVerdict::Forward(ways) => ways.first().copied(),
+        SpillVerdict::Own | SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } => None,
+    }
+}
+
+/// The own region for a request whose key is not for it: nothing serves here, and nothing waits.
+fn barred(own: OwnRegion) -> OwnRegion {
+    let waiting = Waiting { ahead: 0, all: 0, has_room: false };
+    OwnRegion { replicas: 0, places: Some(0), waiting, ..own }
+}

@@ -1,0 +1,26 @@
+//! What was shared, and what was lost.
+
+/// How often things happened since the start. They only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharingCounters {
+    /// Prompts told to the region's other nodes.
+    pub told: u64,
+    /// Blocks told with them; the rest was known.
+    pub blocks_told: u64,
+    /// Datagrams made, each of which goes to one node or to all others.
+    pub frames: u64,
+    /// Their bytes, once each.
+    pub frame_bytes: u64,
+    /// Prompts heard of.
+    pub heard: u64,
+    /// Entries that followed on what is not known here: their sender was asked.
+    pub lacked: u64,
+    /// Questions of others that were answered.
+    pub answered: u64,
+    /// Entries of another key than is in use.
+    pub other_epochs: u64,
+    /// Datagrams that were refused.
+    pub refused: u64,
+    /// Entries that found no room to wait, or were for a question too many.
+    pub dropped: u64,
+}

@@ -1,0 +1,292 @@
+//! The state machine.
+
+use bytes::Bytes;
+use spillway_codec::{DecodeError, decode};
+use spillway_types::NodeName;
+
+use super::chains::Chains;
+use super::counters::SharingCounters;
+use super::frame::{Block, Entry, Frame, Told};
+use super::queue::Queue;
+use crate::NameId;
+
+/// Limits of what is shared. They need not be the same on all nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharingConfig {
+    /// Length of a datagram, with its frame: what QUIC carries on any path.
+    pub datagram_bytes_max: usize,
+    /// Datagrams of one [`Sharing::flush`]: half of what a connection takes in at once, so that a burst
+    /// of long prompts does not push out the gossip that uses the same connection.
+    pub flush_max: usize,
+    /// Bytes that wait to be sent; what finds no room is not told, and asked for by whoever comes to
+    /// lack it.
+    pub waiting_bytes_max: usize,
+    /// Blocks whose place is known, at some 40 bytes each. More of them make datagrams shorter
+    /// where many conversations are under way.
+    pub blocks_max: usize,
+    /// Blocks of one prompt; longer ones are cut. As many as are hashed.
+    pub chain_blocks_max: usize,
+    /// Questions of one node that wait for their answer: a node that has just started lacks
+    /// everything, and learns it soon enough without asking.
+    pub questions_max: usize,
+}
+
+impl Default for SharingConfig {
+    fn default() -> Self {
+        Self {
+            datagram_bytes_max: 1_150,
+            flush_max: 24,
+            waiting_bytes_max: 1 << 20,
+            blocks_max: 1 << 18,
+            chain_blocks_max: 4_096,
+            questions_max: 64,
+        }
+    }
+}
+
+/// Who gets a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum To {
+    /// All other nodes of the region.
+    All,
+    /// This one.
+    Node(NodeName),
+}
+
+/// What another node of the region tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard<'a> {
+    /// It sent a prompt with these blocks to this replica.
+    Sent(NameId, &'a [u64]),
+    /// That replica's reply said that only so many of these blocks had been in its cache.
+    Cached(NameId, &'a [u64], u32),
+}
+
+/// A datagram was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareRefusal {
+    /// It is no intact frame of a version that is known.
+    #[error(transparent)]
+    Malformed(#[from] DecodeError),
+    /// A prompt in it has more blocks than any has.
+    #[error("a prompt of {blocks} blocks is longer than any")]
+    TooLong {
+        /// How many it has.
+        blocks: usize,
+    },
+}
+
+/// What one node has told and heard.
+#[derive(Debug)]
+pub struct Sharing {
+    config: SharingConfig,
+    epoch: u32,
+    /// What all nodes know, as far as nothing was lost.
+    chains: Chains,
+    queue: Queue,
+    counters: SharingCounters,
+}
+
+impl Sharing {
+    /// Nothing was told yet. Blocks are hashed with the key of `epoch`.
+    #[must_use]
+    pub fn new(config: SharingConfig, epoch: u32) -> Self {
+        Self {
+            epoch,
+            chains: Chains::new(config.blocks_max),
+            queue: Queue::new(config.waiting_bytes_max),
+            counters: SharingCounters::default(),
+            config,
+        }
+    }
+
+    /// Blocks are hashed with another key from now on: what was told means nothing any more.
+    pub fn set_epoch(&mut self, epoch: u32) {
+        if epoch != self.epoch {
+            self.epoch = epoch;
+            self.chains.clear();
+            self.queue.clear();
+        }
+    }
+
+    /// Tells that a prompt was sent to a replica.
+    pub fn tell_sent(&mut self, replica: NameId, chain: &[u64]) {
+        let chain = self.cut(chain);
+        self.counters.told += u64::from(!chain.is_empty());
+        let news = self.news(replica, chain);
+        self.counters.blocks_told += news.iter().map(|told| told.blocks.len() as u64).sum::<u64>();
+        self.put_all(&To::All, news, Entry::Sent);
+    }
+
+    /// Tells that a reply said how many leading blocks of its prompt had been in the replica's
+    /// cache. Worth it only where that is fewer than was believed.
+    pub fn tell_cached(&mut self, replica: NameId, chain: &[u64], blocks: u32) {
+        let chain = self.cut(chain);
+        let news = self.news(replica, chain);
+        self.put_all(&To::All, news, |told| Entry::Cached { told, blocks });
+    }
+
+    /// The next datagrams, at most [`SharingConfig::flush_max`]. Call it some 40 times a second, as
+    /// long as [`Self::is_due`].
+    #[must_use]
+    pub fn flush(&mut self) -> Vec<(To, Bytes)> {
+        let mut datagrams = Vec::new();
+        while datagrams.len() < self.config.flush_max {
+            let next = self.queue.pop(self.epoch, self.config.datagram_bytes_max);
+            let Some((to, datagram)) = next else { break };
+            self.counters.frames += 1;
+            self.counters.frame_bytes += datagram.len() as u64;
+            datagrams.push((to, datagram));
+        }
+        datagrams
+    }
+
+    /// Whether there is something to send.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    /// Takes in a datagram of `from`, the node of the own region that a verified certificate names,
+    /// and hands over what it tells.
+    ///
+    /// # Errors
+    /// What stood in a refused datagram before the fault counts all the same.
+    pub fn handle_datagram(
+        &mut self,
+        from: &NodeName,
+        bytes: &[u8],
+        mut hear: impl FnMut(Heard<'_>),
+    ) -> Result<(), ShareRefusal> {
+        let taken = self.take(from, bytes, &mut hear);
+        self.counters.refused += u64::from(taken.is_err());
+        taken
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn counters(&self) -> SharingCounters {
+        self.counters
+    }
+
+    fn take(
+        &mut self,
+        from: &NodeName,
+        bytes: &[u8],
+        hear: &mut impl FnMut(Heard<'_>),
+    ) -> Result<(), ShareRefusal> {
+        let frame: Frame = decode(bytes)?;
+        if frame.epoch != self.epoch {
+            self.counters.other_epochs += frame.entries.len() as u64;
+            return Ok(());
+        }
+        for entry in frame.entries {
+            match entry {
+                Entry::Sent(told) => {
+                    if let Some(chain) = self.learn(from, &told)? {
+                        self.counters.heard += 1;
+                        hear(Heard::Sent(told.replica, &chain));
+                    }
+                }
+                Entry::Cached { told, blocks } => {
+                    if let Some(chain) = self.learn(from, &told)? {
+                        hear(Heard::Cached(told.replica, &chain, blocks));
+                    }
+                }
+                Entry::Part(told) => drop(self.learn(from, &told)?),
+                Entry::Lacking { replica, last } => self.answer(from, replica, last),
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole chain of what was told; `None` if what it follows on is not known, which is asked
+    /// for then.
+    fn learn(&mut self, from: &NodeName, told: &Told) -> Result<Option<Vec<u64>>, ShareRefusal> {
+        let mut chain = match told.after {
+            None => Vec::new(),
+            Some(after) => match self.chains.chain(after.hash()) {
+                Some(chain) => chain,
+                None => {
+                    self.ask(from, told);
+                    return Ok(None);
+                }
+            },
+        };
+        chain.extend(told.blocks.iter().map(|block| block.hash()));
+        if chain.len() > self.config.chain_blocks_max {
+            return Err(ShareRefusal::TooLong { blocks: chain.len() });
+        }
+        self.chains.note(&chain);
+        Ok((!chain.is_empty()).then_some(chain))
+    }
+
+    fn ask(&mut self, from: &NodeName, told: &Told) {
+        self.counters.lacked += 1;
+        let Some(last) = told.last() else { return };
+        if self.queue.waiting_for(from) < self.config.questions_max {
+            let lacking = Entry::Lacking { replica: told.replica, last };
+            self.put(To::Node(from.clone()), lacking);
+        }
+    }
+
+    /// Tells `node` alone the whole chain. One that is forgotten here too is told whole when it comes
+    /// up next.
+    fn answer(&mut self, node: &NodeName, replica: NameId, last: Block) {
+        let Some(chain) = self.chains.chain(last.hash()) else { return };
+        if self.queue.waiting_for(node) >= self.config.questions_max {
+            self.counters.dropped += 1;
+            return;
+        }
+        self.counters.answered += 1;
+        let parts = self.parts(replica, &chain, 0);
+        self.put_all(&To::Node(node.clone()), parts, Entry::Sent);
+    }
+
+    /// What of a chain the others do not know, in parts; at least one, if it has any block.
+    fn news(&mut self, replica: NameId, chain: &[u64]) -> Vec<Told> {
+        if chain.is_empty() {
+            return Vec::new();
+        }
+        let known = self.chains.known(chain);
+        self.chains.note(chain);
+        self.parts(replica, chain, known)
+    }
+
+    /// The blocks from `known` on, in parts that fit into a datagram each.
+    fn parts(&self, replica: NameId, chain: &[u64], known: usize) -> Vec<Told> {
+        let told = |from: usize, blocks: &[u64]| Told {
+            replica,
+            after: from.checked_sub(1).map(|at| Block::of(chain[at])),
+            blocks: blocks.iter().map(|hash| Block::of(*hash)).collect(),
+        };
+        if known == chain.len() {
+            return vec![told(known, &[])];
+        }
+        let room = self.config.datagram_bytes_max.saturating_sub(BYTES_BESIDE_BLOCKS);
+        let length = (room / size_of::<u64>()).max(1);
+        let parts = chain[known..].chunks(length).enumerate();
+        parts.map(|(index, blocks)| told(known + index * length, blocks)).collect()
+    }
+
+    fn cut<'c>(&self, chain: &'c [u64]) -> &'c [u64] {
+        &chain[..chain.len().min(self.config.chain_blocks_max)]
+    }
+
+    /// Puts the parts of a prompt into the queue, the last one as `entry` says.
+    fn put_all(&mut self, to: &To, mut parts: Vec<Told>, entry: impl FnOnce(Told) -> Entry) {
+        let Some(last) = parts.pop() else { return };
+        for part in parts {
+            self.put(to.clone(), Entry::Part(part));
+        }
+        self.put(to.clone(), entry(last));
+    }
+
+    fn put(&mut self, to: To, entry: Entry) {
+        self.counters.dropped += u64::from(!self.queue.push(to, entry));
+    }
+}
+
+/// What a datagram with one entry has beside the entry's new blocks: its envelope, and the entry's
+/// kind, replica, the block before, two counts and the number of cached blocks.
+const BYTES_BESIDE_BLOCKS: usize = super::frame::ENVELOPE_BYTES_MAX + 1 + 4 + 9 + 3 + 5;

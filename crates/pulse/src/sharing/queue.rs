@@ -1,0 +1,70 @@
+//! Entries that wait to be sent.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use spillway_codec::{encode, payload_bytes};
+use spillway_types::NodeName;
+
+use super::frame::{ENVELOPE_BYTES_MAX, Entry, Frame};
+use super::machine::To;
+
+/// Entries for one receiver, bounded in bytes.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    entries: VecDeque<(To, Entry, usize)>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Queue {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { entries: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    /// Puts an entry at the end; `false` if there is no room.
+    pub(crate) fn push(&mut self, to: To, entry: Entry) -> bool {
+        // What can't be encoded counts as what does not fit.
+        let bytes = payload_bytes(&entry).unwrap_or(usize::MAX);
+        if bytes > self.bytes_max - self.bytes.min(self.bytes_max) {
+            return false;
+        }
+        self.bytes += bytes;
+        self.entries.push_back((to, entry, bytes));
+        true
+    }
+
+    /// The next datagram of at most `datagram_bytes_max`: entries in their order, as long as they go
+    /// to the same receivers.
+    pub(crate) fn pop(&mut self, epoch: u32, datagram_bytes_max: usize) -> Option<(To, Bytes)> {
+        let (to, first, bytes) = self.entries.pop_front()?;
+        self.bytes -= bytes;
+        let mut room = datagram_bytes_max.saturating_sub(ENVELOPE_BYTES_MAX + bytes);
+        let mut entries = vec![first];
+        while let Some((_, entry, bytes)) =
+            self.entries.pop_front_if(|(other, _, bytes)| *other == to && *bytes <= room)
+        {
+            self.bytes -= bytes;
+            room -= bytes;
+            entries.push(entry);
+        }
+        // An entry is never longer than a datagram: see `Sharing::parts`.
+        let frame = encode(&Frame { epoch, entries }).ok()?;
+        Some((to, frame))
+    }
+
+    /// Whether that node is to be told something already that only it lacks.
+    pub(crate) fn waiting_for(&self, node: &NodeName) -> usize {
+        let is_for = |to: &To| matches!(to, To::Node(other) if other == node);
+        self.entries.iter().filter(|(to, ..)| is_for(to)).count()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.bytes = 0;
+    }
+}

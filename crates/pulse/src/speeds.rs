@@ -1,0 +1,186 @@
+//! How fast regions are, told beside their load.
+//!
+//! Speeds change over minutes, so that they need neither versions nor questions: the speaker tells
+//! all of them every few seconds, in a datagram of their own kind. A node of an earlier version
+//! refuses those and loses nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use spillway_codec::{HEADER_BYTES, Wire, decode, encode};
+use spillway_types::{ModelName, NodeName, RegionName, Speed};
+
+use crate::name_id::NameId;
+use crate::scale::{FINE, RATE, SHARE};
+use crate::time::ms_since;
+use crate::{Refusal, config};
+
+/// What was told so long ago is not used any more, milliseconds: fifteen tellings are lost by then.
+const AGE_MS_MAX: u32 = 30_000;
+/// Models of one region that are kept; as many lines of load are.
+const MODELS_MAX: usize = 4_096;
+/// All that stands in a datagram beside its lines.
+const ENVELOPE_BYTES_MAX: usize = HEADER_BYTES + 24;
+/// The longest line: a name, and eight codes of three bytes.
+const LINE_BYTES_MAX: usize = 4 + 8 * 3;
+
+/// What this node knows of how fast regions are, and how it tells of its own.
+#[derive(Debug)]
+pub struct Speeds {
+    incarnation: u64,
+    seq: u64,
+    heard: BTreeMap<RegionName, Region>,
+}
+
+#[derive(Debug, Default)]
+struct Region {
+    /// The newest datagram of each of its nodes that told something.
+    newest: BTreeMap<NodeName, (u64, u64)>,
+    models: BTreeMap<NameId, (Speed, Instant)>,
+}
+
+impl Speeds {
+    /// Nothing is known yet. `incarnation` has to be larger than at any start of this node before.
+    #[must_use]
+    pub fn new(incarnation: u64) -> Self {
+        Self { incarnation, seq: 0, heard: BTreeMap::new() }
+    }
+
+    /// The datagrams that tell of the own region, for all nodes elsewhere. Only the region's speaker
+    /// sends them, every few seconds.
+    #[must_use]
+    pub fn tell(&mut self, own: &BTreeMap<ModelName, Speed>) -> Vec<Bytes> {
+        let lines: Vec<Line> = own
+            .iter()
+            .take(MODELS_MAX)
+            .map(|(model, speed)| Line::new(NameId::of_model(model), speed))
+            .collect();
+        let room = config::Config::default().datagram_bytes_max - ENVELOPE_BYTES_MAX;
+        let parts = lines.chunks(room / LINE_BYTES_MAX);
+        let part = |lines: &[Line]| {
+            self.seq += 1;
+            let (incarnation, seq) = (self.incarnation, self.seq);
+            // So many lines fit at their longest.
+            encode(&Telling { incarnation, seq, lines: lines.to_vec() }).ok()
+        };
+        parts.filter_map(part).collect()
+    }
+
+    /// Takes in what `from` told of its region, the node that a verified certificate names.
+    ///
+    /// # Errors
+    /// What is refused changes nothing.
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        (from, region): (&NodeName, &RegionName),
+        bytes: &[u8],
+    ) -> Result<(), Refusal> {
+        let Telling { incarnation, seq, lines } = decode(bytes)?;
+        let known = self.heard.entry(region.clone()).or_default();
+        let newest = known.newest.entry(from.clone()).or_default();
+        if (incarnation, seq) <= *newest {
+            return Err(Refusal::Old(from.clone()));
+        }
+        *newest = (incarnation, seq);
+        for line in lines {
+            let is_room = known.models.len() < MODELS_MAX;
+            if is_room || known.models.contains_key(&line.id) {
+                known.models.insert(line.id, (line.speed(), now));
+            }
+        }
+        Ok(())
+    }
+
+    /// How fast a region is with a model; `None` if it did not say so lately.
+    #[must_use]
+    pub fn speed(&self, region: &RegionName, model: NameId, now: Instant) -> Option<Speed> {
+        let (speed, at) = self.heard.get(region)?.models.get(&model)?;
+        (ms_since(*at, now) <= AGE_MS_MAX).then_some(*speed)
+    }
+
+    /// Forgets what is too old, and regions and nodes that are no members any more.
+    pub fn keep(&mut self, is_member: impl Fn(&NodeName) -> bool, now: Instant) {
+        for region in self.heard.values_mut() {
+            region.newest.retain(|node, _| is_member(node));
+            region.models.retain(|_, (_, at)| ms_since(*at, now) <= AGE_MS_MAX);
+        }
+        self.heard.retain(|_, region| !region.newest.is_empty());
+    }
+}
+
+/// One datagram: some of a region's models.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Telling {
+    /// Grows with every start of its sender.
+    incarnation: u64,
+    /// Grows with every datagram of an incarnation.
+    seq: u64,
+    lines: Vec<Line>,
+}
+
+impl Wire for Telling {
+    const KIND: u16 = 0x0102;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = 2_048;
+}
+
+/// How fast a region is with one model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Line {
+    id: NameId,
+    floor: u16,
+    prefill: u16,
+    prefill_per_thousand: u16,
+    prefill_per_running: u16,
+    decode: u16,
+    ends: u16,
+    bytes_per_token: u16,
+    trust: u16,
+}
+
+impl Line {
+    fn new(id: NameId, speed: &Speed) -> Self {
+        Self {
+            id,
+            floor: FINE.code(speed.floor_ms),
+            prefill: FINE.code(speed.prefill_ms),
+            prefill_per_thousand: FINE.code(speed.prefill_ms_per_thousand),
+            prefill_per_running: FINE.code(speed.prefill_per_running),
+            decode: FINE.code(speed.decode_ms),
+            ends: RATE.code(speed.ends_per_s),
+            bytes_per_token: FINE.code(speed.bytes_per_token),
+            trust: SHARE.code(speed.trust),
+        }
+    }
+
+    /// What it says; what it leaves open is as in a replica of which nothing is known.
+    fn speed(&self) -> Speed {
+        let usual = Speed::UNKNOWN;
+        Speed {
+            floor_ms: FINE.value(self.floor).unwrap_or(usual.floor_ms),
+            prefill_ms: FINE.value(self.prefill).unwrap_or(usual.prefill_ms),
+            prefill_ms_per_thousand: FINE
+                .value(self.prefill_per_thousand)
+                .unwrap_or(usual.prefill_ms_per_thousand),
+            prefill_per_running: FINE
+                .value(self.prefill_per_running)
+                .unwrap_or(usual.prefill_per_running),
+            decode_ms: FINE.value(self.decode).unwrap_or(usual.decode_ms),
+            ends_per_s: RATE.value(self.ends).unwrap_or(usual.ends_per_s),
+            bytes_per_token: FINE
+                .value(self.bytes_per_token)
+                .filter(|bytes| *bytes > 0.0)
+                .unwrap_or(usual.bytes_per_token),
+            trust: SHARE.value(self.trust).unwrap_or(0.0),
+            // Not told, nor are the caches of a region one cache.
+            ..usual
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "speeds_test.rs"]
+mod tests;

@@ -1,0 +1,211 @@
+//! A decision with everything that was thought of each candidate.
+
+use serde::Serialize;
+use spillway_types::{Inquiry, ReplicaSlot};
+
+use crate::field::Field;
+use crate::predict::{Cost, Fit, Weigher};
+use crate::{Group, Moment, Plan, Snapshot, plan};
+
+/// Decides as [`plan()`] does, with the same moment and chance, and says what each candidate of the
+/// group was predicted to take.
+///
+/// The terms are those of [`Policy::PredictedLatency`] whatever the group's policy is: for others
+/// they show what following their own rule costs. Where loads change between the decision and the
+/// explanation, the terms are those of a moment later. Allocates one entry a candidate, so it is for
+/// operators and not for every request.
+///
+/// [`Policy::PredictedLatency`]: crate::Policy::PredictedLatency
+#[must_use]
+pub fn plan_explained(
+    inquiry: &Inquiry,
+    group: &Group,
+    tried: &[ReplicaSlot],
+    moment: Moment<'_>,
+) -> (Plan, Vec<Weighed>) {
+    let mut rng = moment.rng.clone();
+    let loads = moment.loads;
+    let decided = plan(inquiry, group, tried, moment);
+    let chosen = match &decided {
+        Plan::Attempt(attempt) => Some(attempt.slot),
+        Plan::Refuse(_) => None,
+    };
+    // Those that were tried are weighed as well, but count for nothing.
+    let field = Field::new(group.candidates(), &[], loads);
+    let untried = Field::new(group.candidates(), tried, loads);
+    let weigher = Weigher::new(group.predicted(), inquiry, &untried, &mut rng);
+    let weighed = (0..field.len())
+        .map(|index| weigh(&field, &weigher, (index, &field.snapshot(index)), (tried, chosen)));
+    (decided, weighed.collect())
+}
+
+/// What was thought of one candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Weighed {
+    /// The candidate.
+    pub slot: ReplicaSlot,
+    /// What serving the request there is predicted to take and to cost.
+    pub cost: Cost,
+    /// All terms of the cost together, in milliseconds.
+    pub total_ms: f32,
+    /// Whether the request fits there.
+    pub fit: Fit,
+    /// Tokens of the prompt, by what the replica usually makes of bytes.
+    pub prompt_tokens: u32,
+    /// Of these, those expected in its cache.
+    pub cached_tokens: u32,
+    /// Requests of this process there.
+    pub in_flight: u32,
+    /// Requests that run there by now, as far as known.
+    pub running: f32,
+    /// Requests that wait there by now, as far as known.
+    pub queued: f32,
+    /// How far what was learned of its speed is trusted, 0 to 1.
+    pub trust: f32,
+    /// Why it is not the one; `None` for the one that was chosen.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// Why a request does not go to a candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Obstacle {
+    /// It was asked before.
+    Tried,
+    /// It has as many requests as it may have.
+    Busy,
+    /// Its KV cache, or its queue, is predicted not to have room.
+    Full,
+    /// The request is larger than its KV cache.
+    TooLarge,
+    /// The policy preferred another one.
+    NotChosen,
+}
+
+impl Obstacle {
+    /// The name used in logs and explanations, e.g. `too_large`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tried => "tried",
+            Self::Busy => "busy",
+            Self::Full => "full",
+            Self::TooLarge => "too_large",
+            Self::NotChosen => "not_chosen",
+        }
+    }
+}
+
+fn weigh(
+    field: &Field<'_>,
+    weigher: &Weigher,
+    (index, snapshot): (usize, &Snapshot),
+    (tried, chosen): (&[ReplicaSlot], Option<ReplicaSlot>),
+) -> Weighed {
+    let usable = field.usable_by(index, snapshot);
+    let looked_at = usable.unwrap_or_else(|| field.as_usable(index, snapshot.in_flight));
+    let weight = weigher.weigh(field, &looked_at, snapshot);
+    let obstacle = if chosen == Some(looked_at.slot) {
+        None
+    } else if tried.contains(&looked_at.slot) {
+        Some(Obstacle::Tried)
+    } else if usable.is_none() {
+        Some(Obstacle::Busy)
+    } else {
+        Some(match weight.fit {
+            Fit::Fits => Obstacle::NotChosen,
+            Fit::Full => Obstacle::Full,
+            Fit::TooLarge => Obstacle::TooLarge,
+        })
+    };
+    Weighed {
+        slot: looked_at.slot,
+        cost: weight.cost,
+        total_ms: weight.cost.total_ms(),
+        fit: weight.fit,
+        prompt_tokens: weight.prediction.prompt_tokens,
+        cached_tokens: weight.prediction.cached_tokens,
+        in_flight: snapshot.in_flight,
+        running: weight.prediction.running,
+        queued: weight.queued,
+        trust: snapshot.speed.trust,
+        obstacle,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::test_world::{NOW, World, any_policy, any_prompted};
+    use crate::{Policy, Reason};
+
+    /// The decision with this seed, explained.
+    fn explain(world: &World, seed: u64) -> (Plan, Vec<Weighed>) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let moment = Moment { now: *NOW, loads: &world.loads, ticket: 3, rng: &mut rng };
+        plan_explained(&world.inquiry(), &world.group, &world.tried, moment)
+    }
+
+    proptest! {
+        #[test]
+        fn it_decides_as_the_plan_does_and_shows_every_candidate(
+            mut world in any_prompted(any_policy()),
+            seed: u64,
+        ) {
+            let (decided, weighed) = explain(&world, seed);
+            world.rng.seed(seed);
+            prop_assert_eq!(decided, world.plan(3));
+            let slots: Vec<_> = weighed.iter().map(|one| one.slot).collect();
+            let all: Vec<_> = world.group.candidates().iter().map(|one| one.slot).collect();
+            prop_assert_eq!(slots, all);
+            let chosen: Vec<_> =
+                weighed.iter().filter(|one| one.obstacle.is_none()).map(|one| one.slot).collect();
+            match decided {
+                Plan::Attempt(attempt) => prop_assert_eq!(chosen, [attempt.slot]),
+                Plan::Refuse(_) => prop_assert!(chosen.is_empty()),
+            }
+            for one in &weighed {
+                prop_assert!(one.total_ms.is_finite(), "{one:?}");
+                prop_assert!(one.cached_tokens <= one.prompt_tokens);
+                let is_tried = world.tried.contains(&one.slot);
+                prop_assert_eq!(one.obstacle == Some(Obstacle::Tried), is_tried);
+            }
+            prop_assert!(serde_json::to_string(&weighed).is_ok());
+        }
+
+        #[test]
+        fn who_predicts_takes_the_cheapest_of_those_where_it_fits(
+            world in any_prompted(Just(Policy::PredictedLatency)),
+            seed: u64,
+        ) {
+            let world = World { tried: Vec::new(), ..world.all_warm() };
+            let (decided, weighed) = explain(&world, seed);
+            let Plan::Attempt(attempt) = decided else { return Ok(()) };
+            prop_assume!(attempt.reason == Reason::Soonest);
+            let chosen = weighed.iter().find(|one| one.slot == attempt.slot).unwrap();
+            if chosen.fit != Fit::Fits {
+                prop_assert!(weighed.iter().all(|one| one.fit != Fit::Fits
+                    || one.obstacle == Some(Obstacle::Busy)));
+                return Ok(());
+            }
+            for other in &weighed {
+                let is_choice = other.obstacle == Some(Obstacle::NotChosen);
+                prop_assert!(!is_choice || chosen.total_ms <= other.total_ms, "{other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_obstacle_is_told() {
+        let mut world = World::idle(Policy::LeastConnections, &[1; 4]);
+        world.tried = vec![ReplicaSlot(0)];
+        world.loads.in_flight = vec![0, u32::MAX, 2, 1];
+        let (_, weighed) = explain(&world, 1);
+        let obstacles = [0, 1, 2, 3].map(|index: usize| weighed[index].obstacle);
+        let expected =
+            [Some(Obstacle::Tried), Some(Obstacle::Busy), Some(Obstacle::NotChosen), None];
+        assert_eq!(obstacles, expected);
+    }
+}

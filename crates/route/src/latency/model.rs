@@ -1,0 +1,311 @@
+//! The model of one replica.
+
+use serde::{Deserialize, Serialize};
+use spillway_types::Speed;
+
+use super::ratio::Ratio;
+use super::regression::{Prior, Sums};
+use super::seen::Seen;
+
+/// Terms of the time to the first token: see [`features`].
+const TERMS: usize = 5;
+/// A reply counts this much of what it did, with each one after it: about the last hundred count.
+const KEEP_PER_REPLY: f64 = 0.99;
+/// What was learned counts half after a day without replies: hardware changes now and then.
+const HALVING_MS: f64 = 86_400_000.0;
+/// What was learned is trusted half after these milliseconds without replies, so that a replica that
+/// was slow is taken for one like the others some time later, gets a request, and shows what it is.
+const TRUST_HALVING_MS: f32 = 10_000.0;
+/// What is left of trust however long ago it was learned: it is still the best guess there is.
+const TRUST_MIN: f32 = 0.05;
+/// Replies after which what was learned is trusted half.
+const REPLIES_TRUSTED: f64 = 6.0;
+/// Milliseconds that replies stray from any prediction, beside a tenth of it.
+const NOISE_MS: f64 = 10.0;
+/// A reply counts as one that was off by this many times the usual error at most.
+const OUTLIER: f64 = 2.5;
+/// As many outliers in a row to the same side are a change, not chance.
+const CHANGE: i8 = 4;
+/// What is left of the old when it has changed.
+const KEEP_ON_CHANGE: f64 = 0.02;
+/// What replies have to say of turns in a queue before a rate is made of it: five times as much as
+/// the prior, see [`prior`].
+const TURNS_MIN: f64 = 0.2;
+
+/// What one replica takes for the requests of one model, learned from its replies.
+///
+/// Time to the first token is taken to be a sum of terms ([`Speed`] has them) and fitted by least
+/// squares, with the profile as the prior: what replies don't tell stays as the profile says. A reply
+/// that is far off counts as one at the edge of what is usual, unless it is one of several in a row.
+///
+/// It takes some 400 bytes, and [`LatencyModel::learn`] less than a microsecond. Times are
+/// milliseconds by any clock that goes on over restarts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Saved")]
+pub struct LatencyModel {
+    #[serde(skip)]
+    profile: Speed,
+    sums: Sums<TERMS>,
+    /// Replies in the sums, the old ones as far as they count.
+    replies: f64,
+    /// Usual error, as a multiple of the noise.
+    error: f64,
+    /// Outliers in a row, above 0 the slow ones and below the fast ones.
+    row: i8,
+    /// When the last reply was learned from.
+    last_ms: u64,
+    decode: Ratio,
+    text: Ratio,
+    busy: Ratio,
+    kv_tokens: f32,
+    /// The terms that fit best.
+    #[serde(skip)]
+    terms: [f64; TERMS],
+}
+
+/// A model as it was saved, not looked at yet.
+#[derive(Debug, Deserialize)]
+struct Saved {
+    sums: Sums<TERMS>,
+    replies: f64,
+    error: f64,
+    row: i8,
+    last_ms: u64,
+    decode: Ratio,
+    text: Ratio,
+    busy: Ratio,
+    kv_tokens: f32,
+}
+
+/// A saved model with numbers that none can have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a saved latency model holds what is no number")]
+struct UnsoundModel;
+
+impl LatencyModel {
+    /// A model that knows nothing but the profile.
+    #[must_use]
+    pub fn new(profile: Speed) -> Self {
+        let model = Self {
+            profile,
+            sums: Sums::EMPTY,
+            replies: 0.0,
+            error: 1.0,
+            row: 0,
+            last_ms: 0,
+            decode: Ratio::default(),
+            text: Ratio::default(),
+            busy: Ratio::default(),
+            kv_tokens: 0.0,
+            terms: [0.0; TERMS],
+        };
+        model.with_profile(profile)
+    }
+
+    /// The same with another profile: what was saved comes without one.
+    #[must_use]
+    pub fn with_profile(mut self, profile: Speed) -> Self {
+        self.profile = profile;
+        self.fit();
+        self
+    }
+
+    /// Takes in one reply. Call it for those that went well, in any order.
+    pub fn learn(&mut self, seen: &Seen, now_ms: u64) {
+        let Some(seen) = seen.sound() else { return };
+        self.age(now_ms);
+        let features = features(&seen);
+        let predicted_ms = self.predict(&features);
+        let noise_ms = NOISE_MS + 0.1 * predicted_ms + 0.3 * features[4] * self.terms[4];
+        let off_ms = f64::from(seen.first_token_ms) - predicted_ms;
+        // The fewer are known, the more may be new.
+        let newness = 1.0 + REPLIES_TRUSTED / (self.replies + 0.1);
+        let bound_ms = OUTLIER * noise_ms * self.error.max(0.2) * newness;
+        let has_changed = self.note_outlier(off_ms, bound_ms);
+        let believed_ms = if has_changed { off_ms } else { off_ms.clamp(-bound_ms, bound_ms) };
+        let target_ms = predicted_ms + believed_ms;
+        if self.replies >= REPLIES_TRUSTED {
+            let seen_error = (off_ms.abs() / noise_ms).min(2.0 * OUTLIER);
+            self.error += (seen_error - self.error) * 0.05;
+        }
+        self.sums.scale(KEEP_PER_REPLY);
+        self.sums.add(&features, target_ms, (NOISE_MS / noise_ms).powi(2));
+        self.replies = self.replies * KEEP_PER_REPLY + 1.0;
+        self.fit();
+    }
+
+    /// Takes in how long it generated: so many tokens after the first one, in so many milliseconds.
+    pub fn learn_decode(&mut self, tokens: f32, span_ms: f32) {
+        if is_amount(tokens) && is_amount(span_ms) {
+            // One long reply must not outweigh all others.
+            let part = (200.0 / tokens).min(1.0);
+            self.decode.add(span_ms * part, tokens * part, KEEP_PER_REPLY);
+        }
+    }
+
+    /// Takes in how many tokens a prompt of so many bytes had.
+    pub fn learn_text(&mut self, prompt_bytes: f32, prompt_tokens: f32) {
+        if is_amount(prompt_bytes) && is_amount(prompt_tokens) {
+            self.text.add(prompt_bytes, prompt_tokens, KEEP_PER_REPLY);
+        }
+    }
+
+    /// Takes in how many requests ended in a span of time in which some always waited there.
+    pub fn learn_rate(&mut self, ended: f32, span_ms: f32) {
+        if (ended == 0.0 || is_amount(ended)) && is_amount(span_ms) {
+            // By time: the last half a minute counts most.
+            let keep = (-f64::from(span_ms) / 30_000.0).exp();
+            self.busy.add(ended * 1_000.0, span_ms, keep);
+        }
+    }
+
+    /// Sets how many tokens its KV cache holds, as it reports or the operator says.
+    pub fn set_kv_tokens(&mut self, tokens: f32) {
+        self.kv_tokens = if is_amount(tokens) { tokens } else { 0.0 };
+    }
+
+    /// What is known of its speed at that moment.
+    #[must_use]
+    pub fn speed(&self, now_ms: u64) -> Speed {
+        let [floor, prefill, context, running, _] = self.terms.map(|term| term as f32);
+        let is_read = prefill > 0.0;
+        Speed {
+            floor_ms: floor,
+            prefill_ms: prefill / 1_000.0,
+            prefill_ms_per_thousand: context / 1_000.0,
+            prefill_per_running: if is_read { (running / prefill).min(1.0) } else { 0.0 },
+            decode_ms: self.decode.or(self.profile.decode_ms, 100.0),
+            ends_per_s: self.ends_per_s(),
+            bytes_per_token: self.text.or(self.profile.bytes_per_token, 100.0).max(0.25),
+            kv_tokens: if self.kv_tokens > 0.0 { self.kv_tokens } else { self.profile.kv_tokens },
+            trust: self.trust(now_ms),
+        }
+    }
+
+    /// Replies learned from, the old ones as far as they count.
+    #[must_use]
+    pub fn replies(&self) -> f64 {
+        self.replies
+    }
+
+    fn trust(&self, now_ms: u64) -> f32 {
+        let confidence = (self.replies / (self.replies + REPLIES_TRUSTED)) as f32;
+        let age_ms = now_ms.saturating_sub(self.last_ms) as f32;
+        confidence * (-age_ms / TRUST_HALVING_MS).exp2().max(TRUST_MIN)
+    }
+
+    /// By those that waited in its queue, or else by what was counted while some did.
+    fn ends_per_s(&self) -> f32 {
+        let turn_ms = self.terms[4] as f32;
+        if self.sums.products[4][4] >= TURNS_MIN && turn_ms > 0.0 {
+            1_000.0 / turn_ms
+        } else if self.busy.below() > 0.0 {
+            self.busy.or(0.0, 0.0)
+        } else {
+            self.profile.ends_per_s
+        }
+    }
+
+    /// Lets what was learned fade for the time since then.
+    fn age(&mut self, now_ms: u64) {
+        let age_ms = now_ms.saturating_sub(self.last_ms) as f64;
+        if self.replies > 0.0 && age_ms > 0.0 {
+            self.keep((-age_ms / HALVING_MS).exp2());
+        }
+        self.last_ms = self.last_ms.max(now_ms);
+    }
+
+    /// Forgets most of the old if several replies in a row say that it holds no more.
+    fn note_outlier(&mut self, off_ms: f64, bound_ms: f64) -> bool {
+        let side = if off_ms > 0.0 { 1 } else { -1 };
+        self.row = match off_ms.abs() > bound_ms {
+            false => 0,
+            true if self.row * side > 0 => self.row + side,
+            true => side,
+        };
+        let has_changed = self.row.abs() >= CHANGE;
+        if has_changed {
+            self.keep(KEEP_ON_CHANGE);
+            self.row = 0;
+        }
+        has_changed
+    }
+
+    fn keep(&mut self, part: f64) {
+        self.sums.scale(part);
+        self.replies *= part;
+    }
+
+    fn predict(&self, features: &[f64; TERMS]) -> f64 {
+        features.iter().zip(self.terms).map(|(feature, term)| feature * term).sum()
+    }
+
+    fn fit(&mut self) {
+        let mut prior = prior(&self.profile);
+        // Where replies stray less than they might, they say more against the profile.
+        prior.precision.iter_mut().for_each(|one| *one *= self.error.clamp(0.1, 1.0).powi(2));
+        self.terms = self.sums.solve(&prior);
+    }
+}
+
+/// What the time to the first token is a sum of: a floor; thousands of tokens to read; those times
+/// the thousands before them; those times the requests that run; turns of others.
+fn features(seen: &Seen) -> [f64; TERMS] {
+    let cached = f64::from(seen.cached_tokens) / 1_000.0;
+    let to_read = (f64::from(seen.prompt_tokens) / 1_000.0 - cached).max(0.0);
+    let before = f64::from(seen.pending_tokens) / 1_000.0;
+    [
+        1.0,
+        to_read + before,
+        to_read * (cached + to_read / 2.0),
+        to_read * f64::from(seen.running),
+        f64::from(seen.queued),
+    ]
+}
+
+/// The profile, and how far each of its terms may be from the truth: about as far as it is from 0, and
+/// a floor or a turn by tenths of a second.
+fn prior(profile: &Speed) -> Prior<TERMS> {
+    let prefill = amount(profile.prefill_ms) * 1_000.0;
+    let turn = if profile.ends_per_s > 0.0 { 1_000.0 / amount(profile.ends_per_s) } else { 50.0 };
+    let mean = [
+        amount(profile.floor_ms),
+        prefill,
+        amount(profile.prefill_ms_per_thousand) * 1_000.0,
+        prefill * amount(profile.prefill_per_running),
+        turn,
+    ];
+    // Where the profile says 0 the truth may still be something.
+    let least = [100.0, 50.0, 2.0, 2.0, 50.0];
+    let precision =
+        std::array::from_fn(|term: usize| (NOISE_MS / mean[term].max(least[term])).powi(2));
+    Prior { mean, precision }
+}
+
+fn amount(number: f32) -> f64 {
+    if number.is_finite() { f64::from(number.clamp(0.0, 1e9)) } else { 0.0 }
+}
+
+/// Whether it is a number above 0 that can be counted or measured.
+fn is_amount(number: f32) -> bool {
+    number > 0.0 && number <= 1e9
+}
+
+impl TryFrom<Saved> for LatencyModel {
+    type Error = UnsoundModel;
+
+    fn try_from(saved: Saved) -> Result<Self, UnsoundModel> {
+        let Saved { sums, replies, error, row, last_ms, decode, text, busy, kv_tokens } = saved;
+        let are_amounts = [replies, error, f64::from(kv_tokens)]
+            .iter()
+            .all(|&number| number.is_finite() && (0.0..=1e12).contains(&number));
+        let is_sound = [&decode, &text, &busy].iter().all(|ratio| ratio.is_sound());
+        if !are_amounts || !is_sound || !sums.is_sound() || row.abs() >= CHANGE {
+            return Err(UnsoundModel);
+        }
+        let new = Self::new(Speed::UNKNOWN);
+        let model =
+            Self { sums, replies, error, row, last_ms, decode, text, busy, kv_tokens, ..new };
+        Ok(model.with_profile(Speed::UNKNOWN))
+    }
+}

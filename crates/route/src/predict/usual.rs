@@ -1,0 +1,153 @@
+//! What is usual among the candidates: the stand-in for what is not known of one.
+
+use spillway_types::{Reading, Speed};
+
+use super::cost::sound;
+use crate::Snapshot;
+use crate::field::{Field, Usable};
+use crate::mean::Mean;
+use crate::reported::{ReportSums, Reports, in_system};
+
+/// Candidates looked at to learn what is usual: means of more change little, and cost as much as
+/// the decision.
+const SAMPLE: usize = 32;
+
+/// Means over the usable candidates. Those of times are for a candidate of the mean weight.
+#[derive(Debug)]
+pub(super) struct Usual {
+    pub(super) reports: Reports,
+    pub(super) queued: f32,
+    pub(super) running: f32,
+    pub(super) kv_use: f32,
+    pub(super) speed: Speed,
+    /// Milliseconds between two ends of a busy one; `None` if no rate is known.
+    pub(super) turn_ms: Option<f32>,
+    /// The mean of the weights that count now.
+    weight: f32,
+    /// The mean of the weights when all is warm.
+    base: f32,
+    /// The largest ramp.
+    ramp_permille: u16,
+}
+
+impl Usual {
+    /// Looks at up to [`SAMPLE`] candidates, evenly spread over the group; at all if none of these
+    /// is usable.
+    pub(super) fn of(field: &Field<'_>) -> Self {
+        let step = field.len().div_ceil(SAMPLE).max(1);
+        let mut sums = Sums::default();
+        sums.add_every(field, step);
+        if sums.count == 0.0 && step > 1 {
+            sums.add_every(field, 1);
+        }
+        sums.finish()
+    }
+
+    /// How much a request counts at a candidate, as a multiple of what it does at one of the mean
+    /// weight.
+    #[inline]
+    pub(super) fn burden(&self, usable: &Usable) -> f32 {
+        let weight = usable.weight as f32;
+        if weight == self.weight { 1.0 } else { self.weight / weight }
+    }
+
+    /// How many times more what waits counts at one that warms up than at the furthest: it is to
+    /// have less in proportion. 0 where all are equally far.
+    #[inline]
+    pub(super) fn lag(&self, usable: &Usable) -> f32 {
+        if usable.ramp_permille >= self.ramp_permille {
+            return 0.0;
+        }
+        f32::from(self.ramp_permille) / f32::from(usable.ramp_permille) - 1.0
+    }
+
+    /// How much longer everything is taken to be at a candidate of this weight, as a multiple of
+    /// what it takes at one of the mean weight.
+    #[inline]
+    pub(super) fn pace(&self, base_weight: u32) -> f32 {
+        let weight = base_weight as f32;
+        if weight == self.base { 1.0 } else { self.base / weight }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Sums {
+    reports: ReportSums,
+    queued: Mean,
+    running: Mean,
+    kv_use: Mean,
+    floor: Mean,
+    prefill: Mean,
+    context: Mean,
+    per_running: Mean,
+    decode: Mean,
+    turn: Mean,
+    count: f64,
+    weight: f64,
+    base: f64,
+    ramp_permille: u16,
+}
+
+impl Sums {
+    fn add_every(&mut self, field: &Field<'_>, step: usize) {
+        for index in (0..field.len()).step_by(step) {
+            if field.was_tried(index) {
+                continue;
+            }
+            let snapshot = field.snapshot(index);
+            if let Some(usable) = field.usable_by(index, &snapshot) {
+                self.add(&usable, field.base_weight(index), &snapshot);
+            }
+        }
+    }
+
+    fn add(&mut self, usable: &Usable, base_weight: u32, snapshot: &Snapshot) {
+        let Snapshot { signals, speed, .. } = snapshot;
+        self.reports.add(in_system(signals), signals);
+        self.queued.add(signals.queued);
+        self.running.add(signals.running);
+        self.kv_use.add(signals.kv_use);
+        let base = base_weight as f32;
+        let timed = |ms: f32| Reading { value: sound(ms) * base, trust: speed.trust };
+        self.floor.add(timed(speed.floor_ms));
+        self.prefill.add(timed(speed.prefill_ms));
+        self.context.add(timed(speed.prefill_ms_per_thousand));
+        let plain = |value: f32| Reading { value: sound(value), trust: speed.trust };
+        self.per_running.add(plain(speed.prefill_per_running));
+        self.decode.add(plain(speed.decode_ms));
+        let ends_per_s = sound(speed.ends_per_s);
+        if ends_per_s > 0.0 {
+            self.turn.add(Reading { value: 1_000.0 / ends_per_s * base, trust: 1.0 });
+        }
+        self.count += 1.0;
+        self.weight += usable.weight as f64;
+        self.base += f64::from(base_weight);
+        self.ramp_permille = self.ramp_permille.max(usable.ramp_permille);
+    }
+
+    fn finish(self) -> Usual {
+        let unknown = Speed::UNKNOWN;
+        let count = self.count.max(1.0);
+        let base = ((self.base / count) as f32).max(1.0);
+        let turn = self.turn.or(0.0) / base;
+        Usual {
+            reports: self.reports.finish(),
+            queued: self.queued.or(0.0),
+            running: self.running.or(0.0),
+            kv_use: self.kv_use.or(0.0),
+            speed: Speed {
+                floor_ms: self.floor.or(unknown.floor_ms * base) / base,
+                prefill_ms: self.prefill.or(unknown.prefill_ms * base) / base,
+                prefill_ms_per_thousand: self.context.or(unknown.prefill_ms_per_thousand * base)
+                    / base,
+                prefill_per_running: self.per_running.or(unknown.prefill_per_running),
+                decode_ms: self.decode.or(unknown.decode_ms),
+                ..unknown
+            },
+            turn_ms: (turn > 0.0).then_some(turn),
+            weight: ((self.weight / count) as f32).max(1.0),
+            base,
+            ramp_permille: self.ramp_permille,
+        }
+    }
+}

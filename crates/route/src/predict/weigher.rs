@@ -1,0 +1,253 @@
+//! The terms of one candidate.
+
+use spillway_types::{Inquiry, Prediction, Signals, Speed};
+
+use super::cost::{Cost, sound};
+use super::fit::{Fit, Room};
+use super::request::Request;
+use super::usual::Usual;
+use crate::field::{Field, Usable};
+use crate::rendezvous::uniform;
+use crate::reported::in_system;
+use crate::{Goal, PredictedTuning, Snapshot};
+
+/// Use of a KV cache from which on it says how many requests fit in: of less, one long prompt is
+/// most.
+const KV_USE_TELLING: f32 = 0.3;
+
+/// Everything about one decision that is the same for all candidates.
+#[derive(Debug)]
+pub(crate) struct Weigher {
+    tuning: PredictedTuning,
+    request: Request,
+    usual: Usual,
+}
+
+/// What one candidate is predicted to make of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Weight {
+    pub(crate) cost: Cost,
+    pub(crate) fit: Fit,
+    pub(crate) prediction: Prediction,
+    /// Tokens that its KV cache holds; 0 if unknown.
+    pub(crate) kv_tokens: f32,
+    /// Requests that wait there.
+    pub(crate) queued: f32,
+}
+
+/// A [`Weight`] without what most decisions don't need of most candidates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outline {
+    /// Without what decides between equals.
+    pub(crate) cost: Cost,
+    load: Load,
+    prompt: f32,
+    cached: f32,
+    is_queue: bool,
+    /// Tokens that its KV cache holds; 0 if unknown.
+    pub(crate) kv_tokens: f32,
+}
+
+/// The load of a candidate by now.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    requests: f32,
+    newer: f32,
+    queued: f32,
+    running: f32,
+    trust: f32,
+}
+
+impl Weigher {
+    /// Learns what is usual. Draws from `rng` only for a request without a prompt.
+    pub(crate) fn new(
+        tuning: &PredictedTuning,
+        inquiry: &Inquiry,
+        field: &Field<'_>,
+        rng: &mut fastrand::Rng,
+    ) -> Self {
+        let request = Request::new(inquiry, tuning, field.cached_blocks_max(), rng);
+        let tuning = PredictedTuning {
+            kappa: sound(tuning.kappa),
+            crowding: sound(tuning.crowding),
+            session_ms: sound(tuning.session_ms),
+            doubt_ms: sound(tuning.doubt_ms),
+            tie_ms: sound(tuning.tie_ms),
+            ..*tuning
+        };
+        Self { tuning, request, usual: Usual::of(field) }
+    }
+
+    /// Weighs one candidate, all but what decides between equals and whether it fits: no decision
+    /// looks at those of most candidates.
+    #[inline(always)]
+    pub(crate) fn outline(
+        &self,
+        field: &Field<'_>,
+        usable: &Usable,
+        snapshot: &Snapshot,
+    ) -> Outline {
+        let Self { tuning, request, usual } = self;
+        let load = self.load(usable, &snapshot.signals);
+        let pace = usual.pace(field.base_weight(usable.index));
+        let speed = self.speed(&snapshot.speed, pace);
+        let tokens_per_byte = speed.bytes_per_token.recip();
+        let prompt = request.prompt_bytes * tokens_per_byte;
+        let cached_bytes = snapshot.cached_blocks as f32 * request.block_bytes;
+        let cached = (cached_bytes * tokens_per_byte).min(prompt);
+        let to_read = prompt - cached;
+        let linear = to_read * speed.prefill_ms;
+        let context = to_read * (cached + to_read * 0.5) * 1e-3 * speed.prefill_ms_per_thousand;
+        let queue_ms = match load.queued > 0.0 {
+            true => load.queued * self.turn_ms(&speed, pace, load.running),
+            false => 0.0,
+        };
+        let pending_ms = snapshot.pending_tokens as f32 * speed.prefill_ms;
+        let wait_ms = queue_ms.max(pending_ms);
+        let decode_ms = speed.decode_ms * request.output_tokens;
+        let crowd = (load.requests + usable.next as f32) * usual.burden(usable);
+        let is_session = request.session == Some(field.identity(usable.index));
+        let cost = Cost {
+            floor_ms: speed.floor_ms,
+            wait_ms,
+            prefill_ms: linear * (1.0 + speed.prefill_per_running * load.running) + context,
+            decode_ms: match tuning.goal {
+                Goal::FirstToken => 0.0,
+                Goal::Total => decode_ms * (1.0 + tuning.crowding * load.running),
+            },
+            stall_ms: (linear + context) * tuning.kappa * load.running,
+            crowding_ms: tuning.crowding * decode_ms * crowd + wait_ms * usual.lag(usable),
+            doubt_ms: tuning.doubt_ms * (1.0 - load.trust),
+            session_ms: if is_session { tuning.session_ms } else { 0.0 },
+            tie_ms: 0.0,
+        };
+        let is_queue = queue_ms >= pending_ms;
+        let kv_tokens = speed.kv_tokens;
+        Outline { cost, load, prompt, cached, is_queue, kv_tokens }
+    }
+
+    /// Weighs one candidate.
+    #[inline(never)]
+    pub(crate) fn weigh(&self, field: &Field<'_>, usable: &Usable, snapshot: &Snapshot) -> Weight {
+        self.complete(field, (usable, snapshot), &self.outline(field, usable, snapshot))
+    }
+
+    /// Adds to an outline what was left out.
+    fn complete(
+        &self,
+        field: &Field<'_>,
+        (usable, snapshot): (&Usable, &Snapshot),
+        outline: &Outline,
+    ) -> Weight {
+        let Self { tuning, request, usual } = self;
+        let Outline { cost, load, prompt, cached, is_queue, kv_tokens } = *outline;
+        let tie = uniform(request.key, field.identity(usable.index)) as f32;
+        let cost = Cost { tie_ms: tuning.tie_ms * tie, ..cost };
+        let room = Room {
+            in_flight: usable.in_flight,
+            requests: load.requests,
+            newer: load.newer,
+            queued: load.queued,
+            running: load.running,
+            kv_use: snapshot.signals.kv_use.or(usual.kv_use),
+            kv_tokens,
+        };
+        Weight {
+            cost,
+            fit: room.fit(request, prompt - cached, tuning.push),
+            prediction: Prediction {
+                first_token_ms: cost.first_token_ms(),
+                wait_ms: cost.wait_ms,
+                prefill_ms: cost.prefill_ms,
+                cached_tokens: cached as u32,
+                prompt_tokens: prompt as u32,
+                running: load.running,
+                queued: if is_queue { load.queued } else { 0.0 },
+                pending_tokens: if is_queue { 0.0 } else { snapshot.pending_tokens as f32 },
+            },
+            kv_tokens,
+            queued: load.queued,
+        }
+    }
+
+    /// What is there by now, and how much of it waits: all beyond what it can work on at once. That
+    /// is what ran when some waited; else its cache says how many more would have found room.
+    #[inline]
+    fn load(&self, usable: &Usable, signals: &Signals) -> Load {
+        let reports = &self.usual.reports;
+        let reported = in_system(signals);
+        let own = usable.in_flight as f32;
+        let now = reports.now(usable, reported, signals);
+        let requests = if now > own { now.min(COUNT_MAX) } else { own };
+        let running = signals.running.or(self.usual.running).max(1.0);
+        let is_queue = signals.queued.or(self.usual.queued) >= 1.0;
+        let waits = if requests <= running {
+            0.0
+        } else if is_queue {
+            requests - running
+        } else {
+            let kv_use = signals.kv_use.or(self.usual.kv_use);
+            let at_once =
+                if kv_use >= KV_USE_TELLING { running / kv_use.min(1.0) } else { f32::INFINITY };
+            positive(requests - at_once)
+        };
+        Load {
+            requests,
+            newer: requests - reports.before(reported),
+            queued: waits,
+            running: requests - waits,
+            trust: positive(reported.trust).min(1.0),
+        }
+    }
+
+    /// Its speed as far as it was learned, and for the rest what is usual for its weight.
+    #[inline]
+    fn speed(&self, learned: &Speed, pace: f32) -> Speed {
+        let usual = &self.usual.speed;
+        let trust = positive(learned.trust).min(1.0);
+        let or = |value: f32, usual: f32| usual + (positive(value) - usual) * trust;
+        Speed {
+            floor_ms: or(learned.floor_ms, usual.floor_ms * pace),
+            prefill_ms: or(learned.prefill_ms, usual.prefill_ms * pace),
+            prefill_ms_per_thousand: or(
+                learned.prefill_ms_per_thousand,
+                usual.prefill_ms_per_thousand * pace,
+            ),
+            prefill_per_running: or(learned.prefill_per_running, usual.prefill_per_running),
+            decode_ms: or(learned.decode_ms, usual.decode_ms),
+            ends_per_s: learned.ends_per_s,
+            bytes_per_token: learned.bytes_per_token.max(BYTES_PER_TOKEN_MIN),
+            kv_tokens: positive(learned.kv_tokens),
+            trust,
+        }
+    }
+
+    /// Milliseconds between two ends while it is busy: as learned, or as usual, or else what all
+    /// that run there take together.
+    fn turn_ms(&self, speed: &Speed, pace: f32, running: f32) -> f32 {
+        let turn_ms = if speed.ends_per_s > 0.0 {
+            1_000.0 / speed.ends_per_s
+        } else if let Some(usual_ms) = self.usual.turn_ms {
+            usual_ms * pace
+        } else {
+            (speed.floor_ms + speed.decode_ms * self.request.output_tokens) / running.max(1.0)
+        };
+        turn_ms.clamp(0.0, TURN_MAX_MS)
+    }
+}
+
+/// More requests than any replica has.
+const COUNT_MAX: f32 = 1e6;
+
+/// A token has at least a byte, but for some of special languages.
+const BYTES_PER_TOKEN_MIN: f32 = 0.25;
+
+/// The number, or 0 if it is negative or none. What is infinite makes a cost that no other exceeds.
+/// (`f32::max` says the same and takes three times as long.)
+#[inline]
+fn positive(number: f32) -> f32 {
+    if number > 0.0 { number } else { 0.0 }
+}
+
+/// A replica that ends less than one request in ten minutes counts as one that does.
+const TURN_MAX_MS: f32 = 600_000.0;

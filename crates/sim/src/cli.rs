@@ -1,0 +1,254 @@
+//! The command line.
+
+mod batch;
+mod limits;
+mod page;
+mod plot;
+mod tables;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use spillway_route::Policy;
+use spillway_sim::{Scale, Scenario, Setup, TraceOptions, WorkloadKind, read_trace};
+
+use batch::{Job, Row, run_all};
+
+/// Runs gateways, replicas and clients in virtual time and says what came of them.
+#[derive(Debug, Parser)]
+#[command(name = "spillway-sim", version)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Command {
+    /// Policies against each other, workload by workload.
+    Compare {
+        /// Policies; all that are worth comparing if not given.
+        #[arg(long, value_delimiter = ',')]
+        policies: Vec<Policy>,
+        /// Workloads: system_prompts, chats, documents, bursts, hot.
+        #[arg(
+            long,
+            value_delimiter = ',',
+            default_value = "system_prompts,chats,documents,bursts,hot"
+        )]
+        workloads: Vec<WorkloadKind>,
+    },
+    /// How much of the caches' worth is left with 1 to 8 nodes a region, against one router that
+    /// knows everything.
+    Locality,
+    /// One prefix in nine of ten requests: what becomes of its replica.
+    Hot,
+    /// The policy that predicts, with one part left out or changed at a time.
+    Ablate {
+        /// Workloads: system_prompts, chats, documents, bursts, hot.
+        #[arg(
+            long,
+            value_delimiter = ',',
+            default_value = "system_prompts,chats,documents,bursts,hot"
+        )]
+        workloads: Vec<WorkloadKind>,
+    },
+    /// A recorded trace: one JSON object a line with timestamp, input_length, output_length and
+    /// hash_ids.
+    Trace {
+        /// The file.
+        file: PathBuf,
+        /// How many times as fast as recorded.
+        #[arg(long, default_value_t = 1.0)]
+        speed: f64,
+        /// Policies; all that are worth comparing if not given.
+        #[arg(long, value_delimiter = ',')]
+        policies: Vec<Policy>,
+    },
+    /// All but the trace, as one page.
+    Page,
+}
+
+#[derive(Clone, Debug, Args)]
+struct Options {
+    /// Chooses everything that chance decides.
+    #[arg(long, global = true, default_value_t = 1)]
+    seed: u64,
+    /// Requests, as a part of what the replicas can serve at most.
+    /// One number, or one for each of the three regions.
+    #[arg(long, global = true, value_delimiter = ',', default_value = "0.7")]
+    load: Vec<f64>,
+    /// Nodes in each of the three regions.
+    #[arg(long, global = true, default_value_t = 2)]
+    nodes: usize,
+    /// Replicas in each of the three regions.
+    #[arg(long, global = true, default_value_t = 4)]
+    replicas: usize,
+    /// Seconds of virtual time that count.
+    #[arg(long, global = true, default_value_t = 300.0)]
+    seconds: f64,
+    /// Milliseconds within which a first token has to come to be good.
+    #[arg(long, global = true, default_value_t = 2_000.0)]
+    good_ms: f64,
+    /// Prints JSON instead of tables.
+    #[arg(long, global = true)]
+    json: bool,
+    /// Writes the tables there as Markdown, with a plot beside it.
+    #[arg(long, global = true, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+impl Options {
+    fn load_of(&self, region: usize) -> f64 {
+        self.load.get(region).or_else(|| self.load.first()).copied().unwrap_or(0.7)
+    }
+}
+
+/// Policies that are worth comparing with each other.
+const COMPARED: [Policy; 7] = [
+    Policy::PredictedLatency,
+    Policy::PrefixAware,
+    Policy::Prequal,
+    Policy::LeastLoaded,
+    Policy::LeastConnections,
+    Policy::RoundRobin,
+    Policy::ConsistentHash,
+];
+
+/// Nodes in each region that locality is measured with.
+const NODES: [usize; 4] = [1, 2, 4, 8];
+
+/// Carries a command out.
+///
+/// # Errors
+/// A file can't be read or written.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let options = &arguments.options;
+    let parts = match &arguments.command {
+        Command::Page => page::parts(),
+        command => vec![command.clone()],
+    };
+    let mut rows = Vec::new();
+    for part in &parts {
+        rows.push((part.clone(), run_all(jobs(part, options)?)));
+    }
+    let mut out = io::stdout().lock();
+    if options.json {
+        let all: Vec<&Row> = rows.iter().flat_map(|(_, rows)| rows).collect();
+        serde_json::to_writer_pretty(&mut out, &all)?;
+        return Ok(writeln!(out)?);
+    }
+    for (part, rows) in &rows {
+        writeln!(out, "{}", tables::plain(&tables::table(part, rows, options.good_ms)))?;
+    }
+    if let Some(file) = &options.markdown {
+        let text = page::page(&rows, options);
+        fs::write(file, text).with_context(|| format!("{} can't be written", file.display()))?;
+        let plot = file.with_file_name("simulation.svg");
+        fs::write(&plot, plot::plot(&rows))
+            .with_context(|| format!("{} can't be written", plot.display()))?;
+    }
+    Ok(())
+}
+
+/// Says what went wrong.
+pub(crate) fn complain(error: &anyhow::Error) {
+    // Where nobody reads it, nothing can be said.
+    let _unread = writeln!(io::stderr(), "{error:#}");
+}
+
+/// The runs of a command.
+fn jobs(command: &Command, options: &Options) -> anyhow::Result<Vec<Job>> {
+    Ok(match command {
+        Command::Compare { policies, workloads } => {
+            let setups = contestants(policies);
+            workloads.iter().flat_map(|kind| each(*kind, &setups, options)).collect()
+        }
+        Command::Hot => each(WorkloadKind::Hot, &contestants(&[]), options),
+        Command::Ablate { workloads } => {
+            let setups = Setup::ablations();
+            workloads.iter().flat_map(|kind| each(*kind, &setups, options)).collect()
+        }
+        Command::Locality => NODES.iter().flat_map(|&nodes| locality(nodes, options)).collect(),
+        Command::Trace { file, speed, policies } => {
+            trace(file, *speed, &contestants(policies), options)?
+        }
+        Command::Page => Vec::new(),
+    })
+}
+
+fn contestants(policies: &[Policy]) -> Vec<Setup> {
+    let policies = if policies.is_empty() { &COMPARED[..] } else { policies };
+    let own = policies.iter().map(|&policy| Setup::policy(policy));
+    own.chain([Setup::omniscient(Policy::PredictedLatency)]).collect()
+}
+
+fn each(kind: WorkloadKind, setups: &[Setup], options: &Options) -> Vec<Job> {
+    let scenario = scenario(kind, options.nodes, options);
+    let job = |setup: &Setup| Job {
+        workload: kind.name().to_owned(),
+        nodes: options.nodes,
+        load: options.load.clone(),
+        scenario: scenario.clone(),
+        setup: setup.clone(),
+    };
+    setups.iter().map(job).collect()
+}
+
+fn locality(nodes: usize, options: &Options) -> Vec<Job> {
+    let mut setups = vec![
+        Setup::policy(Policy::PredictedLatency),
+        Setup::ablations().swap_remove(2),
+        Setup::policy(Policy::PrefixAware),
+    ];
+    if nodes == NODES[0] {
+        setups.push(Setup::omniscient(Policy::PredictedLatency));
+    }
+    each(WorkloadKind::SystemPrompts, &setups, &Options { nodes, ..options.clone() })
+}
+
+#[expect(clippy::disallowed_methods, reason = "some moment has to stand for time 0")]
+fn scenario(kind: WorkloadKind, nodes: usize, options: &Options) -> Scenario {
+    let scale = Scale {
+        nodes,
+        replicas: options.replicas,
+        seconds: options.seconds,
+        seed: options.seed,
+        ..Scale::default()
+    };
+    // Bursts have three times the usual rate in turn; the mean is then a quarter more.
+    let part = if kind == WorkloadKind::Bursts { 1.0 / 1.5 } else { 1.0 };
+    let loads = [0, 1, 2].map(|region| options.load_of(region) * part);
+    Scenario::three_regions(kind, loads, &scale, Instant::now())
+}
+
+fn trace(
+    file: &PathBuf,
+    speed: f64,
+    setups: &[Setup],
+    options: &Options,
+) -> anyhow::Result<Vec<Job>> {
+    let text =
+        fs::read_to_string(file).with_context(|| format!("{} can't be read", file.display()))?;
+    let read = TraceOptions {
+        regions: 3,
+        speed,
+        requests_max: usize::MAX,
+        prompt_tokens_max: Scenario::TRACE_TOKENS_MAX,
+    };
+    let mut scenario = scenario(WorkloadKind::Chats, options.nodes, options).with_large_caches();
+    scenario.sessions = read_trace(&text, &read)?;
+    let job = |setup: &Setup| Job {
+        workload: "trace".to_owned(),
+        nodes: options.nodes,
+        load: vec![speed],
+        scenario: scenario.clone(),
+        setup: setup.clone(),
+    };
+    Ok(setups.iter().map(job).collect())
+}

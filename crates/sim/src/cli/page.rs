@@ -1,0 +1,68 @@
+//! All tables as one page.
+
+use std::fmt::Write;
+
+use spillway_sim::WorkloadKind;
+
+use super::batch::Row;
+use super::limits::limits;
+use super::tables::{markdown, table};
+use super::{Command, Options};
+
+/// What the page has.
+pub(super) fn parts() -> Vec<Command> {
+    let workloads = WorkloadKind::ALL.to_vec();
+    vec![
+        Command::Locality,
+        Command::Hot,
+        Command::Compare { policies: Vec::new(), workloads: workloads.clone() },
+        Command::Ablate { workloads },
+    ]
+}
+
+/// The page.
+pub(super) fn page(parts: &[(Command, Vec<Row>)], options: &Options) -> String {
+    let mut text = format!(
+        "{HEAD}\nSeed {}, load {:?}, {} nodes and {} replicas in each region unless a table says \
+         otherwise, {:.0} s of virtual time after 60 s to warm up. `good/s` counts first tokens \
+         within {:.0} ms.\n",
+        options.seed,
+        options.load,
+        options.nodes,
+        options.replicas,
+        options.seconds,
+        options.good_ms,
+    );
+    let _infallible = write!(text, "\n## What must hold\n\n{}", limits(parts));
+    for (command, rows) in parts {
+        let table = table(command, rows, options.good_ms);
+        let _infallible = write!(text, "\n## {}\n\n{}", table.title, markdown(&table));
+    }
+    text.push_str("\n![Times to the first token](simulation.svg)\n");
+    text
+}
+
+const HEAD: &str = "\
+# In simulation
+
+Made by this command; edit nothing here by hand.
+
+```sh
+cargo run --release -p spillway-sim -- page --markdown docs/simulation.md
+```
+
+The code that routes (`route`, `prefix`, `health`) runs unchanged in a world of virtual time; the same seed gives the same
+figures on every machine. Three regions 90, 150 and 220 ms apart (there and back) have replicas that are the engine model of
+docs/emulator.md as an L4 with its 40,000 tokens of KV cache, so that what is cached is always less than what is asked for.
+What nodes know is late: replicas are looked at every 100 ms and known 100 ms later, neighbours hear of a request after 30 ms,
+other regions' reports take half a round trip, and the hot trie changes every 2 s, 300 ms after a proposal. Speeds are learned
+from replies; nobody is told them. `omniscient` is one router beside all replicas, which knows all caches and loads at once.
+
+Full load is the rate from which on even that router serves fewer requests in time, not more. An L4 with any request at all
+computes all the time, so how busy it is shows in `KV held`. `work skew` is what the busiest replica of a region computed, less
+the reading of weights, over the mean of its region; the highest of the three regions stands here. `elsewhere` is served by other
+regions, `waited` waited in a node. `error` is how far predicted times to the first token were from what was seen.
+
+What it leaves out: lost messages, failures, tokens (a block is a block), the time that the gateway itself takes, and attention
+that grows with the square of a prompt.
+";

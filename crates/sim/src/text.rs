@@ -1,0 +1,122 @@
+//! Prompts without words: which pieces they are made of, and how long each is.
+
+use std::sync::Arc;
+
+/// Tokens of one cache block of the engines, as with vLLM.
+pub const ENGINE_BLOCK_TOKENS: u32 = 16;
+
+/// Engine blocks in one block of the router: 64 tokens are the 256 bytes that the router hashes.
+pub(crate) const ENGINE_BLOCKS_PER_BLOCK: usize = 4;
+
+/// Bytes of prompt text for one token.
+pub const BYTES_PER_TOKEN: u32 = 4;
+
+/// A run of tokens that stand together wherever they stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Two pieces with the same id have the same tokens, as far as both reach.
+    pub id: u64,
+    /// How many.
+    pub tokens: u32,
+}
+
+/// A prompt or a reply: pieces one after the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text {
+    pieces: Vec<Piece>,
+}
+
+impl Text {
+    /// These pieces.
+    #[must_use]
+    pub fn new(pieces: Vec<Piece>) -> Self {
+        Self { pieces }
+    }
+
+    /// The same with one more piece at its end.
+    #[must_use]
+    pub fn with(&self, piece: Piece) -> Self {
+        let mut pieces = self.pieces.clone();
+        pieces.push(piece);
+        Self { pieces }
+    }
+
+    /// Its length.
+    #[must_use]
+    pub fn tokens(&self) -> u32 {
+        self.pieces.iter().map(|piece| piece.tokens).sum()
+    }
+
+    /// Chained hashes of its full engine blocks: entry `i` stands for the text up to the end of
+    /// block `i`.
+    #[must_use]
+    pub fn engine_chain(&self) -> Vec<u64> {
+        let mut chain = Vec::with_capacity((self.tokens() / ENGINE_BLOCK_TOKENS) as usize);
+        let mut state = 0x5350_494C_4C57_4159;
+        let mut missing = ENGINE_BLOCK_TOKENS;
+        for piece in &self.pieces {
+            let mut offset = 0;
+            while offset < piece.tokens {
+                let part = missing.min(piece.tokens - offset);
+                state = mix(mix(state, piece.id), u64::from(offset) << 32 | u64::from(part));
+                offset += part;
+                missing -= part;
+                if missing == 0 {
+                    chain.push(state);
+                    missing = ENGINE_BLOCK_TOKENS;
+                }
+            }
+        }
+        chain
+    }
+}
+
+/// The router's view of a chain of engine blocks: the hashes at the ends of its own full blocks.
+#[must_use]
+pub fn router_chain(engine_chain: &[u64]) -> Arc<[u64]> {
+    engine_chain
+        .iter()
+        .skip(ENGINE_BLOCKS_PER_BLOCK - 1)
+        .step_by(ENGINE_BLOCKS_PER_BLOCK)
+        .copied()
+        .collect()
+}
+
+/// Scrambles two numbers into one that gives neither away; good enough to tell prompts apart.
+#[must_use]
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    let mut mixed = a.rotate_left(25) ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed = (mixed ^ (mixed >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    mixed ^ (mixed >> 29)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(pieces: &[(u64, u32)]) -> Text {
+        Text::new(pieces.iter().map(|&(id, tokens)| Piece { id, tokens }).collect())
+    }
+
+    #[test]
+    fn texts_share_the_blocks_before_the_first_difference_and_no_other() {
+        let shared = |a: &Text, b: &Text| {
+            let (a, b) = (a.engine_chain(), b.engine_chain());
+            a.iter().zip(&b).take_while(|(a, b)| a == b).count()
+        };
+        let base = text(&[(1, 40), (2, 60)]);
+        assert_eq!(base.engine_chain().len(), 6);
+        assert_eq!(shared(&base, &text(&[(1, 40), (2, 500)])), 6);
+        assert_eq!(shared(&base, &text(&[(1, 40), (3, 60)])), 2);
+        assert_eq!(shared(&base, &text(&[(9, 40), (2, 60)])), 0);
+        // A shift by one token moves all content.
+        assert_eq!(shared(&base, &text(&[(1, 41), (2, 60)])), 2);
+    }
+
+    #[test]
+    fn a_router_block_ends_where_every_fourth_engine_block_ends() {
+        let chain = text(&[(1, 64 * 2 + 63)]).engine_chain();
+        assert_eq!(chain.len(), 11);
+        assert_eq!(*router_chain(&chain), [chain[3], chain[7]]);
+    }
+}

@@ -1,0 +1,118 @@
+//! Recorded requests in the form of the Mooncake traces.
+
+use serde::Deserialize;
+
+use super::{Session, Turn};
+use crate::text::mix;
+use crate::{Piece, Text, Time};
+
+/// Tokens behind each hash of such a trace.
+const HASH_TOKENS: u32 = 512;
+
+/// How a trace is played.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TraceOptions {
+    /// Regions that the requests are dealt out to: by the second hash of their prompt, so that
+    /// requests of one conversation stay together.
+    pub regions: usize,
+    /// How many times as fast as recorded.
+    pub speed: f64,
+    /// Most requests.
+    pub requests_max: usize,
+    /// Longer prompts are left out: the engine could not take them.
+    pub prompt_tokens_max: u32,
+}
+
+/// A line that can't be read.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line} of the trace: {source}")]
+pub struct TraceError {
+    /// Its number, from 1 on.
+    pub line: usize,
+    /// What is wrong.
+    source: serde_json::Error,
+}
+
+/// One request of the trace.
+#[derive(Debug, Deserialize)]
+struct Record {
+    /// Milliseconds from the beginning.
+    timestamp: f64,
+    input_length: u32,
+    output_length: u32,
+    /// One for each started 512 tokens, each standing for the whole prompt up to its end.
+    hash_ids: Vec<u64>,
+}
+
+/// The requests of a trace, one JSON object a line with `timestamp` (ms), `input_length`,
+/// `output_length` (tokens) and `hash_ids`.
+///
+/// # Errors
+/// A line is not such an object.
+pub fn read_trace(text: &str, options: &TraceOptions) -> Result<Vec<Session>, TraceError> {
+    let mut sessions = Vec::new();
+    for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        if sessions.len() >= options.requests_max {
+            break;
+        }
+        let record: Record =
+            serde_json::from_str(line).map_err(|source| TraceError { line: index + 1, source })?;
+        if record.input_length > 0 && record.input_length <= options.prompt_tokens_max {
+            sessions.push(session(&record, index as u64, options));
+        }
+    }
+    Ok(sessions)
+}
+
+fn session(record: &Record, number: u64, options: &TraceOptions) -> Session {
+    let mut left = record.input_length;
+    let mut pieces = Vec::new();
+    for &hash in &record.hash_ids {
+        let tokens = left.min(HASH_TOKENS);
+        left -= tokens;
+        pieces.push(Piece { id: mix(5, hash), tokens });
+    }
+    pieces.push(Piece { id: mix(6, number), tokens: left });
+    // The first hash is the same for almost all: the service's own system prompt.
+    let key = record.hash_ids.get(1).or_else(|| record.hash_ids.first()).copied().unwrap_or(number);
+    let turn = Turn {
+        think_us: 0,
+        prompt: Text::new(pieces),
+        reply: Piece { id: mix(7, number), tokens: record.output_length.max(1) },
+    };
+    Session {
+        start: Time::from_ms(record.timestamp / options.speed.max(1e-6)),
+        region: (mix(8, key) % options.regions.max(1) as u64) as usize,
+        affinity: mix(9, key),
+        turns: vec![turn],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPTIONS: TraceOptions =
+        TraceOptions { regions: 3, speed: 2.0, requests_max: 10, prompt_tokens_max: 5_000 };
+
+    #[test]
+    fn requests_with_the_same_hashes_share_their_blocks() {
+        let text = r#"
+{"timestamp": 1000, "input_length": 1400, "output_length": 20, "hash_ids": [0, 1, 2]}
+{"timestamp": 3000, "input_length": 1500, "output_length": 30, "hash_ids": [0, 1, 3]}
+{"timestamp": 4000, "input_length": 9000, "output_length": 30, "hash_ids": [0]}"#;
+        let sessions = read_trace(text, &OPTIONS).unwrap();
+        assert_eq!(sessions.len(), 2, "the third is too long");
+        assert_eq!(sessions[1].start, Time::from_s(1.5));
+        assert_eq!(sessions[0].region, sessions[1].region);
+        let [a, b] = [0, 1].map(|at| sessions[at].turns[0].prompt.engine_chain());
+        assert_eq!(a.iter().zip(&b).take_while(|(a, b)| a == b).count(), 64);
+        assert_eq!(sessions[0].turns[0].prompt.tokens(), 1_400);
+    }
+
+    #[test]
+    fn a_broken_line_is_named() {
+        let error = read_trace("\n{\"timestamp\": 1}", &OPTIONS).unwrap_err();
+        assert!(error.to_string().starts_with("line 2 of the trace: missing field"), "{error}");
+    }
+}

@@ -1,0 +1,244 @@
+//! The world: clients, nodes, replicas, and the way between them.
+
+mod config;
+mod figures;
+mod looks;
+mod moves;
+mod node;
+mod replica;
+mod replies;
+mod request;
+
+pub use config::{News, RegionConfig, WorldConfig};
+pub use figures::{Figures, RegionFigures};
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use spillway_engine::Event as EngineEvent;
+use spillway_prefix::{HotDelta, HotTrie};
+use spillway_types::{ModelLoad, ModelName};
+
+use crate::router::Router;
+use crate::{Agenda, Session, Time};
+use node::{Names, Node};
+use replica::Replica;
+use request::Request;
+
+/// A run in the making.
+#[derive(Debug)]
+pub struct World {
+    config: WorldConfig,
+    agenda: Agenda<Event>,
+    now: Time,
+    sessions: Vec<Session>,
+    requests: Vec<Request>,
+    regions: Vec<Region>,
+    nodes: Vec<Node>,
+    replicas: Vec<Replica>,
+    /// What all regions agree on, and what is on its way into it.
+    trie: HotTrie,
+    deltas: BTreeMap<usize, HotDelta>,
+    proposals: usize,
+    model: ModelName,
+    rng: fastrand::Rng,
+}
+
+/// A region: which nodes and replicas are its own, and what it heard of the others.
+#[derive(Debug)]
+struct Region {
+    nodes: Range<usize>,
+    replicas: Range<usize>,
+    names: Names,
+    /// The last report of each region, and when it was made.
+    heard: Vec<Option<(ModelLoad, Time)>>,
+    kv_use: Average,
+}
+
+/// A mean in the making.
+#[derive(Clone, Copy, Debug, Default)]
+struct Average {
+    sum: f64,
+    count: f64,
+}
+
+impl Average {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1.0;
+    }
+
+    fn mean(&self) -> f64 {
+        self.sum / self.count.max(1.0)
+    }
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Event {
+    /// A client asks its region.
+    Asked { session: usize, turn: usize },
+    /// A forwarded request arrives at a node of this region.
+    Guest { request: usize, region: usize },
+    /// The word that this region refused a request arrives where it came from.
+    Refused { request: usize, region: usize },
+    /// A request arrives at its replica.
+    Submitted { request: usize },
+    /// A replica's step ends.
+    Step { replica: usize },
+    /// The first token of a reply arrives at the node that sent the request.
+    Begun { request: usize, cached_tokens: u32 },
+    /// The end of a reply arrives there.
+    Ended { request: usize },
+    /// A client runs out of patience.
+    GivenUp { request: usize },
+    /// A node learns that a neighbour sent this to a replica of the region.
+    Shared { request: usize, node: usize, replica: usize },
+    /// The nodes of a region look at their replicas.
+    Look { region: usize },
+    /// A region's first node proposes what has changed in its caches.
+    Propose { region: usize },
+    /// What a region proposed is agreed on.
+    Agreed { region: usize, proposal: usize },
+    /// A report arrives.
+    Report { from: usize, to: usize, load: ModelLoad, made: Time },
+}
+
+impl World {
+    /// A world before its first request. `router` makes the router of each node, given its region
+    /// and the number of replicas there.
+    #[must_use]
+    pub fn new(
+        config: WorldConfig,
+        sessions: Vec<Session>,
+        router: &mut dyn FnMut(usize, usize, u64) -> Box<dyn Router>,
+    ) -> Self {
+        let mut rng = fastrand::Rng::with_seed(config.seed);
+        let (mut nodes, mut replicas, mut regions) = (Vec::new(), Vec::new(), Vec::new());
+        let count = config.regions.len();
+        for (number, region) in config.regions.iter().enumerate() {
+            let (first_node, first_replica) = (nodes.len(), replicas.len());
+            for _ in 0..region.nodes {
+                let made = router(number, region.replicas, rng.u64(..));
+                nodes.push(Node::new(number, made, (region.replicas, count), rng.u64(..)));
+            }
+            for at in first_replica..first_replica + region.replicas {
+                let slow = config.slow.iter().find(|(replica, _)| *replica == at);
+                replicas.push(Replica::new(config.engine, slow.map_or(1.0, |(_, factor)| *factor)));
+            }
+            regions.push(Region {
+                nodes: first_node..nodes.len(),
+                replicas: first_replica..replicas.len(),
+                names: Names::new(region.replicas),
+                heard: vec![None; count],
+                kv_use: Average::default(),
+            });
+        }
+        let mut agenda = Agenda::default();
+        let end = Time::from_s(config.end_s);
+        for (session, asked) in sessions.iter().enumerate().filter(|(_, one)| one.start < end) {
+            agenda.put(asked.start, Event::Asked { session, turn: 0 });
+        }
+        (0..count).for_each(|region| agenda.put(Time(0), Event::Look { region }));
+        if let Some(every_ms) = config.news.hot_ms {
+            // One after the other, as the regions of a cluster do.
+            let at = |region| Time::from_ms(every_ms * (1.0 + region as f64 / count as f64));
+            (0..count).for_each(|region| agenda.put(at(region), Event::Propose { region }));
+        }
+        Self {
+            config,
+            agenda,
+            now: Time(0),
+            sessions,
+            requests: Vec::new(),
+            regions,
+            nodes,
+            replicas,
+            trie: HotTrie::default(),
+            deltas: BTreeMap::new(),
+            proposals: 0,
+            model: ModelName::from("m"),
+            rng,
+        }
+    }
+
+    /// Lets it all happen, until nobody who came in time still waits for a first token.
+    #[must_use]
+    pub fn run(mut self) -> Figures {
+        let end = Time::from_s(self.config.end_s + self.config.patience_s);
+        while let Some((at, event)) = self.agenda.take_next().filter(|(at, _)| *at <= end) {
+            self.now = at;
+            self.happen(event);
+        }
+        self.figures()
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Asked { session, turn } => self.ask(session, turn),
+            Event::Guest { request, region } => self.welcome(request, region),
+            Event::Refused { request, region } => self.turn_back(request, region),
+            Event::Submitted { request } => self.submit(request),
+            Event::Step { replica } => self.step(replica),
+            Event::Begun { request, cached_tokens } => self.begin(request, cached_tokens),
+            Event::Ended { request } => self.end(request),
+            Event::GivenUp { request } => self.give_up(request),
+            Event::Shared { request, node, replica } => self.share(request, node, replica),
+            Event::Look { region } => self.look(region),
+            Event::Propose { region } => self.propose(region),
+            Event::Agreed { region, proposal } => self.agree(region, proposal),
+            Event::Report { from, to, load, made } => {
+                self.regions[to].heard[from] = Some((load, made));
+            }
+        }
+    }
+
+    /// Ends and begins what is due at a replica, and says so to those whom it concerns.
+    fn step(&mut self, replica: usize) {
+        let counts = self.counts(self.now);
+        if self.replicas[replica].due != Some(self.now) {
+            return;
+        }
+        let report = self.replicas[replica].step(self.now, counts);
+        let heard = self.now.after_us((self.config.news.hop_ms * 1e3) as u64);
+        for event in report.events {
+            match event {
+                EngineEvent::FirstToken { id, cached_tokens } => {
+                    let request = usize::try_from(id.0).unwrap_or(usize::MAX);
+                    self.agenda.put(heard, Event::Begun { request, cached_tokens });
+                }
+                EngineEvent::Finished { id, .. } => {
+                    let request = usize::try_from(id.0).unwrap_or(usize::MAX);
+                    self.replicas[replica].forget(request);
+                    self.agenda.put(heard, Event::Ended { request });
+                }
+                EngineEvent::Token { .. } | EngineEvent::Preempted { .. } => {}
+            }
+        }
+        self.schedule(replica);
+    }
+
+    /// Puts the next step of a replica on the agenda.
+    fn schedule(&mut self, replica: usize) {
+        let next = self.replicas[replica].next_step().map(|at| at.max(self.now));
+        if next != self.replicas[replica].due || next == Some(self.now) {
+            self.replicas[replica].due = next;
+            if let Some(at) = next {
+                self.agenda.put(at, Event::Step { replica });
+            }
+        }
+    }
+
+    /// Whether what happens at this moment is part of the figures.
+    fn counts(&self, at: Time) -> bool {
+        at >= Time::from_s(self.config.warm_up_s) && at < Time::from_s(self.config.end_s)
+    }
+
+    /// Microseconds from one region to another.
+    fn way_us(&self, from: usize, to: usize) -> u64 {
+        (self.config.rtt_ms[from][to] * 500.0) as u64
+    }
+}
+
+#[cfg(test)]
+mod world_test;

@@ -1,0 +1,210 @@
+//! A gateway in the world: what it counts, hears and keeps waiting.
+
+use std::time::Instant;
+
+use spillway_health::{RegionLoad, ReplicaNow, with_nodes};
+use spillway_route::{RegionReport, TrafficHistory, WaitLimits, WaitQueue, Waiting};
+use spillway_types::{ModelLoad, ModelName, Reading, ReplicaName, Signals};
+
+use crate::Time;
+use crate::router::{ReplicaSight, Router};
+
+/// Part of a new latency that counts against the ones before, unless it is the highest.
+const LATENCY_SHARE: f32 = 0.1;
+
+/// One gateway.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) region: usize,
+    pub(super) router: Box<dyn Router>,
+    pub(super) rng: fastrand::Rng,
+    pub(super) waiting: WaitQueue<usize>,
+    /// Its requests at each replica of the region.
+    pub(super) replicas: Vec<ReplicaSight>,
+    /// Reports of the last look, which are read from the next one on.
+    looked: Vec<Signals>,
+    latencies: Vec<Option<f32>>,
+    load: RegionLoad,
+    pub(super) report: OwnReport,
+    /// What it sent to each region, and what ended there.
+    pub(super) forwarded: Vec<Traffic>,
+    pub(super) guests: u32,
+}
+
+/// What a node says of its own region.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct OwnReport {
+    pub(super) load: ModelLoad,
+    pub(super) at: Time,
+    /// Requests of this node that end each second.
+    pub(super) own_rate_per_s: Option<f32>,
+    /// Requests that it had sent to replicas by then, and that had ended.
+    started: u64,
+    ended: u64,
+}
+
+/// Requests to one region.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    pub(super) sent: u64,
+    pub(super) ended: u64,
+    pub(super) history: TrafficHistory,
+}
+
+/// The names that the region's load is summed up by.
+#[derive(Debug)]
+pub(super) struct Names {
+    replicas: Vec<ReplicaName>,
+    model: [ModelName; 1],
+}
+
+impl Names {
+    pub(super) fn new(replicas: usize) -> Self {
+        let name = |number| ReplicaName::from(format!("r{number}"));
+        Self { replicas: (0..replicas).map(name).collect(), model: [ModelName::from("m")] }
+    }
+}
+
+impl Node {
+    pub(super) fn new(
+        region: usize,
+        router: Box<dyn Router>,
+        (replicas, regions): (usize, usize),
+        seed: u64,
+    ) -> Self {
+        let idle =
+            ReplicaSight { in_flight: 0, started: 0, pending_tokens: 0, signals: Signals::UNKNOWN };
+        Self {
+            region,
+            router,
+            rng: fastrand::Rng::with_seed(seed),
+            waiting: WaitQueue::new(WaitLimits::default()),
+            replicas: vec![idle; replicas],
+            looked: vec![Signals::UNKNOWN; replicas],
+            latencies: vec![None; replicas],
+            load: RegionLoad::default(),
+            report: OwnReport::default(),
+            forwarded: (0..regions).map(|_| Traffic::default()).collect(),
+            guests: 0,
+        }
+    }
+
+    /// Takes in what replicas report now, to be known from the next look on.
+    pub(super) fn look(&mut self, signals: impl Fn(usize, &ReplicaSight) -> Signals) {
+        for (at, replica) in self.replicas.iter_mut().enumerate() {
+            let fresh = signals(at, replica);
+            replica.signals = std::mem::replace(&mut self.looked[at], fresh);
+        }
+        self.add_latencies();
+    }
+
+    /// Takes in what replicas report, to be known at once.
+    pub(super) fn look_now(&mut self, signals: impl Fn(usize, &ReplicaSight) -> Signals) {
+        for (at, replica) in self.replicas.iter_mut().enumerate() {
+            replica.signals = signals(at, replica);
+        }
+        self.add_latencies();
+    }
+
+    fn add_latencies(&mut self) {
+        for (replica, latency) in self.replicas.iter_mut().zip(&self.latencies) {
+            if let Some(value) = *latency {
+                replica.signals.latency_ms = Reading { value, trust: 1.0 };
+            }
+        }
+    }
+
+    /// Sums the region up. `elsewhere` has what the other nodes have at each replica, `others` what
+    /// waits in them and what they end each second.
+    pub(super) fn sum_up(
+        &mut self,
+        (now, instant): (Time, Instant),
+        names: &Names,
+        elsewhere: &[u32],
+        others: &[(u32, Option<f32>)],
+    ) {
+        let nows: Vec<ReplicaNow<'_>> = self
+            .replicas
+            .iter()
+            .enumerate()
+            .map(|(at, replica)| ReplicaNow {
+                name: &names.replicas[at],
+                models: &names.model,
+                is_open: true,
+                in_flight: replica.in_flight,
+                started: replica.started,
+                in_flight_elsewhere: elsewhere[at],
+                in_flight_max: u32::MAX,
+                signals: replica.signals,
+            })
+            .collect();
+        let loads = self.load.update(instant, &nows);
+        let own = loads.get(&names.model[0]).copied().unwrap_or_default();
+        let waits = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        self.report = OwnReport {
+            load: with_nodes(own, waits, others.iter().copied()),
+            at: now,
+            own_rate_per_s: own.rate_per_s,
+            started: self.started(),
+            ended: self.ended(),
+        };
+    }
+
+    /// The own region as it stands now.
+    pub(super) fn own_report(&self, now: Time) -> RegionReport {
+        let since = |now: u64, then: u64| u32::try_from(now - then).unwrap_or(u32::MAX);
+        RegionReport {
+            load: self.report.load,
+            age_ms: now.ms_since(self.report.at) as f32,
+            sent: since(self.started(), self.report.started),
+            ended: since(self.ended(), self.report.ended),
+        }
+    }
+
+    /// What waits before one that is to be decided about.
+    pub(super) fn waiting(&self, has_turn: bool) -> Waiting {
+        if has_turn {
+            return Waiting { ahead: 0, all: 0, has_room: true };
+        }
+        let all = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
+        Waiting { ahead: all, all, has_room: self.waiting.room(0).is_ok() }
+    }
+
+    /// A request goes to a replica.
+    pub(super) fn send(&mut self, replica: usize, pending_tokens: u32) {
+        let replica = &mut self.replicas[replica];
+        replica.in_flight += 1;
+        replica.started += 1;
+        replica.pending_tokens += pending_tokens;
+    }
+
+    /// A reply has begun.
+    pub(super) fn begin(&mut self, replica: usize, pending_tokens: u32, latency_ms: f32) {
+        self.replicas[replica].pending_tokens -= pending_tokens;
+        let before = self.latencies[replica].unwrap_or(latency_ms);
+        let follow = before + (latency_ms - before) * LATENCY_SHARE;
+        self.latencies[replica] = Some(follow.max(latency_ms));
+    }
+
+    /// A reply has ended.
+    pub(super) fn end(&mut self, replica: usize) {
+        self.replicas[replica].in_flight -= 1;
+    }
+
+    /// Requests went to another region, or came to an end there.
+    pub(super) fn count_forwarded(&mut self, region: usize, sent: u64, ended: u64, now: Instant) {
+        let traffic = &mut self.forwarded[region];
+        traffic.sent += sent;
+        traffic.ended += ended;
+        traffic.history.record(now, traffic.sent, traffic.ended);
+    }
+
+    fn started(&self) -> u64 {
+        self.replicas.iter().map(|replica| replica.started).sum()
+    }
+
+    fn ended(&self) -> u64 {
+        let in_flight: u64 = self.replicas.iter().map(|replica| u64::from(replica.in_flight)).sum();
+        self.started() - in_flight
+    }
+}

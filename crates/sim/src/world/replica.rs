@@ -1,0 +1,111 @@
+//! A model server in the world.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use spillway_engine::{Engine, EngineConfig, Rejected, Request, RequestId, StepReport};
+use spillway_types::{BlockHashes, Reading, Signals};
+
+use crate::Time;
+use crate::text::ENGINE_BLOCKS_PER_BLOCK;
+
+/// An engine, and what it has done.
+#[derive(Debug)]
+pub(super) struct Replica {
+    engine: Engine,
+    base: Duration,
+    /// The prompts of the requests that are there, by their numbers.
+    chains: BTreeMap<usize, BlockHashes>,
+    /// What its steps cost beyond reading the weights, within the time that counts.
+    pub(super) work: Duration,
+    /// How long its steps took, within the time that counts.
+    pub(super) busy: Duration,
+    /// When the world's agenda has its next step, if at all.
+    pub(super) due: Option<Time>,
+}
+
+impl Replica {
+    /// An idle one, whose steps take `slowness` times as long as the config says.
+    pub(super) fn new(mut config: EngineConfig, slowness: f64) -> Self {
+        let slower = |ns: u64| (ns as f64 * slowness) as u64;
+        config.cost.base_ns = slower(config.cost.base_ns);
+        config.cost.prefill_token_ns = slower(config.cost.prefill_token_ns);
+        config.cost.sequence_ns = slower(config.cost.sequence_ns);
+        config.cost.kv_token_ns = slower(config.cost.kv_token_ns);
+        Self {
+            engine: Engine::new(config),
+            base: Duration::from_nanos(config.cost.base_ns),
+            chains: BTreeMap::new(),
+            work: Duration::ZERO,
+            busy: Duration::ZERO,
+            due: None,
+        }
+    }
+
+    /// Hands a request over.
+    ///
+    /// # Errors
+    /// The engine does not take it.
+    pub(super) fn submit(
+        &mut self,
+        now: Time,
+        request: Request,
+        chain: BlockHashes,
+    ) -> Result<(), Rejected> {
+        let RequestId(id) = request.id;
+        self.engine.submit(now.since_start(), request)?;
+        self.chains.insert(usize::try_from(id).unwrap_or(usize::MAX), chain);
+        Ok(())
+    }
+
+    /// When [`Replica::step`] has to be called next.
+    pub(super) fn next_step(&self) -> Option<Time> {
+        self.engine.next_step_at().map(Time::from)
+    }
+
+    /// Ends and begins what is due.
+    pub(super) fn step(&mut self, now: Time, counts: bool) -> StepReport {
+        let report = self.engine.step(now.since_start());
+        if let Some(started) = report.started.filter(|_| counts) {
+            self.work += started.duration.saturating_sub(self.base);
+            self.busy += started.duration;
+        }
+        report
+    }
+
+    /// A request has ended or is given up.
+    pub(super) fn forget(&mut self, ask: usize) {
+        self.chains.remove(&ask);
+    }
+
+    /// Takes a request out.
+    pub(super) fn abort(&mut self, ask: usize) {
+        self.engine.abort(RequestId(ask as u64));
+        self.forget(ask);
+    }
+
+    /// What it would report now. `in_flight` and `started` are of the node that asks.
+    pub(super) fn signals(&self, in_flight: u32, started: u64) -> Signals {
+        let stats = self.engine.stats();
+        let fresh = |value: f32| Reading { value, trust: 1.0 };
+        Signals {
+            queued: fresh(stats.waiting as f32),
+            running: fresh(stats.running as f32),
+            kv_use: fresh(stats.kv_blocks_used as f32 / stats.kv_blocks_total.max(1) as f32),
+            in_flight_at_report: in_flight,
+            started_at: started,
+            ..Signals::UNKNOWN
+        }
+    }
+
+    /// Leading blocks of a prompt, in blocks of the router, that are in the cache or will be when
+    /// what was sent has begun.
+    pub(super) fn cached_blocks(&self, engine_chain: &[u64], chain: &[u64]) -> u32 {
+        let filed = self.engine.cached_blocks(engine_chain) / ENGINE_BLOCKS_PER_BLOCK;
+        let shared = |other: &BlockHashes| {
+            other.as_slice().iter().zip(chain).take_while(|(a, b)| a == b).count()
+        };
+        let coming = self.chains.values().map(shared).max().unwrap_or(0);
+        u32::try_from(filed.max(coming).min(chain.len())).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,110 @@
+//! How a reply comes back, or does not.
+
+use super::request::{Placed, State};
+use super::{Event, World};
+use crate::router::{Ended, Replied};
+
+impl World {
+    /// A reply begins.
+    pub(super) fn begin(&mut self, number: usize, cached_tokens: u32) {
+        let (now, home) = (self.now, self.requests[number].region);
+        let request = &mut self.requests[number];
+        let State::Placed(placed) = &mut request.state else { return };
+        placed.first_token = Some(now);
+        let placed = *placed;
+        let node = &mut self.nodes[request.node];
+        let first_replica = self.regions[node.region].replicas.start;
+        let latency_ms = now.ms_since(placed.sent);
+        node.begin(placed.replica - first_replica, placed.pending_tokens, latency_ms as f32);
+        node.router.replied(&Replied {
+            replica: placed.replica - first_replica,
+            chain: request.inquiry.prefix.as_slice(),
+            prompt_tokens: request.prompt_tokens,
+            cached_tokens,
+            first_token_ms: latency_ms,
+            prompt_bytes: request.inquiry.prompt_bytes,
+            prediction: placed.prediction,
+            now_ms: now.ms(),
+        });
+        let region = node.region;
+        let way_ms = self.way_us(region, home) as f64 / 1e3;
+        let request = &mut self.requests[number];
+        request.cached_tokens = cached_tokens;
+        request.prediction_error = placed.prediction.map(|prediction| {
+            (f64::from(prediction.first_token_ms) - latency_ms).abs() / latency_ms.max(1.0)
+        });
+        request.first_token_ms = Some(now.ms_since(request.arrived) + way_ms);
+    }
+
+    /// A reply ends: its client thinks, and asks again.
+    pub(super) fn end(&mut self, number: usize) {
+        let State::Placed(placed) = self.requests[number].state else { return };
+        self.tell_ended(number, &placed);
+        self.release(number, &placed);
+        let home = self.requests[number].region;
+        let way_us = self.way_us(self.nodes[self.requests[number].node].region, home);
+        let request = &mut self.requests[number];
+        request.ended_ms = Some(self.now.ms_since(request.arrived) + way_us as f64 / 1e3);
+        let (session, turn) = (request.session, request.turn + 1);
+        if let Some(next) = self.sessions[session].turns.get(turn) {
+            let at = self.now.after_us(way_us + next.think_us);
+            if at.0 < (self.config.end_s * 1e6) as u64 {
+                self.agenda.put(at, Event::Asked { session, turn });
+            }
+        }
+        let node = self.requests[number].node;
+        self.wake(node);
+    }
+
+    fn tell_ended(&mut self, number: usize, placed: &Placed) {
+        let request = &self.requests[number];
+        let node = &mut self.nodes[request.node];
+        let Some(begun) = placed.first_token else { return };
+        node.router.ended(&Ended {
+            replica: placed.replica - self.regions[node.region].replicas.start,
+            tokens: request.reply_tokens - 1,
+            span_ms: self.now.ms_since(begun),
+        });
+    }
+
+    /// A client leaves if nothing has come so far.
+    pub(super) fn give_up(&mut self, number: usize) {
+        if self.requests[number].first_token_ms.is_some() {
+            return;
+        }
+        let request = &mut self.requests[number];
+        match request.state {
+            State::Moving => request.state = State::Over,
+            State::Over => {}
+            State::Waiting => {
+                request.state = State::Over;
+                if let Some(ticket) = request.ticket.take() {
+                    let _waited = self.nodes[request.node].waiting.remove(ticket);
+                }
+            }
+            State::Placed(placed) => {
+                self.replicas[placed.replica].abort(number);
+                self.release(number, &placed);
+                self.schedule(placed.replica);
+            }
+        }
+    }
+
+    /// A request is no longer at its replica.
+    pub(super) fn release(&mut self, number: usize, placed: &Placed) {
+        let request = &mut self.requests[number];
+        request.state = State::Over;
+        let node = &mut self.nodes[request.node];
+        let replica = placed.replica - self.regions[node.region].replicas.start;
+        if placed.first_token.is_none() {
+            node.replicas[replica].pending_tokens -= placed.pending_tokens;
+        }
+        node.end(replica);
+        if request.inquiry.hop > 0 {
+            node.guests -= 1;
+            let region = node.region;
+            let instant = self.config.origin + self.now.since_start();
+            self.nodes[request.entry].count_forwarded(region, 0, 1, instant);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+use std::time::Instant;
+
+use spillway_engine::{EngineConfig, Profile};
+use spillway_route::Policy;
+
+use super::{News, RegionConfig, World, WorldConfig};
+use crate::router::{Ask, Router, Sight, Verdict};
+use crate::{Figures, Piece, RouterConfig, Session, Setup, SpillwayRouter, Text, Time, Turn};
+
+#[expect(clippy::disallowed_methods, reason = "some moment has to stand for time 0")]
+fn config(regions: &[(usize, usize)]) -> WorldConfig {
+    WorldConfig {
+        regions: regions
+            .iter()
+            .map(|&(nodes, replicas)| RegionConfig { nodes, replicas })
+            .collect(),
+        rtt_ms: (0..regions.len())
+            .map(|a| (0..regions.len()).map(|b| if a == b { 0.0 } else { 100.0 }).collect())
+            .collect(),
+        engine: EngineConfig::from_profile(Profile::L4),
+        news: News::default(),
+        patience_s: 10.0,
+        warm_up_s: 0.0,
+        end_s: 100.0,
+        slow: Vec::new(),
+        seed: 1,
+        origin: Instant::now(),
+    }
+}
+
+fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Session {
+    let turn = |&(id, tokens): &(u64, u32)| Turn {
+        think_us: 1_000_000,
+        prompt: Text::new(vec![Piece { id, tokens }]),
+        reply: Piece { id: 1 << 40, tokens: 10 },
+    };
+    Session {
+        start: Time::from_s(at_s),
+        region,
+        affinity: 0,
+        turns: prompts.iter().map(turn).collect(),
+    }
+}
+
+/// Says the same of every request that is no guest; serves guests if told so.
+#[derive(Clone, Copy, Debug)]
+struct Fixed {
+    own: Verdict,
+    admits: bool,
+}
+
+impl Router for Fixed {
+    fn decide(&mut self, ask: &Ask<'_>, _sight: &Sight<'_>, _rng: &mut fastrand::Rng) -> Verdict {
+        let serve = Verdict::Serve { replica: 0, prediction: None };
+        if ask.inquiry.hop > 0 || !ask.refused.is_empty() { serve } else { self.own }
+    }
+
+    fn admits(&mut self, _ask: &Ask<'_>, _sight: &Sight<'_>) -> bool {
+        self.admits
+    }
+}
+
+fn run_fixed(config: WorldConfig, sessions: Vec<Session>, fixed: Fixed) -> Figures {
+    World::new(config, sessions, &mut |_, _, _| Box::new(fixed)).run()
+}
+
+/// From the arrival at an idle L4 to the first token of such a prompt.
+fn idle_ms(prompt_tokens: u64) -> f64 {
+    let cost = Profile::L4.step_cost();
+    cost.duration(prompt_tokens, 1, prompt_tokens).as_secs_f64() * 1e3
+}
+
+#[test]
+fn a_lone_request_takes_what_the_engine_takes_and_the_way_there_and_back() {
+    let serve = Fixed { own: Verdict::Serve { replica: 0, prediction: None }, admits: true };
+    let figures = run_fixed(config(&[(1, 1)]), vec![session(1.0, 0, &[(1, 500)])], serve);
+    assert_eq!((figures.requests, figures.failed), (1, 0));
+    assert!((figures.first_token_ms.p50 - idle_ms(500) - 0.5).abs() < 0.01, "{figures:?}");
+}
+
+#[test]
+fn a_guest_pays_for_the_way_and_one_that_is_refused_pays_for_nothing() {
+    let away = Fixed { own: Verdict::Forward(1), admits: true };
+    let sessions = vec![session(1.0, 0, &[(1, 500)])];
+    let figures = run_fixed(config(&[(1, 1), (1, 1)]), sessions.clone(), away);
+    assert!((figures.first_token_ms.p50 - idle_ms(500) - 100.5).abs() < 0.01, "{figures:?}");
+    assert_eq!(figures.forwarded_share, 1.0);
+    // Refused after a way in vain, and then served at home.
+    let refused = run_fixed(config(&[(1, 1), (1, 1)]), sessions, Fixed { admits: false, ..away });
+    assert!((refused.first_token_ms.p50 - idle_ms(500) - 100.5).abs() < 0.01, "{refused:?}");
+    assert_eq!(refused.forwarded_share, 0.0);
+}
+
+#[test]
+fn the_next_question_follows_the_reply_and_finds_the_cache_warm() {
+    let serve = Fixed { own: Verdict::Serve { replica: 0, prediction: None }, admits: true };
+    let sessions = vec![session(1.0, 0, &[(1, 640), (1, 640)])];
+    let figures = run_fixed(config(&[(1, 1)]), sessions, serve);
+    // All but the last block of the second prompt, which is always computed.
+    assert_eq!(figures.requests, 2);
+    assert!((figures.cached_share - 624.0 / 1_280.0).abs() < 1e-9, "{figures:?}");
+}
+
+#[test]
+fn whoever_gets_no_answer_in_time_has_failed_and_leaves_no_trace() {
+    let wait = Fixed { own: Verdict::Wait, admits: true };
+    let sessions = (0..20).map(|at| session(f64::from(at), 0, &[(1, 500), (1, 500)])).collect();
+    let figures = run_fixed(config(&[(2, 1)]), sessions, wait);
+    assert_eq!((figures.requests, figures.failed), (20, 20));
+    assert_eq!(figures.goodput_per_s(1e9), 0.0);
+    assert_eq!(figures.waited_share, 1.0);
+}
+
+fn spillway(config: &WorldConfig, policy: Policy, sessions: Vec<Session>) -> Figures {
+    let router: RouterConfig = Setup::policy(policy).router;
+    World::new(config.clone(), sessions, &mut |region, replicas, seed| {
+        Box::new(SpillwayRouter::new(router, region, replicas, seed))
+    })
+    .run()
+}
+
+fn many(count: u32) -> Vec<Session> {
+    (0..count).map(|at| session(f64::from(at) * 0.2, 0, &[(u64::from(at % 7), 800)])).collect()
+}
+
+#[test]
+fn a_run_is_the_same_each_time_and_another_one_for_another_seed() {
+    let base = config(&[(3, 3), (2, 2)]);
+    let first = spillway(&base, Policy::PredictedLatency, many(300));
+    assert_eq!(first, spillway(&base, Policy::PredictedLatency, many(300)));
+    let other = WorldConfig { seed: 2, ..base };
+    assert_ne!(first, spillway(&other, Policy::PredictedLatency, many(300)));
+}
+
+#[test]
+fn all_policies_serve_all_requests_of_a_light_load() {
+    for &policy in Policy::ALL {
+        let figures = spillway(&config(&[(2, 3), (1, 2)]), policy, many(200));
+        assert_eq!((figures.requests, figures.failed), (200, 0), "{policy}");
+    }
+}
+
+#[test]
+fn a_slow_replica_gets_less_once_it_is_known_to_be_slow() {
+    let slow = WorldConfig { slow: vec![(0, 4.0)], ..config(&[(1, 3)]) };
+    // Prompts that nobody has asked before, so that caches count for nothing.
+    let sessions: Vec<Session> = (0..400_u32)
+        .map(|at| session(f64::from(at) * 0.25, 0, &[(1_000 + u64::from(at), 600)]))
+        .collect();
+    let served = |policy| {
+        let figures = spillway(&slow, policy, sessions.clone());
+        let work = &figures.regions[0].work_s;
+        work[0] / 4.0 / (work[1] + work[2])
+    };
+    let (blind, seeing) = (served(Policy::RoundRobin), served(Policy::PredictedLatency));
+    assert!(blind > 0.25, "{blind}");
+    assert!(seeing < 0.7 * blind, "{seeing} and {blind}");
+}
+
+#[test]
+fn news_of_an_unheard_neighbour_never_arrive() {
+    let sessions = || many(400);
+    let heard = spillway(&config(&[(8, 4)]), Policy::PredictedLatency, sessions());
+    let news = News { share_ms: None, ..News::default() };
+    let deaf = WorldConfig { news, ..config(&[(8, 4)]) };
+    let deaf = spillway(&deaf, Policy::PredictedLatency, sessions());
+    assert!(deaf.cached_share < heard.cached_share, "{deaf:?}");
+}

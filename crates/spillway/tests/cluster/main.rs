@@ -1,0 +1,6 @@
+//! The commands about a cluster, as people type them, against a real node's admin API.
+#![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
+
+mod operators;
+mod prompts;
+mod world;

@@ -1,0 +1,205 @@
+//! A cluster of one node, and `spillway` as people type it.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use spillway_admin::{
+    Admin, AdminConfig, Explain, ExplainFault, ExplainRequest, Explaining, connection_builder,
+    parse_token_file,
+};
+use spillway_agreement::{Agreement, AgreementConfig};
+use spillway_consensus::Seed;
+use spillway_control::Fingerprint;
+use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
+use spillway_link::{
+    CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, Refused,
+    RefusedReason,
+};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+struct NoHandler;
+
+impl Handler for NoHandler {
+    fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
+
+    fn forwarded(&self, _from: &Identity, _head: ForwardHead, _body: ForwardBody) -> Deciding {
+        Box::pin(async { Err(Refused { reason: RefusedReason::NoReplica, wait_ms: None }) })
+    }
+}
+
+/// Says what it was asked; what a real node says is a matter of its data path.
+#[derive(Debug)]
+struct Teller;
+
+impl Explain for Teller {
+    fn explain(&self, request: ExplainRequest) -> Explaining<'_> {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let session = request.headers.get("x-session-id").map(|it| it.to_str().unwrap().to_owned());
+        let told = match body["model"].as_str() {
+            Some(model) => Ok(json!({
+                "model": model, "policy": "predicted_latency", "chosen": "gpu-b",
+                "decision": "replica", "reason": "soonest", "route": "chat", "cached_blocks": 1,
+                "blocks": body["messages"][0]["content"].as_str().map_or(0, str::len),
+                "candidates": [
+                    { "name": "gpu-a", "region": "eu", "chosen": false, "why": request.path,
+                      "cost_ms": 30.25, "terms": { "wait": 30.0, "prefill": 0.25 } },
+                    { "name": "gpu-b", "region": "eu", "chosen": true, "why": session,
+                      "cost_ms": 2.5, "terms": { "wait": 0.0, "prefill": 2.5 } },
+                ],
+                "tenant": request.tenant.map(|it| it.to_string()),
+            })),
+            None => {
+                Err(ExplainFault { cause: "it names no model".into(), remedy: "add it".into() })
+            }
+        };
+        Box::pin(std::future::ready(told))
+    }
+}
+
+/// One node that is a cluster, with an admin listener that wants a token.
+pub(crate) struct World {
+    folder: TempDir,
+    pub(crate) address: SocketAddr,
+    pub(crate) runtime: tokio::runtime::Runtime,
+    link: Arc<Link>,
+    pub(crate) agreement: Arc<Agreement>,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        std::fs::write(folder.path().join("token"), format!("{TOKEN}\n")).unwrap();
+        let (link, agreement) = runtime.block_on(Box::pin(start(folder.path())));
+        let tokens = parse_token_file(&format!("ada admin {TOKEN}")).unwrap();
+        let config = AdminConfig { tokens, ..AdminConfig::default() };
+        let admin = Admin::new(Some(Arc::clone(&agreement)), config).explaining(Arc::new(Teller));
+        let address = runtime.block_on(listen(admin));
+        let by = Instant::now() + Duration::from_secs(30);
+        while agreement.published().records().nodes.is_empty() {
+            assert!(Instant::now() < by, "no cluster is formed");
+            // wait: between two looks
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Self { folder, address, runtime, link, agreement }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Runs `spillway` with these words, and the listener's address and token.
+    pub(crate) fn run(&self, words: &[&str]) -> Output {
+        run(&[
+            words,
+            &["--admin", &format!("http://{}", self.address)],
+            &["--token-file", self.path("token").to_str().unwrap()],
+        ]
+        .concat())
+    }
+
+    /// What it prints.
+    pub(crate) fn text(&self, words: &[&str]) -> String {
+        printed(&self.run(words))
+    }
+
+    pub(crate) fn json(&self, words: &[&str]) -> Value {
+        serde_json::from_str(&self.text(&[words, &["--json"]].concat())).unwrap()
+    }
+
+    /// What it says on standard error when it fails.
+    pub(crate) fn fault(&self, words: &[&str]) -> String {
+        fault(&self.run(words))
+    }
+
+    pub(crate) fn stop(self) -> TempDir {
+        let Self { folder, runtime, link, agreement, .. } = self;
+        runtime.block_on(async {
+            agreement.shutdown().await;
+            link.shutdown(Duration::from_secs(1)).await;
+        });
+        drop(agreement);
+        runtime.shutdown_timeout(Duration::from_secs(5));
+        folder
+    }
+}
+
+pub(crate) fn run(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_spillway"))
+        .env_remove("SPILLWAY_ADMIN")
+        .env_remove("SPILLWAY_TOKEN_FILE")
+        .args(words)
+        .output()
+        .unwrap()
+}
+
+pub(crate) fn printed(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+pub(crate) fn fault(output: &Output) -> String {
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+async fn start(folder: &Path) -> (Arc<Link>, Arc<Agreement>) {
+    let validity = || Validity::days(SystemTime::now(), 5).unwrap();
+    let authority = Authority::new("test", validity()).unwrap();
+    std::fs::write(folder.join("ca.pem"), authority.certificate_pem()).unwrap();
+    let files = NodeFiles::in_folder(folder, "eu", "a");
+    files.write(authority.issue("eu", "a", validity()).unwrap(), IfExists::Replace).unwrap();
+    let files = CertificateFiles {
+        authority: folder.join("ca.pem"),
+        certificate: files.certificate,
+        key: files.key,
+    };
+    let me = Identity::new("test", "eu", "a").unwrap();
+    let config = spillway_link::Config::new(me, "127.0.0.1:0".parse().unwrap(), files);
+    let link = Arc::new(Link::start(config, Arc::new(NoHandler)).unwrap());
+    let config = AgreementConfig {
+        name: "a".into(),
+        region: "eu".into(),
+        advertise: link.local_address().unwrap().to_string(),
+        fingerprint: Fingerprint([7; 32]),
+        folder: folder.join("data"),
+        seeds: vec![Seed { name: "a".into(), region: "eu".into() }],
+        join_token: None,
+        rtt_max: Duration::from_millis(20),
+    };
+    let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
+    (link, agreement)
+}
+
+async fn listen(admin: Admin) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let tasks = TaskTracker::new();
+    let connections = tasks.clone();
+    tasks.spawn(async move {
+        loop {
+            let (tcp, _) = listener.accept().await.unwrap();
+            let admin = admin.clone();
+            connections.spawn(async move {
+                let service = service_fn(move |request| {
+                    let admin = admin.clone();
+                    async move { Ok::<_, Infallible>(admin.answer(request).await) }
+                });
+                connection_builder().serve_connection(TokioIo::new(tcp), service).await
+            });
+        }
+    });
+    address
+}

@@ -1,0 +1,195 @@
+//! Metrics of what is known of caches and speeds.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::metrics::{Labels, metric, raise, signed};
+use crate::names;
+
+/// What this node knows of the caches of its region, and how it came by that.
+#[derive(Clone, Debug, Default)]
+pub struct LiveKnowledge {
+    /// Different blocks that are known at any replica.
+    pub blocks: u64,
+    /// Blocks at replicas: a block that three replicas hold counts three times.
+    pub pairs: u64,
+    /// Bytes of the index.
+    pub bytes: u64,
+    /// Blocks at replicas forgotten since start, by why.
+    pub forgotten: Vec<(&'static str, u64)>,
+    /// Replicas whose blocks were all forgotten at once, since start.
+    pub flushes: u64,
+    /// Prompts looked up since start.
+    pub lookups: u64,
+    /// Of these, those of which some replica held a block.
+    pub matched: u64,
+    /// Lessons since start that found their queue full.
+    pub learnings_dropped: u64,
+    /// Replicas and models whose speed is learned.
+    pub models: u64,
+    /// Messages about caches between the nodes of the region since start, by what became of them.
+    pub shared: Vec<(&'static str, u64)>,
+    /// Bytes of such messages that were sent.
+    pub shared_bytes: u64,
+}
+
+/// What the cluster agrees on about hot prompts.
+#[derive(Clone, Debug, Default)]
+pub struct LiveHot {
+    /// Hot blocks by region.
+    pub blocks: Vec<(String, u64)>,
+    /// Bytes of all of them.
+    pub bytes: u64,
+    /// Agreed changes since start.
+    pub entries: u64,
+    /// Their bytes.
+    pub entry_bytes: u64,
+    /// Changes that this node proposed since start, by what became of them.
+    pub proposals: Vec<(&'static str, u64)>,
+    /// Decisions between regions since start for prompts that are hot somewhere.
+    pub decisions: u64,
+    /// Of these, those that would have gone another way otherwise.
+    pub changed: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(crate) struct KnowledgeMetrics {
+    blocks: Gauge,
+    pairs: Gauge,
+    bytes: Gauge,
+    forgotten: Family<Labels, Counter>,
+    flushes: Counter,
+    lookups: Family<Labels, Counter>,
+    learnings_dropped: Counter,
+    models: Gauge,
+    shared: Family<Labels, Counter>,
+    shared_bytes: Counter,
+    hot: HotMetrics,
+}
+
+#[derive(Debug)]
+struct HotMetrics {
+    blocks: Family<Labels, Gauge>,
+    bytes: Family<Labels, Gauge>,
+    entries: Counter,
+    entry_bytes: Counter,
+    proposals: Family<Labels, Counter>,
+    decisions: Family<Labels, Counter>,
+}
+
+impl KnowledgeMetrics {
+    pub(crate) fn new(r: &mut Registry) -> Self {
+        Self {
+            blocks: metric(r, names::PREFIX_BLOCKS, "Blocks known at any replica"),
+            pairs: metric(r, names::PREFIX_PAIRS, "Blocks at replicas"),
+            bytes: metric(r, names::PREFIX_BYTES, "Bytes of the prefix index"),
+            forgotten: metric(r, names::PREFIX_FORGOTTEN, "Blocks at replicas forgotten"),
+            flushes: metric(r, names::PREFIX_FLUSHES, "Replicas forgotten at once"),
+            lookups: metric(r, names::PREFIX_LOOKUPS, "Prompts looked up"),
+            learnings_dropped: metric(r, names::LEARNINGS_DROPPED, "Lessons not learned"),
+            models: metric(r, names::LATENCY_MODELS, "Speeds that are learned"),
+            shared: metric(r, names::PREFIX_SHARED, "Messages about caches in the region"),
+            shared_bytes: metric(r, names::PREFIX_SHARED_BYTES, "Bytes of them sent"),
+            hot: HotMetrics {
+                blocks: metric(r, names::HOT_BLOCKS, "Hot blocks"),
+                bytes: metric(r, names::HOT_BYTES, "Bytes of all hot blocks"),
+                entries: metric(r, names::HOT_ENTRIES, "Agreed changes of hot blocks"),
+                entry_bytes: metric(r, names::HOT_ENTRY_BYTES, "Bytes of them"),
+                proposals: metric(r, names::HOT_PROPOSALS, "Changes proposed here"),
+                decisions: metric(r, names::HOT_DECISIONS, "Decisions about hot prompts"),
+            },
+        }
+    }
+
+    pub(crate) fn show(&self, live: &LiveKnowledge, hot: Option<&LiveHot>) {
+        self.blocks.set(signed(live.blocks));
+        self.pairs.set(signed(live.pairs));
+        self.bytes.set(signed(live.bytes));
+        self.models.set(signed(live.models));
+        raise(&self.flushes, live.flushes);
+        raise(&self.learnings_dropped, live.learnings_dropped);
+        raise(&self.shared_bytes, live.shared_bytes);
+        raise_each(&self.forgotten, "why", &live.forgotten);
+        raise_each(&self.shared, "result", &live.shared);
+        let unmatched = live.lookups.saturating_sub(live.matched);
+        raise_each(&self.lookups, "result", &[("matched", live.matched), ("none", unmatched)]);
+        self.hot.show(hot);
+    }
+}
+
+impl HotMetrics {
+    fn show(&self, live: Option<&LiveHot>) {
+        self.blocks.clear();
+        self.bytes.clear();
+        let Some(live) = live else { return };
+        for (region, blocks) in &live.blocks {
+            let labels = vec![("region", region.clone())];
+            self.blocks.get_or_create(&labels).set(signed(*blocks));
+        }
+        self.bytes.get_or_create(&Labels::new()).set(signed(live.bytes));
+        raise(&self.entries, live.entries);
+        raise(&self.entry_bytes, live.entry_bytes);
+        raise_each(&self.proposals, "result", &live.proposals);
+        let same = live.decisions.saturating_sub(live.changed);
+        raise_each(&self.decisions, "way", &[("changed", live.changed), ("same", same)]);
+    }
+}
+
+fn raise_each(
+    family: &Family<Labels, Counter>,
+    label: &'static str,
+    totals: &[(&'static str, u64)],
+) {
+    for (value, total) in totals {
+        raise(&family.get_or_create(&vec![(label, (*value).to_owned())]), *total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Live, Metrics};
+
+    #[test]
+    fn what_is_known_of_caches_is_shown() {
+        let metrics = Metrics::new(Vec::new());
+        let knowledge = LiveKnowledge {
+            blocks: 5,
+            pairs: 7,
+            lookups: 9,
+            matched: 4,
+            learnings_dropped: 1,
+            forgotten: vec![("evicted", 3)],
+            ..LiveKnowledge::default()
+        };
+        let hot = LiveHot {
+            blocks: vec![("eu".to_owned(), 11)],
+            decisions: 6,
+            changed: 2,
+            ..LiveHot::default()
+        };
+        let mut live = Live { knowledge, hot: Some(hot), ..Live::default() };
+        let text = metrics.scrape(&live);
+        for line in [
+            "spillway_prefix_index_blocks 5",
+            "spillway_prefix_index_pairs 7",
+            r#"spillway_prefix_lookups_total{result="matched"} 4"#,
+            r#"spillway_prefix_lookups_total{result="none"} 5"#,
+            "spillway_learnings_dropped_total 1",
+            r#"spillway_prefix_forgotten_total{why="evicted"} 3"#,
+            r#"spillway_hot_blocks{region="eu"} 11"#,
+            r#"spillway_hot_decisions_total{way="changed"} 2"#,
+            r#"spillway_hot_decisions_total{way="same"} 4"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        live.hot = None;
+        let text = metrics.scrape(&live);
+        assert!(!text.contains("spillway_hot_blocks{"), "{text}");
+        let evicted = r#"spillway_prefix_forgotten_total{why="evicted"} 3"#;
+        assert!(text.contains(evicted), "totals don't grow by being shown: {text}");
+    }
+}
