@@ -178,6 +178,8 @@ class Fleet:
         command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "bfloat16"]
         command += ["--max-model-len", "2048", "--max-num-seqs", str(RUNNING_MAX)]
         command += ["--block-size", str(BLOCK_TOKENS), "--num-gpu-blocks-override", str(BLOCKS)]
+        # Replies say how much of the prompt was cached.
+        command += ["--enable-prompt-tokens-details"]
         return [*command, "--enable-prefix-caching", "--enforce-eager"]
 
     def config(self) -> str:

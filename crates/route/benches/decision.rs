@@ -73,6 +73,7 @@ fn measure(policy: Policy, has_regions: bool) -> Vec<u64> {
 struct Table {
     in_flight: Vec<AtomicU32>,
     cached_blocks: Vec<u32>,
+    cached_blocks_max: u32,
     signals: Vec<Signals>,
     speeds: Vec<Speed>,
 }
@@ -98,6 +99,7 @@ impl Table {
         Self {
             in_flight: (0..REPLICAS).map(|index| AtomicU32::new(index as u32 % 7)).collect(),
             cached_blocks: (0..REPLICAS).map(|index| (index % 37 / 30 * 9) as u32).collect(),
+            cached_blocks_max: 9,
             signals: (0..REPLICAS).map(signals).collect(),
             speeds: (0..REPLICAS).map(speed).collect(),
         }
@@ -122,6 +124,10 @@ impl Loads for Table {
 
     fn cached_blocks(&self, slot: ReplicaSlot) -> u32 {
         self.cached_blocks[slot.index()]
+    }
+
+    fn cached_blocks_max(&self) -> u32 {
+        self.cached_blocks_max
     }
 
     fn speed(&self, slot: ReplicaSlot) -> Speed {

@@ -94,6 +94,12 @@ impl<'a> Field<'a> {
         is_usable.then(|| self.as_usable(index, in_flight))
     }
 
+    /// Leading blocks of the prompt that the candidate at `index` is expected to have cached.
+    #[inline]
+    pub(crate) fn cached_blocks_at(&self, index: usize) -> u32 {
+        self.loads.cached_blocks(self.candidates[index].slot)
+    }
+
     /// The candidate at `index` as if it may be chosen.
     #[inline]
     pub(crate) fn as_usable(&self, index: usize, in_flight: u32) -> Usable {

@@ -101,11 +101,16 @@ impl Rendezvous {
 /// Both are strong hashes already, and the key's is secret: it only remains to mix them. The mixer
 /// is the finalizer of `SplitMix64` (Steele, Lea and Flood, 2014).
 pub(crate) fn uniform(key: u64, identity: u64) -> f64 {
+    (mix(key, identity) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// A number that depends on both, all numbers being equally likely.
+#[inline]
+pub(crate) fn mix(key: u64, identity: u64) -> u64 {
     let mut bits = (key ^ identity).wrapping_add(0x9E37_79B9_7F4A_7C15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    bits ^= bits >> 31;
-    (bits >> 11) as f64 / (1_u64 << 53) as f64
+    bits ^ (bits >> 31)
 }
 
 /// An exponentially distributed number with mean 1 from a uniform one, never less than that.

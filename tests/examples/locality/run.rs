@@ -13,8 +13,6 @@ use crate::Options;
 use crate::report::Shown;
 use crate::workload::region_load;
 
-/// Real time per modelled time: an L4 reads a thousand tokens in 53 ms then, and makes one in 5.
-const TIME_SCALE: f64 = 0.1;
 const REGIONS: [&str; 3] = ["eu", "us", "ap"];
 /// Between regions: eu-us, eu-ap, us-ap.
 const RTT_MS: [(usize, usize, u64); 3] = [(0, 1, 80), (0, 2, 220), (1, 2, 170)];
@@ -46,7 +44,7 @@ async fn replicas(options: &Options, count: u16, seed: u64) -> Emulator {
     };
     let config = EmulatorConfig {
         replicas: count,
-        time_scale: TIME_SCALE,
+        time_scale: options.time_scale,
         engine,
         seed: options.seed + seed,
         records_max: 0,

@@ -5,13 +5,25 @@ use spillway_types::Inquiry;
 use super::Choose;
 use crate::field::Field;
 use crate::predict::{Fit, Weigher};
+use crate::rendezvous::mix;
 use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
 
-/// Weighs every candidate and takes the cheapest at which the request fits.
+/// Weighs the candidates and takes the cheapest at which the request fits.
+///
+/// Of a large group it weighs those that have most of the prompt cached and a part of the others:
+/// the cheapest of a hundred is hardly dearer than the cheapest of thousands, and a decision takes
+/// no longer the larger the group is. Which part, the prompt says, so that nodes that know the same
+/// look at the same. If the request fits at none of these, all are weighed.
 #[derive(Debug)]
 pub(super) struct PredictedLatency {
     tuning: PredictedTuning,
 }
+
+/// Candidates of a group that are all weighed.
+const ALL_MAX: usize = 256;
+/// Candidates of a larger one that are weighed for what they have cached, and about as many others.
+const CACHED_MAX: usize = 64;
+const OTHERS: u64 = 64;
 
 impl PredictedLatency {
     pub(super) fn prepare(_candidates: &[Candidate], tuning: &Tuning) -> Self {
@@ -27,28 +39,72 @@ impl Choose for PredictedLatency {
         moment: &mut Moment<'_>,
     ) -> Option<Attempt> {
         let weigher = Weigher::new(&self.tuning, inquiry, field, moment.rng);
-        let mut best: Option<Attempt> = None;
-        let mut least = f32::INFINITY;
+        let mut search = Search { weigher: &weigher, field, best: None, least: f32::INFINITY };
+        if field.len() > ALL_MAX {
+            search.look_at_some(inquiry.session);
+        }
+        if search.best.is_none() {
+            (0..field.len()).for_each(|index| search.look_at(index));
+        }
+        search.best.or_else(|| largest(&weigher, field))
+    }
+}
+
+/// The cheapest so far.
+struct Search<'s> {
+    weigher: &'s Weigher,
+    field: &'s Field<'s>,
+    best: Option<Attempt>,
+    least: f32,
+}
+
+impl Search<'_> {
+    fn look_at_some(&mut self, session: Option<u64>) {
+        let (field, key) = (self.field, self.weigher.key());
+        let most = field.cached_blocks_max();
+        // Of all numbers, the share that so many others are of the group.
+        let bound = u64::MAX / field.len() as u64 * OTHERS;
+        let (mut deepest, mut deep) = (0, 0);
         for index in 0..field.len() {
-            if field.was_tried(index) {
-                continue;
-            }
-            let snapshot = field.snapshot(index);
-            let Some(usable) = field.usable_by(index, &snapshot) else { continue };
-            // What decides between equals only adds to it.
-            if weigher.outline(field, &usable, &snapshot).cost.total_ms() > least {
-                continue;
-            }
-            // Once more, but for a few of many.
-            let weight = weigher.weigh(field, &usable, &snapshot);
-            let total_ms = weight.cost.total_ms();
-            if weight.fit == Fit::Fits && total_ms < least {
-                let prediction = Some(weight.prediction);
-                best = Some(Attempt { prediction, ..usable.because(Reason::Soonest) });
-                least = total_ms;
+            let identity = field.identity(index);
+            let is_drawn = mix(key, identity) < bound || session == Some(identity);
+            let is_cached = most > 0 && {
+                let blocks = field.cached_blocks_at(index);
+                let is_deepest = blocks >= most;
+                let is_deep = 2 * blocks > most;
+                deepest += usize::from(is_deepest);
+                deep += usize::from(is_deep);
+                (is_deepest && deepest <= CACHED_MAX) || (is_deep && deep <= CACHED_MAX)
+            };
+            if is_drawn || is_cached {
+                self.look_at(index);
             }
         }
-        best.or_else(|| largest(&weigher, field))
+    }
+
+    #[inline]
+    fn look_at(&mut self, index: usize) {
+        let (weigher, field) = (self.weigher, self.field);
+        if field.was_tried(index) {
+            return;
+        }
+        let snapshot = field.snapshot(index);
+        let Some(usable) = field.usable_by(index, &snapshot) else { return };
+        if !weigher.may_cost_less(field, &usable, &snapshot, self.least) {
+            return;
+        }
+        // What decides between equals only adds to it.
+        if weigher.outline(field, &usable, &snapshot).cost.total_ms() > self.least {
+            return;
+        }
+        // Once more, but for a few of many.
+        let weight = weigher.weigh(field, &usable, &snapshot);
+        let total_ms = weight.cost.total_ms();
+        if weight.fit == Fit::Fits && total_ms < self.least {
+            let prediction = Some(weight.prediction);
+            self.best = Some(Attempt { prediction, ..usable.because(Reason::Soonest) });
+            self.least = total_ms;
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! The terms of one candidate.
 
-use spillway_types::{Inquiry, Prediction, Signals, Speed};
+use spillway_types::{Inquiry, Prediction, Reading, Signals, Speed};
 
 use super::cost::{Cost, sound};
 use super::fit::{Fit, Room};
@@ -76,6 +76,36 @@ impl Weigher {
             ..*tuning
         };
         Self { tuning, request, usual: Usual::of(field) }
+    }
+
+    /// What is equal for equal beginnings of prompts, else drawn.
+    pub(crate) fn key(&self) -> u64 {
+        self.request.key
+    }
+
+    /// Whether a candidate could cost less than `least_ms`, by the two terms that most of a cost
+    /// comes from: most candidates of a large group need no closer look.
+    #[inline]
+    pub(crate) fn may_cost_less(
+        &self,
+        field: &Field<'_>,
+        usable: &Usable,
+        snapshot: &Snapshot,
+        least_ms: f32,
+    ) -> bool {
+        let Self { tuning, request, usual } = self;
+        let Snapshot { signals, speed, .. } = snapshot;
+        let pace = usual.pace(field.base_weight(usable.index));
+        let trust = positive(speed.trust).min(1.0);
+        let prefill_ms = mixed(speed.prefill_ms, usual.speed.prefill_ms * pace, trust);
+        let floor_ms = mixed(speed.floor_ms, usual.speed.floor_ms * pace, trust);
+        let bytes_per_token = speed.bytes_per_token.max(BYTES_PER_TOKEN_MIN);
+        let cached_bytes = snapshot.cached_blocks as f32 * request.block_bytes;
+        let linear = positive(request.prompt_bytes - cached_bytes) * prefill_ms / bytes_per_token;
+        // Of what is there, no less runs than did at the report.
+        let running = self.requests(usable, in_system(signals), signals).min(self.ran(signals));
+        let bound_ms = floor_ms + linear * (1.0 + tuning.kappa * running);
+        bound_ms * BOUND_SHARE - tuning.session_ms <= least_ms
     }
 
     /// Weighs one candidate, all but what decides between equals and whether it fits: no decision
@@ -176,10 +206,8 @@ impl Weigher {
     fn load(&self, usable: &Usable, signals: &Signals) -> Load {
         let reports = &self.usual.reports;
         let reported = in_system(signals);
-        let own = usable.in_flight as f32;
-        let now = reports.now(usable, reported, signals);
-        let requests = if now > own { now.min(COUNT_MAX) } else { own };
-        let running = signals.running.or(self.usual.running).max(1.0);
+        let requests = self.requests(usable, reported, signals);
+        let running = self.ran(signals);
         let is_queue = signals.queued.or(self.usual.queued) >= 1.0;
         let waits = if requests <= running {
             0.0
@@ -200,12 +228,26 @@ impl Weigher {
         }
     }
 
+    /// Requests there by now, this process's own at least.
+    #[inline]
+    fn requests(&self, usable: &Usable, reported: Reading, signals: &Signals) -> f32 {
+        let own = usable.in_flight as f32;
+        let now = self.usual.reports.now(usable, reported, signals);
+        if now > own { now.min(COUNT_MAX) } else { own }
+    }
+
+    /// Requests that ran there at the report, or as usual.
+    #[inline]
+    fn ran(&self, signals: &Signals) -> f32 {
+        signals.running.or(self.usual.running).max(1.0)
+    }
+
     /// Its speed as far as it was learned, and for the rest what is usual for its weight.
     #[inline]
     fn speed(&self, learned: &Speed, pace: f32) -> Speed {
         let usual = &self.usual.speed;
         let trust = positive(learned.trust).min(1.0);
-        let or = |value: f32, usual: f32| usual + (positive(value) - usual) * trust;
+        let or = |value: f32, usual: f32| mixed(value, usual, trust);
         Speed {
             floor_ms: or(learned.floor_ms, usual.floor_ms * pace),
             prefill_ms: or(learned.prefill_ms, usual.prefill_ms * pace),
@@ -239,8 +281,17 @@ impl Weigher {
 /// More requests than any replica has.
 const COUNT_MAX: f32 = 1e6;
 
+/// Leaves room for rounding in another order.
+const BOUND_SHARE: f32 = 0.999;
+
 /// A token has at least a byte, but for some of special languages.
 const BYTES_PER_TOKEN_MIN: f32 = 0.25;
+
+/// What was learned as far as it is trusted, and for the rest what is usual.
+#[inline]
+fn mixed(learned: f32, usual: f32, trust: f32) -> f32 {
+    usual + (positive(learned) - usual) * trust
+}
 
 /// The number, or 0 if it is negative or none. What is infinite makes a cost that no other exceeds.
 /// (`f32::max` says the same and takes three times as long.)

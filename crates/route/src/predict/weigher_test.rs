@@ -331,3 +331,73 @@ proptest! {
         prop_assert!(without_tie(&after) <= without_tie(&before) + slack);
     }
 }
+
+#[test]
+fn in_a_large_group_the_one_with_most_of_the_prompt_is_found() {
+    let mut world = world(1_000);
+    for chosen in [3, 500, 999] {
+        world.loads.cached_blocks = vec![20; 1_000];
+        world.loads.cached_blocks[chosen] = 60;
+        assert_eq!(world.attempt(0).slot.index(), chosen);
+    }
+}
+
+#[test]
+fn in_a_large_group_the_only_one_that_takes_a_request_is_found() {
+    let mut world = world(1_000);
+    world.loads.in_flight = vec![u32::MAX; 1_000];
+    for chosen in [3, 500, 999] {
+        world.loads.in_flight[chosen] = 0;
+        assert_eq!(world.attempt(0).slot.index(), chosen);
+        world.loads.in_flight[chosen] = u32::MAX;
+    }
+}
+
+#[test]
+fn in_a_large_group_a_hot_prompt_goes_to_one_of_the_idlest() {
+    let mut world = world(1_000);
+    world.loads.cached_blocks = vec![40; 1_000];
+    for (index, signals) in world.loads.signals.iter_mut().enumerate() {
+        signals.running = fresh((index % 10) as f32 + 1.0);
+    }
+    for block in 0..50 {
+        world.prompt.blocks = BlockHashes::new((0..62).map(|at| at + block * 1_000).collect());
+        let index = world.attempt(0).slot.index();
+        assert_eq!(index % 10, 0, "replica {index} of a tenth that is idlest");
+    }
+}
+
+#[test]
+fn in_a_large_group_nodes_that_know_nothing_choose_the_same_and_prompts_spread() {
+    let mut world = world(1_000);
+    let mut chosen = std::collections::BTreeSet::new();
+    for block in 0..100 {
+        world.prompt.blocks = BlockHashes::new((0..62).map(|at| at + block * 1_000).collect());
+        let index = world.attempt(0).slot.index();
+        world.rng = fastrand::Rng::with_seed(block);
+        assert_eq!(world.attempt(7).slot.index(), index);
+        chosen.insert(index);
+    }
+    assert!(chosen.len() > 80, "{} replicas for 100 prompts", chosen.len());
+}
+
+proptest! {
+    #[test]
+    fn a_short_look_leaves_out_none_that_would_be_the_cheapest(
+        world in any_prompted(Just(Policy::PredictedLatency)),
+    ) {
+        let world = world.all_warm();
+        let mut rng = fastrand::Rng::with_seed(1);
+        let moment = Moment { now: *NOW, loads: &world.loads, ticket: 0, rng: &mut rng };
+        let (plan, weighed) = plan_explained(&world.inquiry(), &world.group, &world.tried, moment);
+        let Plan::Attempt(attempt) = plan else { return Ok(()) };
+        if attempt.reason != crate::Reason::Soonest {
+            return Ok(());
+        }
+        let of = |slot| weighed.iter().find(|one| one.slot == slot).map(|one| one.total_ms);
+        let Some(chosen) = of(attempt.slot) else { return Ok(()) };
+        for one in weighed.iter().filter(|one| one.obstacle == Some(crate::Obstacle::NotChosen)) {
+            prop_assert!(one.total_ms >= chosen, "{one:?} is cheaper than {chosen} ms");
+        }
+    }
+}
