@@ -18,11 +18,13 @@ use crate::{Group, Moment};
 /// look at every candidate, `O(n)`: once for the connection counts and the unbounded hash, twice
 /// for the bounded hash and those that read signals, since what is usual has to be known before one
 /// candidate can be compared with it. A session costs one pass, and the policy's if it moves.
+/// Of more than 256 candidates [`PredictedLatency`] weighs only some.
 ///
 /// [`Random`]: crate::Policy::Random
 /// [`RoundRobin`]: crate::Policy::RoundRobin
 /// [`WeightedRoundRobin`]: crate::Policy::WeightedRoundRobin
 /// [`PowerOfTwo`]: crate::Policy::PowerOfTwo
+/// [`PredictedLatency`]: crate::Policy::PredictedLatency
 #[must_use]
 pub fn plan(
     inquiry: &Inquiry,
