@@ -130,8 +130,8 @@ impl Fleet {
         self.feed(now, replica, |member, now, _| member.on_check(now, check, result));
     }
 
-    /// Takes in a load report that was scraped or pushed, with what this node had in flight there
-    /// when it came. Reports that come along with replies are signs.
+    /// Takes in a load report that was scraped or pushed, with what was known to be in flight there
+    /// when it came: [`Live::known`]. Reports that come along with replies are signs.
     pub fn handle_report(
         &mut self,
         now: Instant,

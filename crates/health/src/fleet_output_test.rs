@@ -13,10 +13,11 @@ use crate::{
 fn signals_tell_what_traffic_and_reports_showed() {
     let mut test = fleet(&["a"]);
     assert_eq!(test.fleet.signals(test.now, &"x".into(), Live::default()), Default::default());
-    test.live.insert("a".into(), Live { in_flight: 4, started: 40, silent_for: None });
+    test.live
+        .insert("a".into(), Live { in_flight: 4, elsewhere: 3, started: 40, silent_for: None });
     test.answer("a").report("a", LoadReport { queued: Some(3.0), ..LoadReport::default() });
     test.tick();
-    let live = Live { in_flight: 5, started: 42, silent_for: None };
+    let live = Live { in_flight: 5, elsewhere: 3, started: 42, silent_for: None };
     let signals = test.fleet.signals(test.now, &"a".into(), live);
     assert_eq!(signals.latency_ms, Reading { value: 50.0, trust: 1.0 });
     assert!((48.0..52.0).contains(&signals.p99_ms.value));
@@ -35,15 +36,24 @@ fn a_report_along_with_a_reply_counts_what_was_in_flight_at_the_last_tick() {
     let signals = test.fleet.signals(test.now, &"a".into(), Live::default());
     assert_eq!((signals.kv_use.value, signals.pending.value), (0.5, 7.0));
     assert_eq!(signals.in_flight_at_report, 4);
+    // Those of other nodes, as far as they had told.
+    let live = Live { in_flight: 4, elsewhere: 3, started: 0, silent_for: None };
+    test.live.insert("a".into(), live);
+    test.tick();
+    let report = LoadReport { pending: Some(9.0), ..LoadReport::default() };
+    test.sign("a", SignKind::Reported(Box::new(report)));
+    let signals = test.fleet.signals(test.now, &"a".into(), Live::default());
+    assert_eq!((signals.pending.value, signals.in_flight_at_report), (9.0, 7));
 }
 
 #[test]
 fn a_bucket_fills_by_what_waits_and_runs_there() {
     let tokens_with = |report, in_flight| {
         let mut test = fleet(&["a"]);
-        test.live.insert("a".into(), Live { in_flight, started: 0, silent_for: None });
+        test.live
+            .insert("a".into(), Live { in_flight, elsewhere: 0, started: 0, silent_for: None });
         test.tick();
-        let live = Live { in_flight, started: 20, silent_for: None };
+        let live = Live { in_flight, elsewhere: 0, started: 20, silent_for: None };
         test.live.insert("a".into(), live);
         test.report("a", report).wait(100);
         test.fleet.signals(test.now, &"a".into(), live).bucket_tokens

@@ -75,7 +75,7 @@ impl Harness {
             let is_busy = standing.admission == Admission::Busy;
             assert_eq!(standing.busy_until.is_some(), is_busy, "{standing:?}");
             assert!(standing.models.is_sorted() && standing.models.len() <= 3, "{standing:?}");
-            let live = Live { in_flight: 1, started: 5, silent_for: None };
+            let live = Live { in_flight: 1, elsewhere: 2, started: 5, silent_for: None };
             let signals = self.fleet.signals(self.now, &name, live);
             for Reading { value, trust } in [
                 signals.latency_ms,

@@ -85,10 +85,20 @@ pub enum CheckFault {
 pub struct Live {
     /// Requests sent there by this node and not yet ended.
     pub in_flight: u32,
+    /// The same of the region's other nodes, by their last word.
+    pub elsewhere: u32,
     /// Requests ever sent there by this node.
     pub started: u64,
     /// How long no byte has come back from it while requests were in flight; `None` if none are.
     pub silent_for: Option<Duration>,
+}
+
+impl Live {
+    /// Requests in flight there, as far as known.
+    #[must_use]
+    pub fn known(&self) -> u32 {
+        self.in_flight.saturating_add(self.elsewhere)
+    }
 }
 
 /// What an operator or the platform wants of a replica.

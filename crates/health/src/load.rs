@@ -44,7 +44,8 @@ pub(crate) struct Fading {
 struct Gauge(Option<(f32, Instant)>);
 
 impl Load {
-    /// Takes over what `report` tells and keeps the rest. `in_flight` is what this node had there.
+    /// Takes over what `report` tells and keeps the rest. `in_flight` is what was
+    /// known to be there.
     pub(crate) fn record(&mut self, now: Instant, report: &LoadReport, in_flight: u32) {
         self.queued.set(now, report.queued, f32::MAX);
         self.running.set(now, report.running, f32::MAX);

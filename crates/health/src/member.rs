@@ -158,7 +158,7 @@ impl Member {
                 None
             }
             SignKind::Reported(report) => {
-                self.on_report(now, report, self.live.in_flight);
+                self.on_report(now, report, self.live.known());
                 None
             }
         };
@@ -177,7 +177,7 @@ impl Member {
         }
     }
 
-    /// It told its load; `in_flight` is what this node had there.
+    /// It told its load; `in_flight` is what was known to be there.
     pub(crate) fn on_report(&mut self, now: Instant, report: &LoadReport, in_flight: u32) {
         self.load.record(now, report, in_flight);
         self.checks.record_memory(now, report, &self.spec);

@@ -94,8 +94,8 @@ impl RegionLoad {
         let Signals { queued, running, kv_use, .. } = replica.signals;
         let own = replica.in_flight as f32;
         let known = own + replica.in_flight_elsewhere as f32;
-        // Since the report some were sent and some ended; those are this node's own.
-        let since = own - replica.signals.in_flight_at_report as f32;
+        // Since the report some were sent and some ended.
+        let since = known - replica.signals.in_flight_at_report as f32;
         let is_reported = running.is_known();
         let total =
             if is_reported { (queued.or(0.0) + running.value + since).max(own) } else { known };
@@ -235,6 +235,16 @@ mod tests {
             in_flight_at_report,
             ..Signals::UNKNOWN
         }
+    }
+
+    #[test]
+    fn what_other_nodes_sent_since_a_report_counts_as_well() {
+        let a = Replica::new("a");
+        let now = a.now(5, 5, reported(0.0, 8.0, 7));
+        let now = ReplicaNow { in_flight_elsewhere: 6, ..now };
+        let load = RegionLoad::default().update(start(), &[now])["tiny"];
+        // 4 of those 11 were not there yet when it reported.
+        assert_eq!((load.queued, load.running), (0.0, 12.0));
     }
 
     #[test]

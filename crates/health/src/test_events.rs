@@ -144,8 +144,9 @@ pub(crate) fn any_event() -> impl Strategy<Value = Event> {
     let check = prop::sample::select(vec![Check::Active, Check::Deep, Check::Scrape]);
     let why = prop::sample::select(vec![DrainReason::Operator, DrainReason::Preemption]);
     let drain = (any_wait(), why).prop_map(|(limit, why)| Order::Drain { limit: ms(limit), why });
-    let live = (0..4_u32, 0..1000_u64, prop::option::of(any_wait().prop_map(ms)))
-        .prop_map(|(in_flight, started, silent_for)| Live { in_flight, started, silent_for });
+    let live = (0..4_u32, 0..1000_u64, prop::option::of(any_wait().prop_map(ms))).prop_map(
+        |(in_flight, started, silent_for)| Live { in_flight, elsewhere: 0, started, silent_for },
+    );
     prop_oneof![
         12 => (replica(), 0..5_u8, any_kind())
             .prop_map(|(replica, model, kind)| Event::Sign { replica, model, kind }),

@@ -142,7 +142,7 @@ impl TestFleet {
     }
 
     pub(crate) fn set_live(&mut self, replica: &str, in_flight: u32, silent_ms: Option<u64>) {
-        let live = Live { in_flight, started: 0, silent_for: silent_ms.map(ms) };
+        let live = Live { in_flight, elsewhere: 0, started: 0, silent_for: silent_ms.map(ms) };
         self.live.insert(replica.into(), live);
     }
 

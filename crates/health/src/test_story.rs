@@ -120,6 +120,7 @@ impl Story {
             let live = match server {
                 Server::Hung { since } => Live {
                     in_flight: 3,
+                    elsewhere: 0,
                     started: 0,
                     silent_for: Some(self.test.now.saturating_duration_since(since)),
                 },

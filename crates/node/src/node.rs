@@ -23,7 +23,7 @@ use crate::access::KeyBook;
 use crate::admin::{Admin, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, Book, Said};
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
-use crate::config::{ClusterConfig, Config, ListenerConfig, SpillConfig};
+use crate::config::{ClusterConfig, Config, KnowledgeConfig, ListenerConfig, SpillConfig};
 use crate::explain::Explainer;
 use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
@@ -172,7 +172,8 @@ impl Node {
         if let (Some(_), Some(worker)) = (&node.cluster, workers.last()) {
             node.tasks.spawn(Arc::clone(worker).sweep_loop());
         }
-        node.start_tasks(admin.zip(admin_api), config.path.map(|path| (path, config.text)), bound);
+        let file = config.path.map(|path| (path, config.text, config.knowledge));
+        node.start_tasks(admin.zip(admin_api), file, bound);
         Ok(node)
     }
 
@@ -240,7 +241,7 @@ impl Node {
     fn start_tasks(
         &self,
         admin: Option<(TcpListener, AdminConfig)>,
-        file: Option<(PathBuf, String)>,
+        file: Option<(PathBuf, String, KnowledgeConfig)>,
         bound: Vec<Bound>,
     ) {
         let stop = || self.stop_tasks.clone();
@@ -262,10 +263,11 @@ impl Node {
                 Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone(), api };
             self.tasks.spawn(serve_admin(admin, shown, stop(), self.tasks.clone()));
         }
-        if let Some((path, text)) = file {
+        if let Some((path, text, knowledge)) = file {
             let reloader = Reloader {
                 path,
                 text,
+                knowledge,
                 keeper: self.keeper.clone(),
                 keys: Arc::clone(&self.keys),
                 listeners: bound

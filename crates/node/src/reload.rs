@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::KeyBook;
-use crate::config::{Config, ListenerConfig};
+use crate::config::{Config, KnowledgeConfig, ListenerConfig};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 
@@ -26,6 +26,8 @@ pub(crate) struct Reloader {
     pub(crate) path: PathBuf,
     /// What the file held when the node was started from it.
     pub(crate) text: String,
+    /// What is remembered of prompts, since the start.
+    pub(crate) knowledge: KnowledgeConfig,
     pub(crate) keeper: KeeperHandle,
     pub(crate) keys: Arc<KeyBook>,
     /// By the addresses in the config that they were opened by.
@@ -85,6 +87,9 @@ impl Reloader {
         match &places {
             Some(places) => self.replace_access(&config.listeners, places),
             None => tracing::warn!("other listeners and their auth take effect after a restart"),
+        }
+        if config.knowledge != self.knowledge {
+            tracing::warn!("what is changed in [prefix] takes effect after a restart");
         }
         self.keeper.reload(config.world).await?;
         for ((_, listener), place) in self.listeners.iter().zip(places.into_iter().flatten()) {

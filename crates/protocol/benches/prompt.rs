@@ -1,4 +1,5 @@
-//! What it costs to find and hash the prompt of a body that has been read, by the kind of its JSON.
+//! What it costs to find and hash the prompt of a body that has been read, by the kind of its JSON;
+//! and what passes between a body's last byte and its hashes, where nothing is done before.
 //!
 //! Run with `cargo bench -p spillway-protocol --bench prompt`.
 
@@ -8,9 +9,12 @@ use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use serde_json::json;
 use spillway_prefix::{PrefixConfig, PrefixHasher, Scope};
-use spillway_protocol::{PromptPiece, read_facts, read_prompt};
+use spillway_protocol::{Facts, PromptPiece, read_facts, read_prompt};
+use spillway_types::BlockHashes;
 
-const SIZES: [usize; 3] = [2 << 10, 16 << 10, 1 << 20];
+const SIZES: [usize; 4] = [2 << 10, 16 << 10, 128 << 10, 1 << 20];
+
+const QUESTION: &str = "What is the weather like in the mountains?";
 
 fn main() {
     divan::main();
@@ -20,8 +24,7 @@ fn main() {
 #[divan::bench(args = SIZES)]
 fn long_text(bencher: Bencher<'_, '_>, bytes: usize) {
     let content = "The quick brown fox jumps over the lazy dog. ".repeat(bytes / 45 + 1);
-    let body = json!({"messages": [{"role": "user", "content": &content[..bytes]}]}).to_string();
-    hash(bencher, &body);
+    hash(bencher, &conversation(&[&content[..bytes]]));
 }
 
 /// Code, with an escape every few bytes.
@@ -29,19 +32,24 @@ fn long_text(bencher: Bencher<'_, '_>, bytes: usize) {
 fn code(bencher: Bencher<'_, '_>, bytes: usize) {
     let line = "    if (path[0] == '\\\\' && name == \"x\") {\n\t\treturn \"a\\n\" + c;\n    }\n";
     let content = line.repeat(bytes / line.len() + 1);
-    let body = json!({"messages": [{"role": "user", "content": &content[..bytes]}]}).to_string();
-    hash(bencher, &body);
+    hash(bencher, &conversation(&[&content[..bytes]]));
 }
 
 /// A conversation of short messages.
 #[divan::bench(args = SIZES)]
 fn short_messages(bencher: Bencher<'_, '_>, bytes: usize) {
-    let message = json!({"role": "user", "content": "What is the weather like in the mountains?"});
-    let messages = vec![message; bytes / 74];
-    hash(bencher, &json!({ "messages": messages }).to_string());
+    hash(bencher, &conversation(&vec![QUESTION; bytes / 74]));
 }
 
-/// The same with a space behind each comma and colon.
+/// The same with the content before the role, as clients write it that sort their fields.
+#[divan::bench(args = SIZES)]
+fn short_messages_turned(bencher: Bencher<'_, '_>, bytes: usize) {
+    let message = json!({"role": "user", "content": QUESTION}).to_string();
+    let messages = vec![message; bytes / 74].join(",");
+    hash(bencher, &format!("{{\"messages\":[{messages}]}}"));
+}
+
+/// In the usual order, with a space behind each comma and colon.
 #[divan::bench(args = SIZES)]
 fn short_messages_spaced(bencher: Bencher<'_, '_>, bytes: usize) {
     let message =
@@ -50,22 +58,86 @@ fn short_messages_spaced(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &format!("{{\"messages\": [{messages}]}}"));
 }
 
-/// Numbers of tokens, with spaces.
+/// What an agent sends: calls of tools, and results of some hundred bytes whose id stands before them.
+#[divan::bench(args = SIZES)]
+fn agent(bencher: Bencher<'_, '_>, bytes: usize) {
+    let call = "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call_1\",\
+        \"type\":\"function\",\"function\":{\"name\":\"read\",\"arguments\":\
+        \"{\\\"path\\\": \\\"src/main.rs\\\"}\"}}]}";
+    let line = "    let name = path.file_name();\\n    println!(\\\"{name:?}\\\");\\n".repeat(10);
+    let result =
+        format!("{{\"role\":\"tool\",\"tool_call_id\":\"call_1\",\"content\":\"{line}\"}}");
+    let turn = [call, &result].join(",");
+    let turns = vec![&*turn; bytes / turn.len() + 1].join(",");
+    hash(bencher, &format!("{{\"messages\":[{turns}]}}"));
+}
+
+/// Short messages whose content is a list of parts.
+#[divan::bench(args = SIZES)]
+fn parts(bencher: Bencher<'_, '_>, bytes: usize) {
+    let message = format!(
+        "{{\"role\":\"user\",\"content\":[{{\"type\":\"text\",\"text\":\"{QUESTION}\"}}]}}"
+    );
+    let messages = vec![message; bytes / 102 + 1].join(",");
+    hash(bencher, &format!("{{\"messages\":[{messages}]}}"));
+}
+
+/// Numbers of tokens.
 #[divan::bench(args = SIZES)]
 fn tokens(bencher: Bencher<'_, '_>, bytes: usize) {
-    let tokens: Vec<String> = (0..bytes / 8).map(|at| (10_000 + at % 50_000).to_string()).collect();
-    hash(bencher, &format!("{{\"prompt\": [{}]}}", tokens.join(", ")));
+    hash(bencher, &format!("{{\"prompt\":[{}]}}", numbers(bytes / 7).join(",")));
+}
+
+/// Numbers of tokens, with spaces.
+#[divan::bench(args = SIZES)]
+fn tokens_spaced(bencher: Bencher<'_, '_>, bytes: usize) {
+    hash(bencher, &format!("{{\"prompt\": [{}]}}", numbers(bytes / 8).join(", ")));
+}
+
+/// From the last byte of a body to its hashes, the reading of its facts included.
+#[divan::bench(args = SIZES)]
+fn facts_and_long_text(bencher: Bencher<'_, '_>, bytes: usize) {
+    let content = "The quick brown fox jumps over the lazy dog. ".repeat(bytes / 45 + 1);
+    facts_and_hash(bencher, &conversation(&[&content[..bytes]]));
+}
+
+/// The same for a conversation of short messages.
+#[divan::bench(args = SIZES)]
+fn facts_and_short_messages(bencher: Bencher<'_, '_>, bytes: usize) {
+    facts_and_hash(bencher, &conversation(&vec![QUESTION; bytes / 74]));
+}
+
+/// A body in the order of nearly all clients, without spaces.
+fn conversation(contents: &[&str]) -> String {
+    let message = |content: &&str| {
+        format!("{{\"role\":\"user\",\"content\":{}}}", serde_json::Value::from(*content))
+    };
+    let messages: Vec<_> = contents.iter().map(message).collect();
+    format!("{{\"messages\":[{}]}}", messages.join(","))
+}
+
+fn numbers(count: usize) -> Vec<String> {
+    (0..count).map(|at| (10_000 + at % 50_000).to_string()).collect()
+}
+
+fn facts_and_hash(bencher: Bencher<'_, '_>, body: &str) {
+    let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).expect("a hasher");
+    bencher.counter(BytesCount::new(body.len())).bench(|| {
+        let facts = read_facts(black_box(body.as_bytes())).expect("facts");
+        hash_prompt(&hasher, &facts, body)
+    });
 }
 
 fn hash(bencher: Bencher<'_, '_>, body: &str) {
     let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).expect("a hasher");
     let facts = read_facts(body.as_bytes()).expect("facts");
-    let scope = Scope { model: "llama-3.1-8b", ..Scope::default() };
-    bencher.counter(BytesCount::new(body.len())).bench(|| {
-        let mut stream = hasher.start(&scope);
-        read_prompt(&facts, black_box(body.as_bytes()), |piece| match piece {
-            PromptPiece::Text(text) | PromptPiece::Blob(text) => stream.update(text),
-        });
-        stream.finish()
+    bencher.counter(BytesCount::new(body.len())).bench(|| hash_prompt(&hasher, &facts, body));
+}
+
+fn hash_prompt(hasher: &PrefixHasher, facts: &Facts<'_>, body: &str) -> BlockHashes {
+    let mut stream = hasher.start(&Scope { model: "llama-3.1-8b", ..Scope::default() });
+    read_prompt(facts, black_box(body.as_bytes()), |piece| match piece {
+        PromptPiece::Text(text) | PromptPiece::Blob(text) => stream.update(text),
     });
+    stream.finish()
 }

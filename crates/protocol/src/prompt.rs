@@ -6,11 +6,14 @@
 //! turn of a conversation goes on where this one ends. Of several prompts in one request the first
 //! counts: each has a place of its own in the cache, and one chain has room for one.
 
+mod quotes;
 mod walk;
 mod writer;
 
+use std::ops::Range;
+
 use crate::body::{Facts, PromptKind};
-use walk::Walk;
+use walk::{Member, Rank, Walk};
 use writer::Writer;
 
 /// A piece of a prompt.
@@ -33,68 +36,66 @@ pub fn read_prompt(facts: &Facts<'_>, body: &[u8], take: impl FnMut(PromptPiece<
     if facts.previous_response_id.is_some() {
         return;
     }
-    let mut writer = Writer::new(take);
+    let mut writer = Writer::new(body, take);
     for (name, value) in &facts.template {
         if let Some(value) = value {
             writer.text(name.as_bytes());
-            writer.compact(&body[value.clone()]);
-            writer.text(b";");
+            writer.compact(value.clone());
+            writer.mark(b';');
         }
     }
-    if let Some(tools) = facts.tools.clone() {
-        list(&mut writer, b"tools[", &body[tools], b"];");
+    if let Some(tools) = facts.tools.clone().filter(|tools| has_elements(body, tools)) {
+        writer.text(b"tools");
+        writer.compact(tools);
+        writer.mark(b';');
     }
     if let Some(instructions) = facts.instructions.clone() {
         // Engines make them the first message.
-        said_by(&mut writer, b"system", &body[instructions]);
+        said_by(&mut writer, b"system", instructions);
     }
-    let prompt = &body[prompt];
     match kind {
-        PromptKind::Messages | PromptKind::Input => conversation(&mut writer, prompt),
-        PromptKind::Prompt | PromptKind::Query => plain(&mut writer, prompt),
+        PromptKind::Messages | PromptKind::Input => conversation(&mut writer, body, prompt),
+        PromptKind::Prompt | PromptKind::Query => plain(&mut writer, body, prompt),
     }
     writer.finish();
 }
 
-/// A list whose end counts; nothing if it is empty, as if it were not there.
-fn list<F: FnMut(PromptPiece<'_>)>(
-    writer: &mut Writer<F>,
-    before: &[u8],
-    json: &[u8],
-    after: &[u8],
-) {
-    let mut walk = Walk::into(json);
-    let Some(first) = walk.element() else { return };
-    writer.text(before);
-    writer.compact(first);
-    while let Some(element) = walk.element() {
-        writer.text(b",");
-        writer.compact(element);
-    }
-    writer.text(after);
+fn has_elements(body: &[u8], json: &Range<usize>) -> bool {
+    Walk::into(body, json).peek().is_some()
 }
 
 /// Messages, or what stands for one.
-fn conversation<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<F>, json: &[u8]) {
-    if json.first() != Some(&b'[') {
+fn conversation<F: FnMut(PromptPiece<'_>)>(
+    writer: &mut Writer<'_, F>,
+    body: &[u8],
+    json: Range<usize>,
+) {
+    if body[json.clone()].first() != Some(&b'[') {
         return said_by(writer, b"user", json);
     }
-    let mut walk = Walk::into(json);
-    let Some(first) = walk.element() else { return };
-    match first.first() {
+    let mut walk = Walk::into(body, &json);
+    match walk.peek() {
         Some(b'{') => {
-            message(writer, first);
-            while let Some(element) = walk.element() {
-                message(writer, element);
+            while let Some(message) = walk.message() {
+                if message.is_plain {
+                    writer.copy(message.range);
+                } else {
+                    write_message(writer, message.members);
+                }
+                writer.mark(b',');
             }
         }
         // Several prompts of an embedding.
-        Some(b'"') => said_by(writer, b"user", first),
-        _ => plain(writer, json),
+        Some(b'"') => walk.element().into_iter().for_each(|first| said_by(writer, b"user", first)),
+        _ => plain(writer, body, json),
     }
 }
 
-fn said_by<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<F>, role: &[u8], content: &[u8]) {
+fn said_by<F: FnMut(PromptPiece<'_>)>(
+    writer: &mut Writer<'_, F>,
+    role: &[u8],
+    content: Range<usize>,
+) {
     writer.text(b"{\"role\":\"");
     writer.text(role);
     writer.text(b"\",\"content\":");
@@ -103,75 +104,65 @@ fn said_by<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<F>, role: &[u8], conte
 }
 
 /// A message with its role first and its content second, the order of nearly all clients.
-fn message<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<F>, json: &[u8]) {
-    let (mut role, mut content, mut has_more) = (None, None, false);
-    let mut walk = Walk::into(json);
-    while let Some((key, value)) = walk.member() {
-        match key {
-            b"\"role\"" => role = Some(value),
-            b"\"content\"" => content = Some(value),
-            _ => has_more = true,
+fn write_message<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, members: &[Member]) {
+    // Of members that come twice, engines take the last.
+    let last = |rank| members.iter().rfind(|member| member.rank == rank);
+    let others = members.iter().filter(|member| member.rank == Rank::Other);
+    writer.mark(b'{');
+    for (at, member) in
+        last(Rank::Role).into_iter().chain(last(Rank::Content)).chain(others).enumerate()
+    {
+        if at > 0 {
+            writer.mark(b',');
+        }
+        writer.copy(member.key.clone());
+        writer.mark(b':');
+        if member.is_plain {
+            writer.copy(member.value.clone());
+        } else {
+            writer.compact(member.value.clone());
         }
     }
-    writer.text(b"{");
-    let mut comma: &[u8] = b"";
-    let mut put = |key: &[u8], value: &[u8]| {
-        writer.text(comma);
-        writer.text(key);
-        writer.text(b":");
-        writer.compact(value);
-        comma = b",";
-    };
-    for (key, value) in [(b"\"role\"".as_slice(), role), (b"\"content\"", content)] {
-        if let Some(value) = value {
-            put(key, value);
-        }
-    }
-    // Nearly always there is no more, and the content need not be gone through again.
-    let mut walk = Walk::into(if has_more { json } else { b"" });
-    while let Some((key, value)) = walk.member() {
-        if !matches!(key, b"\"role\"" | b"\"content\"") {
-            put(key, value);
-        }
-    }
-    writer.text(b"},");
+    writer.mark(b'}');
 }
 
 /// A prompt without roles: text, or the numbers of its tokens. It may go on, so nothing closes it.
-fn plain<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<F>, json: &[u8]) {
-    match json.first() {
-        Some(b'"') => writer.text(json.strip_suffix(b"\"").unwrap_or(json)),
+fn plain<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, body: &[u8], json: Range<usize>) {
+    if body[json.clone()].first() != Some(&b'[') {
+        return plain_one(writer, body, json);
+    }
+    let mut walk = Walk::into(body, &json);
+    match walk.peek() {
+        // The first of several prompts.
+        Some(b'"' | b'[') => {
+            walk.element().into_iter().for_each(|first| plain_one(writer, body, first));
+        }
+        Some(_) => plain_one(writer, body, json),
+        None => {}
+    }
+}
+
+fn plain_one<F: FnMut(PromptPiece<'_>)>(
+    writer: &mut Writer<'_, F>,
+    body: &[u8],
+    json: Range<usize>,
+) {
+    let value = &body[json.clone()];
+    match value.first() {
+        Some(b'"') => writer.copy(json.start..json.end - usize::from(value.ends_with(b"\""))),
         Some(b'[') => {
-            let mut walk = Walk::into(json);
-            let Some(first) = walk.element() else { return };
-            if matches!(first.first(), Some(b'"' | b'[')) {
-                return plain_one(writer, first);
+            let end = json.end - usize::from(value.ends_with(b"]"));
+            let is_empty = !has_elements(body, &json);
+            writer.compact(json.start..end);
+            if !is_empty {
+                writer.mark(b',');
             }
-            writer.text(b"[");
-            tokens(writer, json);
         }
         _ => writer.compact(json),
     }
 }
 
-/// The first of several prompts.
-fn plain_one<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<F>, json: &[u8]) {
-    match json.first() {
-        Some(b'"') => writer.text(json.strip_suffix(b"\"").unwrap_or(json)),
-        _ => {
-            writer.text(b"[");
-            tokens(writer, json);
-        }
-    }
-}
-
-fn tokens<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<F>, json: &[u8]) {
-    let mut walk = Walk::into(json);
-    while let Some(element) = walk.element() {
-        writer.compact(element);
-        writer.text(b",");
-    }
-}
-
+#[cfg(test)]
+mod model_test;
 #[cfg(test)]
 mod prompt_test;

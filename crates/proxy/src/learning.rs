@@ -8,14 +8,22 @@ use spillway_types::{BlockHashes, End, ModelName, Prediction};
 /// models. Holds hashes only, never a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Learning {
-    /// A request with these blocks was sent to a replica of this region.
+    /// A request with these blocks is being sent to a replica of this region: there is a connection.
     Sent {
         /// The replica, by [`spillway_route::Candidate::identity_of`].
         identity: u64,
         /// The prompt's blocks; never empty.
         chain: BlockHashes,
     },
-    /// A replica of this region replied.
+    /// The replica did not read what was [`Sent`](Self::Sent): it broke the connection before it
+    /// replied, or replied with an error.
+    Unread {
+        /// The replica, by [`spillway_route::Candidate::identity_of`].
+        identity: u64,
+        /// The prompt's blocks; never empty.
+        chain: BlockHashes,
+    },
+    /// A replica of this region replied, or might have: whoever asked left, or its time was up.
     Replied(Box<Replied>),
 }
 

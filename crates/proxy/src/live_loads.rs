@@ -23,6 +23,10 @@ impl Loads for LiveLoads<'_> {
         self.view.replica(slot).in_flight()
     }
 
+    fn elsewhere(&self, slot: ReplicaSlot) -> u32 {
+        self.view.replica(slot).elsewhere()
+    }
+
     fn limit(&self, slot: ReplicaSlot) -> u32 {
         self.view.replica(slot).claim()
     }
@@ -55,6 +59,7 @@ impl Loads for LiveLoads<'_> {
         let replica = self.view.replica(slot);
         Snapshot {
             in_flight: replica.in_flight(),
+            elsewhere: replica.elsewhere(),
             limit: replica.claim(),
             cached_blocks: self.cached.blocks(replica.holder()),
             pending_tokens: replica.pending_tokens(),

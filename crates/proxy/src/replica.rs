@@ -99,6 +99,8 @@ pub struct Replica {
     in_flight: AtomicU32,
     /// This node's part of the places there, where several nodes share them.
     claim: AtomicU32,
+    /// What the region's other nodes have in flight there, by their last word.
+    elsewhere: AtomicU32,
     started: AtomicU64,
     /// Prompt tokens that it is predicted to have to read still, of this node's requests.
     pending_tokens: AtomicU32,
@@ -129,6 +131,7 @@ impl Replica {
             addresses: ArcSwap::default(),
             in_flight: AtomicU32::new(0),
             claim: AtomicU32::new(u32::MAX),
+            elsewhere: AtomicU32::new(0),
             started: AtomicU64::new(0),
             pending_tokens: AtomicU32::new(0),
             holder: AtomicU32::new(NO_HOLDER),
@@ -160,6 +163,17 @@ impl Replica {
     /// Gives this node so many of the places there from now on; requests under way stay.
     pub fn set_claim(&self, places: u32) {
         self.claim.store(places, Ordering::Relaxed);
+    }
+
+    /// What the region's other nodes have in flight there, by their last word.
+    #[must_use]
+    pub fn elsewhere(&self) -> u32 {
+        self.elsewhere.load(Ordering::Relaxed)
+    }
+
+    /// Takes over what the region's other nodes said they have in flight there.
+    pub fn set_elsewhere(&self, requests: u32) {
+        self.elsewhere.store(requests, Ordering::Relaxed);
     }
 
     /// Prompt tokens of this node's requests that it is predicted to have to read still: those that

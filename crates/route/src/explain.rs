@@ -103,7 +103,8 @@ fn weigh(
     (tried, chosen): (&[ReplicaSlot], Option<ReplicaSlot>),
 ) -> Weighed {
     let usable = field.usable_by(index, snapshot);
-    let looked_at = usable.unwrap_or_else(|| field.as_usable(index, snapshot.in_flight));
+    let looked_at =
+        usable.unwrap_or_else(|| field.as_usable(index, (snapshot.in_flight, snapshot.elsewhere)));
     let weight = weigher.weigh(field, &looked_at, snapshot);
     let obstacle = if chosen == Some(looked_at.slot) {
         None

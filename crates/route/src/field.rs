@@ -79,7 +79,7 @@ impl<'a> Field<'a> {
         let candidate = &self.candidates[index];
         let is_usable = self.cohort.has(candidate.ramp_permille)
             && snapshot.in_flight < candidate.in_flight_max.min(snapshot.limit);
-        is_usable.then(|| self.as_usable(index, snapshot.in_flight))
+        is_usable.then(|| self.as_usable(index, (snapshot.in_flight, snapshot.elsewhere)))
     }
 
     /// The candidate at `index` and its load; `None` if it must not be chosen.
@@ -91,7 +91,7 @@ impl<'a> Field<'a> {
         }
         let in_flight = self.loads.in_flight(slot);
         let is_usable = in_flight < in_flight_max.min(self.loads.limit(slot));
-        is_usable.then(|| self.as_usable(index, in_flight))
+        is_usable.then(|| self.as_usable(index, (in_flight, self.loads.elsewhere(slot))))
     }
 
     /// Leading blocks of the prompt that the candidate at `index` is expected to have cached.
@@ -100,9 +100,9 @@ impl<'a> Field<'a> {
         self.loads.cached_blocks(self.candidates[index].slot)
     }
 
-    /// The candidate at `index` as if it may be chosen.
+    /// The candidate at `index` as if it may be chosen, with what this process and others have there.
     #[inline]
-    pub(crate) fn as_usable(&self, index: usize, in_flight: u32) -> Usable {
+    pub(crate) fn as_usable(&self, index: usize, (in_flight, elsewhere): (u32, u32)) -> Usable {
         let candidate = &self.candidates[index];
         Usable {
             index,
@@ -110,6 +110,7 @@ impl<'a> Field<'a> {
             weight: candidate.effective_weight(),
             ramp_permille: candidate.ramp_permille,
             in_flight,
+            elsewhere,
             next: self.cohort.part(index),
         }
     }
@@ -230,13 +231,21 @@ pub(crate) struct Usable {
     pub(crate) weight: u64,
     /// The part of its weight that counts now, 1 to 1,000.
     pub(crate) ramp_permille: u16,
-    /// Requests in flight there.
+    /// Requests that this process has in flight there.
     pub(crate) in_flight: u32,
+    /// Requests that others have in flight there, as far as they have told.
+    pub(crate) elsewhere: u32,
     /// How much the request to be placed counts there: 1, or less among those that warm up.
     pub(crate) next: f64,
 }
 
 impl Usable {
+    /// Requests in flight there, as far as known.
+    #[inline]
+    pub(crate) fn known(&self) -> f32 {
+        self.in_flight as f32 + self.elsewhere as f32
+    }
+
     /// What it would carry for its weight, were it to get this request.
     ///
     /// The request itself counts: of two idle candidates the one with more weight is lighter.

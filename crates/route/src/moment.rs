@@ -15,6 +15,12 @@ pub trait Loads {
     /// The answer may differ between two calls within one decision.
     fn in_flight(&self, slot: ReplicaSlot) -> u32;
 
+    /// The same of other processes that send to the replica, as far as they have told lately.
+    fn elsewhere(&self, slot: ReplicaSlot) -> u32 {
+        let _ = slot;
+        0
+    }
+
     /// Requests that this process may have in flight there now, beside
     /// [`Candidate::in_flight_max`]: its part of a limit that several nodes share.
     ///
@@ -72,6 +78,7 @@ pub trait Loads {
     fn snapshot(&self, slot: ReplicaSlot) -> Snapshot {
         Snapshot {
             in_flight: self.in_flight(slot),
+            elsewhere: self.elsewhere(slot),
             limit: self.limit(slot),
             cached_blocks: self.cached_blocks(slot),
             pending_tokens: self.pending_tokens(slot),
@@ -86,6 +93,8 @@ pub trait Loads {
 pub struct Snapshot {
     /// See [`Loads::in_flight`].
     pub in_flight: u32,
+    /// See [`Loads::elsewhere`].
+    pub elsewhere: u32,
     /// See [`Loads::limit`].
     pub limit: u32,
     /// See [`Loads::cached_blocks`].

@@ -46,7 +46,8 @@ pub struct Signals {
     pub gpu_use: Reading,
     /// Work ahead of a new request by the replica's own count.
     pub pending: Reading,
-    /// What this node had in flight there when `queued`, `running` and `pending` were reported.
+    /// What was known to be in flight there when `queued`, `running` and `pending` were reported:
+    /// this node's requests, and those that the region's other nodes had told of.
     pub in_flight_at_report: u32,
     /// Tokens in the replica's bucket when these signals were put together.
     pub bucket_tokens: f32,

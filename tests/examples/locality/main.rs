@@ -51,6 +51,9 @@ pub(crate) struct Options {
     /// Share of requests, in percent, that have the very same system prompt.
     #[arg(long, default_value_t = 0)]
     pub(crate) hot_percent: u64,
+    /// Requests at a time that each replica is given; 0 for no limit.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) connections_max: u32,
     /// For the workload; nodes and replicas have clocks of their own.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -74,7 +77,9 @@ async fn main() {
     for layout in std::iter::once(one).chain(rows).chain(others) {
         eprintln!("{} ...", layout.name());
         let row = measure(&options, layout).await;
-        eprintln!("{:.1} % cached, skew {:.2}", row.cached_share * 100.0, row.skew);
+        let elsewhere = row.elsewhere_share * 100.0;
+        let cached = row.cached_share * 100.0;
+        eprintln!("{cached:.1} % cached, skew {:.2}, {elsewhere:.1} % elsewhere", row.skew);
         shown.push(row);
     }
     println!("{}", if options.json { as_json(&shown) } else { as_table(&shown) });

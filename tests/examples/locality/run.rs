@@ -84,7 +84,12 @@ pub(crate) async fn measure(options: &Options, layout: Layout<'_>) -> Shown {
             .table(format!("[[route]]\nname = \"llm\"\npolicy = \"{}\"", layout.policy));
         for (region, emulator) in own {
             for (number, address) in emulator.addresses().iter().enumerate() {
-                setup = setup.replica(&format!("{}-{number}", REGIONS[region]), address);
+                let name = format!("{}-{number}", REGIONS[region]);
+                let limit = match options.connections_max {
+                    0 => String::new(),
+                    most => format!("connections_max = {most}"),
+                };
+                setup = setup.replica_with(&name, &format!("http://{address}"), &limit);
             }
         }
         nodes.push(cluster.start(index, setup).await);
@@ -145,10 +150,10 @@ async fn run(
     }
     // wait: what is measured begins after the caches have filled
     tokio::time::sleep(warm_up).await;
-    let before = counts(emulators);
+    let (before, spilled_before) = (counts(emulators), spilled(nodes));
     // wait: the time that is measured
     tokio::time::sleep(end - warm_up).await;
-    let after = counts(emulators);
+    let (after, spilled_after) = (counts(emulators), spilled(nodes));
     let mut ttft_ms = Vec::new();
     let mut failed = 0;
     for (times, failures) in clients.join_all().await {
@@ -177,8 +182,20 @@ async fn run(
         name: layout.name(),
         cached_share: totals.1 / totals.0,
         skew,
+        elsewhere_share: (spilled_after - spilled_before) / requests.max(1) as f64,
         ttft_ms,
         requests,
         failed,
     }
+}
+
+/// Requests that other regions served, by what the nodes have counted.
+fn spilled(nodes: &[Node]) -> f64 {
+    let is_served = |line: &&str| {
+        line.starts_with("spillway_spill_requests_total{") && line.contains("\"served\"")
+    };
+    let count = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+    let of_node =
+        |node: &Node| -> f64 { node.metrics().lines().filter(is_served).filter_map(count).sum() };
+    nodes.iter().map(of_node).sum()
 }

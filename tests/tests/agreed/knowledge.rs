@@ -8,6 +8,7 @@ use spillway_emulator::Emulator;
 use spillway_node::Node;
 use spillway_tests::{Client, ClientBody, Cluster, Page, Setup, emulator, eventually, knows, post};
 
+use crate::join::make_token;
 use crate::world::*;
 
 /// A prompt of some twenty blocks that no other number shares.
@@ -41,21 +42,34 @@ struct Warm {
 
 impl Warm {
     async fn started(regions: &[&str]) -> Self {
-        let cluster = Cluster::new(regions).agreeing();
+        Self::growing(regions, 0).await
+    }
+
+    /// The last `joiners` don't run yet, and are to join by token.
+    async fn growing(regions: &[&str], joiners: usize) -> Self {
+        let cluster = Cluster::new(regions).agreeing().joined_by(joiners);
         let mut world = Self { cluster, emulators: Vec::new(), nodes: Vec::new() };
+        let founders = &regions[..regions.len() - joiners];
         for index in 0..regions.len() {
             world.emulators.push(emulator(1).await);
             world.nodes.push(None);
-            world.start(index).await;
-        }
-        for (index, node) in world.nodes.iter().enumerate() {
-            let node = node.as_ref().expect("it runs");
-            eventually("the cluster is formed", || state(node).cluster().is_some()).await;
-            for region in regions.iter().filter(|region| **region != regions[index]) {
-                knows(node, region).await;
+            if index < founders.len() {
+                world.start(index).await;
             }
         }
+        for index in 0..founders.len() {
+            world.knows_all(index, founders).await;
+        }
         world
+    }
+
+    /// Waits until node `index` is in the cluster and knows these regions.
+    async fn knows_all(&self, index: usize, regions: &[&str]) {
+        let node = self.node(index);
+        eventually("it is in the cluster", || state(node).cluster().is_some()).await;
+        for region in regions.iter().filter(|region| **region != regions[index]) {
+            knows(node, region).await;
+        }
     }
 
     async fn start(&mut self, index: usize) {
@@ -101,6 +115,33 @@ async fn a_hot_prompt_goes_to_the_region_that_has_it_and_a_restarted_node_knows_
         state(world.node(2)).hot().digest() == digest && hot(world.node(2), "three") >= 20.0
     })
     .await;
+    world.end().await;
+}
+
+#[tokio::test]
+async fn a_node_that_joins_by_token_knows_at_once_what_is_hot_where() {
+    let regions = ["one", "three", "two", "four"];
+    let mut world = Warm::growing(&regions, 1).await;
+    for _ in 0..12 {
+        assert_eq!(ask_long(world.node(1), 7).await, "three");
+    }
+    eventually("all know what is hot there", || hot(world.node(0), "three") >= 20.0).await;
+
+    let token = make_token(world.node(2), "good", |token| token).await;
+    world.cluster.give_token(3, &token);
+    world.start(3).await;
+    world.knows_all(3, &regions).await;
+    eventually("it has the same trie", || {
+        let [first, joined] = [0, 3].map(|node| state(world.node(node)).hot().digest());
+        first == joined && hot(world.node(3), "three") >= 20.0
+    })
+    .await;
+    // From `four`, which is to be empty, all others are equally far.
+    set_region(world.node(0), "four", RegionState::Evacuating).await;
+    eventually("it is known", || world.node(3).gateway().regions().is_evacuated).await;
+    for _ in 0..6 {
+        assert_eq!(ask_long(world.node(3), 7).await, "three");
+    }
     world.end().await;
 }
 

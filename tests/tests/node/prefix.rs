@@ -4,7 +4,9 @@ use http::Request;
 use serde_json::{Value, json};
 use spillway_emulator::Emulator;
 use spillway_node::Node;
-use spillway_tests::{Client, ClientBody, Page, Reply, Setup, emulator, eventually, post};
+use spillway_tests::{
+    Client, ClientBody, OK, Page, Reply, Scripted, Setup, emulator, eventually, post, spawn,
+};
 
 use crate::reload::{File, reloads};
 
@@ -109,6 +111,53 @@ async fn replies_tell_how_their_requests_were_routed() {
     let told: Vec<_> =
         reply.headers.keys().filter(|name| name.as_str().starts_with("x-spillway")).collect();
     assert!(told.is_empty(), "{told:?}");
+}
+
+#[tokio::test]
+async fn a_prompt_is_known_while_it_is_read_and_not_if_it_was_not_read() {
+    for ending in ["", "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\n{}"] {
+        let replica = Scripted::start().await;
+        let node = Setup::new().replica("a", replica.address).start().await;
+        let reply = spawn(Client::once(node.addresses()[0], ask(&[system(1), user("Hello")])));
+        let (mut wire, _) = replica.request().await;
+        // Others with the same prompt would follow it by now.
+        learned(&node, 8.0).await;
+        wire.send(ending).await;
+        drop(wire);
+        let status = reply.await.expect("a reply").status;
+        assert!([502, 503].contains(&status), "{status}");
+        eventually("it is not there", || {
+            Page::of(&node).sum("spillway_prefix_index_blocks", &[]) == 0.0
+        })
+        .await;
+        assert_eq!(forgotten(&node), 8.0, "it was there until then");
+    }
+}
+
+fn forgotten(node: &Node) -> f64 {
+    Page::of(node).sum("spillway_prefix_forgotten_total", &[("why", "reply")])
+}
+
+#[tokio::test]
+async fn a_replica_that_cannot_be_reached_is_taken_to_have_nothing() {
+    let good = Scripted::start().await.serve(OK);
+    let node = Setup::new()
+        .replica("dead", Scripted::refusing())
+        .replica_with("good", &format!("http://{}", good.address), "models = [\"huge\"]")
+        .start()
+        .await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let mut messages = vec![system(1), user("Hello")];
+    assert_eq!(client.fetch(ask(&messages)).await.status, 502);
+    messages.push(user("Hello?"));
+    let mut other = body(&messages);
+    other["model"] = json!("huge");
+    fetch(&mut client, post("/v1/chat/completions", other.to_string())).await;
+    // What was learned is taken in in its order: of the first nothing is known, not even for a moment.
+    learned(&node, 8.0).await;
+    let blocks = Page::of(&node).sum("spillway_prefix_index_blocks", &[]);
+    assert!(blocks < 16.0, "both are known: {blocks}");
+    assert_eq!(forgotten(&node), 0.0);
 }
 
 #[tokio::test]

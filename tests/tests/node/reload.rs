@@ -1,11 +1,14 @@
 //! A changed config takes effect while the node runs; a bad one changes nothing.
 
+use std::io::Write;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use spillway_node::{Config, Node};
 use spillway_tests::{Client, OK, Page, Reply, Scripted, Setup, chat, eventually, get, spawn};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
+use tracing::subscriber::DefaultGuard;
 
 use crate::certificates::Certificates;
 
@@ -125,6 +128,65 @@ async fn a_bad_file_leaves_the_old_config_in_use() {
     file.replace(&setup.set("aliases.other = \"tiny\"").text());
     eventually("it is applied", || reloads(&node, "applied") >= 1.0).await;
     assert_eq!(Client::once(node.addresses()[0], get("/v1/models/other")).await.status, 200);
+}
+
+/// What a node of the same thread logs.
+#[derive(Clone, Debug, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    /// From now on, until the guard is dropped.
+    fn begin(&self) -> DefaultGuard {
+        let log = self.clone();
+        let lines = tracing_subscriber::fmt().with_ansi(false).with_writer(move || log.clone());
+        tracing::subscriber::set_default(lines.finish())
+    }
+
+    fn count(&self, text: &str) -> usize {
+        let log = self.0.lock().expect("a log");
+        String::from_utf8_lossy(&log).matches(text).count()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("a log").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_setting_of_prompts_that_has_to_wait_for_a_restart_is_warned_of() {
+    const WARNING: &str = "[prefix] takes effect after a restart";
+    let replica = Scripted::start().await.serve(OK);
+    let setup = || Setup::new().replica("a", replica.address);
+    let log = Log::default();
+    let _guard = log.begin();
+    let file = File::new(&setup());
+    let node = file.start().await;
+    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
+    let steps = [
+        ("aliases.other = \"tiny\"", 0),
+        ("prefix.index_bytes_max = 33554432", 1),
+        ("prefix.share = false", 2),
+        ("aliases.another = \"tiny\"", 2),
+    ];
+    for (done, (line, warnings)) in (1..).zip(steps) {
+        file.replace(&setup().set(line).text());
+        eventually("it is applied", || reloads(&node, "applied") >= f64::from(done)).await;
+        assert_eq!(log.count(WARNING), warnings, "{line}");
+    }
+    // The rest of such a file counts all the same.
+    let lines = setup().set("prefix.block_bytes = 512").set("aliases.third = \"tiny\"");
+    file.replace(&lines.text());
+    eventually("it is applied", || log.count(WARNING) == 3).await;
+    eventually("its alias is known", || {
+        node.gateway().view().models().iter().any(|model| model.as_str() == "third")
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -203,7 +203,9 @@ impl Driver {
         let own = Own::look(&mut self.load, (&gateway, &view, &speeds), (&self.pulse, &peers), now);
         self.pulse.set_load(now, &own.to_tell(&gateway, &view));
         for replica in view.replicas() {
-            replica.set_claim(self.pulse.claim(&replica.spec().name).unwrap_or(u32::MAX));
+            let name = &replica.spec().name;
+            replica.set_claim(self.pulse.claim(name).unwrap_or(u32::MAX));
+            replica.set_elsewhere(self.pulse.in_flight_elsewhere(name));
         }
         let regions = self.pulse.regions(now);
         let link = self.parts.link.peers();

@@ -21,7 +21,10 @@ impl Keeper {
                 }
                 self.feedback.metrics.record_check(replica.as_str(), "scrape", "good");
                 self.fleet.handle_check(at, &replica, Check::Scrape, Ok(()));
-                let in_flight = self.replicas.get(&replica).map_or(0, |known| known.in_flight());
+                let in_flight = self
+                    .replicas
+                    .get(&replica)
+                    .map_or(0, |known| known.in_flight().saturating_add(known.elsewhere()));
                 self.fleet.handle_report(at, &replica, report, in_flight);
             }
             FactKind::ScrapeFailed { failure, .. } => {

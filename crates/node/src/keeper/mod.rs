@@ -267,7 +267,8 @@ impl Keeper {
         let Some(known) = self.replicas.get(replica) else {
             return Err(UnknownReplica(replica.clone()));
         };
-        self.fleet.handle_report(now, replica, report, known.in_flight());
+        let in_flight = known.in_flight().saturating_add(known.elsewhere());
+        self.fleet.handle_report(now, replica, report, in_flight);
         Ok(())
     }
 }
@@ -276,6 +277,7 @@ impl Keeper {
 fn live(replicas: &BTreeMap<ReplicaName, Arc<Replica>>, name: &ReplicaName, now: Instant) -> Live {
     replicas.get(name).map_or_else(Live::default, |replica| Live {
         in_flight: replica.in_flight(),
+        elsewhere: replica.elsewhere(),
         started: replica.started(),
         silent_for: replica.silent_for(now),
     })

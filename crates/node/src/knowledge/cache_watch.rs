@@ -54,9 +54,15 @@ impl CacheWatch {
         Conclusions { is_restarted, tokens, found: found.flatten() }
     }
 
+    /// Its caches are empty, which is known from elsewhere: counts that begin anew say nothing more.
+    pub(crate) fn count_anew(&mut self) {
+        (self.0.queries, self.0.hits) = (None, None);
+    }
+
     /// Whether its pages tell when it was started: then nothing else has to be taken for a restart.
+    /// Counts alone tell it late, or never: SGLang's are on the page from the first reply on.
     pub(crate) fn tells_restarts(&self) -> bool {
-        self.0.started_s.is_some() || self.0.queries.is_some()
+        self.0.started_s.is_some()
     }
 }
 
@@ -96,6 +102,22 @@ mod tests {
         let mut watch = CacheWatch::default();
         watch.record(&report(100.0, 50.0, 20.0));
         assert!(!watch.record(&report(100.4, 50.0, 20.0)).is_restarted, "an error of reading");
+    }
+
+    #[test]
+    fn counts_that_begin_anew_after_a_restart_that_was_known_are_no_other_restart() {
+        let counts = |queries, hits| CacheReport {
+            queries: Some(queries),
+            hits: Some(hits),
+            ..CacheReport::default()
+        };
+        let mut watch = CacheWatch::default();
+        watch.record(&counts(50.0, 20.0));
+        assert!(!watch.tells_restarts(), "not before its first reply");
+        watch.count_anew();
+        assert_eq!(watch.record(&counts(9.0, 3.0)), Conclusions::default());
+        assert_eq!(watch.record(&counts(12.0, 5.0)).found, Some(Found { queries: 3.0, hits: 2.0 }));
+        assert!(watch.record(&counts(1.0, 0.0)).is_restarted);
     }
 
     #[test]

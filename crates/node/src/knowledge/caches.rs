@@ -111,6 +111,15 @@ impl Caches {
         }
     }
 
+    /// What this node sent to a replica was not read there. The region's other nodes are not told:
+    /// mostly they have not heard of it either, and replies show them what is missing.
+    pub(super) fn unread(&mut self, identity: u64, chain: &[u64]) {
+        let known = self.book.of_identity(identity);
+        if let Some(holder) = known.and_then(|known| known.holder) {
+            self.index.take_back(holder, chain);
+        }
+    }
+
     /// A replica replied to this node.
     pub(super) fn replied(&mut self, replied: &Replied) {
         let Some(known) = self.book.of_identity(replied.identity) else { return };
@@ -184,6 +193,7 @@ impl Caches {
             pages.expected = Expected::default();
             // It may be another program, or have other settings now.
             pages.tells_cached = false;
+            pages.watch.count_anew();
         }
         if let Some(holder) = self.holder(name) {
             tracing::info!(replica = %name, why, "its caches are taken to be empty");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use spillway_prefix::{FineIndex, HeatConfig, IndexConfig, IndexReader, Matches};
 use spillway_proxy::{Replica, Replied};
 use spillway_pulse::{Sharing, SharingConfig, To};
-use spillway_replicas::CacheReport;
+use spillway_replicas::{CacheReport, Mapping, ServerKind};
 use spillway_route::Candidate;
 use spillway_types::{BlockHashes, End, Prediction, Speed};
 
@@ -181,6 +181,52 @@ fn a_reply_that_had_less_cached_corrects_here_and_elsewhere() {
     one.caches.replied(&unknown);
     one.caches.replied(&failed);
     assert_eq!(one.tell(&mut other), 0);
+}
+
+#[test]
+fn what_was_not_read_is_not_there_and_what_others_sent_meanwhile_is() {
+    let mut node = Node::new();
+    node.send("a", &[1, 2]);
+    node.send("a", &[1, 2, 3, 4]);
+    node.send("b", &[1, 2, 3, 4]);
+    node.caches.unread(identity("a"), &[1, 2, 3, 4]);
+    node.caches.unread(identity("nobody"), &[1, 2, 3, 4]);
+    assert_eq!((node.blocks(0, &[1, 2, 3, 4]), node.blocks(1, &[1, 2, 3, 4])), (2, 4));
+    node.send("a", &[7, 8]);
+    node.send("a", &[7, 8, 9]);
+    node.caches.unread(identity("a"), &[7, 8]);
+    assert_eq!(node.blocks(0, &[7, 8, 9]), 3, "the second brings all of it");
+}
+
+#[test]
+fn an_sglang_that_counts_fewer_hits_than_were_expected_is_taken_to_hold_less() {
+    let mut node = Node::new();
+    let mapping = Mapping::of(ServerKind::Sglang).unwrap();
+    let page = |queries: u32, hits: u32| {
+        let page = format!(
+            "sglang:cache_hit_rate 1.0\nsglang:prompt_tokens_total {queries}\n\
+             sglang:cached_tokens_total{{cache_source=\"device\"}} {hits}\n"
+        );
+        mapping.read(page.as_bytes()).1
+    };
+    // Forty blocks of each of these, the first the oldest.
+    let chains: Vec<Vec<u64>> = (1..=4).map(|one| (one * 100..one * 100 + 40).collect()).collect();
+    let known = |node: &Node| chains.iter().map(|chain| node.blocks(0, chain)).collect::<Vec<_>>();
+    chains.iter().for_each(|chain| node.send("a", chain));
+    node.caches.reported(&"a".into(), &page(10_000, 5_000));
+    // All of 2,560 tokens were expected to be cached, of which nine tenths were.
+    let reply = replied("a", &chains[0], None);
+    node.caches.replied(&reply);
+    node.caches.reported(&"a".into(), &page(12_560, 7_304));
+    assert_eq!(known(&node), [40; 4]);
+    // And now a quarter less.
+    node.caches.replied(&reply);
+    node.caches.reported(&"a".into(), &page(15_120, 9_224));
+    assert_eq!(known(&node), [0, 40, 40, 40]);
+    // It is the counts that say so: without news of them nothing follows.
+    node.caches.replied(&reply);
+    node.caches.reported(&"a".into(), &page(15_120, 9_224));
+    assert_eq!(known(&node), [0, 40, 40, 40]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ struct Saved {
 
 impl Wire for Saved {
     const KIND: u16 = 0x0501;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     // As many models as are kept, with names of 200 bytes each.
     const BYTES_MAX: usize = 16 << 20;
 }

@@ -169,6 +169,7 @@ impl Task {
                 Learning::Sent { identity, chain } => {
                     caches.sent(identity, chain.as_slice(), heat_ms);
                 }
+                Learning::Unread { identity, chain } => caches.unread(identity, chain.as_slice()),
                 Learning::Replied(replied) => {
                     caches.replied(&replied);
                     if let Some(known) = caches.known(replied.identity) {

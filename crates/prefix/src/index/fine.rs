@@ -181,6 +181,27 @@ impl FineIndex {
         lane.capacity = lane.blocks.max(lane.capacity / 8 * 7).max(1).min(lane.capacity);
     }
 
+    /// Notes that the request with `chain` came to nothing before its replica read it. To be called
+    /// once, after the [`insert`](Self::insert) of the request and in place of
+    /// [`correct`](Self::correct): what was new with it goes, unless another request has used it
+    /// since then.
+    ///
+    /// The blocks that are left are as recently used as if it had been read, and where several
+    /// requests with a common new beginning fail at the same time, that beginning stays: each
+    /// counted on the others. Replies and counters show what is not there.
+    pub fn take_back(&mut self, holder: Holder, chain: &[u64]) {
+        let Some(expected) = self.expectations.take(holder.0, chain) else { return };
+        let new = chain.get(expected.blocks() as usize..).unwrap_or_default();
+        // From the end: at all times a replica that has a block has those before it.
+        for key in new.iter().rev() {
+            let pair = self.blocks.find(&self.pairs, *key, holder.0);
+            if let Some(pair) = pair.filter(|pair| self.pairs.at(*pair).stamp() == expected.sent) {
+                self.remove(pair);
+                self.stats.corrections += 1;
+            }
+        }
+    }
+
     /// Notes what a replica's own counters say of a period: of the tokens that were expected to be
     /// cached, `seen_tokens` were. For engines whose replies do not tell.
     ///

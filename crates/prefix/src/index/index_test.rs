@@ -55,6 +55,14 @@ impl Model {
         lane.truncate(capacity);
     }
 
+    /// A request that came to nothing: room was made for it, and it was the last use of what it
+    /// found.
+    fn fail(&mut self, holder: u16, chain: &[u64]) {
+        let before = self.lanes.get(&holder).cloned().unwrap_or_default();
+        self.insert(holder, chain);
+        self.lanes.entry(holder).or_default().retain(|block| before.contains(block));
+    }
+
     fn limit(&mut self, holder: u16, capacity: usize) {
         self.capacities.insert(holder, capacity);
         self.lanes.entry(holder).or_default().truncate(capacity);
@@ -75,6 +83,7 @@ impl Model {
 #[derive(Clone, Debug)]
 enum Step {
     Insert(u16, Vec<u8>),
+    Fail(u16, Vec<u8>),
     Limit(u16, u32),
     Flush(u16),
     Forget(u16),
@@ -89,6 +98,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let holder = || 0..6_u16;
     let step = prop_oneof![
         30 => (holder(), turns()).prop_map(|(holder, turns)| Step::Insert(holder, turns)),
+        6 => (holder(), turns()).prop_map(|(holder, turns)| Step::Fail(holder, turns)),
         3 => (holder(), 1..60_u32).prop_map(|(holder, blocks)| Step::Limit(holder, blocks)),
         2 => holder().prop_map(Step::Flush),
         1 => holder().prop_map(Step::Forget),
@@ -111,6 +121,11 @@ proptest! {
                 Step::Insert(at, turns) => {
                     index.insert(numbers[usize::from(at)], &chain(&turns));
                     model.insert(numbers[usize::from(at)].0, &chain(&turns));
+                }
+                Step::Fail(at, turns) => {
+                    index.insert(numbers[usize::from(at)], &chain(&turns));
+                    index.take_back(numbers[usize::from(at)], &chain(&turns));
+                    model.fail(numbers[usize::from(at)].0, &chain(&turns));
                 }
                 Step::Limit(at, blocks) => {
                     index.set_capacity(numbers[usize::from(at)], blocks);

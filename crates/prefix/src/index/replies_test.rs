@@ -69,6 +69,41 @@ fn requests_that_are_not_answered_yet_prove_nothing() {
 }
 
 #[test]
+fn what_a_request_that_was_never_read_would_have_brought_goes_and_nothing_else() {
+    let (mut index, reader) = FineIndex::new(SMALL);
+    let [holder, other] = [1, 2].map(|identity| index.holder(identity).unwrap());
+    let known = chain_of(1, 20);
+    let asked = [&known[..], &chain_of(2, 20)].concat();
+    index.insert(holder, &known);
+    index.insert(other, &asked);
+    index.insert(holder, &asked);
+    assert_eq!(found(&reader, &asked), BTreeMap::from([(0, 40), (1, 40)]));
+    index.take_back(holder, &asked);
+    assert_eq!(found(&reader, &asked), BTreeMap::from([(0, 20), (1, 40)]));
+    assert_eq!(index.stats().corrections, 20);
+    // Nothing is expected of it any more.
+    index.correct(holder, &asked, 0);
+    index.take_back(holder, &asked);
+    assert_eq!(found(&reader, &asked), BTreeMap::from([(0, 20), (1, 40)]));
+}
+
+#[test]
+fn what_another_request_uses_too_stays_when_one_is_taken_back() {
+    let (mut index, reader) = FineIndex::new(SMALL);
+    let holder = index.holder(1).unwrap();
+    let common = chain_of(1, 20);
+    let [first, second] = [2, 3].map(|number| [&common[..], &chain_of(number, 20)].concat());
+    index.insert(holder, &first);
+    index.insert(holder, &second);
+    index.take_back(holder, &first);
+    assert_eq!(found(&reader, &first), BTreeMap::from([(0, 20)]), "the other one brings that");
+    assert_eq!(found(&reader, &second), BTreeMap::from([(0, 40)]));
+    // And that one's reply is judged as ever.
+    index.correct(holder, &second, 0);
+    assert_eq!(found(&reader, &second), BTreeMap::from([(0, 40)]));
+}
+
+#[test]
 fn counters_that_show_fewer_hits_shrink_what_a_cache_is_taken_to_hold() {
     let (mut index, _) = FineIndex::new(SMALL);
     let holder = index.holder(1).unwrap();

@@ -13,7 +13,8 @@ pub struct IndexStats {
     pub holders: u64,
     /// Blocks at replicas that were forgotten to make room, since the start.
     pub evictions: u64,
-    /// Blocks at replicas that were forgotten because replies showed that they were gone.
+    /// Blocks at replicas that were forgotten because replies showed that they were gone, or failed
+    /// requests that they never were there.
     pub corrections: u64,
     /// Replicas whose blocks were all forgotten at once, since the start.
     pub flushes: u64,

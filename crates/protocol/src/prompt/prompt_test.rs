@@ -55,6 +55,14 @@ fn space_and_the_order_of_role_and_content_make_no_difference() {
 }
 
 #[test]
+fn of_members_that_come_twice_the_last_counts() {
+    check(
+        r#"{"messages":[{"role":"a","content":"b","role":"user","content":"hi"}]}"#,
+        r#"{"role":"user","content":"hi"},"#,
+    );
+}
+
+#[test]
 fn what_stands_before_the_messages_comes_first() {
     check(
         r#"{"messages":[{"role":"user","content":"hi"}],"tools":[ {"a": 1}, {"b":[ 2 ]} ],
@@ -180,14 +188,14 @@ proptest! {
 
     #[test]
     fn no_bytes_make_the_walk_panic_or_go_on_for_ever(
-        json in prop::collection::vec(prop::sample::select(b"{}[]\",:\\ a1".to_vec()), 0..40),
+        json in prop::collection::vec(prop::sample::select(b"{}[]\",:\\ a1\n\xff".to_vec()), 0..200),
     ) {
         let mut pieces = 0;
-        let mut writer = Writer::new(|_| pieces += 1);
-        conversation(&mut writer, &json);
-        plain(&mut writer, &json);
-        message(&mut writer, &json);
-        list(&mut writer, b"[", &json, b"]");
+        let whole = 0..json.len();
+        let mut writer = Writer::new(&json, |_| pieces += 1);
+        conversation(&mut writer, &json, whole.clone());
+        plain(&mut writer, &json, whole.clone());
+        writer.compact(whole);
         writer.finish();
         prop_assert!(pieces <= json.len() + 1);
     }

@@ -138,7 +138,7 @@ impl Dispatch<'_> {
         so_far.attempts_of_model += 1;
         let lesson = Lesson::begin(self.worker, &replica, inquiry, &chosen);
         let mut witness = Witness::new(self.worker, &replica, inquiry.model.as_ref(), lesson);
-        let failed = match self.attempt(&replica, kept).await {
+        let failed = match self.attempt(&replica, kept, &mut witness).await {
             Ok(reply) => {
                 let place = Place::Replica(lease);
                 let choice = Choice::Replica(chosen);
@@ -277,14 +277,25 @@ impl Dispatch<'_> {
         }
     }
 
-    async fn attempt(&mut self, replica: &Replica, kept: Kept) -> Result<Reply, FailedAttempt> {
+    async fn attempt(
+        &mut self,
+        replica: &Replica,
+        kept: Kept,
+        witness: &mut Witness,
+    ) -> Result<Reply, FailedAttempt> {
         let bounds = AttemptBounds {
             timeouts: self.prepared.route.spec.timeouts,
             deadline: self.prepared.inquiry.deadline,
             kept,
             traffic: self.prepared.traffic(),
         };
-        attempt(self.worker, replica, || self.request(replica), bounds).await
+        let worker = self.worker;
+        let request = || {
+            let request = self.request(replica)?;
+            witness.sent();
+            Some(request)
+        };
+        attempt(worker, replica, request, bounds).await
     }
 
     /// What repeating a failed attempt could do. Who sends an idempotency key has it arranged that a

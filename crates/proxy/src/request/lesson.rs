@@ -13,19 +13,34 @@ use crate::replica::{Reading, Replica};
 use crate::worker::Worker;
 
 /// Follows one attempt at a replica. Every prompt that is told to have been sent is followed by one
-/// word on what became of it, so that a request that came to nothing can be forgotten again.
+/// word on what became of it, so that a request that came to nothing can be forgotten again. Of one
+/// that was never sent nothing is told.
 #[derive(Debug)]
 pub(crate) struct Lesson {
     worker: Arc<Worker>,
     asked_at: Instant,
     /// Until the reply begins.
     reading: Option<Reading>,
+    progress: Progress,
     /// Taken when it is told.
     replied: Option<Box<Replied>>,
 }
 
+/// How far the prompt came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    // Unsent => Sent
+    /// There is no connection yet.
+    Unsent,
+    // Sent => Unread
+    /// Whether it is read is not known, or it is.
+    Sent,
+    /// It was not, and will not be.
+    Unread,
+}
+
 impl Lesson {
-    /// `inquiry` is sent to `replica` now. `None` where there is nothing to learn: without a prompt
+    /// `replica` was chosen for `inquiry`. `None` where there is nothing to learn: without a prompt
     /// neither caches nor speeds show.
     pub(crate) fn begin(
         worker: &Arc<Worker>,
@@ -36,9 +51,6 @@ impl Lesson {
         let model = inquiry.model.as_ref().filter(|_| inquiry.prompt_bytes > 0)?;
         let identity = Candidate::identity_of(&replica.spec().name);
         let chain = inquiry.prefix.clone();
-        if !chain.as_slice().is_empty() {
-            worker.teach(Learning::Sent { identity, chain: chain.clone() });
-        }
         let predicted = attempt.prediction;
         let uncached = predicted.map_or(0, |p| p.prompt_tokens.saturating_sub(p.cached_tokens));
         let replied = Replied {
@@ -51,15 +63,42 @@ impl Lesson {
             worker: Arc::clone(worker),
             asked_at: Instant::now(),
             reading: (uncached > 0).then(|| replica.begin_reading(uncached)),
+            progress: Progress::Unsent,
             replied: Some(Box::new(replied)),
         })
     }
 
+    /// There is a connection, and the request goes there now. Told at once: others with the same
+    /// prompt are to follow it before it is answered.
+    pub(crate) fn sent(&mut self) {
+        let Some(replied) = self.replied.as_ref().filter(|_| self.progress == Progress::Unsent)
+        else {
+            return;
+        };
+        self.progress = Progress::Sent;
+        if !replied.chain.as_slice().is_empty() {
+            let (identity, chain) = (replied.identity, replied.chain.clone());
+            self.worker.teach(Learning::Sent { identity, chain });
+        }
+    }
+
+    /// The attempt failed before the replica can have read it.
+    pub(crate) fn unread(&mut self) {
+        if self.progress == Progress::Sent {
+            self.progress = Progress::Unread;
+        }
+    }
+
     /// The reply's head arrived.
     pub(crate) fn head<T>(&mut self, head: &Response<T>) {
+        let status = head.status();
+        if status.is_client_error() || status.is_server_error() {
+            // Refused for its form or for the load, or something broke: its cache is none the richer.
+            self.unread();
+        }
         let Some(replied) = &mut self.replied else { return };
         let content_type = head.headers().get(header::CONTENT_TYPE);
-        replied.is_success = head.status() == StatusCode::OK;
+        replied.is_success = status == StatusCode::OK;
         replied.is_stream =
             content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
     }
@@ -87,7 +126,15 @@ impl Lesson {
         let Some(mut replied) = self.replied.take() else { return };
         replied.end = end;
         replied.duration = self.asked_at.elapsed();
-        self.worker.teach(Learning::Replied(replied));
+        let Replied { identity, ref chain, .. } = *replied;
+        match self.progress {
+            Progress::Unsent => {}
+            Progress::Sent => self.worker.teach(Learning::Replied(replied)),
+            Progress::Unread if chain.as_slice().is_empty() => {}
+            Progress::Unread => {
+                self.worker.teach(Learning::Unread { identity, chain: chain.clone() });
+            }
+        }
     }
 }
 

@@ -65,6 +65,13 @@ fn attempt(prediction: Option<Prediction>) -> Attempt {
     Attempt { slot: ReplicaSlot(0), reason: Reason::Only, prediction }
 }
 
+/// A lesson about a request that is on its way to the replica.
+fn sent(worker: &Arc<Worker>, replica: &Arc<Replica>, inquiry: &Inquiry) -> Lesson {
+    let mut lesson = Lesson::begin(worker, replica, inquiry, &attempt(None)).expect("a lesson");
+    lesson.sent();
+    lesson
+}
+
 fn learnings(worker: &Worker) -> Vec<Learning> {
     let mut learnings = Vec::new();
     worker.drain_learnings(|learning| learnings.push(learning));
@@ -74,7 +81,7 @@ fn learnings(worker: &Worker) -> Vec<Learning> {
 fn replied(learning: &Learning) -> &Replied {
     match learning {
         Learning::Replied(replied) => replied,
-        Learning::Sent { .. } => panic!("{learning:?}"),
+        Learning::Sent { .. } | Learning::Unread { .. } => panic!("{learning:?}"),
     }
 }
 
@@ -101,6 +108,9 @@ fn a_whole_reply_teaches_what_it_told() {
     let request = inquiry(&[1, 2], 600);
     let mut lesson =
         Lesson::begin(&worker, &replica, &request, &attempt(Some(prediction))).expect("a lesson");
+    assert!(learnings(&worker).is_empty(), "there is no connection yet");
+    lesson.sent();
+    lesson.sent();
     let stream = Response::builder().header("content-type", "text/event-stream; charset=utf-8");
     lesson.head(&stream.body(()).expect("a reply"));
     lesson.piece(Instant::now());
@@ -127,11 +137,8 @@ fn a_whole_reply_teaches_what_it_told() {
 fn what_came_to_nothing_is_told_as_such() {
     let (worker, replica) = (worker(), replica());
     let request = inquiry(&[1], 300);
-    let begin = || Lesson::begin(&worker, &replica, &request, &attempt(None)).expect("a lesson");
+    let begin = || sent(&worker, &replica, &request);
     drop(begin());
-    let mut busy = begin();
-    busy.head(&Response::builder().status(503).body(()).expect("a reply"));
-    busy.end(End::Complete, None, 0);
     let mut left = begin();
     left.head(&Response::new(()));
     left.piece(Instant::now());
@@ -141,13 +148,42 @@ fn what_came_to_nothing_is_told_as_such() {
         .iter()
         .filter_map(|told| match told {
             Learning::Replied(replied) => Some((replied.end, replied.is_success)),
-            Learning::Sent { .. } => None,
+            Learning::Sent { .. } | Learning::Unread { .. } => None,
         })
         .collect();
-    let expected =
-        [(End::CancelledBeforeReply, false), (End::Complete, false), (End::CancelledInReply, true)];
-    assert_eq!(ends, expected);
-    assert_eq!(told.len(), 6, "each is told to have been sent");
+    assert_eq!(ends, [(End::CancelledBeforeReply, false), (End::CancelledInReply, true)]);
+    assert_eq!(told.len(), 4, "each is told to have been sent");
+}
+
+#[test]
+fn what_was_not_read_is_told_as_such_and_what_was_not_sent_not_at_all() {
+    let (worker, replica) = (worker(), replica());
+    let request = inquiry(&[1], 300);
+    let identity = Candidate::identity_of(&"gpu-a".into());
+    let chain = || BlockHashes::new(vec![1]);
+    let expected = [
+        Learning::Sent { identity, chain: chain() },
+        Learning::Unread { identity, chain: chain() },
+    ];
+    for status in [400, 429, 500, 503] {
+        let mut refused = sent(&worker, &replica, &request);
+        refused.head(&Response::builder().status(status).body(()).expect("a reply"));
+        refused.piece(Instant::now());
+        refused.end(End::Complete, None, 0);
+        drop(refused);
+        assert_eq!(learnings(&worker), expected, "{status}");
+    }
+    let mut broken = sent(&worker, &replica, &request);
+    broken.unread();
+    drop(broken);
+    assert_eq!(learnings(&worker), expected);
+    // Without a full block there is nothing to take back.
+    sent(&worker, &replica, &inquiry(&[], 50)).unread();
+    let mut unsent = Lesson::begin(&worker, &replica, &request, &attempt(None)).expect("a lesson");
+    unsent.unread();
+    drop(unsent);
+    drop(Lesson::begin(&worker, &replica, &request, &attempt(None)));
+    assert_eq!(learnings(&worker), []);
 }
 
 #[test]
@@ -156,7 +192,7 @@ fn without_a_prompt_there_is_nothing_to_learn_and_without_a_full_block_no_cache(
     assert!(Lesson::begin(&worker, &replica, &inquiry(&[], 0), &attempt(None)).is_none());
     let unnamed = Inquiry { model: None, ..inquiry(&[1], 300) };
     assert!(Lesson::begin(&worker, &replica, &unnamed, &attempt(None)).is_none());
-    drop(Lesson::begin(&worker, &replica, &inquiry(&[], 50), &attempt(None)));
+    drop(sent(&worker, &replica, &inquiry(&[], 50)));
     let told = learnings(&worker);
     assert_eq!(told.len(), 1);
     assert_eq!(replied(&told[0]).prompt_bytes, 50);
@@ -168,7 +204,7 @@ async fn a_full_queue_loses_lessons_and_says_so_and_the_learner_is_woken_once() 
     let request = inquiry(&[1], 300);
     let over = 10;
     for _ in 0..16_384 / 2 + over {
-        drop(Lesson::begin(&worker, &replica, &request, &attempt(None)));
+        drop(sent(&worker, &replica, &request));
     }
     assert_eq!(worker.learnings_dropped(), 2 * over);
     worker.gateway.learned().await;

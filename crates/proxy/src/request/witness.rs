@@ -9,7 +9,7 @@ use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCou
 
 use crate::replica::Replica;
 use crate::request::lesson::Lesson;
-use crate::upstream::FailedAttempt;
+use crate::upstream::{FailedAttempt, RetrySafety};
 use crate::worker::Worker;
 
 /// A replica that asks for more rest than this is taken at its word only so far.
@@ -43,7 +43,7 @@ enum Seen {
 }
 
 impl Witness {
-    /// The replica is asked now.
+    /// The replica is asked now: a connection is looked for.
     pub(crate) fn new(
         worker: &Arc<Worker>,
         replica: &Arc<Replica>,
@@ -60,8 +60,20 @@ impl Witness {
         }
     }
 
+    /// There is a connection, and the request goes there now.
+    pub(crate) fn sent(&mut self) {
+        if let Some(lesson) = &mut self.lesson {
+            lesson.sent();
+        }
+    }
+
     /// The attempt ended without a reply.
     pub(crate) fn failed(&mut self, failed: &FailedAttempt) {
+        if let Some(lesson) = &mut self.lesson
+            && failed.error.retry_safety() != RetrySafety::Never
+        {
+            lesson.unread();
+        }
         if let Some(fault) = failed.fault() {
             self.tell(Instant::now(), SignKind::Failed(fault));
         }

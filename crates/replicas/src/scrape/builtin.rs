@@ -72,9 +72,12 @@ fn sglang() -> Mapping {
         queued: sum("sglang:num_queue_reqs"),
         running: sum("sglang:num_running_reqs"),
         kv_use: mean("sglang:token_usage", 1.0),
-        // It tells of hits only as a share that it forgets in its own time, which can't be set
-        // against the prompts of any span.
         cache_tokens: sum("sglang:max_total_num_tokens"),
+        // Both counted when a request ends. Newer versions count hits by where they were found.
+        // `sglang:cache_hit_rate` says nothing: it is the share of the last batch alone, whatever
+        // its size, and read by chance.
+        cache_queries: sum("sglang:prompt_tokens_total"),
+        cache_hits: sum("sglang:cached_tokens_total"),
         started_s: mean("process_start_time_seconds", 1.0),
         ..Mapping::default()
     }

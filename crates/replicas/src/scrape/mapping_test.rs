@@ -41,9 +41,27 @@ process_start_time_seconds 1.76e+09
 }
 
 #[test]
-fn sglang_tells_the_size_of_its_cache() {
-    let page = "sglang:max_total_num_tokens{model_name=\"m\"} 441344.0\n";
-    assert_eq!(read_cache(ServerKind::Sglang, page).tokens, Some(441_344.0));
+fn sglang_tells_the_size_of_its_cache_and_counts_what_was_found_there() {
+    let page = r#"
+sglang:max_total_num_tokens{model_name="m"} 441344.0
+sglang:cache_hit_rate{model_name="m"} 0.97
+sglang:prompt_tokens_total{is_streaming="true",model_name="m"} 8.0e+06
+sglang:prompt_tokens_total{is_streaming="false",model_name="m"} 128902.0
+sglang:cached_tokens_total{cache_source="device",model_name="m"} 5.0e+06
+sglang:cached_tokens_total{cache_source="host",model_name="m"} 7.0
+"#;
+    let expected = CacheReport {
+        tokens: Some(441_344.0),
+        queries: Some(8_128_902.0),
+        hits: Some(5_000_007.0),
+        started_s: None,
+    };
+    assert_eq!(read_cache(ServerKind::Sglang, page), expected);
+    let older = "sglang:prompt_tokens_total 70\nsglang:cached_tokens_total 50\n";
+    let report = read_cache(ServerKind::Sglang, older);
+    assert_eq!((report.queries, report.hits), (Some(70.0), Some(50.0)));
+    let oldest = "sglang:prompt_tokens_total 70\nsglang:cache_hit_rate 0.5\n";
+    assert_eq!(read_cache(ServerKind::Sglang, oldest).hits, None, "it is not counted there");
 }
 
 #[test]

@@ -56,7 +56,6 @@ pub struct LatencyModel {
     last_ms: u64,
     decode: Ratio,
     text: Ratio,
-    busy: Ratio,
     kv_tokens: f32,
     /// The terms that fit best.
     #[serde(skip)]
@@ -73,7 +72,6 @@ struct Saved {
     last_ms: u64,
     decode: Ratio,
     text: Ratio,
-    busy: Ratio,
     kv_tokens: f32,
 }
 
@@ -95,7 +93,6 @@ impl LatencyModel {
             last_ms: 0,
             decode: Ratio::default(),
             text: Ratio::default(),
-            busy: Ratio::default(),
             kv_tokens: 0.0,
             terms: [0.0; TERMS],
         };
@@ -150,15 +147,6 @@ impl LatencyModel {
         }
     }
 
-    /// Takes in how many requests ended in a span of time in which some always waited there.
-    pub fn learn_rate(&mut self, ended: f32, span_ms: f32) {
-        if (ended == 0.0 || is_amount(ended)) && is_amount(span_ms) {
-            // By time: the last half a minute counts most.
-            let keep = (-f64::from(span_ms) / 30_000.0).exp();
-            self.busy.add(ended * 1_000.0, span_ms, keep);
-        }
-    }
-
     /// Sets how many tokens its KV cache holds, as it reports or the operator says.
     pub fn set_kv_tokens(&mut self, tokens: f32) {
         self.kv_tokens = if is_amount(tokens) { tokens } else { 0.0 };
@@ -194,13 +182,11 @@ impl LatencyModel {
         confidence * (-age_ms / TRUST_HALVING_MS).exp2().max(TRUST_MIN)
     }
 
-    /// By those that waited in its queue, or else by what was counted while some did.
+    /// By those that waited in its queue, or else as the profile says.
     fn ends_per_s(&self) -> f32 {
         let turn_ms = self.terms[4] as f32;
         if self.sums.products[4][4] >= TURNS_MIN && turn_ms > 0.0 {
             1_000.0 / turn_ms
-        } else if self.busy.below() > 0.0 {
-            self.busy.or(0.0, 0.0)
         } else {
             self.profile.ends_per_s
         }
@@ -295,17 +281,16 @@ impl TryFrom<Saved> for LatencyModel {
     type Error = UnsoundModel;
 
     fn try_from(saved: Saved) -> Result<Self, UnsoundModel> {
-        let Saved { sums, replies, error, row, last_ms, decode, text, busy, kv_tokens } = saved;
+        let Saved { sums, replies, error, row, last_ms, decode, text, kv_tokens } = saved;
         let are_amounts = [replies, error, f64::from(kv_tokens)]
             .iter()
             .all(|&number| number.is_finite() && (0.0..=1e12).contains(&number));
-        let is_sound = [&decode, &text, &busy].iter().all(|ratio| ratio.is_sound());
+        let is_sound = [&decode, &text].iter().all(|ratio| ratio.is_sound());
         if !are_amounts || !is_sound || !sums.is_sound() || row.abs() >= CHANGE {
             return Err(UnsoundModel);
         }
         let new = Self::new(Speed::UNKNOWN);
-        let model =
-            Self { sums, replies, error, row, last_ms, decode, text, busy, kv_tokens, ..new };
+        let model = Self { sums, replies, error, row, last_ms, decode, text, kv_tokens, ..new };
         Ok(model.with_profile(Speed::UNKNOWN))
     }
 }

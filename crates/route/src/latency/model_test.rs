@@ -176,18 +176,16 @@ fn trust_grows_with_replies_and_fades_without() {
 }
 
 #[test]
-fn rates_of_words_tokens_and_ends_are_those_that_were_seen() {
+fn rates_of_words_and_tokens_are_those_that_were_seen() {
     let mut model = LatencyModel::new(Speed::UNKNOWN);
     for _ in 0..300 {
         model.learn_decode(50.0, 50.0 * 22.0);
         model.learn_text(3_000.0, 1_000.0);
-        model.learn_rate(6.0, 1_000.0);
     }
     model.set_kv_tokens(120_000.0);
     let speed = model.speed(0);
     assert_near(speed.decode_ms, 22.0, 0.02, "decode");
     assert_near(speed.bytes_per_token, 3.0, 0.02, "bytes");
-    assert_near(speed.ends_per_s, 6.0, 0.01, "ends");
     assert_eq!(speed.kv_tokens, 120_000.0);
 }
 
@@ -204,7 +202,6 @@ fn what_makes_no_sense_is_passed_over() {
         model.learn_decode(wrong, 10.0);
         model.learn_decode(10.0, wrong);
         model.learn_text(wrong, wrong);
-        model.learn_rate(wrong, 10.0);
     }
     model.learn_text(0.0, 0.0);
     assert_eq!(model, before);
@@ -255,7 +252,6 @@ proptest! {
             model.learn(&seen, u64::from(at));
             model.learn_decode(prompt, cached);
             model.learn_text(prompt, cached);
-            model.learn_rate(running, queued);
             let speed = model.speed(u64::from(at));
             let all = [
                 speed.floor_ms,

@@ -21,11 +21,6 @@ impl Ratio {
         ((self.above + f64::from(prior) * weight) / (self.below + weight)) as f32
     }
 
-    /// The sum below.
-    pub(super) fn below(&self) -> f64 {
-        self.below
-    }
-
     /// Whether both are numbers that [`Ratio::add`] can have made.
     pub(super) fn is_sound(&self) -> bool {
         [self.above, self.below].iter().all(|sum| sum.is_finite() && *sum >= 0.0)

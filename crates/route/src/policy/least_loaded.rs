@@ -49,7 +49,7 @@ impl LeastLoaded {
     fn score(&self, usable: &Usable, signals: &Signals, usual: &Usual) -> f64 {
         let LeastLoadedWeights { queue, gpu, kv, latency } = self.weights;
         let reported = in_system(signals);
-        let now = usual.reports.now(usable, reported, signals).max(usable.in_flight as f32);
+        let now = usual.reports.now(usable, reported, signals).max(usable.known());
         let growth = (now + 1.0) / (usual.reports.before(reported) + 1.0);
         let gpu_use = (signals.gpu_use.or(usual.gpu_use) * growth).min(1.0);
         let kv_use = (signals.kv_use.or(usual.kv_use) * growth).min(1.0);
@@ -90,7 +90,7 @@ impl Usual {
     fn of(field: &Field<'_>) -> Self {
         let [mut latency_ms, mut gpu_use, mut kv_use] = [Mean::default(); 3];
         let mut reports = ReportSums::default();
-        let (mut count, mut in_flight, mut weight) = (0.0, 0.0, 0.0);
+        let [mut count, mut in_flight, mut known, mut weight] = [0.0; 4];
         for usable in field.all_usable() {
             let signals = field.signals(&usable);
             latency_ms.add(signals.latency_ms);
@@ -99,10 +99,11 @@ impl Usual {
             reports.add(in_system(&signals), &signals);
             count += 1.0;
             in_flight += f64::from(usable.in_flight);
+            known += f64::from(usable.known());
             weight += usable.weight as f64;
         }
         let reports = reports.finish();
-        let queue = f64::from(reports.mean_now((in_flight / count) as f32)).max(in_flight / count);
+        let queue = f64::from(reports.mean_now((known / count) as f32)).max(known / count);
         Self {
             reports,
             latency_ms: latency_ms.or(LATENCY_MS_MIN).max(LATENCY_MS_MIN),

@@ -228,12 +228,12 @@ impl Weigher {
         }
     }
 
-    /// Requests there by now, this process's own at least.
+    /// Requests there by now, those known to be in flight at least.
     #[inline]
     fn requests(&self, usable: &Usable, reported: Reading, signals: &Signals) -> f32 {
-        let own = usable.in_flight as f32;
+        let known = usable.known();
         let now = self.usual.reports.now(usable, reported, signals);
-        if now > own { now.min(COUNT_MAX) } else { own }
+        if now > known { now.min(COUNT_MAX) } else { known }
     }
 
     /// Requests that ran there at the report, or as usual.

@@ -34,6 +34,8 @@ pub struct Sight<'a> {
 pub struct ReplicaSight {
     /// This node's requests there.
     pub in_flight: u32,
+    /// Those of the region's other nodes, as they told last.
+    pub elsewhere: u32,
     /// Requests that this node ever sent there.
     pub started: u64,
     /// Prompt tokens that it still has to read for this node, as far as predicted.

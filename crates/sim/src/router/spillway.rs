@@ -268,6 +268,10 @@ impl Loads for Board<'_> {
         self.sight.replicas[slot.index()].in_flight
     }
 
+    fn elsewhere(&self, slot: ReplicaSlot) -> u32 {
+        self.sight.replicas[slot.index()].elsewhere
+    }
+
     fn started(&self, slot: ReplicaSlot) -> u64 {
         self.sight.replicas[slot.index()].started
     }
@@ -278,7 +282,7 @@ impl Loads for Board<'_> {
             return replica.signals;
         }
         Signals {
-            in_flight_at_report: replica.in_flight,
+            in_flight_at_report: replica.in_flight + replica.elsewhere,
             started_at: replica.started,
             ..replica.signals
         }

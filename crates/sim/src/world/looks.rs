@@ -42,7 +42,7 @@ impl World {
         let region = &self.regions[self.nodes[node].region];
         let replicas = &self.replicas[region.replicas.clone()];
         let signals = |at: usize, own: &crate::router::ReplicaSight| {
-            replicas[at].signals(own.in_flight, own.started)
+            replicas[at].signals(own.in_flight + own.elsewhere, own.started)
         };
         if self.config.news.signals_ms > 0.0 {
             self.nodes[node].look(signals);

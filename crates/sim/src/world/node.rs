@@ -72,8 +72,13 @@ impl Node {
         (replicas, regions): (usize, usize),
         seed: u64,
     ) -> Self {
-        let idle =
-            ReplicaSight { in_flight: 0, started: 0, pending_tokens: 0, signals: Signals::UNKNOWN };
+        let idle = ReplicaSight {
+            in_flight: 0,
+            elsewhere: 0,
+            started: 0,
+            pending_tokens: 0,
+            signals: Signals::UNKNOWN,
+        };
         Self {
             region,
             router,
@@ -123,6 +128,9 @@ impl Node {
         elsewhere: &[u32],
         others: &[(u32, Option<f32>)],
     ) {
+        for (replica, told) in self.replicas.iter_mut().zip(elsewhere) {
+            replica.elsewhere = *told;
+        }
         let nows: Vec<ReplicaNow<'_>> = self
             .replicas
             .iter()

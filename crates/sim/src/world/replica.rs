@@ -84,7 +84,8 @@ impl Replica {
         self.forget(ask);
     }
 
-    /// What it would report now. `in_flight` and `started` are of the node that asks.
+    /// What it would report now. `in_flight` is what the node that asks knows
+    /// of, `started` its own.
     pub(super) fn signals(&self, in_flight: u32, started: u64) -> Signals {
         let stats = self.engine.stats();
         let fresh = |value: f32| Reading { value, trust: 1.0 };

@@ -1,3 +1,5 @@
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Instant;
 
 use spillway_engine::{EngineConfig, Profile};
@@ -60,6 +62,26 @@ impl Router for Fixed {
     }
 }
 
+/// Notes when clients ask, in milliseconds since the beginning.
+#[derive(Debug)]
+struct Watched {
+    fixed: Fixed,
+    asked_ms: Rc<RefCell<Vec<u64>>>,
+}
+
+impl Router for Watched {
+    fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict {
+        if ask.inquiry.hop == 0 && ask.refused.is_empty() {
+            self.asked_ms.borrow_mut().push(sight.now_ms);
+        }
+        self.fixed.decide(ask, sight, rng)
+    }
+
+    fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool {
+        self.fixed.admits(ask, sight)
+    }
+}
+
 fn run_fixed(config: WorldConfig, sessions: Vec<Session>, fixed: Fixed) -> Figures {
     World::new(config, sessions, &mut |_, _, _| Box::new(fixed)).run()
 }
@@ -99,6 +121,30 @@ fn the_next_question_follows_the_reply_and_finds_the_cache_warm() {
     // All but the last block of the second prompt, which is always computed.
     assert_eq!(figures.requests, 2);
     assert!((figures.cached_share - 624.0 / 1_280.0).abs() < 1e-9, "{figures:?}");
+}
+
+#[test]
+fn a_client_thinks_once_it_has_its_reply_which_a_guest_gets_later() {
+    let pause_ms = |own, admits| {
+        let asked_ms = Rc::new(RefCell::new(Vec::new()));
+        let fixed = Fixed { own, admits };
+        let sessions = vec![session(1.0, 0, &[(1, 500), (2, 500)])];
+        let figures = World::new(config(&[(1, 1), (1, 1)]), sessions, &mut |_, _, _| {
+            Box::new(Watched { fixed, asked_ms: Rc::clone(&asked_ms) })
+        })
+        .run();
+        assert_eq!((figures.requests, figures.failed), (2, 0));
+        let asked_ms = asked_ms.borrow();
+        assert_eq!((asked_ms.len(), asked_ms[0]), (2, 1_000));
+        asked_ms[1] - asked_ms[0]
+    };
+    let at_home = pause_ms(Verdict::Serve { replica: 0, prediction: None }, true);
+    // A second of thought, and ten tokens, which an L4 takes some 30 ms each for.
+    assert!((1_200..1_800).contains(&at_home), "{at_home}");
+    let away = pause_ms(Verdict::Forward(1), true);
+    assert!(away.abs_diff(at_home + 100) <= 1, "there and back: {away}, at home {at_home}");
+    let refused = pause_ms(Verdict::Forward(1), false);
+    assert!(refused.abs_diff(at_home + 100) <= 1, "in vain: {refused}, at home {at_home}");
 }
 
 #[test]

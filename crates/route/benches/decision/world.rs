@@ -1,0 +1,121 @@
+//! Who a decision chooses among, in the benchmark and in the test that counts allocations.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use spillway_route::{Candidate, Loads, Snapshot};
+use spillway_types::{
+    Allowed, BlockHashes, Deadline, Inquiry, ModelName, RAMP_FULL, Reading, ReplicaSlot, Signals,
+    Speed,
+};
+
+pub(crate) const REPLICAS: usize = 1_000;
+/// Bytes of a prompt of 4,096 tokens.
+const PROMPT_BYTES: u32 = 16_384;
+
+/// Atomics and tables by slot, as in a node.
+pub(crate) struct Table {
+    in_flight: Vec<AtomicU32>,
+    cached_blocks: Vec<u32>,
+    cached_blocks_max: u32,
+    signals: Vec<Signals>,
+    speeds: Vec<Speed>,
+}
+
+impl Table {
+    pub(crate) fn new() -> Self {
+        let fresh = |value| Reading { value, trust: 0.9 };
+        let signals = |index: usize| Signals {
+            latency_ms: fresh(50.0 + (index % 13) as f32),
+            queued: fresh((index % 3 / 2) as f32),
+            running: fresh((4 + index % 9) as f32),
+            kv_use: fresh((index % 11) as f32 / 11.0),
+            in_flight_at_report: (index % 4) as u32,
+            ..Signals::UNKNOWN
+        };
+        let speed = |index: usize| Speed {
+            prefill_ms: 0.1 + (index % 7) as f32 / 100.0,
+            kv_tokens: 200_000.0,
+            ends_per_s: 5.0,
+            trust: 0.9,
+            ..Speed::UNKNOWN
+        };
+        Self {
+            in_flight: (0..REPLICAS).map(|index| AtomicU32::new(index as u32 % 7)).collect(),
+            cached_blocks: (0..REPLICAS).map(|index| (index % 37 / 30 * 9) as u32).collect(),
+            cached_blocks_max: 9,
+            signals: (0..REPLICAS).map(signals).collect(),
+            speeds: (0..REPLICAS).map(speed).collect(),
+        }
+    }
+
+    /// Some requests come and end between two decisions.
+    pub(crate) fn change(&self, rng: &mut fastrand::Rng) {
+        for _ in 0..10 {
+            self.in_flight[rng.usize(..REPLICAS)].store(rng.u32(..7), Ordering::Relaxed);
+        }
+    }
+}
+
+impl Loads for Table {
+    fn in_flight(&self, slot: ReplicaSlot) -> u32 {
+        self.in_flight[slot.index()].load(Ordering::Relaxed)
+    }
+
+    fn signals(&self, slot: ReplicaSlot) -> Signals {
+        self.signals[slot.index()]
+    }
+
+    fn cached_blocks(&self, slot: ReplicaSlot) -> u32 {
+        self.cached_blocks[slot.index()]
+    }
+
+    fn cached_blocks_max(&self) -> u32 {
+        self.cached_blocks_max
+    }
+
+    fn speed(&self, slot: ReplicaSlot) -> Speed {
+        self.speeds[slot.index()]
+    }
+
+    fn snapshot(&self, slot: ReplicaSlot) -> Snapshot {
+        Snapshot {
+            in_flight: self.in_flight(slot),
+            elsewhere: 0,
+            limit: u32::MAX,
+            cached_blocks: self.cached_blocks(slot),
+            pending_tokens: 0,
+            signals: self.signals(slot),
+            speed: self.speed(slot),
+        }
+    }
+}
+
+pub(crate) fn candidate(index: usize) -> Candidate {
+    Candidate {
+        slot: ReplicaSlot(index as u32),
+        identity: (index as u64).wrapping_mul(0xD6E8_FEB8_6659_FD93),
+        weight: 1,
+        ramp_permille: RAMP_FULL,
+        in_flight_max: 100,
+    }
+}
+
+pub(crate) fn inquiry(now: Instant) -> Inquiry {
+    Inquiry {
+        model: Some(ModelName::from("m")),
+        prefix: BlockHashes::new((0..u64::from(PROMPT_BYTES / 256)).collect()),
+        prompt_bytes: PROMPT_BYTES,
+        output_tokens_max: Some(300),
+        affinity: None,
+        session: None,
+        client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        deadline: Deadline::after(now, Duration::from_secs(600)),
+        hop: 0,
+        tenant: None,
+        priority: 0,
+        regions: Allowed::All,
+        is_isolated: false,
+    }
+}
