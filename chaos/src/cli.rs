@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use spillway_chaos::load::Trial;
 use spillway_chaos::trial::{Part, Wan};
 use spillway_chaos::wan::ShapePatch;
 
@@ -41,6 +42,12 @@ The socket takes one JSON object a line:
 const CONTROL_EXAMPLE: &str = "Example: what happens when the leader is lost
   cargo build -p spillway -p spillway-chaos
   target/debug/spillway-chaos control failover --wan three --trials 20
+
+Ends with 1 if an aim was missed or something happened that must not.";
+
+const LOAD_EXAMPLE: &str = "Example: what five times the load does
+  cargo build --release -p spillway -p spillway-chaos
+  target/release/spillway-chaos load overload --rounds 3
 
 Ends with 1 if an aim was missed or something happened that must not.";
 
@@ -104,6 +111,9 @@ pub(crate) enum Command {
     /// Put the control plane of real nodes on trial over such a network, and measure it.
     #[command(after_help = CONTROL_EXAMPLE)]
     Control(Trials),
+    /// Put the data path on trial: overload, dying replicas and regions, abuse.
+    #[command(after_help = LOAD_EXAMPLE)]
+    Load(Loads),
     /// End what runs inside namespaces when stdin closes; `wan` starts it.
     #[command(hide = true)]
     Sweep {
@@ -135,6 +145,33 @@ pub(crate) struct Trials {
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
     /// Print the results as JSON, one line for each part.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Loads {
+    /// What to try; everything if left out.
+    pub(crate) trials: Vec<Trial>,
+    /// How often.
+    #[arg(long, default_value_t = 3, value_parser = trials)]
+    pub(crate) rounds: usize,
+    /// A quarter of the usual times.
+    #[arg(long)]
+    pub(crate) short: bool,
+    /// The `spillway` program; the one beside this program if left out.
+    #[arg(long, env = "SPILLWAY_BIN")]
+    pub(crate) spillway: Option<PathBuf>,
+    /// Seed of all chance.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Keep logs and configs. SPILLWAY_LOG says what the programs log.
+    #[arg(long)]
+    pub(crate) keep: bool,
+    /// A page of the documentation to write the results into.
+    #[arg(long)]
+    pub(crate) write: Option<PathBuf>,
+    /// Print the results as JSON, one line for each trial.
     #[arg(long)]
     pub(crate) json: bool,
 }

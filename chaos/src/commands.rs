@@ -3,7 +3,9 @@
 mod control;
 mod ctl;
 mod exec;
+mod load;
 mod measure;
+mod results;
 mod wan;
 
 use std::process::ExitCode;
@@ -23,6 +25,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
             measure::run(&config, probes, packets_per_s, json)?;
         }
         Command::Control(trials) => return control::run(trials),
+        Command::Load(loads) => return load::run(loads),
         Command::Sweep { namespaces } => spillway_chaos::wan::sweep_at_end(&namespaces)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -4,5 +4,6 @@
 //! `docs/chaos.md` shows how to use both.
 
 pub mod linear;
+pub mod load;
 pub mod trial;
 pub mod wan;

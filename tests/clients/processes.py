@@ -51,6 +51,11 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
 
+    def kill(self) -> None:
+        """Ends it at once, as a machine that dies does."""
+        self._process.kill()
+        self._process.wait()
+
     def wait(self) -> int:
         """Waits for its end and returns its exit code."""
         return self._process.wait(timeout=STOP_S)

@@ -232,10 +232,12 @@ impl Cluster {
             format!("cluster.certificate = {:?}", files.certificate),
             format!("cluster.key = {:?}", files.key),
             format!("cluster.prefix_key = {:?}", shared.prefix_key),
-            "cluster.ramp_ms = 0".to_owned(),
             self.lines.clone(),
         ] {
             setup = setup.set(line);
+        }
+        if !self.lines.contains("cluster.ramp_ms") {
+            setup = setup.set("cluster.ramp_ms = 0");
         }
         if self.is_agreeing {
             setup = setup.set(format!("cluster.data = {:?}", self.data(index)));

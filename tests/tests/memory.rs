@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 
 use http::Method;
+use spillway_node::Node;
 use spillway_tests::{
-    Client, OK, Page, RAW_ROUTE, Scripted, Setup, both, chat, eventually, message, noise,
-    resident_bytes, streamed, within,
+    Client, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, both, chat, eventually, get, message,
+    noise, resident_bytes, streamed, within,
 };
 use tokio::sync::Mutex;
 
@@ -59,7 +60,8 @@ async fn a_large_upload_passes_through_without_being_held() {
 async fn ten_thousand_idle_connections_cost_little_and_hinder_nobody() {
     let _alone = MEASURING.lock().await;
     let replica = Scripted::start().await.serve(OK);
-    let node = Setup::new().replica("a", replica.address).start().await;
+    let limit = "limits.connections_per_client_max = 16384";
+    let node = Setup::new().set(limit).replica("a", replica.address).start().await;
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
     let before = resident_bytes();
     // The other ends need as many descriptors again: more than one process may have.
@@ -91,6 +93,62 @@ async fn ten_thousand_idle_connections_cost_little_and_hinder_nobody() {
     drop(output);
     eventually("all are gone", || Page::of(&node).sum("spillway_client_connections", &[]) < 10.0)
         .await;
+}
+
+#[tokio::test]
+async fn a_node_refuses_work_before_its_memory_is_used_up_and_serves_again_later() {
+    const HELD: usize = 768 << 20;
+    let _alone = MEASURING.lock().await;
+    let replica = Scripted::start().await.serve(OK);
+    // What is held is far more than what the node adds, so that it stays between the two limits.
+    let held = vec![1_u8; HELD];
+    let ceiling = (resident_bytes() + (16 << 20)) * 100 / 92;
+    let setup = Setup::new().set(format!("limits.memory_bytes_max = {ceiling}"));
+    let node = setup.replica("a", replica.address).start().await;
+    let address = node.addresses()[0];
+    eventually("memory is short", || node.gateway().memory().is_tight()).await;
+    let (mut served, mut refused) = (0, 0);
+    for _ in 0..10 {
+        // A look lets a few in: more than that at once are refused.
+        let mut asked = tokio::task::JoinSet::new();
+        for _ in 0..20 {
+            asked.spawn(Client::once(address, chat("tiny", "")));
+        }
+        for reply in asked.join_all().await {
+            match reply.status {
+                200 => served += 1,
+                status => {
+                    assert_eq!(
+                        (status, reply.header("x-spillway-shed-reason")),
+                        (503, Some("memory"))
+                    );
+                    assert!(reply.header("retry-after").is_some());
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(served > 0, "a trickle goes on");
+    assert!(refused > 20, "{served} of 200 were served");
+    assert_eq!(Client::once(address, get("/livez")).await.status, 200, "health has its own lane");
+    drop(held);
+    eventually("there is room again", || !node.gateway().memory().is_tight()).await;
+    for _ in 0..30 {
+        assert_eq!(Client::once(address, chat("tiny", "")).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn without_any_memory_left_connections_are_refused_as_well() {
+    let _alone = MEASURING.lock().await;
+    let node = Setup::new().set("limits.memory_bytes_max = 1048576").start().await;
+    let closed = |node: &Node| {
+        Page::of(node).sum("spillway_client_connections_closed_total", &[("reason", "memory")])
+    };
+    eventually("memory is full", || format!("{:?}", node.gateway().memory().pressure()) == "Full")
+        .await;
+    assert_eq!(Wire::connect(node.addresses()[0]).await.end().await.0, b"");
+    assert!(closed(&node) >= 1.0);
 }
 
 /// The client's side of the test above: holds connections until its input ends.

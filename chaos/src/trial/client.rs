@@ -1,6 +1,5 @@
 //! An HTTP client whose sockets are inside a region.
 
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,11 +11,10 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::{Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use super::door::Door;
 use super::task::spawn;
-use crate::wan::enter;
 
 /// Bytes of an answer: lists of a few records.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
@@ -29,8 +27,7 @@ pub struct Client(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    inside: File,
-    address: SocketAddr,
+    door: Door,
     idle: Mutex<Vec<SendRequest<Full<Bytes>>>>,
 }
 
@@ -60,8 +57,8 @@ impl Client {
     /// # Errors
     /// If there is no such file.
     pub fn inside(namespace: &str, address: SocketAddr) -> io::Result<Self> {
-        let inside = File::open(namespace)?;
-        Ok(Self(Arc::new(Inner { inside, address, idle: Mutex::default() })))
+        let door = Door::inside(namespace, address)?;
+        Ok(Self(Arc::new(Inner { door, idle: Mutex::default() })))
     }
 
     /// Sends a request, with a body unless that is empty.
@@ -76,7 +73,7 @@ impl Client {
         limit: Duration,
     ) -> Result<Answer, CallError> {
         let mut request = Request::builder().method(method).uri(path);
-        request = request.header(header::HOST, self.0.address.to_string());
+        request = request.header(header::HOST, self.0.door.address().to_string());
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -101,7 +98,7 @@ impl Client {
                 return Ok(idle);
             }
         }
-        let stream = self.connect().await?;
+        let stream = self.0.door.connect().await?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         // Its error is the request's too.
         spawn(async move { drop(connection.await) });
@@ -110,19 +107,6 @@ impl Client {
 
     fn idle(&self) -> Option<SendRequest<Full<Bytes>>> {
         self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-
-    /// A socket belongs to the namespace of the thread that makes it, wherever it is used.
-    async fn connect(&self) -> io::Result<TcpStream> {
-        let open = || -> io::Result<TcpSocket> {
-            enter(&self.0.inside)?;
-            TcpSocket::new_v4()
-        };
-        let opened = std::thread::scope(|scope| scope.spawn(open).join());
-        let socket = opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-        let stream = socket.connect(self.0.address).await?;
-        stream.set_nodelay(true)?;
-        Ok(stream)
     }
 }
 

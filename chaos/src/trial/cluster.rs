@@ -10,6 +10,7 @@ use tokio::time::sleep;
 
 use super::api::{Status, Write};
 use super::files;
+use super::gear::Gear;
 use super::process::Process;
 use super::site::{REPLICA_PORT, Site, sites};
 use super::slowdisk::SlowDisk;
@@ -30,7 +31,7 @@ const PROBE: &str = "probe";
 pub struct Cluster {
     pub(crate) sites: Vec<Site>,
     nodes: Vec<Option<Process>>,
-    replicas: Vec<Process>,
+    replicas: BTreeMap<usize, Process>,
     slow_disks: BTreeMap<usize, SlowDisk>,
     configs: Vec<PathBuf>,
     binary: PathBuf,
@@ -61,16 +62,26 @@ impl Cluster {
     /// If the system or the program refuses.
     pub fn new(
         topology: Topology,
+        programs: (&Path, &Path),
+        edges: &[usize],
+    ) -> anyhow::Result<Self> {
+        Self::geared(topology, programs, edges, Gear::default())
+    }
+
+    /// The same with other replicas and listeners.
+    pub(crate) fn geared(
+        topology: Topology,
         (binary, launcher): (&Path, &Path),
         edges: &[usize],
+        gear: Gear,
     ) -> anyhow::Result<Self> {
         let mut network = Network::start(topology)?;
         network.guard(launcher).context("start the sweeper")?;
         let folder = tempfile::Builder::new().prefix("spillway-chaos-").tempdir()?;
-        let sites = sites(&network, edges)?;
+        let sites = sites(&network, edges, gear)?;
         let configs = files::write(binary, folder.path(), &sites)?;
         let nodes = sites.iter().map(|_| None).collect();
-        let (binary, replicas, slow_disks) = (binary.to_owned(), Vec::new(), BTreeMap::new());
+        let (binary, replicas, slow_disks) = (binary.to_owned(), BTreeMap::new(), BTreeMap::new());
         let mut cluster = Self {
             sites,
             nodes,
@@ -88,11 +99,19 @@ impl Cluster {
 
     fn start_replicas(&mut self) -> anyhow::Result<()> {
         let listen = format!("127.0.0.1:{REPLICA_PORT}");
-        let arguments = ["emulate", "--listen", &listen, "--model", "tiny", "--time-scale", "0.01"];
-        for site in self.sites.iter().filter(|site| site.has_replica) {
+        for (index, site) in self.sites.iter().enumerate().filter(|(_, site)| site.has_replica) {
+            let Gear { profile, time_scale, .. } = site.gear;
+            let machine = ["--profile", profile, "--time-scale", time_scale];
+            let words = ["emulate", "--listen", &listen, "--model", "tiny"];
             let namespace = self.network.namespace(&site.region, 1).context("a namespace")?;
             let log = self.folder.path().join(format!("{}.replica.log", site.name));
-            self.replicas.push(Process::start(namespace, &self.binary, &arguments, &log)?);
+            let process = Process::start(
+                namespace,
+                &self.binary,
+                &[words.as_slice(), &machine].concat(),
+                &log,
+            )?;
+            self.replicas.insert(index, process);
         }
         Ok(())
     }
@@ -155,6 +174,14 @@ impl Cluster {
     /// If that is refused.
     pub fn kill(&mut self, node: usize) -> anyhow::Result<()> {
         match self.nodes[node].take() {
+            Some(mut process) => Ok(process.kill()?),
+            None => Ok(()),
+        }
+    }
+
+    /// Kills the replica of a node's region with SIGKILL.
+    pub(crate) fn kill_replica(&mut self, node: usize) -> anyhow::Result<()> {
+        match self.replicas.remove(&node) {
             Some(mut process) => Ok(process.kill()?),
             None => Ok(()),
         }

@@ -72,7 +72,7 @@ fn config(
     let mut text = String::new();
     writeln!(text, "[node]\nname = {name:?}\nregion = {region:?}\nworkers = 1\ndrain_ms = 2000")?;
     writeln!(text, "[admin]\naddress = \"127.0.0.1:{ADMIN_PORT}\"")?;
-    writeln!(text, "[[listener]]\naddress = \"127.0.0.1:{DATA_PORT}\"")?;
+    writeln!(text, "[[listener]]\naddress = \"127.0.0.1:{DATA_PORT}\"\n{}", site.gear.listener)?;
     writeln!(text, "[cluster]\nid = {CLUSTER:?}\naddress = \"0.0.0.0:{LINK_PORT}\"")?;
     writeln!(text, "advertise = \"{public}\"\ndata = {:?}", data(folder, site))?;
     if let Some(token) = token {
@@ -90,7 +90,8 @@ fn config(
     }
     if site.has_replica {
         writeln!(text, "[[replica]]\nname = \"{name}-gpu\"\nmodels = [\"tiny\"]")?;
-        writeln!(text, "url = \"http://127.0.0.1:{REPLICA_PORT}\"\nconnections_max = 64")?;
+        writeln!(text, "url = \"http://127.0.0.1:{REPLICA_PORT}\"")?;
+        writeln!(text, "connections_max = {}", site.gear.places)?;
     }
     Ok(text)
 }

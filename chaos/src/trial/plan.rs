@@ -82,7 +82,7 @@ impl Wan {
         }
     }
 
-    fn topology(self) -> anyhow::Result<Topology> {
+    pub(crate) fn topology(self) -> anyhow::Result<Topology> {
         let text = match self {
             Self::Three => include_str!("../../wans/three.toml"),
             Self::Uniform => include_str!("../../wans/uniform.toml"),

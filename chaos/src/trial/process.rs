@@ -36,6 +36,11 @@ impl Process {
         Ok(Self { child, log: log.to_owned() })
     }
 
+    /// Its number.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// SIGKILL: it gets no chance to say or write anything.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;

@@ -54,6 +54,28 @@ impl Report {
         self.figures.push(Figure { what, unit, aim: aim_ms, is_rate: false, values });
     }
 
+    /// Something of which more is better.
+    pub(crate) fn rate(
+        &mut self,
+        what: impl Into<String>,
+        unit: &'static str,
+        aim: Option<f64>,
+        values: Vec<f64>,
+    ) {
+        self.figures.push(Figure { what: what.into(), unit, aim, is_rate: true, values });
+    }
+
+    /// Something of which less is better.
+    pub(crate) fn quantity(
+        &mut self,
+        what: impl Into<String>,
+        unit: &'static str,
+        aim: Option<f64>,
+        values: Vec<f64>,
+    ) {
+        self.figures.push(Figure { what: what.into(), unit, aim, is_rate: false, values });
+    }
+
     pub(crate) fn check(&mut self, what: impl Into<String>, wrong: usize, of: usize) {
         let (wrong, of) = (wrong as u64, of as u64);
         self.checks.push(Check { what: what.into(), wrong, of });

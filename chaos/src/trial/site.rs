@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use anyhow::Context as _;
 
 use super::client::Client;
+use super::gear::Gear;
 use crate::wan::{Answer, Command, Network, PlaceReport};
 
 /// Port of the admin API, on the region's own loopback.
@@ -28,12 +29,22 @@ pub(crate) struct Site {
     pub(crate) has_replica: bool,
     /// Round trips to all other regions in milliseconds, by name.
     pub(crate) rtts_ms: Vec<(String, u32)>,
+    pub(crate) gear: Gear,
+    /// The file of its region's namespace.
+    pub(crate) namespace: String,
     pub(crate) admin: Client,
     pub(crate) data: Client,
 }
 
+impl Site {
+    /// Where clients of its own region reach it.
+    pub(crate) fn data_address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], DATA_PORT))
+    }
+}
+
 /// One node in each region; those whose place is in `edges` have no replica.
-pub(crate) fn sites(network: &Network, edges: &[usize]) -> anyhow::Result<Vec<Site>> {
+pub(crate) fn sites(network: &Network, edges: &[usize], gear: Gear) -> anyhow::Result<Vec<Site>> {
     let Answer::Places(places) = network.handle().ask(Command::Places {})? else {
         anyhow::bail!("the network answered something else");
     };
@@ -49,6 +60,8 @@ pub(crate) fn sites(network: &Network, edges: &[usize]) -> anyhow::Result<Vec<Si
             public: SocketAddr::from((place.public_address, LINK_PORT)),
             has_replica: !edges.contains(&index),
             rtts_ms: rtts_ms(network, index),
+            gear,
+            namespace: place.namespace.clone(),
             admin: local(ADMIN_PORT)?,
             data: local(DATA_PORT)?,
         });

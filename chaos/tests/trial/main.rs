@@ -11,6 +11,7 @@
     reason = "what surrounds tests fails as they do; what did not run must say so"
 )]
 
+mod loads;
 mod parts;
 
 use std::fs::File;

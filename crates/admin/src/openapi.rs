@@ -13,8 +13,8 @@ use crate::answer::{
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
 use crate::forms::{
-    Item, JoinTokenRecord, KeyInfo, KeyRecord, LimitRecord, ModelRecord, NewJoinToken, NewKey,
-    NodeInfo, NodeRecord, RegionRecord, ReplicaInfo, ReplicaRecord, RouteRecord, Secret,
+    Item, JoinTokenRecord, KeyInfo, KeyRecord, LimitInfo, LimitRecord, ModelRecord, NewJoinToken,
+    NewKey, NodeInfo, NodeRecord, RegionRecord, ReplicaInfo, ReplicaRecord, RouteRecord, Secret,
     SettingInfo, SettingRecord, SplitRecord, TenantRecord,
 };
 use crate::query::PAGE_MAX;
@@ -234,7 +234,7 @@ fn record(resource: Resource, amount: Amount, generator: &mut SchemaGenerator) -
         Resource::Models => of::<Item<ModelRecord>>(amount, generator),
         Resource::Routes => of::<Item<RouteRecord>>(amount, generator),
         Resource::Splits => of::<Item<SplitRecord>>(amount, generator),
-        Resource::Limits => of::<Item<LimitRecord>>(amount, generator),
+        Resource::Limits => of::<Item<LimitRecord, Option<LimitInfo>>>(amount, generator),
         Resource::Tenants => of::<Item<TenantRecord>>(amount, generator),
         Resource::Keys => of::<Item<KeyRecord, KeyInfo>>(amount, generator),
         Resource::JoinTokens => of::<Item<JoinTokenRecord>>(amount, generator),

@@ -7,9 +7,9 @@ use spillway_control::{
 };
 
 use crate::forms::{
-    HealthInfo, Item, JoinTokenRecord, KeyInfo, KeyRecord, LeaseInfo, LimitRecord, ModelRecord,
-    NodeInfo, NodeRecord, RegionRecord, ReplicaInfo, ReplicaRecord, RouteRecord, SettingRecord,
-    SplitRecord, TenantRecord, setting_infos,
+    HealthInfo, Item, JoinTokenRecord, KeyInfo, KeyRecord, LeaseInfo, LimitInfo, LimitRecord,
+    ModelRecord, NodeInfo, NodeRecord, RegionRecord, ReplicaInfo, ReplicaRecord, RouteRecord,
+    SettingRecord, SplitRecord, TenantRecord, setting_infos,
 };
 use crate::resource::Resource;
 
@@ -74,6 +74,9 @@ pub(crate) fn item(state: &State, key: &RecordKey) -> Option<Value> {
         let (lease, health) = (state.records().leases.get(id), state.records().health.get(id));
         shown["info"]["lease"] = json(&lease.map(LeaseInfo::from));
         shown["info"]["health"] = json(&health.map(HealthInfo::from));
+    }
+    if let RecordKey::Limit(scope) = key {
+        shown["info"] = json(&LimitInfo::of(state, scope));
     }
     Some(shown)
 }

@@ -27,9 +27,6 @@ use crate::machine::Replica;
 use crate::settling::Settling;
 use crate::{formation, join, membership, publish};
 
-/// How long handing over the lead may take when a node ends.
-const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
-
 /// One node's part in the cluster: the replicated state, and how it is changed.
 pub struct Agreement {
     pub(crate) config: AgreementConfig,
@@ -339,16 +336,10 @@ impl Agreement {
         self.stop.cancel();
         self.tasks.wait().await;
         self.link.open_gate(None);
-        let Some(log) = self.log.get() else { return };
-        let status = log.status();
-        let leads = status.leader == Some(status.node);
-        let heir = status.voters.iter().find(|id| **id != status.node).filter(|_| leads);
-        if let Some(heir) = heir
-            && let Err(error) = log.transfer_leader(*heir, HAND_OVER_LIMIT).await
-        {
-            tracing::info!(%error, "the lead was not handed over");
+        self.hand_over().await;
+        if let Some(log) = self.log.get() {
+            log.shutdown().await;
         }
-        log.shutdown().await;
     }
 
     pub(crate) fn look<R>(&self, look: impl FnOnce(&State) -> R) -> R {

@@ -10,6 +10,7 @@ mod beginning;
 mod changes;
 mod config;
 mod formation;
+mod hand_over;
 mod hints;
 mod join;
 mod machine;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use spillway_codec::{Wire, golden};
+use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::items_test::key;
-use crate::snapshot_test::{full, full_of_wire};
+use crate::snapshot_test::{full, full_of_wire, hot_of_wire};
 use crate::test_world::{CLUSTER, node_spec_of, refusal, replica_id, replica_spec};
 use crate::{
     Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, JoinToken,
@@ -55,7 +56,27 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("remove_replica", Command::Remove { key: RecordKey::Replica(id), expect: Expect::Any }),
         ("hot_blocks", Command::HotBlocks { region: region(), key_epoch: 0, delta }),
         ("rotate_prefix_key", Command::RotatePrefixKey { expect }),
+        ("lease_shares", Command::LeaseShares { region: region(), said: said() }),
     ]
+}
+
+fn said() -> Statement {
+    let scopes = [
+        Scope::Global,
+        Scope::Tenant("acme".into()),
+        Scope::Model("m".into()),
+        Scope::Key("k".to_owned()),
+    ];
+    let line = |scope| ShareLine {
+        scope,
+        floor: Units([1, 20, 3]),
+        lease: Units([300, 70_000, 0]),
+        need: Units([0, u64::MAX, 1]),
+    };
+    let run = |incarnation| Run { node: "a1".into(), incarnation };
+    let overdue = vec![Overdue { run: run(7), serial: 300, kinds: [true, true, false] }];
+    let lines = scopes.map(line).into();
+    Statement { run: run(8), serial: 9, length_ms: 30_000, lines, overdue, is_last: true }
 }
 
 /// One of each item, named.
@@ -122,8 +143,11 @@ fn the_bytes_of_outcomes_are_those_on_file() {
 #[test]
 fn the_bytes_of_a_snapshot_are_those_on_file() {
     let state = full().state;
-    golden::check(FOLDER, "snapshot_head_hot", &state.to_head());
+    golden::check(FOLDER, "snapshot_head_shares", &state.to_head());
     golden::check(FOLDER, "snapshot", &state.to_layout());
+    let hot = hot_of_wire(2).state;
+    golden::check(FOLDER, "snapshot_head_hot", &hot.to_head());
+    golden::check(FOLDER, "snapshot", &hot.to_layout_2());
     let old = full_of_wire(1).state;
     golden::check(FOLDER, "snapshot_head", &old.to_head());
     golden::check(FOLDER, "snapshot", &old.to_layout_1());

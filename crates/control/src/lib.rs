@@ -25,8 +25,8 @@ mod state;
 mod wire;
 
 pub use command::{
-    Command, Expect, Form, Item, KEY_EPOCH, LeaseRenewal, NodeSpec, Observation, ReplicaSpec,
-    TokenProof,
+    Command, Expect, Form, Item, KEY_EPOCH, LEASE_MS, LeaseRenewal, NodeSpec, Observation,
+    PLACE_MS, ReplicaSpec, TokenProof,
 };
 pub use entry::{Actor, Entry, EntryError, Proposer};
 pub use hidden::Hidden;
@@ -70,6 +70,8 @@ mod property_test;
 mod replica_test;
 #[cfg(test)]
 mod request_test;
+#[cfg(test)]
+mod shares_test;
 #[cfg(test)]
 mod snapshot_test;
 #[cfg(test)]

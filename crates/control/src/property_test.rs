@@ -351,6 +351,25 @@ fn a_full_state_takes_no_more_and_can_be_emptied() {
     assert!(State::from_snapshot(&world.state.to_snapshot().unwrap()).is_ok());
 }
 
+proptest! {
+    /// What is given of a limit never grows beyond it, whatever nodes say.
+    #[test]
+    fn no_more_of_a_limit_is_given_than_there_is(entries in entries(120)) {
+        let mut state = world().state;
+        for (index, entry) in log(entries) {
+            let before = state.shares().clone();
+            state.apply(index, &entry);
+            for (scope, pool) in state.shares().pools() {
+                let (taken, whole) = (pool.taken(), pool.whole());
+                let before = before.pool(scope).map(|pool| pool.taken()).unwrap_or_default();
+                for kind in spillway_quota::LimitKind::ALL {
+                    prop_assert!(taken[kind] <= whole[kind].max(before[kind]), "{scope} {kind}");
+                }
+            }
+        }
+    }
+}
+
 /// What the properties above are about has to happen in them.
 #[test]
 fn any_log_reaches_every_command_and_most_refusals() {
@@ -362,7 +381,7 @@ fn any_log_reaches_every_command_and_most_refusals() {
     let mut runner = TestRunner::deterministic();
     let mut applied = Vec::<Discriminant<Command>>::new();
     let mut codes = BTreeSet::new();
-    for _ in 0..60 {
+    for _ in 0..90 {
         let entries = entries(80).new_tree(&mut runner).unwrap().current();
         let mut state = world().state;
         for (index, entry) in log(entries) {

@@ -1,7 +1,7 @@
 //! The state as bytes, and its digest.
 
 use crate::items_test::key;
-use crate::test_world::{World, hot, node_spec_of, put, register, remove, setting};
+use crate::test_world::{World, hot, node_spec_of, put, register, remove, setting, shares};
 use crate::{
     ChangeDiff, Command, Expect, Fault, Item, LeaseSource, Record, RecordKey, RefusalCode,
     SnapshotError, State, Tenant, dry_run,
@@ -9,7 +9,15 @@ use crate::{
 
 /// Something in every table.
 pub(crate) fn full() -> World {
-    let mut world = full_of_wire(crate::WIRE);
+    let mut world = hot_of_wire(crate::WIRE);
+    world.applied("a1", shares("a1", 1, &[("k", [0, 0, 0])]));
+    world.applied("b1", shares("b1", 1, &[("k", [0, 5, 0])]));
+    world
+}
+
+/// The same with hot blocks.
+pub(crate) fn hot_of_wire(wire: u16) -> World {
+    let mut world = full_of_wire(wire);
     world.applied("a1", hot("a", 0, &[3, 5, 8]));
     world.applied("b1", hot("b", 0, &[5]));
     world

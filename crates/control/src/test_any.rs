@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use proptest::sample::select;
+use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::golden_test::{commands, items};
 use crate::items_test::key;
@@ -63,6 +64,9 @@ fn entry() -> impl Strategy<Value = Entry> {
         .prop_map(|(command, node, request, is_operator)| {
             // Mostly from where it belongs.
             let node = match &command {
+                Command::LeaseShares { said, .. } => {
+                    NODES.into_iter().find(|name| *name == said.run.node.as_str()).unwrap_or(node)
+                }
                 Command::RenewLeases { region, .. }
                 | Command::ExpireLeases { region }
                 | Command::ReportHealth { region, .. }
@@ -86,6 +90,7 @@ fn command() -> impl Strategy<Value = Command> {
         3 => lease_command(),
         3 => health_command(),
         3 => hot_command(),
+        1 => share_command(),
         2 => node_command(),
         2 => region_command(),
         3 => item().prop_flat_map(|item| expect().prop_map(move |expect| {
@@ -97,6 +102,34 @@ fn command() -> impl Strategy<Value = Command> {
         1 => select(commands()).prop_map(|(_, command)| command),
         1 => select(items()).prop_map(|(_, item)| Command::Put { item, expect: Expect::Any }),
     ]
+}
+
+fn share_command() -> impl Strategy<Value = Command> {
+    let units = || [0_u64..20, 0_u64..20, 0_u64..20].prop_map(Units);
+    let scopes = [
+        Scope::Global,
+        Scope::Tenant("t".into()),
+        Scope::Model("m".into()),
+        Scope::Key("x".to_owned()),
+    ];
+    let line = (select(scopes.to_vec()), units(), units(), units())
+        .prop_map(|(scope, floor, lease, need)| ShareLine { scope, floor, lease, need });
+    let run = || {
+        (select(&NODES), 1_u64..4)
+            .prop_map(|(node, incarnation)| Run { node: node.into(), incarnation })
+    };
+    let overdue = (run(), 1_u64..9, any::<[bool; 3]>()).prop_map(|(run, serial, kinds)| Overdue {
+        run,
+        serial,
+        kinds,
+    });
+    let lists = (prop::collection::vec(line, 0..4), prop::collection::vec(overdue, 0..2));
+    (run(), 1_u64..9, lists).prop_map(|(run, serial, (lines, overdue))| {
+        let region = run.node.as_str()[..1].into();
+        let said =
+            Statement { run, serial, length_ms: 30_000, lines, overdue, is_last: serial == 8 };
+        Command::LeaseShares { region, said }
+    })
 }
 
 fn expect() -> impl Strategy<Value = Expect> {

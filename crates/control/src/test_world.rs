@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use spillway_quota::{Run, Scope, ShareLine, Statement, Units};
+
 use crate::{
     Actor, Belief, Change, ClusterId, Command, DiskId, Effect, Entry, Expect, Fingerprint, Form,
     Health, HotBlock, HotDelta, Item, LeaseRenewal, LeaseSource, NodeId, NodeSpec, Observation,
@@ -211,6 +213,25 @@ pub(crate) fn hot(region: &str, key_epoch: u64, hashes: &[u64]) -> Command {
     let enter = hashes.iter().map(|hash| HotBlock { hash: *hash, parent: 0, depth: 1, heat: 140 });
     let delta = HotDelta { enter: enter.collect(), leave: Vec::new() };
     Command::HotBlocks { region: region.into(), key_epoch, delta }
+}
+
+/// What a node's first process says: what it needs of keys' limits.
+pub(crate) fn shares(node: &str, serial: u64, needs: &[(&str, [u64; 3])]) -> Command {
+    let line = |(key, need): &(&str, [u64; 3])| ShareLine {
+        scope: Scope::Key((*key).to_owned()),
+        floor: Units([u64::MAX; 3]),
+        lease: Units([u64::MAX; 3]),
+        need: Units(*need),
+    };
+    let said = Statement {
+        run: Run { node: node.into(), incarnation: 1 },
+        serial,
+        length_ms: 30_000,
+        lines: needs.iter().map(line).collect(),
+        overdue: Vec::new(),
+        is_last: false,
+    };
+    Command::LeaseShares { region: node[..1].into(), said }
 }
 
 pub(crate) fn put(item: Item) -> Command {

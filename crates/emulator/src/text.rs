@@ -16,14 +16,26 @@ const NATURAL_TOKENS_MIN: u32 = 32;
 /// Most tokens that it says by its own choice.
 const NATURAL_TOKENS_MAX: u32 = 256;
 
-/// Words of one to nine letters, so that a text looks like one.
-const WORDS: [&str; 48] = [
-    "the", "a", "of", "water", "river", "flows", "over", "dam", "when", "gate", "opens", "and",
-    "every", "stream", "finds", "its", "way", "to", "sea", "through", "quiet", "valleys", "some",
-    "rain", "falls", "early", "others", "late", "but", "level", "stays", "where", "people", "keep",
-    "watch", "upon", "wall", "by", "night", "light", "moves", "slowly", "across", "surface",
-    "until", "morning", "comes", "again",
+/// One answer in so many ends after each token that it may end after.
+const END_CHANCE: u64 = 112;
+
+/// What the model says: tokens that begin with a space, as those of real models do, so that a text
+/// of them looks like one.
+const WORDS: [&[u8; TOKEN_BYTES]; 48] = [
+    b" the", b" dam", b" sea", b" way", b" and", b" its", b" but", b" run", b" low", b" mud",
+    b" wet", b" dry", b" sky", b" sun", b" fog", b" ice", b" oar", b" bay", b" ebb", b" net",
+    b" eel", b" cod", b" row", b" hut", b" log", b" old", b" new", b" two", b" few", b" off",
+    b" top", b" end", b" day", b" now", b" who", b" for", b" all", b" man", b" saw", b" her",
+    b" him", b" she", b" let", b" may", b" far", b" out", b" yet", b" not",
 ];
+
+/// What an answer of its own begins with.
+const FIRST_WORDS: [&[u8; TOKEN_BYTES]; 8] =
+    [b"When", b"Some", b"Over", b"Once", b"Rain", b"This", b"Here", b"Most"];
+
+/// What it ends with, unless it is cut.
+const LAST_WORDS: [&[u8; TOKEN_BYTES]; 8] =
+    [b" so.", b" it.", b" us.", b" on.", b" me.", b" up.", b" by.", b" in."];
 
 /// Appends the tokens of `text`.
 pub(crate) fn tokenize(text: &str, tokens: &mut Vec<u32>) {
@@ -47,6 +59,14 @@ impl Conversation {
         self.tokens.push(start_of(role));
         tokenize(text, &mut self.tokens);
         self.tokens.push(END_OF_MESSAGE);
+    }
+
+    /// The prompt that makes the model go on with the last message.
+    pub(crate) fn into_open_prompt(mut self) -> Vec<u32> {
+        if self.tokens.last() == Some(&END_OF_MESSAGE) {
+            self.tokens.pop();
+        }
+        self.tokens
     }
 
     /// The prompt that makes the model answer now.
@@ -101,16 +121,29 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// What the model says to `prompt`: a function of prompt, seed and length alone.
+    /// What the model says to `prompt`. As of a real model that always takes the likeliest token, each
+    /// token follows from the text before it and the seed alone: whoever is given the beginning of
+    /// an answer as its prompt says the rest.
     pub(crate) fn new(prompt: &[u32], seed: u64, length: Length) -> Self {
-        let mut rng = fastrand::Rng::with_seed(hash_tokens(prompt) ^ seed);
-        let natural = rng.u32(NATURAL_TOKENS_MIN..=NATURAL_TOKENS_MAX);
-        let (tokens, finish) = match length {
-            Length::Exactly(tokens) => (tokens, Finish::Length),
-            Length::AtMost(most) if natural <= most => (natural, Finish::Stop),
-            Length::AtMost(most) => (most, Finish::Length),
+        let mut voice = Voice::new(prompt, seed);
+        let (most, may_end) = match length {
+            Length::Exactly(tokens) => (tokens, false),
+            Length::AtMost(most) => (most, true),
         };
-        Self { text: words(&mut rng, tokens as usize * TOKEN_BYTES, finish), tokens, finish }
+        let mut text = String::new();
+        let mut tokens = 0;
+        let mut finish = Finish::Length;
+        while tokens < most {
+            if may_end && voice.has_ended {
+                finish = Finish::Stop;
+                break;
+            }
+            // An answer that reaches its limit is cut, though it might have ended there.
+            let word = voice.next(may_end && tokens + 1 < most);
+            text.extend(word.iter().copied().map(char::from));
+            tokens += 1;
+        }
+        Self { text, tokens, finish }
     }
 
     /// The text of token `index`; empty past the end.
@@ -140,19 +173,93 @@ pub(crate) fn opaque_id(prefix: &str, instance: u64, request: RequestId) -> Stri
     format!("{prefix}{:016x}{:016x}", rng.u64(..), rng.u64(..))
 }
 
-fn words(rng: &mut fastrand::Rng, bytes: usize, finish: Finish) -> String {
-    let mut text = String::with_capacity(bytes + 16);
-    while text.len() < bytes {
-        if !text.is_empty() {
-            text.push(' ');
+/// The model in the middle of a text.
+#[derive(Debug)]
+struct Voice {
+    /// Of all bytes so far.
+    hash: u64,
+    seed: u64,
+    /// How many of its own tokens the text ends with.
+    said: u32,
+    /// A message begins.
+    is_start: bool,
+    /// The text ends as its answers do.
+    has_ended: bool,
+}
+
+impl Voice {
+    fn new(prompt: &[u32], seed: u64) -> Self {
+        let last = prompt.last().copied();
+        let mut voice = Self {
+            hash: 0xcbf2_9ce4_8422_2325,
+            seed: mixed(seed),
+            said: 0,
+            is_start: last.is_some_and(|token| is_mark(token) && token != END_OF_MESSAGE),
+            has_ended: false,
+        };
+        for token in prompt {
+            voice.hear(&token.to_le_bytes());
         }
-        text.push_str(WORDS[rng.usize(..WORDS.len())]);
+        let tail = tail_of(prompt);
+        let mut words = tail.rchunks(TOKEN_BYTES).peekable();
+        let is_last = |word: &[u8]| LAST_WORDS.iter().any(|last| last.as_slice() == word);
+        let ends = words.next_if(|word| is_last(word)).is_some();
+        let own = words.take_while(|word| {
+            let mut all = WORDS.iter().chain(&FIRST_WORDS);
+            all.any(|own| own.as_slice() == *word)
+        });
+        voice.said = own.take(NATURAL_TOKENS_MAX as usize).map(|_| 1).sum();
+        voice.has_ended = ends && voice.said + 1 >= NATURAL_TOKENS_MIN;
+        voice
     }
-    text.truncate(bytes);
-    if finish == Finish::Stop && text.pop().is_some() {
-        text.push('.');
+
+    /// Says a token.
+    fn next(&mut self, may_end: bool) -> &'static [u8; TOKEN_BYTES] {
+        let dice = mixed(self.hash ^ self.seed);
+        let is_due = (dice >> 32).is_multiple_of(END_CHANCE);
+        let can_end = may_end && self.said + 1 >= NATURAL_TOKENS_MIN;
+        let pick =
+            |words: &[&'static [u8; TOKEN_BYTES]]| words[(dice & 0xFFFF) as usize % words.len()];
+        let word = if self.is_start {
+            pick(&FIRST_WORDS)
+        } else if can_end && (is_due || self.said + 1 >= NATURAL_TOKENS_MAX) {
+            self.has_ended = true;
+            pick(&LAST_WORDS)
+        } else {
+            pick(&WORDS)
+        };
+        self.is_start = false;
+        self.said += 1;
+        self.hear(word);
+        word
     }
-    text
+
+    /// Bytes of 0 only fill up the last token of a text.
+    fn hear(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().filter(|byte| **byte != 0) {
+            self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+}
+
+/// The last bytes of the text that a prompt ends with, as many as an answer can have.
+fn tail_of(prompt: &[u32]) -> Vec<u8> {
+    let tokens = prompt.iter().rev().take(NATURAL_TOKENS_MAX as usize + 1);
+    let tokens: Vec<u32> = tokens.take_while(|token| !is_mark(**token)).copied().collect();
+    let bytes = tokens.iter().rev().flat_map(|token| token.to_le_bytes());
+    bytes.filter(|byte| *byte != 0).collect()
+}
+
+fn is_mark(token: u32) -> bool {
+    token >= START_OF_MESSAGE
+}
+
+/// Spreads every bit over all others (the end of SplitMix64).
+fn mixed(mut bits: u64) -> u64 {
+    bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
 }
 
 fn start_of(role: &str) -> u32 {
@@ -193,10 +300,53 @@ mod tests {
     fn an_answer_is_ascii_words_of_exactly_its_tokens() {
         let answer = Answer::new(&prompt("x"), 7, Length::Exactly(100));
         assert_eq!(answer.text.len(), 400);
-        assert!(answer.text.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b' '));
+        assert!(answer.text.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b' '));
         let pieces: String = (0..answer.tokens).map(|index| answer.piece(index)).collect();
         assert_eq!(pieces, answer.text);
         assert_eq!(answer.piece(answer.tokens), "");
+    }
+
+    #[test]
+    fn whoever_is_given_the_beginning_of_an_answer_says_the_rest() {
+        for seed in 0..40 {
+            let whole = Answer::new(&prompt("hi"), seed, Length::AtMost(300));
+            assert_eq!(whole.finish, Finish::Stop);
+            for said in 0..=whole.tokens {
+                let (before, after) = whole.text.split_at(said as usize * TOKEN_BYTES);
+                let mut conversation = Conversation::default();
+                conversation.push("user", "hi");
+                conversation.push("assistant", before);
+                let open = conversation.into_open_prompt();
+                let rest = Answer::new(&open, seed, Length::AtMost(300 - said));
+                assert_eq!((rest.text.as_str(), rest.finish), (after, Finish::Stop), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn so_does_a_prompt_that_tokens_do_not_fit() {
+        let tokens = |text: &str| {
+            let mut tokens = Vec::new();
+            tokenize(text, &mut tokens);
+            tokens
+        };
+        let whole = Answer::new(&tokens("Hello"), 3, Length::AtMost(200));
+        for said in 1..whole.tokens {
+            let (before, after) = whole.text.split_at(said as usize * TOKEN_BYTES);
+            let longer = tokens(&format!("Hello{before}"));
+            assert_eq!(longer.len(), 2 + said as usize);
+            let rest = Answer::new(&longer, 3, Length::AtMost(200 - said));
+            assert_eq!((rest.text.as_str(), rest.finish), (after, whole.finish), "{said}");
+        }
+    }
+
+    #[test]
+    fn answers_differ_in_length() {
+        let length = |seed| Answer::new(&prompt("x"), seed, Length::AtMost(10_000)).tokens;
+        let mut lengths: Vec<u32> = (0..200).map(length).collect();
+        lengths.sort_unstable();
+        assert!(lengths[0] >= NATURAL_TOKENS_MIN && lengths[199] <= NATURAL_TOKENS_MAX);
+        assert!(lengths[20] < 60 && lengths[180] > 180, "{lengths:?}");
     }
 
     #[test]

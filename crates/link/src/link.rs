@@ -314,6 +314,12 @@ impl Link {
         reload(&self.shared).await
     }
 
+    /// Returns when no request is open, in neither direction. More may come as long as the handler takes
+    /// any.
+    pub async fn idle(&self) {
+        self.shared.open.none().await;
+    }
+
     /// Waits until no request is open, at most for `limit`, then ends all connections and tells
     /// the peers. The handler should refuse new requests by then.
     pub async fn shutdown(&self, limit: Duration) {

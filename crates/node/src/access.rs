@@ -13,7 +13,8 @@ use crate::config::AccessConfig;
 /// The keys that clients are let in by, and where they come from.
 ///
 /// Where both know a key, the cluster's word counts: a key that it revoked is let in by no config.
-/// A tenant is suspended or kept apart as soon as one of them says so. The lock is for those who
+/// A tenant is suspended or kept apart as soon as one of them says so, and served only
+/// where both let it be. The lock is for those who
 /// write, which happens when a config or the agreed state changes; requests never take it.
 #[derive(Debug)]
 pub(crate) struct KeyBook {
@@ -65,7 +66,7 @@ impl KeyBook {
         let records = state.records();
         let keys = records.keys.iter().map(|(id, key)| (id.clone(), key.clone()));
         let tenants = records.tenants.iter().map(|(name, tenant)| {
-            let terms = TenantTerms { is_suspended: tenant.is_suspended, is_isolated: false };
+            let terms = TenantTerms { is_suspended: tenant.is_suspended, ..TenantTerms::default() };
             (name.clone(), terms)
         });
         let agreed = AccessConfig { keys: keys.collect(), tenants: tenants.collect() };
@@ -98,6 +99,7 @@ impl Sources {
             let known: &mut TenantTerms = tenants.entry(TenantName::clone(name)).or_default();
             known.is_suspended |= terms.is_suspended;
             known.is_isolated |= terms.is_isolated;
+            known.residency = known.residency.and(&terms.residency);
         }
         KeyTable::new(keys, tenants, Some(previous))
     }

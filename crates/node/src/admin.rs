@@ -156,7 +156,7 @@ impl Admin {
 
     fn is_ready(&self) -> bool {
         let gateway = &self.feedback.gateway;
-        !gateway.is_draining() && !gateway.view().replicas().is_empty()
+        !gateway.is_leaving() && !gateway.view().replicas().is_empty()
     }
 }
 

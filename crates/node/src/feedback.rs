@@ -16,6 +16,7 @@ use crate::agreed::WatchedAgreement;
 use crate::cluster::Watched;
 use crate::fold::NoteCounts;
 use crate::knowledge::{Figures, Knowledge};
+use crate::quota;
 
 /// How often the queues are emptied: rarely enough to cost nothing, often enough that a queue of
 /// 16,384 outcomes takes 160,000 requests a second on one worker to overflow.
@@ -95,7 +96,7 @@ impl Feedback {
     }
 
     fn live(&self) -> Live {
-        let counters = self.gateway.counters();
+        let (counters, memory) = (self.gateway.counters(), self.gateway.memory());
         let view = self.gateway.view();
         let board = view.board();
         let replicas = view.replicas().iter().zip(0..).map(|(replica, index)| {
@@ -125,10 +126,13 @@ impl Feedback {
             replicas: replicas.collect(),
             client_connections: counters.connections(),
             body_bytes: counters.body_bytes(),
+            memory: vec![("used", memory.used_bytes()), ("ceiling", memory.ceiling_bytes())],
             connections_closed: counters.connections_closed(),
             access: access(&self.gateway.keys()),
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),
+            residency: counters.residency(),
+            continuations: counters.continuations(),
             last_resorts: last_resorts.collect(),
             facts_dropped: self.facts_dropped.load(Ordering::Relaxed),
             waiting: waiting.map(|(model, count)| (model.to_string(), count)).collect(),
@@ -136,6 +140,7 @@ impl Feedback {
             cluster: cluster.unwrap_or_default(),
             knowledge: self.live_knowledge(),
             hot: self.agreement.get().map(|_| self.live_hot()),
+            limits: quota::live(&self.gateway),
         }
     }
 }

@@ -10,11 +10,13 @@ mod feedback;
 mod fold;
 mod keeper;
 mod knowledge;
+mod memory;
 mod node;
+mod quota;
 mod reload;
 mod resolve;
 mod workers;
 mod world;
 
 pub use config::{Config, ConfigError};
-pub use node::{Node, StartError};
+pub use node::{Node, StartError, Stopped};

@@ -1,10 +1,12 @@
 //! A running node: everything put together, and taken apart again without losing a request.
 
+mod stop;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use spillway_admin::AdminConfig;
 use spillway_agreement::Agreement;
@@ -19,6 +21,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub use self::stop::Stopped;
 use crate::access::KeyBook;
 use crate::admin::{Admin, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, Book, Said};
@@ -29,6 +32,8 @@ use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::knowledge::{Knowledge, Task, Ties};
+use crate::memory;
+use crate::quota::{Division, DivisionParts};
 use crate::reload::Reloader;
 use crate::resolve::refresh_loop;
 use crate::workers::{self, Bound, unit_count};
@@ -89,6 +94,10 @@ pub struct Node {
     cluster: Option<Cluster>,
     /// This node's part in what the cluster agrees on.
     agreed: Option<Agreed>,
+    /// This node's part in dividing limits.
+    division: Option<Division>,
+    /// How long it serves as ever after it was told to stop.
+    drain_notice: Duration,
     drain: Duration,
 }
 
@@ -120,8 +129,7 @@ impl Node {
         let pools = units + usize::from(config.cluster.is_some());
         let workers = make_workers(&gateway, pools);
         let (mut learning, knowledge) = Task::new(config.knowledge, &gateway, &workers);
-        let feedback = Feedback::new(&gateway, &workers, Metrics::new(facts), &knowledge);
-        let feedback = Arc::new(feedback);
+        let feedback = Arc::new(Feedback::new(&gateway, &workers, Metrics::new(facts), &knowledge));
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
         let keeper = Keeper::start(KeeperParts {
             gateway: Arc::clone(&gateway),
@@ -146,7 +154,7 @@ impl Node {
         };
         // Boxed, since nearly nothing of the start is as large.
         let joining = Box::pin(base.join(config.cluster, config.spill, &mut learning));
-        let (cluster, agreed) = joining.await?;
+        let (cluster, agreed, division) = joining.await?;
         keeper.started().await;
         let stop_workers = CancellationToken::new();
         let layout = (config.worker_layout, config.workers);
@@ -167,6 +175,8 @@ impl Node {
             keys,
             cluster,
             agreed,
+            division,
+            drain_notice: config.drain_notice,
             drain: config.drain,
         };
         if let (Some(_), Some(worker)) = (&node.cluster, workers.last()) {
@@ -213,31 +223,6 @@ impl Node {
         &self.gateway
     }
 
-    /// Stops accepting, lets running requests finish within the config's limit, and ends. Returns
-    /// whether all of them did.
-    pub async fn stop(mut self) -> bool {
-        self.gateway.start_draining();
-        let deadline = Instant::now() + self.drain;
-        let drained = tokio::time::timeout(self.drain, self.gateway.drained()).await.is_ok();
-        if let Some(agreed) = &self.agreed {
-            agreed.shutdown().await;
-        }
-        if let Some(cluster) = &self.cluster {
-            // Guests have the rest of the time.
-            cluster.shutdown(deadline.saturating_duration_since(Instant::now())).await;
-        }
-        self.stop_workers.cancel();
-        self.stop_tasks.cancel();
-        self.tasks.close();
-        self.tasks.wait().await;
-        let threads = std::mem::take(&mut self.threads);
-        // Joining blocks, though not for long: the runtimes are told to end.
-        let joined = tokio::task::spawn_blocking(move || {
-            threads.into_iter().map(JoinHandle::join).all(|thread| thread.is_ok())
-        });
-        drained && joined.await.unwrap_or(false)
-    }
-
     fn start_tasks(
         &self,
         admin: Option<(TcpListener, AdminConfig)>,
@@ -247,6 +232,7 @@ impl Node {
         let stop = || self.stop_tasks.clone();
         self.tasks.spawn(Arc::clone(&self.feedback).run(stop()));
         self.tasks.spawn(refresh_loop(Arc::clone(&self.gateway), stop()));
+        self.tasks.spawn(memory::watch(Arc::clone(&self.gateway), stop()));
         if let Some(agreement) = self.agreement() {
             let follow = Arc::clone(&self.keys).follow(Arc::clone(agreement));
             let stop = stop();
@@ -309,8 +295,10 @@ impl Base<'_> {
         config: Option<ClusterConfig>,
         spill: SpillConfig,
         learning: &mut Task,
-    ) -> Result<(Option<Cluster>, Option<Agreed>), StartError> {
-        let (Some(config), Some(worker)) = (config, self.worker) else { return Ok((None, None)) };
+    ) -> Result<(Option<Cluster>, Option<Agreed>, Option<Division>), StartError> {
+        let (Some(config), Some(worker)) = (config, self.worker) else {
+            return Ok((None, None, None));
+        };
         let region = self.gateway.config().region.as_str();
         let book = Arc::new(Book::from_pointee(Said::of_config(&config.regions)));
         let cluster = Cluster::start(ClusterParts {
@@ -326,12 +314,13 @@ impl Base<'_> {
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
         })?;
+        let data = config.data.clone();
         let mut ties = Ties {
             me: (self.node.into(), region.into()),
             link: Arc::downgrade(cluster.link()),
             agreement: None,
             prefix_key: prefix_key(&config)?,
-            data: config.data.clone(),
+            data: data.clone(),
             runtime: Handle::current(),
             tasks: self.tasks.clone(),
         };
@@ -348,22 +337,44 @@ impl Base<'_> {
         .await?;
         ties.agreement = agreed.as_ref().map(|agreed| Arc::downgrade(agreed.agreement()));
         learning.tie(ties);
-        if let Some(agreed) = &agreed {
-            self.recall(agreed, &region.into(), learning).await;
-        }
-        Ok((Some(cluster), agreed))
+        let Some(agreed) = agreed else { return Ok((Some(cluster), None, None)) };
+        let state = self.recall(&agreed, &region.into(), learning).await;
+        let division = data.map(|folder| self.divide(folder, &agreed, &state));
+        Ok((Some(cluster), Some(agreed), division))
+    }
+
+    /// Begins to hold limits by what this node knew last.
+    fn divide(&self, folder: PathBuf, agreed: &Agreed, state: &Arc<State>) -> Division {
+        let parts = DivisionParts {
+            node: self.node.into(),
+            region: self.gateway.config().region.as_str().into(),
+            folder,
+            gateway: Arc::clone(self.gateway),
+            agreement: Arc::clone(agreed.agreement()),
+            tasks: self.tasks.clone(),
+            stop: self.stop.clone(),
+        };
+        let (division, dividing) = Division::start(parts, state);
+        self.tasks.spawn(dividing);
+        division
     }
 
     /// Serves by what the cluster had agreed on when this node knew it last, from its first request
     /// on.
-    async fn recall(&self, agreed: &Agreed, region: &RegionName, learning: &mut Task) {
+    async fn recall(
+        &self,
+        agreed: &Agreed,
+        region: &RegionName,
+        learning: &mut Task,
+    ) -> Arc<State> {
         let read = agreed.agreement().read(Consistency::Stale, RECALL_LIMIT, State::clone);
-        let Ok(Read { value: state, .. }) = read.await else { return };
+        let Ok(Read { value: state, .. }) = read.await else { return Arc::default() };
         if state.cluster().is_some() {
             learning.follow(&state);
             self.keys.take_state(&state);
             self.keeper.take_agreed(AgreedWorld::of(&state, region)).await;
         }
+        Arc::new(state)
     }
 }
 

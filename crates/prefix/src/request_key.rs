@@ -18,6 +18,24 @@ impl PrefixHasher {
         hasher.append(request_key);
         hasher.finalize64()
     }
+
+    /// The keyed hash of a whole request: of these fields, and of a body that may be in pieces. Equal
+    /// requests have equal hashes, however their bodies are cut.
+    ///
+    /// Whoever was turned away is known again by it. Without the key nobody can come in the name
+    /// of another's request.
+    #[must_use]
+    pub fn hash_request<'b>(
+        &self,
+        fields: &[&[u8]],
+        body: impl IntoIterator<Item = &'b [u8]>,
+    ) -> u64 {
+        let mut hasher = HighwayHasher::new(Key(self.key.0));
+        append_field(&mut hasher, b"spillway request 1");
+        fields.iter().for_each(|field| append_field(&mut hasher, field));
+        body.into_iter().for_each(|piece| hasher.append(piece));
+        hasher.finalize64()
+    }
 }
 
 #[cfg(test)]
@@ -32,6 +50,26 @@ mod tests {
         assert_ne!(hash([1, 2, 3, 4], b"session-1"), hash([1, 2, 3, 4], b"session-2"));
         assert_ne!(hash([1, 2, 3, 4], b"session-1"), hash([1, 2, 3, 5], b"session-1"));
         assert_ne!(hash([1, 2, 3, 4], b"a"), hash([1, 2, 3, 4], b"a\0"));
+    }
+
+    #[test]
+    fn a_request_is_known_again_however_its_body_is_cut() {
+        let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).unwrap();
+        let other = PrefixHasher::new([1, 2, 3, 5], PrefixConfig::default()).unwrap();
+        let body = [b'x'; 100];
+        let whole = hasher.hash_request(&[b"tenant", b"/path"], [&body[..]]);
+        for cut in 0..100 {
+            let pieces = [&body[..cut], &body[cut..]];
+            assert_eq!(hasher.hash_request(&[b"tenant", b"/path"], pieces), whole);
+        }
+        for changed in [
+            hasher.hash_request(&[b"tenant", b"/path"], [&body[1..]]),
+            hasher.hash_request(&[b"tenan", b"t/path"], [&body[..]]),
+            hasher.hash_request(&[b"tenant", b"/pat", b"h"], [&body[..]]),
+            other.hash_request(&[b"tenant", b"/path"], [&body[..]]),
+        ] {
+            assert_ne!(changed, whole);
+        }
     }
 
     #[test]

@@ -13,7 +13,8 @@ use std::ops::Range;
 use serde_json::value::RawValue;
 
 pub use body_error::{BodyError, BodyErrorKind};
-use members::{Members, Source};
+use members::Members;
+pub(crate) use members::Source;
 
 /// The top-level fields that are read, in the order of [`Field`].
 const FIELD_NAMES: [&str; 21] = [

@@ -16,9 +16,16 @@ use crate::Protocol;
 /// replica's whatever the body looks like.
 pub static CODE_HEADER: HeaderName = HeaderName::from_static("x-spillway-code");
 
+/// Header that says why a request was shed, [`GatewayError::shed`]: the codes say what kind of
+/// error it is, this what to do about it.
+pub static SHED_REASON: HeaderName = HeaderName::from_static("x-spillway-shed-reason");
+
 /// The wait that is asked for under load, where nothing better is known: long enough to thin out
 /// clients that would all come back at once, short against any generation.
 pub const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The longest wait that is asked for: what is predicted for later is worth nothing, and capacity
+/// that comes back should be found.
+pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 
 /// Why the gateway answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +70,8 @@ pub enum ErrorKind {
     StreamCut,
     /// Shed: serving it would be too late or would harm those already served.
     Overloaded,
+    /// The client has used up what it may ask for; others are served on.
+    RateLimited,
     /// No replica of the model is fit to serve.
     NoReplica,
     /// The replica did not begin to answer in time.
@@ -86,6 +95,9 @@ pub struct GatewayError {
     /// When it is worth trying again; `None` says nothing about it, but see
     /// [`GatewayError::retry_delay`].
     pub retry_after: Option<Duration>,
+    /// Why the request was shed, for people and dashboards; one of a fixed list. `None` if it was
+    /// refused for another reason.
+    pub shed: Option<&'static str>,
 }
 
 /// What an error looks like inside a stream of events that has already begun.
@@ -127,6 +139,7 @@ impl ErrorKind {
         Self::ReplicaBadResponse,
         Self::StreamCut,
         Self::Overloaded,
+        Self::RateLimited,
         Self::NoReplica,
         Self::FirstByteTimeout,
         Self::StreamStalled,
@@ -154,6 +167,7 @@ impl ErrorKind {
             | Self::ReplicaReset
             | Self::ReplicaBadResponse
             | Self::StreamCut => StatusCode::BAD_GATEWAY,
+            Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             // Not 429: the client did nothing wrong, and 503 is what load balancers understand.
             Self::Overloaded | Self::NoReplica => StatusCode::SERVICE_UNAVAILABLE,
             Self::FirstByteTimeout | Self::StreamStalled | Self::DeadlineExceeded => {
@@ -186,6 +200,7 @@ impl ErrorKind {
             Self::ReplicaBadResponse => "replica_bad_response",
             Self::StreamCut => "stream_cut",
             Self::Overloaded => "overloaded",
+            Self::RateLimited => "rate_limited",
             Self::NoReplica => "no_replica",
             Self::FirstByteTimeout => "first_byte_timeout",
             Self::StreamStalled => "stream_stalled",
@@ -198,6 +213,7 @@ impl ErrorKind {
     pub fn openai_type(self) -> &'static str {
         match self {
             Self::Overloaded => "overloaded_error",
+            Self::RateLimited => "rate_limit_error",
             _ if self.status().is_client_error() => "invalid_request_error",
             _ => "server_error",
         }
@@ -208,7 +224,7 @@ impl GatewayError {
     /// An error that blames no field.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), param: None, retry_after: None }
+        Self { kind, message: message.into(), param: None, retry_after: None, shed: None }
     }
 
     /// The same error, blaming a field of the request.
@@ -223,12 +239,22 @@ impl GatewayError {
         Self { retry_after: Some(delay), ..self }
     }
 
-    /// How long the client is asked to wait, if it is: who is turned away for load and not told
-    /// otherwise waits for [`RETRY_DELAY`], which is also the least.
+    /// The same error, saying why the request was shed.
+    #[must_use]
+    pub fn with_shed(self, reason: &'static str) -> Self {
+        Self { shed: Some(reason), ..self }
+    }
+
+    /// How long the client is asked to wait, if it is: who is turned away for load, for a limit or for
+    /// want of replicas and not told otherwise waits for [`RETRY_DELAY`], which is also the least.
+    /// Never more than [`RETRY_DELAY_MAX`].
     #[must_use]
     pub fn retry_delay(&self) -> Option<Duration> {
-        let default = (self.kind == ErrorKind::Overloaded).then_some(RETRY_DELAY);
-        self.retry_after.map(|delay| delay.max(RETRY_DELAY)).or(default)
+        let status = self.kind.status();
+        let is_shed =
+            [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+        let known = self.retry_after.map(|delay| delay.clamp(RETRY_DELAY, RETRY_DELAY_MAX));
+        known.or_else(|| is_shed.then_some(RETRY_DELAY))
     }
 
     /// The JSON body for an answer that has not begun; empty in gRPC, where trailers say it all.

@@ -6,6 +6,7 @@
 
 mod body;
 mod client_address;
+mod continuation;
 mod endpoint;
 mod error;
 pub mod grpc;
@@ -20,8 +21,11 @@ mod trace;
 
 pub use body::{BodyError, BodyErrorKind, Facts, PromptKind, TextField, read_facts};
 pub use client_address::TrustedProxies;
+pub use continuation::{CompletionApi, Next, Terms, Thread, Unfit, UsageTelling, ask_throughout};
 pub use endpoint::{Endpoint, Protocol, decode_name};
-pub use error::{CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY};
+pub use error::{
+    CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,
+};
 pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashBy, cookie};
 pub use models::{model_card, model_list};
 pub use orca::parse_orca;

@@ -66,7 +66,7 @@ fn member_value(after_key: &[u8]) -> Option<&[u8]> {
     Some(after_key.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start())
 }
 
-fn read_usage(value: &[u8]) -> Option<Usage> {
+pub(crate) fn read_usage(value: &[u8]) -> Option<Usage> {
     if !value.starts_with(b"{") {
         return None;
     }

@@ -12,13 +12,18 @@ use crate::Facts;
 pub struct Segments(SmallVec<[Bytes; 5]>);
 
 /// `with` takes the place of `at`, which may be empty.
-struct Edit {
-    at: Range<usize>,
-    with: Bytes,
+pub(crate) struct Edit {
+    pub(crate) at: Range<usize>,
+    pub(crate) with: Bytes,
 }
 
 static USAGE_FIELD: &[u8] = b"\"include_usage\":true";
 static USAGE_OBJECT: &[u8] = b"{\"include_usage\":true}";
+static THROUGHOUT_FIELD: &[u8] = b"\"continuous_usage_stats\":true";
+static THROUGHOUT_FIELDS: &[u8] = b"\"include_usage\":true,\"continuous_usage_stats\":true";
+static THROUGHOUT_OBJECT: &[u8] = b"{\"include_usage\":true,\"continuous_usage_stats\":true}";
+static THROUGHOUT_OPTIONS: &[u8] =
+    b"\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true},";
 static USAGE_OPTIONS: &[u8] = b"\"stream_options\":{\"include_usage\":true},";
 
 impl Segments {
@@ -108,6 +113,35 @@ pub fn rewrite(
     apply(body, edits)
 }
 
+/// The same with usage asked for in every event of the stream, which the body must not do already.
+pub(crate) fn rewrite_throughout(
+    body: &Bytes,
+    facts: &Facts<'_>,
+    new_model: Option<&str>,
+) -> Segments {
+    let mut edits = SmallVec::<[Edit; 3]>::new();
+    edits.extend(new_model.map(|model| model_edit(facts, model)));
+    match &facts.stream_options {
+        Some(options) if body[options.start] == b'{' => {
+            let is_named = facts.include_usage_value.is_some();
+            let field = if is_named { THROUGHOUT_FIELD } else { THROUGHOUT_FIELDS };
+            edits.push(field_edit(body, options, field));
+            if is_named {
+                edits.push(usage_edit(body, facts));
+            }
+        }
+        Some(null) => {
+            edits.push(Edit { at: null.clone(), with: Bytes::from_static(THROUGHOUT_OBJECT) });
+        }
+        None => {
+            let at = facts.insert_at..facts.insert_at;
+            edits.push(Edit { at, with: Bytes::from_static(THROUGHOUT_OPTIONS) });
+        }
+    }
+    edits.sort_by_key(|edit| edit.at.start);
+    apply(body, edits)
+}
+
 /// `text` as a JSON string with its quotes.
 #[must_use]
 #[expect(clippy::expect_used, reason = "a string always serialises")]
@@ -132,12 +166,7 @@ fn usage_edit(body: &[u8], facts: &Facts<'_>) -> Edit {
         return Edit { at: at.clone(), with: Bytes::from_static(b"true") };
     }
     match &facts.stream_options {
-        Some(options) if body[options.start] == b'{' => {
-            let at = options.start + 1;
-            let rest = body[at..options.end].trim_ascii_start();
-            let comma: &[u8] = if rest == b"}" { b"" } else { b"," };
-            Edit { at: at..at, with: [USAGE_FIELD, comma].concat().into() }
-        }
+        Some(options) if body[options.start] == b'{' => field_edit(body, options, USAGE_FIELD),
         Some(null) => Edit { at: null.clone(), with: Bytes::from_static(USAGE_OBJECT) },
         // The object has `stream` in it, so a comma is always right.
         None => {
@@ -147,7 +176,16 @@ fn usage_edit(body: &[u8], facts: &Facts<'_>) -> Edit {
     }
 }
 
-fn apply(body: &Bytes, edits: SmallVec<[Edit; 2]>) -> Segments {
+/// Puts a field into an object.
+fn field_edit(body: &[u8], object: &Range<usize>, field: &[u8]) -> Edit {
+    let at = object.start + 1;
+    let rest = body[at..object.end].trim_ascii_start();
+    let comma: &[u8] = if rest == b"}" { b"" } else { b"," };
+    Edit { at: at..at, with: [field, comma].concat().into() }
+}
+
+/// The body with these edits, which must be in order and apart.
+pub(crate) fn apply(body: &Bytes, edits: impl IntoIterator<Item = Edit>) -> Segments {
     let mut segments = Segments::default();
     let mut done = 0;
     for Edit { at, with } in edits {

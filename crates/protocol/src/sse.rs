@@ -4,8 +4,8 @@
 //! error event of its own there when the replica breaks off. Chunks go through as they are; only
 //! an event that is cut by the end of a chunk is held, and joined with the rest of it.
 
-mod boundary;
-mod event;
+pub(crate) mod boundary;
+pub(crate) mod event;
 
 use std::collections::VecDeque;
 

@@ -1,6 +1,7 @@
 //! What all workers of a node share: the view, and a handful of counters.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -8,15 +9,20 @@ use std::time::{Duration, Instant};
 use arc_swap::{ArcSwap, Guard};
 use moka::sync::Cache;
 use spillway_prefix::PrefixHasher;
-use spillway_route::{RetryBudget, RetryBudgetConfig, WaitLimits};
-use spillway_types::{ModelName, NodeName, RegionName, ReplicaName, TenantName};
+use spillway_quota::Quotas;
+use spillway_route::{RetryBudget, RetryBudgetConfig};
+use spillway_types::{Country, ModelName, NodeName, RegionName, ReplicaName, TenantName};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{Doorkeeper, KeyTable};
-use crate::client::CloseReason;
+use crate::client::{CloseReason, Share, Shares};
+use crate::continuations::Continuations;
+use crate::control_age::ControlAge;
 use crate::knowledge::Knowledge;
+use crate::memory::Memory;
 use crate::place::Place;
+use crate::queue_spec::WaitTotals;
 use crate::regions::Regions;
 use crate::remote::Remote;
 use crate::settings::{Limits, Retry};
@@ -27,6 +33,11 @@ use crate::waiting::Waitings;
 const RESPONSES_MAX: u64 = 100_000;
 /// How long a stored response's place is remembered after it was last asked for.
 const RESPONSE_IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Bodies up to this length, as most are, find room where longer ones find none.
+const SHORT_BODY_BYTES: u64 = 64 << 10;
+/// This part of the room for bodies is theirs alone.
+const SHORT_BODIES_PART: u64 = 8;
 
 /// Who stores a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +71,8 @@ impl Home {
 pub struct GatewayConfig {
     /// Name of the own region, for headers.
     pub region: String,
+    /// The country that it is in, if that is known.
+    pub country: Option<Country>,
     /// Bounds on clients.
     pub limits: Limits,
     /// When another replica is tried.
@@ -68,8 +81,8 @@ pub struct GatewayConfig {
     pub seed: u64,
     /// Whether replies carry `x-spillway-*` headers that tell how they were routed.
     pub expose_routing: bool,
-    /// Bounds on what waits here for a place.
-    pub waiting: WaitLimits,
+    /// Bounds on all that waits here for a place.
+    pub waiting: WaitTotals,
 }
 
 /// The state that requests share. Everything in it is read without waiting.
@@ -88,6 +101,10 @@ pub struct Gateway {
     /// Who lets clients in.
     pub(crate) doorkeeper: Doorkeeper,
     pub(crate) counters: Counters,
+    /// Connections of each client.
+    clients: Arc<Shares>,
+    memory: Memory,
+    quotas: Quotas,
     pub(crate) draining: CancellationToken,
     /// Client connections and their requests: draining waits for these.
     pub(crate) tracker: TaskTracker,
@@ -98,6 +115,7 @@ pub struct Gateway {
     pub(crate) waiting: Arc<Waitings>,
     view: ArcSwap<View>,
     regions: ArcSwap<Regions>,
+    control_age: ControlAge,
     remote: OnceLock<Arc<dyn Remote>>,
     started_s: u64,
     decisions: AtomicU64,
@@ -129,12 +147,19 @@ impl Gateway {
                 .build(),
             doorkeeper: Doorkeeper::new(),
             counters: Counters::default(),
+            clients: Arc::new(Shares::new(config.limits.connections_per_client_max)),
+            memory: Memory::default(),
+            quotas: Quotas::new(Instant::now()),
             draining: CancellationToken::new(),
             tracker: TaskTracker::new(),
             background: TaskTracker::new(),
             waiting: Arc::new(Waitings::new(config.waiting)),
             view: ArcSwap::from_pointee(view),
-            regions: ArcSwap::from_pointee(Regions::alone(Instant::now())),
+            regions: ArcSwap::from_pointee(Regions {
+                own_country: config.country,
+                ..Regions::alone(Instant::now())
+            }),
+            control_age: ControlAge::new(Instant::now()),
             remote: OnceLock::new(),
             started_s,
             decisions: AtomicU64::new(config.seed),
@@ -208,7 +233,7 @@ impl Gateway {
 
     /// Lets those that wait look for a place again: what they may have may have changed.
     pub fn review_waiting(&self) {
-        self.waiting.wake();
+        self.waiting.review();
     }
 
     /// Requests that wait here for a place.
@@ -250,8 +275,45 @@ impl Gateway {
         &self.counters
     }
 
+    /// Limits on what clients may ask for. Whoever knows them sets them there; before that there are
+    /// none.
+    #[must_use]
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    /// What memory allows. Whoever watches it calls [`Memory::note`].
+    #[must_use]
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// How old what the cluster agreed on can be here.
+    #[must_use]
+    pub fn control_age(&self) -> &ControlAge {
+        &self.control_age
+    }
+
+    /// Says that it is not ready any more, and takes no more guests; clients are served as ever.
+    pub fn announce_leaving(&self) {
+        self.counters.leaving.store(1, Ordering::Relaxed);
+    }
+
+    /// Whether [`Gateway::announce_leaving`] or [`Gateway::start_draining`] was called.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.counters.leaving.load(Ordering::Relaxed) != 0
+    }
+
+    /// Requests of clients and guests whose replies have not ended.
+    #[must_use]
+    pub fn unfinished(&self) -> u64 {
+        self.counters.requests.load(Ordering::Relaxed)
+    }
+
     /// Stops accepting, lets requests finish, and tells HTTP/2 clients to go elsewhere.
     pub fn start_draining(&self) {
+        self.announce_leaving();
         self.counters.draining.store(1, Ordering::Relaxed);
         self.draining.cancel();
         self.tracker.close();
@@ -285,22 +347,49 @@ impl Gateway {
         fastrand::Rng::with_seed(number.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
 
-    /// A place for one more client connection; `None` (and counted) if there is none.
-    pub(crate) fn admit_connection(self: &Arc<Self>) -> Option<ConnectionPermit> {
+    /// A place for one more client connection; `None` (and counted) if there is none. It takes one of
+    /// the client's own places too, if it is known who that is.
+    pub(crate) fn admit_connection(
+        self: &Arc<Self>,
+        client: Option<IpAddr>,
+    ) -> Option<ConnectionPermit> {
         let open = self.counters.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        let permit = ConnectionPermit(Arc::clone(self));
+        let mut permit = ConnectionPermit { gateway: Arc::clone(self), _share: None };
         if open > self.config.limits.connections_max {
             self.counters.closed_full.fetch_add(1, Ordering::Relaxed);
             return None;
         }
+        if !self.memory.admits_connection() {
+            self.counters.closed_memory.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        if let Some(client) = client {
+            permit._share = Some(self.admit_client(client)?);
+        }
         Some(permit)
     }
 
+    /// One of a client's own places for connections; `None` (and counted) if it has used them up.
+    pub(crate) fn admit_client(&self, client: IpAddr) -> Option<Share> {
+        let share = self.clients.take(client);
+        if share.is_none() {
+            self.counters.closed_client.fetch_add(1, Ordering::Relaxed);
+        }
+        share
+    }
+
     /// Room for `bytes` more of buffered bodies; `None` if that is more than all may hold.
-    pub(crate) fn reserve_body(self: &Arc<Self>, bytes: u64) -> Option<BodyReservation> {
+    /// A long body leaves some of it to short ones: `whole` is what it comes to with these.
+    pub(crate) fn reserve_body(
+        self: &Arc<Self>,
+        bytes: u64,
+        whole: u64,
+    ) -> Option<BodyReservation> {
         let held = self.counters.body_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let reservation = BodyReservation { gateway: Arc::clone(self), bytes };
-        (held <= self.config.limits.body_bytes_total_max).then_some(reservation)
+        let all = self.memory.bodies_bytes_max().min(self.config.limits.body_bytes_total_max);
+        let kept = if whole > SHORT_BODY_BYTES { all / SHORT_BODIES_PART } else { 0 };
+        (held <= all - kept).then_some(reservation)
     }
 }
 
@@ -310,14 +399,26 @@ pub struct Counters {
     connections: AtomicUsize,
     body_bytes: AtomicU64,
     draining: AtomicUsize,
+    leaving: AtomicUsize,
     closed_full: AtomicU64,
+    closed_client: AtomicU64,
+    closed_memory: AtomicU64,
     closed_handshake: AtomicU64,
     closed_slow_head: AtomicU64,
     closed_idle: AtomicU64,
     closed_stalled: AtomicU64,
     closed_resets: AtomicU64,
     pub(crate) guests: AtomicU32,
+    /// Requests that are served now, guests included.
+    pub(crate) requests: AtomicU64,
+    /// Requests that no region may serve which could.
+    pub(crate) residency_refused: AtomicU64,
+    /// Requests that were about to be sent where they may not be served.
+    pub(crate) residency_sent: AtomicU64,
+    /// Guests that may not be served here.
+    pub(crate) residency_received: AtomicU64,
     pub(crate) retries_refused: AtomicU64,
+    pub(crate) continuations: Continuations,
 }
 
 impl Counters {
@@ -333,10 +434,30 @@ impl Counters {
         self.body_bytes.load(Ordering::Relaxed)
     }
 
+    /// Streams since start whose replica broke off, on routes that continue them: what came of it and
+    /// why.
+    #[must_use]
+    pub fn continuations(&self) -> Vec<(&'static str, &'static str, u64)> {
+        self.continuations.totals()
+    }
+
     /// Retries that the budget refused since start.
     #[must_use]
     pub fn retries_refused(&self) -> u64 {
         self.retries_refused.load(Ordering::Relaxed)
+    }
+
+    /// Requests since start that were not served because of where they may be, by the place that
+    /// found it: `entry` refuses a client whose request none may serve; `sending` and `receiving` are
+    /// second looks that find nothing unless a first one was wrong or regions' rules just changed.
+    #[must_use]
+    pub fn residency(&self) -> Vec<(&'static str, u64)> {
+        let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        vec![
+            ("entry", total(&self.residency_refused)),
+            ("sending", total(&self.residency_sent)),
+            ("receiving", total(&self.residency_received)),
+        ]
     }
 
     /// Client connections that the gateway closed since start, by reason.
@@ -345,6 +466,8 @@ impl Counters {
         let total = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         vec![
             ("full", total(&self.closed_full)),
+            ("client", total(&self.closed_client)),
+            ("memory", total(&self.closed_memory)),
             ("handshake", total(&self.closed_handshake)),
             ("slow_head", total(&self.closed_slow_head)),
             ("idle", total(&self.closed_idle)),
@@ -370,11 +493,15 @@ impl Counters {
 
 /// One client connection's place; given back when dropped.
 #[derive(Debug)]
-pub(crate) struct ConnectionPermit(Arc<Gateway>);
+pub(crate) struct ConnectionPermit {
+    gateway: Arc<Gateway>,
+    /// Its client's own place.
+    _share: Option<Share>,
+}
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        self.0.counters.connections.fetch_sub(1, Ordering::Relaxed);
+        self.gateway.counters.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

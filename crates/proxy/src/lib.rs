@@ -6,13 +6,20 @@
 mod access;
 mod board;
 mod client;
+mod coming_guests;
+mod continuations;
+mod control_age;
 mod executor;
 mod gateway;
+mod hedging;
 mod knowledge;
 mod learning;
 mod live_loads;
+mod memory;
 mod names;
 mod place;
+mod queue_spec;
+mod region_gate;
 mod regions;
 mod relay;
 mod remote;
@@ -34,18 +41,25 @@ mod worker;
 pub use access::{AccessMode, AccessResult, Doorkeeper, Grant, KeyTable, TenantTally, TenantTerms};
 pub use board::Board;
 pub use client::{Listener, ListenerSpec, TlsError, TlsIdentity, accept_loop};
+pub use coming_guests::{ComingGuest, ComingGuests};
+pub use continuations::ContinuationSpec;
+pub use control_age::{ControlAge, ControlState};
 pub use gateway::{Counters, Gateway, GatewayConfig};
+pub use hedging::{HedgeAfter, HedgeSpec};
 pub use knowledge::{Knowledge, KnowledgeCounts};
 pub use learning::{Learning, Replied};
+pub use memory::{Memory, Pressure};
 pub use names::NameSpec;
+pub use queue_spec::{QueueSpec, WaitTotals};
+pub use region_gate::RegionGate;
 pub use regions::{OtherModel, OtherRegion, OwnModel, RegionCounts, RegionTerms, Regions};
 pub use remote::{
-    Destination, Forwarded, Forwarding, GuestTerms, Remote, RemoteFailure, RemoteReply,
+    Destination, Forwarded, Forwarding, GuestTerms, RefusedFor, Remote, RemoteFailure, RemoteReply,
 };
 pub use replica::{GrpcTarget, Replica, ReplicaProtocol, ReplicaSpec, TlsSpec};
 pub use request::{
-    Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, GuestRefusal,
-    admits_guest, explain, serve_guest, shed_state_of,
+    Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, GuestAnswer,
+    GuestRefusal, admits_guest, explain, serve_guest, shed_state_of,
 };
 pub use session::SessionSpec;
 pub use settings::{Limits, Retry, Timeouts};

@@ -28,7 +28,7 @@ impl Loads for LiveLoads<'_> {
     }
 
     fn limit(&self, slot: ReplicaSlot) -> u32 {
-        self.view.replica(slot).claim()
+        self.view.replica(slot).places()
     }
 
     fn started(&self, slot: ReplicaSlot) -> u64 {
@@ -60,7 +60,7 @@ impl Loads for LiveLoads<'_> {
         Snapshot {
             in_flight: replica.in_flight(),
             elsewhere: replica.elsewhere(),
-            limit: replica.claim(),
+            limit: replica.places(),
             cached_blocks: self.cached.blocks(replica.holder()),
             pending_tokens: replica.pending_tokens(),
             signals: self.board.signals(slot),

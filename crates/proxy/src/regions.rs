@@ -9,8 +9,10 @@ use smallvec::SmallVec;
 use spillway_route::{
     Access, Candidate, OwnRegion, RegionCandidate, RegionReport, SpillTerms, Waiting,
 };
-use spillway_types::{ModelLoad, ModelName, RegionName, ShedState, Speed};
+use spillway_types::{Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed};
 
+use crate::coming_guests::ComingGuests;
+use crate::region_gate::RegionGate;
 use crate::remote::RemoteFailure;
 use crate::route_group::RouteGroup;
 use crate::view::View;
@@ -27,6 +29,8 @@ pub struct Regions {
     pub own: BTreeMap<ModelName, OwnModel>,
     /// What the operator says of the own region.
     pub own_terms: RegionTerms,
+    /// The country that the own region is in, if anybody said it.
+    pub own_country: Option<Country>,
     /// The own region is to be empty: requests of its clients go elsewhere while that is possible.
     pub is_evacuated: bool,
     /// The other regions.
@@ -45,7 +49,7 @@ pub struct RegionTerms {
 }
 
 /// The own region's work for one model.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct OwnModel {
     /// Summed up over its replicas.
     pub load: ModelLoad,
@@ -55,8 +59,8 @@ pub struct OwnModel {
     pub sent: u64,
     /// How many of those had ended.
     pub ended: u64,
-    /// Guests in flight in the whole region.
-    pub guests: u32,
+    /// Guests that are on their way to a place here.
+    pub coming: ComingGuests,
     /// Nodes of the region that serve clients.
     pub nodes: u32,
 }
@@ -72,8 +76,12 @@ pub struct OtherRegion {
     pub rtt_ms: f32,
     /// What the operator says of it.
     pub terms: RegionTerms,
+    /// The country that it is in, if anybody said it.
+    pub country: Option<Country>,
     /// Its part of its share after it has come back, in thousandths.
     pub ramp_permille: u16,
+    /// Judges by how requests end there what may be sent.
+    pub gate: Arc<RegionGate>,
     /// How old its report was at [`Regions::at`], its way here included.
     pub age_ms: f32,
     /// What it reported, by model.
@@ -152,7 +160,7 @@ impl RegionCount {
     /// Notes why nothing came of the request.
     pub(crate) fn failed(&self, failure: &RemoteFailure) {
         let counter = match failure {
-            RemoteFailure::Refused { .. } => &self.0.refused,
+            RemoteFailure::Refused { .. } | RemoteFailure::Leaving => &self.0.refused,
             RemoteFailure::DeadlinePassed => return,
             RemoteFailure::NotConnected | RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) => {
                 &self.0.broken
@@ -183,10 +191,19 @@ impl Regions {
             asked_max: 0,
             own: BTreeMap::new(),
             own_terms: RegionTerms::default(),
+            own_country: None,
             is_evacuated: false,
             others: Vec::new(),
             at: now,
         }
+    }
+
+    /// Whether another region may serve what has to be served there; a region that is unknown here
+    /// may not.
+    pub(crate) fn allows(&self, region: &RegionName, residency: &Residency) -> bool {
+        let other = self.others.iter().find(|other| other.name == *region);
+        let is_allowed = |other: &OtherRegion| other.is_allowed(residency);
+        residency.is_anywhere() || other.is_some_and(is_allowed)
     }
 
     /// Whether there is no other region.
@@ -205,6 +222,11 @@ impl Regions {
         let model = model.and_then(|model| other.models.get(model));
         let counts = model.map(|model| Arc::clone(&model.counts)).unwrap_or_default();
         Some(counts.begin())
+    }
+
+    /// The gate to that region.
+    pub(crate) fn gate(&self, region: &RegionName) -> Option<&Arc<RegionGate>> {
+        self.others.iter().find(|other| other.name == *region).map(|other| &other.gate)
     }
 
     /// Whether that region is known to have room, so that a long body need not wait for its word.
@@ -243,9 +265,10 @@ impl Regions {
             },
             places: now.places,
             waiting,
-            guests: known.map_or(0, |known| known.guests),
+            guests: 0,
             nodes: known.map_or(1, |known| known.nodes),
             prefill_ms: 0.0,
+            first_token_ms_max: None,
             price_ms: self.own_terms.price_ms,
             weight_permille: self.own_terms.weight_permille,
         }
@@ -254,18 +277,18 @@ impl Regions {
     /// The other regions as they are now, in their order.
     pub(crate) fn candidates(
         &self,
-        model: &ModelName,
-        refused: impl Fn(&RegionName) -> bool,
+        (model, residency): (&ModelName, &Residency),
+        answered: impl Fn(&RegionName) -> Access,
     ) -> SmallVec<[RegionCandidate; 8]> {
         let passed_ms = self.at.elapsed().as_secs_f32() * 1e3;
         let candidate = |other: &OtherRegion| {
             let known = other.models.get(model);
-            let access = if known.is_none() || !other.is_reachable {
+            let is_closed = known.is_none() || !other.is_reachable || !other.gate.is_open();
+            // Where it may not be served there is no room to wait for.
+            let access = if is_closed || !other.is_allowed(residency) {
                 Access::Unreachable
-            } else if refused(&other.name) {
-                Access::Refused
             } else {
-                Access::Ready
+                answered(&other.name)
             };
             RegionCandidate {
                 access,
@@ -281,6 +304,13 @@ impl Regions {
             }
         };
         self.others.iter().map(candidate).collect()
+    }
+}
+
+impl OtherRegion {
+    /// Whether it may serve what has to be served there.
+    pub(crate) fn is_allowed(&self, residency: &Residency) -> bool {
+        residency.allows(&self.name, self.country)
     }
 }
 
@@ -316,7 +346,7 @@ impl Now {
         candidates.iter().fold(none, |sum, candidate| {
             let replica = view.replica(candidate.slot);
             let (in_flight, sent) = (replica.in_flight(), replica.started());
-            let limit = candidate.in_flight_max.min(replica.claim());
+            let limit = candidate.in_flight_max.min(replica.places());
             let left = limit.saturating_sub(in_flight);
             let is_limited = limit < u32::MAX;
             Self {

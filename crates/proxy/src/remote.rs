@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_types::{ModelName, ModelVersion, NodeName, RegionName, TenantName};
+use spillway_types::{ModelName, ModelVersion, NodeName, RegionName, Residency, TenantName};
 
 use crate::upstream::RetrySafety;
 use crate::wire_body::{BoxError, LinkBody};
@@ -65,6 +65,8 @@ pub struct GuestTerms {
     pub tenant: Option<TenantName>,
     /// Its class, by the same: 0 is served first.
     pub priority: u8,
+    /// Where it may be served.
+    pub residency: Residency,
 }
 
 /// A reply of another region.
@@ -83,11 +85,16 @@ pub enum RemoteFailure {
     #[error("no connection to the region")]
     NotConnected,
     /// It does not take the request.
-    #[error("the region takes no more")]
+    #[error("the region does not take it")]
     Refused {
         /// After how long it might.
         wait: Option<Duration>,
+        /// Why not.
+        why: RefusedFor,
     },
+    /// The node that was asked is about to end; another one of its region may take the request.
+    #[error("the node is about to end")]
+    Leaving,
     /// The link broke before the request was taken.
     #[error("the link broke before the request was taken: {0}")]
     Unsent(BoxError),
@@ -99,11 +106,29 @@ pub enum RemoteFailure {
     DeadlinePassed,
 }
 
+/// Why a region does not take a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedFor {
+    /// It has no room, or none for guests. It is well.
+    Load,
+    /// It may not serve it, by rules that this node does not know.
+    Residency,
+    /// It could not serve it.
+    Other,
+}
+
+impl RefusedFor {
+    /// Whether the region is as well as ever.
+    pub(crate) fn is_well(self) -> bool {
+        self != Self::Other
+    }
+}
+
 impl RemoteFailure {
     /// What the client is told. Causes stay in the log.
     pub(crate) fn to_gateway_error(&self, region: &RegionName) -> GatewayError {
         let (kind, message) = match self {
-            Self::NotConnected | Self::Refused { .. } | Self::Unsent(_) => {
+            Self::NotConnected | Self::Refused { .. } | Self::Leaving | Self::Unsent(_) => {
                 (ErrorKind::ReplicaConnect, format!("the region {region} can't be reached"))
             }
             Self::Broken(_) => (
@@ -120,7 +145,9 @@ impl RemoteFailure {
     /// Whether asking somebody else can do no harm.
     pub(crate) fn retry_safety(&self) -> RetrySafety {
         match self {
-            Self::NotConnected | Self::Refused { .. } | Self::Unsent(_) => RetrySafety::Unsent,
+            Self::NotConnected | Self::Refused { .. } | Self::Leaving | Self::Unsent(_) => {
+                RetrySafety::Unsent
+            }
             Self::Broken(_) | Self::DeadlinePassed => RetrySafety::Never,
         }
     }

@@ -22,6 +22,12 @@ static EPOCH: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// No number of a holder, since those have 16 bits.
 const NO_HOLDER: u32 = u32::MAX;
 
+/// How long a replica gets nothing new that said it has no room, and not for how long: until those
+/// who watch over its health know, who judge by more than one word.
+const REST: Duration = Duration::from_millis(200);
+/// The same where it said for how long: health bounds the rest, and has had its say by then.
+const REST_MAX: Duration = Duration::from_secs(1);
+
 /// What a replica is made from. Equal specs mean that a reload keeps the replica as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaSpec {
@@ -52,6 +58,8 @@ pub struct ReplicaSpec {
     /// Idle connections are closed after this long: below the server's own keep-alive time, so that
     /// no request meets a closing connection.
     pub idle: Duration,
+    /// It goes on with a chat's last message when it is told to (`continue_final_message`).
+    pub continues_chats: bool,
     /// Header that this replica wants, e.g. its API key. Replaces what the client sent.
     pub credential: Option<(HeaderName, HeaderValue)>,
 }
@@ -99,11 +107,14 @@ pub struct Replica {
     in_flight: AtomicU32,
     /// This node's part of the places there, where several nodes share them.
     claim: AtomicU32,
-    /// What the region's other nodes have in flight there, by their last word.
+    /// Requests that the region's other nodes say they have in flight there.
     elsewhere: AtomicU32,
     started: AtomicU64,
     /// Prompt tokens that it is predicted to have to read still, of this node's requests.
     pending_tokens: AtomicU32,
+    /// Milliseconds after [`EPOCH`] until which it gets nothing new, since it said that it has no room;
+    /// 0 if it did not.
+    resting_ms: AtomicU64,
     /// Its number in the prefix index; [`NO_HOLDER`] if it has none.
     holder: AtomicU32,
     /// Milliseconds after [`EPOCH`] at which it was last heard, or first had something to say.
@@ -134,6 +145,7 @@ impl Replica {
             elsewhere: AtomicU32::new(0),
             started: AtomicU64::new(0),
             pending_tokens: AtomicU32::new(0),
+            resting_ms: AtomicU64::new(0),
             holder: AtomicU32::new(NO_HOLDER),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
@@ -165,15 +177,38 @@ impl Replica {
         self.claim.store(places, Ordering::Relaxed);
     }
 
-    /// What the region's other nodes have in flight there, by their last word.
+    /// Requests of the region's other nodes in flight there, as they said last.
     #[must_use]
     pub fn elsewhere(&self) -> u32 {
         self.elsewhere.load(Ordering::Relaxed)
     }
 
-    /// Takes over what the region's other nodes said they have in flight there.
+    /// Notes how many the region's other nodes have in flight there.
     pub fn set_elsewhere(&self, requests: u32) {
         self.elsewhere.store(requests, Ordering::Relaxed);
+    }
+
+    /// This node's part of the places there at this moment: none while the replica rests.
+    pub(crate) fn places(&self) -> u32 {
+        let resting_ms = self.resting_ms.load(Ordering::Relaxed);
+        if resting_ms == 0 {
+            return self.claim();
+        }
+        if since_epoch_ms(Instant::now()) < resting_ms {
+            return 0;
+        }
+        // Unless it asked for more rest meanwhile; then the next look sees that.
+        let order = Ordering::Relaxed;
+        let _: Result<u64, u64> = self.resting_ms.compare_exchange(resting_ms, 0, order, order);
+        self.claim()
+    }
+
+    /// It said at `now` that it has no room, and asked to be left alone for that long: it gets nothing
+    /// new until then. What watches over its health learns it a little later and takes over, so
+    /// that without such a word it rests only until then.
+    pub(crate) fn rest(&self, now: Instant, asked: Option<Duration>) {
+        let rest = asked.unwrap_or(REST).min(REST_MAX);
+        self.resting_ms.fetch_max(since_epoch_ms(now + rest), Ordering::Relaxed);
     }
 
     /// Prompt tokens of this node's requests that it is predicted to have to read still: those that
@@ -257,7 +292,7 @@ impl Replica {
     pub(crate) fn lease(self: &Arc<Self>, waitings: &Arc<Waitings>) -> Option<Lease> {
         let taken = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         let lease = Lease { replica: Arc::clone(self), waitings: Arc::clone(waitings) };
-        if taken > self.spec.in_flight_max.min(self.claim()) {
+        if taken > self.spec.in_flight_max.min(self.places()) {
             return None;
         }
         if taken == 1 {
@@ -275,8 +310,7 @@ impl Replica {
 
     /// Notes that a byte of a reply came from it.
     pub(crate) fn heard(&self, now: Instant) {
-        let passed = now.saturating_duration_since(*EPOCH).as_millis();
-        self.heard_ms.store(u64::try_from(passed).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.heard_ms.store(since_epoch_ms(now), Ordering::Relaxed);
     }
 
     /// Counts a connection for as long as the returned guard lives.
@@ -284,6 +318,11 @@ impl Replica {
         self.connections.fetch_add(1, Ordering::Relaxed);
         ConnectionCount(Arc::clone(&self.connections))
     }
+}
+
+fn since_epoch_ms(at: Instant) -> u64 {
+    let passed = at.saturating_duration_since(*EPOCH).as_millis();
+    u64::try_from(passed).unwrap_or(u64::MAX)
 }
 
 /// One request's place at a replica; gives it back when dropped.

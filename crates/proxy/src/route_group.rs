@@ -7,6 +7,7 @@ use std::time::Instant;
 use spillway_route::{Admitted, Candidate, Group, admitted};
 use spillway_types::{Admission, ModelName, ReplicaSlot, Standing};
 
+use crate::hedging::FirstByte;
 use crate::replica::Replica;
 use crate::view::RouteSpec;
 
@@ -18,7 +19,30 @@ pub(crate) struct RouteGroup {
     pub(crate) last_resort: Option<Admission>,
     /// Set if all of its replicas asked to be left alone: when the first will take requests again.
     pub(crate) busy_until: Option<Instant>,
-    pub(crate) tickets: Arc<AtomicU64>,
+    /// The part of its replicas' weight, in thousandths, that is open. Replicas that are kept in
+    /// reserve or were taken out by an operator are no part of it.
+    pub(crate) healthy_permille: u16,
+    pub(crate) memory: Arc<GroupMemory>,
+}
+
+/// What a group remembers beyond a change of its replicas.
+#[derive(Debug, Default)]
+pub(crate) struct GroupMemory {
+    tickets: AtomicU64,
+    /// How long first bytes take, where second attempts go by that.
+    pub(crate) first_byte: FirstByte,
+}
+
+impl GroupMemory {
+    /// Of a new group, whose turns begin there.
+    pub(crate) fn new(first_turn: u64) -> Self {
+        Self { tickets: AtomicU64::new(first_turn), first_byte: FirstByte::default() }
+    }
+
+    /// The number of the next decision, which is not made.
+    pub(crate) fn next_ticket(&self) -> u64 {
+        self.tickets.load(Ordering::Relaxed)
+    }
 }
 
 impl RouteGroup {
@@ -30,7 +54,7 @@ impl RouteGroup {
 
     /// The number of the next decision in this group.
     pub(crate) fn ticket(&self) -> u64 {
-        self.tickets.fetch_add(1, Ordering::Relaxed)
+        self.memory.tickets.fetch_add(1, Ordering::Relaxed)
     }
 }
 
@@ -49,6 +73,9 @@ pub(crate) struct Entrant<'a> {
 pub(crate) struct Members {
     candidates: Vec<(Candidate, Admission)>,
     busy_until: Option<Instant>,
+    /// Weight of those that are to serve, and of those of them that do.
+    weight: u64,
+    open_weight: u64,
 }
 
 impl Members {
@@ -62,15 +89,26 @@ impl Members {
             ramp_permille,
             in_flight_max: replica.spec.in_flight_max,
         };
+        if !matches!(admission, Admission::Standby | Admission::Draining) {
+            self.weight += u64::from(candidate.weight);
+        }
+        if matches!(admission, Admission::Open | Admission::Busy) {
+            self.open_weight += u64::from(candidate.weight);
+        }
         self.candidates.push((candidate, admission));
         let busy_until = standing.busy_until.filter(|_| admission == Admission::Busy);
         self.busy_until = self.busy_until.into_iter().chain(busy_until).min();
     }
 
-    pub(crate) fn into_group(self, spec: &RouteSpec, tickets: Arc<AtomicU64>) -> RouteGroup {
+    pub(crate) fn into_group(self, spec: &RouteSpec, memory: Arc<GroupMemory>) -> RouteGroup {
+        let healthy_permille = match self.weight {
+            // Nothing is missing where nothing is to be.
+            0 => 1_000,
+            weight => u16::try_from(self.open_weight * 1_000 / weight).unwrap_or(1_000),
+        };
         let Admitted { candidates, last_resort } = admitted(self.candidates);
         let busy_until = self.busy_until.filter(|_| candidates.is_empty());
         let group = Group::with_tuning(spec.policy, &spec.tuning, candidates);
-        RouteGroup { group, tickets, last_resort, busy_until }
+        RouteGroup { group, last_resort, busy_until, healthy_permille, memory }
     }
 }

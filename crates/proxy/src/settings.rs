@@ -8,6 +8,13 @@ pub struct Limits {
     /// Client connections at a time on this node; one more is closed at once. Choose it below the
     /// process's open-file limit: each request in flight needs a second descriptor.
     pub connections_max: usize,
+    /// Of these, connections of one client: an IPv4 address, or the first 64 bits of an IPv6 one. One
+    /// more is closed at once. Proxies that are trusted have no such limit, those behind them do
+    /// where a PROXY header names them.
+    pub connections_per_client_max: usize,
+    /// Memory that this process may use. From 90 % of it on new requests are refused. `None`: what
+    /// the control group or the machine has.
+    pub memory_bytes_max: Option<u64>,
     /// Bytes of one request head; more gets 431.
     pub header_bytes_max: usize,
     /// Header fields of one HTTP/1.1 request; more gets 431.
@@ -41,6 +48,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections_max: 16_384,
+            connections_per_client_max: 4_096,
+            memory_bytes_max: None,
             header_bytes_max: 64 << 10,
             headers_max: 100,
             body_bytes_max: 32 << 20,

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use spillway_types::{ModelName, ModelVersion};
 
-use crate::route_group::{Entrant, Members, RouteGroup};
+use crate::route_group::{Entrant, GroupMemory, Members, RouteGroup};
 use crate::view::RouteSpec;
 
 /// The one version of a model that a request is for.
@@ -109,7 +108,7 @@ impl VersionMembers {
         self,
         spec: &RouteSpec,
         before: Option<&VersionTable>,
-        turns: impl Fn(Option<&RouteGroup>) -> Arc<AtomicU64>,
+        turns: impl Fn(Option<&RouteGroup>) -> Arc<GroupMemory>,
     ) -> VersionTable {
         let mut table = VersionTable::default();
         for ((model, version), members) in self.0 {

@@ -2,19 +2,24 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::time::Instant;
 
 use arc_swap::ArcSwap;
 use spillway_protocol::{HashBy, Protocol};
 use spillway_route::{Policy, Tuning};
-use spillway_types::{Admission, ModelName, ReplicaName, ReplicaSlot, RouteName, Standing};
+use spillway_types::{
+    Admission, ModelName, ReplicaName, ReplicaSlot, Residency, RouteName, Standing,
+};
 
 use crate::board::Board;
+use crate::continuations::ContinuationSpec;
+use crate::hedging::{HedgeSpec, Hedges};
 use crate::knowledge::Cached;
 use crate::live_loads::LiveLoads;
 use crate::names::{NameSpec, Names};
+use crate::queue_spec::QueueSpec;
 use crate::replica::Replica;
-use crate::route_group::{Entrant, Members, RouteGroup};
+use crate::route_group::{Entrant, GroupMemory, Members, RouteGroup};
 use crate::session::{SessionSpec, Sessions};
 use crate::settings::Timeouts;
 use crate::versions::{NoVersion, Pin, VersionMembers, VersionTable};
@@ -53,8 +58,17 @@ pub struct RouteSpec {
     pub inject_usage: bool,
     /// Passes the client's `Authorization` on to the replica.
     pub forward_authorization: bool,
+    /// Has another replica go on with a stream of a completion that breaks off; `None` tells the
+    /// client.
+    pub continuation: Option<ContinuationSpec>,
+    /// How its requests wait, and when they are turned away.
+    pub queue: QueueSpec,
+    /// When a second replica is asked beside the first; `None` never does.
+    pub hedge: Option<HedgeSpec>,
     /// Bounds on replicas.
     pub timeouts: Timeouts,
+    /// Where its requests may be served.
+    pub residency: Residency,
 }
 
 /// What a view is built from.
@@ -105,6 +119,8 @@ pub(crate) struct Route {
     all: RouteGroup,
     /// Its clients' sessions; `None` if it keeps none.
     pub(crate) sessions: Option<Arc<Sessions>>,
+    /// Its second attempts; `None` if it makes none.
+    pub(crate) hedges: Option<Arc<Hedges>>,
     /// The same route with those replicas only that speak gRPC; `None` if it is that itself.
     grpc: Option<Arc<Self>>,
 }
@@ -262,6 +278,7 @@ impl Route {
         let mut grpc = Self::new(spec.clone(), parts, grpc_before, Replica::speaks_grpc);
         let route = Self::new(spec, parts, before, |_| true);
         grpc.sessions.clone_from(&route.sessions);
+        grpc.hedges.clone_from(&route.hedges);
         Self { grpc: Some(Arc::new(grpc)), ..route }
     }
 
@@ -294,8 +311,8 @@ impl Route {
         }
         let turns = |group: Option<&RouteGroup>| {
             group.map_or_else(
-                || Arc::new(AtomicU64::new(parts.first_turn)),
-                |group| Arc::clone(&group.tickets),
+                || Arc::new(GroupMemory::new(parts.first_turn)),
+                |group| Arc::clone(&group.memory),
             )
         };
         let groups = by_model.into_iter().map(|(model, members)| {
@@ -312,6 +329,11 @@ impl Route {
                 let kept = before.and_then(|route| route.sessions.as_ref());
                 let kept = kept.filter(|kept| kept.spec() == session);
                 kept.map_or_else(|| Arc::new(Sessions::new(session.clone())), Arc::clone)
+            }),
+            hedges: spec.hedge.map(|hedge| {
+                let kept = before.and_then(|route| route.hedges.as_ref());
+                let kept = kept.filter(|kept| kept.spec() == hedge);
+                kept.map_or_else(|| Arc::new(Hedges::new(hedge, Instant::now())), Arc::clone)
             }),
             grpc: None,
             spec,

@@ -1,13 +1,26 @@
 //! Requests that wait in this node until one of its replicas has a place for them.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use spillway_route::{WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket, Waiting};
+use spillway_route::{Admission, Asker, ShedReason, WaitEntry, WaitLimit, WaitLimits, Waiting};
 use spillway_types::{Deadline, ModelName, RouteName};
 use tokio::sync::oneshot;
+
+use crate::queue_spec::WaitTotals;
+
+mod stay;
+#[cfg(test)]
+mod waiting_test;
+
+pub(crate) use stay::{Stay, Told};
+use stay::{Turn, Word};
+
+/// How long after a request was turned away replicas count as busy: where all are turned away at once
+/// nothing waits, and the rate of the others would never be learned.
+const BUSY_MS: u64 = 1_000;
 
 /// What waits together: requests that the same replicas can serve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,32 +31,42 @@ pub(crate) struct WaitKey {
 
 /// All queues of a node.
 ///
-/// The lock is taken by requests that wait, and by ends of others while some wait; where nothing
-/// waits one atomic says so.
+/// The lock is taken by requests that wait or are turned away, and by ends of others while some wait;
+/// where nothing waits and nobody was promised a place two atomics say so.
 #[derive(Debug)]
 pub(crate) struct Waitings {
-    limits: WaitLimits,
+    totals: WaitTotals,
     count: AtomicUsize,
-    queues: Mutex<Queues>,
+    promised: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Milliseconds after `started` at which a request was turned away last, and one more; 0 if none
+    /// was.
+    shed_ms: AtomicU64,
+    started: Instant,
+    lines: Mutex<Lines>,
 }
 
-type Queues = BTreeMap<WaitKey, WaitQueue<oneshot::Sender<Turn>>>;
+type Line = Admission<oneshot::Sender<Word>>;
+type Waiter = WaitEntry<oneshot::Sender<Word>>;
+/// One for each route and model that had requests waiting lately.
+type Lines = BTreeMap<WaitKey, Line>;
 
-/// A request's turn to look for a place. Dropped unused, it goes to the next one.
-#[derive(Debug)]
-pub(crate) struct Turn {
-    waitings: Arc<Waitings>,
-    key: WaitKey,
-    is_used: bool,
+/// A request that may have to wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Asking {
+    pub(crate) key: WaitKey,
+    /// The bounds of its route.
+    pub(crate) limits: WaitLimits,
+    pub(crate) asker: Asker,
 }
 
-/// A request's place in a queue; it leaves the queue when dropped.
-#[derive(Debug)]
-pub(crate) struct Stay {
-    waitings: Arc<Waitings>,
-    key: WaitKey,
-    ticket: WaitTicket,
-    turn: oneshot::Receiver<Turn>,
+/// When a request that waits has to have left.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    /// Its deadline, or the end of the longest wait.
+    pub(crate) until: Instant,
+    /// When it must have been sent to a replica to be of use; `None` until the deadline.
+    pub(crate) begin_by: Option<Instant>,
 }
 
 impl WaitKey {
@@ -53,8 +76,16 @@ impl WaitKey {
 }
 
 impl Waitings {
-    pub(crate) fn new(limits: WaitLimits) -> Self {
-        Self { limits, count: AtomicUsize::new(0), queues: Mutex::default() }
+    pub(crate) fn new(totals: WaitTotals) -> Self {
+        Self {
+            totals,
+            count: AtomicUsize::new(0),
+            promised: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            shed_ms: AtomicU64::new(0),
+            started: Instant::now(),
+            lines: Mutex::default(),
+        }
     }
 
     /// Requests that wait.
@@ -62,55 +93,101 @@ impl Waitings {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Requests that were turned away and promised a place.
+    pub(crate) fn promised(&self) -> usize {
+        self.promised.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing waits and nothing was promised: then a place is whose it is that comes.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.count() == 0 && self.promised() == 0
+    }
+
+    /// Whether the rate counts at which requests begin: something waits, or was turned away lately.
+    pub(crate) fn is_busy(&self) -> bool {
+        let shed_ms = self.shed_ms.load(Ordering::Relaxed);
+        self.count() > 0 || (shed_ms > 0 && self.now_ms() < shed_ms + BUSY_MS)
+    }
+
     /// Requests that wait for each model.
     pub(crate) fn by_model(&self) -> BTreeMap<ModelName, u32> {
         let mut counts = BTreeMap::new();
         if self.count() > 0 {
-            for (key, queue) in self.lock().iter() {
-                *counts.entry(key.model.clone()).or_default() += clamped(queue.len());
+            for (key, line) in self.lock().iter().filter(|(_, line)| !line.is_empty()) {
+                *counts.entry(key.model.clone()).or_default() += clamped(line.len());
             }
         }
         counts
     }
 
-    /// How long a request may wait.
-    pub(crate) fn longest(&self) -> Duration {
-        Duration::from_millis(self.limits.wait_ms_max)
-    }
-
-    /// What waits that a request of this class which came now would have to wait for.
-    pub(crate) fn before(&self, key: &WaitKey, priority: u8) -> Waiting {
-        if self.count() == 0 {
-            return Waiting { ahead: 0, all: 0, has_room: self.limits.count_max > 0 };
+    /// What waits that a request which came now would have to wait for.
+    pub(crate) fn before(&self, asking: &Asking) -> Waiting {
+        let has_room = asking.limits.count_max > 0 && self.has_room(asking.asker.bytes);
+        if self.is_quiet() {
+            return Waiting { ahead: 0, wait_ms: None, all: 0, has_room };
         }
-        let queues = self.lock();
-        let has_room = self.limits.count_max > 0;
-        queues.get(key).map_or(Waiting { ahead: 0, all: 0, has_room }, |queue| Waiting {
-            ahead: clamped(queue.ahead_of(priority)),
-            all: clamped(queue.len()),
-            has_room: queue.room(0).is_ok(),
-        })
+        let mut waiting = self.on(asking, |line| line.waiting(&asking.asker, Instant::now()));
+        waiting.has_room &= has_room;
+        waiting
     }
 
-    /// Lets a request of so many bytes and of this class wait until then at most.
+    /// Whether this request was promised a place that is due; the promise is kept by that.
+    pub(crate) fn redeem(&self, asking: &Asking) -> bool {
+        self.on(asking, |line| line.redeem(asking.asker.fingerprint, Instant::now()))
+    }
+
+    /// After how many seconds a request that is turned away should come again. It is promised a place
+    /// then, where one can be foreseen.
+    pub(crate) fn shed(&self, asking: &Asking, predicted_ms: f32, dice: &mut fastrand::Rng) -> u32 {
+        self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
+        let asker = Asker { is_promised: false, ..asking.asker };
+        self.on(asking, |line| line.shed(&asker, predicted_ms, Instant::now(), dice).seconds)
+    }
+
+    /// A request took a place at a replica: of such ends the rate is known at which others follow.
+    pub(crate) fn began(&self, asking: &Asking) {
+        self.on(asking, |line| line.began(&asking.asker, Instant::now()));
+    }
+
+    /// Lets a request wait. Less urgent ones may have to leave for it.
     ///
     /// # Errors
     /// If the queue is full.
     pub(crate) fn enter(
         self: &Arc<Self>,
-        key: WaitKey,
-        until: Instant,
-        (bytes, priority): (usize, u8),
+        asking: &Asking,
+        patience: Patience,
     ) -> Result<Stay, WaitLimit> {
-        let (sender, turn) = oneshot::channel();
+        if self.count() >= self.totals.count_max {
+            return Err(WaitLimit::Count);
+        }
+        if !self.has_room(asking.asker.bytes) {
+            return Err(WaitLimit::Bytes);
+        }
         let now = Instant::now();
-        let deadline = Deadline::after(now, until.saturating_duration_since(now));
-        let entry = WaitEntry { item: sender, priority, deadline, bytes };
-        let mut queues = self.lock();
-        let queue = queues.entry(key.clone()).or_insert_with(|| WaitQueue::new(self.limits));
-        let ticket = queue.push(entry, now).map_err(|full| full.limit)?;
-        self.count.fetch_add(1, Ordering::Relaxed);
-        Ok(Stay { waitings: Arc::clone(self), key, ticket, turn })
+        let (word, words) = oneshot::channel();
+        let deadline = Deadline::after(now, patience.until.saturating_duration_since(now));
+        let Asker { priority, tenant, weight, tokens, bytes, fingerprint, is_promised } =
+            asking.asker;
+        let entry = WaitEntry {
+            priority,
+            tenant,
+            weight,
+            tokens,
+            bytes,
+            fingerprint,
+            is_promised,
+            begin_by: patience.begin_by,
+            ..WaitEntry::new(word, deadline)
+        };
+        let ticket = self.on(asking, |line| {
+            let entered = line.enter(entry, now).map_err(|full| full.limit)?;
+            for (_, victim) in entered.pushed_out {
+                send_away(line, victim, (ShedReason::PushedOut, now));
+            }
+            Ok(entered.ticket)
+        })?;
+        Ok(Stay::new(self, asking.key.clone(), ticket, words))
     }
 
     /// A place has come free somewhere, or may have: the first of each queue looks for itself.
@@ -118,153 +195,105 @@ impl Waitings {
         if self.count() == 0 {
             return;
         }
-        let keys: Vec<WaitKey> = self.lock().keys().cloned().collect();
+        let lines = self.lock();
+        let keys = lines.iter().filter(|(_, line)| !line.is_empty()).map(|(key, _)| key.clone());
+        let keys: Vec<WaitKey> = keys.collect();
+        drop(lines);
         keys.iter().for_each(|key| self.wake_one(key));
     }
 
+    /// The same, and takes those out that can't make it any more. To be called now and then also when
+    /// nothing waits: what is known of queues that are long empty is forgotten.
+    pub(crate) fn review(self: &Arc<Self>) {
+        if self.is_quiet() && self.lock().is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let mut lines = self.lock();
+        for line in lines.values_mut() {
+            self.counted(line, |line| expire(line, now));
+        }
+        lines.retain(|_, line| !line.is_idle(now));
+        drop(lines);
+        self.wake();
+    }
+
     fn wake_one(self: &Arc<Self>, key: &WaitKey) {
+        let now = Instant::now();
         let next = {
-            let mut queues = self.lock();
-            let Some(queue) = queues.get_mut(key) else { return };
-            let next = queue.pop_next(Instant::now());
-            if queue.is_empty() {
-                queues.remove(key);
-            }
-            next
+            let mut lines = self.lock();
+            let Some(line) = lines.get_mut(key) else { return };
+            self.counted(line, |line| {
+                expire(line, now);
+                line.pop_next(now)
+            })
         };
         if let Some((_, entry)) = next {
-            self.count.fetch_sub(1, Ordering::Relaxed);
-            let turn = Turn { waitings: Arc::clone(self), key: key.clone(), is_used: false };
             // Whoever left in this very moment drops the turn, which then goes on to the next.
-            drop(entry.item.send(turn));
+            drop(entry.item.send(Word::Turn(Turn::new(self, key.clone()))));
         }
     }
 
-    fn leave(&self, key: &WaitKey, ticket: WaitTicket) {
-        let mut queues = self.lock();
-        let Some(queue) = queues.get_mut(key) else { return };
-        if queue.remove(ticket).is_some() {
-            self.count.fetch_sub(1, Ordering::Relaxed);
+    /// Does something with a request's queue, which is made if there is none.
+    fn on<R>(&self, asking: &Asking, act: impl FnOnce(&mut Line) -> R) -> R {
+        let Asking { key, limits, .. } = asking;
+        let limits = *limits;
+        let mut lines = self.lock();
+        if !lines.contains_key(key) {
+            lines.insert(key.clone(), Line::new(limits));
         }
-        if queue.is_empty() {
-            queues.remove(key);
-        }
+        let Some(line) = lines.get_mut(key) else { return act(&mut Line::new(limits)) };
+        line.set_limits(limits);
+        self.counted(line, act)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Keeps the sums over all queues.
+    fn counted<R>(&self, line: &mut Line, act: impl FnOnce(&mut Line) -> R) -> R {
+        let before = (line.len(), line.promised(), line.bytes());
+        let result = act(line);
+        let move_by = |sum: &AtomicUsize, before: usize, after: usize| {
+            // Wraps where it became less, and comes out right.
+            sum.fetch_add(after.wrapping_sub(before), Ordering::Relaxed);
+        };
+        move_by(&self.count, before.0, line.len());
+        move_by(&self.promised, before.1, line.promised());
+        move_by(&self.bytes, before.2, line.bytes());
+        result
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn has_room(&self, bytes: usize) -> bool {
+        let held = self.bytes.load(Ordering::Relaxed);
+        self.count() < self.totals.count_max && held.saturating_add(bytes) <= self.totals.bytes_max
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Turn {
-    /// The request looks for a place now.
-    pub(crate) fn take(mut self) {
-        self.is_used = true;
+/// Takes those out that had to leave.
+fn expire(line: &mut Line, now: Instant) {
+    while let Some((_, entry)) = line.expire(now) {
+        let reason = entry.lapse(now);
+        send_away(line, entry, (reason, now));
     }
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        if !self.is_used {
-            self.waitings.wake_one(&self.key);
-        }
-    }
-}
-
-impl Stay {
-    /// What waits together with it.
-    pub(crate) fn waiting(&self) -> Waiting {
-        let queues = self.waitings.lock();
-        let queue = queues.get(&self.key);
-        let ahead = queue.and_then(|queue| queue.position(self.ticket)).unwrap_or(0);
-        let all = queue.map_or(0, WaitQueue::len);
-        Waiting { ahead: clamped(ahead), all: clamped(all), has_room: true }
-    }
-
-    /// Waits for its turn.
-    pub(crate) async fn turn(&mut self) {
-        // The sender is dropped only with the queue, which lives as long as this does.
-        if let Ok(turn) = (&mut self.turn).await {
-            turn.take();
-        }
-    }
-}
-
-impl Drop for Stay {
-    fn drop(&mut self) {
-        self.waitings.leave(&self.key, self.ticket);
-    }
+/// Tells a request that its wait is over, and when it should come again.
+fn send_away(line: &mut Line, entry: Waiter, (reason, now): (ShedReason, Instant)) {
+    // It has used up what it was promised.
+    let asker = Asker { is_promised: false, ..entry.asker() };
+    let mut dice = fastrand::Rng::with_seed(asker.fingerprint);
+    let retry = line.shed(&asker, 0.0, now, &mut dice);
+    let retry_after = Duration::from_secs(retry.seconds.into());
+    // Who has left needs no answer.
+    drop(entry.item.send(Word::Shed(reason, retry_after)));
 }
 
 fn clamped(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn waitings(count_max: usize) -> Arc<Waitings> {
-        Arc::new(Waitings::new(WaitLimits { count_max, ..WaitLimits::default() }))
-    }
-
-    fn key() -> WaitKey {
-        WaitKey::of(&"route".into(), &"model".into())
-    }
-
-    fn enter(waitings: &Arc<Waitings>) -> Result<Stay, WaitLimit> {
-        waitings.enter(key(), Instant::now() + Duration::from_secs(60), (10, 0))
-    }
-
-    #[tokio::test]
-    async fn turns_go_in_order_and_each_wakes_one() {
-        let waitings = waitings(10);
-        let (mut first, mut second) = (enter(&waitings).unwrap(), enter(&waitings).unwrap());
-        assert_eq!(second.waiting(), Waiting { ahead: 1, all: 2, has_room: true });
-        waitings.wake();
-        first.turn().await;
-        assert!(second.turn.try_recv().is_err());
-        assert_eq!(waitings.count(), 1);
-        waitings.wake();
-        second.turn().await;
-        assert_eq!((waitings.count(), waitings.lock().len()), (0, 0));
-    }
-
-    #[tokio::test]
-    async fn a_more_urgent_class_has_its_turn_first() {
-        let waitings = waitings(10);
-        let mut late = enter(&waitings).unwrap();
-        let until = Instant::now() + Duration::from_secs(60);
-        let mut last = waitings.enter(key(), until, (10, 3)).unwrap();
-        let mut second = waitings.enter(key(), until, (10, 1)).unwrap();
-        assert_eq!(waitings.before(&key(), 0).ahead, 1);
-        assert_eq!(waitings.before(&key(), 1).ahead, 2);
-        for turn in [&mut late, &mut second, &mut last] {
-            waitings.wake();
-            turn.turn().await;
-        }
-    }
-
-    #[tokio::test]
-    async fn a_turn_that_nobody_takes_goes_to_the_next() {
-        let waitings = waitings(10);
-        let (first, mut second) = (enter(&waitings).unwrap(), enter(&waitings).unwrap());
-        waitings.wake();
-        // Its client leaves before it looks.
-        drop(first);
-        second.turn().await;
-        assert_eq!(waitings.count(), 0);
-    }
-
-    #[test]
-    fn a_full_queue_takes_nobody_and_who_leaves_makes_room() {
-        let waitings = waitings(1);
-        assert!(waitings.before(&key(), 0).has_room);
-        let first = enter(&waitings).unwrap();
-        assert_eq!(enter(&waitings).unwrap_err(), WaitLimit::Count);
-        assert_eq!(waitings.before(&key(), 0), Waiting { ahead: 1, all: 1, has_room: false });
-        drop(first);
-        assert_eq!(waitings.count(), 0);
-        drop(enter(&waitings).unwrap());
-    }
 }

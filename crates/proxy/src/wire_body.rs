@@ -22,6 +22,16 @@ pub(crate) enum WireBody {
     Http(Incoming),
     /// From another node.
     Link(LinkBody),
+    /// Of which the first frame was looked at already.
+    Begun(Box<BegunBody>),
+}
+
+/// A body and its first frame.
+#[derive(Debug)]
+pub(crate) struct BegunBody {
+    /// `None` once it was taken.
+    first: Option<Result<Frame<Bytes>, WireError>>,
+    rest: WireBody,
 }
 
 /// A body broke off.
@@ -41,6 +51,16 @@ impl From<Incoming> for WireBody {
     }
 }
 
+impl WireBody {
+    /// This body, of which `first` is the beginning that was taken from it.
+    pub(crate) fn beginning_with(self, first: Option<Result<Frame<Bytes>, WireError>>) -> Self {
+        match first {
+            Some(_) => Self::Begun(Box::new(BegunBody { first, rest: self })),
+            None => self,
+        }
+    }
+}
+
 impl Body for WireBody {
     type Data = Bytes;
     type Error = WireError;
@@ -56,6 +76,10 @@ impl Body for WireBody {
             Self::Link(body) => Pin::new(body)
                 .poll_frame(cx)
                 .map(|next| next.map(|frame| frame.map_err(WireError::Link))),
+            Self::Begun(body) => match body.first.take() {
+                Some(first) => Poll::Ready(Some(first)),
+                None => Pin::new(&mut body.rest).poll_frame(cx),
+            },
         }
     }
 
@@ -63,6 +87,7 @@ impl Body for WireBody {
         match self {
             Self::Http(body) => body.is_end_stream(),
             Self::Link(body) => body.is_end_stream(),
+            Self::Begun(body) => body.first.is_none() && body.rest.is_end_stream(),
         }
     }
 
@@ -70,6 +95,41 @@ impl Body for WireBody {
         match self {
             Self::Http(body) => body.size_hint(),
             Self::Link(body) => body.size_hint(),
+            Self::Begun(body) => body.size_hint(),
         }
+    }
+}
+
+impl BegunBody {
+    fn size_hint(&self) -> SizeHint {
+        let first = self.first.as_ref().and_then(|first| first.as_ref().ok());
+        let bytes = first.and_then(Frame::data_ref).map_or(0, |piece| piece.len() as u64);
+        let rest = self.rest.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(bytes));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(bytes));
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_body_that_was_looked_at_is_whole_again() {
+        let whole = Full::new(Bytes::from_static(b"rest")).map_err(BoxError::from);
+        let body = WireBody::Link(whole.boxed_unsync());
+        let first = Ok(Frame::data(Bytes::from_static(b"first ")));
+        let mut body = body.beginning_with(Some(first));
+        assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(10), false));
+        let first = body.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "first ");
+        assert_eq!(body.size_hint().exact(), Some(4));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "rest");
     }
 }

@@ -95,6 +95,14 @@ impl ServerKind {
         }
     }
 
+    /// Whether it goes on with a chat's last message when it is told so by `continue_final_message`,
+    /// beside `add_generation_prompt` where it knows that. Others would answer that message, or go
+    /// by what their template makes of it.
+    #[must_use]
+    pub fn continues_chats(self) -> bool {
+        matches!(self, Self::Vllm | Self::Sglang)
+    }
+
     /// How it is asked whether it is up.
     #[must_use]
     pub fn probe(self) -> Probe {

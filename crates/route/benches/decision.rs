@@ -91,12 +91,13 @@ fn own() -> OwnRegion {
         replicas: REPLICAS as u32,
         report: report(20.0),
         places: Some(40),
-        waiting: Waiting { ahead: 0, all: 0, has_room: true },
+        waiting: Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
         guests: 0,
         nodes: 4,
         prefill_ms: 0.0,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
+        first_token_ms_max: None,
     }
 }
 

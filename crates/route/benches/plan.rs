@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use divan::Bencher;
 use spillway_route::{Candidate, Group, Loads, Moment, Policy, plan};
-use spillway_types::{Allowed, BlockHashes, Deadline, Inquiry, Reading, ReplicaSlot, Signals};
+use spillway_types::{BlockHashes, Deadline, Inquiry, Reading, ReplicaSlot, Residency, Signals};
 
 const SIZES: [usize; 3] = [4, 64, 1_000];
 
@@ -117,7 +117,7 @@ fn measure_session(
         hop: 0,
         tenant: None,
         priority: 0,
-        regions: Allowed::All,
+        residency: Residency::default(),
         is_isolated: false,
     };
     let mut rng = fastrand::Rng::with_seed(1);

@@ -11,7 +11,7 @@ use spillway_route::{
     admit_guest, spill,
 };
 use spillway_types::{
-    Allowed, BlockHashes, Deadline, Inquiry, ModelLoad, RAMP_FULL, ReplicaSlot, ShedState,
+    BlockHashes, Deadline, Inquiry, ModelLoad, RAMP_FULL, ReplicaSlot, Residency, ShedState,
 };
 
 /// Regions of the cluster, the own one included.
@@ -27,7 +27,7 @@ fn main() {
 
 #[divan::bench(args = REGIONS)]
 fn own_room(bencher: Bencher<'_, '_>, regions: usize) {
-    let waiting = Waiting { ahead: 0, all: 0, has_room: true };
+    let waiting = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true };
     let own = OwnRegion { places: Some(3), waiting, ..own() };
     measure(bencher, &own, &others(regions, ShedState::Open));
 }
@@ -44,7 +44,7 @@ fn wait(bencher: Bencher<'_, '_>, regions: usize) {
 
 #[divan::bench(args = REGIONS)]
 fn shed(bencher: Bencher<'_, '_>, regions: usize) {
-    let waiting = Waiting { ahead: 90, all: 90, has_room: false };
+    let waiting = Waiting { ahead: 90, wait_ms: None, all: 90, has_room: false };
     measure(bencher, &OwnRegion { waiting, ..own() }, &others(regions, ShedState::Reserved));
 }
 
@@ -69,7 +69,7 @@ fn measure(bencher: Bencher<'_, '_>, own: &OwnRegion, others: &[RegionCandidate]
         hop: 0,
         tenant: None,
         priority: 0,
-        regions: Allowed::All,
+        residency: Residency::default(),
         is_isolated: false,
     };
     let terms = SpillTerms::default();
@@ -93,12 +93,13 @@ fn own() -> OwnRegion {
         replicas: 8,
         report: report(40.0, ShedState::Shedding),
         places: Some(0),
-        waiting: Waiting { ahead: 20, all: 20, has_room: true },
+        waiting: Waiting { ahead: 20, wait_ms: None, all: 20, has_room: true },
         guests: 0,
         nodes: 4,
         prefill_ms: 0.0,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
+        first_token_ms_max: None,
     }
 }
 

@@ -70,8 +70,14 @@ impl Filled {
         self.pushed += 1;
         let mixed = self.pushed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let deadline = Deadline::after(self.start, Duration::from_micros(1 + mixed % 20_000_000));
-        let entry =
-            WaitEntry { item: mixed, priority: (mixed >> 60) as u8 % 4, deadline, bytes: 8 };
+        let entry = WaitEntry {
+            priority: (mixed >> 60) as u8 % 4,
+            bytes: 8,
+            // The lower classes of many tenants, the first of few.
+            tenant: mixed % (1 + (mixed >> 60) % 4 * 16),
+            tokens: 100 + (mixed >> 20) as u32 % 2_000,
+            ..WaitEntry::new(mixed, deadline)
+        };
         self.queue.push(entry, self.start).ok()
     }
 }

@@ -1,6 +1,6 @@
 //! Chooses a replica: pure policies over an immutable view.
 //!
-//! [`spill()`] says whether a request is served here, in another region, later ([`WaitQueue`]), or
+//! [`spill()`] says whether a request is served here, in another region, later ([`Admission`]), or
 //! not at all. If here, then
 //! [`plan()`] is called once per attempt with everything it may know as arguments: the inquiry, the
 //! prepared [`Group`], the replicas tried before, and the [`Moment`] (time, loads, randomness).
@@ -9,11 +9,13 @@
 //!
 //! A new policy is one file in `policy/` and one line in `policy.rs`.
 
+mod admission;
 mod admitted;
 mod alias_table;
 mod bucket;
 mod candidate;
 mod cohorts;
+mod concurrency_limit;
 mod explain;
 mod fair_share;
 mod field;
@@ -27,15 +29,18 @@ mod predict;
 mod rendezvous;
 mod reported;
 mod retry_budget;
+mod shed_reason;
 mod smooth_schedule;
 mod spill;
 mod split;
 mod tuning;
 mod waiting;
 
+pub use admission::{Admission, Asker, DrainMeter, Promise, Promises, RetryAfter, retry_after_s};
 pub use admitted::{Admitted, admitted};
 pub use bucket::{BucketConfig, refill};
 pub use candidate::Candidate;
+pub use concurrency_limit::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad};
 pub use explain::{Obstacle, Weighed, plan_explained};
 pub use group::Group;
 pub use latency::{LatencyModel, PredictionError, Seen};
@@ -44,6 +49,7 @@ pub use plan::{Attempt, Plan, Reason, Refusal, plan};
 pub use policy::{Policy, UnknownPolicy};
 pub use predict::{Cost, Fit};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
+pub use shed_reason::ShedReason;
 pub use spill::{
     Access, CountHistory, Guest, HOPS_MAX, Judged, Objection, OwnRegion, RegionCandidate,
     RegionReport, SpillCost, SpillPlan, SpillReason, SpillTerms, SpillVerdict, TrafficHistory,
@@ -53,7 +59,9 @@ pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
 pub use tuning::{
     Goal, LeastLoadedWeights, PredictedTuning, PrefixAwareTuning, PrequalTuning, Push, Tuning,
 };
-pub use waiting::{CLASSES, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket};
+pub use waiting::{
+    CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket,
+};
 
 #[cfg(test)]
 mod closed_loop_test;

@@ -11,7 +11,6 @@ mod guests;
 mod pace;
 mod ramp;
 mod region;
-mod retry_after;
 mod terms;
 mod verdict;
 mod weighing;
@@ -41,7 +40,10 @@ pub const HOPS_MAX: u8 = 1;
 ///   cost of waiting here. A region without replicas forwards to any.
 /// - Else it waits in this node's queue, if that has room and the request outlives the wait.
 /// - If it can't wait, it goes to whatever region shows room and can still answer in time.
-/// - Else it is shed, with the time after which a place is predicted.
+/// - Else it is shed, with the time after which a place is predicted: at once if no region shows room.
+///
+/// Where the route has an objective ([`OwnRegion::first_token_ms_max`]), a place that can't keep it
+/// counts as one that comes too late, but for a place that is free right now.
 ///
 /// A request that another region sent here is served or shed and never forwarded again. `others`
 /// holds each other region once, in any order; indices in the plan mean places in it. After a
@@ -62,8 +64,8 @@ pub fn spill(
     if has_room && (inquiry.hop >= HOPS_MAX || own.keeps(others, terms)) {
         return SpillPlan::own();
     }
-    let left_ms = inquiry.deadline.remaining(moment.now).as_secs_f32() * 1_000.0;
-    let weighing = Weighing::new(own, others, terms, left_ms);
+    let deadline_ms = inquiry.deadline.remaining(moment.now).as_secs_f32() * 1_000.0;
+    let weighing = Weighing::new(own, others, terms, deadline_ms);
     if has_room {
         return weighing.decide_with_room(moment.rng);
     }

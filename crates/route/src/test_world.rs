@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use spillway_types::{
-    Allowed, BlockHashes, Deadline, Inquiry, ModelName, RAMP_FULL, Reading, ReplicaName,
-    ReplicaSlot, Signals, Speed,
+    BlockHashes, Deadline, Inquiry, ModelName, RAMP_FULL, Reading, ReplicaName, ReplicaSlot,
+    Residency, Signals, Speed,
 };
 
 use crate::{Attempt, Candidate, Group, Loads, Moment, Plan, Policy, plan};
@@ -239,7 +239,7 @@ pub(crate) fn inquiry() -> Inquiry {
         hop: 0,
         tenant: None,
         priority: 0,
-        regions: Allowed::All,
+        residency: Residency::default(),
         is_isolated: false,
     }
 }

@@ -1,20 +1,26 @@
 //! Requests that wait in a node until a replica has room for them.
 
+mod class;
+mod entry;
+mod line;
 mod order;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-use spillway_types::Deadline;
-
+use crate::Asker;
+pub(crate) use class::cost;
+pub use entry::{Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitTicket};
+pub(crate) use line::Load;
 pub use order::CLASSES;
+pub(crate) use order::class;
 use order::{Order, Place};
 
 /// A bounded queue of requests, the most urgent first.
 ///
-/// The order is that of priority classes, within a class that of the moments by which requests must
-/// have left, and among equals that of arrival. Of any [`TURNS_MAX`] calls in a row that took a
+/// The order is that of priority classes; within a class tenants take turns by deficit round robin on
+/// tokens; of a tenant those come first whose turn was promised or predicted for the earliest moment, or
+/// who must have left by then, and among equals the first to arrive. Of any [`TURNS_MAX`] calls in a row that took a
 /// request out, each class that had some all the while got at least one, so that the lowest is never
 /// starved. Its share is then one in [`TURNS_MAX`], and nothing is lost to it while it is empty.
 ///
@@ -26,67 +32,14 @@ pub struct WaitQueue<T> {
     limits: WaitLimits,
     /// By arrival.
     entries: BTreeMap<u64, Waiter<T>>,
+    /// All that may still be served.
     order: Order,
+    /// The same, by the moment of leaving.
+    leaving: BTreeSet<(Instant, u64)>,
+    /// Those that had to leave and were not taken out yet.
+    lapsed: BTreeSet<(Instant, u64)>,
     bytes: usize,
     arrivals: u64,
-}
-
-/// How much may wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct WaitLimits {
-    /// Most requests. Choose what the replicas end within the time that clients are willing to wait:
-    /// more only makes those wait that are shed in the end.
-    pub count_max: usize,
-    /// Most bytes that the waiting requests hold together.
-    pub bytes_max: usize,
-    /// Longest wait in milliseconds, for requests whose deadline is later.
-    pub wait_ms_max: u64,
-}
-
-impl Default for WaitLimits {
-    fn default() -> Self {
-        Self { count_max: 1_000, bytes_max: 64 << 20, wait_ms_max: 30_000 }
-    }
-}
-
-/// A request that is to wait.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitEntry<T> {
-    /// Whatever stands for the request.
-    pub item: T,
-    /// Its class: 0 is the most urgent, and what is above the last counts as the last.
-    pub priority: u8,
-    /// When its answer becomes useless.
-    pub deadline: Deadline,
-    /// Bytes that it holds while it waits.
-    pub bytes: usize,
-}
-
-/// Stands for one waiting request. Of no use in another queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct WaitTicket(u64);
-
-/// The queue takes no more; the request comes back.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the queue is full: {limit}")]
-pub struct Full<T> {
-    /// The limit that was reached.
-    pub limit: WaitLimit,
-    /// The request that was not taken.
-    pub entry: WaitEntry<T>,
-}
-
-/// A limit of a [`WaitQueue`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
-#[serde(rename_all = "snake_case")]
-pub enum WaitLimit {
-    /// [`WaitLimits::count_max`].
-    #[error("too many requests wait")]
-    Count,
-    /// [`WaitLimits::bytes_max`].
-    #[error("waiting requests hold too many bytes")]
-    Bytes,
 }
 
 /// An entry where it waits.
@@ -103,70 +56,116 @@ impl<T> WaitQueue<T> {
     /// An empty queue.
     #[must_use]
     pub fn new(limits: WaitLimits) -> Self {
-        Self { limits, entries: BTreeMap::new(), order: Order::default(), bytes: 0, arrivals: 0 }
+        Self {
+            limits,
+            entries: BTreeMap::new(),
+            order: Order::default(),
+            leaving: BTreeSet::new(),
+            lapsed: BTreeSet::new(),
+            bytes: 0,
+            arrivals: 0,
+        }
     }
 
-    /// Lets a request wait from `now` on.
+    /// Goes by other limits from now on. What waits stays, also where it is more than they allow.
+    pub fn set_limits(&mut self, limits: WaitLimits) {
+        self.limits = limits;
+    }
+
+    /// The limits that it goes by.
+    #[must_use]
+    pub fn limits(&self) -> &WaitLimits {
+        &self.limits
+    }
+
+    /// Lets a request wait from `now` on, if there is room without anybody else's leaving.
     ///
     /// # Errors
     ///
     /// If it would exceed a limit. Another call may succeed as soon as anything has left.
     pub fn push(&mut self, entry: WaitEntry<T>, now: Instant) -> Result<WaitTicket, Full<T>> {
-        if let Err(limit) = self.room(entry.bytes) {
-            return Err(Full { limit, entry });
+        match self.room_for(&entry.asker()) {
+            Ok(()) => Ok(self.seat(entry, now)),
+            Err(limit) => Err(Full { limit, entry }),
         }
-        let longest = now + Duration::from_millis(self.limits.wait_ms_max.min(WAIT_MS_END));
-        let arrival = self.arrivals;
-        let place = Place::new(entry.priority, entry.deadline.at().min(longest), arrival);
-        self.arrivals += 1;
-        self.bytes += entry.bytes;
-        self.order.insert(place);
-        self.entries.insert(arrival, Waiter { entry, place });
-        Ok(WaitTicket(arrival))
     }
 
-    /// Whether a request of so many bytes would be taken. `O(1)`.
+    /// Lets a request wait from `now` on. If there is no room, less urgent ones have to leave: of the
+    /// least urgent class below its own, or of its own class where another tenant holds more of the
+    /// queue than its own; first those that would be served last, and none that was promised a place.
+    /// If all were, it is taken where its tenant has less than its share.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room, and nobody has to leave for it; then nobody does.
+    pub fn enter(&mut self, entry: WaitEntry<T>, now: Instant) -> Result<Entered<T>, Full<T>> {
+        let mut pushed_out = Vec::new();
+        while let Err(limit) = self.room_for(&entry.asker()) {
+            let asker = entry.asker();
+            let victim = self.victim(&asker, now).filter(|_| pushed_out.len() < PUSHED_OUT_MAX);
+            if victim.is_none() && self.has_room_beyond(&asker, now) {
+                break;
+            }
+            let Some(waiter) = victim.and_then(|arrival| self.take(arrival)) else {
+                pushed_out.into_iter().rev().for_each(|(_, waiter)| self.put_back(waiter));
+                return Err(Full { limit, entry });
+            };
+            pushed_out.push((WaitTicket(waiter.place.seat.arrival), waiter));
+        }
+        let ticket = self.seat(entry, now);
+        let entries = pushed_out.into_iter().map(|(ticket, waiter)| (ticket, waiter.entry));
+        Ok(Entered { ticket, pushed_out: entries.collect() })
+    }
+
+    /// Whether a request of so many bytes would be taken that was not promised a place, without
+    /// anybody's leaving. `O(1)`.
     ///
     /// # Errors
     ///
     /// The limit that it would exceed.
     pub fn room(&self, bytes: usize) -> Result<(), WaitLimit> {
-        if self.entries.len() >= self.limits.count_max {
-            Err(WaitLimit::Count)
-        } else if bytes > self.limits.bytes_max.saturating_sub(self.bytes) {
-            Err(WaitLimit::Bytes)
-        } else {
-            Ok(())
-        }
+        self.room_of(bytes, self.limits.count_max(false))
+    }
+
+    /// Whether [`WaitQueue::enter`] is likely to take this request. It may still refuse where several
+    /// would have to leave.
+    #[must_use]
+    pub fn could_enter(&self, asker: &Asker, now: Instant) -> bool {
+        let is_taken_full =
+            || self.victim(asker, now).is_some() || self.has_room_beyond(asker, now);
+        self.room_for(asker).is_ok() || is_taken_full()
     }
 
     /// Takes out the request whose turn it is at `now`. Never one that had to leave before: that is
     /// for [`WaitQueue::expire`] to take out, so that somebody answers it.
     pub fn pop_next(&mut self, now: Instant) -> Option<(WaitTicket, WaitEntry<T>)> {
-        let place = self.order.take_next(now)?;
-        self.take(place.arrival)
+        self.lapse(now);
+        let arrival = self.order.take_next()?;
+        let waiter = self.entries.remove(&arrival)?;
+        self.leaving.remove(&waiter.key());
+        self.bytes -= waiter.entry.bytes;
+        Some((WaitTicket(arrival), waiter.entry))
     }
 
-    /// Takes out a request that had to leave by `now`: its deadline or the longest wait has passed.
-    /// Call it until it has no more, at the latest at [`WaitQueue::next_expiry`].
+    /// Takes out a request that had to leave by `now`: its deadline or the longest wait has passed, or
+    /// the moment by which it had to be sent. Call it until it has no more, at the latest at
+    /// [`WaitQueue::next_expiry`]. [`WaitEntry::lapse`] says why it had to leave.
     pub fn expire(&mut self, now: Instant) -> Option<(WaitTicket, WaitEntry<T>)> {
-        let place = self.order.first_to_leave().filter(|place| place.leave_by <= now)?;
-        self.remove(WaitTicket(place.arrival)).map(|entry| (WaitTicket(place.arrival), entry))
+        self.lapse(now);
+        let &(_, arrival) = self.lapsed.first()?;
+        self.remove(WaitTicket(arrival)).map(|entry| (WaitTicket(arrival), entry))
     }
 
     /// When the next request must leave; changes with every request that comes or goes.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
-        self.order.first_to_leave().map(|place| place.leave_by)
+        self.lapsed.first().or_else(|| self.leaving.first()).map(|&(leave_by, _)| leave_by)
     }
 
     /// Takes out a request whose client has left, or that was decided otherwise; `None` if it is no
     /// longer here.
     pub fn remove(&mut self, ticket: WaitTicket) -> Option<WaitEntry<T>> {
-        let waiter = self.entries.remove(&ticket.0)?;
-        self.order.remove(&waiter.place);
-        self.bytes -= waiter.entry.bytes;
-        Some(waiter.entry)
+        self.take(ticket.0).map(|waiter| waiter.entry)
     }
 
     /// Takes out the one that has waited longest among those `wanted`, to send it elsewhere. Asks
@@ -180,19 +179,20 @@ impl<T> WaitQueue<T> {
         self.remove(ticket).map(|entry| (ticket, entry))
     }
 
-    /// How many would be served before a request of this class that came now with the latest
-    /// deadline. `O(1)`. Of the classes below, [`WaitQueue::TURNS_MAX`] says how many may come in
-    /// between.
+    /// How many of this class and those above it wait. `O(1)`. Of the classes below,
+    /// [`WaitQueue::TURNS_MAX`] says how many may come in between.
     #[must_use]
     pub fn ahead_of(&self, priority: u8) -> usize {
         self.order.count_up_to(priority)
     }
 
-    /// How many are to be served before this one, by class and time alone; `None` if it is no longer
-    /// here. `O(n)`: for people who ask.
+    /// How many are to be served before this one, by class, its tenant's share and time; `None` if it
+    /// is no longer here. `O(n)`: for people who ask, and for looks once in a while.
     #[must_use]
     pub fn position(&self, ticket: WaitTicket) -> Option<usize> {
-        self.entries.get(&ticket.0).map(|waiter| self.order.position(&waiter.place))
+        let waiter = self.entries.get(&ticket.0)?;
+        let is_served = !self.lapsed.contains(&waiter.key());
+        Some(if is_served { self.order.position(&waiter.place) } else { 0 })
     }
 
     /// The waiting request. `None` if it is no longer here.
@@ -219,16 +219,109 @@ impl<T> WaitQueue<T> {
         self.bytes
     }
 
-    /// Takes out what [`Order`] has let go of already.
-    fn take(&mut self, arrival: u64) -> Option<(WaitTicket, WaitEntry<T>)> {
+    /// How many of the classes above this one wait.
+    pub(crate) fn ahead_above(&self, priority: u8) -> usize {
+        self.order.count_above(priority)
+    }
+
+    /// What waits of each tenant in this class: its name, its weight, of promised requests, of others.
+    pub(crate) fn lines(&self, priority: u8) -> impl Iterator<Item = (u64, u16, Load, Load)> + '_ {
+        self.order.lines(priority)
+    }
+
+    fn room_for(&self, asker: &Asker) -> Result<(), WaitLimit> {
+        self.room_of(asker.bytes, self.limits.count_max(asker.is_promised))
+    }
+
+    fn room_of(&self, bytes: usize, count_max: usize) -> Result<(), WaitLimit> {
+        if self.entries.len() >= count_max {
+            Err(WaitLimit::Count)
+        } else if bytes > self.limits.bytes_max.saturating_sub(self.bytes) {
+            Err(WaitLimit::Bytes)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn victim(&self, asker: &Asker, now: Instant) -> Option<u64> {
+        let is_possible =
+            asker.bytes <= self.limits.bytes_max && self.limits.count_max(asker.is_promised) > 0;
+        let place = Place::new(asker, &self.limits, (now, now), self.arrivals);
+        is_possible.then(|| self.order.victim(&place)).flatten()
+    }
+
+    /// Whether it is taken beyond the limit where all that wait were promised a place: where its tenant
+    /// in its class has less than its share of the queue, so that nobody is kept out by the promises
+    /// made to others.
+    fn has_room_beyond(&self, asker: &Asker, now: Instant) -> bool {
+        let place = Place::new(asker, &self.limits, (now, now), self.arrivals);
+        let (own, lines) = self.order.share(&place);
+        let count_max = self.limits.count_max_in_need();
+        self.room_of(asker.bytes, count_max).is_ok() && own * lines < self.limits.count_max
+    }
+
+    fn seat(&mut self, entry: WaitEntry<T>, now: Instant) -> WaitTicket {
+        let longest = now + Duration::from_millis(self.limits.wait_ms_max.min(WAIT_MS_END));
+        let leave_by = entry.deadline.at().min(longest);
+        let leave_by = entry.begin_by.map_or(leave_by, |begin_by| begin_by.min(leave_by));
+        let told = if entry.is_promised { Some(now) } else { entry.turn_by };
+        let turn_by = told.map_or(leave_by, |turn_by| turn_by.min(leave_by));
+        let moments = (turn_by, leave_by);
+        let place = Place::new(&entry.asker(), &self.limits, moments, self.arrivals);
+        self.arrivals += 1;
+        let ticket = WaitTicket(place.seat.arrival);
+        self.order.insert(place);
+        self.keep(Waiter { entry, place });
+        ticket
+    }
+
+    fn put_back(&mut self, waiter: Waiter<T>) {
+        self.order.put_back(waiter.place);
+        self.keep(waiter);
+    }
+
+    fn keep(&mut self, waiter: Waiter<T>) {
+        self.leaving.insert(waiter.key());
+        self.bytes += waiter.entry.bytes;
+        self.entries.insert(waiter.place.seat.arrival, waiter);
+    }
+
+    fn take(&mut self, arrival: u64) -> Option<Waiter<T>> {
         let waiter = self.entries.remove(&arrival)?;
+        if self.leaving.remove(&waiter.key()) {
+            self.order.remove(&waiter.place);
+        } else {
+            self.lapsed.remove(&waiter.key());
+        }
         self.bytes -= waiter.entry.bytes;
-        Some((WaitTicket(arrival), waiter.entry))
+        Some(waiter)
+    }
+
+    /// Takes those out of the order that had to leave by `now`.
+    fn lapse(&mut self, now: Instant) {
+        while let Some(&key) = self.leaving.first().filter(|(leave_by, _)| *leave_by <= now) {
+            self.leaving.remove(&key);
+            self.lapsed.insert(key);
+            if let Some(waiter) = self.entries.get(&key.1) {
+                self.order.remove(&waiter.place);
+            }
+        }
+    }
+}
+
+impl<T> Waiter<T> {
+    fn key(&self) -> (Instant, u64) {
+        (self.place.seat.leave_by, self.place.seat.arrival)
     }
 }
 
 /// The longest wait that can be set, a day: keeps sums of moments from overflowing.
 const WAIT_MS_END: u64 = 86_400_000;
 
+/// Most requests that leave for one: more would make room for a large one at the cost of many.
+const PUSHED_OUT_MAX: usize = 8;
+
+#[cfg(test)]
+mod test_model;
 #[cfg(test)]
 mod waiting_test;

@@ -1,8 +1,10 @@
 //! `spillway run`: a node until it is told to stop.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use serde_json::json;
-use spillway_node::{Config, Node};
+use spillway_node::{Config, Node, Stopped};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::RunArgs;
@@ -26,10 +28,19 @@ async fn serve(config: Config, as_json: bool) -> Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    tracing::info!("draining");
-    if !node.stop().await {
-        tracing::warn!("some requests did not finish in time and were broken off");
-    }
+    tracing::info!(requests = node.gateway().unfinished(), "draining");
+    let gateway = Arc::clone(node.gateway());
+    // Told a second time: what still runs is broken off at once.
+    let hurried = || Stopped { broken_off: gateway.unfinished(), is_clean: false };
+    let stopped = tokio::select! {
+        stopped = node.stop() => stopped,
+        _ = terminate.recv() => hurried(),
+        _ = interrupt.recv() => hurried(),
+    };
+    let lost = stopped.broken_off;
+    anyhow::ensure!(lost == 0, "{lost} requests did not finish in time and were broken off");
+    anyhow::ensure!(stopped.is_clean, "told to end at once, or a worker failed");
+    tracing::info!("ended, with nothing left to do");
     Ok(())
 }
 

@@ -6,16 +6,19 @@
 mod choices;
 mod control_metrics;
 mod knowledge_metrics;
+mod limit_metrics;
 pub mod logs;
 mod metrics;
 pub mod names;
 mod places;
 mod region_metrics;
 mod replica_metrics;
+mod shed_metrics;
 mod stream_gaps;
 
 pub use control_metrics::{LiveControl, LiveItems};
 pub use knowledge_metrics::{LiveHot, LiveKnowledge};
+pub use limit_metrics::LiveLimit;
 pub use metrics::{LastResort, Live, Metrics};
 pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;

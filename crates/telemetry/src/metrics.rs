@@ -13,10 +13,12 @@ use spillway_types::{Admission, End, Fault, Outcome};
 
 use crate::choices::ChoiceMetrics;
 use crate::knowledge_metrics::{KnowledgeMetrics, LiveHot, LiveKnowledge};
+use crate::limit_metrics::{LimitMetrics, LiveLimit};
 use crate::names;
 use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
+use crate::shed_metrics::ShedMetrics;
 
 /// Label pairs; the number of distinct values is bounded by the config, never by clients.
 pub(crate) type Labels = Vec<(&'static str, String)>;
@@ -28,16 +30,20 @@ pub struct Metrics {
     places: Mutex<Places>,
     families: PlaceFamilies,
     choices: ChoiceMetrics,
+    sheds: ShedMetrics,
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
     closed: Family<Labels, Counter<u64, AtomicU64>>,
     access: Family<Labels, Counter>,
     retries_refused: Counter,
+    residency: Family<Labels, Counter>,
+    continuations: Family<Labels, Counter>,
     outcomes_dropped: Counter,
     reloads: Family<Labels, Counter>,
     replicas: ReplicaMetrics,
     regions: RegionMetrics,
     knowledge: KnowledgeMetrics,
+    limits: LimitMetrics,
     waiting: Family<Labels, Gauge>,
     guests: Gauge,
     guest_requests: Family<Labels, Counter>,
@@ -45,6 +51,7 @@ pub struct Metrics {
     facts_dropped: Counter,
     client_connections: Gauge,
     body_bytes: Gauge,
+    memory: Family<Labels, Gauge>,
 }
 
 /// What is true at the moment of a scrape.
@@ -56,6 +63,8 @@ pub struct Live {
     pub client_connections: u64,
     /// Bytes of request bodies held.
     pub body_bytes: u64,
+    /// Bytes of memory, by kind.
+    pub memory: Vec<(&'static str, u64)>,
     /// Totals since start, by reason, of client connections the gateway closed.
     pub connections_closed: Vec<(&'static str, u64)>,
     /// Totals of requests for entry, by tenant and result.
@@ -64,6 +73,11 @@ pub struct Live {
     pub outcomes_dropped: u64,
     /// Total since start of retries that the budget refused.
     pub retries_refused: u64,
+    /// Totals since start, by the place that found it, of requests that were not served because of
+    /// where they may be.
+    pub residency: Vec<(&'static str, u64)>,
+    /// Totals since start of streams whose replica broke off, by what came of it and why.
+    pub continuations: Vec<(&'static str, &'static str, u64)>,
     /// Routes and models without an open replica.
     pub last_resorts: Vec<LastResort>,
     /// Requests that wait here, by model.
@@ -78,6 +92,8 @@ pub struct Live {
     pub knowledge: LiveKnowledge,
     /// What the cluster agrees on about hot prompts, if this node takes part in that.
     pub hot: Option<LiveHot>,
+    /// How limits stand here.
+    pub limits: Vec<LiveLimit>,
 }
 
 /// A route and model without an open replica.
@@ -100,17 +116,21 @@ impl Metrics {
         Self {
             families: PlaceFamilies::new(&mut r),
             choices: ChoiceMetrics::new(&mut r),
+            sheds: ShedMetrics::new(&mut r),
             places: Mutex::default(),
             retries: metric(&mut r, names::RETRIES, "Retries"),
             cancels: metric(&mut r, names::CANCELS, "Requests whose client left"),
             closed: metric(&mut r, names::CONNECTIONS_CLOSED, "Client connections closed"),
             access: metric(&mut r, names::ACCESS, "Requests for entry"),
             retries_refused: metric(&mut r, names::RETRIES_REFUSED, "Retries refused"),
+            residency: metric(&mut r, names::RESIDENCY_REFUSALS, "Refusals for residency"),
+            continuations: metric(&mut r, names::CONTINUATIONS, "Streams that broke off"),
             outcomes_dropped: metric(&mut r, names::OUTCOMES_DROPPED, "Outcomes not recorded"),
             reloads: metric(&mut r, names::RELOADS, "Config reloads"),
             replicas: ReplicaMetrics::new(&mut r),
             regions: RegionMetrics::new(&mut r),
             knowledge: KnowledgeMetrics::new(&mut r),
+            limits: LimitMetrics::new(&mut r),
             waiting: metric(&mut r, names::WAITING, "Requests that wait for a place"),
             guests: metric(&mut r, names::GUESTS, "Guests served now"),
             guest_requests: metric(&mut r, names::GUEST_REQUESTS, "Requests of other nodes"),
@@ -118,6 +138,7 @@ impl Metrics {
             facts_dropped: metric(&mut r, names::FACTS_DROPPED, "Facts about replicas not noted"),
             client_connections: metric(&mut r, names::CLIENT_CONNECTIONS, "Client connections"),
             body_bytes: metric(&mut r, names::BODY_BYTES, "Request bytes held"),
+            memory: metric(&mut r, names::MEMORY_BYTES, "Memory of the process"),
             registry: r,
         }
     }
@@ -127,6 +148,7 @@ impl Metrics {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.of(outcome, &self.families).record(outcome, &self.families);
         self.choices.record(outcome);
+        self.sheds.record(outcome);
         if outcome.is_guest {
             let class = format!("{}xx", outcome.status / 100);
             self.guest_requests.get_or_create(&vec![("status", class)]).inc();
@@ -191,6 +213,7 @@ impl Metrics {
         self.replicas.show(&live.replicas);
         self.regions.show(&live.cluster);
         self.knowledge.show(&live.knowledge, live.hot.as_ref());
+        self.limits.show(&live.limits);
         self.places.lock().unwrap_or_else(PoisonError::into_inner).show(&self.families);
         self.waiting.clear();
         for (model, count) in &live.waiting {
@@ -210,6 +233,9 @@ impl Metrics {
         raise(&self.facts_dropped, live.facts_dropped);
         self.client_connections.set(signed(live.client_connections));
         self.body_bytes.set(signed(live.body_bytes));
+        for (kind, bytes) in &live.memory {
+            self.memory.get_or_create(&vec![("kind", (*kind).to_owned())]).set(signed(*bytes));
+        }
         for (reason, total) in &live.connections_closed {
             raise(&self.closed.get_or_create(&vec![("reason", (*reason).to_owned())]), *total);
         }
@@ -219,6 +245,13 @@ impl Metrics {
         }
         raise(&self.outcomes_dropped, live.outcomes_dropped);
         raise(&self.retries_refused, live.retries_refused);
+        for (at, total) in &live.residency {
+            raise(&self.residency.get_or_create(&vec![("at", (*at).to_owned())]), *total);
+        }
+        for (result, reason, total) in &live.continuations {
+            let labels = vec![("result", (*result).to_owned()), ("reason", (*reason).to_owned())];
+            raise(&self.continuations.get_or_create(&labels), *total);
+        }
     }
 }
 
@@ -247,8 +280,8 @@ mod tests {
     use std::time::Duration;
 
     use spillway_types::{
-        BlockHashes, GapHistogram, ModelName, Prediction, Reading, ReplicaName, RouteName, Signals,
-        SplitArm, TokenCounts,
+        BlockHashes, GapHistogram, Hedge, ModelName, Prediction, Reading, ReplicaName, RouteName,
+        Shed, Signals, SplitArm, TokenCounts,
     };
 
     use super::*;
@@ -277,6 +310,8 @@ mod tests {
             prefix: BlockHashes::default(),
             reply_time: None,
             predicted: None,
+            shed: None,
+            hedge: None,
         }
     }
 
@@ -297,6 +332,26 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         assert!(!text.contains(r#"kind="cached""#), "zero counts make no series");
+    }
+
+    #[test]
+    fn who_was_turned_away_shows_with_reason_and_class() {
+        let metrics = Metrics::new(Vec::new());
+        let shed = Some(Shed { reason: "queue_full", priority: 2 });
+        metrics.record(&Outcome { shed, status: 503, ..outcome() });
+        metrics.record(&Outcome { hedge: Some(Hedge::Won), ..outcome() });
+        // No class has a higher number than the last.
+        let shed = Some(Shed { reason: "memory", priority: 200 });
+        metrics.record(&Outcome { shed, route: None, model: None, ..outcome() });
+        let text = metrics.scrape(&Live::default());
+        for line in [
+            r#"spillway_sheds_total{route="llm",model="tiny",reason="queue_full",priority="2"} 1"#,
+            r#"spillway_sheds_total{route="unknown",model="unknown",reason="memory",priority="3"} 1"#,
+            r#"spillway_hedges_total{route="llm",result="won"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert_eq!(text.matches("spillway_sheds_total{").count(), 2, "others were not shed");
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub const TOKENS: &str = "spillway_tokens";
 pub const RETRIES: &str = "spillway_retries";
 /// Retries that the budget refused.
 pub const RETRIES_REFUSED: &str = "spillway_retries_refused";
+/// Streams whose replica broke off, on routes that continue them, by what came of it and why.
+pub const CONTINUATIONS: &str = "spillway_stream_continuations";
 /// Requests whose client left, by phase: before_reply, in_reply.
 pub const CANCELS: &str = "spillway_client_cancels";
 /// Requests by split, arm and class of status: 2xx, 4xx, ...
@@ -54,6 +56,10 @@ pub const WAITING: &str = "spillway_waiting";
 pub const GUESTS: &str = "spillway_guests";
 /// Requests that other nodes forwarded, by class of status.
 pub const GUEST_REQUESTS: &str = "spillway_guest_requests";
+/// Requests that were not served because of where they may be, by the place that found it.
+pub const RESIDENCY_REFUSALS: &str = "spillway_residency_refusals";
+/// 1 while a region is left out because too much of what was sent there failed.
+pub const REGION_BREAKER_OPEN: &str = "spillway_region_breaker_open";
 /// 1 if requests could be sent to a region, else 0.
 pub const REGION_REACHABLE: &str = "spillway_region_reachable";
 /// Seconds there and back.
@@ -101,6 +107,10 @@ pub const CONTROL_LOG_BYTES: &str = "spillway_control_log_bytes";
 /// Models, splits, routes and registered replicas of the cluster, by their use here: used, hides
 /// (in place of the config's), in_part, unusable.
 pub const CONTROL_ITEMS: &str = "spillway_control_items";
+/// Requests that were turned away for load or for a limit, by reason and class.
+pub const SHEDS: &str = "spillway_sheds";
+/// Second attempts beside the first, by result: won, lost, failed.
+pub const HEDGES: &str = "spillway_hedges";
 /// 1 for each route and model that no open replica serves, by the standing of those that do.
 pub const LAST_RESORT: &str = "spillway_last_resort";
 /// Milliseconds that predictions of the first token were off by, as quantiles in seconds.
@@ -141,6 +151,12 @@ pub const HOT_ENTRY_BYTES: &str = "spillway_hot_entry_bytes";
 pub const HOT_PROPOSALS: &str = "spillway_hot_proposals";
 /// Decisions between regions about hot prompts, by way: changed, same.
 pub const HOT_DECISIONS: &str = "spillway_hot_decisions";
+/// What this node may use of a limit now, by limit and kind.
+pub const LIMIT_SHARE: &str = "spillway_limit_share";
+/// What this node uses of a limit, by limit and kind.
+pub const LIMIT_USED: &str = "spillway_limit_used";
+/// What was used of a limit beyond what was charged, by limit and kind.
+pub const LIMIT_DEBT: &str = "spillway_limit_debt";
 /// Facts about replicas that did not fit their queue.
 pub const FACTS_DROPPED: &str = "spillway_facts_dropped";
 /// Requests for entry, by tenant and how they ended.
@@ -151,6 +167,8 @@ pub const CLIENT_CONNECTIONS: &str = "spillway_client_connections";
 pub const CONNECTIONS_CLOSED: &str = "spillway_client_connections_closed";
 /// Bytes of request bodies held in memory now.
 pub const BODY_BYTES: &str = "spillway_request_body_bytes";
+/// Memory of the process: used, and the ceiling from which on nothing new is taken in.
+pub const MEMORY_BYTES: &str = "spillway_memory_bytes";
 /// Outcomes that did not fit the queue and are missing from the other metrics.
 pub const OUTCOMES_DROPPED: &str = "spillway_outcomes_dropped";
 /// Config reloads by result: applied, refused.

@@ -26,6 +26,8 @@ pub struct LiveRegion {
     pub age_s: f64,
     /// Share of the requests that it may get again after it came back, in permille.
     pub ramp_permille: u16,
+    /// Whether it is left out because too much of what was sent there failed.
+    pub is_broken: bool,
     /// By model.
     pub models: Vec<LiveRegionModel>,
 }
@@ -96,6 +98,7 @@ pub struct LiveCluster {
 #[derive(Debug)]
 pub(crate) struct RegionMetrics {
     reachable: Family<Labels, Gauge>,
+    broken: Family<Labels, Gauge>,
     rtt: Fraction,
     age: Fraction,
     ramp: Fraction,
@@ -117,6 +120,7 @@ impl RegionMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
             reachable: metric(r, names::REGION_REACHABLE, "Whether a region can be reached"),
+            broken: metric(r, names::REGION_BREAKER_OPEN, "Whether a region is left out"),
             rtt: metric(r, names::REGION_RTT, "Round-trip time to a region"),
             age: metric(r, names::REGION_AGE, "Age of a region's report"),
             ramp: metric(r, names::REGION_RAMP, "Share of its requests that a region gets"),
@@ -137,7 +141,9 @@ impl RegionMetrics {
 
     /// Shows the regions and nodes there are; what was said of others vanishes.
     pub(crate) fn show(&self, live: &LiveCluster) {
-        for gauge in [&self.reachable, &self.in_flight, &self.connected, &self.expires] {
+        let gauges =
+            [&self.reachable, &self.broken, &self.in_flight, &self.connected, &self.expires];
+        for gauge in gauges {
             gauge.clear();
         }
         for gauge in [&self.rtt, &self.age, &self.ramp, &self.link_rtt] {
@@ -165,6 +171,7 @@ impl RegionMetrics {
     fn show_region(&self, region: &LiveRegion) {
         let labels = vec![("region", region.name.clone())];
         self.reachable.get_or_create(&labels).set(region.is_reachable.into());
+        self.broken.get_or_create(&labels).set(region.is_broken.into());
         self.rtt.get_or_create(&labels).set(region.rtt_s);
         self.age.get_or_create(&labels).set(region.age_s);
         self.ramp.get_or_create(&labels).set(f64::from(region.ramp_permille) / 1_000.0);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::{Allowed, BlockHashes, Deadline, ModelName, RegionName, TenantName};
+use crate::{BlockHashes, Deadline, ModelName, Residency, TenantName};
 
 /// Everything a routing decision may know about a request. Made only by parsing, so it can't be
 /// invalid later.
@@ -31,8 +31,8 @@ pub struct Inquiry {
     pub tenant: Option<TenantName>,
     /// Its class, by its credential: 0 is served first.
     pub priority: u8,
-    /// The regions that may serve it, by its credential.
-    pub regions: Allowed<RegionName>,
+    /// Where it may be served, by its credential, its tenant and its route.
+    pub residency: Residency,
     /// Its prompt must not look like that of another tenant.
     pub is_isolated: bool,
 }

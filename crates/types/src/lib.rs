@@ -4,6 +4,7 @@
 
 mod allowed;
 mod block_hashes;
+mod country;
 mod deadline;
 mod gap_histogram;
 mod holder;
@@ -13,6 +14,7 @@ mod load_report;
 mod model_load;
 mod outcome;
 mod prediction;
+mod residency;
 mod sign;
 mod signals;
 mod speed;
@@ -20,6 +22,7 @@ mod standing;
 
 pub use allowed::Allowed;
 pub use block_hashes::BlockHashes;
+pub use country::{Country, NoCountry};
 pub use deadline::Deadline;
 pub use gap_histogram::{GAP_BOUNDS_S, GapHistogram};
 pub use holder::Holder;
@@ -30,8 +33,9 @@ pub use ids::{
 pub use inquiry::Inquiry;
 pub use load_report::LoadReport;
 pub use model_load::{ModelLoad, ShedState};
-pub use outcome::{End, Outcome, SplitArm, TokenCounts};
+pub use outcome::{End, Hedge, Outcome, Shed, SplitArm, TokenCounts};
 pub use prediction::Prediction;
+pub use residency::Residency;
 pub use sign::{Fault, Sign, SignKind};
 pub use signals::{Reading, Signals};
 pub use speed::Speed;

@@ -51,6 +51,30 @@ pub struct Outcome {
     pub reply_time: Option<Duration>,
     /// What the last attempt was predicted to take; `None` where its policy predicts nothing.
     pub predicted: Option<Prediction>,
+    /// Why the gateway turned it away for load or for a limit; `None` if it did not.
+    pub shed: Option<Shed>,
+    /// What came of the second attempt that was made beside the first; `None` if none was.
+    pub hedge: Option<Hedge>,
+}
+
+/// A request that was turned away for load or for a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shed {
+    /// Why; one of a fixed list.
+    pub reason: &'static str,
+    /// Its class, 0 to 3.
+    pub priority: u8,
+}
+
+/// What came of a second attempt that was made beside the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Hedge {
+    /// It began to reply first.
+    Won,
+    /// The first attempt began to reply before it.
+    Lost,
+    /// It failed, or found no replica that would take it at once.
+    Failed,
 }
 
 /// An arm of a traffic split, by name.
@@ -104,6 +128,18 @@ impl End {
             Self::Cut => "cut",
             Self::Stalled => "stalled",
             Self::DeadlinePassed => "deadline_passed",
+        }
+    }
+}
+
+impl Hedge {
+    /// Name as it stands in metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Won => "won",
+            Self::Lost => "lost",
+            Self::Failed => "failed",
         }
     }
 }

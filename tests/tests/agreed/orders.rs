@@ -95,6 +95,11 @@ async fn a_replica_is_drained_at_all_nodes_of_its_region() {
             assert_eq!((reply.status, reply.header("x-spillway-replica")), (200, Some("b")));
         }
     }
+    eventually("that it has nothing left is known", || {
+        let known = |node: &Node| state(node).records().replicas.get(&id("a")).cloned();
+        nodes.iter().all(|node| known(node).is_some_and(|it| it.state == ReplicaState::Drained))
+    })
+    .await;
     order(&nodes[1], set(ReplicaState::Active)).await;
     eventually("it is back everywhere", || nodes.iter().all(|node| is_open(node, "a"))).await;
 }

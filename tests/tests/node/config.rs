@@ -40,6 +40,8 @@ fn faults_are_told_with_line_column_and_remedy() {
     check("[[route]]\nname = \"r\"\npool = \"gpu\"\n", (3, 8), "\"gpu\"", "pool");
     check("[[route]]\nname = \"r\"\npath_prefix = \"x\"\n", (3, 15), "slash", "/v1");
     check("[[route]]\nname = \"r\"\npolicy = \"best\"\n", (3, 10), "best", "correct the value");
+    let germany = "[[route]]\nname = \"r\"\ncountries = [\"Germany\"]\n";
+    check(germany, (3, 13), "two capital letters", "correct the value");
     check_hash_by();
     check("[prefix]\nblock_bytes = 100\n", (2, 15), "multiple of 32", "256");
     check("[prefix]\nindex_bytes_max = 5\n", (2, 19), "too little", "1048576");
@@ -88,6 +90,18 @@ fn check_hash_by() {
         let column = line.find(" = ").and_then(|_| line.rfind("= ")).expect("a value") + 3;
         check(&route(line), (3, column), message, "correct the value");
     }
+    for (line, message) in [
+        ("hedge = { budget_percent = 5 }", "does not say after which time"),
+        ("hedge = { after_ms = 0 }", "does not say after which time"),
+        ("hedge = { after_ms = 1, after = \"p95\" }", "does not say after which time"),
+        ("hedge = { after = \"p100\" }", "no quantile"),
+        ("hedge = { after_ms = 1, budget_percent = 0 }", "no budget"),
+        ("degraded_below_percent = 101", "more than all"),
+    ] {
+        let column = line.find(" = ").expect("a value") + 4;
+        check(&route(line), (3, column), message, "use");
+    }
+    check(&route("slo_ms = 0"), (3, 10), "at least 1", "correct the value");
     let raw = "path_prefix = \"/x\"\npolicy = \"consistent_hash\"\nhash_by = \"user\"";
     check(&route(raw), (5, 11), "reads no bodies", "client_ip");
 }
@@ -199,6 +213,8 @@ name = "n"
 region = "r"
 workers = 1
 worker_layout = "shared"
+country = "DE"
+drain_notice_ms = 1
 drain_ms = 1
 expose_routing = true
 [admin]
@@ -206,6 +222,8 @@ address = "127.0.0.1:0"
 token_file = "t"
 [limits]
 connections_max = 1
+connections_per_client_max = 1
+memory_bytes_max = 1
 header_bytes_max = 8192
 headers_max = 1
 body_bytes_max = 1
@@ -307,13 +325,18 @@ name = "elsewhere"
 weight_percent = 100
 price_ms = 0.0
 rtt_ms = 1
+country = "FR"
 [spill]
 enabled = true
 reserve_percent = 1
 guests_percent_max = 1
 regions_max = 1
 queue_max = 1
+queue_bytes_max = 1
 queue_ms = 1
+queue_total_max = 1
+queue_total_bytes_max = 1
+degraded_below_percent = 1
 [[listener]]
 address = "127.0.0.1:0"
 auth = "none"
@@ -336,6 +359,8 @@ revoked = true
 name = "t"
 suspended = true
 isolate_prompts = true
+regions = ["r"]
+countries = ["DE"]
 [[replica]]
 name = "a"
 url = "https://h:1"
@@ -371,12 +396,23 @@ pool = "p"
 policy = "consistent_hash"
 hash_by = "client_ip"
 session = { cookie = "c", max_age_s = 1 }
+regions = ["r"]
+countries = ["DE"]
 least_loaded = { queue = 1.0, gpu = 1.0, kv = 1.0, latency = 1.0 }
 predicted_latency = { goal = "total", push = "always", kappa = 1.0, crowding = 1.0, output_tokens = 1, session_ms = 1.0, doubt_ms = 1.0, tie_ms = 1.0 }
 prefix_aware = { match_permille_min = 1, imbalance_min = 1.0, imbalance_ratio_min = 1.0 }
 prequal = { probes = 1, cold_permille = 1 }
 inject_usage = true
 forward_authorization = true
+continue_streams = true
+continue_bytes_max = 1
+continuations_max = 1
+queue_max = 1
+queue_bytes_max = 1
+queue_ms = 1
+slo_ms = 1
+degraded_below_percent = 1
+hedge = { after_ms = 1, budget_percent = 1 }
 timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1 }
 "#;
 
@@ -405,7 +441,7 @@ fn the_schema_knows_every_key_and_no_other() {
         ["replica.credential.value_env", "replica.credential.value_file"].map(str::to_owned),
     );
     // Sessions go by a cookie or by a header; arms are tables.
-    let others = ["session.header", "session.idle_s", "session.sessions_max"];
+    let others = ["session.header", "session.idle_s", "session.sessions_max", "hedge.after"];
     written.extend(others.map(|key| format!("route.{key}")));
     written.insert("split.arms".to_owned());
     // What a reply must say is one of three things, written out in another place than here.

@@ -22,7 +22,7 @@ async fn streaming(
 }
 
 async fn stopped(node: Node) -> bool {
-    within("the node to stop", node.stop()).await
+    within("the node to stop", node.stop()).await.is_whole()
 }
 
 #[tokio::test]
@@ -95,4 +95,40 @@ async fn a_node_that_is_dropped_frees_its_address() {
     let address = node.addresses()[0];
     drop(node);
     eventually("it refuses", || std::net::TcpStream::connect(address).is_err()).await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_told_to_stop_says_so_before_it_refuses_anybody() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("node.drain_notice_ms = 60000").replica("a", replica.address);
+    let node = setup.start().await;
+    let (address, admin) = (node.addresses()[0], node.admin_address().expect("one"));
+    let gateway = std::sync::Arc::clone(node.gateway());
+    let replica = replica.serve("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let stopping = spawn(node.stop());
+    eventually("it is leaving", || gateway.is_leaving()).await;
+    for at in [address, admin] {
+        assert_eq!(Client::once(at, get("/readyz")).await.status, 503);
+        assert_eq!(Client::once(at, get("/livez")).await.status, 200);
+    }
+    // Whoever has not seen it yet is served as ever, on new connections, too.
+    assert_eq!(Client::once(address, chat("tiny", "")).await.status, 200);
+    assert_eq!(replica.requests.count(), 1);
+    assert!(!stopping.is_finished() && !gateway.is_draining());
+    stopping.abort();
+}
+
+#[tokio::test]
+async fn what_is_broken_off_is_counted() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("node.drain_ms = 200").replica("a", replica.address);
+    let node = setup.start().await;
+    let mut streams = Vec::new();
+    for mut client in both(&node).await {
+        streams.push((streaming(&mut client, &replica).await, client));
+    }
+    assert_eq!(node.gateway().unfinished(), 2);
+    let stopped = within("the node to stop", node.stop()).await;
+    assert_eq!(stopped.broken_off, 2);
+    drop(streams);
 }

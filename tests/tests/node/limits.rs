@@ -317,3 +317,46 @@ async fn connections_beyond_the_limit_are_closed_at_once() {
     eventually("places are given back", || open() == 0.0).await;
     assert_eq!(Client::once(address, get("/livez")).await.status, 200);
 }
+
+#[tokio::test]
+async fn one_client_cannot_take_all_connections() {
+    let node = Setup::new().set("limits.connections_per_client_max = 2").start().await;
+    let address = node.addresses()[0];
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        let mut client = Client::http1(address).await;
+        assert_eq!(client.fetch(get("/livez")).await.status, 200);
+        held.push(client);
+    }
+    assert_eq!(Wire::connect(address).await.end().await.0, b"");
+    assert_eq!((closed(&node, "client"), closed(&node, "full")), (1.0, 0.0));
+    for client in &mut held {
+        assert_eq!(client.fetch(get("/livez")).await.status, 200, "the others are unharmed");
+    }
+    drop(held.pop());
+    let open = || Page::of(&node).sum("spillway_client_connections", &[]);
+    eventually("a place is given back", || open() == 1.0).await;
+    assert_eq!(Client::once(address, get("/livez")).await.status, 200);
+}
+
+#[tokio::test]
+async fn clients_behind_a_proxy_are_told_apart_and_the_proxy_has_no_limit() {
+    const LIVEZ: &str = "GET /livez HTTP/1.1\r\nhost: x\r\n\r\n";
+    let listener = "proxy_protocol = \"required\"\ntrusted_proxies = [\"127.0.0.0/8\"]\n";
+    let limit = "limits.connections_per_client_max = 1";
+    let node = Setup::new().set(limit).listener(listener).start().await;
+    let open = async |source: &str| {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        let header = format!("PROXY TCP4 {source} 10.0.0.1 4711 80\r\n");
+        drop(wire.try_send(format!("{header}{LIVEZ}")).await);
+        wire
+    };
+    let mut held = Vec::new();
+    for source in ["203.0.113.1", "203.0.113.2", "203.0.113.3"] {
+        let mut wire = open(source).await;
+        assert!(wire.head().await.starts_with("HTTP/1.1 200 "), "{source}");
+        held.push(wire);
+    }
+    assert_eq!(open("203.0.113.2").await.end().await.0, b"");
+    assert_eq!(closed(&node, "client"), 1.0);
+}

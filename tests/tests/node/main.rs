@@ -10,6 +10,9 @@ mod config;
 mod discovery;
 mod drain;
 mod fallbacks;
+#[expect(dead_code, reason = "tests of regions use more of it")]
+#[path = "../regions/gate.rs"]
+mod gate;
 mod grpc;
 mod grpc_calls;
 mod grpc_ends;
@@ -17,6 +20,7 @@ mod grpc_lines;
 mod grpc_streams;
 mod headers;
 mod health;
+mod hedging;
 mod http2;
 mod life;
 mod limits;
@@ -31,6 +35,7 @@ mod retries;
 mod rewriting;
 mod serving;
 mod sessions;
+mod shedding;
 mod splits;
 mod timeouts;
 mod tls;

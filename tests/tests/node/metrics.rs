@@ -6,10 +6,14 @@ use spillway_tests::{Client, Page, Scripted, Setup, chat, emulator, eventually, 
 /// Where the names stand; a new one must appear here too.
 const NAMES: &str = include_str!("../../../crates/telemetry/src/names.rs");
 
-/// Parts of the names of metrics that only nodes of a cluster have, and of one of requests that
-/// wait; the tests of clusters look for them.
-const OF_CLUSTERS: [&str; 9] = [
+/// Parts of the names of metrics that only nodes of a cluster have, and of those of requests that
+/// wait, are turned away, asked twice or continued; other tests look for them.
+const OF_CLUSTERS: [&str; 14] = [
     "_region_",
+    "_residency_",
+    "_continuations",
+    "_sheds",
+    "_hedges",
     "_spill_",
     "_link_",
     "_gossip_",
@@ -17,6 +21,7 @@ const OF_CLUSTERS: [&str; 9] = [
     "_guest_",
     "_control_",
     "_hot_",
+    "_limit_",
     "_prefix_shared",
 ];
 

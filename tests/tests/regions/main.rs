@@ -1,6 +1,7 @@
 //! Whole clusters on loopback: nodes of several regions that serve for each other.
 #![expect(clippy::expect_used, clippy::panic, reason = "a test's helper fails by panicking")]
 
+mod breaker;
 mod deadlines;
 mod failure;
 mod forwarding;
@@ -15,6 +16,7 @@ mod knowledge;
 mod metrics;
 mod overload;
 mod reach;
+mod residency;
 mod rotation;
 mod siblings;
 mod spilling;

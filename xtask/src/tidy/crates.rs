@@ -7,14 +7,18 @@ use crate::metadata::Package;
 /// The crates from the bottom up, each with the own crates that it may ship with.
 ///
 /// Its tests may use any crate above it in this table, that is, lower in the building.
-const LAYERS: [(&str, &[&str]); 24] = [
+const LAYERS: [(&str, &[&str]); 25] = [
     ("spillway-types", &[]),
     ("spillway-prefix", &["spillway-types"]),
     ("spillway-route", &["spillway-types", "spillway-prefix"]),
     ("spillway-health", &["spillway-types", "spillway-route"]),
     ("spillway-protocol", &["spillway-types"]),
     ("spillway-codec", &["spillway-types"]),
-    ("spillway-control", &["spillway-types", "spillway-prefix", "spillway-codec"]),
+    ("spillway-quota", &["spillway-types"]),
+    (
+        "spillway-control",
+        &["spillway-types", "spillway-prefix", "spillway-codec", "spillway-quota"],
+    ),
     ("spillway-pulse", &["spillway-types", "spillway-codec"]),
     ("spillway-engine", &[]),
     (
@@ -48,6 +52,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "spillway-types",
             "spillway-route",
             "spillway-control",
+            "spillway-quota",
             "spillway-consensus",
             "spillway-agreement",
         ],
@@ -60,6 +65,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "spillway-route",
             "spillway-protocol",
             "spillway-control",
+            "spillway-quota",
         ],
     ),
     (
@@ -75,6 +81,7 @@ const LAYERS: [(&str, &[&str]); 24] = [
             "spillway-replicas",
             "spillway-link",
             "spillway-control",
+            "spillway-quota",
             "spillway-consensus",
             "spillway-agreement",
             "spillway-admin",
@@ -101,13 +108,14 @@ const LAYERS: [(&str, &[&str]); 24] = [
 ];
 
 /// Crates that decide and never wait: what they ship with has no runtime and no network.
-const PURE: [&str; 10] = [
+const PURE: [&str; 11] = [
     "spillway-types",
     "spillway-prefix",
     "spillway-route",
     "spillway-health",
     "spillway-protocol",
     "spillway-codec",
+    "spillway-quota",
     "spillway-control",
     "spillway-pulse",
     "spillway-engine",

@@ -7,6 +7,7 @@ mod access;
 mod items;
 mod members;
 mod replica;
+mod shares;
 mod tokens;
 mod traffic;
 
@@ -20,6 +21,7 @@ pub(crate) use access::{KeyInfo, KeyRecord, TenantRecord};
 pub(crate) use items::{SettingInfo, SettingRecord, setting_infos};
 pub(crate) use members::{NodeInfo, NodeRecord, RegionRecord};
 pub(crate) use replica::{HealthInfo, LeaseInfo, ReplicaInfo, ReplicaRecord};
+pub(crate) use shares::LimitInfo;
 pub(crate) use tokens::{JoinTokenRecord, NewJoinToken, NewKey, Secret};
 pub(crate) use traffic::{LimitRecord, ModelRecord, RouteRecord, SplitRecord};
 

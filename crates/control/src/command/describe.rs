@@ -50,6 +50,10 @@ impl fmt::Display for Command {
                 write!(f, "report {enter} hot blocks of {region}, {leave} no more")
             }
             Self::RotatePrefixKey { .. } => write!(f, "rotate the key of prompts"),
+            Self::LeaseShares { region, said } => {
+                let (lines, node) = (said.lines.len(), &said.run.node);
+                write!(f, "lease shares of {lines} limits to {node} of {region}")
+            }
         }
     }
 }

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use spillway_prefix::HotDelta;
+use spillway_quota::Statement;
 use spillway_types::{NodeName, RegionName};
 
-use crate::wire::WIRE_HOT;
+use crate::wire::{WIRE_HOT, WIRE_SHARES};
 use crate::{ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState};
 
 pub use item::Item;
@@ -153,10 +154,23 @@ pub enum Command {
         /// What is expected of the setting.
         expect: Expect,
     },
+    /// What a node's process has, gives and needs of limits, see docs/limits.md.
+    LeaseShares {
+        /// Whose.
+        region: RegionName,
+        /// What it says.
+        said: Statement,
+    },
 }
 
 /// The setting that counts the keys with which prompts are hashed. A change empties the hot trie.
 pub const KEY_EPOCH: &str = "prefix.key_epoch";
+
+/// The setting that says how long what nodes lease of limits is theirs.
+pub const LEASE_MS: &str = "limits.lease_ms";
+
+/// The setting that says how long a request may run, where a limit counts requests at a time.
+pub const PLACE_MS: &str = "limits.place_ms";
 
 /// What a record must be like for a command to be carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,6 +206,7 @@ impl Command {
             Self::Put { item, .. } => item.since(),
             Self::Remove { key, .. } => key.since(),
             Self::HotBlocks { .. } | Self::RotatePrefixKey { .. } => WIRE_HOT,
+            Self::LeaseShares { .. } => WIRE_SHARES,
         }
     }
 
@@ -205,6 +220,7 @@ impl Command {
                 | Self::ExpireLeases { .. }
                 | Self::ReportHealth { .. }
                 | Self::HotBlocks { .. }
+                | Self::LeaseShares { .. }
         )
     }
 

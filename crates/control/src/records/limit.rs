@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use spillway_quota::Scope;
 use spillway_types::{ModelName, RegionName};
 
 use crate::{KeyId, TenantName};
@@ -34,6 +35,28 @@ pub enum LimitScope {
     Model(ModelName),
     /// One key's.
     Key(KeyId),
+}
+
+impl From<&LimitScope> for Scope {
+    fn from(scope: &LimitScope) -> Self {
+        match scope {
+            LimitScope::Global => Self::Global,
+            LimitScope::Tenant(name) => Self::Tenant(name.clone()),
+            LimitScope::Model(name) => Self::Model(name.clone()),
+            LimitScope::Key(id) => Self::Key(id.as_str().to_owned()),
+        }
+    }
+}
+
+impl From<&Scope> for LimitScope {
+    fn from(scope: &Scope) -> Self {
+        match scope {
+            Scope::Global => Self::Global,
+            Scope::Tenant(name) => Self::Tenant(name.clone()),
+            Scope::Model(name) => Self::Model(name.clone()),
+            Scope::Key(id) => Self::Key(id.as_str().into()),
+        }
+    }
 }
 
 impl fmt::Display for LimitScope {

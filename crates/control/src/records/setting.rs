@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::wire::WIRE_HOT;
-use crate::{KEY_EPOCH, Refusal};
+use crate::wire::{WIRE_HOT, WIRE_SHARES};
+use crate::{KEY_EPOCH, LEASE_MS, PLACE_MS, Refusal};
 
 /// The value of a setting, as text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub enum SettingKind {
 }
 
 /// Every setting there is. New ones are an item of a new wire version, see [`crate::WIRE`].
-pub const SETTINGS: [SettingRule; 5] = [
+pub const SETTINGS: [SettingRule; 7] = [
     SettingRule {
         name: "health.observation_ms",
         kind: SettingKind::Number { min: 10_000, max: 600_000 },
@@ -63,6 +63,22 @@ pub const SETTINGS: [SettingRule; 5] = [
         default: "true",
         doc: "A new node needs a join token besides its certificate.",
         since: 1,
+    },
+    SettingRule {
+        name: LEASE_MS,
+        kind: SettingKind::Number { min: 6_000, max: 600_000 },
+        default: "30000",
+        doc: "How long a node uses what it has leased of limits without a word from the others. \
+              They take it over this long after they heard of it last, and a window later.",
+        since: WIRE_SHARES,
+    },
+    SettingRule {
+        name: PLACE_MS,
+        kind: SettingKind::Number { min: 10_000, max: 86_400_000 },
+        default: "3600000",
+        doc: "Others take over what a silent node has leased of a limit of concurrency only after \
+              this long: no request may run longer. The longest time-out of any route.",
+        since: WIRE_SHARES,
     },
     SettingRule {
         name: "voters.dead_after_ms",

@@ -67,7 +67,9 @@ pub(crate) fn key(key: &RecordKey) -> Result<(), Refusal> {
     }
 }
 
-fn limit_scope(scope: &LimitScope) -> Result<(), Refusal> {
+/// # Errors
+/// If no limit can have that name.
+pub(crate) fn limit_scope(scope: &LimitScope) -> Result<(), Refusal> {
     match scope {
         LimitScope::Global => Ok(()),
         LimitScope::Tenant(tenant) => name(tenant.as_str(), "tenant"),

@@ -9,11 +9,13 @@ mod nodes;
 mod regions;
 mod remove;
 mod replicas;
+mod shares;
 mod voters;
 
 use crate::state::{Done, Turn};
 use crate::{Command, Fault, Refusal, RefusalCode};
 
+pub(crate) use shares::book;
 pub use voters::{Membership, MembershipPlan, Sight, voters};
 
 /// Carries out the entry's command.
@@ -68,5 +70,6 @@ fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, Fault> {
             hot::report(turn, region, *key_epoch, delta)
         }
         Command::RotatePrefixKey { expect } => hot::rotate(turn, *expect),
+        Command::LeaseShares { region, said } => shares::lease(turn, region, said),
     }
 }

@@ -37,11 +37,15 @@ impl State {
         if self.is_wire_1() {
             return Digest::of(&known_to_all).0;
         }
-        Digest::of(&(known_to_all, self.hot.digest())).0
+        if self.is_wire_2() {
+            return Digest::of(&(known_to_all, self.hot.digest())).0;
+        }
+        Digest::of(&(known_to_all, self.hot.digest(), &self.shares)).0
     }
 
-    /// Length of all rows together, outcomes and audit included. The hot trie has a limit of its
-    /// own, so that hints never fill the state up.
+    /// Length of all rows together, outcomes and audit included. The hot trie and the shares of
+    /// limits have limits of their own, so that what nodes say by themselves never fills the state
+    /// up.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.records.bytes() + self.requests.bytes() + self.audit.bytes()
@@ -52,7 +56,8 @@ impl State {
             return Effect { outcome: Outcome::Refused(refusal), changes: Vec::new() };
         }
         let version = self.ledger.applied;
-        let mut turn = Turn::new((&mut self.records, &mut self.ledger, &mut self.hot), entry);
+        let beside = (&mut self.hot, &mut self.shares);
+        let mut turn = Turn::new((&mut self.records, &mut self.ledger), beside, entry);
         let outcome = match rules::carry_out(&mut turn) {
             Ok(Done { skipped }) if turn.is_written => Outcome::Applied { version, skipped },
             Ok(Done { skipped: 0 }) => Outcome::Unchanged,

@@ -16,10 +16,10 @@ use crate::{ChangeDiff, Entry, Fault};
 pub fn dry_run(state: &State, entry: &Entry) -> Result<Vec<ChangeDiff>, Fault> {
     state.admit(entry)?;
     let (mut records, mut ledger) = (state.records.clone(), state.ledger.clone());
-    let mut hot = state.hot.clone();
+    let (mut hot, mut shares) = (state.hot.clone(), state.shares.clone());
     let is_member = proposing_node(&records, &entry.proposer).is_some();
     ledger.begin(ledger.applied + 1, entry, is_member);
-    let mut turn = Turn::new((&mut records, &mut ledger, &mut hot), entry);
+    let mut turn = Turn::new((&mut records, &mut ledger), (&mut hot, &mut shares), entry);
     let Done { skipped } = rules::carry_out(&mut turn)?;
     if skipped > 0 && !turn.is_written {
         return Err(all_stale(skipped).into());

@@ -13,10 +13,12 @@ mod turn;
 
 use serde::{Deserialize, Serialize};
 use spillway_prefix::HotTrie;
+use spillway_quota::{Book, Shares};
 use spillway_types::{NodeName, RegionName};
 
 use crate::records::Stored;
-use crate::wire::WIRE_HOT;
+use crate::rules::book;
+use crate::wire::{WIRE_HOT, WIRE_SHARES};
 use crate::{
     ClusterId, DiskId, KEY_EPOCH, Node, NodeId, Record, RecordKey, Records, Setting, SettingRule,
     WIRE,
@@ -42,6 +44,7 @@ pub struct State {
     requests: Requests,
     audit: Audit,
     hot: HotTrie,
+    shares: Shares,
 }
 
 impl State {
@@ -119,6 +122,18 @@ impl State {
         &self.hot
     }
 
+    /// Who holds what of limits.
+    #[must_use]
+    pub fn shares(&self) -> &Shares {
+        &self.shares
+    }
+
+    /// How limits should be divided, for a node of `region`.
+    #[must_use]
+    pub fn limit_book(&self, region: &RegionName) -> Book {
+        book(&self.records, region)
+    }
+
     /// Which key prompts are hashed with: the number of the setting [`KEY_EPOCH`].
     #[must_use]
     pub fn key_epoch(&self) -> u64 {
@@ -141,7 +156,12 @@ impl State {
 
     /// Whether nodes of wire version 1 can hold all that is in it: nothing newer took part.
     fn is_wire_1(&self) -> bool {
-        self.ledger.wire_used < WIRE_HOT && self.hot.is_empty()
+        self.ledger.wire_used < WIRE_HOT && self.hot.is_empty() && self.shares.is_empty()
+    }
+
+    /// The same for wire version 2.
+    fn is_wire_2(&self) -> bool {
+        self.ledger.wire_used < WIRE_SHARES && self.shares.is_empty()
     }
 }
 

@@ -6,6 +6,7 @@ use spillway_codec::{
     DecodeError, EncodeError, FrameHeader, HEADER_BYTES, Wire, decode, decode_payload, encode,
 };
 use spillway_prefix::HotTrie;
+use spillway_quota::Shares;
 
 use crate::limits::SNAPSHOT_BYTES_MAX;
 use crate::state::{Audit, Ledger, Requests, State};
@@ -38,8 +39,13 @@ impl State {
     /// If it is too long, which the limits of the state keep it from.
     pub fn to_snapshot(&self) -> Result<Bytes, EncodeError> {
         let head = encode(&self.to_head())?;
-        let layout =
-            if self.is_wire_1() { encode(&self.to_layout_1()) } else { encode(&self.to_layout()) };
+        let layout = if self.is_wire_1() {
+            encode(&self.to_layout_1())
+        } else if self.is_wire_2() {
+            encode(&self.to_layout_2())
+        } else {
+            encode(&self.to_layout())
+        };
         Ok([head, layout?].concat().into())
     }
 
@@ -69,8 +75,14 @@ impl State {
 
     /// What nodes of wire version 1 read, as long as nothing newer took part.
     pub(crate) fn to_layout_1(&self) -> Layout1 {
-        let Self { records, ledger, requests, audit, hot: _ } = self.clone();
+        let Self { records, ledger, requests, audit, hot: _, shares: _ } = self.clone();
         Layout1 { records, ledger, requests, audit }
+    }
+
+    /// The same for nodes of wire version 2.
+    pub(crate) fn to_layout_2(&self) -> Layout2 {
+        let Self { records, ledger, requests, audit, hot, shares: _ } = self.clone();
+        Layout2 { records, ledger, requests, audit, hot }
     }
 }
 
@@ -97,6 +109,16 @@ pub(crate) struct Head {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layout(State);
 
+/// The state as wire version 2 had it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Layout2 {
+    records: Records,
+    ledger: Ledger,
+    requests: Requests,
+    audit: Audit,
+    hot: HotTrie,
+}
+
 /// The state as wire version 1 had it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layout1 {
@@ -106,9 +128,15 @@ pub(crate) struct Layout1 {
     audit: Audit,
 }
 
-impl From<Layout1> for Layout {
+impl From<Layout1> for Layout2 {
     fn from(Layout1 { records, ledger, requests, audit }: Layout1) -> Self {
-        Self(State { records, ledger, requests, audit, hot: HotTrie::default() })
+        Self { records, ledger, requests, audit, hot: HotTrie::default() }
+    }
+}
+
+impl From<Layout2> for Layout {
+    fn from(Layout2 { records, ledger, requests, audit, hot }: Layout2) -> Self {
+        Self(State { records, ledger, requests, audit, hot, shares: Shares::default() })
     }
 }
 
@@ -120,9 +148,23 @@ impl Wire for Head {
 
 impl Wire for Layout {
     const KIND: u16 = 0x0305;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 3;
     /// What is left of [`SNAPSHOT_BYTES_MAX`] by both headers and the head.
     const BYTES_MAX: usize = SNAPSHOT_BYTES_MAX - 2 * HEADER_BYTES - Head::BYTES_MAX;
+
+    fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        match version {
+            Layout1::VERSION => Layout2::decode_older(version, payload).map(Self::from),
+            Layout2::VERSION => decode_payload::<Layout2>(payload).map(Self::from),
+            found => Err(DecodeError::Version { kind: Self::KIND, found, newest: Self::VERSION }),
+        }
+    }
+}
+
+impl Wire for Layout2 {
+    const KIND: u16 = Layout::KIND;
+    const VERSION: u16 = 2;
+    const BYTES_MAX: usize = Layout::BYTES_MAX;
 
     fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         match version {

@@ -1,6 +1,7 @@
 //! One entry being carried out.
 
 use spillway_prefix::HotTrie;
+use spillway_quota::Shares;
 use spillway_types::RegionName;
 
 use crate::records::Stored;
@@ -18,6 +19,7 @@ pub(crate) struct Turn<'a> {
     pub(crate) records: &'a mut Records,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) hot: &'a mut HotTrie,
+    pub(crate) shares: &'a mut Shares,
     pub(crate) entry: &'a Entry,
     pub(crate) changes: Vec<Change>,
     /// Whether anything was written, seen by watchers or not.
@@ -34,10 +36,11 @@ pub(crate) struct Done {
 impl<'a> Turn<'a> {
     /// `entry`, carried out on the parts of a state that commands change.
     pub(crate) fn new(
-        (records, ledger, hot): (&'a mut Records, &'a mut Ledger, &'a mut HotTrie),
+        (records, ledger): (&'a mut Records, &'a mut Ledger),
+        (hot, shares): (&'a mut HotTrie, &'a mut Shares),
         entry: &'a Entry,
     ) -> Self {
-        Self { records, ledger, hot, entry, changes: Vec::new(), is_written: false }
+        Self { records, ledger, hot, shares, entry, changes: Vec::new(), is_written: false }
     }
 
     pub(crate) fn get<V: Stored>(&self, key: &V::Key) -> Option<&V> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::body::EventFormat;
 use crate::text::{Conversation, Finish};
 
-use super::generate::{self, Sampling, Usage};
+use super::generate::{self, Sampling, Throughout, Usage};
 use super::sse::{self, TextEvent};
 use super::{ApiError, Call, Reply, event_stream, json, unix_seconds};
 
@@ -18,6 +18,8 @@ use super::{ApiError, Call, Reply, event_stream, json, unix_seconds};
 struct ChatRequest {
     model: String,
     messages: Vec<Message>,
+    add_generation_prompt: Option<bool>,
+    continue_final_message: Option<bool>,
     #[serde(flatten)]
     sampling: Sampling,
 }
@@ -36,13 +38,15 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     if request.messages.is_empty() {
         return Err(ApiError::invalid("messages must not be empty", Some("messages")));
     }
-    let prompt = conversation(&request.messages).into_prompt();
+    let prompt = request.prompt()?;
     let started = generate::start(call, &prompt, &request.sampling)?;
     let head = Head { id: started.id(call, "chatcmpl-"), model: request.model };
     if request.sampling.is_stream() {
         let finish = started.answer.finish;
-        let include_usage = request.sampling.include_usage();
-        let format = ChatEvents::new(&head, finish, include_usage.then(|| started.usage(0)));
+        let usage = request.sampling.include_usage().then(|| started.usage(0));
+        let throughout = usage.filter(|_| request.sampling.usage_throughout());
+        let throughout = throughout.map(Throughout::new);
+        let format = ChatEvents::new(&head, finish, (usage, throughout));
         return Ok(event_stream(started.into_stream(format)));
     }
     let (answer, usage) = started.finished().await?;
@@ -54,6 +58,22 @@ pub(crate) async fn answer(call: &Call) -> Reply {
         "finish_reason": answer.finish.as_str(),
     });
     Ok(json(StatusCode::OK, &head.object("chat.completion", &json!([choice]), &usage.to_json())))
+}
+
+impl ChatRequest {
+    /// What the model is given: the conversation, and either the beginning of an answer to it or, as
+    /// vLLM and SGLang have it, its last message left open.
+    fn prompt(&self) -> Result<Vec<u32>, ApiError> {
+        let conversation = conversation(&self.messages);
+        if !self.continue_final_message.unwrap_or(false) {
+            return Ok(conversation.into_prompt());
+        }
+        if self.add_generation_prompt.unwrap_or(true) {
+            let message = "continue_final_message needs add_generation_prompt to be false";
+            return Err(ApiError::invalid(message, Some("continue_final_message")));
+        }
+        Ok(conversation.into_open_prompt())
+    }
 }
 
 /// The text of a message's content: a string, or the texts of its parts. Parts that are no text,
@@ -122,15 +142,21 @@ struct ChatEvents {
     token: TextEvent,
     end: Bytes,
     usage: Option<(Value, Usage)>,
+    throughout: Option<Throughout>,
 }
 
 impl ChatEvents {
-    fn new(head: &Head, finish: Finish, usage: Option<Usage>) -> Self {
+    fn new(
+        head: &Head,
+        finish: Finish,
+        (usage, throughout): (Option<Usage>, Option<Throughout>),
+    ) -> Self {
+        let so_far = throughout.map_or(Value::Null, |_| Value::from(Throughout::MARK));
         let chunk = |delta: Value, finish: Option<&str>| {
             let choice = json!({
                 "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish,
             });
-            head.chunk(&json!([choice]), usage.map(|_| Value::Null))
+            head.chunk(&json!([choice]), usage.map(|_| so_far.clone()))
         };
         let role = chunk(json!({ "role": "assistant", "content": "" }), None);
         Self {
@@ -138,6 +164,14 @@ impl ChatEvents {
             token: TextEvent::new(&chunk(json!({ "content": TextEvent::MARK }), None)),
             end: sse::data(&chunk(json!({}), Some(finish.as_str()))),
             usage: usage.map(|usage| (head.chunk(&json!([]), Some(Value::Null)), usage)),
+            throughout,
+        }
+    }
+
+    fn filled(&self, event: Bytes) -> Bytes {
+        match self.throughout {
+            Some(throughout) => throughout.fill(&event),
+            None => event,
         }
     }
 }
@@ -148,12 +182,16 @@ impl EventFormat for ChatEvents {
     }
 
     fn token(&mut self, text: &str, events: &mut VecDeque<Bytes>) {
-        events.extend(self.role.take());
-        events.push_back(self.token.with(text));
+        let role = self.role.take();
+        events.extend(role.map(|role| self.filled(role)));
+        if let Some(throughout) = &mut self.throughout {
+            throughout.count();
+        }
+        events.push_back(self.filled(self.token.with(text)));
     }
 
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
-        events.push_back(self.end.clone());
+        events.push_back(self.filled(self.end.clone()));
         if let Some((mut chunk, usage)) = self.usage.take() {
             chunk["usage"] = Usage { cached_tokens, ..usage }.to_json();
             events.push_back(sse::data(&chunk));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::body::EventFormat;
 use crate::text::{Finish, tokenize};
 
-use super::generate::{self, Sampling, Usage};
+use super::generate::{self, Sampling, Throughout, Usage};
 use super::sse::{self, TextEvent};
 use super::{ApiError, Call, Reply, event_stream, json, unix_seconds};
 
@@ -65,7 +65,10 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     });
     if request.sampling.is_stream() {
         let usage = request.sampling.include_usage().then(|| started.usage(0));
-        let format = CompletionEvents::new(&head, started.answer.finish, usage);
+        let throughout = usage.filter(|_| request.sampling.usage_throughout());
+        let throughout = throughout.map(Throughout::new);
+        let finish = started.answer.finish;
+        let format = CompletionEvents::new(&head, finish, (usage, throughout));
         return Ok(event_stream(started.into_stream(format)));
     }
     let (answer, usage) = started.finished().await?;
@@ -89,15 +92,21 @@ struct CompletionEvents {
     token: TextEvent,
     end: Bytes,
     usage: Option<(Value, Usage)>,
+    throughout: Option<Throughout>,
 }
 
 impl CompletionEvents {
-    fn new(head: &Value, finish: Finish, usage: Option<Usage>) -> Self {
+    fn new(
+        head: &Value,
+        finish: Finish,
+        (usage, throughout): (Option<Usage>, Option<Throughout>),
+    ) -> Self {
+        let so_far = throughout.map_or(Value::Null, |_| Value::from(Throughout::MARK));
         let chunk = |choices: Value| {
             let mut chunk = head.clone();
             chunk["choices"] = choices;
             if usage.is_some() {
-                chunk["usage"] = Value::Null;
+                chunk["usage"] = so_far.clone();
             }
             chunk
         };
@@ -105,6 +114,14 @@ impl CompletionEvents {
             token: TextEvent::new(&chunk(json!([choice(TextEvent::MARK, None)]))),
             end: sse::data(&chunk(json!([choice("", Some(finish))]))),
             usage: usage.map(|usage| (chunk(json!([])), usage)),
+            throughout,
+        }
+    }
+
+    fn filled(&self, event: Bytes) -> Bytes {
+        match self.throughout {
+            Some(throughout) => throughout.fill(&event),
+            None => event,
         }
     }
 }
@@ -113,11 +130,14 @@ impl EventFormat for CompletionEvents {
     fn start(&mut self, _events: &mut VecDeque<Bytes>) {}
 
     fn token(&mut self, text: &str, events: &mut VecDeque<Bytes>) {
-        events.push_back(self.token.with(text));
+        if let Some(throughout) = &mut self.throughout {
+            throughout.count();
+        }
+        events.push_back(self.filled(self.token.with(text)));
     }
 
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
-        events.push_back(self.end.clone());
+        events.push_back(self.filled(self.end.clone()));
         if let Some((mut chunk, usage)) = self.usage.take() {
             chunk["usage"] = Usage { cached_tokens, ..usage }.to_json();
             events.push_back(sse::data(&chunk));

@@ -1,5 +1,6 @@
 //! What all endpoints that generate have in common.
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,6 +30,7 @@ pub(crate) struct Sampling {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 struct StreamOptions {
     include_usage: Option<bool>,
+    continuous_usage_stats: Option<bool>,
 }
 
 impl Sampling {
@@ -45,6 +47,12 @@ impl Sampling {
     /// Whether a stream ends with its usage.
     pub(crate) fn include_usage(&self) -> bool {
         self.stream_options.and_then(|options| options.include_usage).unwrap_or(false)
+    }
+
+    /// Whether each event of a stream tells the usage so far; vLLM wants both options for that.
+    pub(crate) fn usage_throughout(&self) -> bool {
+        let told = self.stream_options.and_then(|options| options.continuous_usage_stats);
+        self.include_usage() && told.unwrap_or(false)
     }
 
     fn length(&self, prompt_tokens: usize, tokens_max: u32) -> Result<Length, ApiError> {
@@ -131,6 +139,36 @@ impl Started {
     /// The answer as a stream in the form of `format`.
     pub(crate) fn into_stream(self, format: impl EventFormat + 'static) -> EventStream {
         EventStream::new(self.generation, self.answer, Box::new(format))
+    }
+}
+
+/// Usage in every event of a stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Throughout {
+    usage: Usage,
+}
+
+impl Throughout {
+    /// What stands in an event for the usage.
+    pub(crate) const MARK: &'static str = "<the usage so far goes here>";
+
+    /// For a stream whose whole usage will be this.
+    pub(crate) fn new(usage: Usage) -> Self {
+        Self { usage: Usage { completion_tokens: 0, ..usage } }
+    }
+
+    /// A token more was said.
+    pub(crate) fn count(&mut self) {
+        self.usage.completion_tokens += 1;
+    }
+
+    /// The event with the usage so far.
+    pub(crate) fn fill(self, event: &Bytes) -> Bytes {
+        let mut usage = self.usage.to_json();
+        // As vLLM has it: what was cached is told at the end.
+        usage.as_object_mut().map(|fields| fields.remove("prompt_tokens_details"));
+        let text = String::from_utf8_lossy(event);
+        text.replace(&format!("\"{}\"", Self::MARK), &usage.to_string()).into()
     }
 }
 

@@ -47,6 +47,9 @@ pub enum RefusedReason {
     Hops,
     /// The answer would come too late.
     Deadline,
+    /// It may not be served in this region. Only for requests that say where they may be, which
+    /// nodes that don't know this reason never send.
+    Residency,
 }
 
 impl RefusedReason {
@@ -61,6 +64,7 @@ impl RefusedReason {
             Self::Draining => "draining",
             Self::Hops => "hops",
             Self::Deadline => "deadline",
+            Self::Residency => "residency",
         }
     }
 }

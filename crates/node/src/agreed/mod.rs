@@ -4,6 +4,7 @@
 //! orders to the keeper, and who the link talks to. A node that never reached its cluster serves
 //! its configured replicas as if there were none.
 
+mod age;
 mod follow;
 mod leases;
 mod peers;
@@ -88,6 +89,10 @@ impl Agreed {
             part: stop.clone(),
         };
         let node_stops = parts.stop.clone();
+        let gateway = Arc::clone(&parts.feedback.gateway);
+        let aging = age::keep(Arc::downgrade(&agreement), gateway);
+        let aging_stops = stop.clone();
+        tasks.spawn(async move { aging_stops.run_until_cancelled(aging).await });
         let peers = Box::pin(peers::Peers::new(&parts, Arc::clone(&agreement)).run());
         let follower = follow::Follower::new(&parts, Arc::clone(&agreement));
         let speaker = speak::Speaker::new(parts, Arc::clone(&agreement));
@@ -106,6 +111,11 @@ impl Agreed {
     /// The replicated state.
     pub(crate) fn agreement(&self) -> &Arc<Agreement> {
         &self.agreement
+    }
+
+    /// Hands over what others should do from now on, and goes on as one of those who follow.
+    pub(crate) async fn hand_over(&self) {
+        self.agreement.hand_over().await;
     }
 
     /// Hands over what others should do now, and ends.

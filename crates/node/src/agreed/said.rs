@@ -3,8 +3,8 @@
 use std::fmt;
 
 use arc_swap::ArcSwap;
-use spillway_control::{RegionState, State};
-use spillway_types::RegionName;
+use spillway_control::{Region, RegionState, State};
+use spillway_types::{Country, RegionName};
 
 use crate::config::RegionConfig;
 
@@ -57,11 +57,30 @@ impl Said {
                 weight_permille: if is_open { region.weight_permille } else { 0 },
                 price_ms: region.price_ms as f32,
                 rtt: configured.and_then(|configured| configured.rtt),
+                country: country(name, region, configured),
             }
         });
         let own = state.records().regions.get(own);
         let is_evacuated = own.is_some_and(|own| own.state == RegionState::Evacuating);
         Self { regions: regions.collect(), is_evacuated }
+    }
+}
+
+/// The country of a region, by the cluster and by this node's config. Of two that differ nobody knows
+/// which one is right: then rules about countries leave the region out.
+fn country(
+    name: &RegionName,
+    region: &Region,
+    configured: Option<&RegionConfig>,
+) -> Option<Country> {
+    let agreed: Option<Country> = region.country.parse().ok();
+    let own = configured.and_then(|configured| configured.country);
+    match (agreed, own) {
+        (Some(agreed), Some(own)) if agreed != own => {
+            tracing::warn!(region = %name, %agreed, config = %own, "the region has two countries");
+            None
+        }
+        (agreed, own) => agreed.or(own),
     }
 }
 
@@ -115,12 +134,37 @@ mod tests {
     }
 
     #[test]
+    fn a_region_is_in_the_country_that_cluster_and_config_don_t_contradict() {
+        let code = |code: &str| code.parse::<Country>().ok();
+        for (agreed, own, expected) in [
+            ("DE", None, "DE"),
+            ("", Some("FR"), "FR"),
+            ("DE", Some("DE"), "DE"),
+            ("DE", Some("FR"), ""),
+            ("", None, ""),
+        ] {
+            let mut state = formed();
+            let region = Region { country: agreed.to_owned(), ..Region::default() };
+            let item = spillway_control::Item::Region("region-b".into(), region);
+            let command = Command::Put { item, expect: Expect::Any };
+            if !agreed.is_empty() {
+                agree(&mut state, Actor::Operator("ada".to_owned()), command);
+            }
+            let name = RegionName::from("region-b");
+            let country = own.and_then(code);
+            let config = [RegionConfig { name: name.clone(), country, ..RegionConfig::default() }];
+            let said = Said::agreed(&state, &config, &"region-a".into());
+            let found = said.regions.iter().find(|region| region.name == name);
+            assert_eq!(found.unwrap().country, code(expected), "{agreed} {own:?}");
+        }
+    }
+
+    #[test]
     fn a_drained_region_takes_nothing_and_an_evacuated_one_gives_away_its_own() {
         let mut state = formed();
         let own = "region-a".into();
         let rtt = Some(Duration::from_millis(93));
-        let config =
-            [RegionConfig { name: "region-b".into(), weight_permille: 1_000, price_ms: 0.0, rtt }];
+        let config = [RegionConfig { name: "region-b".into(), rtt, ..RegionConfig::default() }];
         let said = Said::agreed(&state, &config, &own);
         assert_eq!(said.to_string(), "2 regions");
         assert_eq!(weights(&said), [("region-a", 1_000), ("region-b", 1_000)]);

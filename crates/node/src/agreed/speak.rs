@@ -6,10 +6,12 @@ use std::time::{Duration, Instant};
 
 use spillway_agreement::Agreement;
 use spillway_control::{
-    Actor, BATCH_MAX, Belief, Command, Expect, Observation, Outcome, ReplicaId, ReplicaSpec, State,
+    Actor, BATCH_MAX, Belief, Command, Expect, Observation, Outcome, ReplicaId, ReplicaSpec,
+    ReplicaState, State,
 };
-use spillway_health::MemberReport;
+use spillway_health::{MemberReport, MemberState};
 use spillway_link::Link;
+use spillway_proxy::Gateway;
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
 use crate::agreed::AgreedParts;
@@ -34,6 +36,7 @@ pub(super) struct Speaker {
     me: (NodeName, RegionName),
     link: Arc<Link>,
     keeper: KeeperHandle,
+    gateway: Arc<Gateway>,
     /// When something was said of each replica.
     said: BTreeMap<ReplicaName, Instant>,
     /// When the cluster took or refused what was told of each replica itself.
@@ -43,10 +46,11 @@ pub(super) struct Speaker {
 
 impl Speaker {
     pub(super) fn new(parts: AgreedParts<'_>, agreement: Arc<Agreement>) -> Self {
-        let AgreedParts { me, link, keeper, .. } = parts;
+        let AgreedParts { me, link, keeper, feedback, .. } = parts;
+        let gateway = Arc::clone(&feedback.gateway);
         let leases = Leases::default();
         let (said, told) = (BTreeMap::new(), BTreeMap::new());
-        Self { agreement, me, link, keeper, said, told, leases }
+        Self { agreement, me, link, keeper, gateway, said, told, leases }
     }
 
     /// Looks again and again.
@@ -93,6 +97,7 @@ impl Speaker {
         members: &[MemberReport],
     ) -> Vec<Command> {
         let mut news: Vec<Command> = self.unregistered(state, own);
+        news.extend(self.drained(state, members));
         let observations = self.observations(state, members);
         let live = connected(&self.link, &self.me.1);
         let now = Instant::now();
@@ -131,6 +136,35 @@ impl Speaker {
             })
         };
         own.iter().filter_map(register).collect()
+    }
+
+    /// Replicas that were to be drained and have nothing left, at this node and by the word of the region's
+    /// others. What they have told may be a moment old, and a request of theirs on its way: an
+    /// operator reads it as what it is, a hint that the replica can be stopped.
+    fn drained(&self, state: &State, members: &[MemberReport]) -> Vec<Command> {
+        if state.node(&self.me.0).is_none() {
+            return Vec::new();
+        }
+        let view = self.gateway.view();
+        let is_busy = |name: &ReplicaName| {
+            let mut replicas = view.replicas().iter();
+            let found = replicas.find(|replica| replica.spec().name == *name);
+            found.is_some_and(|replica| replica.in_flight() + replica.elsewhere() > 0)
+        };
+        let drained = |member: &MemberReport| {
+            let id = ReplicaId::new(self.me.1.clone(), member.name.clone());
+            let row = state.records().replicas.row(&id)?;
+            let is_asked = row.value().state == ReplicaState::Draining;
+            let is_done = member.state == MemberState::Drained && !is_busy(&member.name);
+            // Who takes it back meanwhile makes another version.
+            let expect = Expect::Version(row.version());
+            (is_asked && is_done).then_some(Command::SetReplicaState {
+                id,
+                state: ReplicaState::Drained,
+                expect,
+            })
+        };
+        members.iter().filter_map(drained).collect()
     }
 
     /// What this node sees otherwise than it said last, or than the cluster believes.

@@ -12,17 +12,18 @@ use spillway_proxy::{Gateway, RegionTerms, Regions};
 use spillway_pulse::{
     Config as PulseConfig, Content, Counters, Event, Member, NameId, Pulse, RegionView, Speeds,
 };
-use spillway_types::{ModelName, NodeName};
+use spillway_types::{Country, ModelName, NodeName};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::agreed::Book;
+use crate::cluster::breakers::Breakers;
 use crate::cluster::names::{Names, ask};
 use crate::cluster::others::{Known, Traffic, elsewhere, other_region};
 use crate::cluster::own::Own;
-use crate::config::{ClusterConfig, SpillConfig};
+use crate::config::{ClusterConfig, RegionConfig, SpillConfig};
 use crate::keeper::KeeperHandle;
 use crate::knowledge::Knowledge;
 
@@ -67,6 +68,7 @@ pub(super) struct Driver {
     members: Vec<Member>,
     load: RegionLoad,
     traffic: Traffic,
+    breakers: Breakers,
     names: Names,
     /// What the view knows that other regions serve.
     elsewhere: BTreeSet<ModelName>,
@@ -81,6 +83,7 @@ impl Driver {
         let silence_ms = u32::try_from(parts.config.silence.as_millis()).unwrap_or(u32::MAX);
         let config = PulseConfig { silence_ms, ..PulseConfig::default() };
         let dice = fastrand::Rng::with_seed(parts.gateway.seed() ^ parts.incarnation);
+        let dice_of_breakers = fastrand::Rng::with_seed(parts.gateway.seed());
         let pulse = Pulse::new(parts.me.clone(), parts.incarnation, config, dice, now);
         let mut driver = Self {
             pulse,
@@ -89,6 +92,7 @@ impl Driver {
             members: Vec::new(),
             load: RegionLoad::default(),
             traffic: Traffic::default(),
+            breakers: Breakers::new(dice_of_breakers),
             names: Names::default(),
             elsewhere: BTreeSet::new(),
             lists: mpsc::channel(LISTS_MAX),
@@ -218,10 +222,12 @@ impl Driver {
             link: &link,
             speeds: &self.speeds,
         };
-        let others = regions
-            .iter()
-            .map(|view| other_region(view, &known, (&self.names, &mut self.traffic), now));
+        let others = regions.iter().map(|view| {
+            let tracked = (&self.names, &mut self.traffic, &mut self.breakers);
+            other_region(view, &known, tracked, now)
+        });
         let others = others.collect();
+        self.breakers.keep(|name| regions.iter().any(|region| region.region == *name));
         let own_region = &self.pulse.me().region;
         let said = book.regions.iter().find(|region| region.name == *own_region);
         gateway.replace_regions(Regions {
@@ -232,6 +238,7 @@ impl Driver {
                 price_ms: said.price_ms,
                 weight_permille: said.weight_permille,
             }),
+            own_country: own_country(gateway.config().country, said),
             is_evacuated: book.is_evacuated,
             others,
             at: now,
@@ -260,6 +267,14 @@ impl Driver {
             // The driver has ended if nobody listens.
             drop(lists.send(list).await);
         });
+    }
+}
+
+/// The own region's country: as this node's config says, unless something else is said of the region.
+fn own_country(own: Option<Country>, said: Option<&RegionConfig>) -> Option<Country> {
+    match (own, said.and_then(|said| said.country)) {
+        (Some(own), Some(said)) => (own == said).then_some(own),
+        (own, said) => own.or(said),
     }
 }
 

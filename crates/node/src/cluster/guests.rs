@@ -10,18 +10,23 @@ use spillway_link::{
     BoxBody, Deciding, ForwardBody, ForwardHead, Handler, Identity, Refused, RefusedReason, Serving,
 };
 use spillway_proxy::{
-    BoxError, Gateway, GuestRefusal, GuestTerms, LinkBody, Worker, admits_guest, serve_guest,
+    BoxError, ComingGuest, Gateway, GuestAnswer, GuestRefusal, GuestTerms, LinkBody, Worker,
+    admits_guest, serve_guest,
 };
 use spillway_pulse::Content;
-use spillway_route::{Guest, HOPS_MAX};
-use spillway_types::{RegionName, TenantName};
+use spillway_route::HOPS_MAX;
+use spillway_types::{RegionName, Residency, TenantName};
 use tokio::sync::mpsc;
 
+use crate::cluster::residency;
 use crate::knowledge::Knowledge;
 
 /// Says in a reply that nobody has worked on the request after all, and after how many milliseconds
 /// somebody might. Only between nodes.
 pub(super) static NOT_SERVED: HeaderName = HeaderName::from_static("x-spillway-not-served");
+
+/// Says beside it that this was not for want of room. Only between nodes.
+pub(super) static NOT_ABLE: HeaderName = HeaderName::from_static("x-spillway-not-able");
 
 /// Requests whose sender names no deadline end with their route's own time-out.
 const NO_DEADLINE: Duration = Duration::from_secs(24 * 3600);
@@ -49,13 +54,14 @@ impl Handler for Guests {
         drop(self.datagrams.try_send((from.clone(), datagram)));
     }
 
-    fn forwarded(&self, _from: &Identity, head: ForwardHead, body: ForwardBody) -> Deciding {
-        let decision = self.decide(&head);
+    fn forwarded(&self, _from: &Identity, mut head: ForwardHead, body: ForwardBody) -> Deciding {
+        let residency = residency::take(&mut head.headers);
+        let decision = self.decide(&head, residency);
         let worker = Arc::clone(&self.worker);
         Box::pin(async move {
-            let terms = decision?;
+            let (terms, coming) = decision?;
             let serving: Serving = Box::pin(async move {
-                let served = serve_guest(worker, request(head, body), terms).await;
+                let served = serve_guest(worker, request(head, body), terms, coming).await;
                 Ok(answer(served).map(boxed))
             });
             Ok(serving)
@@ -63,8 +69,11 @@ impl Handler for Guests {
     }
 }
 
+/// A guest that is welcome.
+type Decided = (GuestTerms, Option<ComingGuest>);
+
 impl Guests {
-    fn decide(&self, head: &ForwardHead) -> Result<GuestTerms, Refused> {
+    fn decide(&self, head: &ForwardHead, residency: Residency) -> Result<Decided, Refused> {
         let refused = |reason| Err(Refused { reason, wait_ms: None });
         if head.hop > HOPS_MAX {
             return refused(RefusedReason::Hops);
@@ -72,7 +81,7 @@ impl Guests {
         if head.deadline_ms == Some(0) {
             return refused(RefusedReason::Deadline);
         }
-        if self.gateway.is_draining() {
+        if self.gateway.is_leaving() {
             return refused(RefusedReason::Draining);
         }
         let terms = GuestTerms {
@@ -84,12 +93,14 @@ impl Guests {
             prefix: head.prefix.clone(),
             tenant: head.tenant.as_deref().map(TenantName::from),
             priority: head.priority,
+            residency,
         };
         match admits_guest(&self.gateway, head.uri.path(), &terms) {
-            Guest::Welcome => Ok(terms),
-            Guest::Refused { wait_ms } => {
+            GuestAnswer::Welcome(coming) => Ok((terms, coming)),
+            GuestAnswer::Busy { wait_ms } => {
                 Err(Refused { reason: RefusedReason::Busy, wait_ms: Some(wait_ms as u32) })
             }
+            GuestAnswer::Barred => refused(RefusedReason::Residency),
         }
     }
 }
@@ -109,6 +120,7 @@ fn answer(served: Result<Response<LinkBody>, GuestRefusal>) -> Response<LinkBody
         Ok(mut response) => {
             // A replica that said so would have its request served once more elsewhere.
             response.headers_mut().remove(&NOT_SERVED);
+            response.headers_mut().remove(&NOT_ABLE);
             response
         }
         Err(refusal) => not_served(&refusal),
@@ -123,6 +135,9 @@ fn not_served(refusal: &GuestRefusal) -> Response<LinkBody> {
     let wait_ms = refusal.wait.unwrap_or_default().as_millis();
     let wait_ms = HeaderValue::from(u64::try_from(wait_ms).unwrap_or(u64::MAX));
     response.headers_mut().insert(NOT_SERVED.clone(), wait_ms);
+    if !refusal.is_load {
+        response.headers_mut().insert(NOT_ABLE.clone(), HeaderValue::from_static("1"));
+    }
     response
 }
 

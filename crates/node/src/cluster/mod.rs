@@ -4,12 +4,14 @@
 //! the [`Regions`](spillway_proxy::Regions) that requests are decided by. The data path itself asks
 //! nobody: it reads that state, and forwards over connections that stand already.
 
+mod breakers;
 mod driver;
 mod guests;
 mod names;
 mod others;
 mod own;
 mod remote;
+mod residency;
 mod watched;
 
 use std::net::SocketAddr;
@@ -151,6 +153,11 @@ impl Cluster {
     /// The link.
     pub(crate) fn link(&self) -> &Arc<Link> {
         &self.link
+    }
+
+    /// Returns when all that peers forwarded has been answered, at the latest after `limit`.
+    pub(crate) async fn finish_guests(&self, limit: Duration) {
+        drop(tokio::time::timeout(limit, self.link.idle()).await);
     }
 
     /// Tells the peers that this node ends, once what they forwarded has been answered.

@@ -10,6 +10,7 @@ use spillway_pulse::{Reach, RegionView, Speeds};
 use spillway_route::{TrafficHistory, ramp_permille};
 use spillway_types::{ModelName, RegionName};
 
+use crate::cluster::breakers::Breakers;
 use crate::cluster::names::Names;
 use crate::config::RegionConfig;
 
@@ -51,10 +52,16 @@ impl Traffic {
 pub(super) fn other_region(
     view: &RegionView,
     known: &Known<'_>,
-    (names, traffic): (&Names, &mut Traffic),
+    (names, traffic, breakers): (&Names, &mut Traffic, &mut Breakers),
     now: Instant,
 ) -> OtherRegion {
     let said = known.regions.iter().find(|region| region.name == view.region);
+    let terms = said.map_or_else(RegionTerms::default, |said| RegionTerms {
+        price_ms: said.price_ms,
+        weight_permille: said.weight_permille,
+    });
+    let (gate, given_since) = breakers.look(&view.region, terms.weight_permille, now);
+    let since = view.reachable_since.map(|since| given_since.map_or(since, |it| it.max(since)));
     let nodes = || known.link.iter().filter(|peer| *peer.identity.region() == view.region);
     let rtt = nodes().filter_map(PeerStatus::rtt).min();
     let rtt = rtt.or_else(|| said.and_then(|said| said.rtt)).unwrap_or(RTT_UNKNOWN);
@@ -76,11 +83,10 @@ pub(super) fn other_region(
         name: view.region.clone(),
         is_reachable: view.reach == Reach::Both && nodes().any(PeerStatus::is_connected),
         rtt_ms: rtt.as_secs_f32() * 1e3,
-        terms: said.map_or_else(RegionTerms::default, |said| RegionTerms {
-            price_ms: said.price_ms,
-            weight_permille: said.weight_permille,
-        }),
-        ramp_permille: ramp_permille(view.reachable_since, known.ramp, now),
+        terms,
+        gate,
+        country: said.and_then(|said| said.country),
+        ramp_permille: ramp_permille(since, known.ramp, now),
         age_ms,
         models,
     }

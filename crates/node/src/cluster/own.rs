@@ -53,6 +53,7 @@ impl Own {
             })
             .collect();
         let waiting = gateway.waiting_by_model();
+        let before = gateway.regions();
         let loads = load.update(now, &replicas);
         let rates = loads.iter().map(|(name, load)| (name.clone(), load.rate_per_s)).collect();
         let live = peers.iter().filter(|peer| peer.live).count();
@@ -67,10 +68,11 @@ impl Own {
             let shares = shares.map(|share| (share.waiting, share.rate_per_s));
             let waiting = waiting.get(&name).copied().unwrap_or(0);
             let load = with_nodes(load, waiting, shares);
-            let guests = gateway.guests();
             let nodes = u32::try_from(live + 1).unwrap_or(u32::MAX);
             let speed = speeds.of_model(&name);
-            (name, OwnModel { load, speed, sent, ended, guests, nodes })
+            let known = before.own.get(&name);
+            let coming = known.map(|known| known.coming.clone()).unwrap_or_default();
+            (name, OwnModel { load, speed, sent, ended, coming, nodes })
         };
         Self { models: loads.into_iter().map(model).collect(), waiting, rates }
     }
@@ -100,7 +102,8 @@ impl Own {
         let share = |(name, model): (&ModelName, &OwnModel)| {
             let rate_per_s = self.rates.get(name).copied().flatten();
             let waiting = self.waiting.get(name).copied().unwrap_or(0);
-            let is_ending = gateway.is_draining();
+            // Others of the region go on: who is told to go away by this node asks them.
+            let is_ending = gateway.is_leaving() && model.nodes <= 1;
             let shed = if is_ending { ShedState::Shedding } else { shed_state_of(gateway, name) };
             let load = ModelLoad { shed, ..model.load };
             ((name.clone(), ModelShare { waiting, rate_per_s }), (name.clone(), load))

@@ -1,21 +1,31 @@
 //! The way to other regions as the data path takes it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
 use http_body_util::BodyExt;
-use spillway_link::{Answer, ForwardError, ForwardHead, Link, Room, Stage};
+use spillway_link::{Answer, ForwardError, ForwardHead, Link, RefusedReason, Room, Stage};
 use spillway_proxy::{
-    BoxError, Destination, Forwarded, Forwarding, Remote, RemoteFailure, RemoteReply,
+    BoxError, Destination, Forwarded, Forwarding, RefusedFor, Remote, RemoteFailure, RemoteReply,
 };
 use spillway_types::NodeName;
 
-use crate::cluster::guests::NOT_SERVED;
+use crate::cluster::guests::{NOT_ABLE, NOT_SERVED};
+use crate::cluster::residency;
+
+/// How long a node that says it is about to end is not asked again, if others of its region are
+/// connected: it may be back under its name by then.
+const LEAVING: Duration = Duration::from_secs(2);
 
 /// Forwards requests over the link.
 #[derive(Debug)]
 pub(super) struct Links {
+    /// Nodes that are about to end, and until when that is believed. Swapped as a whole: requests
+    /// read it, and one writes when a node says so.
+    leaving: Arc<ArcSwap<BTreeMap<NodeName, Instant>>>,
     /// The data path must not keep the link: the link serves by the data path.
     link: Weak<Link>,
     /// Counts requests, so that the nodes of a region take turns.
@@ -24,7 +34,8 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) fn new(link: &Arc<Link>, first_turn: u64) -> Self {
-        Self { link: Arc::downgrade(link), turns: AtomicU64::new(first_turn) }
+        let (link, turns) = (Arc::downgrade(link), AtomicU64::new(first_turn));
+        Self { leaving: Arc::default(), link, turns }
     }
 
     /// A node of the region that a request can be sent to now.
@@ -33,6 +44,12 @@ impl Links {
             return Some(node.clone());
         }
         let mut nodes = link.connected_in(&to.region);
+        let leaving = self.leaving.load();
+        if !leaving.is_empty() {
+            let now = Instant::now();
+            let is_staying = |node: &NodeName| leaving.get(node).is_none_or(|until| now >= *until);
+            nodes.retain(is_staying);
+        }
         let turn = self.turns.fetch_add(1, Ordering::Relaxed);
         let count = u64::try_from(nodes.len()).unwrap_or(u64::MAX);
         let index = usize::try_from(turn.checked_rem(count)?).ok()?;
@@ -43,10 +60,13 @@ impl Links {
 impl Remote for Links {
     fn forward(&self, to: &Destination, forwarded: Forwarded) -> Forwarding {
         let found = self.link.upgrade().and_then(|link| Some((self.node(&link, to)?, link)));
+        let leaving = Arc::clone(&self.leaving);
         Box::pin(async move {
             let (node, link) = found.ok_or(RemoteFailure::NotConnected)?;
             let Forwarded { request, terms, has_room } = forwarded;
-            let (parts, body) = request.into_parts();
+            let (mut parts, body) = request.into_parts();
+            residency::put(&terms.residency, &mut parts.headers)
+                .map_err(|why| RemoteFailure::Unsent(why.into()))?;
             let head = ForwardHead {
                 headers: parts.headers,
                 model: terms.model,
@@ -65,14 +85,21 @@ impl Remote for Links {
                     if let Some(wait_ms) = reply.headers().get(&NOT_SERVED) {
                         let wait_ms = wait_ms.to_str().ok().and_then(|text| text.parse().ok());
                         let wait = wait_ms.map(Duration::from_millis);
-                        return Err(RemoteFailure::Refused { wait });
+                        // Nodes of an older version don't say why: most often it is load.
+                        let is_other = reply.headers().contains_key(&NOT_ABLE);
+                        let why = if is_other { RefusedFor::Other } else { RefusedFor::Load };
+                        return Err(RemoteFailure::Refused { wait, why });
                     }
                     let response = reply.map(|body| body.map_err(BoxError::from).boxed_unsync());
                     Ok(RemoteReply { node, response })
                 }
                 Ok(Answer::Refused(refused)) => {
+                    if refused.reason == RefusedReason::Draining {
+                        note_leaving(&leaving, node);
+                        return Err(RemoteFailure::Leaving);
+                    }
                     let wait = refused.wait_ms.map(|ms| Duration::from_millis(ms.into()));
-                    Err(RemoteFailure::Refused { wait })
+                    Err(RemoteFailure::Refused { wait, why: why(refused.reason) })
                 }
                 Err(error) => Err(failure(error)),
             }
@@ -80,9 +107,37 @@ impl Remote for Links {
     }
 }
 
+fn note_leaving(leaving: &ArcSwap<BTreeMap<NodeName, Instant>>, node: NodeName) {
+    let now = Instant::now();
+    leaving.rcu(|known| {
+        let mut known = BTreeMap::clone(known);
+        known.retain(|_, until| now < *until);
+        known.insert(node.clone(), now + LEAVING);
+        known
+    });
+}
+
+fn why(reason: RefusedReason) -> RefusedFor {
+    match reason {
+        RefusedReason::Busy
+        | RefusedReason::Reserved
+        | RefusedReason::Shedding
+        | RefusedReason::Draining
+        // The sender's own doing, and no fault of the region.
+        | RefusedReason::Hops
+        | RefusedReason::Deadline => RefusedFor::Load,
+        RefusedReason::Residency => RefusedFor::Residency,
+        RefusedReason::NoReplica => RefusedFor::Other,
+    }
+}
+
 fn failure(error: ForwardError) -> RemoteFailure {
     match (&error, error.stage()) {
-        (ForwardError::NotConnected | ForwardError::Saturated, _) => RemoteFailure::NotConnected,
+        (ForwardError::NotConnected, _) => RemoteFailure::NotConnected,
+        // The node takes no more requests of this one at a time.
+        (ForwardError::Saturated, _) => {
+            RemoteFailure::Refused { wait: None, why: RefusedFor::Load }
+        }
         (ForwardError::Deadline(_), _) => RemoteFailure::DeadlinePassed,
         (_, Stage::NotSent) => RemoteFailure::Unsent(error.into()),
         (_, Stage::Undecided | Stage::Accepted) => RemoteFailure::Broken(error.into()),

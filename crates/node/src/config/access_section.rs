@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_control::{Hidden, Key, KeyId, KeyRole};
 use spillway_proxy::{AccessMode, TenantTerms};
-use spillway_types::{ModelName, RegionName, TenantName};
+use spillway_types::{Country, ModelName, RegionName, Residency, TenantName};
 use toml::Spanned;
 use toml::value::{Date, Datetime, Offset, Time};
 
@@ -89,6 +89,14 @@ pub(crate) struct TenantSection {
     /// Its prompts are never taken for another tenant's, though they be equal.
     #[serde(default)]
     pub(crate) isolate_prompts: bool,
+    /// Regions that may serve its requests; all, if left out.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) regions: Vec<RegionName>,
+    /// Countries whose regions may serve its requests, e.g. `DE`; all, if left out.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) countries: Vec<Country>,
 }
 
 /// The keys and tenants of a config.
@@ -140,6 +148,7 @@ impl AccessSections {
             let terms = TenantTerms {
                 is_suspended: section.suspended,
                 is_isolated: section.isolate_prompts,
+                residency: Residency::new(section.regions, section.countries),
             };
             if access.tenants.insert(name, terms).is_some() {
                 let message = format!("a second tenant is called {:?}", section.name.get_ref());

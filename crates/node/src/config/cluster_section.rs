@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_link::delayed::Paths;
-use spillway_types::{NodeName, RegionName};
+use spillway_types::{Country, NodeName, RegionName};
 use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
@@ -92,6 +92,10 @@ pub(crate) struct RegionSection {
     /// Round-trip time to it, until it is measured.
     #[serde(default)]
     pub(crate) rtt_ms: Option<u32>,
+    /// The country that it is in, e.g. `DE`.
+    #[serde(default)]
+    #[schemars(with = "Option<String>")]
+    pub(crate) country: Option<Country>,
 }
 
 /// How this node is one of several.
@@ -149,6 +153,20 @@ pub struct RegionConfig {
     pub price_ms: f32,
     /// Round-trip time to it, until it is measured.
     pub rtt: Option<Duration>,
+    /// The country that it is in.
+    pub country: Option<Country>,
+}
+
+impl Default for RegionConfig {
+    fn default() -> Self {
+        Self {
+            name: RegionName::from(""),
+            weight_permille: 1_000,
+            price_ms: 0.0,
+            rtt: None,
+            country: None,
+        }
+    }
 }
 
 fn default_silence_ms() -> u32 {
@@ -339,6 +357,7 @@ fn lower_regions(
             weight_permille: weight * 10,
             price_ms: section.price_ms,
             rtt: section.rtt_ms.map(|rtt_ms| Duration::from_millis(rtt_ms.into())),
+            country: section.country,
         });
     }
     Ok(regions)

@@ -8,7 +8,8 @@ use std::time::Duration;
 use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_protocol::TrustedProxies;
 use spillway_proxy::{
-    GatewayConfig, Listener, ListenerSpec, NameSpec, Replica, Retry, Timeouts, TlsIdentity,
+    GatewayConfig, Listener, ListenerSpec, NameSpec, QueueSpec, Replica, Retry, RouteSpec,
+    Timeouts, TlsIdentity,
 };
 use spillway_types::ModelName;
 use toml::Spanned;
@@ -67,11 +68,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     let spill = file.spill.lower(source)?;
     let knowledge = file.prefix.lower(source)?;
     let base = file.timeouts.over(Timeouts::default());
-    let mut routes = file.route;
-    if !routes.iter().any(|route| route.path_prefix.is_none() && route.models.is_empty()) {
-        routes.push(RouteSection::catch_all());
-    }
-    let lower_route = |route: RouteSection| route.lower(source, base);
+    let queue = file.spill.queue(source)?;
     Ok(Config {
         workers: worker_count(file.node.workers),
         worker_layout: file.node.worker_layout,
@@ -79,11 +76,12 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         admin: file.admin.map(|admin| lower_admin(source, &admin)).transpose()?,
         gateway: GatewayConfig {
             region: file.node.region,
+            country: file.node.country,
             limits: file.limits.into(),
             retry: Retry::from(file.retry),
             seed: 0,
             expose_routing: file.node.expose_routing,
-            waiting: file.spill.waiting(),
+            waiting: file.spill.totals(),
         },
         cluster,
         spill,
@@ -92,17 +90,31 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         world: WorldConfig {
             replicas,
             discoveries,
-            routes: routes.into_iter().map(lower_route).collect::<Result<_, _>>()?,
+            routes: lower_routes(source, file.route, (base, queue))?,
             names: Arc::new(names),
             defaults,
             timeouts: base,
+            queue,
             identities,
         },
+        drain_notice: Duration::from_millis(file.node.drain_notice_ms),
         drain: Duration::from_millis(file.node.drain_ms),
         node: file.node.name,
         path: None,
         text: source.text().to_owned(),
     })
+}
+
+/// The routes, with one that serves everything built in if there is none.
+fn lower_routes(
+    source: &Source,
+    mut routes: Vec<RouteSection>,
+    base: (Timeouts, QueueSpec),
+) -> Result<Vec<RouteSpec>, ConfigError> {
+    if !routes.iter().any(|route| route.path_prefix.is_none() && route.models.is_empty()) {
+        routes.push(RouteSection::catch_all());
+    }
+    routes.into_iter().map(|route| route.lower(source, base)).collect()
 }
 
 fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener, ConfigError> {

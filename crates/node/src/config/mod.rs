@@ -11,6 +11,7 @@ mod environment;
 mod error;
 mod file;
 mod health_section;
+mod hedge_section;
 mod lower;
 mod names;
 mod policy_sections;
@@ -28,7 +29,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use spillway_admin::AdminConfig;
-use spillway_proxy::{GatewayConfig, ListenerSpec, NameSpec, RouteSpec, Timeouts, TlsIdentity};
+use spillway_proxy::{
+    GatewayConfig, ListenerSpec, NameSpec, QueueSpec, RouteSpec, Timeouts, TlsIdentity,
+};
 
 pub use crate::keeper::{Care, ReplicaConfig};
 pub use access_section::{AccessConfig, ListenerAccess};
@@ -76,6 +79,8 @@ pub struct Config {
     pub access: AccessConfig,
     /// What can change while the node runs.
     pub world: WorldConfig,
+    /// How long the node serves as ever after it was told to stop, and says that it is not ready.
+    pub drain_notice: std::time::Duration,
     /// How long requests may take to finish when the node stops.
     pub drain: std::time::Duration,
     /// The file this was read from, to be watched; `None` if it did not come from a file.
@@ -110,6 +115,8 @@ pub struct WorldConfig {
     pub(crate) defaults: CareDefaults,
     /// Bounds on replicas, for routes that don't say otherwise.
     pub(crate) timeouts: Timeouts,
+    /// How requests wait, by routes that don't say otherwise.
+    pub(crate) queue: QueueSpec,
     /// Certificates of the TLS listeners, in the order of the listeners.
     pub identities: Vec<Option<TlsIdentity>>,
 }

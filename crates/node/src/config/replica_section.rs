@@ -232,6 +232,7 @@ impl ReplicaSection {
             weight,
             in_flight_max: self.connections_max.max(1),
             idle: Duration::from_millis(self.idle_ms),
+            continues_chats: self.kind.continues_chats(),
             credential,
         })
     }

@@ -1,19 +1,23 @@
 //! `[[route]]`: a set of requests and how they are served.
 
+use std::time::Duration;
+
 use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_protocol::{HashBy, Protocol};
-use spillway_proxy::{RouteSpec, Timeouts};
-use spillway_route::{Policy, Tuning};
-use spillway_types::{ModelName, RouteName};
+use spillway_proxy::{ContinuationSpec, QueueSpec, RouteSpec, Timeouts};
+use spillway_route::{Policy, Tuning, WaitLimits};
+use spillway_types::{Country, ModelName, RegionName, Residency, RouteName};
 use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
+use crate::config::hedge_section::HedgeSection;
 use crate::config::policy_sections::{
     LeastLoadedSection, PredictedLatencySection, PrefixAwareSection, PrequalSection,
 };
-use crate::config::section::TimeoutsSection;
+use crate::config::section::{TimeoutsSection, positive_if_set};
 use crate::config::session_section::{SessionSection, lower_session};
+use crate::config::spill_section::permille;
 
 /// A set of requests and how they are served.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -77,6 +81,48 @@ pub(crate) struct RouteSection {
     /// Passes the client's `Authorization` and API key headers on to the replica.
     #[serde(default)]
     pub(crate) forward_authorization: bool,
+    /// Requests that wait for a place at most, for each of the route's models; as in `[spill]` if not
+    /// set.
+    #[serde(default)]
+    pub(crate) queue_max: Option<usize>,
+    /// Bytes that they hold together; as in `[spill]` if not set.
+    #[serde(default)]
+    pub(crate) queue_bytes_max: Option<usize>,
+    /// How long one may wait; as in `[spill]` if not set.
+    #[serde(default)]
+    pub(crate) queue_ms: Option<u32>,
+    /// Time to the first byte of a reply beyond which it is of no use: a request that can't make it
+    /// is turned away at once.
+    #[serde(default, deserialize_with = "positive_if_set")]
+    pub(crate) slo_ms: Option<u64>,
+    /// Share of a model's replicas, in percent, below which the least urgent requests are turned away
+    /// first; as in `[spill]` if not set.
+    #[serde(default)]
+    #[schemars(with = "Option<u16>")]
+    pub(crate) degraded_below_percent: Option<Spanned<u16>>,
+    /// Has another replica go on with a stream of a completion that breaks off, from the text sent so
+    /// far; off by default.
+    #[serde(default)]
+    pub(crate) continue_streams: bool,
+    /// Bytes of text that are kept of each such stream; a longer one is not continued.
+    #[serde(default = "continue_bytes_max")]
+    pub(crate) continue_bytes_max: usize,
+    /// How often one stream may be continued.
+    #[serde(default = "continuations_max")]
+    pub(crate) continuations_max: u32,
+    /// Asks a second replica if the first does not begin to reply; off by default.
+    #[serde(default)]
+    #[schemars(with = "Option<HedgeSection>")]
+    pub(crate) hedge: Option<Spanned<HedgeSection>>,
+    /// Regions that may serve its requests; all, if left out.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) regions: Vec<RegionName>,
+    /// Countries whose regions may serve its requests, e.g. `DE`; all, if left out. A region that
+    /// nobody said the country of may not, then.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) countries: Vec<Country>,
     /// Time-outs of this route.
     #[serde(default)]
     pub(crate) timeouts: TimeoutsSection,
@@ -117,6 +163,17 @@ impl RouteSection {
             prequal: PrequalSection::default(),
             inject_usage: false,
             forward_authorization: false,
+            queue_max: None,
+            queue_bytes_max: None,
+            queue_ms: None,
+            slo_ms: None,
+            degraded_below_percent: None,
+            continue_streams: false,
+            continue_bytes_max: continue_bytes_max(),
+            continuations_max: continuations_max(),
+            hedge: None,
+            regions: Vec::new(),
+            countries: Vec::new(),
             timeouts: TimeoutsSection::default(),
         }
     }
@@ -160,12 +217,33 @@ impl RouteSection {
         self.path_prefix.is_none() || self.protocol == RouteProtocol::Openai
     }
 
+    /// How its requests wait, as `base` says where it does not.
+    fn queue_over(&self, source: &Source, base: QueueSpec) -> Result<QueueSpec, ConfigError> {
+        let degraded = self.degraded_below_percent.as_ref();
+        Ok(QueueSpec {
+            limits: WaitLimits {
+                count_max: self.queue_max.unwrap_or(base.limits.count_max),
+                bytes_max: self.queue_bytes_max.unwrap_or(base.limits.bytes_max),
+                wait_ms_max: self.queue_ms.map_or(base.limits.wait_ms_max, u64::from),
+            },
+            slo: self.slo_ms.map(Duration::from_millis).or(base.slo),
+            degraded_below_permille: degraded
+                .map_or(Ok(base.degraded_below_permille), |percent| permille(source, percent))?,
+        })
+    }
+
     /// The route in the data path's terms; everything but its session has been checked.
     ///
     /// # Errors
-    /// If the session does not work, with its line.
-    pub(crate) fn lower(self, source: &Source, base: Timeouts) -> Result<RouteSpec, ConfigError> {
+    /// If the session, the queue or hedging does not work, with its line.
+    pub(crate) fn lower(
+        self,
+        source: &Source,
+        (base, queue): (Timeouts, QueueSpec),
+    ) -> Result<RouteSpec, ConfigError> {
         let session = self.session.as_ref();
+        let queue = self.queue_over(source, queue)?;
+        let hedge = self.hedge.as_ref().map(|hedge| hedge.get_ref().lower(source, hedge.span()));
         let policy = self.policy();
         Ok(RouteSpec {
             session: session.map(|session| lower_session(source, session)).transpose()?,
@@ -191,9 +269,26 @@ impl RouteSection {
             hash_by: self.hash_by.map(Spanned::into_inner),
             inject_usage: self.inject_usage,
             forward_authorization: self.forward_authorization,
+            continuation: self.continue_streams.then_some(ContinuationSpec {
+                text_bytes_max: self.continue_bytes_max,
+                count_max: self.continuations_max,
+            }),
+            queue,
+            hedge: hedge.transpose()?,
             timeouts: self.timeouts.over(base),
+            residency: Residency::new(self.regions, self.countries),
         })
     }
+}
+
+/// About 60,000 tokens: more than models say in one answer.
+fn continue_bytes_max() -> usize {
+    256 << 10
+}
+
+/// A request that has killed four replicas is more likely to be the cause than a witness.
+fn continuations_max() -> u32 {
+    3
 }
 
 /// How a replica is chosen where nobody says it: where prompts are seen, by when the first token is

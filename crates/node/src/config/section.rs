@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use spillway_proxy::{Limits, Retry, Timeouts};
+use spillway_types::Country;
 use toml::Spanned;
 
 use crate::config::access_section::AuthMode;
@@ -33,11 +34,17 @@ pub(crate) struct NodeSection {
     pub(crate) name: String,
     /// Region this node is in.
     pub(crate) region: String,
+    /// The country that it is in, e.g. `DE`, for rules about where requests may be served.
+    #[schemars(with = "Option<String>")]
+    pub(crate) country: Option<Country>,
     /// Worker threads; 0 takes one per core.
     pub(crate) workers: usize,
     /// How the workers share the work.
     pub(crate) worker_layout: WorkerLayout,
-    /// How long running requests may take to finish when the node stops.
+    /// How long a node that is told to stop still serves as ever, so that load balancers see that it
+    /// is not ready before it refuses connections: two or three periods of their checks.
+    pub(crate) drain_notice_ms: u64,
+    /// How long running requests may take to finish when the node stops, after that.
     pub(crate) drain_ms: u64,
     /// Whether replies carry `x-spillway-region`, `-replica`, `-policy`, `-hops`, `-model` and
     /// `-arm`.
@@ -49,8 +56,10 @@ impl Default for NodeSection {
         Self {
             name: "node-1".to_owned(),
             region: "local".to_owned(),
+            country: None,
             workers: 0,
             worker_layout: WorkerLayout::default(),
+            drain_notice_ms: 0,
             drain_ms: 30_000,
             expose_routing: false,
         }
@@ -123,6 +132,13 @@ pub(crate) struct LimitsSection {
     /// Client connections at a time; one more is closed at once.
     #[serde(deserialize_with = "positive")]
     pub(crate) connections_max: usize,
+    /// Of these, connections of one client: an IPv4 address, or the first 64 bits of an IPv6 one.
+    /// Trusted proxies have no such limit.
+    #[serde(deserialize_with = "positive")]
+    pub(crate) connections_per_client_max: usize,
+    /// Memory that this process may use; from 90 % of it on new requests are refused. 0: what the
+    /// control group or the machine has.
+    pub(crate) memory_bytes_max: u64,
     /// Bytes of one request head; more gets 431.
     #[serde(deserialize_with = "positive")]
     pub(crate) header_bytes_max: usize,
@@ -166,6 +182,8 @@ impl Default for LimitsSection {
         let limits = Limits::default();
         Self {
             connections_max: limits.connections_max,
+            connections_per_client_max: limits.connections_per_client_max,
+            memory_bytes_max: limits.memory_bytes_max.unwrap_or(0),
             header_bytes_max: limits.header_bytes_max,
             headers_max: limits.headers_max,
             body_bytes_max: limits.body_bytes_max,
@@ -186,6 +204,8 @@ impl From<LimitsSection> for Limits {
     fn from(section: LimitsSection) -> Self {
         Self {
             connections_max: section.connections_max,
+            connections_per_client_max: section.connections_per_client_max,
+            memory_bytes_max: Some(section.memory_bytes_max).filter(|bytes| *bytes > 0),
             header_bytes_max: section.header_bytes_max,
             headers_max: section.headers_max,
             body_bytes_max: section.body_bytes_max,

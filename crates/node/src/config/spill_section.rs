@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use spillway_proxy::{QueueSpec, WaitTotals};
 use spillway_route::{SpillTerms, WaitLimits};
 use toml::Spanned;
 
@@ -23,20 +24,35 @@ pub(crate) struct SpillSection {
     /// Regions that one request asks at most, one after the other.
     pub(crate) regions_max: u8,
     /// Requests that wait in this node for a place at most, for each route and model.
-    pub(crate) queue_max: u32,
+    pub(crate) queue_max: usize,
+    /// Bytes that they hold together, for each route and model.
+    pub(crate) queue_bytes_max: usize,
     /// How long one may wait here.
     pub(crate) queue_ms: u32,
+    /// Requests that wait in this node at most, over all routes and models.
+    pub(crate) queue_total_max: usize,
+    /// Bytes that these hold together.
+    pub(crate) queue_total_bytes_max: usize,
+    /// Share of a model's replicas, in percent, below which the least urgent requests are turned away
+    /// first; 0 never does.
+    #[schemars(with = "u16")]
+    pub(crate) degraded_below_percent: Spanned<u16>,
 }
 
 impl Default for SpillSection {
     fn default() -> Self {
+        let (totals, queue) = (WaitTotals::default(), QueueSpec::default());
         Self {
             enabled: true,
             reserve_percent: Spanned::new(0..0, 10),
             guests_percent_max: None,
             regions_max: 2,
-            queue_max: 1_000,
+            queue_max: queue.limits.count_max,
+            queue_bytes_max: queue.limits.bytes_max,
             queue_ms: 30_000,
+            queue_total_max: totals.count_max,
+            queue_total_bytes_max: totals.bytes_max,
+            degraded_below_percent: Spanned::new(0..0, queue.degraded_below_permille / 10),
         }
     }
 }
@@ -54,10 +70,7 @@ impl SpillSection {
     /// # Errors
     /// Whatever does not work, with its line.
     pub(crate) fn lower(&self, source: &Source) -> Result<SpillConfig, ConfigError> {
-        let part = |percent: &Spanned<u16>| match *percent.get_ref() {
-            percent if percent <= 100 => Ok(percent * 10),
-            _ => Err(source.fault(percent.span(), "more than all", "use 0 to 100")),
-        };
+        let part = |percent: &Spanned<u16>| permille(source, percent);
         Ok(SpillConfig {
             asked_max: if self.enabled { self.regions_max.into() } else { 0 },
             terms: SpillTerms {
@@ -68,12 +81,35 @@ impl SpillSection {
         })
     }
 
-    /// Bounds on what waits here for a place.
-    pub(crate) fn waiting(&self) -> WaitLimits {
-        WaitLimits {
-            count_max: self.queue_max as usize,
-            wait_ms_max: self.queue_ms.into(),
-            ..WaitLimits::default()
-        }
+    /// Bounds on all that waits here for a place.
+    pub(crate) fn totals(&self) -> WaitTotals {
+        WaitTotals { count_max: self.queue_total_max, bytes_max: self.queue_total_bytes_max }
+    }
+
+    /// How requests wait here for a place, by routes that don't say otherwise.
+    ///
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn queue(&self, source: &Source) -> Result<QueueSpec, ConfigError> {
+        Ok(QueueSpec {
+            limits: WaitLimits {
+                count_max: self.queue_max,
+                bytes_max: self.queue_bytes_max,
+                wait_ms_max: self.queue_ms.into(),
+            },
+            slo: None,
+            degraded_below_permille: permille(source, &self.degraded_below_percent)?,
+        })
+    }
+}
+
+/// A percentage in thousandths.
+///
+/// # Errors
+/// If it is more than 100, with its line.
+pub(crate) fn permille(source: &Source, percent: &Spanned<u16>) -> Result<u16, ConfigError> {
+    match *percent.get_ref() {
+        percent if percent <= 100 => Ok(percent * 10),
+        _ => Err(source.fault(percent.span(), "more than all", "use 0 to 100")),
     }
 }

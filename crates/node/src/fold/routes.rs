@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use spillway_control::Route;
 use spillway_protocol::Protocol;
-use spillway_proxy::{RouteSpec, Timeouts};
+use spillway_proxy::{QueueSpec, RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning};
-use spillway_types::{ModelName, RouteName};
+use spillway_types::{ModelName, Residency, RouteName};
 
 use crate::config::{WorldConfig, default_policy};
 use crate::fold::{AgreedWorld, Kind, Notes, Use};
@@ -32,7 +32,8 @@ pub(super) fn fold(
         let configured = world.routes.iter().find(|known| known.name == *name);
         let outcome = if configured.is_some() { Use::Hides } else { Use::Used };
         notes.add(Kind::Route, name.as_str(), outcome, String::new());
-        routes.push(lower(name, route, (configured, world.timeouts), notes));
+        let usual = (world.timeouts, world.queue);
+        routes.push(lower(name, route, (configured, usual), notes));
     }
     let taken: BTreeSet<RouteName> = routes.iter().map(|route| route.name.clone()).collect();
     routes.extend(world.routes.iter().filter(|route| !taken.contains(&route.name)).cloned());
@@ -41,7 +42,7 @@ pub(super) fn fold(
         // As the config would have it, had it no such route: a route of the cluster took its name.
         let names = ["default", "rest"].map(RouteName::from);
         let name = names.into_iter().find(|name| !taken.contains(name));
-        routes.extend(name.map(|name| plain(name, world.timeouts, true)));
+        routes.extend(name.map(|name| plain(name, (world.timeouts, world.queue), true)));
     }
     routes
 }
@@ -66,13 +67,13 @@ fn missing(
 fn lower(
     name: &RouteName,
     route: &Route,
-    (configured, timeouts): (Option<&RouteSpec>, Timeouts),
+    (configured, usual): (Option<&RouteSpec>, (Timeouts, QueueSpec)),
     notes: &mut Notes,
 ) -> RouteSpec {
     // Of a path of its own the cluster does not say how its requests are read: not at all.
     let reads_bodies = route.path_prefix.is_none();
     let base = configured.cloned();
-    let base = base.unwrap_or_else(|| plain(name.clone(), timeouts, reads_bodies));
+    let base = base.unwrap_or_else(|| plain(name.clone(), usual, reads_bodies));
     let (policy, why) = policy(route, &base);
     if let Some(why) = why {
         let why = format!("{why}; it goes by {policy}");
@@ -107,7 +108,11 @@ fn policy(route: &Route, base: &RouteSpec) -> (Policy, Option<String>) {
 }
 
 /// A route of which only the name is known.
-fn plain(name: RouteName, timeouts: Timeouts, reads_bodies: bool) -> RouteSpec {
+fn plain(
+    name: RouteName,
+    (timeouts, queue): (Timeouts, QueueSpec),
+    reads_bodies: bool,
+) -> RouteSpec {
     RouteSpec {
         name,
         path_prefix: None,
@@ -122,6 +127,10 @@ fn plain(name: RouteName, timeouts: Timeouts, reads_bodies: bool) -> RouteSpec {
         session: None,
         inject_usage: false,
         forward_authorization: false,
+        continuation: None,
+        queue,
+        hedge: None,
         timeouts,
+        residency: Residency::default(),
     }
 }

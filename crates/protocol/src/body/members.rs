@@ -10,13 +10,13 @@ use serde_json::value::RawValue;
 use super::{BodyError, BodyErrorKind, TextField};
 
 /// A body that is known to be UTF-8, so that its slices needn't be checked again.
-pub(super) struct Source<'b> {
+pub(crate) struct Source<'b> {
     text: &'b str,
     object_start: usize,
 }
 
 /// The values of `N` known members of one object, as they stand in the body.
-pub(super) struct Members<'b, const N: usize> {
+pub(crate) struct Members<'b, const N: usize> {
     values: [Option<&'b RawValue>; N],
     is_empty: bool,
     conflict: Option<Conflict<'b>>,
@@ -30,7 +30,7 @@ struct Conflict<'b> {
 }
 
 impl<'b> Source<'b> {
-    pub(super) fn new(body: &'b [u8]) -> Result<Self, BodyError> {
+    pub(crate) fn new(body: &'b [u8]) -> Result<Self, BodyError> {
         let text = std::str::from_utf8(body)
             .map_err(|error| BodyError::new(body, error.valid_up_to(), BodyErrorKind::NotUtf8))?;
         if text.starts_with('\u{feff}') {
@@ -43,7 +43,7 @@ impl<'b> Source<'b> {
     }
 
     /// The text from the body's `{` to its very end.
-    pub(super) fn object(&self) -> Result<&'b str, BodyError> {
+    pub(crate) fn object(&self) -> Result<&'b str, BodyError> {
         let text = &self.text[self.object_start..];
         if text.starts_with('{') {
             return Ok(text);
@@ -54,12 +54,12 @@ impl<'b> Source<'b> {
         }
     }
 
-    pub(super) fn object_start(&self) -> usize {
+    pub(crate) fn object_start(&self) -> usize {
         self.object_start
     }
 
     /// Reads one object that `part`, a piece of the body, consists of.
-    pub(super) fn members<const N: usize>(
+    pub(crate) fn members<const N: usize>(
         &self,
         part: &'b str,
         names: &[&'static str; N],
@@ -76,13 +76,13 @@ impl<'b> Source<'b> {
     }
 
     /// Where a value stands in the body.
-    pub(super) fn span(&self, raw: &RawValue) -> Range<usize> {
+    pub(crate) fn span(&self, raw: &RawValue) -> Range<usize> {
         let start = self.offset(raw.get());
         start..start + raw.get().len()
     }
 
     /// The text of a string member; `None` if it is null.
-    pub(super) fn text(
+    pub(crate) fn text(
         &self,
         raw: &'b RawValue,
         name: &'static str,
@@ -104,7 +104,7 @@ impl<'b> Source<'b> {
         Ok(Some(TextField { value, span: self.span(raw) }))
     }
 
-    pub(super) fn wrong_type(
+    pub(crate) fn wrong_type(
         &self,
         raw: &RawValue,
         field: &'static str,
@@ -135,11 +135,11 @@ impl<'b> Source<'b> {
 
 impl<'b, const N: usize> Members<'b, N> {
     /// The value of the name at `index`, even if it is null.
-    pub(super) fn value(&self, index: usize) -> Option<&'b RawValue> {
+    pub(crate) fn value(&self, index: usize) -> Option<&'b RawValue> {
         self.values[index]
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.is_empty
     }
 

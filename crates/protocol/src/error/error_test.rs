@@ -40,6 +40,23 @@ fn openai_clients_get_an_error_object_with_all_four_fields() {
 }
 
 #[test]
+fn who_asks_for_too_much_gets_429_in_every_form() {
+    let error = GatewayError::new(ErrorKind::RateLimited, "Too much.").with_shed("token_rate");
+    assert_eq!(error.kind.status().as_u16(), 429);
+    let expected = json!({"error": {
+        "message": "Too much.", "type": "rate_limit_error", "param": null, "code": "rate_limited"
+    }});
+    assert_eq!(parsed(&error.body(Protocol::OpenAi)), expected);
+    let expected = json!({"error": "Too much.", "code": "rate_limited"});
+    assert_eq!(parsed(&error.body(Protocol::KServeV2)), expected);
+    let trailers = crate::grpc::trailers_of(&error);
+    let said = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok());
+    assert_eq!((said("grpc-status"), said("x-spillway-code")), (Some("8"), Some("rate_limited")));
+    assert_eq!(said("x-spillway-shed-reason"), Some("token_rate"));
+    assert!(said("grpc-status-details-bin").is_some(), "no RetryInfo");
+}
+
+#[test]
 fn v2_clients_get_the_error_as_a_string() {
     let expected = json!({"error": overloaded().message, "code": "overloaded"});
     assert_eq!(parsed(&overloaded().body(Protocol::KServeV2)), expected);
@@ -51,8 +68,13 @@ fn who_is_turned_away_for_load_is_told_when_to_come_again() {
     assert_eq!(delay(overloaded()), Some(RETRY_DELAY));
     let seconds = Duration::from_secs(7);
     assert_eq!(delay(overloaded().with_retry_after(seconds)), Some(seconds));
-    let other = GatewayError::new(ErrorKind::NoReplica, "gone");
-    assert_eq!(delay(other.clone()), None);
+    let longest = overloaded().with_retry_after(Duration::from_secs(3_600));
+    assert_eq!(delay(longest), Some(RETRY_DELAY_MAX));
+    for &kind in ErrorKind::ALL {
+        let is_shed = [503, 429].contains(&kind.status().as_u16());
+        assert_eq!(delay(GatewayError::new(kind, "no")).is_some(), is_shed, "{kind:?}");
+    }
+    let other = GatewayError::new(ErrorKind::DeadlineExceeded, "late");
     assert_eq!(delay(other.with_retry_after(seconds)), Some(seconds));
 }
 
@@ -115,6 +137,7 @@ fn status_code_and_type_are_these_for_every_kind() {
         "502 replica_bad_response server_error",
         "502 stream_cut server_error",
         "503 overloaded overloaded_error",
+        "429 rate_limited rate_limit_error",
         "503 no_replica server_error",
         "504 first_byte_timeout server_error",
         "504 stream_stalled server_error",

@@ -10,7 +10,7 @@ use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 use super::method::speaks_grpc;
 use super::wire::{put_bytes, put_number};
-use crate::{CODE_HEADER, ErrorKind, GatewayError};
+use crate::{CODE_HEADER, ErrorKind, GatewayError, SHED_REASON};
 
 /// `grpc-status`: the code as a decimal number.
 pub static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -65,9 +65,10 @@ impl GrpcStatus {
             ErrorKind::RouteNotFound
             | ErrorKind::MethodNotAllowed
             | ErrorKind::UnsupportedMediaType => Self::Unimplemented,
-            ErrorKind::BodyTooLarge | ErrorKind::HeadersTooLarge | ErrorKind::Overloaded => {
-                Self::ResourceExhausted
-            }
+            ErrorKind::BodyTooLarge
+            | ErrorKind::HeadersTooLarge
+            | ErrorKind::Overloaded
+            | ErrorKind::RateLimited => Self::ResourceExhausted,
             ErrorKind::ClientClosed => Self::Cancelled,
             ErrorKind::Internal | ErrorKind::ReplicaBadResponse => Self::Internal,
             ErrorKind::ReplicaConnect
@@ -129,6 +130,9 @@ pub fn trailers_of(error: &GatewayError) -> HeaderMap {
     let status = GrpcStatus::of_error(error.kind);
     let mut trailers = trailers(status, &error.message);
     trailers.insert(CODE_HEADER.clone(), HeaderValue::from_static(error.kind.code()));
+    if let Some(reason) = error.shed {
+        trailers.insert(SHED_REASON.clone(), HeaderValue::from_static(reason));
+    }
     if error.kind == ErrorKind::UnsupportedMediaType {
         trailers.insert(GRPC_ACCEPT_ENCODING.clone(), HeaderValue::from_static("identity"));
     }
@@ -208,6 +212,7 @@ mod tests {
             "13 replica_bad_response",
             "14 stream_cut",
             "8 overloaded",
+            "8 rate_limited",
             "14 no_replica",
             "14 first_byte_timeout",
             "14 stream_stalled",

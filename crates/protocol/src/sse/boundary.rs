@@ -6,7 +6,7 @@ use memchr::memchr2;
 ///
 /// An event ends with an empty line; a line ends with LF, CR LF or CR, and streams may mix them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct BoundaryScanner {
+pub(crate) struct BoundaryScanner {
     place: Place,
 }
 
@@ -32,7 +32,7 @@ enum Place {
 impl BoundaryScanner {
     /// Offset just after the next end of an event at or after `from`; `None` if the rest of the
     /// chunk is the beginning of an event, which the next chunk continues from its offset 0.
-    pub(super) fn next_end(&mut self, chunk: &[u8], from: usize) -> Option<usize> {
+    pub(crate) fn next_end(&mut self, chunk: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {
             if self.place == Place::InLine {

@@ -32,7 +32,7 @@ impl Reading {
 }
 
 /// Whether an event tells the usage of a stream and nothing else: its `choices` are empty.
-pub(super) fn is_usage_alone(event: &[u8]) -> bool {
+pub(crate) fn is_usage_alone(event: &[u8]) -> bool {
     // The lines of one event's data belong together with a line break between them.
     let data: Vec<&[u8]> = lines(event).filter_map(|line| field(line, b"data")).collect();
     serde_json::from_slice::<UsageChunk<'_>>(&data.join(&b'\n'))
@@ -51,13 +51,13 @@ fn is_last_of_response(name: &[u8]) -> bool {
 }
 
 /// The value of a line's field, without the one space that may follow the colon.
-fn field<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
+pub(crate) fn field<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     let value = line.strip_prefix(name)?.strip_prefix(b":")?;
     Some(value.strip_prefix(b" ").unwrap_or(value))
 }
 
 /// The event's lines without their ends. A CR LF makes an empty line between, which has no field.
-fn lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = event;
     std::iter::from_fn(move || {
         if rest.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use http::{HeaderMap, HeaderName};
-use spillway_types::{Allowed, ModelName, RegionName, TenantName};
+use spillway_types::{Allowed, Country, ModelName, RegionName, Residency, TenantName};
 
 use super::grant::Grant;
 use super::table::KeyTable;
@@ -12,6 +12,7 @@ static TENANT: HeaderName = HeaderName::from_static("x-spillway-tenant");
 static PRIORITY: HeaderName = HeaderName::from_static("x-spillway-priority");
 static MODELS: HeaderName = HeaderName::from_static("x-spillway-models");
 static REGIONS: HeaderName = HeaderName::from_static("x-spillway-regions");
+static COUNTRIES: HeaderName = HeaderName::from_static("x-spillway-countries");
 
 /// Other names under which replicas may take such claims for true.
 static USUAL_CLAIMS: [HeaderName; 5] = [
@@ -40,19 +41,27 @@ pub(super) fn claimed(headers: &HeaderMap, table: &KeyTable) -> Option<Grant> {
     let priority = text(&PRIORITY)?.map_or(Some(0), |priority| priority.parse().ok())?;
     let models = text(&MODELS)?.unwrap_or_default();
     let regions = text(&REGIONS)?.unwrap_or_default();
+    let countries = one_by_one(text(&COUNTRIES)?.unwrap_or_default()).map(|code| code.parse().ok());
+    let countries: Option<Vec<Country>> = countries.collect();
+    let said = Residency::new(listed::<RegionName>(regions), countries?);
+    let terms = table.terms(tenant);
     Some(Grant {
         key: None,
         tenant: Some(TenantName::from(tenant)),
         models: Allowed::all_if_empty(listed::<ModelName>(models)),
-        regions: Allowed::all_if_empty(listed::<RegionName>(regions)),
+        residency: said.and(&terms.residency),
         priority,
-        is_isolated: table.terms(tenant).is_isolated,
+        is_isolated: terms.is_isolated,
         counts: Some(table.counts(Some(tenant))),
     })
 }
 
 fn listed<'t, T: Ord + From<&'t str>>(text: &'t str) -> BTreeSet<T> {
-    text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(T::from).collect()
+    one_by_one(text).map(T::from).collect()
+}
+
+fn one_by_one(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|one| !one.is_empty())
 }
 
 #[cfg(test)]
@@ -75,12 +84,15 @@ mod tests {
             ("x-spillway-priority", "2"),
             ("x-spillway-models", "tiny, huge"),
             ("x-spillway-regions", "eu"),
+            ("x-spillway-countries", "DE, FR"),
         ]);
         let grant = grant.expect("a grant");
         assert_eq!(grant.tenant.as_ref().map(TenantName::as_str), Some("acme"));
         assert_eq!(grant.priority, 2);
         assert!(grant.allows(&"huge".into()) && !grant.allows(&"other".into()));
-        assert!(grant.regions.allows("eu") && !grant.regions.allows("us"));
+        let allows = |region, code: &str| grant.residency.allows(region, code.parse().ok());
+        assert!(allows("eu", "DE") && allows("eu", "FR") && !allows("us", "DE"));
+        assert!(!allows("eu", "US") && !allows("eu", ""));
     }
 
     #[test]
@@ -90,6 +102,8 @@ mod tests {
         let nonsense = [("x-spillway-tenant", "a"), ("x-spillway-priority", "high")];
         assert!(grant(&nonsense).is_none());
         assert!(grant(&nonsense[..1]).is_some_and(|grant| grant.models.is_all()));
+        let nowhere = [("x-spillway-tenant", "a"), ("x-spillway-countries", "Germany")];
+        assert!(grant(&nowhere).is_none(), "a rule that can't be read allows nothing");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::counts::AccessResult;
 use super::grant::Grant;
 use super::presented::Presented;
 use super::table::{Entry, EntryState, KeyTable};
+use crate::remote::GuestTerms;
 
 /// Verified keys that are remembered: more than are in use within seconds at one node, in about
 /// 2 MB. Wrong ones are not, or whoever tries many would push the right ones out.
@@ -136,12 +137,24 @@ impl Doorkeeper {
         Ok(Arc::new(grant))
     }
 
-    /// What a request of another node may: its own node looked at its credential.
+    /// What a request of another node may, which looked at its credential. What this node knows of the
+    /// tenant may be newer than what that one knew: it has to be allowed by both.
+    pub(crate) fn vouched_by(&self, guest: &GuestTerms) -> Grant {
+        let grant = self.vouched(guest.tenant.as_ref(), guest.priority);
+        Grant { residency: guest.residency.and(&grant.residency), ..grant }
+    }
+
+    /// What a request of this tenant may.
     pub(crate) fn vouched(&self, tenant: Option<&TenantName>, priority: u8) -> Grant {
         let posted = self.posted.load();
         let terms = tenant.map(|tenant| posted.table.terms(tenant.as_str())).unwrap_or_default();
-        let is_isolated = terms.is_isolated;
-        Grant { tenant: tenant.cloned(), priority, is_isolated, ..Grant::default() }
+        Grant {
+            tenant: tenant.cloned(),
+            priority,
+            is_isolated: terms.is_isolated,
+            residency: terms.residency,
+            ..Grant::default()
+        }
     }
 
     /// The key of this text, if there is one and its secret is right.

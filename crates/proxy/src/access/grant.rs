@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spillway_control::KeyId;
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_types::{Allowed, ModelName, RegionName, TenantName};
+use spillway_types::{Allowed, Country, ModelName, Residency, RouteName, TenantName};
 
 use super::counts::{AccessCounts, AccessResult};
 use crate::names::Names;
@@ -18,8 +18,8 @@ pub struct Grant {
     pub(crate) tenant: Option<TenantName>,
     /// Names that it may ask for.
     pub(crate) models: Allowed<ModelName>,
-    /// Regions that may serve it.
-    pub(crate) regions: Allowed<RegionName>,
+    /// Where it may be served, by the key and its tenant.
+    pub(crate) residency: Residency,
     /// Class of its requests: 0 is served first.
     pub(crate) priority: u8,
     /// Its prompts must not look like those of other tenants.
@@ -71,13 +71,25 @@ impl Grant {
         })
     }
 
-    /// What a request is told that no region may serve. Counts it.
-    pub(crate) fn refuse_region(&self, own: &str) -> GatewayError {
+    /// What a request is told that no region may serve: `asked` by the route of that name and this
+    /// credential together. Counts it.
+    pub(crate) fn refuse_region(
+        &self,
+        (route, asked): (&RouteName, &Residency),
+        (own, country): (&str, Option<Country>),
+    ) -> GatewayError {
         self.count(AccessResult::Region);
-        tracing::debug!(key = ?self.key, tenant = ?self.tenant, "region not allowed");
+        tracing::debug!(key = ?self.key, tenant = ?self.tenant, %asked, "region not allowed");
+        let whose = match (self.residency.is_anywhere(), &self.residency == asked) {
+            (true, _) => format!("by its route {route}"),
+            (false, true) => "by its key or tenant".to_owned(),
+            (false, false) => format!("by its key or tenant and its route {route}"),
+        };
+        let country =
+            country.map_or_else(|| "of unknown country".to_owned(), |it| format!("in {it}"));
         let message = format!(
-            "the key may not be served by the region {own}, and no region that it may use can \
-             serve this request"
+            "the request may be served {asked}, {whose}: not by this region, {own} {country}, nor by \
+             any other that could serve it"
         );
         GatewayError::new(ErrorKind::RegionNotAllowed, message)
     }

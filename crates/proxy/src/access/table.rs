@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spillway_control::{Hidden, Key, KeyId, KeyRole};
-use spillway_types::{Allowed, TenantName};
+use spillway_types::{Allowed, Residency, TenantName};
 
 use super::counts::{AccessCounts, TenantTally};
 use super::grant::Grant;
@@ -16,12 +16,14 @@ const TENANTS_COUNTED_MAX: usize = 1_000;
 const OTHER: &str = "_other";
 
 /// What is said of a tenant besides its keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TenantTerms {
     /// None of its keys is let in.
     pub is_suspended: bool,
     /// Its prompts must not look like those of other tenants.
     pub is_isolated: bool,
+    /// Where its requests may be served.
+    pub residency: Residency,
 }
 
 /// Every key that clients may come with, and what it allows.
@@ -127,7 +129,7 @@ impl KeyTable {
 
     /// What is said of a tenant; nothing of one that is unknown here.
     pub(super) fn terms(&self, tenant: &str) -> TenantTerms {
-        self.tenants.get(tenant).map(|tenant| tenant.terms).unwrap_or_default()
+        self.tenants.get(tenant).map(|tenant| tenant.terms.clone()).unwrap_or_default()
     }
 
     /// Where a tenant's requests are counted: clients must not make new series.
@@ -160,11 +162,12 @@ impl KeyTable {
             (false, true) => EntryState::Suspended,
             (false, false) => EntryState::Good,
         };
+        let residency = Residency::new(key.regions, []).and(&terms.residency);
         let grant = Grant {
             key: Some(id.clone()),
             counts: Some(self.counts(tenant)),
             models: Allowed::all_if_empty(key.models),
-            regions: Allowed::all_if_empty(key.regions),
+            residency,
             priority: key.priority,
             is_isolated: terms.is_isolated,
             tenant: key.tenant,

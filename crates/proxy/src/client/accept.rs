@@ -24,7 +24,10 @@ pub async fn accept_loop(worker: Arc<Worker>, listener: Arc<Listener>, socket: T
         };
         match accepted {
             Ok((tcp, peer)) => {
-                let Some(permit) = gateway.admit_connection() else { continue };
+                // A proxy has connections of many clients.
+                let is_proxy = listener.trusted_proxies.trusts(peer.ip());
+                let client = (!is_proxy).then_some(peer.ip());
+                let Some(permit) = gateway.admit_connection(client) else { continue };
                 let connection =
                     serve_connection(Arc::clone(&worker), Arc::clone(&listener), tcp, peer);
                 gateway.tracker.spawn(async move {

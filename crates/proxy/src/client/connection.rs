@@ -91,6 +91,12 @@ pub(crate) async fn serve_connection(
         }
         Err(_) => return worker.gateway.counters.closed_by_watchdog(CloseReason::SlowHead),
     };
+    // Only now a PROXY header has told whose connection it is.
+    let is_told = greeted.address != peer.ip().to_canonical();
+    let share = is_told.then(|| worker.gateway.admit_client(greeted.address));
+    if let Some(None) = share {
+        return;
+    }
     if let Some(reason) = drive(&worker, &listener, greeted).await {
         tracing::debug!(%peer, ?reason, "connection closed by the gateway");
         worker.gateway.counters.closed_by_watchdog(reason);

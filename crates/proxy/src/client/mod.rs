@@ -7,6 +7,7 @@ mod greet;
 mod listener;
 mod meter;
 mod proxy_header;
+mod shares;
 mod watchdog;
 
 pub use accept::accept_loop;
@@ -14,4 +15,5 @@ pub use listener::{Listener, ListenerSpec, TlsError, TlsIdentity};
 
 pub(crate) use connection::Client;
 pub(crate) use meter::PieceOut;
+pub(crate) use shares::{Share, Shares};
 pub(crate) use watchdog::CloseReason;

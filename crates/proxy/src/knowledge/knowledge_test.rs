@@ -2,7 +2,7 @@ use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
 use spillway_prefix::{FineIndex, HotBlock, HotDelta, HotTrie, IndexConfig};
-use spillway_types::{Allowed, BlockHashes, Deadline};
+use spillway_types::{BlockHashes, Deadline, Residency};
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn inquiry(chain: &[u64], prompt_bytes: u32) -> Inquiry {
         hop: 0,
         tenant: None,
         priority: 0,
-        regions: Allowed::All,
+        residency: Residency::default(),
         is_isolated: false,
     }
 }

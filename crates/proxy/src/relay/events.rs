@@ -3,9 +3,13 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use http::{HeaderMap, header};
-use spillway_protocol::{EventFlavour, EventOptions, EventRelay, GatewayError, Usage};
+use http::HeaderMap;
+use spillway_protocol::{
+    EventFlavour, EventOptions, EventRelay, GatewayError, Next, Terms, Thread, Unfit, Usage,
+};
 use spillway_types::{GapHistogram, TokenCounts};
+
+use crate::request::{Position, has_events};
 
 /// Bytes of an incomplete event that are held back, so that an error event never lands in the
 /// middle of one. No event of a language model is near it.
@@ -30,6 +34,9 @@ pub(crate) enum Flavour {
 #[derive(Debug)]
 pub(crate) struct Events {
     relay: EventRelay,
+    options: EventOptions,
+    /// Follows a stream that somebody else may go on with.
+    thread: Option<Box<Thread>>,
     flavour: Flavour,
     gaps: Box<GapHistogram>,
     last_event_at: Option<Instant>,
@@ -39,14 +46,14 @@ pub(crate) struct Events {
 impl Events {
     /// `None` if the reply is not a readable event stream.
     pub(crate) fn of(headers: &HeaderMap, flavour: Flavour, strip_usage: bool) -> Option<Self> {
-        let content_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-        let is_readable = !headers.contains_key(header::CONTENT_ENCODING);
-        if !content_type.starts_with("text/event-stream") || !is_readable {
+        if !has_events(headers) {
             return None;
         }
         let options = EventOptions { strip_usage, held_bytes_max: HELD_BYTES_MAX };
         Some(Self {
             relay: EventRelay::new(options),
+            options,
+            thread: None,
             flavour,
             gaps: Box::default(),
             last_event_at: None,
@@ -54,9 +61,21 @@ impl Events {
         })
     }
 
+    /// The same, followed by `thread`.
+    pub(crate) fn followed(self, thread: Option<Thread>) -> Self {
+        Self { thread: thread.map(Box::new), ..self }
+    }
+
     /// Takes a piece of the stream that arrived at `now`.
     pub(crate) fn push(&mut self, piece: Bytes, now: Instant) {
+        let was_whole = self.relay.at_boundary();
         self.relay.push(piece);
+        if let Some(thread) = &mut self.thread {
+            let is_whole = was_whole && self.relay.at_boundary();
+            while let Some(events) = self.relay.pop() {
+                if is_whole { thread.push(&events) } else { thread.push_part(events) }
+            }
+        }
         let events = self.relay.tally().events;
         if events == self.events_seen {
             return;
@@ -72,17 +91,91 @@ impl Events {
 
     /// Bytes to pass on now.
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
-        self.relay.pop()
+        match &mut self.thread {
+            Some(thread) => thread.pop(),
+            None => self.relay.pop(),
+        }
     }
 
     /// What is left when the replica ended its reply by itself.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
-        self.relay.finish()
+        let rest = self.relay.finish();
+        let Some(thread) = &mut self.thread else { return rest };
+        if let Some(rest) = rest {
+            thread.push(&rest);
+        }
+        thread.release();
+        let pieces: Vec<Bytes> = std::iter::from_fn(|| thread.pop()).collect();
+        (!pieces.is_empty()).then(|| pieces.concat().into())
+    }
+
+    /// Whether the answer has not come to its end, or not even begun where that alone can be told, so
+    /// that a replica which stops here broke off.
+    pub(crate) fn is_short(&self) -> bool {
+        match &self.thread {
+            Some(thread) => !thread.is_whole(),
+            None => !self.has_spoken(),
+        }
+    }
+
+    /// Whether nobody could go on with it any more.
+    pub(crate) fn is_unfit(&self) -> bool {
+        match &self.thread {
+            Some(thread) => thread.unfit().is_some(),
+            None => self.has_spoken(),
+        }
+    }
+
+    /// Says what is to be done, the replica having broken off. `terms` is what the request says.
+    pub(crate) fn broke_off(&mut self, terms: Result<&Terms, Unfit>) -> Next {
+        let has_spoken = self.has_spoken();
+        match &mut self.thread {
+            Some(thread) => thread.broke_off(terms),
+            None if !has_spoken => Next::Afresh,
+            None => Next::Unfit(terms.err().unwrap_or(Unfit::Unreadable)),
+        }
+    }
+
+    /// Whether anything but comments was passed on.
+    fn has_spoken(&self) -> bool {
+        let tally = self.relay.tally();
+        tally.events > 0 || self.relay.done() || !self.relay.at_boundary()
+    }
+
+    /// Whether the replica said by an error event that it breaks off.
+    pub(crate) fn has_fault(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| thread.has_fault())
+    }
+
+    /// Passes that event on.
+    pub(crate) fn release_fault(&mut self) {
+        if let Some(thread) = &mut self.thread {
+            thread.release_fault();
+        }
+    }
+
+    /// Where somebody else has to go on who is to go on behind what was said.
+    pub(crate) fn end_so_far(&self) -> Position {
+        match &self.thread {
+            Some(thread) if !thread.text().is_empty() => {
+                Position::Behind { text: thread.text().to_owned(), tokens: thread.tokens() }
+            }
+            _ => Position::Start,
+        }
+    }
+
+    /// Somebody else serves the stream from here on.
+    pub(crate) fn take_up(&mut self) {
+        self.relay = EventRelay::new(self.options);
+        self.events_seen = 0;
+        if let Some(thread) = &mut self.thread {
+            thread.take_up();
+        }
     }
 
     /// Whether the stream had said all it had to say, e.g. `[DONE]`.
     pub(crate) fn is_done(&self) -> bool {
-        self.relay.done()
+        self.thread.as_ref().map_or_else(|| self.relay.done(), |thread| thread.is_done())
     }
 
     /// The event that tells the client why its stream ends; `None` if an event was cut in the
@@ -97,22 +190,34 @@ impl Events {
         self.relay.at_boundary().then(|| error.event(flavour))
     }
 
-    /// What the stream told of its tokens so far.
+    /// What the replica that serves it now told of its tokens so far.
     pub(crate) fn usage(&self) -> Option<Usage> {
         self.relay.tally().usage
     }
 
+    /// Tokens by the replica that serves it now.
+    pub(crate) fn tokens_of_replica(&self) -> TokenCounts {
+        let tally = self.relay.tally();
+        match tally.usage {
+            Some(usage) => counts(usage),
+            None => TokenCounts { completion: tally.events, ..TokenCounts::default() },
+        }
+    }
+
     /// Tokens as far as the stream told, and the gaps between its events.
     pub(crate) fn account(&mut self) -> (TokenCounts, Option<Box<GapHistogram>>) {
-        let tally = self.relay.tally();
-        let tokens = match tally.usage {
-            Some(usage) => TokenCounts {
-                prompt: usage.prompt_tokens,
-                completion: usage.completion_tokens,
-                cached: usage.cached_tokens.unwrap_or(0),
-            },
-            None => TokenCounts { completion: tally.events, ..TokenCounts::default() },
+        let tokens = match &self.thread {
+            Some(thread) => counts(thread.usage()),
+            None => self.tokens_of_replica(),
         };
         (tokens, Some(std::mem::take(&mut self.gaps)))
+    }
+}
+
+fn counts(usage: Usage) -> TokenCounts {
+    TokenCounts {
+        prompt: usage.prompt_tokens,
+        completion: usage.completion_tokens,
+        cached: usage.cached_tokens.unwrap_or(0),
     }
 }

@@ -2,6 +2,7 @@
 
 mod body;
 mod events;
+mod go_on;
 mod relay_body;
 
 pub(crate) use body::ReplyBody;

@@ -19,7 +19,7 @@ use crate::client::PieceOut;
 use crate::gateway::{Home, StoredResponse};
 use crate::place::Place;
 use crate::relay::events::{Events, Flavour};
-use crate::request::{Record, Witness};
+use crate::request::{Record, Resume, Seeking, Witness};
 use crate::upstream::{ClientHalf, Http1Connection};
 use crate::wire_body::{WireBody, WireError};
 use crate::worker::Worker;
@@ -37,6 +37,8 @@ pub(crate) struct RelayPlan {
     pub(crate) deadline: Deadline,
     /// The client's half of a gRPC stream.
     pub(crate) client_half: Option<ClientHalf>,
+    /// By which somebody else can go on with a stream that breaks off.
+    pub(crate) resume: Option<Box<Resume>>,
 }
 
 /// The replica's end of a reply.
@@ -59,25 +61,28 @@ pub(crate) struct RelayError(String);
 /// A reply in passing. Whoever polls it drives the replica's connection along.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    plan: RelayPlan,
-    body: WireBody,
-    connection: Option<Box<Http1Connection>>,
-    /// `Some` until the reply has ended; gives the place there back.
-    place: Option<Place>,
-    witness: Option<Witness>,
-    record: Record,
-    events: Option<Events>,
+    pub(super) plan: RelayPlan,
+    pub(super) body: WireBody,
+    pub(super) connection: Option<Box<Http1Connection>>,
+    /// `Some` while somebody serves the reply; gives the place there back.
+    pub(super) place: Option<Place>,
+    pub(super) witness: Option<Witness>,
+    /// Lent to `seeking` while somebody is looked for.
+    pub(super) record: Option<Record>,
+    /// Somebody is looked for who goes on with a stream that ended in this way.
+    pub(super) seeking: Option<(End, Seeking)>,
+    pub(super) events: Option<Events>,
     /// What a reply in one piece told of its tokens.
     usage: Option<Usage>,
     /// The last pieces to send after the replica's part is over.
-    last_words: Option<Frame<Bytes>>,
+    pub(super) last_words: Option<Frame<Bytes>>,
     /// How the reply is to be broken off, once what was handed over before is on its way.
     broken: Option<RelayError>,
     /// A gRPC reply has told how it ends.
     has_status: bool,
     /// Made when there is something to wait for: a short reply never needs it.
     timer: Option<Pin<Box<Sleep>>>,
-    last_piece_at: Instant,
+    pub(super) last_piece_at: Instant,
     has_begun: bool,
     /// The last piece, until the next is asked for.
     piece_out: Option<PieceOut>,
@@ -93,6 +98,8 @@ impl Relay {
         record: Record,
     ) -> Self {
         let events = Events::of(&head.headers, plan.flavour, plan.strip_usage);
+        let thread = plan.resume.as_ref().and_then(|resume| resume.thread());
+        let events = events.map(|events| events.followed(thread));
         if events.is_some() {
             // An error event may have to be added at the end.
             head.headers.remove(header::CONTENT_LENGTH);
@@ -103,7 +110,8 @@ impl Relay {
             connection: upstream.connection,
             place: Some(upstream.place),
             witness: upstream.witness,
-            record,
+            record: Some(record),
+            seeking: None,
             events,
             usage: None,
             last_words: None,
@@ -115,7 +123,7 @@ impl Relay {
             piece_out: None,
         };
         relay.note_status(&head.headers);
-        if relay.body.is_end_stream() {
+        if relay.body.is_end_stream() && !relay.is_short() {
             relay.finish();
         }
         relay
@@ -123,7 +131,8 @@ impl Relay {
 
     /// Whether everything was handed over.
     pub(crate) fn has_ended(&self) -> bool {
-        self.place.is_none() && self.last_words.is_none() && self.broken.is_none()
+        let is_over = self.place.is_none() && self.seeking.is_none();
+        is_over && self.last_words.is_none() && self.broken.is_none()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
@@ -140,7 +149,8 @@ impl Relay {
         self.piece_out = None;
         let polled = self.poll_piece(cx);
         if matches!(polled, Poll::Ready(Some(Ok(_)))) {
-            self.piece_out = Some(self.record.hand_over());
+            self.forget_if_unfit();
+            self.piece_out = self.record.as_ref().map(Record::hand_over);
         }
         polled
     }
@@ -159,11 +169,19 @@ impl Relay {
             if let Some(error) = self.broken.take() {
                 return Poll::Ready(Some(Err(error)));
             }
+            if let Some((end, seeking)) = &mut self.seeking {
+                let end = *end;
+                match std::task::ready!(seeking.poll(cx)).settle(self) {
+                    true => continue,
+                    false => return self.break_off(end, cx),
+                }
+            }
             if self.place.is_none() {
                 return Poll::Ready(None);
             }
             let Poll::Ready(next) = self.poll_replica(cx) else {
                 return match self.poll_timer(cx) {
+                    Poll::Ready(overdue) if self.goes_on(overdue) => continue,
                     Poll::Ready(overdue) => self.break_off(overdue, cx),
                     Poll::Pending => Poll::Pending,
                 };
@@ -175,7 +193,15 @@ impl Relay {
                 },
                 Some(Err(error)) => {
                     tracing::debug!(%error, "reply was cut");
-                    return self.break_off(End::Cut, cx);
+                    if !self.goes_on(End::Cut) {
+                        return self.break_off(End::Cut, cx);
+                    }
+                }
+                // Servers that shut down end their streams in good order, if not with a good word.
+                None if self.is_short() => {
+                    if !self.goes_on(End::Cut) {
+                        return self.break_off(End::Cut, cx);
+                    }
                 }
                 None => self.finish(),
             }
@@ -214,13 +240,17 @@ impl Relay {
         }
         if !self.has_begun {
             self.has_begun = true;
-            self.record.first_byte(now);
+            self.record_mut(|record| record.first_byte(now));
             self.remember_response(&piece);
         }
         let is_last = self.body.is_end_stream();
         let passed = match &mut self.events {
             Some(events) => {
                 events.push(piece, now);
+                if events.has_fault() {
+                    self.break_by_word();
+                    return None;
+                }
                 None
             }
             None => {
@@ -228,10 +258,21 @@ impl Relay {
                 Some(Frame::data(piece))
             }
         };
-        if is_last {
+        if is_last && !self.is_short() {
             self.finish();
         }
         passed
+    }
+
+    /// Whether somebody else could go on with the stream, and its answer has not come to an end.
+    fn is_short(&self) -> bool {
+        self.plan.resume.is_some() && self.events.as_ref().is_some_and(Events::is_short)
+    }
+
+    pub(super) fn record_mut(&mut self, edit: impl FnOnce(&mut Record)) {
+        if let Some(record) = &mut self.record {
+            edit(record);
+        }
     }
 
     /// A stored response is asked for again by its id, and only who gave it has it.
@@ -256,7 +297,7 @@ impl Relay {
                 completion: usage.completion_tokens,
                 cached: usage.cached_tokens.unwrap_or(0),
             };
-            self.record.tokens(tokens, None);
+            self.record_mut(|record| record.tokens(tokens, None));
         }
     }
 
@@ -338,7 +379,7 @@ impl Relay {
         let end = if fault.is_some() { End::Answered } else { end };
         let trailers = trailers_of(&fault.unwrap_or_else(|| ending_error(end)));
         if let Some(code) = status_in(&trailers) {
-            self.record.grpc_status(code);
+            self.record_mut(|record| record.grpc_status(code));
         }
         self.close(end);
         Frame::trailers(trailers)
@@ -350,7 +391,7 @@ impl Relay {
             && let Some(code) = status_in(headers)
         {
             self.has_status = true;
-            self.record.grpc_status(code);
+            self.record_mut(|record| record.grpc_status(code));
             if let Some(witness) = &mut self.witness {
                 witness.grpc_status(code);
             }
@@ -358,22 +399,35 @@ impl Relay {
     }
 
     /// Frees the replica; dropping an unfinished connection aborts its request.
-    fn close(&mut self, end: End) {
+    pub(super) fn close(&mut self, end: End) {
         self.account();
-        if let Some(witness) = &mut self.witness {
-            let usage = self.events.as_ref().map_or(self.usage, Events::usage);
-            witness.end(end, self.record.token_counts(), usage);
-        }
-        self.record.end(end);
+        self.tell_witness(end);
+        self.record_mut(|record| record.end(end));
         self.connection = None;
         self.plan.client_half = None;
+        self.plan.resume = None;
         self.place = None;
     }
 
-    fn account(&mut self) {
+    /// What became of the replica's part.
+    pub(super) fn tell_witness(&mut self, end: End) {
+        let Some(witness) = &mut self.witness else { return };
+        let (tokens, usage) = match &self.events {
+            // Of a stream that told its usage throughout the last word may not have been said.
+            Some(events) => {
+                (events.tokens_of_replica(), events.usage().filter(|_| end == End::Complete))
+            }
+            None => {
+                (self.record.as_ref().map(Record::token_counts).unwrap_or_default(), self.usage)
+            }
+        };
+        witness.end(end, tokens, usage);
+    }
+
+    pub(super) fn account(&mut self) {
         if let Some(events) = &mut self.events {
             let (tokens, gaps) = events.account();
-            self.record.tokens(tokens, gaps);
+            self.record_mut(|record| record.tokens(tokens, gaps));
         }
     }
 }

@@ -8,13 +8,15 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{Attempt, Moment, Plan, Policy, Reason, Refusal, SpillReason, plan};
+use spillway_route::{
+    Attempt, Moment, Plan, Policy, Reason, Refusal, ShedReason, SpillReason, plan,
+};
 
 use crate::knowledge::Cached;
 use crate::place::Place;
 use crate::regions::Regions;
 use crate::remote::{Destination, RemoteFailure};
-use crate::replica::Replica;
+use crate::replica::{Lease, Replica};
 use crate::request::forward::Way;
 use crate::request::headers::{address_to, remove_client_keys, tell_time_left};
 use crate::request::lesson::Lesson;
@@ -30,16 +32,12 @@ use crate::worker::Worker;
 
 /// A client's promise that the request may be sent again.
 static IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-/// What a client is told whose turn would come after its deadline.
-const TOO_LATE: &str = "the deadline would pass before a replica has a place";
-/// Replies of a replica that another one may do better than.
-const REPLACED: [StatusCode; 5] = [
-    StatusCode::TOO_MANY_REQUESTS,
-    StatusCode::INTERNAL_SERVER_ERROR,
-    StatusCode::BAD_GATEWAY,
-    StatusCode::SERVICE_UNAVAILABLE,
-    StatusCode::GATEWAY_TIMEOUT,
-];
+/// Replies of a replica that has no room: another one may have.
+pub(super) const REFUSING: [StatusCode; 2] =
+    [StatusCode::TOO_MANY_REQUESTS, StatusCode::SERVICE_UNAVAILABLE];
+/// Other replies of a replica that another one may do better than.
+const REPLACED: [StatusCode; 3] =
+    [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::BAD_GATEWAY, StatusCode::GATEWAY_TIMEOUT];
 
 /// A reply that began, and the place that goes with it.
 #[derive(Debug)]
@@ -50,6 +48,15 @@ pub(crate) struct Dispatched {
     pub(crate) witness: Option<Witness>,
     /// How it came to go there.
     pub(crate) choice: Choice,
+}
+
+/// A replica that is asked.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) chosen: Attempt,
+    pub(super) replica: Arc<Replica>,
+    pub(super) lease: Lease,
+    pub(super) witness: Witness,
 }
 
 /// How a place was chosen.
@@ -78,6 +85,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) prepared: &'a mut Prepared,
     pub(crate) head: &'a Parts,
     pub(crate) dice: fastrand::Rng,
+    /// When the request's head arrived.
+    pub(crate) started: Instant,
 }
 
 impl Dispatch<'_> {
@@ -88,8 +97,26 @@ impl Dispatch<'_> {
     pub(crate) async fn run(mut self, record: &mut Record) -> Result<Dispatched, GatewayError> {
         self.worker.gateway.retry_budget.on_request();
         let mut so_far = SoFar::default();
+        self.redeem(&mut so_far);
         let result = self.ask(record, &mut so_far).await;
         // An error reply of a replica says more than that nobody else could be asked.
+        match so_far.held {
+            Some(held) if result.is_err() => Ok(held),
+            _ => result,
+        }
+    }
+
+    /// The same for a request that has begun to be served and broke off, which is no further request:
+    /// whoever `so_far` says was asked is not asked again.
+    ///
+    /// # Errors
+    /// Why there is nobody to go on.
+    pub(super) async fn run_again(
+        mut self,
+        record: &mut Record,
+        mut so_far: SoFar,
+    ) -> Result<Dispatched, GatewayError> {
+        let result = self.ask(record, &mut so_far).await;
         match so_far.held {
             Some(held) if result.is_err() => Ok(held),
             _ => result,
@@ -123,48 +150,98 @@ impl Dispatch<'_> {
         record: &mut Record,
         so_far: &mut SoFar,
     ) -> Result<Option<Dispatched>, GatewayError> {
-        let attempts_max = self.worker.gateway.config.retry.attempts_max;
-        let replica = Arc::clone(self.view.replica(chosen.slot));
+        // Whoever chose it has looked already; what is forbidden must not depend on that.
+        if self.is_barred() {
+            return Err(self.barred_here());
+        }
         // Another request may have taken the last place since the plan was made.
-        let Some(lease) = replica.lease(&self.worker.gateway.waiting) else { return Ok(None) };
+        let Some(mut asked) = self.take_place(chosen, so_far) else { return Ok(None) };
         so_far.stay = None;
+        // Its place shows by itself from now on.
+        self.prepared.target.coming = None;
+        self.began(so_far);
         if std::mem::take(&mut so_far.has_turn) {
             // Where one has found a place there may be more.
             self.worker.gateway.waiting.wake();
         }
-        let inquiry = &self.prepared.inquiry;
-        record.asked(&replica.spec().name, &inquiry.prefix, chosen.prediction);
+        record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, chosen.prediction);
+        let hedging = self.hedging(so_far);
+        let reply = match hedging {
+            Some(hedging) => {
+                let (last, reply) = self.race(hedging, (asked, kept), record, so_far).await;
+                asked = last;
+                reply
+            }
+            None => self.attempt(&asked.replica, kept, &mut asked.witness).await,
+        };
+        match reply {
+            Ok(reply) => Ok(self.take_reply(asked, reply, record, so_far)),
+            Err(failed) => self.take_failure(asked, &failed, (record, so_far)),
+        }
+    }
+
+    /// A place at a replica; `None` if it has none left.
+    pub(super) fn take_place(&self, chosen: Attempt, so_far: &mut SoFar) -> Option<Asked> {
+        let replica = Arc::clone(self.view.replica(chosen.slot));
+        let lease = replica.lease(&self.worker.gateway.waiting)?;
         so_far.attempts += 1;
         so_far.attempts_of_model += 1;
+        let inquiry = &self.prepared.inquiry;
         let lesson = Lesson::begin(self.worker, &replica, inquiry, &chosen);
-        let mut witness = Witness::new(self.worker, &replica, inquiry.model.as_ref(), lesson);
-        let failed = match self.attempt(&replica, kept, &mut witness).await {
-            Ok(reply) => {
-                let place = Place::Replica(lease);
-                let choice = Choice::Replica(chosen);
-                let dispatched = Dispatched { reply, place, witness: Some(witness), choice };
-                if so_far.attempts >= attempts_max || !self.may_replace(&dispatched.reply) {
-                    return Ok(Some(dispatched));
-                }
-                so_far.hold(dispatched);
-                record.retried(RetrySafety::Reset);
-                return Ok(None);
-            }
-            Err(failed) => failed,
+        let witness = Witness::new(self.worker, &replica, inquiry.model.as_ref(), lesson);
+        Some(Asked { chosen, replica, lease, witness })
+    }
+
+    /// A replica began to reply; `None` if another may do better.
+    fn take_reply(
+        &self,
+        asked: Asked,
+        reply: Reply,
+        record: &mut Record,
+        so_far: &mut SoFar,
+    ) -> Option<Dispatched> {
+        let Asked { chosen, lease, witness, .. } = asked;
+        let safety = self.safety_of_reply(reply.response.status());
+        let dispatched = Dispatched {
+            reply,
+            place: Place::Replica(lease),
+            witness: Some(witness),
+            choice: Choice::Replica(chosen),
         };
-        tracing::debug!(replica = %replica.spec().name, error = %failed.error, "attempt failed");
+        let attempts_max = self.worker.gateway.config.retry.attempts_max;
+        if so_far.attempts >= attempts_max || !self.may_retry(safety) {
+            return Some(dispatched);
+        }
+        so_far.hold(dispatched);
+        record.retried(safety);
+        None
+    }
+
+    /// An attempt came to nothing; `None` if another replica is to be asked.
+    ///
+    /// # Errors
+    /// What the client is told if none is.
+    fn take_failure(
+        &self,
+        mut asked: Asked,
+        failed: &FailedAttempt,
+        (record, so_far): (&mut Record, &mut SoFar),
+    ) -> Result<Option<Dispatched>, GatewayError> {
+        let name = &asked.replica.spec().name;
+        tracing::debug!(replica = %name, error = %failed.error, "attempt failed");
         if let Some(fault) = self.prepared.body.fault() {
             return Err(fault.clone());
         }
         // Only now: a client's bad upload is no fault of the replica.
-        witness.failed(&failed);
+        asked.witness.failed(failed);
         let safety = self.safety(failed.error.retry_safety(), failed.fault().is_some());
-        let told = failed.error.to_gateway_error(replica.spec().name.as_str());
+        let told = failed.error.to_gateway_error(name.as_str());
+        let attempts_max = self.worker.gateway.config.retry.attempts_max;
         if so_far.attempts >= attempts_max || !self.may_retry(safety) {
             return Err(told);
         }
         so_far.failure = Some(told);
-        so_far.worn = failed.was_kept.then_some(chosen);
+        so_far.worn = failed.was_kept.then_some(asked.chosen);
         record.retried(safety);
         Ok(None)
     }
@@ -189,20 +266,13 @@ impl Dispatch<'_> {
                     return Ok(Next::Region(destination, Some(reason)));
                 }
                 // Another model that can serve now beats a place in a queue.
-                (Way::Wait(_) | Way::Shed(..), _) if self.fall_back(so_far) => continue,
-                (Way::Wait(key), _) => {
-                    self.wait(key, so_far).await?;
+                (Way::Wait { .. } | Way::Shed(..), _) if self.fall_back(so_far) => continue,
+                (Way::Wait { prefill_ms }, _) => {
+                    self.wait(prefill_ms, so_far).await?;
                     continue;
                 }
-                (Way::Shed(ErrorKind::DeadlineExceeded, retry_after), _) => {
-                    let error = GatewayError::new(ErrorKind::DeadlineExceeded, TOO_LATE);
-                    return Err(error.with_retry_after(retry_after));
-                }
-                (Way::Shed(_, retry_after), _) => {
-                    let error = refused(Refusal::AllBusy, so_far);
-                    // What a replica asked for itself says more than a prediction.
-                    let known = error.retry_after;
-                    return Err(error.with_retry_after(known.unwrap_or(retry_after)));
+                (Way::Shed(reason, predicted_ms), _) => {
+                    return Err(self.shed(reason, predicted_ms, so_far));
                 }
                 (Way::Own, Ok(attempt)) => {
                     so_far.tried.push(attempt.slot);
@@ -239,6 +309,10 @@ impl Dispatch<'_> {
             so_far.ticket = None;
             so_far.worn = None;
             so_far.attempts_of_model = 0;
+            // It waits or was promised a place for the model before.
+            so_far.stay = None;
+            so_far.is_promised = false;
+            so_far.had_turn = false;
         }
         has_next
     }
@@ -283,19 +357,22 @@ impl Dispatch<'_> {
         kept: Kept,
         witness: &mut Witness,
     ) -> Result<Reply, FailedAttempt> {
-        let bounds = AttemptBounds {
-            timeouts: self.prepared.route.spec.timeouts,
-            deadline: self.prepared.inquiry.deadline,
-            kept,
-            traffic: self.prepared.traffic(),
-        };
-        let worker = self.worker;
+        let (bounds, worker) = (self.bounds(kept), self.worker);
         let request = || {
             let request = self.request(replica)?;
             witness.sent();
             Some(request)
         };
         attempt(worker, replica, request, bounds).await
+    }
+
+    pub(super) fn bounds(&self, kept: Kept) -> AttemptBounds {
+        AttemptBounds {
+            timeouts: self.prepared.route.spec.timeouts,
+            deadline: self.prepared.inquiry.deadline,
+            kept,
+            traffic: self.prepared.traffic(),
+        }
     }
 
     /// What repeating a failed attempt could do. Who sends an idempotency key has it arranged that a
@@ -307,11 +384,16 @@ impl Dispatch<'_> {
         }
     }
 
-    /// Whether another replica may be asked instead of passing this reply on.
-    fn may_replace(&self, reply: &Reply) -> bool {
-        self.is_keyed()
-            && REPLACED.contains(&reply.response.status())
-            && self.may_retry(RetrySafety::Reset)
+    /// What asking another replica could do instead of passing a reply of this status on. Who refuses
+    /// for its load has not begun to work; any other error may be that of work half done.
+    fn safety_of_reply(&self, status: StatusCode) -> RetrySafety {
+        if REFUSING.contains(&status) {
+            RetrySafety::Unsent
+        } else if self.is_keyed() && REPLACED.contains(&status) {
+            RetrySafety::Reset
+        } else {
+            RetrySafety::Never
+        }
     }
 
     fn is_keyed(&self) -> bool {
@@ -331,7 +413,7 @@ impl Dispatch<'_> {
     }
 
     /// `None` if the body was streamed to an earlier attempt.
-    fn request(&mut self, replica: &Replica) -> Option<Request<OutboundBody>> {
+    pub(super) fn request(&mut self, replica: &Replica) -> Option<Request<OutboundBody>> {
         let body = self.prepared.body.for_attempt()?;
         let mut headers: HeaderMap = self.head.headers.clone();
         let fell_back = self.prepared.fell_back_from().is_some();
@@ -369,15 +451,18 @@ fn uri(line: &Line<'_>, path: &PathAndQuery) -> Uri {
 }
 
 pub(super) fn refused(refusal: Refusal, so_far: &SoFar) -> GatewayError {
-    let kind = match refusal {
+    let (kind, reason) = match refusal {
         // All were chosen, and all had their last place taken by somebody else just then.
-        Refusal::AllTried if so_far.attempts == 0 => ErrorKind::Overloaded,
-        Refusal::NoReplica | Refusal::AllTried => ErrorKind::NoReplica,
-        Refusal::AllBusy => ErrorKind::Overloaded,
-        Refusal::DeadlinePassed => ErrorKind::DeadlineExceeded,
+        Refusal::AllTried if so_far.attempts == 0 => {
+            (ErrorKind::Overloaded, ShedReason::ReplicaBusy)
+        }
+        Refusal::NoReplica | Refusal::AllTried => (ErrorKind::NoReplica, ShedReason::NobodyInReach),
+        Refusal::AllBusy => (ErrorKind::Overloaded, ShedReason::ReplicaBusy),
+        Refusal::DeadlinePassed => (ErrorKind::DeadlineExceeded, ShedReason::Late),
     };
-    let error = GatewayError::new(kind, refusal.to_string());
-    match so_far.busy_until.filter(|_| refusal == Refusal::AllBusy) {
+    let error = GatewayError::new(kind, refusal.to_string()).with_shed(reason.name());
+    let until = so_far.busy_until.or(so_far.elsewhere_until);
+    match until.filter(|_| refusal == Refusal::AllBusy) {
         Some(until) => error.with_retry_after(until.saturating_duration_since(Instant::now())),
         None => error,
     }

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -183,6 +182,7 @@ pub async fn explain(
         prepared: &mut prepared,
         head: &head,
         dice: gateway.dice(),
+        started: around.started,
     };
     Ok(dispatch.explain())
 }
@@ -219,7 +219,7 @@ impl Dispatch<'_> {
         let pin = self.prepared.target.pin.as_ref();
         let group = self.prepared.route.group_for(inquiry.model.as_ref(), pin);
         let Ok(Some(group)) = group else { return (Err(Refusal::NoReplica), Vec::new()) };
-        so_far.ticket = Some(group.tickets.load(Ordering::Relaxed));
+        so_far.ticket = Some(group.memory.next_ticket());
         let knowledge = self.worker.gateway.knowledge();
         let cached = knowledge.look_up(inquiry);
         let loads = self.view.loads(cached);
@@ -281,7 +281,7 @@ impl Explanation {
                 self.chosen = Some(destination.region.to_string());
                 (Decision::Region, Some(reason.name()))
             }
-            (Way::Wait(_), _) => (Decision::Wait, spill_reason),
+            (Way::Wait { .. }, _) => (Decision::Wait, spill_reason),
             (Way::Shed(..), _) => (Decision::Shed, spill_reason),
         };
         self.decision = decision.0;

@@ -133,11 +133,24 @@ impl Prepared {
             if found {
                 self.inquiry.model = Some(next.model);
                 self.target.pin = next.pin;
-                self.route = route;
+                self.take_route(route);
             }
         }
         self.target.fallback = Some(fallback);
         found
+    }
+
+    /// Goes on by this route, and where that may be served.
+    pub(crate) fn take_route(&mut self, route: Arc<Route>) {
+        self.inquiry.residency = self.target.granted.and(&route.spec.residency);
+        self.route = route;
+    }
+
+    /// No other model is to stand in from here on.
+    pub(crate) fn stay_with_model(&mut self) {
+        if let Some(fallback) = &mut self.target.fallback {
+            fallback.agenda.clear();
+        }
     }
 
     fn rename(

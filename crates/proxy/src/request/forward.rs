@@ -1,27 +1,28 @@
 //! A request's way to other regions: whether to go, and what comes of it.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use http::{Request, Uri};
+use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
-use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{Refusal, SpillPlan, SpillReason, SpillVerdict};
-use spillway_types::{Inquiry, ModelName, ReplicaSlot};
+use spillway_protocol::{CODE_HEADER, GatewayError};
+use spillway_route::{ShedReason, SpillPlan, SpillReason, SpillVerdict};
+use spillway_types::{Inquiry, ModelName};
 use tokio::time::timeout;
 
 use crate::place::{Place, RegionPlace};
 use crate::regions::Regions;
-use crate::remote::{Destination, Forwarded, GuestTerms, RemoteFailure, RemoteReply};
-use crate::request::dispatch::{Choice, Dispatch, Dispatched, refused};
+use crate::remote::{Destination, Forwarded, GuestTerms, RefusedFor, RemoteFailure, RemoteReply};
+use crate::request::dispatch::{Choice, Dispatch, Dispatched};
 use crate::request::record::Record;
 use crate::request::so_far::SoFar;
 use crate::upstream::{LentBody, Reply};
-use crate::waiting::WaitKey;
 use crate::wire_body::{BoxError, LinkBody, WireBody};
 
-/// How often a request that waits looks whether another region would be sooner by now.
-const REVIEW: Duration = Duration::from_millis(250);
+/// Nodes of other regions that say they are about to end, before that region counts as one that does
+/// not take the request: during a rolling restart it is one node of a region at a time.
+const LEAVING_MAX: u32 = 3;
 
 /// Which way a request goes on.
 #[derive(Debug)]
@@ -30,14 +31,20 @@ pub(super) enum Way {
     Own,
     /// To another region.
     Region(Destination, SpillReason),
-    /// Nowhere for now: until one of the own replicas has a place.
-    Wait(WaitKey),
-    /// Nowhere: the client is told this, and to come again after this time.
-    Shed(ErrorKind, Duration),
+    /// Nowhere for now: until one of the own replicas has a place. Reading its prompt takes this
+    /// many milliseconds then.
+    Wait {
+        /// 0 if unknown.
+        prefill_ms: f32,
+    },
+    /// Nowhere: the client is told this. Its turn would have come after so many milliseconds.
+    Shed(ShedReason, f32),
 }
 
 impl Dispatch<'_> {
-    pub(super) fn way(&self, plan: &SpillPlan, queues_there: bool, key: WaitKey) -> Way {
+    /// What a plan between regions means. With `queues_there` a replica that has no limit takes the
+    /// request whatever waits there.
+    pub(super) fn way(&self, plan: &SpillPlan, queues_there: bool, prefill_ms: f32) -> Way {
         match &plan.verdict {
             SpillVerdict::Own => Way::Own,
             SpillVerdict::Forward(ways) => match ways.first() {
@@ -47,69 +54,19 @@ impl Dispatch<'_> {
                 }
                 None => Way::Own,
             },
+            // What comes too late is of no use to anybody, wherever it would wait.
+            SpillVerdict::Shed { wait_ms, .. } if plan.reason == SpillReason::Slo => {
+                Way::Shed(ShedReason::Slo, *wait_ms)
+            }
             SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } if queues_there => Way::Own,
-            SpillVerdict::Wait { .. } => Way::Wait(key),
-            SpillVerdict::Shed { retry_after_s } => {
-                let kind = match plan.reason {
-                    SpillReason::Late => ErrorKind::DeadlineExceeded,
-                    _ => ErrorKind::Overloaded,
-                };
-                Way::Shed(kind, Duration::from_secs((*retry_after_s).into()))
+            SpillVerdict::Wait { wait_ms } if self.is_beyond_degraded(*wait_ms) => {
+                Way::Shed(ShedReason::Degraded, *wait_ms)
+            }
+            SpillVerdict::Wait { .. } => Way::Wait { prefill_ms },
+            SpillVerdict::Shed { wait_ms, .. } => {
+                Way::Shed(plan.reason.shed().unwrap_or(ShedReason::QueueFull), *wait_ms)
             }
         }
-    }
-
-    /// Goes by what is known now: it may have changed while the request waited.
-    fn look_again(&mut self, so_far: &mut SoFar) {
-        let gateway = &self.worker.gateway;
-        self.regions = gateway.regions();
-        let view = gateway.view();
-        if Arc::ptr_eq(&view, &self.view) {
-            return;
-        }
-        // Gone with the config: then it is served by what there was.
-        let Some(route) = view.route_again(&self.prepared.route) else { return };
-        let name = |slot: &ReplicaSlot| self.view.replica(*slot).spec().name.clone();
-        let tried: Vec<_> = so_far.tried.iter().map(name).collect();
-        so_far.tried = tried.iter().filter_map(|name| view.slot(name)).collect();
-        self.prepared.route = route;
-        self.view = view;
-    }
-
-    /// Waits for a place at one of the own replicas, or for news of other regions.
-    ///
-    /// # Errors
-    /// If the queue is full, or it has waited for too long.
-    pub(super) async fn wait(
-        &mut self,
-        key: WaitKey,
-        so_far: &mut SoFar,
-    ) -> Result<(), GatewayError> {
-        let waitings = &self.worker.gateway.waiting;
-        let now = Instant::now();
-        let since = *so_far.waiting_since.get_or_insert(now);
-        let deadline = self.prepared.inquiry.deadline.at();
-        let until = deadline.min(since + waitings.longest());
-        if now >= until {
-            let refusal = if now >= deadline { Refusal::DeadlinePassed } else { Refusal::AllBusy };
-            return Err(refused(refusal, so_far));
-        }
-        let priority = self.prepared.inquiry.priority;
-        let mut stay = match so_far.stay.take() {
-            Some(stay) => stay,
-            None => waitings
-                .enter(key, until, (self.prepared.body.held_bytes(), priority))
-                .map_err(|_| refused(Refusal::AllBusy, so_far))?,
-        };
-        so_far.has_turn = timeout(REVIEW.min(until - now), stay.turn()).await.is_ok();
-        if !so_far.has_turn {
-            so_far.stay = Some(stay);
-        }
-        // Who refused it a while ago may have room by now; whether it has, its reports say.
-        let now = Instant::now();
-        so_far.refused.retain(|(_, at)| now.saturating_duration_since(*at) < REVIEW);
-        self.look_again(so_far);
-        Ok(())
     }
 
     /// Asks another region; `None` if somebody else is to be asked.
@@ -124,13 +81,19 @@ impl Dispatch<'_> {
         so_far.has_turn = false;
         let region = destination.region.clone();
         let model = self.prepared.inquiry.model.as_ref();
-        let Some(count) = self.regions.count(&region, model) else {
+        let gate = self.regions.gate(&region).filter(|gate| gate.pass()).map(Arc::clone);
+        let (Some(count), Some(gate)) = (self.regions.count(&region, model), gate) else {
             so_far.refused.push((region, Instant::now()));
             return Ok(None);
         };
         let failure = match self.forward(&destination).await {
             Ok(RemoteReply { node, response }) => {
                 record.forwarded(&region);
+                if is_fault(&response) {
+                    gate.faulted();
+                } else {
+                    gate.answered();
+                }
                 let reply = Reply { response: response.map(WireBody::Link), connection: None };
                 let place = Place::Region(RegionPlace { region, node, _count: count });
                 let choice = Choice::Region(reason);
@@ -143,12 +106,25 @@ impl Dispatch<'_> {
             return Err(fault.clone());
         }
         count.failed(&failure);
+        gate.failed(&failure);
+        if matches!(failure, RemoteFailure::Leaving) && so_far.leaving < LEAVING_MAX {
+            // Another node of the region is asked next, if there is one.
+            so_far.leaving += 1;
+            return Ok(None);
+        }
         so_far.refused.push((region.clone(), Instant::now()));
+        if matches!(failure, RemoteFailure::Refused { why: RefusedFor::Residency, .. }) {
+            so_far.barred_by.push(region.clone());
+        }
         // To go on after a refusal is no retry: nobody has worked on the request.
-        if matches!(failure, RemoteFailure::NotConnected | RemoteFailure::Refused { .. }) {
-            if let RemoteFailure::Refused { wait: Some(wait) } = failure {
+        if matches!(
+            failure,
+            RemoteFailure::NotConnected | RemoteFailure::Refused { .. } | RemoteFailure::Leaving
+        ) {
+            if let RemoteFailure::Refused { wait: Some(wait), .. } = failure {
                 let until = Instant::now() + wait;
-                so_far.busy_until = Some(so_far.busy_until.map_or(until, |known| known.min(until)));
+                let known = so_far.elsewhere_until;
+                so_far.elsewhere_until = Some(known.map_or(until, |known| known.min(until)));
             }
             return Ok(None);
         }
@@ -168,6 +144,12 @@ impl Dispatch<'_> {
         let Some(remote) = self.worker.gateway.remote() else {
             return Err(RemoteFailure::NotConnected);
         };
+        // Whoever chose the region has looked already; what is forbidden must not depend on that.
+        let residency = &self.prepared.inquiry.residency;
+        if !self.worker.gateway.regions().allows(&destination.region, residency) {
+            self.worker.gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
+            return Err(RemoteFailure::Refused { wait: None, why: RefusedFor::Residency });
+        }
         let body = self.prepared.body.for_attempt();
         let body = body.ok_or_else(|| RemoteFailure::Broken("the body was sent already".into()))?;
         let (body, lender) = LentBody::new(body);
@@ -201,7 +183,7 @@ impl Dispatch<'_> {
     }
 
     fn guest_terms(&self) -> GuestTerms {
-        let Inquiry { model, prefix, client, deadline, hop, tenant, priority, .. } =
+        let Inquiry { model, prefix, client, deadline, hop, tenant, priority, residency, .. } =
             &self.prepared.inquiry;
         GuestTerms {
             model: model.clone(),
@@ -212,8 +194,18 @@ impl Dispatch<'_> {
             prefix: prefix.as_slice().to_vec(),
             tenant: tenant.clone(),
             priority: *priority,
+            residency: residency.clone(),
         }
     }
+}
+
+/// Whether a reply says that the region could not serve the request: an error of its gateway, which
+/// alone may send the header of its codes, that is neither the client's fault nor load.
+fn is_fault(response: &Response<LinkBody>) -> bool {
+    let status = response.status();
+    let is_load =
+        [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status);
+    status.is_server_error() && !is_load && response.headers().contains_key(&CODE_HEADER)
 }
 
 fn has_room(regions: &Regions, to: &Destination, model: Option<&ModelName>) -> bool {

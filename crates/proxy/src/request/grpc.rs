@@ -67,7 +67,7 @@ pub(crate) fn call_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Gate
 
 /// An error as a reply that is nothing but a head.
 pub(crate) fn refusal(error: &GatewayError, mut record: Record) -> Response<ReplyBody> {
-    record.answered(error.kind.status().as_u16());
+    record.refused(error);
     trailers_only(trailers_of(error), &mut record)
 }
 
@@ -194,6 +194,7 @@ impl Surroundings<'_> {
             flavour: Flavour::Grpc,
             strip_usage: false,
             is_stored: false,
+            continuing: None,
             body_wait: buffered.wait,
             _reservations: buffered.reservations,
             route,
@@ -279,6 +280,7 @@ impl Surroundings<'_> {
             flavour: Flavour::Grpc,
             strip_usage: false,
             is_stored: false,
+            continuing: None,
             body_wait,
             _reservations: Vec::new(),
             route,

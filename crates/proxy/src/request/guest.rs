@@ -9,18 +9,19 @@ use std::time::Duration;
 use http::{Request, Response};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
-use spillway_protocol::TrustedProxies;
-use spillway_route::{Guest, OwnRegion, admit_guest, shed_state};
-use spillway_types::{ModelName, RouteName, ShedState};
+use spillway_protocol::{ErrorKind, TrustedProxies};
+use spillway_route::{Asker, Guest, OwnRegion, admit_guest, shed_state};
+use spillway_types::{ModelName, Residency, RouteName, ShedState};
 
 use crate::access::{AccessMode, AccessSwitch};
 use crate::client::Client;
+use crate::coming_guests::ComingGuest;
 use crate::gateway::Gateway;
 use crate::regions::Regions;
 use crate::remote::GuestTerms;
 use crate::request::headers::Identity;
 use crate::request::serve::Exchange;
-use crate::waiting::WaitKey;
+use crate::waiting::{Asking, WaitKey};
 use crate::wire_body::{BoxError, LinkBody, WireBody};
 use crate::worker::Worker;
 
@@ -38,16 +39,69 @@ pub struct GuestRefusal {
     pub why: String,
     /// After how long there might be room.
     pub wait: Option<Duration>,
+    /// There was no room; else it could not be served for another reason.
+    pub is_load: bool,
+}
+
+/// What this region says to a guest.
+#[derive(Debug)]
+pub enum GuestAnswer {
+    /// It is served here: for [`serve_guest`], and counted from now on.
+    Welcome(Option<ComingGuest>),
+    /// There is no room for it.
+    Busy {
+        /// Milliseconds after which there may be.
+        wait_ms: f32,
+    },
+    /// It may not be served in this region, by its own terms or by what is known here of its route.
+    /// The sender should have known.
+    Barred,
 }
 
 /// Whether this region takes a guest of these terms, by what is known now. To be asked before the
 /// guest's body is.
 #[must_use]
-pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> Guest {
-    // About a stored response, or by a route without models: no other region would do.
-    let Some(model) = &terms.model else { return Guest::Welcome };
+pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestAnswer {
     let regions = gateway.regions();
-    admit_guest(&own_region(gateway, &regions, (path, model), terms.priority), &regions.terms)
+    if is_barred(gateway, &regions, path, terms) {
+        gateway.counters.residency_received.fetch_add(1, Ordering::Relaxed);
+        tracing::error!(residency = %terms.residency, "a guest came that may not be served here");
+        return GuestAnswer::Barred;
+    }
+    // About a stored response, or by a route without models: no other region would do.
+    let Some(model) = &terms.model else { return GuestAnswer::Welcome(None) };
+    let mut own = own_region(gateway, &regions, (path, model), terms.priority);
+    let (coming, before) = regions.own.get(model).map(|own| own.coming.welcome()).unzip();
+    add_guests(&mut own, before.unwrap_or(0), gateway.guests());
+    match admit_guest(&own, &regions.terms) {
+        Guest::Welcome => GuestAnswer::Welcome(coming),
+        Guest::Refused { wait_ms } => GuestAnswer::Busy { wait_ms },
+    }
+}
+
+/// Counts guests whose places no report and no replica knows of yet: so many that this node welcomed before
+/// this one, and as many at each other node of the region, which are asked by the same regions at the
+/// same time and whose news is a report old.
+fn add_guests(own: &mut OwnRegion, coming: u32, served: u32) {
+    let report = &mut own.report;
+    let new = report.sent.saturating_add(coming).saturating_sub(report.ended);
+    let elsewhere = new.saturating_mul(own.nodes.max(1) - 1);
+    report.sent = report.sent.saturating_add(coming).saturating_add(elsewhere);
+    own.places = own.places.map(|places| places.saturating_sub(coming));
+    own.guests = served.saturating_mul(own.nodes.max(1));
+}
+
+fn is_barred(gateway: &Gateway, regions: &Regions, path: &str, terms: &GuestTerms) -> bool {
+    let view = gateway.view();
+    let prefixed = view.prefixed_route(path);
+    // What has no model is answered by the node itself, or looked at when its replica is known.
+    let of_model = || terms.model.as_ref().and_then(|model| view.route_of_model(Some(model)));
+    let route = prefixed.or_else(of_model);
+    let grant = gateway.doorkeeper.vouched_by(terms);
+    let allows = |residency: &Residency| {
+        residency.allows(gateway.config.region.as_str(), regions.own_country)
+    };
+    !allows(&grant.residency) || !route.is_none_or(|route| allows(&route.spec.residency))
 }
 
 /// What other regions are told of this one, so that they need not ask in vain.
@@ -67,8 +121,11 @@ fn own_region(
     let prefixed = view.prefixed_route(path);
     let route = prefixed.or_else(|| view.route_of_model(Some(model)));
     let group = route.and_then(|route| route.group(Some(model)));
+    let asker = Asker { priority, weight: 1, ..Asker::default() };
     let key = WaitKey::of(route.map_or(&NO_ROUTE, |route| &route.spec.name), model);
-    regions.own(model, (&view, group), gateway.waiting.before(&key, priority))
+    let limits = route.map(|route| route.spec.queue.limits).unwrap_or_default();
+    let waiting = gateway.waiting.before(&Asking { key, limits, asker });
+    regions.own(model, (&view, group), waiting)
 }
 
 /// A guest that is served, counted until its reply has ended.
@@ -119,6 +176,7 @@ pub async fn serve_guest(
     worker: Arc<Worker>,
     request: Request<LinkBody>,
     terms: GuestTerms,
+    coming: Option<ComingGuest>,
 ) -> Result<Response<LinkBody>, GuestRefusal> {
     let mut dice = worker.gateway.dice();
     let identity = Identity::of(request.headers(), &mut dice);
@@ -128,15 +186,70 @@ pub async fn serve_guest(
     let client = Arc::new(Client::new(terms.client, true, (proxies, access)));
     let served = Served::new((), &worker.gateway);
     let gateway = Arc::clone(&worker.gateway);
-    let exchange = Exchange::new(worker, client, dice, Some(terms));
+    let mut exchange = Exchange::new(worker, client, dice, Some(terms));
+    exchange.coming = coming;
     match exchange.run(request.map(WireBody::Link), &identity).await {
         Ok(response) => {
             let counted = response.map(|body| Served::new(body, &gateway));
             drop(served);
             Ok(counted.map(|body| body.map_err(BoxError::from).boxed_unsync()))
         }
-        Err(sent) => {
-            Err(GuestRefusal { why: sent.error.message.clone(), wait: sent.error.retry_delay() })
+        Err(sent) => Err(GuestRefusal {
+            why: sent.error.message.clone(),
+            wait: sent.error.retry_delay(),
+            is_load: sent.error.kind == ErrorKind::Overloaded,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_route::{RegionReport, Waiting};
+    use spillway_types::ModelLoad;
+
+    use super::*;
+
+    fn region(nodes: u32) -> OwnRegion {
+        let load = ModelLoad { capacity: Some(10.0), running: 4.0, ..ModelLoad::default() };
+        OwnRegion {
+            replicas: 1,
+            report: RegionReport { load, age_ms: 0.0, sent: 3, ended: 1 },
+            places: Some(6),
+            waiting: Waiting { ahead: 0, all: 0, wait_ms: None, has_room: true },
+            guests: 0,
+            nodes,
+            prefill_ms: 0.0,
+            first_token_ms_max: None,
+            price_ms: 0.0,
+            weight_permille: 1_000,
         }
+    }
+
+    #[test]
+    fn guests_on_their_way_count_here_and_by_guess_at_the_region_s_other_nodes() {
+        for (nodes, coming, expected) in [
+            (1, 0, (3, 6, 7)),
+            (1, 2, (5, 4, 7)),
+            // Two have been added since the report, and two are coming: as many at each other node.
+            (3, 2, (5 + 2 * 4, 4, 21)),
+            (0, 9, (12, 0, 7)),
+        ] {
+            let mut own = region(nodes);
+            add_guests(&mut own, coming, 7);
+            let found = (own.report.sent, own.places.unwrap(), own.guests);
+            assert_eq!(found, expected, "{nodes} nodes, {coming} coming");
+        }
+    }
+
+    #[test]
+    fn those_that_come_at_once_leave_the_reserve_free_together() {
+        let terms = spillway_route::SpillTerms::default();
+        let welcome = |coming| {
+            let mut own = region(1);
+            add_guests(&mut own, coming, 0);
+            admit_guest(&own, &terms) == Guest::Welcome
+        };
+        // Four run, two more were added since, one place of ten is reserved.
+        assert_eq!([0, 1, 2, 3, 9].map(welcome), [true, true, true, false, false]);
     }
 }

@@ -8,6 +8,7 @@ use http::{HeaderMap, header};
 use http_body::Body;
 use http_body_util::BodyExt;
 use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_route::ShedReason;
 use tokio::time::{timeout, timeout_at};
 
 use crate::gateway::{BodyReservation, Gateway};
@@ -18,6 +19,8 @@ pub(crate) const DISCARDED_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const DISCARD_TIME_MAX: Duration = Duration::from_secs(1);
 /// Room that is made for a body at once, whatever length its sender claims.
 const FIRST_ROOM_MAX: usize = 256 << 10;
+/// And at most so many times what is there: many that announce much and send little take little.
+const ROOM_FACTOR: usize = 8;
 
 /// A whole body in memory.
 #[derive(Debug)]
@@ -54,11 +57,12 @@ pub(crate) async fn buffer(
         // Trailers of a request mean nothing to any protocol spoken here.
         let Ok(piece) = frame.into_data() else { continue };
         let length = piece.len() as u64;
-        if let Err(error) = refuse_oversize(gathered.len() as u64 + length, limits.body_bytes_max) {
+        let whole = gathered.len() as u64 + length;
+        if let Err(error) = refuse_oversize(whole, limits.body_bytes_max) {
             discard(body).await;
             return Err(error);
         }
-        reservations.push(gateway.reserve_body(length).ok_or_else(no_memory)?);
+        reservations.push(gateway.reserve_body(length, whole).ok_or_else(no_memory)?);
         gathered.add(piece, announced);
         if body.is_end_stream() {
             break;
@@ -124,7 +128,8 @@ impl Gathered {
         *self = match std::mem::take(self) {
             Self::Nothing => Self::One(piece),
             Self::One(first) => {
-                let room = announced.min(FIRST_ROOM_MAX).max(first.len() + piece.len());
+                let there = first.len() + piece.len();
+                let room = announced.min(FIRST_ROOM_MAX).min(there * ROOM_FACTOR).max(there);
                 let mut all = BytesMut::with_capacity(room);
                 all.extend_from_slice(&first);
                 all.extend_from_slice(&piece);
@@ -169,5 +174,5 @@ fn broken(error: &WireError) -> GatewayError {
 
 fn no_memory() -> GatewayError {
     let message = "this node holds all the request bodies it may; try again";
-    GatewayError::new(ErrorKind::Overloaded, message)
+    GatewayError::new(ErrorKind::Overloaded, message).with_shed(ShedReason::Memory.name())
 }

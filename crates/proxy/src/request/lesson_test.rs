@@ -2,11 +2,12 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use spillway_prefix::{PrefixConfig, PrefixHasher};
-use spillway_route::{Reason, WaitLimits};
-use spillway_types::{Allowed, Deadline, ReplicaSlot};
+use spillway_route::Reason;
+use spillway_types::{Deadline, ReplicaSlot, Residency};
 
 use super::*;
 use crate::gateway::{Gateway, GatewayConfig};
+use crate::queue_spec::WaitTotals;
 use crate::replica::{ReplicaProtocol, ReplicaSpec};
 use crate::settings::{Limits, Retry};
 use crate::view::View;
@@ -14,11 +15,12 @@ use crate::view::View;
 fn worker() -> Arc<Worker> {
     let config = GatewayConfig {
         region: "mars".to_owned(),
+        country: None,
         limits: Limits::default(),
         retry: Retry::default(),
         seed: 1,
         expose_routing: false,
-        waiting: WaitLimits::default(),
+        waiting: WaitTotals::default(),
     };
     let hasher = PrefixHasher::new([1; 4], PrefixConfig::default()).expect("a hasher");
     Arc::new(Worker::new(0, Arc::new(Gateway::new(config, hasher, View::empty(), 0))))
@@ -39,6 +41,7 @@ fn replica() -> Arc<Replica> {
         in_flight_max: 10,
         idle: Duration::from_secs(1),
         credential: None,
+        continues_chats: false,
     };
     Arc::new(Replica::new(spec, 1).expect("a replica"))
 }
@@ -56,7 +59,7 @@ fn inquiry(chain: &[u64], prompt_bytes: u32) -> Inquiry {
         hop: 0,
         tenant: None,
         priority: 0,
-        regions: Allowed::All,
+        residency: Residency::default(),
         is_isolated: false,
     }
 }

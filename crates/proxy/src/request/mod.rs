@@ -1,6 +1,7 @@
 //! One request: read it, find its route, ask a replica, hand its reply over.
 
 mod affinity;
+mod charge;
 mod dispatch;
 mod explain;
 mod fallback;
@@ -9,6 +10,7 @@ mod forward;
 mod grpc;
 mod guest;
 mod headers;
+mod hedge;
 mod intake;
 mod keepsakes;
 mod lesson;
@@ -17,7 +19,9 @@ mod methods;
 mod path;
 mod prepare;
 mod prompt;
+mod queue;
 mod record;
+mod resume;
 mod serve;
 mod so_far;
 mod stored;
@@ -29,9 +33,10 @@ mod witness;
 pub use explain::{
     Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, explain,
 };
-pub use guest::{GuestRefusal, admits_guest, serve_guest, shed_state_of};
+pub use guest::{GuestAnswer, GuestRefusal, admits_guest, serve_guest, shed_state_of};
 
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 pub(crate) use record::Record;
+pub(crate) use resume::{Position, Resume, Seeking, Sought, has_events};
 pub(crate) use serve::serve;
 pub(crate) use witness::Witness;

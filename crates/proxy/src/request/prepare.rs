@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use http::HeaderMap;
@@ -10,8 +11,8 @@ use http::uri::PathAndQuery;
 use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
-    Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments, decode_name,
-    read_facts, rewrite,
+    CompletionApi, Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments, Terms,
+    UsageTelling, ask_throughout, decode_name, read_facts, rewrite,
 };
 use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
 
@@ -28,6 +29,7 @@ use crate::request::intake::{Buffered, buffer, refuse_announced};
 use crate::request::methods::check_method;
 use crate::request::path::{Renamed, replica_path};
 use crate::request::prompt::{Prompt, PromptScope, hash_prompt};
+use crate::request::resume::Continuing;
 use crate::request::stored::Stored;
 use crate::request::target::{Found, NamePlace, Target, Wanted};
 use crate::upstream::RequestBody;
@@ -50,9 +52,18 @@ pub(crate) struct Prepared {
     pub(crate) strip_usage: bool,
     /// The reply's id is to be remembered with its replica.
     pub(crate) is_stored: bool,
+    /// What its stream's continuation depends on; `None` if none is wanted.
+    pub(crate) continuing: Option<Continuing>,
     /// How long the client took for its body.
     pub(crate) body_wait: Duration,
     pub(crate) _reservations: Vec<BodyReservation>,
+}
+
+impl Prepared {
+    /// Its body is held no longer.
+    pub(crate) fn forget_reservations(&mut self) {
+        self._reservations = Vec::new();
+    }
 }
 
 /// What a body says that routing goes by; nothing where bodies are not read.
@@ -86,8 +97,9 @@ pub(crate) async fn prepare(
     body: WireBody,
     endpoint: Endpoint<'_>,
 ) -> Result<Prepared, GatewayError> {
-    let prepared = read(around, body, endpoint).await?;
+    let mut prepared = read(around, body, endpoint).await?;
     around.check_regions(&prepared)?;
+    prepared.target.granted = around.grant.residency.clone();
     Ok(prepared)
 }
 
@@ -153,7 +165,13 @@ impl Surroundings<'_> {
         let Found { route, model, mut target } = self.find(route, wanted)?;
         let inject = route.spec.inject_usage && flavour == Flavour::OpenAi && asks_no_usage(&facts);
         let new_model = Some(model.as_str()).filter(|name| Some(*name) != named);
-        let segments = rewrite(&buffered.bytes, &facts, new_model, inject);
+        let is_free = pinned.is_none() && home.is_none();
+        let continuing = self.continuing(&route, (&facts, &buffered.bytes)).filter(|_| is_free);
+        let is_followed = continuing.is_some_and(|continuing| continuing.fit.is_ok());
+        let segments = match is_followed {
+            true => ask_throughout(&buffered.bytes, &facts, new_model),
+            false => rewrite(&buffered.bytes, &facts, new_model, inject),
+        };
         let contents = self.contents(&facts, &buffered.bytes, &model);
         target.home = home;
         if pinned.is_none() && target.home.is_none() {
@@ -169,12 +187,26 @@ impl Surroundings<'_> {
             target,
             pinned,
             flavour,
-            strip_usage: inject,
+            // What is followed is stripped as it passes.
+            strip_usage: inject && !is_followed,
             is_stored: flavour == Flavour::Responses,
+            continuing,
             body_wait: buffered.wait,
             _reservations: buffered.reservations,
             route,
         })
+    }
+
+    /// What the continuation of a stream depends on, if the route wants one and this is one.
+    fn continuing(self, route: &Route, (facts, body): (&Facts<'_>, &[u8])) -> Option<Continuing> {
+        route.spec.continuation.filter(|_| facts.stream)?;
+        let api = match Endpoint::classify(self.head.uri.path()) {
+            Endpoint::ChatCompletions => CompletionApi::Chat,
+            Endpoint::Completions => CompletionApi::Text,
+            _ => return None,
+        };
+        let fit = Terms::read(body, api).map(|_| ());
+        Some(Continuing { api, telling: UsageTelling::of(facts, body), fit })
     }
 
     /// A multipart upload whose model is one of its fields.
@@ -199,6 +231,7 @@ impl Surroundings<'_> {
             flavour: Flavour::OpenAi,
             strip_usage: false,
             is_stored: false,
+            continuing: None,
             body_wait: buffered.wait,
             _reservations: buffered.reservations,
             route,
@@ -260,6 +293,7 @@ impl Surroundings<'_> {
             flavour,
             strip_usage: false,
             is_stored: false,
+            continuing: None,
             body_wait,
             _reservations: reservations,
             route,
@@ -315,7 +349,7 @@ impl Surroundings<'_> {
             hop: self.guest.map_or(0, |guest| guest.hop),
             tenant: self.grant.tenant.clone(),
             priority: self.grant.priority,
-            regions: self.grant.regions.clone(),
+            residency: self.grant.residency.and(&route.spec.residency),
             is_isolated: self.grant.is_isolated,
         })
     }
@@ -334,16 +368,25 @@ impl Surroundings<'_> {
     /// # Errors
     /// If no region that could serve the request may.
     fn check_regions(self, prepared: &Prepared) -> Result<(), GatewayError> {
-        let allowed = &self.grant.regions;
+        let asked = &prepared.inquiry.residency;
+        if asked.is_anywhere() {
+            return Ok(());
+        }
         let own = self.gateway.config.region.as_str();
+        let regions = self.gateway.regions();
         let is_allowed = match &prepared.target.home {
-            Some(home) => allowed.allows(&home.region),
-            None if allowed.allows(own) => true,
+            Some(home) => regions.allows(&home.region, asked),
+            None if asked.allows(own, regions.own_country) => true,
             // Only replicas of this region can serve it.
             None if prepared.pinned.is_some() || prepared.inquiry.model.is_none() => false,
-            None => self.gateway.regions().others.iter().any(|other| allowed.allows(&other.name)),
+            None => regions.others.iter().any(|other| other.is_allowed(asked)),
         };
-        if is_allowed { Ok(()) } else { Err(self.grant.refuse_region(own)) }
+        if is_allowed {
+            return Ok(());
+        }
+        self.gateway.counters.residency_refused.fetch_add(1, Ordering::Relaxed);
+        let asked = (&prepared.route.spec.name, asked);
+        Err(self.grant.refuse_region(asked, (own, regions.own_country)))
     }
 }
 

@@ -1,14 +1,17 @@
 //! The trace that each request leaves, however it ends.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use spillway_protocol::GatewayError;
 use spillway_types::{
-    BlockHashes, End, GapHistogram, ModelName, Outcome, Prediction, RegionName, ReplicaName,
-    RouteName, SplitArm, TokenCounts,
+    BlockHashes, End, GapHistogram, Hedge, ModelName, Outcome, Prediction, RegionName, ReplicaName,
+    RouteName, Shed, SplitArm, TokenCounts,
 };
 
 use crate::client::{Client, PieceOut};
+use crate::request::charge::Charge;
 use crate::upstream::RetrySafety;
 use crate::worker::Worker;
 
@@ -24,12 +27,17 @@ pub(crate) struct Record {
     started: Instant,
     /// When the last replica was asked.
     asked_at: Option<Instant>,
+    /// What it has charged to limits.
+    charge: Option<Charge>,
+    /// The class of its client.
+    priority: u8,
     outcome: Option<Outcome>,
 }
 
 impl Record {
     pub(crate) fn new(worker: Arc<Worker>, client: Arc<Client>) -> Self {
         client.meter.request_started();
+        worker.gateway.counters.requests.fetch_add(1, Ordering::Relaxed);
         let outcome = Outcome {
             route: None,
             model: None,
@@ -51,8 +59,19 @@ impl Record {
             prefix: BlockHashes::default(),
             reply_time: None,
             predicted: None,
+            shed: None,
+            hedge: None,
         };
-        Self { worker, client, started: Instant::now(), asked_at: None, outcome: Some(outcome) }
+        let started = Instant::now();
+        Self {
+            worker,
+            client,
+            started,
+            asked_at: None,
+            charge: None,
+            priority: 0,
+            outcome: Some(outcome),
+        }
     }
 
     /// Notes that a piece of the reply goes out.
@@ -63,6 +82,16 @@ impl Record {
     /// When the request's head arrived.
     pub(crate) fn started(&self) -> Instant {
         self.started
+    }
+
+    /// Its client was let in, in this class.
+    pub(crate) fn admitted(&mut self, priority: u8) {
+        self.priority = priority;
+    }
+
+    /// It has charged this to limits; what it does not use is given back at its end.
+    pub(crate) fn charged(&mut self, charge: Charge) {
+        self.charge = Some(charge);
     }
 
     /// The route and model it was found to be for.
@@ -124,6 +153,20 @@ impl Record {
         });
     }
 
+    /// The replica that was asked beside the first serves it; it was asked then.
+    pub(crate) fn hedge_won(
+        &mut self,
+        replica: &ReplicaName,
+        predicted: Option<Prediction>,
+        asked_at: Instant,
+    ) {
+        self.asked_at = Some(asked_at);
+        self.edit(|outcome| {
+            outcome.replica = Some(replica.clone());
+            outcome.predicted = predicted;
+        });
+    }
+
     pub(crate) fn retried(&mut self, safety: RetrySafety) {
         self.edit(|outcome| match safety {
             RetrySafety::Unsent => outcome.retries_unsent += 1,
@@ -162,6 +205,16 @@ impl Record {
         });
     }
 
+    /// Somebody else goes on with its stream; what was predicted for that one is not what the client
+    /// waited for.
+    pub(crate) fn resumed(&mut self) {
+        self.edit(|outcome| {
+            if outcome.first_byte.is_some() {
+                outcome.predicted = None;
+            }
+        });
+    }
+
     /// The tokens noted so far.
     pub(crate) fn token_counts(&self) -> TokenCounts {
         self.outcome.as_ref().map(|outcome| outcome.tokens).unwrap_or_default()
@@ -180,6 +233,18 @@ impl Record {
         });
     }
 
+    /// The gateway answers with an error of its own.
+    pub(crate) fn refused(&mut self, error: &GatewayError) {
+        let priority = self.priority;
+        self.answered(error.kind.status().as_u16());
+        self.edit(|outcome| outcome.shed = error.shed.map(|reason| Shed { reason, priority }));
+    }
+
+    /// A second attempt was made beside the first.
+    pub(crate) fn hedged(&mut self, hedge: Hedge) {
+        self.edit(|outcome| outcome.hedge = Some(hedge));
+    }
+
     /// Leaves no outcome: health checks would drown the requests that matter.
     pub(crate) fn forget(&mut self) {
         self.outcome = None;
@@ -195,11 +260,15 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         self.client.meter.request_ended();
+        self.worker.gateway.counters.requests.fetch_sub(1, Ordering::Relaxed);
         let Some(mut outcome) = self.outcome.take() else { return };
         if matches!(outcome.end, End::CancelledBeforeReply | End::CancelledInReply) {
             self.client.meter.request_abandoned();
         }
         outcome.duration = self.started.elapsed();
+        if let Some(charge) = self.charge.take() {
+            charge.settle(&self.worker.gateway, &outcome);
+        }
         self.worker.leave(outcome);
     }
 }

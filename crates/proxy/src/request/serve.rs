@@ -1,20 +1,26 @@
 //! The service that hyper calls for each request.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
 use hyper::body::Incoming;
 use spillway_protocol::grpc::reply_fault;
-use spillway_protocol::{CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID};
-use spillway_route::Policy;
+use spillway_protocol::{
+    CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID, RETRY_DELAY, SHED_REASON,
+};
+use spillway_route::{Policy, ShedReason};
 
 use crate::access::{AccessMode, Grant};
 use crate::client::Client;
+use crate::coming_guests::ComingGuest;
 use crate::relay::{Flavour, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::remote::GuestTerms;
+use crate::request::charge::Charge;
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::grpc;
 use crate::request::headers::{Identity, prepare_forwarding, remove_hop_by_hop};
@@ -22,11 +28,16 @@ use crate::request::keepsakes::{Keepsakes, begin_session};
 use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
 use crate::request::prepare::{Prepared, Surroundings, prepare};
+use crate::request::queue::shed_error;
 use crate::request::record::Record;
+use crate::request::resume::{Resume, is_stream};
 use crate::request::told;
 use crate::view::View;
 use crate::wire_body::WireBody;
 use crate::worker::Worker;
+
+/// Seconds that clients are spread over which are turned away without a better prediction.
+const SPREAD_S_MAX: u64 = 2;
 
 /// Errors that say nothing against serving the request elsewhere: no replica has it.
 const MAY_DO_BETTER: [ErrorKind; 5] = [
@@ -46,6 +57,7 @@ pub(crate) async fn serve(
     let mut dice = worker.gateway.dice();
     let identity = Identity::of(request.headers(), &mut dice);
     let is_head = request.method() == Method::HEAD;
+    let gateway = Arc::clone(&worker.gateway);
     let exchange = Exchange::new(worker, client, dice, None);
     let mut response = match exchange.run(request.map(WireBody::Http), &identity).await {
         Ok(response) => response,
@@ -57,6 +69,7 @@ pub(crate) async fn serve(
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         *response.body_mut() = ReplyBody::full(Bytes::new());
     }
+    told::tell_control_age(&gateway, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
     Ok(response)
 }
@@ -69,6 +82,8 @@ pub(super) struct Exchange {
     dice: fastrand::Rng,
     /// What the node said that forwarded it; `None` for a client's own request.
     guest: Option<GuestTerms>,
+    /// Its part of those that have no place yet, if it is a guest.
+    pub(super) coming: Option<ComingGuest>,
 }
 
 /// A guest that can't be served here: another region may do better.
@@ -85,7 +100,7 @@ impl Exchange {
         dice: fastrand::Rng,
         guest: Option<GuestTerms>,
     ) -> Self {
-        Self { view: worker.gateway.view(), worker, client, dice, guest }
+        Self { view: worker.gateway.view(), worker, client, dice, guest, coming: None }
     }
 
     /// Serves the request.
@@ -93,7 +108,7 @@ impl Exchange {
     /// # Errors
     /// If it is a guest's, and nothing of it reached a replica that serves it.
     pub(super) async fn run(
-        self,
+        mut self,
         request: Request<WireBody>,
         identity: &Identity,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
@@ -116,6 +131,7 @@ impl Exchange {
             Ok(grant) => grant,
             Err(error) => return Ok(refuse(&error, protocol, endpoint, record)),
         };
+        record.admitted(grant.priority);
         if prefixed.is_none() {
             if let Endpoint::Grpc(method) = endpoint
                 && method.is_local()
@@ -137,15 +153,15 @@ impl Exchange {
                 None => {}
             }
         }
-        let client = match &self.guest {
-            Some(guest) => guest.client,
-            None => self.client.trusted_proxies.client(self.client.address, &head.headers),
-        };
+        if !self.worker.gateway.memory().admits_request() {
+            let error = shed_error(ShedReason::Memory);
+            return self.refused(error, protocol, endpoint, record);
+        }
         let around = Surroundings {
             gateway: &self.worker.gateway,
             view: &self.view,
             head: &head,
-            client,
+            client: self.client_address(&head.headers),
             started: record.started(),
             guest: self.guest.as_ref(),
             grant: &grant,
@@ -154,9 +170,13 @@ impl Exchange {
             Ok(prepared) => prepared,
             Err(error) => return self.refused(error, protocol, endpoint, record),
         };
+        prepared.target.coming = self.coming.take();
+        if let Err(error) = self.charge(&grant, &prepared, &mut record) {
+            return self.refused(error, protocol, endpoint, record);
+        }
         match self.ask(&mut head, &mut prepared, identity, &mut record).await {
             Ok((dispatched, keepsakes)) => {
-                Ok(self.deliver(&mut prepared, dispatched, keepsakes, record))
+                Ok(self.deliver((head, prepared), dispatched, keepsakes, record))
             }
             Err(error) => self.refused(error, protocol, endpoint, record),
         }
@@ -172,7 +192,7 @@ impl Exchange {
     ) -> Result<Arc<Grant>, GatewayError> {
         let doorkeeper = &self.worker.gateway.doorkeeper;
         if let Some(guest) = &self.guest {
-            return Ok(Arc::new(doorkeeper.vouched(guest.tenant.as_ref(), guest.priority)));
+            return Ok(Arc::new(doorkeeper.vouched_by(guest)));
         }
         match self.client.access.mode() {
             AccessMode::None => Ok(doorkeeper.anybody()),
@@ -181,6 +201,28 @@ impl Exchange {
             AccessMode::Keys => doorkeeper.admit(headers),
             AccessMode::Headers => doorkeeper.believe(headers, self.client.is_trusted()),
         }
+    }
+
+    /// Where its client is, by whoever may say so.
+    fn client_address(&self, headers: &HeaderMap) -> IpAddr {
+        match &self.guest {
+            Some(guest) => guest.client,
+            None => self.client.trusted_proxies.client(self.client.address, headers),
+        }
+    }
+
+    /// Charges a client's own request to its limits; a guest was charged where it came from.
+    fn charge(
+        &self,
+        grant: &Grant,
+        prepared: &Prepared,
+        record: &mut Record,
+    ) -> Result<(), GatewayError> {
+        if self.guest.is_none() {
+            record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
+            record.charged(Charge::take(&self.worker.gateway, grant, &prepared.inquiry)?);
+        }
+        Ok(())
     }
 
     /// Asks whoever is to serve the request.
@@ -211,6 +253,7 @@ impl Exchange {
             prepared,
             head,
             dice: self.dice.clone(),
+            started: record.started(),
         };
         let dispatched = dispatch.run(record).await?;
         let replied = (dispatched.place.replica(), dispatched.reply.response.status());
@@ -227,17 +270,28 @@ impl Exchange {
         endpoint: Endpoint<'_>,
         mut record: Record,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
+        let error = self.spread(error);
         if self.guest.is_some() && MAY_DO_BETTER.contains(&error.kind) {
-            record.answered(error.kind.status().as_u16());
+            record.refused(&error);
             return Err(Box::new(SentElsewhere { error, record }));
         }
         Ok(refuse(&error, protocol, endpoint, record))
     }
 
+    /// Who is turned away and of whom nothing better is known comes again somewhat later by chance, so
+    /// that not all come at once.
+    fn spread(&self, error: GatewayError) -> GatewayError {
+        if error.shed.is_none() || error.retry_after.is_some() {
+            return error;
+        }
+        let later_s = self.dice.clone().u64(0..=SPREAD_S_MAX);
+        error.with_retry_after(RETRY_DELAY + Duration::from_secs(later_s))
+    }
+
     /// Turns a replica's reply into the client's, with what the client is to keep of it.
     fn deliver(
         &self,
-        prepared: &mut Prepared,
+        (head, mut prepared): (Parts, Prepared),
         dispatched: Dispatched,
         keepsakes: Keepsakes,
         mut record: Record,
@@ -245,6 +299,7 @@ impl Exchange {
         if prepared.fell_back_from().is_some() {
             record.fell_back(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
         }
+        let policy = prepared.route.spec.policy;
         let plan = RelayPlan {
             worker: Arc::clone(&self.worker),
             flavour: prepared.flavour,
@@ -254,8 +309,11 @@ impl Exchange {
             idle: prepared.route.spec.timeouts.idle,
             deadline: prepared.inquiry.deadline,
             client_half: prepared.body.take_half(),
+            resume: is_stream(&dispatched.reply.response)
+                .then(|| Resume::of(&self.worker, prepared, head, &self.dice))
+                .flatten(),
         };
-        let mut response = self.pass_on(plan, dispatched, &prepared.route.spec.policy, record);
+        let mut response = self.pass_on(plan, dispatched, &policy, record);
         keepsakes.put(response.headers_mut());
         response
     }
@@ -283,6 +341,7 @@ impl Exchange {
         if upstream.place.replica().is_some() {
             // Only nodes may speak of their own errors and of how a request was routed.
             head.headers.remove(&CODE_HEADER);
+            head.headers.remove(&SHED_REASON);
         }
         if self.worker.gateway.config.expose_routing {
             let hop = self.guest.as_ref().map_or(0, |guest| guest.hop);
@@ -305,12 +364,15 @@ fn refuse(
     if protocol == Protocol::Grpc {
         return grpc::refusal(error, record);
     }
-    record.answered(error.kind.status().as_u16());
+    record.refused(error);
     let mut response = Response::new(ReplyBody::full(error.body(protocol)));
     *response.status_mut() = error.kind.status();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CODE_HEADER.clone(), HeaderValue::from_static(error.kind.code()));
+    if let Some(reason) = error.shed {
+        headers.insert(SHED_REASON.clone(), HeaderValue::from_static(reason));
+    }
     if let Some(delay) = error.retry_delay() {
         // Rounded up: who comes a little late is welcome, who comes early is turned away again.
         let delay_s = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);

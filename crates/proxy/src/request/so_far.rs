@@ -15,10 +15,20 @@ pub(super) struct SoFar {
     pub(super) tried: Vec<ReplicaSlot>,
     /// Regions that did not take it, and when; while it waits they are forgotten after some time.
     pub(super) refused: Vec<(RegionName, Instant)>,
+    /// Regions that say they may not serve it: that does not change while it waits.
+    pub(super) barred_by: Vec<RegionName>,
+    /// Nodes of other regions that were about to end.
+    pub(super) leaving: u32,
     /// Its place in this node's queue.
     pub(super) stay: Option<Stay>,
     /// When it first began to wait.
     pub(super) waiting_since: Option<Instant>,
+    /// It was turned away before, and comes back when it was asked to.
+    pub(super) is_promised: bool,
+    /// Its turn has come once, and it found no place.
+    pub(super) had_turn: bool,
+    /// By which it is known again, once that was needed.
+    pub(super) fingerprint: Option<u64>,
     /// It has waited, and those behind it wait on.
     pub(super) has_turn: bool,
     pub(super) attempts: u32,
@@ -35,6 +45,8 @@ pub(super) struct SoFar {
     pub(super) held: Option<Dispatched>,
     /// When the first of the replicas that asked to be left alone will take requests again.
     pub(super) busy_until: Option<Instant>,
+    /// The same of the other regions that refused it.
+    pub(super) elsewhere_until: Option<Instant>,
     /// Why the first model could not be asked any more.
     pub(super) refusal: Option<Refusal>,
     /// Leading blocks of the prompt at the replica that held most when it was planned last; `None` if

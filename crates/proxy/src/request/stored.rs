@@ -52,6 +52,7 @@ impl Surroundings<'_> {
             flavour: Flavour::Responses,
             strip_usage: false,
             is_stored: false,
+            continuing: None,
             body_wait: buffered.wait,
             _reservations: buffered.reservations,
             route: Arc::clone(route),

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_types::{ModelName, ModelVersion, ReplicaSlot};
+use spillway_types::{ModelName, ModelVersion, ReplicaSlot, Residency};
 
+use crate::coming_guests::ComingGuest;
 use crate::names::{Asked, Unresolved};
 use crate::remote::{Destination, GuestTerms};
 use crate::request::fallback::{Fallback, Renaming};
@@ -25,6 +26,10 @@ pub(crate) struct Target {
     pub(crate) fallback: Option<Fallback>,
     /// The node of another region that alone can serve it.
     pub(crate) home: Option<Destination>,
+    /// Its part of the guests that have no place yet, if it is one.
+    pub(crate) coming: Option<ComingGuest>,
+    /// Where its credential lets it be served, whatever its route says.
+    pub(crate) granted: Residency,
 }
 
 /// A model as a request asks for it.

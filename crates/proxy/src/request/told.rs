@@ -1,7 +1,12 @@
 //! What a reply's headers tell of how its request was routed, where the config wants that.
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use std::time::{Duration, Instant};
 
+use http::{HeaderMap, HeaderName, HeaderValue};
+use spillway_protocol::CODE_HEADER;
+
+use crate::control_age::ControlState;
+use crate::gateway::Gateway;
 use crate::place::Place;
 use crate::request::dispatch::Choice;
 
@@ -12,7 +17,29 @@ static REASON: HeaderName = HeaderName::from_static("x-spillway-reason");
 static HOPS: HeaderName = HeaderName::from_static("x-spillway-hops");
 static CACHED_TOKENS: HeaderName = HeaderName::from_static("x-spillway-cached-tokens");
 static PREDICTED_MS: HeaderName = HeaderName::from_static("x-spillway-predicted-ms");
+static CONTROL_AGE_MS: HeaderName = HeaderName::from_static("x-spillway-control-age-ms");
 static SPILL: HeaderName = HeaderName::from_static("x-spillway-spill");
+
+/// Who is turned away by a node whose knowledge of the cluster is older than this is told so, whatever
+/// the config says: another node may know better. Some heartbeats and elections long.
+const CONTROL_AGE_QUIET: Duration = Duration::from_secs(5);
+
+/// Says how old what the cluster agreed on can be at this node, which the client talks to.
+pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
+    let state = gateway.control_age().at(Instant::now());
+    let is_refusal = headers.contains_key(&CODE_HEADER);
+    let (is_old, value) = match state {
+        ControlState::Apart => return,
+        ControlState::Unknown => (true, HeaderValue::from_static("unknown")),
+        ControlState::Aged(age) => {
+            let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            (age >= CONTROL_AGE_QUIET, HeaderValue::from(age_ms))
+        }
+    };
+    if gateway.config.expose_routing || (is_refusal && is_old) {
+        headers.insert(CONTROL_AGE_MS.clone(), value);
+    }
+}
 
 /// Adds the headers. The node that asked the replica says nearly all; one that passes its reply on
 /// adds why the request left its region.
@@ -45,5 +72,65 @@ pub(super) fn tell(
         // Whole milliseconds: the prediction is never better than that.
         let predicted_ms = prediction.first_token_ms.round() as u64;
         headers.insert(PREDICTED_MS.clone(), HeaderValue::from(predicted_ms));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_prefix::{PrefixConfig, PrefixHasher};
+
+    use super::*;
+    use crate::gateway::GatewayConfig;
+    use crate::settings::{Limits, Retry};
+    use crate::view::View;
+
+    fn gateway(expose_routing: bool) -> Gateway {
+        let config = GatewayConfig {
+            region: "mars".to_owned(),
+            country: None,
+            limits: Limits::default(),
+            retry: Retry::default(),
+            seed: 1,
+            expose_routing,
+            waiting: Default::default(),
+        };
+        let hasher = PrefixHasher::new([1; 4], PrefixConfig::default()).expect("a hasher");
+        Gateway::new(config, hasher, View::empty(), 0)
+    }
+
+    /// What a reply of a node says that knows this.
+    fn told(expose_routing: bool, state: ControlState, is_refusal: bool) -> Option<String> {
+        let gateway = gateway(expose_routing);
+        gateway.control_age().note(state, Instant::now());
+        let mut headers = HeaderMap::new();
+        if is_refusal {
+            headers.insert(CODE_HEADER.clone(), HeaderValue::from_static("overloaded"));
+        }
+        tell_control_age(&gateway, &mut headers);
+        headers.get(&CONTROL_AGE_MS).map(|value| value.to_str().expect("text").to_owned())
+    }
+
+    #[test]
+    fn who_is_refused_by_a_node_that_knows_little_is_told_so_and_nobody_else() {
+        let (old, new) = (Duration::from_secs(60), Duration::from_millis(200));
+        for (state, is_refusal) in [
+            (ControlState::Aged(new), true),
+            (ControlState::Aged(old), false),
+            (ControlState::Unknown, false),
+            (ControlState::Apart, true),
+        ] {
+            assert_eq!(told(false, state, is_refusal), None, "{state:?} {is_refusal}");
+        }
+        assert!(told(false, ControlState::Aged(old), true).is_some_and(|age| age.len() == 5));
+        assert_eq!(told(false, ControlState::Unknown, true).as_deref(), Some("unknown"));
+    }
+
+    #[test]
+    fn where_routing_is_shown_all_are_told() {
+        for is_refusal in [false, true] {
+            let aged = ControlState::Aged(Duration::from_millis(200));
+            assert!(told(true, aged, is_refusal).is_some_and(|age| age.len() == 3));
+            assert_eq!(told(true, ControlState::Apart, is_refusal), None);
+        }
     }
 }

@@ -1,10 +1,13 @@
 //! The own region against the others, for one request.
 
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use smallvec::SmallVec;
+use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{
-    Attempt, Moment, OwnRegion, Refusal, RegionCandidate, SpillPlan, SpillVerdict, Waiting, spill,
+    Access, Attempt, Moment, OwnRegion, Refusal, RegionCandidate, SpillPlan, SpillVerdict, Waiting,
+    spill,
 };
 use spillway_types::{ModelName, RegionName, Speed};
 
@@ -12,7 +15,6 @@ use crate::knowledge::{Cached, CachedElsewhere};
 use crate::request::dispatch::Dispatch;
 use crate::request::forward::Way;
 use crate::request::so_far::SoFar;
-use crate::waiting::WaitKey;
 
 /// Everything that one decision between regions goes by.
 #[derive(Debug)]
@@ -24,7 +26,6 @@ pub(super) struct Scales {
     cold_ms: SmallVec<[f32; 8]>,
     /// The own region is to be empty, and would serve.
     is_leaving: bool,
-    key: WaitKey,
 }
 
 impl Dispatch<'_> {
@@ -52,7 +53,7 @@ impl Dispatch<'_> {
             return (Way::Own, None);
         }
         let waitings = &self.worker.gateway.waiting;
-        let is_idle = planned.is_ok() && waitings.count() == 0 && self.regions.is_roomy(model);
+        let is_idle = planned.is_ok() && waitings.is_quiet() && self.regions.is_roomy(model);
         if is_idle && !self.is_barred() && !self.could_gain(planned) {
             return (Way::Own, None);
         }
@@ -64,7 +65,7 @@ impl Dispatch<'_> {
         // Without a limit the replica's own queue is the place to wait. And an evacuated region serves
         // before nobody does.
         let queues_there = scales.is_leaving || (planned.is_ok() && scales.own.places.is_none());
-        (self.way(&plan, queues_there, scales.key), Some(plan))
+        (self.way(&plan, queues_there, scales.own.prefill_ms), Some(plan))
     }
 
     /// What is known of the own region and of the others at this moment.
@@ -79,9 +80,8 @@ impl Dispatch<'_> {
         if is_leaving {
             own.replicas = 0;
         }
-        let key = WaitKey::of(&self.prepared.route.spec.name, model);
         let none = SmallVec::new();
-        let mut scales = Scales { own, others: none, cold_ms: SmallVec::new(), is_leaving, key };
+        let mut scales = Scales { own, others: none, cold_ms: SmallVec::new(), is_leaving };
         if self.is_alone() || self.regions.asked_max == 0 {
             return scales;
         }
@@ -94,12 +94,14 @@ impl Dispatch<'_> {
             // Nothing could be gained elsewhere.
             return scales;
         }
-        let allowed = &self.prepared.inquiry.regions;
+        let residency = &self.prepared.inquiry.residency;
         let is_asked_out = so_far.refused.len() >= self.regions.asked_max;
-        let refused = |region: &RegionName| {
-            is_asked_out || so_far.has_refused(region) || !allowed.allows(region)
+        let answered = |region: &RegionName| match so_far.has_refused(region) {
+            _ if so_far.barred_by.contains(region) => Access::Unreachable,
+            is_refused if is_refused || is_asked_out => Access::Refused,
+            _ => Access::Ready,
         };
-        scales.others = self.regions.candidates(model, refused);
+        scales.others = self.regions.candidates((model, residency), answered);
         if let Some(hot) = hot {
             let own_speed = self.own_speed(model, planned);
             self.add_prefill(&mut scales, &hot, (model, own_speed));
@@ -144,14 +146,14 @@ impl Dispatch<'_> {
         let pin = self.prepared.target.pin.as_ref();
         let group = self.prepared.route.group_for(Some(model), pin).ok().flatten();
         let waitings = &self.worker.gateway.waiting;
-        let key = WaitKey::of(&self.prepared.route.spec.name, model);
         let waiting = match (&so_far.stay, so_far.has_turn) {
             // Those behind it wait for it.
-            (_, true) => Waiting { ahead: 0, all: 0, has_room: true },
+            (_, true) => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
             (Some(stay), false) => stay.waiting(),
-            (None, false) => waitings.before(&key, self.prepared.inquiry.priority),
+            (None, false) => waitings.before(&self.asking(model, so_far)),
         };
         let mut own = self.regions.own(model, (&self.view, group), waiting);
+        own.first_token_ms_max = self.first_token_left_ms();
         match planned {
             Ok(_) => {}
             Err(Refusal::AllBusy) => own.places = Some(0),
@@ -222,13 +224,23 @@ impl Dispatch<'_> {
     }
 
     fn is_alone(&self) -> bool {
-        let allowed = &self.prepared.inquiry.regions;
-        !self.regions.others.iter().any(|other| allowed.allows(&other.name))
+        let residency = &self.prepared.inquiry.residency;
+        !self.regions.others.iter().any(|other| other.is_allowed(residency))
     }
 
-    fn is_barred(&self) -> bool {
+    /// What a request is told that was about to be served here though it may not be. Counts it.
+    pub(super) fn barred_here(&self) -> GatewayError {
+        let gateway = &self.worker.gateway;
+        gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
+        let (own, asked) = (&gateway.config.region, &self.prepared.inquiry.residency);
+        let message = format!("the request may be served {asked}, which {own} is not");
+        GatewayError::new(ErrorKind::RegionNotAllowed, message)
+    }
+
+    /// Whether the request may not be served by this region.
+    pub(super) fn is_barred(&self) -> bool {
         let own = self.worker.gateway.config.region.as_str();
-        !self.prepared.inquiry.regions.allows(own)
+        !self.prepared.inquiry.residency.allows(own, self.regions.own_country)
     }
 }
 
@@ -242,6 +254,6 @@ fn destination(plan: &SpillPlan) -> Option<usize> {
 
 /// The own region for a request whose key is not for it: nothing serves here, and nothing waits.
 fn barred(own: OwnRegion) -> OwnRegion {
-    let waiting = Waiting { ahead: 0, all: 0, has_room: false };
+    let waiting = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false };
     OwnRegion { replicas: 0, places: Some(0), waiting, ..own }
 }

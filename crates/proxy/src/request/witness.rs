@@ -93,6 +93,7 @@ impl Witness {
         match head.status() {
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 let retry_after = retry_after(head.headers());
+                self.replica.rest(now, retry_after);
                 self.judge(now, SignKind::Busy { retry_after });
             }
             status if is_fault(status) => self.judge(now, SignKind::Failed(Fault::ServerError)),

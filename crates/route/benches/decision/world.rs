@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use spillway_route::{Candidate, Loads, Snapshot};
 use spillway_types::{
-    Allowed, BlockHashes, Deadline, Inquiry, ModelName, RAMP_FULL, Reading, ReplicaSlot, Signals,
+    BlockHashes, Deadline, Inquiry, ModelName, RAMP_FULL, Reading, ReplicaSlot, Residency, Signals,
     Speed,
 };
 
@@ -115,7 +115,7 @@ pub(crate) fn inquiry(now: Instant) -> Inquiry {
         hop: 0,
         tenant: None,
         priority: 0,
-        regions: Allowed::All,
+        residency: Residency::default(),
         is_isolated: false,
     }
 }

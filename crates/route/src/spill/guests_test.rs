@@ -44,7 +44,7 @@ fn guests_are_welcome_up_to_the_reserve() {
 #[test]
 fn one_local_that_waits_is_enough_to_refuse() {
     let mut here = at(5.0);
-    here.waiting = Waiting { ahead: 0, all: 1, has_room: true };
+    here.waiting = Waiting { ahead: 0, wait_ms: None, all: 1, has_room: true };
     assert!(!welcome(&here));
     let mut elsewhere = at(5.0);
     elsewhere.report.load.queued = 1.0;

@@ -186,6 +186,25 @@ proptest! {
     }
 
     #[test]
+    fn with_an_objective_nothing_waits_or_leaves_that_would_miss_it(
+        mut case in any_case(),
+        max_ms in 0..2_000_u16,
+    ) {
+        case.own.first_token_ms_max = Some(f32::from(max_ms));
+        let plan = case.plan();
+        match &plan.verdict {
+            SpillVerdict::Own => prop_assert!(case.own.has_room()),
+            SpillVerdict::Wait { wait_ms } => prop_assert!(*wait_ms <= f32::from(max_ms)),
+            SpillVerdict::Forward(forwards) => for &forward in forwards {
+                let first_token_ms = plan.regions[forward].cost.first_token_ms();
+                prop_assert!(first_token_ms < f32::from(max_ms), "{plan:?}");
+            },
+            SpillVerdict::Shed { .. } => prop_assert!(plan.reason.shed().is_some()),
+        }
+        prop_assert!(plan.reason != SpillReason::Slo || case.hop == 0);
+    }
+
+    #[test]
     fn the_same_seed_decides_the_same(case in any_case(), seed: u64) {
         let decide = || {
             let mut rng = fastrand::Rng::with_seed(seed);
@@ -196,7 +215,7 @@ proptest! {
 
     #[test]
     fn retry_after_is_between_a_second_and_a_minute(case in any_case()) {
-        if let SpillVerdict::Shed { retry_after_s } = case.plan().verdict {
+        if let SpillVerdict::Shed { retry_after_s, .. } = case.plan().verdict {
             prop_assert!((1..=60).contains(&retry_after_s));
         }
     }

@@ -45,13 +45,20 @@ pub struct OwnRegion {
     pub price_ms: f32,
     /// The operator's weight of the region, in thousandths; at 0 it takes no guests.
     pub weight_permille: u16,
+    /// Milliseconds that are left until the first token of this request has to come, by the objective
+    /// of its route; `None` if there is none. Where it can be kept nowhere, the request is shed rather
+    /// than served late.
+    pub first_token_ms_max: Option<f32>,
 }
 
 /// What waits in a node's queue before and behind a request that would join it now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Requests that would be served before it.
+    /// Requests that wait and would be served before it.
     pub ahead: u32,
+    /// Milliseconds until its turn, by the rate at which this queue is served and what was promised
+    /// before it; `None` if that is not known, and then the region's report decides.
+    pub wait_ms: Option<u32>,
     /// Requests that wait, those behind it included.
     pub all: u32,
     /// Whether one more is taken.

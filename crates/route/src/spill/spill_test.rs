@@ -4,6 +4,7 @@ use spillway_types::{ModelLoad, RAMP_FULL, ShedState};
 
 use super::test_cases::{Case, busy, first, free, load};
 use super::*;
+use crate::ShedReason;
 use crate::test_world::assert_proportional;
 
 fn objection(plan: &SpillPlan, region: usize) -> Option<Objection> {
@@ -173,7 +174,7 @@ fn a_region_at_half_load_ends_twice_as_many_once_it_is_full() {
 #[test]
 fn what_stands_behind_the_request_in_the_queue_does_not_count() {
     let mut case = Case::busy(vec![]);
-    case.own.waiting = Waiting { ahead: 3, all: 50, has_room: true };
+    case.own.waiting = Waiting { ahead: 3, wait_ms: None, all: 50, has_room: true };
     assert_eq!(case.plan().verdict, SpillVerdict::Wait { wait_ms: 600.0 });
     assert_eq!(case.plan().reason, SpillReason::NobodyElse);
 }
@@ -203,15 +204,66 @@ fn a_region_that_cannot_wait_asks_whoever_has_room_and_else_sheds() {
 }
 
 #[test]
+fn an_objective_that_can_be_kept_nowhere_sheds_early_and_a_free_place_is_always_used() {
+    let mut case = Case::busy(vec![free(400.0), free(510.0)]);
+    case.own.first_token_ms_max = Some(526.0);
+    case.others.iter_mut().for_each(|other| other.access = Access::Refused);
+    assert!(matches!(case.plan().verdict, SpillVerdict::Wait { .. }));
+    case.own.first_token_ms_max = Some(500.0);
+    let plan = case.plan();
+    assert_eq!((plan.reason, plan.reason.shed()), (SpillReason::Slo, Some(ShedReason::Slo)));
+    let SpillVerdict::Shed { wait_ms, .. } = plan.verdict else { panic!("{plan:?}") };
+    // Whoever has refused may have a place by then.
+    assert_eq!(wait_ms, 400.0);
+    case.others.iter_mut().for_each(|other| other.access = Access::Ready);
+    assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::OnlyWay));
+    assert_eq!(objection(&case.plan(), 1), Some(Objection::Late));
+    // The deadline is what it misses then.
+    case.own.first_token_ms_max = Some(390.0);
+    case.left_ms = 380;
+    assert_eq!(case.plan().reason, SpillReason::Late);
+    (case.left_ms, case.own.first_token_ms_max) = (60_000, Some(1.0));
+    assert_eq!(case.plan().reason, SpillReason::Slo);
+    case.own = OwnRegion { places: Some(1), prefill_ms: 30.0, ..case.own };
+    assert_eq!(case.plan().verdict, SpillVerdict::Own);
+}
+
+#[test]
+fn an_objective_refuses_those_first_that_have_more_before_them() {
+    let plan = |ahead: u32, wait_ms: Option<u32>| {
+        let mut case = Case::busy(vec![]);
+        case.own.first_token_ms_max = Some(1_000.0);
+        case.own.waiting = Waiting { ahead, wait_ms, all: 30, has_room: true };
+        case.plan()
+    };
+    assert!(matches!(plan(10, None).verdict, SpillVerdict::Wait { .. }));
+    assert_eq!(plan(20, None).reason, SpillReason::Slo);
+    // What the queue itself has measured says more than the region's report.
+    assert_eq!(plan(20, Some(900)).verdict, SpillVerdict::Wait { wait_ms: 900.0 });
+    assert_eq!(plan(10, Some(1_100)).reason, SpillReason::Slo);
+}
+
+#[test]
+fn a_region_without_room_asks_nobody_who_shows_none() {
+    let mut full = free(50.0);
+    full.report.load = load(40.0);
+    let mut case = Case::busy(vec![full; 5]);
+    case.own.waiting.has_room = false;
+    let plan = case.plan();
+    assert_eq!((plan.verdict == SpillVerdict::Own, plan.reason), (false, SpillReason::QueueFull));
+    assert!((0..5).all(|region| objection(&plan, region) == Some(Objection::Full)));
+}
+
+#[test]
 fn retry_after_follows_the_region_that_is_free_soonest() {
     let mut own = busy();
-    own.waiting = Waiting { ahead: 80, all: 80, has_room: false };
+    own.waiting = Waiting { ahead: 80, wait_ms: None, all: 80, has_room: false };
     own.report.load.queued = 139.0;
     let mut case = Case { own, ..Case::busy(vec![]) };
     let seconds = |case: &Case| {
         let mut rng = fastrand::Rng::with_seed(3);
         let all = (0..200).map(|_| match case.plan_with(&mut rng).verdict {
-            SpillVerdict::Shed { retry_after_s } => retry_after_s,
+            SpillVerdict::Shed { retry_after_s, .. } => retry_after_s,
             other => panic!("{other:?}"),
         });
         let all: Vec<u32> = all.collect();
@@ -241,7 +293,10 @@ fn an_edge_node_forwards_waits_and_sheds_but_never_serves() {
     assert_eq!(case.plan().reason, SpillReason::QueueFull);
     case.own.waiting.has_room = true;
     case.others.clear();
-    assert_eq!(case.plan().verdict, SpillVerdict::Shed { retry_after_s: 60 });
+    let SpillVerdict::Shed { retry_after_s, wait_ms } = case.plan().verdict else {
+        panic!("{:?}", case.plan());
+    };
+    assert!((48..=60).contains(&retry_after_s) && wait_ms == f32::INFINITY, "{retry_after_s}");
     assert_eq!(case.plan().reason, SpillReason::NobodyInReach);
 }
 
@@ -313,7 +368,7 @@ fn what_the_node_may_hand_out_decides_about_room_where_it_is_known() {
     assert!(!own.has_room());
     assert!(OwnRegion { places: Some(1), ..own }.has_room());
     // A sibling may have a queue that this node has not.
-    let ahead = Waiting { ahead: 1, all: 1, has_room: true };
+    let ahead = Waiting { ahead: 1, wait_ms: None, all: 1, has_room: true };
     assert!(!OwnRegion { places: Some(1), waiting: ahead, ..own }.has_room());
     let with = |load: ModelLoad| {
         OwnRegion { places: None, report: RegionReport { load, ..own.report }, ..own }.has_room()

@@ -68,12 +68,13 @@ pub(super) fn busy() -> OwnRegion {
         replicas: 4,
         report: RegionReport { load, ..RegionReport::default() },
         places: Some(0),
-        waiting: Waiting { ahead: 0, all: 0, has_room: true },
+        waiting: Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
         guests: 0,
         nodes: 1,
         prefill_ms: 0.0,
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
+        first_token_ms_max: None,
     }
 }
 
@@ -180,8 +181,10 @@ fn any_region() -> impl Strategy<Value = RegionCandidate> {
 /// Any own region; an edge node now and then.
 pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
     let places = prop_oneof![2 => Just(Some(0)), 1 => Just(None), 1 => (0..5_u32).prop_map(Some)];
-    let waiting = (0..20_u32, 0..20_u32, prop::bool::weighted(0.7))
-        .prop_map(|(ahead, behind, has_room)| Waiting { ahead, all: ahead + behind, has_room });
+    let waiting =
+        (0..20_u32, 0..20_u32, prop::bool::weighted(0.7)).prop_map(|(ahead, behind, has_room)| {
+            Waiting { ahead, wait_ms: None, all: ahead + behind, has_room }
+        });
     let counts = (0..4_u32, 0..20_u32, 0..5_u32);
     (counts, any_report(), places, waiting, (0.0..900.0_f32, 0.0..50.0_f32), 0..1_001_u16).prop_map(
         |(
@@ -202,6 +205,7 @@ pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
                 prefill_ms,
                 price_ms,
                 weight_permille,
+                first_token_ms_max: None,
             }
         },
     )

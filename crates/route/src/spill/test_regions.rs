@@ -204,6 +204,7 @@ impl<'s> World<'s> {
         let queue = &self.regions[region].nodes[node].queue;
         let waiting = Waiting {
             ahead: queue.ahead_of(0) as u32,
+            wait_ms: None,
             all: queue.len() as u32,
             has_room: queue.room(1).is_ok(),
         };
@@ -211,12 +212,7 @@ impl<'s> World<'s> {
             SpillVerdict::Own => self.begin(region, request),
             SpillVerdict::Forward(regions) => self.forward(regions[0], request),
             SpillVerdict::Wait { .. } => {
-                let entry = WaitEntry {
-                    item: request,
-                    priority: 0,
-                    deadline: deadline(&request),
-                    bytes: 1,
-                };
+                let entry = WaitEntry { bytes: 1, ..WaitEntry::new(request, deadline(&request)) };
                 let now = Self::instant(self.now);
                 let pushed = self.regions[region].nodes[node].queue.push(entry, now);
                 pushed.expect("the decision knows that there is room");
@@ -265,7 +261,8 @@ impl<'s> World<'s> {
     fn welcomes(&mut self, region: usize) -> bool {
         let node = self.rng.usize(..self.scenario.nodes);
         let all = self.regions[region].nodes[node].queue.len() as u32;
-        let own = self.own(region, node, Waiting { ahead: all, all, has_room: true });
+        let own =
+            self.own(region, node, Waiting { ahead: all, wait_ms: None, all, has_room: true });
         admit_guest(&own, &self.scenario.terms) == Guest::Welcome
     }
 
@@ -346,7 +343,7 @@ impl<'s> World<'s> {
             let mut place = 0;
             let mut target = None;
             let taken = queue.pop_where(|entry| {
-                let waiting = Waiting { ahead: place, all: place, has_room: true };
+                let waiting = Waiting { ahead: place, wait_ms: None, all: place, has_room: true };
                 place += 1;
                 if let SpillVerdict::Forward(to) = self.plan(entry.item.forgiving(heard), waiting) {
                     target = Some(to[0]);

@@ -4,6 +4,7 @@ use serde::Serialize;
 use smallvec::SmallVec;
 
 use super::cost::SpillCost;
+use crate::ShedReason;
 
 /// Where a request goes, and how that came about.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,8 +37,12 @@ pub enum SpillVerdict {
     },
     /// Answer that it can't be served now.
     Shed {
-        /// Seconds after which the client should ask again, 1 to 60.
+        /// Seconds after which the client should ask again, 1 to 60. A queue that knows what it has
+        /// promised knows better: [`Admission::shed`](crate::Admission::shed).
         retry_after_s: u32,
+        /// Milliseconds until a place is predicted to come free anywhere; infinite if nobody is in
+        /// reach.
+        wait_ms: f32,
     },
 }
 
@@ -64,7 +69,7 @@ pub enum Objection {
     Drained,
     /// It has said that it takes no guests.
     Closed,
-    /// The answer would come after the deadline.
+    /// The answer would come after the deadline, or later than the route's objective says.
     Late,
     /// Chance left it out, by its weight and ramp.
     Rested,
@@ -96,6 +101,8 @@ pub enum SpillReason {
     GuestWithoutRoom,
     /// Shed: the queue is full and no other region shows room.
     QueueFull,
+    /// Shed: its first token would come later than the route's objective says, wherever it went.
+    Slo,
     /// Shed: its turn would come after its deadline.
     Late,
     /// Shed: there is no replica in reach.
@@ -131,8 +138,28 @@ impl SpillReason {
             Self::NobodyElse => "nobody_else",
             Self::GuestWithoutRoom => "guest_without_room",
             Self::QueueFull => "queue_full",
+            Self::Slo => "slo",
             Self::Late => "late",
             Self::NobodyInReach => "nobody_in_reach",
+        }
+    }
+
+    /// Why the request is shed, if it is.
+    #[must_use]
+    pub fn shed(self) -> Option<ShedReason> {
+        match self {
+            Self::GuestWithoutRoom => Some(ShedReason::GuestWithoutRoom),
+            Self::QueueFull => Some(ShedReason::QueueFull),
+            Self::Slo => Some(ShedReason::Slo),
+            Self::Late => Some(ShedReason::Late),
+            Self::NobodyInReach => Some(ShedReason::NobodyInReach),
+            Self::Room
+            | Self::Cached
+            | Self::NoReplica
+            | Self::Better
+            | Self::OnlyWay
+            | Self::NoneBetter
+            | Self::NobodyElse => None,
         }
     }
 }

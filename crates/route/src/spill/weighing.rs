@@ -6,10 +6,10 @@ use spillway_types::{RAMP_FULL, ShedState};
 use super::cost::{SpillCost, sound};
 use super::guests::reserve;
 use super::pace::Usual;
-use super::region::{Access, OwnRegion, RegionCandidate};
-use super::retry_after::retry_after_s;
+use super::region::{Access, OwnRegion, RegionCandidate, Waiting};
 use super::terms::SpillTerms;
 use super::verdict::{Judged, Objection, REGIONS_INLINE, SpillPlan, SpillReason, SpillVerdict};
+use crate::retry_after_s;
 
 /// Everything about one decision that stays the same while regions are looked at.
 pub(super) struct Weighing<'a> {
@@ -17,6 +17,8 @@ pub(super) struct Weighing<'a> {
     others: &'a [RegionCandidate],
     terms: &'a SpillTerms,
     /// Milliseconds until the request's deadline.
+    deadline_ms: f32,
+    /// Milliseconds within which its first token has to come, by that and by the route's objective.
     left_ms: f32,
     /// Milliseconds by which another region has to cost less.
     margin_ms: f32,
@@ -34,10 +36,12 @@ impl<'a> Weighing<'a> {
         own: &'a OwnRegion,
         others: &'a [RegionCandidate],
         terms: &'a SpillTerms,
-        left_ms: f32,
+        deadline_ms: f32,
     ) -> Self {
+        let left_ms = own.first_token_ms_max.map_or(deadline_ms, |max| deadline_ms.min(sound(max)));
         let margin_ms = if own.has_room() { own.gain_ms(terms) } else { sound(terms.margin_ms) };
-        Self { own, others, terms, left_ms, margin_ms, usual: Usual::of(others, terms) }
+        let usual = Usual::of(others, terms);
+        Self { own, others, terms, deadline_ms, left_ms, margin_ms, usual }
     }
 
     /// Decides about a request for which its region has room, but of whose prompt another one may
@@ -92,7 +96,7 @@ impl<'a> Weighing<'a> {
         let forwarded =
             |other| Judged { cost: self.cost(other), objection: Some(Objection::Forwarded) };
         SpillPlan {
-            verdict: SpillVerdict::Shed { retry_after_s: retry_after_s(self.own_wait_ms(), rng) },
+            verdict: shed(self.own_wait_ms(), rng),
             reason: SpillReason::GuestWithoutRoom,
             own: None,
             regions: self.others.iter().map(forwarded).collect(),
@@ -114,7 +118,12 @@ impl<'a> Weighing<'a> {
     }
 
     fn own_wait_ms(&self) -> f32 {
-        self.usual.own_wait_ms(&self.own.report, self.own.waiting.ahead)
+        // What was measured here knows of all that the report leaves out.
+        let Waiting { ahead, wait_ms, .. } = self.own.waiting;
+        wait_ms.map_or_else(
+            || self.usual.own_wait_ms(&self.own.report, ahead),
+            |wait_ms| sound(wait_ms as f32),
+        )
     }
 
     fn judge(
@@ -230,10 +239,16 @@ impl<'a> Weighing<'a> {
         }
         let reason = match (self.own.waiting.has_room, soonest_ms.is_finite()) {
             (_, false) => SpillReason::NobodyInReach,
+            (true, true) if self.is_objective_alone(soonest_ms) => SpillReason::Slo,
             (true, true) => SpillReason::Late,
             (false, true) => SpillReason::QueueFull,
         };
-        (SpillVerdict::Shed { retry_after_s: retry_after_s(soonest_ms, rng) }, reason)
+        (shed(soonest_ms, rng), reason)
+    }
+
+    /// Whether the request would be in time for its deadline, if the route had no objective.
+    fn is_objective_alone(&self, soonest_ms: f32) -> bool {
+        self.left_ms < self.deadline_ms && soonest_ms <= self.deadline_ms
     }
 
     /// Milliseconds until the first region is predicted to have a place for such a request.
@@ -244,6 +259,10 @@ impl<'a> Weighing<'a> {
         let waits = self.others.iter().zip(regions).filter(|(other, _)| is_asked(other));
         waits.map(|(_, judged)| judged.cost.first_token_ms()).fold(own_ms, f32::min)
     }
+}
+
+fn shed(wait_ms: f32, rng: &mut fastrand::Rng) -> SpillVerdict {
+    SpillVerdict::Shed { retry_after_s: retry_after_s(wait_ms, rng), wait_ms }
 }
 
 /// Full weight times full ramp.

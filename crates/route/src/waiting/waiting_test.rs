@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use spillway_types::Deadline;
 
+use super::test_model::Model;
 use super::*;
+use crate::ShedReason;
 use crate::test_world::NOW;
 
 const LIMITS: WaitLimits = WaitLimits { count_max: 12, bytes_max: 40, wait_ms_max: 500 };
@@ -15,12 +17,8 @@ fn at(ms: u64) -> Instant {
 }
 
 fn entry(item: u64, priority: u8, deadline_ms: u64) -> WaitEntry<u64> {
-    WaitEntry {
-        item,
-        priority,
-        deadline: Deadline::after(*NOW, Duration::from_millis(deadline_ms)),
-        bytes: 1,
-    }
+    let deadline = Deadline::after(*NOW, Duration::from_millis(deadline_ms));
+    WaitEntry { priority, bytes: 1, ..WaitEntry::new(item, deadline) }
 }
 
 fn unlimited() -> WaitQueue<u64> {
@@ -32,71 +30,9 @@ fn popped(queue: &mut WaitQueue<u64>, now_ms: u64) -> Vec<u64> {
     std::iter::from_fn(|| queue.pop_next(at(now_ms))).map(|(_, entry)| entry.item).collect()
 }
 
-/// Everything in a list that is searched from end to end.
-#[derive(Debug, Default)]
-struct Model {
-    /// Item, class, when it must have left, and bytes; in order of arrival.
-    waiting: Vec<(u64, usize, Instant, usize)>,
-    passed_over: [u32; CLASSES],
-}
-
-impl Model {
-    fn push(&mut self, entry: &WaitEntry<u64>, now: Instant) -> Result<(), WaitLimit> {
-        let bytes: usize = self.waiting.iter().map(|one| one.3).sum();
-        if self.waiting.len() == LIMITS.count_max {
-            return Err(WaitLimit::Count);
-        }
-        if bytes + entry.bytes > LIMITS.bytes_max {
-            return Err(WaitLimit::Bytes);
-        }
-        let leave_by = entry.deadline.at().min(now + Duration::from_millis(LIMITS.wait_ms_max));
-        let class = usize::from(entry.priority).min(CLASSES - 1);
-        self.waiting.push((entry.item, class, leave_by, entry.bytes));
-        Ok(())
-    }
-
-    fn remove(&mut self, item: u64) -> Option<u64> {
-        let index = self.waiting.iter().position(|one| one.0 == item)?;
-        let class = self.waiting.remove(index).1;
-        if self.waiting.iter().all(|one| one.1 != class) {
-            self.passed_over[class] = 0;
-        }
-        Some(item)
-    }
-
-    fn pop_next(&mut self, now: Instant) -> Option<u64> {
-        let live: Vec<_> = self.waiting.iter().filter(|one| one.2 > now).copied().collect();
-        let waits = |class: usize| live.iter().any(|one| one.1 == class);
-        let is_due = |class: usize| self.passed_over[class] + CLASSES as u32 >= order::TURNS_MAX;
-        let due = (0..CLASSES).rev().find(|&class| waits(class) && is_due(class));
-        let class = due.or_else(|| (0..CLASSES).find(|&class| waits(class)))?;
-        // The first of the smallest: arrival decides among equals.
-        let next = live.iter().filter(|one| one.1 == class).min_by_key(|one| one.2)?.0;
-        self.passed_over[class] = 0;
-        self.remove(next);
-        let others = live.iter().filter(|one| one.0 != next && one.1 != class);
-        let mut classes: Vec<usize> = others.map(|one| one.1).collect();
-        classes.sort_unstable();
-        classes.dedup();
-        classes.into_iter().for_each(|class| self.passed_over[class] += 1);
-        Some(next)
-    }
-
-    fn expire(&mut self, now: Instant) -> Option<u64> {
-        let due = self.waiting.iter().filter(|one| one.2 <= now).min_by_key(|one| one.2)?.0;
-        self.remove(due)
-    }
-
-    fn position(&self, item: u64) -> Option<usize> {
-        let at = self.waiting.iter().position(|one| one.0 == item)?;
-        let key = |index: usize| (self.waiting[index].1, self.waiting[index].2, index);
-        Some((0..self.waiting.len()).filter(|&index| key(index) < key(at)).count())
-    }
-}
-
 #[derive(Clone, Debug)]
 enum Step {
-    Push { priority: u8, deadline_ms: u64, bytes: usize },
+    Enter { deadline_ms: u64, begin_ms: Option<u64>, turn_ms: Option<u64>, asker: Asker },
     Pop,
     Remove(usize),
     PopWhere { bytes: usize },
@@ -104,10 +40,29 @@ enum Step {
     Pass { ms: u64 },
 }
 
+fn any_asker() -> impl Strategy<Value = Asker> {
+    let parts = (0..6_u8, 0..4_u64, 0..3_u16, 0..4_000_u32, 0..8_usize, prop::bool::weighted(0.2));
+    parts.prop_map(|(priority, tenant, weight, tokens, bytes, is_promised)| Asker {
+        priority,
+        tenant,
+        weight,
+        tokens,
+        bytes,
+        fingerprint: 0,
+        is_promised,
+    })
+}
+
+fn any_moment() -> impl Strategy<Value = Option<u64>> {
+    prop::option::weighted(0.3, 0..1_000_u64)
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        5 => (0..6_u8, 0..1_000_u64, 0..8_usize)
-            .prop_map(|(priority, deadline_ms, bytes)| Step::Push { priority, deadline_ms, bytes }),
+        6 => (any_asker(), 0..1_000_u64, any_moment(), any_moment()).prop_map(
+            |(asker, deadline_ms, begin_ms, turn_ms)|
+                Step::Enter { deadline_ms, begin_ms, turn_ms, asker }
+        ),
         3 => Just(Step::Pop),
         1 => any::<usize>().prop_map(Step::Remove),
         1 => (0..8_usize).prop_map(|bytes| Step::PopWhere { bytes }),
@@ -116,52 +71,93 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn entry_of(item: u64, asker: &Asker, deadline: Deadline) -> WaitEntry<u64> {
+    let Asker { priority, tenant, weight, tokens, bytes, fingerprint, is_promised } = *asker;
+    let new = WaitEntry::new(item, deadline);
+    WaitEntry { priority, tenant, weight, tokens, bytes, fingerprint, is_promised, ..new }
+}
+
 proptest! {
     #[test]
     fn it_does_what_the_model_does(steps in prop::collection::vec(any_step(), 0..300)) {
         let mut queue = WaitQueue::new(LIMITS);
         let mut model = Model::default();
+        // By item: items count what was taken.
         let mut tickets: Vec<WaitTicket> = Vec::new();
         let mut now_ms = 0;
         let item = |taken: Option<(WaitTicket, WaitEntry<u64>)>| taken.map(|(_, entry)| entry.item);
         for step in steps {
+            let now = at(now_ms);
             match step {
-                Step::Push { priority, deadline_ms, bytes } => {
-                    let entry = WaitEntry { bytes, ..entry(tickets.len() as u64, priority, now_ms + deadline_ms) };
-                    let expected = model.push(&entry, at(now_ms));
-                    match queue.push(entry.clone(), at(now_ms)) {
-                        Ok(ticket) => {
-                            prop_assert_eq!(expected, Ok(()));
-                            tickets.push(ticket);
+                Step::Enter { deadline_ms, begin_ms, turn_ms, asker } => {
+                    let deadline = Deadline::after(now, Duration::from_millis(deadline_ms));
+                    let begin_by = begin_ms.map(|ms| at(now_ms + ms));
+                    let new = entry_of(tickets.len() as u64, &asker, deadline);
+                    let turn_by = turn_ms.map(|ms| at(now_ms + ms));
+                    let new = WaitEntry { begin_by, turn_by, ..new };
+                    let could = queue.could_enter(&new.asker(), now);
+                    let expected = model.enter(&new, &LIMITS, now);
+                    match queue.enter(new.clone(), now) {
+                        Ok(entered) => {
+                            let items: Vec<u64> =
+                                entered.pushed_out.iter().map(|(_, one)| one.item).collect();
+                            prop_assert_eq!(expected, Ok(items));
+                            prop_assert!(could);
+                            tickets.push(entered.ticket);
                         }
-                        Err(full) => prop_assert_eq!((expected, full.entry), (Err(full.limit), entry)),
+                        Err(full) => {
+                            prop_assert_eq!((expected, full.entry), (Err(full.limit), new));
+                        }
                     }
                 }
-                Step::Pop => prop_assert_eq!(item(queue.pop_next(at(now_ms))), model.pop_next(at(now_ms))),
+                Step::Pop => prop_assert_eq!(item(queue.pop_next(now)), model.pop_next(now)),
                 Step::Remove(which) => if let Some(index) = which.checked_rem(tickets.len()) {
                     let removed = queue.remove(tickets[index]).map(|entry| entry.item);
                     prop_assert_eq!(removed, model.remove(index as u64));
                 }
                 Step::PopWhere { bytes } => {
-                    let longest = model.waiting.iter().find(|one| one.3 == bytes).map(|one| one.0);
-                    prop_assert_eq!(item(queue.pop_where(|entry| entry.bytes == bytes)), longest);
+                    let all = model.waiting.iter().chain(&model.lapsed);
+                    let longest = all.filter(|one| one.bytes == bytes).map(|one| one.item).min();
+                    let popped = queue.pop_where(|entry| entry.bytes == bytes);
+                    prop_assert_eq!(item(popped), longest);
                     longest.and_then(|item| model.remove(item));
                 }
-                Step::Expire => prop_assert_eq!(item(queue.expire(at(now_ms))), model.expire(at(now_ms))),
+                Step::Expire => prop_assert_eq!(item(queue.expire(now)), model.expire(now)),
                 Step::Pass { ms } => now_ms += ms,
             }
-            prop_assert_eq!(queue.len(), model.waiting.len());
-            prop_assert_eq!(queue.is_empty(), model.waiting.is_empty());
-            prop_assert_eq!(queue.bytes(), model.waiting.iter().map(|one| one.3).sum::<usize>());
-            prop_assert_eq!(queue.next_expiry(), model.waiting.iter().map(|one| one.2).min());
+            let all = || model.waiting.iter().chain(&model.lapsed);
+            prop_assert_eq!(queue.len(), model.len());
+            prop_assert_eq!(queue.is_empty(), model.len() == 0);
+            prop_assert_eq!(queue.bytes(), model.bytes());
+            prop_assert_eq!(queue.next_expiry(), all().map(|one| one.leave_by).min());
             for priority in 0..6 {
-                let ahead = model.waiting.iter().filter(|one| one.1 <= usize::from(priority));
-                prop_assert_eq!(queue.ahead_of(priority), ahead.count());
+                prop_assert_eq!(queue.ahead_of(priority), model.ahead_of(priority));
             }
             for (item, &ticket) in (0_u64..).zip(&tickets) {
-                prop_assert_eq!(queue.position(ticket), model.position(item));
-                prop_assert_eq!(queue.get(ticket).is_some(), model.position(item).is_some());
+                let is_here = all().any(|one| one.item == item);
+                prop_assert_eq!(queue.position(ticket).is_some(), is_here);
+                prop_assert_eq!(queue.get(ticket).is_some(), is_here);
             }
+        }
+    }
+
+    #[test]
+    fn a_position_is_how_many_are_served_before_give_or_take_a_turn_of_each_tenant(
+        askers in prop::collection::vec(any_asker(), 1..60),
+    ) {
+        let mut queue = unlimited();
+        let mut tickets = Vec::new();
+        for (item, asker) in (0..).zip(&askers) {
+            let deadline = Deadline::after(*NOW, Duration::from_secs(50 + item));
+            let asker = Asker { weight: 1, ..*asker };
+            tickets.push(queue.push(entry_of(item, &asker, deadline), *NOW).unwrap());
+        }
+        let predicted: Vec<usize> =
+            tickets.iter().map(|&ticket| queue.position(ticket).unwrap()).collect();
+        // A turn is a quantum, and some requests are as small as a sixteenth of it.
+        for (served, item) in popped(&mut queue, 0).into_iter().enumerate() {
+            let predicted = predicted[item as usize];
+            prop_assert!(predicted.abs_diff(served) <= 4 * 16, "{predicted} {served}");
         }
     }
 
@@ -274,4 +270,169 @@ fn sizes_and_waits_without_end_do_no_harm() {
     assert_eq!(queue.push(entry(1, 0, 100), *NOW).unwrap_err().limit, WaitLimit::Bytes);
     assert_eq!(queue.ahead_of(u8::MAX), 1);
     assert_eq!(queue.next_expiry(), Some(at(100)));
+}
+
+/// A request of a tenant, in the first class.
+fn of(tenant: u64, item: u64, tokens: u32) -> WaitEntry<u64> {
+    WaitEntry { tenant, tokens, ..entry(item, 0, 50_000 + item) }
+}
+
+#[test]
+fn tenants_get_equal_shares_of_tokens_whatever_their_requests_cost() {
+    let mut queue = unlimited();
+    for item in 0..1_000 {
+        queue.push(of(1, item, 4_000), *NOW).unwrap();
+        queue.push(of(2, item, 500), *NOW).unwrap();
+    }
+    let mut tokens = [0_u64; 3];
+    for _ in 0..900 {
+        let (_, next) = queue.pop_next(*NOW).unwrap();
+        tokens[next.tenant as usize] += u64::from(next.tokens);
+        // No more than the cost of one request and a quantum apart, at any time.
+        assert!(tokens[1].abs_diff(tokens[2]) <= 4_000 + 1_024, "{tokens:?}");
+    }
+}
+
+#[test]
+fn a_tenant_of_twice_the_weight_gets_twice_the_tokens() {
+    let mut queue = unlimited();
+    for item in 0..900 {
+        queue.push(WaitEntry { weight: 2, ..of(1, item, 700) }, *NOW).unwrap();
+        queue.push(of(2, item, 700), *NOW).unwrap();
+    }
+    let first = |(_, next): (WaitTicket, WaitEntry<u64>)| u32::from(next.tenant == 1);
+    let count: u32 = (0..900).map(|_| first(queue.pop_next(*NOW).unwrap())).sum();
+    assert!((596..=604).contains(&count), "{count}");
+}
+
+#[test]
+fn a_tenant_that_comes_anew_is_served_at_once_and_can_not_save_up_a_share() {
+    let mut queue = unlimited();
+    for item in 0..100 {
+        queue.push(of(1, item, 1_024), *NOW).unwrap();
+    }
+    for turn in 0..50 {
+        queue.push(of(2, 1_000 + turn, 1_024), *NOW).unwrap();
+        let tenants = [0, 1].map(|_| queue.pop_next(*NOW).unwrap().1.tenant);
+        assert!(tenants.contains(&2), "turn {turn}: {tenants:?}");
+    }
+    // It comes with many after it had few: they take turns from the first one on.
+    for item in 0..20 {
+        queue.push(of(2, 2_000 + item, 1_024), *NOW).unwrap();
+    }
+    let next: Vec<u64> = (0..20).map(|_| queue.pop_next(*NOW).unwrap().1.tenant).collect();
+    assert_eq!(next.iter().filter(|&&tenant| tenant == 2).count(), 10, "{next:?}");
+}
+
+#[test]
+fn what_was_saved_up_for_a_large_request_that_leaves_buys_no_burst() {
+    let mut queue = unlimited();
+    let large = queue.push(of(1, 0, 100_000), *NOW).unwrap();
+    for item in 1..200 {
+        queue.push(of(2, item, 1_000), *NOW).unwrap();
+    }
+    (0..90).for_each(|_| assert_eq!(queue.pop_next(*NOW).unwrap().1.tenant, 2));
+    for item in 200..260 {
+        queue.push(of(1, item, 1_000), *NOW).unwrap();
+    }
+    queue.remove(large);
+    let own = (0..40).filter(|_| queue.pop_next(*NOW).unwrap().1.tenant == 1).count();
+    assert!((20..=22).contains(&own), "{own}");
+}
+
+#[test]
+fn of_a_tenant_those_come_first_whose_turn_was_told_to_be_sooner() {
+    let mut queue = unlimited();
+    queue.push(entry(0, 1, 100), *NOW).unwrap();
+    queue.push(WaitEntry { is_promised: true, ..entry(1, 1, 900) }, *NOW).unwrap();
+    queue.push(entry(2, 0, 900), *NOW).unwrap();
+    queue.push(WaitEntry { turn_by: Some(at(60)), ..entry(3, 1, 900) }, *NOW).unwrap();
+    queue.push(WaitEntry { is_promised: true, ..entry(4, 1, 900) }, at(50)).unwrap();
+    queue.push(WaitEntry { is_promised: true, ..entry(5, 1, 900) }, at(70)).unwrap();
+    assert_eq!(popped(&mut queue, 0), [2, 1, 4, 3, 5, 0]);
+}
+
+#[test]
+fn a_full_queue_lets_go_of_the_least_urgent_that_was_promised_nothing() {
+    let mut queue = WaitQueue::new(WaitLimits { count_max: 4, ..LIMITS });
+    for (item, priority, deadline_ms) in [(0, 2, 300), (1, 3, 100), (3, 1, 400)] {
+        queue.push(entry(item, priority, deadline_ms), *NOW).unwrap();
+    }
+    queue.push(WaitEntry { is_promised: true, ..entry(2, 3, 200) }, *NOW).unwrap();
+    let mut pushed_out = |priority: u8, item: u64| {
+        let entered = queue.enter(entry(item, priority, 450), *NOW);
+        entered
+            .map(|entered| entered.pushed_out.iter().map(|(_, one)| one.item).collect::<Vec<_>>())
+    };
+    assert_eq!(pushed_out(1, 10), Ok(vec![1]));
+    assert_eq!(pushed_out(1, 11), Ok(vec![0]));
+    // Of its own class and tenant nobody leaves.
+    assert_eq!(pushed_out(1, 12).unwrap_err().limit, WaitLimit::Count);
+    assert_eq!(pushed_out(0, 13), Ok(vec![11]));
+    assert_eq!(pushed_out(0, 14), Ok(vec![10]));
+    assert_eq!(pushed_out(0, 15), Ok(vec![3]));
+    assert_eq!(pushed_out(0, 16).unwrap_err().limit, WaitLimit::Count);
+}
+
+#[test]
+fn promised_requests_are_taken_beyond_the_limit_and_in_place_of_newcomers() {
+    let limits = WaitLimits { count_max: 4, bytes_max: 1_000, wait_ms_max: 500 };
+    let mut queue = WaitQueue::new(limits);
+    (0..4).for_each(|item| assert!(queue.push(entry(item, 0, 100 + item), *NOW).is_ok()));
+    let mut promised = |item: u64| {
+        let entry = WaitEntry { is_promised: true, ..entry(item, 0, 500) };
+        let entered = queue.enter(entry, *NOW);
+        let items =
+            |entered: Entered<u64>| entered.pushed_out.iter().map(|(_, one)| one.item).collect();
+        entered.map(items)
+    };
+    (10..42).for_each(|item| assert_eq!(promised(item), Ok(vec![])));
+    let places = [42, 43, 44, 45].map(|item| promised(item).unwrap());
+    assert_eq!(places, [[3], [2], [1], [0]]);
+    assert_eq!(promised(46).unwrap_err().limit, WaitLimit::Count);
+    // Another tenant is not kept out by them.
+    assert_eq!(queue.enter(of(2, 47, 10), *NOW).unwrap().pushed_out, []);
+}
+
+#[test]
+fn a_tenant_that_fills_the_queue_makes_room_for_another_one_until_both_have_as_much() {
+    let mut queue = WaitQueue::new(WaitLimits { count_max: 10, bytes_max: 100, wait_ms_max: 500 });
+    (0..10).for_each(|item| assert!(queue.push(of(1, item, 10), *NOW).is_ok()));
+    for item in 10..14 {
+        let entered = queue.enter(of(2, item, 5_000), *NOW).unwrap();
+        assert_eq!(entered.pushed_out.len(), 1);
+        assert_eq!(entered.pushed_out[0].1.tenant, 1);
+    }
+    // 6 and 4: one more would only turn it round.
+    assert_eq!(queue.enter(of(2, 14, 5_000), *NOW).unwrap().pushed_out.len(), 1);
+    assert!(queue.enter(of(2, 15, 5_000), *NOW).is_err());
+    assert!(queue.enter(of(1, 16, 5_000), *NOW).is_err());
+}
+
+#[test]
+fn who_would_have_to_leave_in_vain_stays_where_it_is() {
+    let mut queue = WaitQueue::new(WaitLimits { count_max: 100, bytes_max: 20, wait_ms_max: 500 });
+    for item in 0..10 {
+        queue.push(WaitEntry { bytes: 2, ..entry(item, 3, 300 - item) }, *NOW).unwrap();
+    }
+    let large = |bytes: usize| WaitEntry { bytes, ..entry(20, 0, 100) };
+    // More than eight would have to leave.
+    assert_eq!(queue.enter(large(17), *NOW).unwrap_err().limit, WaitLimit::Bytes);
+    assert_eq!((queue.len(), queue.bytes()), (10, 20));
+    assert_eq!(queue.enter(large(16), *NOW).unwrap().pushed_out.len(), 8);
+    assert_eq!(popped(&mut queue, 0), [20, 9, 8]);
+}
+
+#[test]
+fn what_can_no_longer_be_sent_in_time_leaves_and_says_why() {
+    let mut queue = WaitQueue::new(LIMITS);
+    queue.push(WaitEntry { begin_by: Some(at(80)), ..entry(0, 0, 100) }, *NOW).unwrap();
+    queue.push(WaitEntry { begin_by: Some(at(120)), ..entry(1, 0, 110) }, *NOW).unwrap();
+    queue.push(entry(2, 0, 9_000), *NOW).unwrap();
+    let mut reason = |ms: u64| queue.expire(at(ms)).map(|(_, entry)| entry.lapse(at(ms)));
+    assert_eq!(reason(79), None);
+    assert_eq!(reason(80), Some(ShedReason::Slo));
+    assert_eq!(reason(110), Some(ShedReason::Late));
+    assert_eq!(reason(499), None);
+    assert_eq!(reason(500), Some(ShedReason::Waited));
 }

@@ -122,6 +122,7 @@ impl SpillwayRouter {
             prefill_ms,
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
+            first_token_ms_max: None,
         }
     }
 
@@ -219,6 +220,7 @@ impl Router for SpillwayRouter {
             prefill_ms: 0.0,
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
+            first_token_ms_max: None,
         };
         admit_guest(&own, &self.config.terms) == Guest::Welcome
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spillway_engine::{Request as EngineRequest, RequestId};
 use spillway_route::{RegionReport, WaitEntry};
-use spillway_types::{Allowed, BlockHashes, Deadline, Inquiry};
+use spillway_types::{BlockHashes, Deadline, Inquiry, Residency};
 
 use super::node::Node;
 use super::replica::Replica;
@@ -37,7 +37,7 @@ impl World {
             hop: 0,
             tenant: None,
             priority: 0,
-            regions: Allowed::All,
+            residency: Residency::default(),
             is_isolated: false,
         };
         let node = self.rng.usize(self.regions[region].nodes.clone());
@@ -258,10 +258,8 @@ impl World {
     fn wait(&mut self, request: usize) -> bool {
         let asked = &mut self.requests[request];
         let entry = WaitEntry {
-            item: request,
-            priority: 0,
-            deadline: asked.inquiry.deadline,
             bytes: asked.inquiry.prompt_bytes as usize,
+            ..WaitEntry::new(request, asked.inquiry.deadline)
         };
         let instant = self.config.origin + self.now.since_start();
         match self.nodes[asked.node].waiting.push(entry, instant) {

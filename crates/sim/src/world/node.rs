@@ -172,10 +172,10 @@ impl Node {
     /// What waits before one that is to be decided about.
     pub(super) fn waiting(&self, has_turn: bool) -> Waiting {
         if has_turn {
-            return Waiting { ahead: 0, all: 0, has_room: true };
+            return Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true };
         }
         let all = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
-        Waiting { ahead: all, all, has_room: self.waiting.room(0).is_ok() }
+        Waiting { ahead: all, wait_ms: None, all, has_room: self.waiting.room(0).is_ok() }
     }
 
     /// A request goes to a replica.

@@ -5,6 +5,7 @@ mod args;
 mod client;
 mod columns;
 mod explain;
+mod limits;
 mod offline;
 mod online;
 mod text;

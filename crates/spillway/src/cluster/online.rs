@@ -18,6 +18,7 @@ use super::columns::{
     JOIN_TOKENS, KEYS, LIMITS, MEMBERS, MODELS, NODES, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS,
     TENANTS,
 };
+use super::limits;
 use super::text::{self, Column};
 use crate::output;
 
@@ -89,6 +90,7 @@ async fn records(resource: &str, columns: &[Column], args: &ResourceArgs) -> Res
     let client = Client::new(&args.connect)?;
     let path = |name: &str| format!("/v1/{resource}/{}", escaped(name));
     match &args.command {
+        None | Some(ResourceCommand::List) if resource == "limits" => limits::list(&client).await,
         None | Some(ResourceCommand::List) => list(&client, resource, columns).await,
         Some(ResourceCommand::Show { name }) => {
             let answer = client.read(&path(name)).await?;

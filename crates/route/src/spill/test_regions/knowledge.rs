@@ -42,6 +42,7 @@ impl World<'_> {
             prefill_ms: 0.0,
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
+            first_token_ms_max: None,
         }
     }
 
@@ -107,7 +108,7 @@ impl World<'_> {
         let mut load = self.load(region);
         let own = OwnRegion {
             report: RegionReport { load, ..RegionReport::default() },
-            ..self.own(region, 0, Waiting { ahead: 0, all: 0, has_room: true })
+            ..self.own(region, 0, Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true })
         };
         load.shed = shed_state(&own, &self.scenario.terms);
         let report = self.reports.len();

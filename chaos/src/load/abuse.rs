@@ -1,0 +1,101 @@
+//! Clients that want to use up the node, and honest ones beside them.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::attack::{Attack, Attackers};
+use super::crowd::{Crowd, Habit};
+use super::note::{Note, kinds, quantile};
+use super::overload::between;
+use super::plan::Plan;
+use super::request;
+use super::stage::{Setting, Stage};
+use crate::trial::Report;
+
+const LIMIT: Duration = Duration::from_secs(10);
+const REPLICAS: u16 = 2;
+/// Requests a second of the honest clients.
+const RATE: f64 = 20.0;
+const WARM_UP: Duration = Duration::from_secs(3);
+const BEFORE: Duration = Duration::from_secs(15);
+/// Until all attackers are there.
+const COMING: Duration = Duration::from_secs(3);
+const DURING: Duration = Duration::from_secs(20);
+/// Between two looks at the node's memory.
+const LOOK: Duration = Duration::from_millis(100);
+/// What the node may use.
+const CEILING: u64 = 400 << 20;
+const CEILING_MIB: f64 = (CEILING >> 20) as f64;
+/// The honest clients' p95 may change by so many percent.
+const AIM: f64 = 20.0;
+
+pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    for attack in Attack::ALL {
+        let name = attack.name();
+        let (mut changes, mut peaks, mut failed, mut sent) = (Vec::new(), Vec::new(), 0, 0);
+        for round in 1..=plan.rounds {
+            let seen = once(plan, attack, plan.seed + round as u64).await?;
+            changes.push(seen.change_percent);
+            peaks.push(seen.peak_bytes as f64 / f64::from(1 << 20));
+            failed += seen.failed;
+            sent += seen.sent;
+        }
+        report.quantity(format!("{name}: change of honest p95"), "%", Some(AIM), changes);
+        report.quantity(format!("{name}: memory of the node"), "MiB", Some(CEILING_MIB), peaks);
+        report.check(format!("{name}: honest requests are served"), failed, sent);
+    }
+    Ok(report)
+}
+
+struct Seen {
+    change_percent: f64,
+    peak_bytes: u64,
+    failed: usize,
+    sent: usize,
+}
+
+async fn once(plan: &Plan, attack: Attack, seed: u64) -> anyhow::Result<Seen> {
+    let mut setting = Setting::usual(REPLICAS);
+    setting.tables = format!("[limits]\nmemory_bytes_max = {CEILING}\n");
+    let stage = Stage::new(plan, setting).await?;
+    let crowd = Crowd::open(&stage.data, Habit::once(|it| request::chat(it, LIMIT)), RATE, seed);
+    // wait: times of replicas are learned meanwhile
+    sleep(plan.time(WARM_UP)).await;
+    let start = Instant::now();
+    // wait: it is measured meanwhile
+    sleep(plan.time(BEFORE)).await;
+    let attacked = Instant::now();
+    let attackers = Attackers::start(&stage.namespace()?, stage.data.door().address(), attack)?;
+    let mut peak_bytes = 0;
+    let end = attacked + COMING + plan.time(DURING);
+    while Instant::now() < end {
+        peak_bytes = peak_bytes.max(stage.node_bytes()?);
+        // wait: until the next look
+        sleep(LOOK).await;
+    }
+    let end = Instant::now();
+    let closed = stage.page().await;
+    let opened = attackers.opened();
+    drop(attackers);
+    let stories = crowd.end(LIMIT).await;
+    let (before, during) =
+        (between(&stories, start, attacked), between(&stories, attacked + COMING, end));
+    let p95 = |notes: &[&Note]| quantile(notes.iter().map(|note| note.took_ms()), 0.95);
+    let (was, is) = (p95(&before), p95(&during));
+    let failed = during.iter().filter(|note| !note.is_good()).count();
+    plan.say(&format!(
+        "{}: {opened} connections, p95 {was:.0} ms, then {is:.0} ms, {} MiB; {}; closed: {}",
+        attack.name(),
+        peak_bytes >> 20,
+        kinds(during.iter().copied()),
+        closed.map_or_else(
+            |error| error.to_string(),
+            |page| page.lines("spillway_client_connections_closed")
+        ),
+    ));
+    let sent = during.len();
+    plan.done(stage);
+    Ok(Seen { change_percent: 100.0 * (is - was) / was, peak_bytes, failed, sent })
+}

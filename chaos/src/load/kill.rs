@@ -1,0 +1,160 @@
+//! A replica is killed every two seconds.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::crowd::{Crowd, Habit};
+use super::note::{End, Note, Story, kinds, quantile};
+use super::plan::Plan;
+use super::request;
+use super::stage::{Setting, Stage};
+use crate::trial::Report;
+
+const LIMIT: Duration = Duration::from_secs(30);
+const REPLICAS: u16 = 4;
+/// One is killed each time, and started again so long after.
+const EVERY: Duration = Duration::from_secs(2);
+const DOWN: Duration = Duration::from_secs(1);
+const LASTS: Duration = Duration::from_secs(60);
+/// Requests a second of each kind: well below what three replicas serve.
+const RATE: f64 = 25.0;
+const STREAM_RATE: f64 = 8.0;
+/// Tokens of a stream: it takes about a second.
+const STREAM_TOKENS: u32 = 96;
+/// Of the streams must come to their end, in percent.
+const AIM: f64 = 99.0;
+/// How quickly a node takes a killed replica for gone, and one that came back for well.
+const TABLES: &str = "
+[health]
+interval_ms = 200
+slow_start_ms = 1000
+[[route]]
+name = \"llm\"
+";
+const CONTINUE: &str = "continue_streams = true\n";
+
+pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    let (mut failed, mut sent, mut took) = (0, 0, Vec::new());
+    let (mut whole, mut wrong, mut compared) = (Vec::new(), 0, 0);
+    for round in 1..=plan.rounds {
+        let mut setting = Setting::usual(REPLICAS);
+        setting.tables = format!("{TABLES}{CONTINUE}");
+        let mut stage = Stage::new(plan, setting).await?;
+        let texts = texts(&stage).await?;
+        let seed = plan.seed + round as u64;
+        let unary = Habit::once(|number| request::chat(number, LIMIT));
+        let streams = Habit::once(|number| request::stream(number % TEXTS, STREAM_TOKENS, LIMIT));
+        let unary = Crowd::open(&stage.data, unary, RATE, seed);
+        let streams = Crowd::open(&stage.data, streams, STREAM_RATE, seed + 1);
+        let kills = reap(plan, &mut stage, seed).await?;
+        let (unary, streams) = (unary.end(LIMIT).await, streams.end(LIMIT).await);
+        let notes: Vec<&Note> = unary.iter().flat_map(|story| &story.notes).collect();
+        plan.say(&format!("round {round}: {kills} kills; unary: {}", kinds(notes.iter().copied())));
+        failed += notes.iter().filter(|note| !note.is_good()).count();
+        sent += notes.len();
+        took.push(quantile(notes.iter().map(|note| note.took_ms()), 0.99));
+        let (good, other) = judge(&streams, &texts);
+        plan.say(&format!("streams: {good} of {} whole, {other} with another text", streams.len()));
+        let notes = streams.iter().flat_map(|story| &story.notes);
+        plan.say(&format!("streams: {}", kinds(notes)));
+        let page = stage.page().await?;
+        let continued = page.sum("spillway_stream_continuations_total", "");
+        let retries = page.sum("spillway_retries_total", "");
+        plan.say(&format!("{retries} retries, {continued} continuations"));
+        whole.push(100.0 * good as f64 / streams.len().max(1) as f64);
+        wrong += other;
+        compared += good + other;
+        plan.done(stage);
+    }
+    report.check("unary requests are served while replicas are killed", failed, sent);
+    report.figure("p99 of unary requests", None, took);
+    report.rate(
+        "streams that are whole, with the text of an undisturbed run",
+        "%",
+        Some(AIM),
+        whole,
+    );
+    report.check("no stream that ends well has another text", wrong, compared);
+    Ok(report)
+}
+
+/// Different prompts of streams.
+const TEXTS: u64 = 40;
+
+/// What an undisturbed replica says to each prompt.
+async fn texts(stage: &Stage) -> anyhow::Result<BTreeMap<u64, String>> {
+    let replica = stage.replica(0)?;
+    let mut texts = BTreeMap::new();
+    for number in 0..TEXTS {
+        let ask = request::stream(number, STREAM_TOKENS, LIMIT);
+        let note = replica.ask(&ask, Instant::now()).await;
+        let End::Whole(answer) = note.end else { anyhow::bail!("an undisturbed run: {note:?}") };
+        let (text, is_done) = request::told(&answer.body);
+        anyhow::ensure!(is_done && !text.is_empty(), "an undisturbed run says nothing");
+        texts.insert(number, text);
+    }
+    Ok(texts)
+}
+
+/// Kills one replica after the other; each is down for a while.
+async fn reap(plan: &Plan, stage: &mut Stage, seed: u64) -> anyhow::Result<usize> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let start = Instant::now();
+    let mut kills = 0;
+    while start.elapsed() < plan.time(LASTS) {
+        // wait: requests are under way meanwhile
+        sleep(EVERY - DOWN).await;
+        let victim = random.usize(..usize::from(REPLICAS));
+        stage.kill_replica(victim)?;
+        kills += 1;
+        // wait: it is gone for so long
+        sleep(DOWN).await;
+        stage.start_replica(victim)?;
+    }
+    Ok(kills)
+}
+
+/// Streams that are as they should be, and those that look so but say something else.
+fn judge(streams: &[Story], texts: &BTreeMap<u64, String>) -> (usize, usize) {
+    let (mut good, mut other) = (0, 0);
+    for story in streams {
+        let Some(End::Whole(answer)) = story.notes.last().map(|note| &note.end) else { continue };
+        let (text, is_done) = request::told(&answer.body);
+        if answer.status != 200 || !is_done {
+            continue;
+        }
+        let is_same = texts.get(&(story.number % TEXTS)) == Some(&text);
+        good += usize::from(is_same);
+        other += usize::from(!is_same);
+    }
+    (good, other)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::note::Answer;
+    use super::*;
+
+    #[test]
+    fn a_stream_is_whole_only_with_the_undisturbed_text() {
+        let texts = BTreeMap::from([(0, "ab".to_owned())]);
+        let story = |text: &str, end: &str| {
+            let event = json!({ "choices": [{ "delta": { "content": text } }] });
+            let body = format!("data: {event}\n\n{end}").into();
+            let answer = Answer { status: 200, body, ..Answer::default() };
+            let now = Instant::now();
+            let note = Note { due: now, ended: now, end: End::Whole(answer) };
+            Story { number: TEXTS, notes: vec![note] }
+        };
+        let done = "data: [DONE]\n\n";
+        assert_eq!(judge(&[story("ab", done)], &texts), (1, 0));
+        assert_eq!(judge(&[story("aab", done)], &texts), (0, 1));
+        assert_eq!(judge(&[story("ab", "")], &texts), (0, 0));
+        assert_eq!(judge(&[story("ab", "data: {\"error\":{}}\n\n")], &texts), (0, 0));
+    }
+}

@@ -1,0 +1,167 @@
+//! What became of one request, and of many.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+/// One request that was sent once.
+#[derive(Clone, Debug)]
+pub(crate) struct Note {
+    /// When it was to be sent. Times count from here, so that a sender that is late is no excuse.
+    pub(crate) due: Instant,
+    pub(crate) ended: Instant,
+    pub(crate) end: End,
+}
+
+/// How it ended.
+#[derive(Clone, Debug)]
+pub(crate) enum End {
+    /// A whole reply.
+    Whole(Answer),
+    /// A reply that broke off after its head.
+    Cut(Answer, String),
+    /// No reply.
+    Nothing(String),
+}
+
+/// What a reply said.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// Why it was refused, by the gateway's header.
+    pub(crate) reason: String,
+    pub(crate) retry_after: Option<Duration>,
+    /// Who served it, if the gateway tells.
+    pub(crate) region: String,
+    pub(crate) body: Bytes,
+}
+
+/// One request of a client that may try again.
+#[derive(Clone, Debug)]
+pub(crate) struct Story {
+    pub(crate) number: u64,
+    pub(crate) notes: Vec<Note>,
+}
+
+impl Note {
+    pub(crate) fn took(&self) -> Duration {
+        self.ended.saturating_duration_since(self.due)
+    }
+
+    pub(crate) fn took_ms(&self) -> f64 {
+        self.took().as_secs_f64() * 1e3
+    }
+
+    /// The status of a whole reply; 0 for anything else.
+    pub(crate) fn status(&self) -> u16 {
+        match &self.end {
+            End::Whole(answer) => answer.status,
+            End::Cut(..) | End::Nothing(_) => 0,
+        }
+    }
+
+    pub(crate) fn is_good(&self) -> bool {
+        self.status() == 200
+    }
+
+    /// Refused for want of room, by whoever.
+    pub(crate) fn is_shed(&self) -> bool {
+        matches!(self.status(), 429 | 503 | 504)
+    }
+
+    pub(crate) fn answer(&self) -> Option<&Answer> {
+        match &self.end {
+            End::Whole(answer) | End::Cut(answer, _) => Some(answer),
+            End::Nothing(_) => None,
+        }
+    }
+
+    /// What it came to, for counting: `200`, `503 queue_full`, `200 cut (why)`, `nothing (why)`.
+    pub(crate) fn kind(&self) -> String {
+        match &self.end {
+            End::Whole(answer) if answer.reason.is_empty() => answer.status.to_string(),
+            End::Whole(answer) => format!("{} {}", answer.status, answer.reason),
+            End::Cut(answer, why) => format!("{} cut ({why})", answer.status),
+            End::Nothing(why) => format!("nothing ({why})"),
+        }
+    }
+}
+
+impl Story {
+    /// The attempt that nobody refused, if there is one.
+    pub(crate) fn is_good(&self) -> bool {
+        self.notes.last().is_some_and(Note::is_good)
+    }
+
+    /// Whether the first attempt was refused and told when to come again; and if so, whether the
+    /// second one, made then, was served.
+    pub(crate) fn first_retry(&self) -> Option<bool> {
+        let (first, second) = (self.notes.first()?, self.notes.get(1)?);
+        let was_told = first.answer().is_some_and(|answer| answer.retry_after.is_some());
+        (first.is_shed() && was_told).then(|| second.is_good())
+    }
+}
+
+/// The value that `share` of all are not above. Not a number of none.
+pub(crate) fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_by(f64::total_cmp);
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
+}
+
+/// How many there are of each kind, the most frequent first.
+pub(crate) fn kinds<'a>(notes: impl IntoIterator<Item = &'a Note>) -> String {
+    let mut counts = std::collections::BTreeMap::<String, usize>::new();
+    for note in notes {
+        *counts.entry(note.kind()).or_default() += 1;
+    }
+    let mut counts: Vec<_> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let parts: Vec<_> = counts.iter().map(|(kind, count)| format!("{count} × {kind}")).collect();
+    parts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(status: u16, retry_after_s: Option<u64>) -> Note {
+        let now = Instant::now();
+        let retry_after = retry_after_s.map(Duration::from_secs);
+        let end = End::Whole(Answer { status, retry_after, ..Answer::default() });
+        Note { due: now, ended: now + Duration::from_millis(7), end }
+    }
+
+    #[test]
+    fn a_first_retry_counts_only_after_a_refusal_that_said_when() {
+        let story = |notes: Vec<Note>| Story { number: 1, notes };
+        assert_eq!(story(vec![note(200, None)]).first_retry(), None);
+        assert_eq!(story(vec![note(503, Some(1))]).first_retry(), None);
+        assert_eq!(story(vec![note(503, Some(1)), note(200, None)]).first_retry(), Some(true));
+        let twice = vec![note(503, Some(1)), note(429, Some(1)), note(200, None)];
+        assert_eq!(story(twice.clone()).first_retry(), Some(false));
+        assert!(story(twice).is_good());
+        assert_eq!(story(vec![note(503, None), note(200, None)]).first_retry(), None);
+        assert_eq!(story(vec![note(500, Some(1)), note(200, None)]).first_retry(), None);
+    }
+
+    #[test]
+    fn a_reply_that_broke_off_is_not_good() {
+        let mut cut = note(200, None);
+        assert!(cut.is_good() && (cut.took_ms() - 7.0).abs() < 1e-6);
+        cut.end = End::Cut(Answer { status: 200, ..Answer::default() }, "reset".to_owned());
+        assert_eq!((cut.is_good(), cut.kind()), (false, "200 cut (reset)".to_owned()));
+        cut.end = End::Nothing("refused".to_owned());
+        assert!(!cut.is_good() && !cut.is_shed());
+    }
+
+    #[test]
+    fn the_kinds_are_counted() {
+        let notes = [note(503, None), note(200, None), note(200, None)];
+        assert_eq!(kinds(&notes), "2 × 200, 1 × 503");
+        assert!((quantile([4.0, 1.0, 3.0, 2.0], 0.5) - 2.0).abs() < 1e-9);
+        assert!((quantile((1..=100).map(f64::from), 0.99) - 99.0).abs() < 1e-9);
+        assert!(quantile([], 0.5).is_nan());
+    }
+}

@@ -1,0 +1,160 @@
+//! A region is killed while others send it requests.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::caller::{Ask, Caller};
+use super::crowd::{Crowd, Habit};
+use super::note::{Note, Story, kinds, quantile};
+use super::plan::Plan;
+use super::request;
+use crate::trial::cluster::Cluster;
+use crate::trial::gear::Gear;
+use crate::trial::{Report, Wan};
+
+const LIMIT: Duration = Duration::from_secs(5);
+/// Of the three regions the first is killed, with its node and replica.
+const KILLED: usize = 0;
+/// Sends away what it can't serve itself.
+const CROWDED: usize = 1;
+const OTHER: usize = 2;
+/// Requests of 32 tokens that one region's replica serves a second, about.
+const GEAR: Gear = Gear {
+    profile: "h100",
+    time_scale: "1",
+    places: 16,
+    listener: "trusted_proxies = [\"127.0.0.0/8\"]\nauth = \"headers\"\n",
+};
+const BEFORE: Duration = Duration::from_secs(10);
+const AFTER: Duration = Duration::from_secs(20);
+/// From so long after the kill on new requests have to be served.
+const GRACE: Duration = Duration::from_secs(1);
+/// Of them, in percent.
+const AIM: f64 = 99.9;
+
+/// What comes to the two regions that are left: what they can serve together (about 90 a second), or
+/// more than that.
+#[derive(Clone, Copy)]
+struct Load {
+    name: &'static str,
+    crowded: f64,
+    other: f64,
+    /// So many percent of it are urgent.
+    urgent: u64,
+}
+
+const LOADS: [Load; 2] = [
+    Load { name: "with room for all", crowded: 54.0, other: 14.0, urgent: 50 },
+    Load { name: "in a squeeze", crowded: 80.0, other: 40.0, urgent: 50 },
+];
+
+pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
+    let mut report = Report::default();
+    for load in LOADS {
+        let [mut urgent, mut idle, mut urgent_ms]: [Vec<f64>; 3] = Default::default();
+        for round in 1..=plan.rounds {
+            let notes = once(plan, load, plan.seed + round as u64).await?;
+            let [first, second] = [true, false].map(|is_urgent| served(&notes, is_urgent));
+            urgent.push(first);
+            idle.push(second);
+            let of_urgent = notes.iter().filter(|(is_urgent, _)| *is_urgent);
+            urgent_ms.push(quantile(of_urgent.map(|(_, note)| note.took_ms()), 0.99));
+        }
+        let name = load.name;
+        let aim = (load.name == LOADS[0].name).then_some(AIM);
+        report.rate(format!("{name}: urgent requests served from 1 s on"), "%", Some(AIM), urgent);
+        report.rate(format!("{name}: others served from 1 s on"), "%", aim, idle);
+        report.figure(format!("{name}: p99 of urgent requests"), None, urgent_ms);
+    }
+    Ok(report)
+}
+
+/// In percent.
+fn served(notes: &[(bool, Note)], is_urgent: bool) -> f64 {
+    let all = notes.iter().filter(|(urgent, _)| *urgent == is_urgent);
+    let good = all.clone().filter(|(_, note)| note.is_good()).count();
+    100.0 * good as f64 / all.count() as f64
+}
+
+/// Requests that came from 1 s after the kill on, and whether they were urgent.
+async fn once(plan: &Plan, load: Load, seed: u64) -> anyhow::Result<Vec<(bool, Note)>> {
+    let programs = (plan.binary.as_path(), plan.launcher.as_path());
+    let mut cluster = Cluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
+    cluster.start_all()?;
+    cluster.settled().await?;
+    let caller = |node: usize| -> anyhow::Result<Caller> {
+        let site = &cluster.sites[node];
+        Ok(Caller::inside(&site.namespace, site.data_address())?)
+    };
+    let crowded = caller(CROWDED)?;
+    crowded.ready("/readyz", LIMIT).await?;
+    let habit = move || Habit::once(move |number| ask(number, load.urgent));
+    let first = Crowd::open(&crowded, habit(), load.crowded, seed);
+    let second = Crowd::open(&caller(OTHER)?, habit(), load.other, seed + 1);
+    let own = Crowd::open(&caller(KILLED)?, habit(), load.other, seed + 2);
+    // wait: requests are under way everywhere, and some of the crowded region's in the one to be killed
+    sleep(plan.time(BEFORE)).await;
+    cluster.kill(KILLED)?;
+    cluster.kill_replica(KILLED)?;
+    let killed = Instant::now();
+    drop(own);
+    // wait: it is measured meanwhile
+    sleep(plan.time(AFTER)).await;
+    let end = Instant::now();
+    let stories = [first.end(LIMIT).await, second.end(LIMIT).await].concat();
+    let before = stories.iter().flat_map(|story| &story.notes).filter(|note| note.due <= killed);
+    plan.say(&format!("{}: before: {}", load.name, kinds(before.clone())));
+    plan.say(&format!("{}: served by: {}", load.name, regions(before)));
+    let in_grace = |note: &&Note| note.due > killed && note.due <= killed + GRACE;
+    let graced = stories.iter().flat_map(|story| &story.notes).filter(in_grace);
+    plan.say(&format!("{}: in the first second: {}", load.name, kinds(graced)));
+    let of = |story: &Story| {
+        let note = story.notes.first()?;
+        let counts = note.due > killed + GRACE && note.due <= end;
+        counts.then(|| (is_urgent(story.number, load.urgent), note.clone()))
+    };
+    let notes: Vec<_> = stories.iter().filter_map(of).collect();
+    for urgent in [true, false] {
+        let of = notes.iter().filter(|(is_urgent, _)| *is_urgent == urgent).map(|(_, note)| note);
+        plan.say(&format!("{}: later, urgent {urgent}: {}", load.name, kinds(of)));
+    }
+    if plan.keep {
+        plan.say(&format!("logs and configs are kept in {}", cluster.keep_folder().display()));
+    }
+    Ok(notes)
+}
+
+fn regions<'a>(notes: impl Iterator<Item = &'a Note>) -> String {
+    let mut counts = std::collections::BTreeMap::<&str, usize>::new();
+    for answer in notes.filter_map(Note::answer).filter(|answer| answer.status == 200) {
+        *counts.entry(&answer.region).or_default() += 1;
+    }
+    format!("{counts:?}")
+}
+
+fn is_urgent(number: u64, percent: u64) -> bool {
+    number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 < (percent << 32) / 100
+}
+
+fn ask(number: u64, urgent_percent: u64) -> Ask {
+    let mut ask = request::chat(number, LIMIT);
+    let (tenant, priority) =
+        if is_urgent(number, urgent_percent) { ("one", 0) } else { ("two", 3) };
+    ask.headers.push(("x-spillway-tenant", tenant.to_owned()));
+    ask.headers.push(("x-spillway-priority", priority.to_string()));
+    ask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_of_urgent_requests_is_as_asked() {
+        for percent in [0, 30, 100] {
+            let urgent = (0..1_000).filter(|number| is_urgent(*number, percent)).count();
+            assert!(urgent.abs_diff(percent as usize * 10) < 20, "{percent}: {urgent}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The requests that clients send.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::caller::Ask;
+
+/// Tokens of a reply.
+pub(crate) const TOKENS: u32 = 32;
+/// How long clients stay beyond what they say: so that the gateway's word comes first.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A chat. Its prompt is its number's own, so that no cache makes one cheaper than another.
+pub(crate) fn chat(number: u64, limit: Duration) -> Ask {
+    of(&body(number, TOKENS, false), limit)
+}
+
+/// The same as a stream, of so many tokens.
+pub(crate) fn stream(number: u64, tokens: u32, limit: Duration) -> Ask {
+    of(&body(number, tokens, true), limit)
+}
+
+/// A chat with a prompt of about so many tokens.
+pub(crate) fn long(number: u64, tokens: usize, limit: Duration) -> Ask {
+    let mut body = body(number, TOKENS, false);
+    body["messages"][0]["content"] = format!("{number} {}", "data ".repeat(tokens)).into();
+    of(&body, limit)
+}
+
+/// The request says itself how long it may take.
+fn of(body: &Value, limit: Duration) -> Ask {
+    let headers = vec![
+        ("content-type", "application/json".to_owned()),
+        ("x-request-timeout-ms", limit.as_millis().to_string()),
+    ];
+    Ask {
+        method: "POST",
+        path: "/v1/chat/completions".to_owned(),
+        headers,
+        body: body.to_string().into(),
+        patience: limit + GRACE,
+        dawdle: None,
+    }
+}
+
+fn body(number: u64, tokens: u32, is_stream: bool) -> Value {
+    let content = format!("Number {number}: say what the river does when the gate opens.");
+    json!({
+        "model": "tiny", "max_tokens": tokens, "ignore_eos": true, "stream": is_stream,
+        "messages": [{ "role": "user", "content": content }],
+    })
+}
+
+/// The text of a stream's events, and whether the stream came to its end as it should.
+pub(crate) fn told(body: &[u8]) -> (String, bool) {
+    let body = String::from_utf8_lossy(body);
+    let (mut text, mut is_done) = (String::new(), false);
+    for line in body.lines().filter_map(|line| line.strip_prefix("data:")) {
+        if line.trim() == "[DONE]" {
+            is_done = true;
+        } else if let Ok(event) = serde_json::from_str::<Value>(line) {
+            text.push_str(event["choices"][0]["delta"]["content"].as_str().unwrap_or_default());
+            is_done &= event["error"].is_null();
+        }
+    }
+    (text, is_done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_read_as_text() {
+        let event = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{text}}}]}}\n\n");
+        let events = event("{\"role\":\"assistant\"}") + &event("{\"content\":\"a \"}");
+        let whole = format!("{events}{}data: [DONE]\n\n", event("{\"content\":\"b\"}"));
+        assert_eq!(told(whole.as_bytes()), ("a b".to_owned(), true));
+        assert_eq!(told(events.as_bytes()), ("a ".to_owned(), false));
+        let failed = format!("{events}data: {{\"error\":{{\"code\":\"stream_cut\"}}}}\n\n");
+        assert_eq!(told(failed.as_bytes()), ("a ".to_owned(), false));
+    }
+}

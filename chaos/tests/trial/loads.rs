@@ -1,0 +1,50 @@
+//! The data path on trial, in short.
+
+use std::fs::File;
+
+use spillway_chaos::load::{Plan, Trial, run};
+
+use super::programs;
+
+/// Runs a trial once and checks what does not depend on how busy the machine is: what must never
+/// happen, and shares. Times are for a release build with a machine of its own.
+fn check(trial: Trial) {
+    let Some((binary, launcher)) = programs() else { return };
+    let turn = File::create(launcher.with_file_name("trial.lock")).unwrap();
+    turn.lock().unwrap();
+    let progress = |line: &str| eprintln!("{line}");
+    let (rounds, is_short, seed, keep) = (1, true, 7, false);
+    let plan = Plan { trial, rounds, is_short, binary, launcher, seed, keep, progress };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let report = runtime.block_on(run(&plan)).unwrap();
+    eprintln!("{}", report.table());
+    assert!(!report.checks.is_empty() || !report.figures.is_empty());
+    for check in &report.checks {
+        assert!(check.holds(), "{check:?}");
+    }
+    for figure in report.figures.iter().filter(|figure| figure.unit == "%") {
+        let measured = figure.quantile(0.95);
+        let holds = figure
+            .aim
+            .is_none_or(|aim| if figure.is_rate { measured >= aim } else { measured <= aim });
+        assert!(holds, "{figure:?}");
+    }
+}
+
+#[test]
+#[ignore = "needs root and the processor for itself: cargo xtask chaos"]
+fn five_times_the_load_takes_nothing_from_what_is_served() {
+    check(Trial::Overload);
+}
+
+#[test]
+#[ignore = "needs root and the processor for itself: cargo xtask chaos"]
+fn killed_replicas_fail_no_request_and_no_stream() {
+    check(Trial::Kill);
+}
+
+#[test]
+#[ignore = "needs root and the processor for itself: cargo xtask chaos"]
+fn a_killed_region_is_gone_for_a_second_at_most() {
+    check(Trial::Region);
+}

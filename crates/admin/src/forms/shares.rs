@@ -1,0 +1,75 @@
+//! Who holds what of a limit.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_control::{LimitScope, State};
+use spillway_quota::{LimitKind, Units};
+use spillway_types::{NodeName, RegionName};
+
+/// Who holds what of a limit, as the cluster agreed on it.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LimitInfo {
+    /// In the order of their names; none as long as no node has spoken of the limit.
+    pub(crate) regions: Vec<LimitRegion>,
+}
+
+/// What the nodes of a region hold of a limit together.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LimitRegion {
+    /// The region.
+    pub(crate) region: String,
+    /// What it may use whatever happens.
+    pub(crate) floor: LimitUnits,
+    /// What it may use besides, as long as it is heard of.
+    pub(crate) leased: LimitUnits,
+    /// What it said last that it needs besides the floor.
+    pub(crate) needed: LimitUnits,
+}
+
+/// A number of each kind; 0 for what is not limited.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct LimitUnits {
+    /// Requests a second.
+    pub(crate) requests_per_s: u64,
+    /// Tokens a minute.
+    pub(crate) tokens_per_min: u64,
+    /// Requests at a time.
+    pub(crate) concurrency: u64,
+}
+
+impl LimitInfo {
+    /// As it is in this state.
+    pub(crate) fn of(state: &State, scope: &LimitScope) -> Self {
+        let Some(pool) = state.shares().pool(&scope.into()) else { return Self::default() };
+        let region_of =
+            |node: &NodeName| state.node(node).map(|(_, node)| node.spec.region.clone());
+        let mut regions: BTreeMap<RegionName, LimitRegion> = BTreeMap::new();
+        for (node, floor) in pool.floors() {
+            if let Some(region) = region_of(node) {
+                regions.entry(region).or_default().floor.add(*floor);
+            }
+        }
+        for (run, lease) in pool.leases() {
+            if let Some(region) = region_of(&run.node) {
+                let region = regions.entry(region).or_default();
+                region.leased.add(lease.held);
+                region.needed.add(lease.need);
+            }
+        }
+        let named = |(name, region): (RegionName, LimitRegion)| LimitRegion {
+            region: name.to_string(),
+            ..region
+        };
+        Self { regions: regions.into_iter().map(named).collect() }
+    }
+}
+
+impl LimitUnits {
+    fn add(&mut self, units: Units) {
+        self.requests_per_s += units[LimitKind::RequestRate];
+        self.tokens_per_min += units[LimitKind::TokenRate];
+        self.concurrency += units[LimitKind::Concurrency];
+    }
+}

@@ -1,0 +1,111 @@
+//! Where a request may be served, on its way to another node: a header, since a node of an older
+//! version would refuse a request whose head has more fields than it knows. One that does not know
+//! the header serves the request by the sender's word alone.
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use spillway_types::{Allowed, Country, RegionName, Residency};
+
+/// Regions and countries that may serve the request; as `regions` or `countries`, `=`, and names
+/// with commas between them, a semicolon between the two. Only between nodes.
+static RESIDENCY: HeaderName = HeaderName::from_static("x-spillway-residency");
+
+/// Says it among the headers, if it says anything.
+///
+/// # Errors
+/// If a name can't stand in a header: then the request has to stay.
+pub(super) fn put(residency: &Residency, headers: &mut HeaderMap) -> Result<(), String> {
+    headers.remove(&RESIDENCY);
+    let parts = [listed("regions", &residency.regions), listed("countries", &residency.countries)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
+        let text = parts.join(";");
+        let value = HeaderValue::from_str(&text).map_err(|_| format!("{text:?} is no header"))?;
+        headers.insert(RESIDENCY.clone(), value);
+    }
+    Ok(())
+}
+
+/// Takes it from among the headers: replicas need not know. What can't be read allows no region.
+pub(super) fn take(headers: &mut HeaderMap) -> Residency {
+    let Some(value) = headers.remove(&RESIDENCY) else { return Residency::default() };
+    read(&value).unwrap_or_else(nowhere)
+}
+
+fn listed<T: std::fmt::Display>(what: &str, allowed: &Allowed<T>) -> Option<String> {
+    let Allowed::Only(set) = allowed else { return None };
+    let names: Vec<String> = set.iter().map(ToString::to_string).collect();
+    Some(format!("{what}={}", names.join(",")))
+}
+
+fn read(value: &HeaderValue) -> Option<Residency> {
+    let mut residency = Residency::default();
+    for part in value.to_str().ok()?.split(';') {
+        let (what, names) = part.split_once('=')?;
+        let names = names.split(',').filter(|name| !name.is_empty());
+        match what {
+            "regions" => residency.regions = only(names.map(|name| Some(RegionName::from(name))))?,
+            "countries" => {
+                residency.countries = only(names.map(|code| code.parse::<Country>().ok()))?;
+            }
+            _ => return None,
+        }
+    }
+    Some(residency)
+}
+
+/// Unlike in a config an empty list allows none.
+fn only<T: Ord>(names: impl Iterator<Item = Option<T>>) -> Option<Allowed<T>> {
+    let names: Option<_> = names.collect();
+    Some(Allowed::Only(std::sync::Arc::new(names?)))
+}
+
+fn nowhere() -> Residency {
+    Residency { regions: Allowed::Only(std::sync::Arc::default()), ..Residency::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn country(code: &str) -> Country {
+        code.parse().unwrap()
+    }
+
+    #[test]
+    fn it_arrives_as_it_was_sent_and_leaves_no_header() {
+        let regions = Residency::new(["eu".into(), "us".into()], []);
+        let countries = Residency::new([], [country("DE"), country("FR")]);
+        let nothing = regions.and(&Residency::new(["ap".into()], []));
+        for residency in [
+            Residency::default(),
+            regions.clone(),
+            countries.clone(),
+            regions.and(&countries),
+            nothing,
+        ] {
+            let mut headers = HeaderMap::new();
+            // A client's own word counts for nothing.
+            headers.insert(RESIDENCY.clone(), HeaderValue::from_static("regions=mars"));
+            put(&residency, &mut headers).unwrap();
+            assert_eq!(headers.len(), usize::from(!residency.is_anywhere()));
+            assert_eq!(take(&mut headers), residency);
+            assert!(headers.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_allows_no_region() {
+        for text in ["", "regions", "planets=mars", "countries=Germany", "regions=eu;countries"] {
+            let mut headers = HeaderMap::new();
+            headers.insert(RESIDENCY.clone(), HeaderValue::from_str(text).unwrap());
+            let residency = take(&mut headers);
+            assert!(!residency.allows("eu", Some(country("DE"))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_header_keeps_the_request_here() {
+        let odd = Residency::new(["e\nu".into()], []);
+        assert!(put(&odd, &mut HeaderMap::new()).is_err());
+    }
+}

@@ -1,0 +1,61 @@
+//! `hedge` of a route: when a second replica is asked beside the first.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_proxy::{HedgeAfter, HedgeSpec};
+
+use crate::config::error::{ConfigError, Source};
+
+/// When a second replica is asked beside the first, e.g. `{ after_ms = 200 }` or
+/// `{ after = "p95", budget_percent = 5 }`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct HedgeSection {
+    /// Time without a first byte.
+    #[serde(default)]
+    pub(crate) after_ms: Option<u64>,
+    /// The same as a quantile of the route's own times to the first byte, `p50` to `p99`.
+    #[serde(default)]
+    pub(crate) after: Option<String>,
+    /// Second attempts as a share of requests, in percent, 1 to 100.
+    #[serde(default = "usual_budget_percent")]
+    pub(crate) budget_percent: u32,
+}
+
+fn usual_budget_percent() -> u32 {
+    5
+}
+
+impl HedgeSection {
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn lower(
+        &self,
+        source: &Source,
+        span: Range<usize>,
+    ) -> Result<HedgeSpec, ConfigError> {
+        let fault = |message: &str, remedy: &str| source.fault(span.clone(), message, remedy);
+        let after = match (self.after_ms, &self.after) {
+            (Some(after_ms @ 1..), None) => HedgeAfter::Time(Duration::from_millis(after_ms)),
+            (None, Some(text)) => HedgeAfter::Percentile(percentile(text).ok_or_else(|| {
+                fault("after is no quantile", "use after = \"p50\" to \"p99\", or after_ms")
+            })?),
+            _ => {
+                let remedy = "use exactly one: after_ms = 200 or after = \"p95\"";
+                return Err(fault("it does not say after which time", remedy));
+            }
+        };
+        if !(1..=100).contains(&self.budget_percent) {
+            return Err(fault("no budget", "use budget_percent = 1 to 100"));
+        }
+        Ok(HedgeSpec { after, budget_percent: self.budget_percent })
+    }
+}
+
+fn percentile(text: &str) -> Option<u8> {
+    let percent = text.strip_prefix('p')?.parse().ok()?;
+    (50..=99).contains(&percent).then_some(percent)
+}

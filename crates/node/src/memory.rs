@@ -1,0 +1,85 @@
+//! Watches the memory of this process, for the gateway to refuse work before it is used up.
+//!
+//! What counts is what the process has of real memory. What its control group has is more: files
+//! that the kernel keeps for it and would give up at once.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spillway_proxy::{Gateway, Pressure};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+/// Between two looks. Within it a node takes in less than the tenth that is left when it begins to
+/// refuse: at 10 Gbit/s that is 125 MB.
+const LOOK: Duration = Duration::from_millis(100);
+/// Where the limit of the process's control group is: version 2, then version 1.
+const GROUP_LIMITS: [&str; 2] =
+    ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+
+/// Watches until the stop. Without `/proc` it can see nothing, and says so once.
+pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
+    let set = gateway.config().limits.memory_bytes_max;
+    let Some(ceiling) = set.or_else(ceiling_of_machine) else {
+        return tracing::warn!("what memory there is can't be read; set limits.memory_bytes_max");
+    };
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut before = Pressure::Free;
+    while stop.run_until_cancelled(looks.tick()).await.is_some() {
+        let Some(used) = used_bytes() else {
+            return tracing::warn!("the memory in use can't be read, so nothing is refused for it");
+        };
+        let now = gateway.memory().note(used, ceiling);
+        if now != before {
+            tell(before, now, (used, ceiling));
+            before = now;
+        }
+    }
+}
+
+fn tell(before: Pressure, now: Pressure, (used, ceiling): (u64, u64)) {
+    if now > before {
+        tracing::warn!(?now, used, ceiling, "memory is short: new work is refused");
+    } else {
+        tracing::info!(?now, used, ceiling, "there is more memory again");
+    }
+}
+
+/// Real memory of this process. A read of `/proc` never waits for a disk.
+fn used_bytes() -> Option<u64> {
+    resident(&fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
+}
+
+/// What the control group allows, or what the machine has if that is less.
+fn ceiling_of_machine() -> Option<u64> {
+    let machine = resident(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
+    let limit = |path: &&str| fs::read_to_string(Path::new(path)).ok()?.trim().parse::<u64>().ok();
+    let group = GROUP_LIMITS.iter().find_map(limit);
+    Some(group.map_or(machine, |group| group.min(machine)))
+}
+
+/// The line of `text` that begins with `name` has a number of KiB.
+fn resident(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_and_what_there_is_are_read() {
+        let status = "Name:\tspillway\nVmPeak:\t  99 kB\nVmRSS:\t   12 kB\nThreads:\t3\n";
+        assert_eq!(resident(status, "VmRSS:"), Some(12 << 10));
+        assert_eq!(resident(status, "VmSwap:"), None);
+        assert_eq!(resident("VmRSS: much\n", "VmRSS:"), None);
+        let used = used_bytes().unwrap();
+        let ceiling = ceiling_of_machine().unwrap();
+        assert!(used > 1 << 20 && used < ceiling, "{used} of {ceiling}");
+    }
+}

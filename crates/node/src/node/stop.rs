@@ -1,0 +1,73 @@
+//! The end of a node, without losing a request.
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::Node;
+
+/// How a node ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Requests that did not finish in time, guests included: their replies were broken off.
+    pub broken_off: u64,
+    /// Every thread ended by itself.
+    pub is_clean: bool,
+}
+
+impl Stopped {
+    /// Whether nothing was lost.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.broken_off == 0 && self.is_clean
+    }
+}
+
+impl Node {
+    /// Says that it is not ready, hands over what others should do, and serves on for the config's notice;
+    /// then stops accepting, lets running requests finish within the config's limit, and ends. What
+    /// is dropped before that ends at once.
+    pub async fn stop(mut self) -> Stopped {
+        self.gateway.announce_leaving();
+        let hand_over = async {
+            if let Some(agreed) = &self.agreed {
+                agreed.hand_over().await;
+            }
+        };
+        let ((), deadline) = tokio::join!(hand_over, self.drain_clients());
+        if let Some(cluster) = &self.cluster {
+            // Guests have the rest of the time.
+            cluster.finish_guests(deadline.saturating_duration_since(Instant::now())).await;
+        }
+        let broken_off = self.gateway.unfinished();
+        if let Some(division) = &self.division {
+            division.leave().await;
+        }
+        if let Some(agreed) = &self.agreed {
+            agreed.shutdown().await;
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.shutdown(Duration::ZERO).await;
+        }
+        self.stop_workers.cancel();
+        self.stop_tasks.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+        let threads = std::mem::take(&mut self.threads);
+        // Joining blocks, though not for long: the runtimes are told to end.
+        let joined = tokio::task::spawn_blocking(move || {
+            threads.into_iter().map(JoinHandle::join).all(|thread| thread.is_ok())
+        });
+        Stopped { broken_off, is_clean: joined.await.unwrap_or(false) }
+    }
+
+    /// Serves on for the notice, then lets clients' requests finish. Returns when all that is still
+    /// under way then has to end.
+    async fn drain_clients(&self) -> Instant {
+        tokio::time::sleep(self.drain_notice).await;
+        self.gateway.start_draining();
+        let deadline = Instant::now() + self.drain;
+        // What is left then is counted by the caller.
+        drop(tokio::time::timeout_at(deadline.into(), self.gateway.drained()).await);
+        deadline
+    }
+}

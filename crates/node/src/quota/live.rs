@@ -1,0 +1,36 @@
+//! What metrics show of limits.
+
+use std::time::Instant;
+
+use spillway_proxy::Gateway;
+use spillway_quota::{LimitKind, Scope};
+use spillway_telemetry::LiveLimit;
+
+/// Limits that are shown: each is three series a kind. Of more, those with the first names.
+const LIMITS_MAX: usize = 256;
+
+/// How limits stand on this node.
+pub(crate) fn live(gateway: &Gateway) -> Vec<LiveLimit> {
+    let standings = gateway.quotas().standings(Instant::now(), LIMITS_MAX).into_iter();
+    let kinds = standings.flat_map(|(scope, whole, usage)| {
+        let kinds = LimitKind::ALL.into_iter().filter(move |kind| whole[*kind as usize].is_some());
+        kinds.map(move |kind| LiveLimit {
+            limit: name(&scope),
+            kind: kind.name(),
+            share: usage.held[kind],
+            used: usage.in_use[kind],
+            debt: usage.debt[kind],
+        })
+    });
+    kinds.collect()
+}
+
+/// As the admin API names it.
+fn name(scope: &Scope) -> String {
+    match scope {
+        Scope::Global => "global".to_owned(),
+        Scope::Tenant(name) => format!("tenant:{name}"),
+        Scope::Model(name) => format!("model:{name}"),
+        Scope::Key(id) => format!("key:{id}"),
+    }
+}

@@ -1,0 +1,12 @@
+//! This node's part in dividing limits among all regions.
+//!
+//! The crate `quota` decides; here it gets what was agreed on, what it says is proposed, and what
+//! has to outlive the process is written to the data folder. Requests meet only `Gateway::quotas`.
+
+mod live;
+mod saved;
+mod task;
+mod uptime;
+
+pub(crate) use live::live;
+pub(crate) use task::{Division, DivisionParts};

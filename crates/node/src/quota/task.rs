@@ -1,0 +1,298 @@
+//! The task that divides limits.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use spillway_agreement::Agreement;
+use spillway_consensus::ProposeError;
+use spillway_control::{Actor, Command, LEASE_MS, Outcome, PLACE_MS, State};
+use spillway_proxy::Gateway;
+use spillway_quota::{Before, Book, Fate, Holder, LimitKind, LimitTerms, Quotas, Statement, Units};
+use spillway_types::{NodeName, RegionName};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::saved::{self, Saved, Stopped};
+use super::uptime::Uptime;
+
+/// How often it looks at what was asked for and agreed on.
+const LOOK: Duration = Duration::from_millis(250);
+/// How long a statement may take. What it gave up stays given up until its fate is known.
+const SAY_LIMIT: Duration = Duration::from_secs(5);
+/// How long the last statement of a process may take.
+const LEAVE_LIMIT: Duration = Duration::from_secs(2);
+/// The wire version that every node has to read before limits are enforced.
+const WIRE_SHARES: u16 = 3;
+
+/// What became of a statement, by its serial.
+type Answer = (u64, Fate);
+
+/// What it works with.
+#[derive(Debug)]
+pub(crate) struct DivisionParts {
+    pub(crate) node: NodeName,
+    pub(crate) region: RegionName,
+    /// The data folder.
+    pub(crate) folder: PathBuf,
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) agreement: Arc<Agreement>,
+    /// Where statements are said.
+    pub(crate) tasks: TaskTracker,
+    /// Ends the task with the node.
+    pub(crate) stop: CancellationToken,
+}
+
+/// A handle to the task that divides limits.
+#[derive(Debug)]
+pub(crate) struct Division {
+    leaving: mpsc::Sender<oneshot::Sender<()>>,
+}
+
+/// Follows what was agreed on, and says in the log what this node has and needs.
+struct Divider {
+    parts: DivisionParts,
+    holder: Holder,
+    /// The records that the book was made of.
+    seen: Arc<State>,
+    book: Book,
+    path: PathBuf,
+    saved: Saved,
+    /// What the process before charged, as long as it was not counted.
+    stopped: Option<Stopped>,
+    answers: (mpsc::Sender<Answer>, mpsc::Receiver<Answer>),
+}
+
+impl Division {
+    /// Begins by what is agreed on now, before the first request comes, and goes on with that in
+    /// the returned future.
+    pub(crate) fn start(
+        parts: DivisionParts,
+        state: &Arc<State>,
+    ) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let (leaving, orders) = mpsc::channel(1);
+        let mut divider = Divider::new(parts);
+        divider.take_book(state);
+        (Self { leaving }, divider.run(orders))
+    }
+
+    /// Gives back what is leased and writes down what was charged. To be called when no request is
+    /// let in any more and the cluster can still be reached.
+    pub(crate) async fn leave(&self) {
+        let (done, is_done) = oneshot::channel();
+        if self.leaving.send(done).await.is_ok() {
+            // An error means that the task has ended: there is nothing to wait for.
+            drop(tokio::time::timeout(2 * LEAVE_LIMIT, is_done).await);
+        }
+    }
+}
+
+impl Divider {
+    fn new(parts: DivisionParts) -> Self {
+        let path = saved::path(&parts.folder);
+        let before = saved::load(&path).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "what was charged before is not known");
+            Some(Saved::default())
+        });
+        let kept = before.as_ref().map(|before| before.lowered.clone()).unwrap_or_default();
+        let stopped = before.as_ref().and_then(|before| before.stopped.clone());
+        let known = match (&before, &stopped) {
+            (None, _) => Before::Nothing,
+            (Some(_), Some(_)) => Before::Counted(kept.clone()),
+            (Some(_), None) => Before::Unknown(kept.clone()),
+        };
+        let incarnation = SystemTime::now().duration_since(UNIX_EPOCH);
+        let incarnation = incarnation.map_or(1, |since| since.as_millis() as u64);
+        let dice = fastrand::Rng::with_seed(incarnation ^ parts.gateway.seed());
+        let holder = Holder::new(parts.node.clone(), incarnation, known, dice);
+        let divider = Self {
+            holder,
+            seen: Arc::new(State::new()),
+            book: Book::default(),
+            path,
+            saved: Saved { lowered: kept, stopped: None },
+            stopped,
+            answers: mpsc::channel(4),
+            parts,
+        };
+        // Whatever happens to this process, the next one must not take it for one that ended well.
+        divider.save();
+        divider
+    }
+
+    async fn run(mut self, mut orders: mpsc::Receiver<oneshot::Sender<()>>) {
+        let mut removal = self.parts.agreement.removal();
+        let mut looks = interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = looks.tick() => self.look(),
+                Some((serial, fate)) = self.answers.1.recv() => {
+                    let now_ns = self.quotas().clock_ns(Instant::now());
+                    self.holder.answered(serial, fate, now_ns);
+                }
+                Some(done) = orders.recv() => {
+                    self.leave().await;
+                    let _: Result<(), ()> = done.send(());
+                    return;
+                }
+                true = is_removed(&mut removal) => {
+                    // Others have what was this node's.
+                    self.drop_all();
+                    return;
+                }
+                () = self.parts.stop.cancelled() => return,
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        let state = self.parts.agreement.published();
+        if state.cluster().is_none() {
+            return;
+        }
+        self.take_book(&state);
+        let gateway = Arc::clone(&self.parts.gateway);
+        let seen = (state.shares(), &self.book);
+        let Some(said) = self.holder.look(Instant::now(), seen, gateway.quotas()) else { return };
+        if !self.note_lowered() {
+            // What is not written down is not said.
+            self.holder.answered(
+                said.serial,
+                Fate::Never,
+                gateway.quotas().clock_ns(Instant::now()),
+            );
+            return;
+        }
+        let (serial, answers) = (said.serial, self.answers.0.clone());
+        let saying = say(Arc::clone(&self.parts.agreement), self.command(said), SAY_LIMIT);
+        let stop = self.parts.stop.clone();
+        self.parts.tasks.spawn(async move {
+            let fate = stop.run_until_cancelled(saying).await.unwrap_or(Fate::Unknown);
+            // Nobody is waiting only when the node ends.
+            let _: Result<(), _> = answers.send((serial, fate)).await;
+        });
+    }
+
+    /// Goes by the limits that are agreed on, once every node can.
+    fn take_book(&mut self, state: &Arc<State>) {
+        if Arc::ptr_eq(state, &self.seen) {
+            return;
+        }
+        let before = std::mem::replace(&mut self.seen, Arc::clone(state));
+        let (now, before) = (state.records(), before.as_ref());
+        let is_same = now.limits == before.records().limits
+            && now.nodes == before.records().nodes
+            && [PLACE_MS, LEASE_MS].iter().all(|name| state.setting(name) == before.setting(name));
+        if is_same && before.cluster() == state.cluster() {
+            return;
+        }
+        self.book = state.limit_book(&self.parts.region);
+        if state.wire_oldest() < WIRE_SHARES || state.cluster().is_none() {
+            self.book.terms.clear();
+        }
+        let terms = self.book.terms.iter();
+        let terms: Vec<LimitTerms> = terms
+            .map(|(scope, terms)| LimitTerms { scope: scope.clone(), whole: terms.whole })
+            .collect();
+        self.quotas().set_limits(&terms);
+        if state.cluster().is_some()
+            && let Some(stopped) = self.stopped.take()
+        {
+            self.assume(&stopped);
+        }
+    }
+
+    /// Counts what the process before has charged.
+    fn assume(&self, stopped: &Stopped) {
+        let (now, up) = (Instant::now(), Uptime::now());
+        for scope in self.book.terms.keys() {
+            for (age, tokens) in stopped.charged(scope, &up) {
+                self.quotas().assume(scope, Units([0, tokens, 0]), (age, now));
+            }
+        }
+    }
+
+    /// Writes down which floors became less, before anybody hears of it; whether it is written.
+    fn note_lowered(&mut self) -> bool {
+        if *self.holder.lowered_floors() == self.saved.lowered {
+            return true;
+        }
+        self.saved.lowered.clone_from(self.holder.lowered_floors());
+        self.save()
+    }
+
+    fn save(&self) -> bool {
+        let saved = saved::save(&self.path, &self.saved);
+        if let Err(error) = &saved {
+            tracing::warn!(%error, path = %self.path.display(), "limits can't be written down");
+        }
+        saved.is_ok()
+    }
+
+    async fn leave(&mut self) {
+        let state = self.parts.agreement.published();
+        if state.cluster().is_some() {
+            self.holder.leave();
+            let gateway = Arc::clone(&self.parts.gateway);
+            let seen = (state.shares(), &self.book);
+            let said = self.holder.look(Instant::now(), seen, gateway.quotas());
+            let is_noted = self.note_lowered();
+            if let Some(said) = said.filter(|_| is_noted) {
+                let command = self.command(said);
+                say(Arc::clone(&self.parts.agreement), command, LEAVE_LIMIT).await;
+            }
+        }
+        let now = Instant::now();
+        let tokens = self.book.terms.keys().map(|scope| {
+            let spent = self.quotas().spent(scope, LimitKind::TokenRate, now);
+            let spent = spent.into_iter().map(|(age, units)| (age.as_millis() as u64, units));
+            (scope.clone(), spent.collect())
+        });
+        self.saved.stopped = Some(Stopped { at: Uptime::now(), tokens: tokens.collect() });
+        self.drop_all();
+        self.save();
+    }
+
+    /// From now on nothing is let in that a limit applies to.
+    fn drop_all(&self) {
+        for scope in self.book.terms.keys() {
+            self.quotas().hold(scope, &spillway_quota::Holding::default());
+        }
+    }
+
+    fn command(&self, said: Statement) -> Command {
+        Command::LeaseShares { region: self.parts.region.clone(), said }
+    }
+
+    fn quotas(&self) -> &Quotas {
+        self.parts.gateway.quotas()
+    }
+}
+
+/// Waits until the cluster has removed this node; false if it ends before.
+async fn is_removed(removal: &mut watch::Receiver<bool>) -> bool {
+    removal.wait_for(|removed| *removed).await.is_ok()
+}
+
+/// Says it in the log, and comes back with what became of it.
+async fn say(agreement: Arc<Agreement>, command: Command, limit: Duration) -> Fate {
+    match agreement.propose(command, Actor::Node, None, limit).await {
+        Ok(done) => match done.outcome {
+            Outcome::Refused(refusal) => {
+                tracing::debug!(%refusal, "shares of limits were not leased");
+                Fate::Never
+            }
+            _ => Fate::TakenIn,
+        },
+        Err(ProposeError::Budget { .. } | ProposeError::TooLarge { .. } | ProposeError::TooNew) => {
+            Fate::Never
+        }
+        Err(error) => {
+            tracing::debug!(%error, "it is not known whether shares of limits were leased");
+            Fate::Unknown
+        }
+    }
+}

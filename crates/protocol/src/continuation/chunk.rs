@@ -1,0 +1,212 @@
+//! One event of a completion, read.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::terms::CompletionApi;
+use super::unfit::Unfit;
+use crate::Usage;
+use crate::reply::read_usage;
+use crate::sse::event::{field, lines};
+
+/// A whole event.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    /// Nothing but comments or other fields.
+    Empty(Bytes),
+    /// `[DONE]`.
+    Done(Bytes),
+    /// Data, where it stands in the bytes.
+    Data(Bytes, Range<usize>),
+}
+
+impl Event {
+    pub(super) fn read(bytes: Bytes) -> Self {
+        let mut data: Vec<&[u8]> = Vec::with_capacity(1);
+        data.extend(lines(&bytes).filter_map(|line| field(line, b"data")));
+        let at = match data.as_slice() {
+            [] => return Self::Empty(bytes),
+            [one] if one.trim_ascii_end() == b"[DONE]" => return Self::Done(bytes),
+            [one] => {
+                let start = one.as_ptr().addr() - bytes.as_ptr().addr();
+                start..start + one.len()
+            }
+            // A line break between two lines of data can only be white space between JSON's tokens.
+            several => {
+                let joined = [b"data: ", &*several.join(&b' '), b"\n\n"].concat();
+                let at = b"data: ".len()..joined.len() - 2;
+                return Self::Data(joined.into(), at);
+            }
+        };
+        Self::Data(bytes, at)
+    }
+}
+
+/// The fields of an event that matter to its stream; of what is given as `null`, the word.
+#[derive(Debug, Deserialize)]
+pub(super) struct Chunk<'e> {
+    #[serde(borrow, default, deserialize_with = "raw")]
+    pub(super) id: Option<&'e RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    pub(super) created: Option<&'e RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    pub(super) model: Option<&'e RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    pub(super) system_fingerprint: Option<&'e RawValue>,
+    #[serde(borrow, default, deserialize_with = "raw")]
+    pub(super) usage: Option<&'e RawValue>,
+    #[serde(borrow)]
+    pub(super) error: Option<&'e RawValue>,
+    #[serde(borrow, default)]
+    choices: Vec<Choice<'e>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Choice<'e> {
+    #[serde(default)]
+    index: u64,
+    #[serde(borrow)]
+    delta: Option<&'e RawValue>,
+    text: Option<String>,
+    #[serde(borrow)]
+    finish_reason: Option<&'e RawValue>,
+    #[serde(borrow)]
+    logprobs: Option<&'e RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Delta<'e> {
+    #[serde(borrow)]
+    role: Option<&'e RawValue>,
+    content: Option<String>,
+    #[serde(borrow)]
+    tool_calls: Option<&'e RawValue>,
+    #[serde(borrow)]
+    function_call: Option<&'e RawValue>,
+    #[serde(borrow)]
+    reasoning_content: Option<&'e RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'e RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'e RawValue>,
+    #[serde(borrow)]
+    audio: Option<&'e RawValue>,
+}
+
+/// An error in the middle of a stream.
+#[derive(Debug, Deserialize)]
+struct Fault<'e> {
+    #[serde(borrow)]
+    code: Option<&'e RawValue>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<&'e RawValue>,
+}
+
+impl Fault<'_> {
+    /// By its status code, as vLLM and SGLang tell it; by this gateway's own word, where the replica
+    /// is another node; or else by its type.
+    fn is_of_server(&self) -> bool {
+        let code = self.code.map_or("null", RawValue::get);
+        match code.parse::<u16>() {
+            Ok(status) => status >= 500,
+            Err(_) if code != "null" => OWN_CODES.contains(&code),
+            Err(_) => self.kind.is_some_and(|kind| SERVER_TYPES.contains(&kind.get())),
+        }
+    }
+}
+
+/// Codes of this gateway's own errors for a stream that broke off.
+const OWN_CODES: [&str; 2] = ["\"stream_cut\"", "\"stream_stalled\""];
+/// Types of errors that are the server's.
+const SERVER_TYPES: [&str; 4] = [
+    "\"InternalServerError\"",
+    "\"Internal Server Error\"",
+    "\"internal_server_error\"",
+    "\"server_error\"",
+];
+
+/// What an event adds to the answer.
+#[derive(Debug)]
+pub(super) struct Said<'e> {
+    pub(super) text: String,
+    /// The delta, if it names the role.
+    pub(super) role_in: Option<&'e RawValue>,
+    pub(super) has_finish: bool,
+    /// Something that can't be handed on.
+    pub(super) unfit: Option<Unfit>,
+}
+
+impl<'e> Chunk<'e> {
+    /// `None` if it is no chunk.
+    pub(super) fn read(json: &'e [u8]) -> Option<Self> {
+        serde_json::from_slice(json).ok()
+    }
+
+    /// Whether it says that the server failed, and not that the request is to blame.
+    pub(super) fn is_server_fault(&self) -> bool {
+        let fault = self.error.and_then(|error| serde_json::from_str(error.get()).ok());
+        fault.is_some_and(|fault: Fault<'_>| fault.is_of_server())
+    }
+
+    /// The usage that it tells.
+    pub(super) fn told_usage(&self) -> Option<Usage> {
+        read_usage(self.usage?.get().as_bytes())
+    }
+
+    /// Whether it tells usage and nothing else.
+    pub(super) fn is_usage_alone(&self) -> bool {
+        self.choices.is_empty() && self.usage.is_some_and(|usage| usage.get() != "null")
+    }
+
+    pub(super) fn said(&self, api: CompletionApi) -> Said<'e> {
+        let mut said = Said { text: String::new(), role_in: None, has_finish: false, unfit: None };
+        let choice = match self.choices.as_slice() {
+            [] => return said,
+            [choice] if choice.index == 0 => choice,
+            _ => return Said { unfit: Some(Unfit::SeveralAnswers), ..said },
+        };
+        said.has_finish = choice.finish_reason.is_some();
+        if is_said(choice.logprobs) {
+            said.unfit = Some(Unfit::Logprobs);
+        }
+        match (api, choice.delta) {
+            (CompletionApi::Text, _) => said.text = choice.text.clone().unwrap_or_default(),
+            (CompletionApi::Chat, None) => {}
+            (CompletionApi::Chat, Some(raw)) => match serde_json::from_str(raw.get()) {
+                Ok(delta) => said.read(delta, raw),
+                Err(_) => said.unfit = Some(Unfit::Unreadable),
+            },
+        }
+        said
+    }
+}
+
+impl<'e> Said<'e> {
+    fn read(&mut self, delta: Delta<'_>, raw: &'e RawValue) {
+        self.role_in = is_said(delta.role).then_some(raw);
+        let others = [
+            (delta.tool_calls, Unfit::Tools),
+            (delta.function_call, Unfit::Tools),
+            (delta.reasoning_content, Unfit::Reasoning),
+            (delta.reasoning, Unfit::Reasoning),
+            (delta.refusal, Unfit::Unreadable),
+            (delta.audio, Unfit::Media),
+        ];
+        let other = others.into_iter().find(|(value, _)| is_said(*value));
+        self.unfit = self.unfit.or_else(|| other.map(|(_, unfit)| unfit));
+        self.text = delta.content.unwrap_or_default();
+    }
+}
+
+/// Whether a value is more than a word for nothing.
+fn is_said(value: Option<&RawValue>) -> bool {
+    value.is_some_and(|value| !["null", "[]", "{}", "\"\""].contains(&value.get()))
+}
+
+/// Takes a value as it stands, `null` too.
+fn raw<'de: 'e, 'e, D: Deserializer<'de>>(value: D) -> Result<Option<&'e RawValue>, D::Error> {
+    <&RawValue>::deserialize(value).map(Some)
+}

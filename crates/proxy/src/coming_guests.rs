@@ -1,0 +1,43 @@
+//! Guests that were welcomed and have no place yet: their bodies are still on the way. Without counting
+//! them, all that come within a round trip would be given the same free place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How many there are of one model.
+#[derive(Clone, Debug, Default)]
+pub struct ComingGuests(Arc<AtomicU32>);
+
+/// One of them, until it is dropped: when it has its place, or ended without one.
+#[derive(Debug)]
+pub struct ComingGuest(Arc<AtomicU32>);
+
+impl ComingGuests {
+    /// One more; with how many came before it and have no place yet.
+    pub(crate) fn welcome(&self) -> (ComingGuest, u32) {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        (ComingGuest(Arc::clone(&self.0)), before)
+    }
+}
+
+impl Drop for ComingGuest {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_counts_until_it_is_dropped() {
+        let coming = ComingGuests::default();
+        let (first, before) = coming.welcome();
+        assert_eq!(before, 0);
+        let (_second, before) = coming.welcome();
+        assert_eq!(before, 1);
+        drop(first);
+        assert_eq!(coming.welcome().1, 1);
+    }
+}

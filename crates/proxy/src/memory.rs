@@ -1,0 +1,180 @@
+//! What memory allows: requests read a flag, and whoever watches the process's memory sets it.
+//!
+//! Everything that grows with load has a limit of its own; their sum is still more than a small
+//! machine has. So a node refuses new work before its memory is used up, and not all of it: what the
+//! process holds may be what the allocator keeps, and then only work done shows that there is room.
+
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+
+/// From this share of the ceiling on, new requests are refused.
+const TIGHT_PERMILLE: u64 = 900;
+/// From this share on, new connections are refused too.
+const FULL_PERMILLE: u64 = 970;
+/// Each state is left this much below where it began, so that it doesn't flicker.
+const BACK_PERMILLE: u64 = 50;
+/// Requests that are served between two looks whatever the memory.
+const TRICKLE: i32 = 4;
+/// All buffered bodies together have this part of the ceiling at most: while one is gathered it takes
+/// up to three times its length, and they are not all that there is.
+const BODIES_PART: u64 = 5;
+/// And this part while memory is tight.
+const BODIES_PART_TIGHT: u64 = 16;
+
+/// How much of the memory is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Pressure {
+    // Free => (Tight | Full)
+    /// There is room.
+    #[default]
+    Free,
+    // Tight => (Free | Full)
+    /// Requests are refused, but for a few.
+    Tight,
+    // Full => (Tight | Free)
+    /// Connections are refused as well.
+    Full,
+}
+
+/// The memory of the process, as requests see it. Read without waiting.
+#[derive(Debug, Default)]
+pub struct Memory {
+    pressure: AtomicU8,
+    /// Requests that are let in until the next look.
+    trickle: AtomicI32,
+    used_bytes: AtomicU64,
+    ceiling_bytes: AtomicU64,
+}
+
+impl Pressure {
+    /// What `used` bytes of `ceiling` mean after this state. A ceiling of 0 is none.
+    #[must_use]
+    pub fn next(self, used_bytes: u64, ceiling_bytes: u64) -> Self {
+        let reaches = |state: Self, permille: u64| {
+            let margin = if self >= state { BACK_PERMILLE } else { 0 };
+            let part = u128::from(ceiling_bytes) * u128::from(permille - margin);
+            ceiling_bytes > 0 && u128::from(used_bytes) * 1000 >= part
+        };
+        if reaches(Self::Full, FULL_PERMILLE) {
+            return Self::Full;
+        }
+        if reaches(Self::Tight, TIGHT_PERMILLE) { Self::Tight } else { Self::Free }
+    }
+
+    fn of(number: u8) -> Self {
+        match number {
+            0 => Self::Free,
+            1 => Self::Tight,
+            _ => Self::Full,
+        }
+    }
+}
+
+impl Memory {
+    /// Takes in what the process uses, and what it may. To be called several times a second; returns
+    /// the state from now on.
+    pub fn note(&self, used_bytes: u64, ceiling_bytes: u64) -> Pressure {
+        let next = self.pressure().next(used_bytes, ceiling_bytes);
+        self.used_bytes.store(used_bytes, Ordering::Relaxed);
+        self.ceiling_bytes.store(ceiling_bytes, Ordering::Relaxed);
+        self.trickle.store(TRICKLE, Ordering::Relaxed);
+        self.pressure.store(next as u8, Ordering::Relaxed);
+        next
+    }
+
+    /// The state now.
+    #[must_use]
+    pub fn pressure(&self) -> Pressure {
+        Pressure::of(self.pressure.load(Ordering::Relaxed))
+    }
+
+    /// Whether there is little left.
+    #[must_use]
+    pub fn is_tight(&self) -> bool {
+        self.pressure() >= Pressure::Tight
+    }
+
+    /// Whether a new request is to be served. To be asked once for each.
+    #[must_use]
+    pub fn admits_request(&self) -> bool {
+        !self.is_tight() || self.trickle.fetch_sub(1, Ordering::Relaxed) > 0
+    }
+
+    /// Whether a new connection is to be served.
+    pub(crate) fn admits_connection(&self) -> bool {
+        self.pressure() < Pressure::Full
+    }
+
+    /// Bytes that all buffered bodies may have together.
+    pub(crate) fn bodies_bytes_max(&self) -> u64 {
+        let part = if self.is_tight() { BODIES_PART_TIGHT } else { BODIES_PART };
+        match self.ceiling_bytes() {
+            0 => u64::MAX,
+            ceiling => ceiling / part,
+        }
+    }
+
+    /// What the process used at the last look.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What it may use; 0 without a ceiling.
+    #[must_use]
+    pub fn ceiling_bytes(&self) -> u64 {
+        self.ceiling_bytes.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_begins_at_its_share_and_ends_below_it() {
+        let memory = Memory::default();
+        let looks = [
+            (899, Pressure::Free),
+            (900, Pressure::Tight),
+            (860, Pressure::Tight),
+            (849, Pressure::Free),
+            (899, Pressure::Free),
+            (970, Pressure::Full),
+            (925, Pressure::Full),
+            (919, Pressure::Tight),
+            (969, Pressure::Tight),
+            (2_000, Pressure::Full),
+            (10, Pressure::Free),
+        ];
+        for (used, expected) in looks {
+            assert_eq!(memory.note(used, 1_000), expected, "{used}");
+            assert_eq!(memory.pressure(), expected);
+        }
+        assert_eq!((memory.used_bytes(), memory.ceiling_bytes()), (10, 1_000));
+        assert_eq!(memory.note(u64::MAX, u64::MAX), Pressure::Full);
+    }
+
+    #[test]
+    fn without_a_ceiling_nothing_is_refused() {
+        let memory = Memory::default();
+        assert_eq!(memory.note(u64::MAX, 0), Pressure::Free);
+        assert!((0..100).all(|_| memory.admits_request()));
+        assert!(memory.admits_connection() && memory.bodies_bytes_max() == u64::MAX);
+    }
+
+    #[test]
+    fn a_trickle_goes_on_while_memory_is_tight() {
+        let memory = Memory::default();
+        memory.note(950, 1_000);
+        let let_in = || (0..100).filter(|_| memory.admits_request()).count();
+        assert_eq!(let_in(), 4);
+        assert_eq!(let_in(), 0);
+        assert!(memory.admits_connection());
+        assert_eq!(memory.bodies_bytes_max(), 62);
+        memory.note(980, 1_000);
+        assert_eq!(let_in(), 4);
+        assert!(!memory.admits_connection());
+        memory.note(100, 1_000);
+        assert_eq!((let_in(), memory.bodies_bytes_max()), (100, 200));
+    }
+}

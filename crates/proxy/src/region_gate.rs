@@ -1,0 +1,120 @@
+//! What goes to another region, and what comes of it: counted by requests, opened and shut by
+//! whoever judges regions.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::remote::RemoteFailure;
+
+/// Lets everything through.
+const OPEN: u32 = u32::MAX;
+
+/// The gate to another region.
+#[derive(Debug)]
+pub struct RegionGate {
+    /// Requests that may still go there: none, a few to find out, or [`OPEN`] for all.
+    passes: AtomicU32,
+    goods: AtomicU64,
+    faults: AtomicU64,
+}
+
+impl Default for RegionGate {
+    fn default() -> Self {
+        Self { passes: AtomicU32::new(OPEN), goods: AtomicU64::new(0), faults: AtomicU64::new(0) }
+    }
+}
+
+impl RegionGate {
+    /// Lets everything through from now on.
+    pub fn open(&self) {
+        self.passes.store(OPEN, Ordering::Relaxed);
+    }
+
+    /// Lets so many requests through and no more; 0 shuts it.
+    pub fn allow(&self, requests: u32) {
+        self.passes.store(requests.min(OPEN - 1), Ordering::Relaxed);
+    }
+
+    /// Whether a request may go there.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.passes.load(Ordering::Relaxed) > 0
+    }
+
+    /// Requests that the region answered, and those that failed on the way or there, from the start.
+    #[must_use]
+    pub fn tally(&self) -> (u64, u64) {
+        (self.goods.load(Ordering::Relaxed), self.faults.load(Ordering::Relaxed))
+    }
+
+    /// Goes through, if that is allowed.
+    pub(crate) fn pass(&self) -> bool {
+        let one_less = |passes: u32| match passes {
+            OPEN => Some(OPEN),
+            passes => passes.checked_sub(1),
+        };
+        self.passes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok()
+    }
+
+    /// Notes that the region answered.
+    pub(crate) fn answered(&self) {
+        self.goods.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that it did not serve a request though it should have.
+    pub(crate) fn faulted(&self) {
+        self.faults.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes why a request was not answered. To be busy, or not to be allowed, is an answer; what was the client's time or
+    /// this node's own fault says nothing.
+    pub(crate) fn failed(&self, failure: &RemoteFailure) {
+        match failure {
+            RemoteFailure::Refused { why, .. } if why.is_well() => self.answered(),
+            RemoteFailure::Refused { .. } | RemoteFailure::Unsent(_) | RemoteFailure::Broken(_) => {
+                self.faulted();
+            }
+            // That no connection stands is known and looked at without this.
+            RemoteFailure::NotConnected
+            | RemoteFailure::Leaving
+            | RemoteFailure::DeadlinePassed => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::remote::RefusedFor;
+
+    #[test]
+    fn a_few_go_through_and_then_none() {
+        let gate = RegionGate::default();
+        assert!((0..100).all(|_| gate.pass()));
+        gate.allow(2);
+        assert!(gate.is_open());
+        assert_eq!([(); 3].map(|()| gate.pass()), [true, true, false]);
+        assert!(!gate.is_open());
+        gate.open();
+        assert!(gate.pass() && gate.is_open());
+        gate.allow(u32::MAX);
+        assert!(gate.pass() && gate.passes.load(Ordering::Relaxed) == OPEN - 2, "not all");
+    }
+
+    #[test]
+    fn a_busy_region_answers_and_one_that_can_t_serve_does_not() {
+        let gate = RegionGate::default();
+        for (failure, expected) in [
+            (RemoteFailure::Refused { wait: None, why: RefusedFor::Load }, (1, 0)),
+            (RemoteFailure::Refused { wait: None, why: RefusedFor::Residency }, (2, 0)),
+            (RemoteFailure::Leaving, (2, 0)),
+            (RemoteFailure::DeadlinePassed, (2, 0)),
+            (RemoteFailure::Refused { wait: None, why: RefusedFor::Other }, (2, 1)),
+            (RemoteFailure::NotConnected, (2, 1)),
+            (RemoteFailure::Unsent("gone".into()), (2, 2)),
+            (RemoteFailure::Broken("gone".into()), (2, 3)),
+        ] {
+            gate.failed(&failure);
+            assert_eq!(gate.tally(), expected, "{failure}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A stream that goes on after its replica broke off.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use http_body::Frame;
+use spillway_protocol::Next;
+use spillway_types::End;
+
+use crate::continuations::{Broke, Continuation, Refused};
+use crate::relay::events::Events;
+use crate::relay::relay_body::Relay;
+use crate::request::{Position, Sought};
+
+impl Relay {
+    /// Whether the stream goes on though its replica's part ended in this way: somebody is looked for
+    /// who takes it up, or nothing was missing but its last events.
+    pub(super) fn goes_on(&mut self, end: End) -> bool {
+        let is_told = self.events.as_ref().is_some_and(Events::has_fault);
+        let Some(broke) = broke(end, is_told) else { return false };
+        let Some(resume) = self.plan.resume.take() else { return false };
+        let Some(events) = self.events.as_mut().filter(|events| !events.is_done()) else {
+            return false;
+        };
+        let terms = resume.terms();
+        let from = match events.broke_off(terms.as_ref().map_err(|unfit| *unfit)) {
+            Next::Ended(last) => {
+                self.end_without(last, (end, broke));
+                return true;
+            }
+            Next::Unfit(unfit) => return self.refuse(Refused::Unfit(unfit)),
+            Next::Afresh => Position::Start,
+            Next::Behind => events.end_so_far(),
+        };
+        if !resume.has_turns() {
+            return self.refuse(Refused::Count);
+        }
+        if !resume.is_in_budget() {
+            return self.refuse(Refused::Budget);
+        }
+        self.account();
+        self.tell_witness(end);
+        self.witness = None;
+        // Dropping the connection tells a replica that is only slow to stop.
+        self.connection = None;
+        let place = self.place.take();
+        let Some(record) = self.record.take() else { return false };
+        self.seeking = Some((end, resume.seek(record, place.as_ref(), from)));
+        true
+    }
+
+    /// The replica says that it can't go on, though its connection could: it is treated as one that
+    /// broke off, if somebody else goes on, or else its word is passed on as any other.
+    pub(super) fn break_by_word(&mut self) {
+        if !self.goes_on(End::Cut)
+            && let Some(events) = &mut self.events
+        {
+            events.release_fault();
+        }
+    }
+
+    /// The replica is gone, but all the client waits for are words that need no replica.
+    fn end_without(&mut self, last: Bytes, (end, broke): (End, Broke)) {
+        self.count(Continuation::Ended(broke));
+        self.last_words = (!last.is_empty()).then(|| Frame::data(last));
+        self.tell_witness(end);
+        self.witness = None;
+        self.close(End::Complete);
+    }
+
+    fn refuse(&self, why: Refused) -> bool {
+        self.count(Continuation::Refused(why));
+        false
+    }
+
+    fn count(&self, what: Continuation) {
+        self.plan.worker.gateway.counters.continuations.count(what);
+    }
+
+    /// Frees what is held of a request whose stream is none that could be continued any more.
+    pub(super) fn forget_if_unfit(&mut self) {
+        if let (Some(resume), Some(events)) = (&mut self.plan.resume, &self.events)
+            && events.is_unfit()
+        {
+            resume.forget();
+        }
+    }
+}
+
+impl Sought {
+    /// Has the relay go on with whoever was found; `false` if nobody was.
+    pub(super) fn settle(self, relay: &mut Relay) -> bool {
+        let Self { resume, mut record, found } = self;
+        let end = relay.seeking.take().map_or(End::Cut, |(end, _)| end);
+        let is_told = relay.events.as_ref().is_some_and(Events::has_fault);
+        let what = match (found, broke(end, is_told)) {
+            (Ok(dispatched), broke) => {
+                record.resumed();
+                relay.body = dispatched.reply.response.into_body();
+                relay.connection = dispatched.reply.connection;
+                relay.place = Some(dispatched.place);
+                relay.witness = dispatched.witness;
+                relay.plan.resume = Some(resume);
+                relay.last_piece_at = Instant::now();
+                if let Some(events) = &mut relay.events {
+                    events.take_up();
+                }
+                Continuation::Continued(broke.unwrap_or(Broke::Cut))
+            }
+            (Err(failed), _) => Continuation::Failed(failed),
+        };
+        relay.record = Some(record);
+        relay.count(what);
+        relay.place.is_some()
+    }
+}
+
+/// How a replica broke off; `None` for an end that is no fault of it.
+fn broke(end: End, is_told: bool) -> Option<Broke> {
+    match end {
+        End::Cut if is_told => Some(Broke::Error),
+        End::Cut => Some(Broke::Cut),
+        End::Stalled => Some(Broke::Stalled),
+        End::Complete
+        | End::Answered
+        | End::CancelledBeforeReply
+        | End::CancelledInReply
+        | End::DeadlinePassed => None,
+    }
+}

@@ -1,0 +1,314 @@
+//! A request's way through this node's queue: in, out, or turned away.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_route::{Asker, Refusal, ShedReason};
+use spillway_types::{Inquiry, ModelName, ReplicaSlot};
+use tokio::time::timeout;
+
+use crate::request::dispatch::{Dispatch, refused};
+use crate::request::so_far::SoFar;
+use crate::upstream::RequestBody;
+use crate::waiting::{Asking, Patience, Told, WaitKey};
+
+/// How often a request that waits looks whether another region would be sooner by now.
+const REVIEW: Duration = Duration::from_millis(250);
+/// Bytes of a body that a request is known again by: more costs time just when there is none.
+const KNOWN_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a prompt that a token stands for, and tokens of a reply whose length nobody set: turns
+/// between tenants need no better guess.
+const TOKEN_BYTES: u32 = 4;
+const OUTPUT_TOKENS: u32 = 256;
+/// The class that is served whatever is missing.
+const FIRST_CLASS: u8 = 0;
+/// The class that never waits while replicas are missing.
+const LAST_CLASS: u8 = 3;
+
+impl Dispatch<'_> {
+    /// What the request says of itself to the queue of a model.
+    pub(super) fn asking(&self, model: &ModelName, so_far: &SoFar) -> Asking {
+        let inquiry = &self.prepared.inquiry;
+        let route = &self.prepared.route.spec;
+        let hasher = &self.worker.gateway.key_hasher;
+        let asker = Asker {
+            priority: inquiry.priority,
+            tenant: match &inquiry.tenant {
+                Some(tenant) => hasher.hash_request_key(tenant.as_str().as_bytes()),
+                None => hasher.hash_request_key(&whose(inquiry.client)),
+            },
+            weight: 1,
+            tokens: tokens(inquiry),
+            bytes: self.prepared.body.held_bytes(),
+            fingerprint: so_far.fingerprint.unwrap_or_default(),
+            // Whose turn it was and who found no place comes before all that came later.
+            is_promised: so_far.is_promised || so_far.had_turn,
+        };
+        Asking { key: WaitKey::of(&route.name, model), limits: route.queue.limits, asker }
+    }
+
+    /// Keeps a promise that was made when the same request was turned away, if there is one that is
+    /// due. To be called once, before anything is decided.
+    pub(super) fn redeem(&self, so_far: &mut SoFar) {
+        let waitings = &self.worker.gateway.waiting;
+        let Some(model) = &self.prepared.inquiry.model else { return };
+        if waitings.promised() == 0 || self.prepared.inquiry.hop > 0 {
+            return;
+        }
+        self.know_again(so_far);
+        so_far.is_promised = waitings.redeem(&self.asking(model, so_far));
+    }
+
+    /// Turns the request away: says why and when to come again.
+    pub(super) fn shed(
+        &mut self,
+        reason: ShedReason,
+        predicted_ms: f32,
+        so_far: &mut SoFar,
+    ) -> GatewayError {
+        let Some(model) = self.prepared.inquiry.model.clone() else { return shed_error(reason) };
+        self.know_again(so_far);
+        let asking = self.asking(&model, so_far);
+        let waitings = &self.worker.gateway.waiting;
+        let is_over = self.prepared.inquiry.deadline.has_passed(Instant::now());
+        let seconds = waitings.shed(&asking, predicted_ms, &mut self.dice);
+        let promised = Duration::from_secs(seconds.into());
+        // Where all replicas asked to be left alone there is no place before that is over.
+        let busy = so_far.busy_until.map(|until| until.saturating_duration_since(Instant::now()));
+        let error = shed_error(reason).with_retry_after(promised.max(busy.unwrap_or_default()));
+        // What is only foreseen is overload, and no fault of the request.
+        let kind = if is_over { error.kind } else { foreseen(error.kind) };
+        GatewayError { kind, ..error }
+    }
+
+    /// A place at an own replica was found: whoever waits learns by that how fast it goes.
+    pub(super) fn began(&self, so_far: &SoFar) {
+        let waitings = &self.worker.gateway.waiting;
+        if !waitings.is_busy() && so_far.waiting_since.is_none() {
+            return;
+        }
+        if let Some(model) = &self.prepared.inquiry.model {
+            waitings.began(&self.asking(model, so_far));
+        }
+    }
+
+    /// Waits for a place at one of the own replicas, or for news of other regions.
+    ///
+    /// # Errors
+    /// If the queue is full, it has waited for too long, or it had to make way.
+    pub(super) async fn wait(
+        &mut self,
+        prefill_ms: f32,
+        so_far: &mut SoFar,
+    ) -> Result<(), GatewayError> {
+        let Some(model) = self.prepared.inquiry.model.clone() else {
+            return Err(refused(Refusal::AllBusy, so_far));
+        };
+        let now = Instant::now();
+        self.know_again(so_far);
+        so_far.has_turn = false;
+        let asking = self.asking(&model, so_far);
+        let since = *so_far.waiting_since.get_or_insert(now);
+        let deadline = self.prepared.inquiry.deadline.at();
+        let longest = Duration::from_millis(asking.limits.wait_ms_max);
+        let until = deadline.min(since + longest);
+        if now >= until {
+            let reason = if now >= deadline { ShedReason::Late } else { ShedReason::Waited };
+            return Err(self.shed(reason, 0.0, so_far));
+        }
+        let mut stay = match so_far.stay.take() {
+            Some(stay) => stay,
+            None => {
+                let patience = Patience { until, begin_by: self.begin_by(prefill_ms) };
+                let waitings = Arc::clone(&self.worker.gateway.waiting);
+                match waitings.enter(&asking, patience) {
+                    Ok(stay) => stay,
+                    Err(_) => return Err(self.shed(ShedReason::QueueFull, 0.0, so_far)),
+                }
+            }
+        };
+        match timeout(REVIEW.min(until - now), stay.told()).await {
+            Ok(Told::Turn) => {
+                so_far.has_turn = true;
+                so_far.had_turn = true;
+            }
+            Ok(Told::Shed(reason, retry_after)) => {
+                // The queue knows the end of the longest wait as a deadline.
+                let is_early = reason == ShedReason::Late && Instant::now() < deadline;
+                let reason = if is_early { ShedReason::Waited } else { reason };
+                return Err(shed_error(reason).with_retry_after(retry_after));
+            }
+            Err(_) => so_far.stay = Some(stay),
+        }
+        // Who refused it a while ago may have room by now; whether it has, its reports say.
+        let now = Instant::now();
+        so_far.refused.retain(|(_, at)| now.saturating_duration_since(*at) < REVIEW);
+        self.look_again(so_far);
+        Ok(())
+    }
+
+    /// Milliseconds that are left until the first token is due, if the route says when.
+    pub(super) fn first_token_left_ms(&self) -> Option<f32> {
+        let due = self.first_token_due()?;
+        Some(due.saturating_duration_since(Instant::now()).as_secs_f32() * 1e3)
+    }
+
+    /// Whether so many of the model's replicas are missing that a request of this class is not to wait
+    /// for so long. The more are missing and the less urgent it is, the less it may wait: what
+    /// little there is goes to the urgent ones, and the others learn at once that they should
+    /// come again later.
+    pub(super) fn is_beyond_degraded(&self, wait_ms: f32) -> bool {
+        let Inquiry { priority, model, .. } = &self.prepared.inquiry;
+        if *priority == FIRST_CLASS {
+            return false;
+        }
+        let pin = self.prepared.target.pin.as_ref();
+        let group = self.prepared.route.group_for(model.as_ref(), pin).ok().flatten();
+        let Some(group) = group else { return false };
+        let queue = &self.prepared.route.spec.queue;
+        let (healthy, needed) = (group.healthy_permille, queue.degraded_below_permille);
+        if needed == 0 || healthy > needed {
+            return false;
+        }
+        let by_health = f32::from(healthy) / f32::from(needed);
+        let by_class =
+            f32::from(LAST_CLASS.saturating_sub(*priority)) / f32::from(LAST_CLASS - FIRST_CLASS);
+        let longest_ms = queue.limits.wait_ms_max as f32;
+        wait_ms > longest_ms * by_health * by_class || by_class == 0.0
+    }
+
+    fn first_token_due(&self) -> Option<Instant> {
+        self.prepared.route.spec.queue.slo.map(|slo| self.started + slo)
+    }
+
+    /// When it must be with a replica for its first token to come in time.
+    fn begin_by(&self, prefill_ms: f32) -> Option<Instant> {
+        let prefill = Duration::try_from_secs_f32(prefill_ms / 1e3).unwrap_or_default();
+        let due = self.first_token_due()?;
+        Some(due.checked_sub(prefill).unwrap_or(due))
+    }
+
+    /// Finds out what the same request is known by when it comes again.
+    fn know_again(&self, so_far: &mut SoFar) {
+        so_far.fingerprint.get_or_insert_with(|| {
+            let Inquiry { tenant, client, .. } = &self.prepared.inquiry;
+            let tenant = tenant.as_ref().map_or("", |tenant| tenant.as_str());
+            // A body that is not kept says nothing; then it is the client that is known again.
+            let (body, client) = match &self.prepared.body {
+                RequestBody::Buffered(segments) => (Some(segments), String::new()),
+                _ => (None, client.to_string()),
+            };
+            let fields = [tenant, self.head.uri.path(), &client].map(str::as_bytes);
+            let mut left = KNOWN_BYTES_MAX;
+            let pieces = body.into_iter().flatten().map(|piece| {
+                let known = &piece[..piece.len().min(left)];
+                left -= known.len();
+                known
+            });
+            self.worker.gateway.key_hasher.hash_request(&fields, pieces)
+        });
+    }
+
+    /// Goes by what is known now: it may have changed while the request waited.
+    fn look_again(&mut self, so_far: &mut SoFar) {
+        let gateway = &self.worker.gateway;
+        self.regions = gateway.regions();
+        let view = gateway.view();
+        if Arc::ptr_eq(&view, &self.view) {
+            return;
+        }
+        // Gone with the config: then it is served by what there was.
+        let Some(route) = view.route_again(&self.prepared.route) else { return };
+        let name = |slot: &ReplicaSlot| self.view.replica(*slot).spec().name.clone();
+        let tried: Vec<_> = so_far.tried.iter().map(name).collect();
+        so_far.tried = tried.iter().filter_map(|name| view.slot(name)).collect();
+        self.prepared.take_route(route);
+        self.view = view;
+    }
+}
+
+/// What a client is told that is turned away for this reason.
+pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
+    let kind = match reason {
+        ShedReason::Late => ErrorKind::DeadlineExceeded,
+        ShedReason::NobodyInReach => ErrorKind::NoReplica,
+        reason if reason.is_limit() => ErrorKind::RateLimited,
+        _ => ErrorKind::Overloaded,
+    };
+    let message = match reason {
+        ShedReason::Late => "the deadline would pass before a replica has a place",
+        ShedReason::NobodyInReach => "no replica that could serve it is in reach",
+        ShedReason::Slo => "the first token would come later than this route allows",
+        ShedReason::Waited => "no replica had a place within the longest wait",
+        ShedReason::PushedOut => "more urgent requests took its place in the queue",
+        ShedReason::Degraded => "too many replicas are missing to serve requests of this class",
+        ShedReason::ReplicaBusy => "all replicas are busy",
+        ShedReason::GuestWithoutRoom => "this region has no room for requests of others",
+        ShedReason::Memory => "this node holds all that it may in memory",
+        ShedReason::Draining => "this node is shutting down",
+        ShedReason::RequestRate => "the limit of requests per second is used up",
+        ShedReason::TokenRate => "the limit of tokens per minute is used up",
+        ShedReason::Concurrency => "the limit of requests at a time is used up",
+        ShedReason::QueueFull | ShedReason::Connections => {
+            "all replicas are busy and the queue is full"
+        }
+    };
+    GatewayError::new(kind, message).with_shed(reason.name())
+}
+
+/// The kind of an error that is only foreseen: nothing has run out of time yet.
+fn foreseen(kind: ErrorKind) -> ErrorKind {
+    if kind == ErrorKind::DeadlineExceeded { ErrorKind::Overloaded } else { kind }
+}
+
+/// Whose requests come from an address, where no credential says it: each IPv4 address is one client,
+/// and each network of IPv6, which has the rest of the address to itself.
+fn whose(client: IpAddr) -> [u8; 9] {
+    let mut whose = [0; 9];
+    match client.to_canonical() {
+        IpAddr::V4(address) => whose[..4].copy_from_slice(&address.octets()),
+        IpAddr::V6(address) => {
+            // No IPv4 address has anything but 0 in the last byte.
+            whose[8] = 6;
+            whose[..8].copy_from_slice(&address.octets()[..8]);
+        }
+    }
+    whose
+}
+
+/// About how many tokens it takes to serve a request.
+fn tokens(inquiry: &Inquiry) -> u32 {
+    let output = inquiry.output_tokens_max.unwrap_or(OUTPUT_TOKENS);
+    (inquiry.prompt_bytes / TOKEN_BYTES).saturating_add(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client_and_no_two_addresses_of_ipv4_are() {
+        let whose = |text: &str| whose(text.parse().unwrap());
+        assert_eq!(whose("2001:db8::1"), whose("2001:db8::ffff:1"));
+        assert_ne!(whose("2001:db8::1"), whose("2001:db8:0:1::1"));
+        assert_ne!(whose("10.0.0.1"), whose("10.0.0.2"));
+        assert_eq!(whose("10.0.0.1"), whose("::ffff:10.0.0.1"));
+        assert_ne!(whose("0.0.0.0"), whose("::"));
+    }
+
+    #[test]
+    fn each_reason_has_its_status() {
+        for reason in ShedReason::ALL {
+            let error = shed_error(reason);
+            let status = match reason {
+                ShedReason::Late => 504,
+                reason if reason.is_limit() => 429,
+                _ => 503,
+            };
+            assert_eq!(error.kind.status().as_u16(), status, "{reason:?}");
+            assert_eq!(error.shed, Some(reason.name()));
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! One limit of one kind, as this node has it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::window::{Step, Window};
+use crate::{LimitKind, UNITS_MAX};
+
+/// Steps of a window of tokens: half a second each, so that less than 1 % is lost by the step that a
+/// charge may count too long.
+const TOKEN_STEPS: u64 = 120;
+/// Steps of a window of requests: 16 ms each.
+const REQUEST_STEPS: u64 = 64;
+/// One part in so many that a clock may be too fast: twice what time daemons slew by.
+const DRIFT: u64 = 1_000;
+/// When to ask again for a place if nothing is known of how long requests take.
+const PLACE_WAIT_NS: u64 = 1_000_000_000;
+/// When to ask again for more than there is by what this node holds: it may hold more by then.
+const SHARE_WAIT_NS: u64 = 3_000_000_000;
+
+/// Counts what is charged against what is held. Any thread charges at any time; one task says what
+/// is held.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    window: Option<Window>,
+    /// Charges that count now.
+    in_use: AtomicU64,
+    /// What was used beyond its charge and waits for room to be charged.
+    debt: AtomicU64,
+    /// The whole limit, in all regions.
+    whole: AtomicU64,
+    floor: AtomicU64,
+    lease: AtomicU64,
+    lease_ends_ns: AtomicU64,
+    /// What was refused since somebody looked.
+    refused: AtomicU64,
+    /// The most in use since somebody looked.
+    peak: AtomicU64,
+}
+
+/// A charge.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Charge {
+    pub(crate) units: u64,
+    step: Option<Step>,
+}
+
+/// What was asked for since somebody looked last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    pub(crate) peak: u64,
+    pub(crate) refused: u64,
+}
+
+impl Meter {
+    pub(crate) fn new(kind: LimitKind) -> Self {
+        let window = kind.window().map(|window| {
+            let steps = if kind == LimitKind::TokenRate { TOKEN_STEPS } else { REQUEST_STEPS };
+            let length_ns = window.as_nanos() as u64;
+            Window::new(length_ns + length_ns / DRIFT, steps)
+        });
+        Self {
+            window,
+            in_use: AtomicU64::new(0),
+            debt: AtomicU64::new(0),
+            whole: AtomicU64::new(0),
+            floor: AtomicU64::new(0),
+            lease: AtomicU64::new(0),
+            lease_ends_ns: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+        }
+    }
+
+    /// Charges `units` if what is held has room for them beside all debt.
+    ///
+    /// # Errors
+    /// In how many nanoseconds there will be room, as far as is known.
+    pub(crate) fn charge(&self, now_ns: u64, units: u64) -> Result<Charge, u64> {
+        self.drain(now_ns);
+        let held = self.held(now_ns);
+        if !self.pay(now_ns, held) || !self.reserve(now_ns, units) {
+            self.refused.fetch_add(units, Ordering::Relaxed);
+            return Err(self.wait_ns(now_ns, units, held));
+        }
+        let step = self.window.as_ref().map(|window| window.note(now_ns, units, &self.in_use));
+        Ok(Charge { units, step })
+    }
+
+    /// Takes a charge back as if it had never been.
+    pub(crate) fn undo(&self, charge: Charge) {
+        self.give_back(charge, charge.units);
+    }
+
+    /// The request ended and used `used`. A place is free again; what was charged too much for a
+    /// rate is given back, and what was charged too little is charged when there is room.
+    pub(crate) fn settle(&self, charge: Charge, used: Option<u64>) {
+        if self.window.is_none() {
+            self.give_back(charge, charge.units);
+            return;
+        }
+        let Some(used) = used.map(|used| used.min(UNITS_MAX)) else { return };
+        self.give_back(charge, charge.units.saturating_sub(used));
+        let lacking = used.saturating_sub(charge.units);
+        if lacking > 0 {
+            self.debt.fetch_add(lacking, Ordering::Relaxed);
+        }
+    }
+
+    /// What this node holds from now on: the floor for ever, the lease until then.
+    pub(crate) fn hold(&self, floor: u64, lease: u64, lease_ends_ns: u64) {
+        // What goes down goes first, so that no request sees more than either of both states.
+        if floor < self.floor.load(Ordering::Relaxed) {
+            self.floor.store(floor, Ordering::SeqCst);
+        }
+        if lease < self.lease.load(Ordering::Relaxed) {
+            self.lease.store(lease, Ordering::SeqCst);
+        }
+        self.lease_ends_ns.store(lease_ends_ns, Ordering::SeqCst);
+        self.lease.store(lease, Ordering::SeqCst);
+        self.floor.store(floor, Ordering::SeqCst);
+    }
+
+    /// The whole limit: only so much debt is worth remembering.
+    pub(crate) fn set_whole(&self, whole: u64) {
+        self.whole.store(whole.min(UNITS_MAX), Ordering::Relaxed);
+    }
+
+    pub(crate) fn whole(&self) -> u64 {
+        self.whole.load(Ordering::Relaxed)
+    }
+
+    /// Counts `units` as charged at `at_ns`, which may be before this process began.
+    pub(crate) fn assume(&self, at_ns: u64, units: u64) {
+        if let Some(window) = &self.window {
+            self.in_use.fetch_add(units, Ordering::AcqRel);
+            window.note(at_ns, units, &self.in_use);
+        }
+    }
+
+    /// What counts, with how many nanoseconds ago it was charged at least.
+    pub(crate) fn spent(&self, now_ns: u64) -> Vec<(u64, u64)> {
+        self.window.iter().flat_map(|window| window.spent(now_ns)).collect()
+    }
+
+    /// What is charged and counts.
+    pub(crate) fn in_use(&self, now_ns: u64) -> u64 {
+        self.drain(now_ns);
+        self.in_use.load(Ordering::Acquire)
+    }
+
+    /// What counts, or counted when anything was charged last.
+    pub(crate) fn counted(&self) -> u64 {
+        self.in_use.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn debt(&self) -> u64 {
+        self.debt.load(Ordering::Relaxed)
+    }
+
+    /// What may be in use.
+    pub(crate) fn held(&self, now_ns: u64) -> u64 {
+        let floor = self.floor.load(Ordering::SeqCst);
+        if now_ns < self.lease_ends_ns.load(Ordering::SeqCst) {
+            floor + self.lease.load(Ordering::SeqCst)
+        } else {
+            floor
+        }
+    }
+
+    pub(crate) fn take_asked(&self) -> Asked {
+        let in_use = self.in_use.load(Ordering::Relaxed);
+        Asked {
+            peak: self.peak.swap(in_use, Ordering::Relaxed).max(in_use),
+            refused: self.refused.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    fn drain(&self, now_ns: u64) {
+        if let Some(window) = &self.window {
+            window.drain(now_ns, &self.in_use);
+        }
+    }
+
+    /// Takes `units` if that leaves no more in use than is held.
+    ///
+    /// What is held may go down meanwhile. Whoever lowers it reads afterwards what is in use, and
+    /// here what is held is read again after it was taken: in the one order that all threads see of
+    /// these, one of both notices the other.
+    fn reserve(&self, now_ns: u64, units: u64) -> bool {
+        let held = self.held(now_ns);
+        let taken = self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |in_use| {
+            in_use.checked_add(units).filter(|sum| *sum <= held)
+        });
+        let Ok(before) = taken else { return false };
+        if before + units > self.held(now_ns) {
+            self.in_use.fetch_sub(units, Ordering::SeqCst);
+            return false;
+        }
+        self.peak.fetch_max(before + units, Ordering::Relaxed);
+        true
+    }
+
+    /// Charges debt as far as there is room; whether none is left.
+    fn pay(&self, now_ns: u64, held: u64) -> bool {
+        if self.debt.load(Ordering::Relaxed) == 0 {
+            return true;
+        }
+        let owed = self.debt.swap(0, Ordering::AcqRel).min(self.whole());
+        let room = held.saturating_sub(self.in_use.load(Ordering::Acquire));
+        let part = owed.min(room);
+        let is_paid = part > 0 && self.reserve(now_ns, part);
+        if is_paid && let Some(window) = &self.window {
+            window.note(now_ns, part, &self.in_use);
+        }
+        let left = owed - if is_paid { part } else { 0 };
+        self.debt.fetch_add(left, Ordering::AcqRel);
+        left == 0
+    }
+
+    fn give_back(&self, charge: Charge, units: u64) {
+        let counted = match (&self.window, charge.step) {
+            (Some(window), Some(step)) => window.refund(step, units),
+            _ => units,
+        };
+        self.in_use.fetch_sub(counted, Ordering::AcqRel);
+    }
+
+    fn wait_ns(&self, now_ns: u64, units: u64, held: u64) -> u64 {
+        let Some(window) = &self.window else { return PLACE_WAIT_NS };
+        let needed = units + self.debt();
+        if needed > held {
+            return SHARE_WAIT_NS;
+        }
+        let over = (self.in_use.load(Ordering::Acquire) + needed).saturating_sub(held);
+        window.wait_ns(now_ns, over).unwrap_or(SHARE_WAIT_NS)
+    }
+}
+
+#[cfg(test)]
+#[path = "meter_test.rs"]
+mod tests;

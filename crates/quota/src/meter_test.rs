@@ -1,0 +1,146 @@
+use super::*;
+
+const S: u64 = 1_000_000_000;
+
+fn tokens(held: u64) -> Meter {
+    let meter = Meter::new(LimitKind::TokenRate);
+    meter.set_whole(1_000);
+    meter.hold(held, 0, 0);
+    meter
+}
+
+#[test]
+fn what_is_held_is_charged_once_a_window_and_no_more() {
+    let meter = tokens(100);
+    for second in 0..10 {
+        meter.charge(second * S, 10).unwrap();
+    }
+    let wait_ns = meter.charge(30 * S, 10).unwrap_err();
+    // The first charge was made at 0 and goes with its step of half a second.
+    assert_eq!(wait_ns, 30 * S + S / 2 + 60_500_000);
+    assert!(meter.charge(30 * S + wait_ns - 1, 10).is_err());
+    meter.charge(30 * S + wait_ns, 10).unwrap();
+    assert_eq!(meter.in_use(30 * S + wait_ns), 100);
+    assert_eq!(meter.in_use(300 * S), 0);
+}
+
+#[test]
+fn no_window_of_any_beginning_holds_more_than_is_held() {
+    let (meter, mut dice) = (tokens(500), fastrand::Rng::with_seed(7));
+    let (mut now_ns, mut made) = (0, Vec::new());
+    for _ in 0..20_000 {
+        now_ns += dice.u64(..S / 5);
+        let units = dice.u64(1..60);
+        if meter.charge(now_ns, units).is_ok() {
+            made.push((now_ns, units));
+        }
+    }
+    let mut total = 0;
+    for (last, (end_ns, _)) in made.iter().enumerate() {
+        let window = made[..=last].iter().rev().take_while(|(at, _)| at + 60 * S > *end_ns);
+        let sum: u64 = window.map(|(_, units)| units).sum();
+        assert!(sum <= 500, "{sum} in the minute before {end_ns}");
+        total = total.max(sum);
+    }
+    assert!(total > 480, "{total}");
+    let rate = made.iter().map(|(_, units)| units).sum::<u64>() as f64 / (now_ns as f64 / 60e9);
+    assert!(rate > 480.0, "{rate} a minute");
+}
+
+#[test]
+fn a_lease_counts_until_it_ends() {
+    let meter = tokens(10);
+    meter.hold(10, 90, 20 * S);
+    meter.charge(0, 60).unwrap();
+    assert_eq!((meter.held(20 * S - 1), meter.held(20 * S)), (100, 10));
+    meter.charge(20 * S - 1, 40).unwrap();
+    assert!(meter.charge(20 * S, 1).is_err());
+    assert!(meter.charge(61 * S, 1).is_err(), "what was charged on the lease counts on");
+    meter.charge(81 * S, 10).unwrap();
+}
+
+#[test]
+fn what_was_charged_too_much_is_given_back_while_it_counts() {
+    let meter = tokens(100);
+    let early = meter.charge(0, 100).unwrap();
+    meter.settle(early, Some(30));
+    assert_eq!(meter.in_use(S), 30);
+    let late = meter.charge(S, 70).unwrap();
+    assert_eq!(meter.in_use(90 * S), 0);
+    meter.charge(90 * S, 100).unwrap();
+    meter.settle(late, Some(0));
+    assert_eq!(meter.in_use(90 * S), 100, "a charge that is out gives nothing back");
+}
+
+#[test]
+fn overshoot_is_debt_that_is_charged_before_anything_else() {
+    let meter = tokens(100);
+    let charge = meter.charge(0, 50).unwrap();
+    meter.settle(charge, Some(180));
+    assert_eq!(meter.debt(), 130);
+    assert!(meter.charge(S, 1).is_err());
+    assert_eq!((meter.in_use(S), meter.debt()), (100, 80), "never more than is held");
+    // The first 50 have gone, 50 of the debt have not.
+    assert!(meter.charge(60 * S + 600_000_000, 1).is_err());
+    assert_eq!(meter.debt(), 30);
+    assert!(meter.charge(62 * S, 80).is_err(), "30 of 50 free ones go for debt");
+    meter.charge(62 * S, 20).unwrap();
+    assert_eq!(meter.debt(), 0);
+}
+
+#[test]
+fn a_place_is_free_when_the_request_ended() {
+    let meter = Meter::new(LimitKind::Concurrency);
+    meter.hold(2, 0, 0);
+    let one = meter.charge(0, 1).unwrap();
+    meter.charge(0, 1).unwrap();
+    assert!(meter.charge(3_600 * S, 1).is_err());
+    meter.settle(one, Some(500));
+    meter.charge(0, 1).unwrap();
+    assert_eq!(meter.take_asked(), Asked { peak: 2, refused: 1 });
+    assert_eq!(meter.take_asked(), Asked { peak: 2, refused: 0 });
+}
+
+#[test]
+fn what_may_have_been_charged_before_counts_for_a_window() {
+    let meter = tokens(100);
+    meter.assume(5 * S, 100);
+    assert!(meter.charge(60 * S, 1).is_err());
+    meter.charge(66 * S, 100).unwrap();
+}
+
+#[test]
+fn threads_never_charge_more_than_is_held() {
+    let meter = Meter::new(LimitKind::RequestRate);
+    meter.hold(1_000, 0, 0);
+    let clock = AtomicU64::new(0);
+    let charge = || {
+        let mut made = Vec::new();
+        for _ in 0..200_000 {
+            let now_ns = clock.fetch_add(20_000, Ordering::Relaxed);
+            if let Ok(charge) = meter.charge(now_ns, 1) {
+                made.push(now_ns);
+                if now_ns.is_multiple_of(7) {
+                    meter.undo(charge);
+                    made.pop();
+                }
+            }
+        }
+        made
+    };
+    let mut made: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(charge)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    made.sort_unstable();
+    let mut first = 0;
+    for (last, at) in made.iter().enumerate() {
+        while made[first] + S <= *at {
+            first += 1;
+        }
+        // A thread may be held up for a step between reading the clock and charging.
+        assert!(last - first < 1_016, "{} in one second", last - first + 1);
+    }
+    assert!(made.len() > 14_500, "{}", made.len());
+    assert_eq!(meter.in_use(u64::MAX / 2), 0, "everything goes in the end");
+}

@@ -1,0 +1,51 @@
+//! How much a node needs of a limit.
+
+use crate::{Demand, LimitKind};
+
+/// What is needed of a kind, by what was needed before, what was asked for since, and what is held.
+///
+/// It grows at once, by as much as is held at least, so that a sudden demand has all there is
+/// after a few statements. It shrinks slowly, by half in six seconds of four looks each, since
+/// asking anew costs requests their time.
+pub(crate) fn needed(before: u64, (demand, kind): (&Demand, LimitKind), held: u64) -> u64 {
+    let (peak, refused) = (demand.peak[kind], demand.refused[kind]);
+    if refused > 0 {
+        return before.max(peak.saturating_add(refused)).max(2 * held + 1);
+    }
+    let busy = if peak == 0 { 0 } else { peak + peak / 16 + 1 };
+    busy.max(before - before.div_ceil(32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Units;
+
+    const KIND: LimitKind = LimitKind::TokenRate;
+
+    fn after(before: u64, peak: u64, refused: u64, held: u64) -> u64 {
+        let demand = Demand { peak: Units([0, peak, 0]), refused: Units([0, refused, 0]) };
+        needed(before, (&demand, KIND), held)
+    }
+
+    #[test]
+    fn a_refusal_asks_for_twice_as_much_at_least() {
+        assert_eq!(after(0, 100, 5, 100), 201);
+        assert_eq!(after(0, 100, 900, 100), 1_000);
+        assert_eq!(after(2_000, 100, 5, 100), 2_000);
+    }
+
+    #[test]
+    fn what_nobody_asks_for_is_forgotten_in_the_end() {
+        let mut need = 1_000;
+        for _ in 0..24 {
+            need = after(need, 0, 0, 500);
+        }
+        assert!((430..=500).contains(&need), "{need}");
+        for _ in 0..300 {
+            need = after(need, 0, 0, 500);
+        }
+        assert_eq!(need, 0);
+        assert_eq!(after(0, 160, 0, 500), 171);
+    }
+}

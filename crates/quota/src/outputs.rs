@@ -1,0 +1,143 @@
+//! How long replies usually are, by model.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use arc_swap::ArcSwap;
+
+/// What a request without a maximum is taken to generate as long as nothing is known of its model.
+const UNKNOWN_TOKENS: u32 = 1_024;
+/// Replies of a model that have to be known before they count.
+const REPLIES_MIN: u32 = 20;
+/// With so many replies the old ones begin to count less.
+const REPLIES_MAX: u32 = 4_096;
+/// Models that are remembered; names come from clients' requests that a replica has served.
+const MODELS_MAX: usize = 4_096;
+/// Four buckets for each doubling, up to 2^32: an error of 19 % at most.
+const BUCKETS: usize = 128;
+
+/// Lengths of replies by model. Any thread reads and notes at any time.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs {
+    models: ArcSwap<BTreeMap<Box<str>, Arc<Lengths>>>,
+}
+
+#[derive(Debug)]
+struct Lengths {
+    buckets: [AtomicU32; BUCKETS],
+    count: AtomicU32,
+}
+
+impl Outputs {
+    /// The length that 95 of 100 replies of the model don't exceed.
+    pub(crate) fn expected(&self, model: &str) -> u32 {
+        let models = self.models.load();
+        models.get(model).and_then(|lengths| lengths.p95()).unwrap_or(UNKNOWN_TOKENS)
+    }
+
+    /// A reply of the model had so many tokens.
+    pub(crate) fn note(&self, model: &str, tokens: u32) {
+        if let Some(lengths) = self.models.load().get(model) {
+            lengths.note(tokens);
+            return;
+        }
+        self.models.rcu(|models| {
+            let mut models = BTreeMap::clone(models);
+            if models.len() < MODELS_MAX && !models.contains_key(model) {
+                models.insert(model.into(), Arc::default());
+            }
+            models
+        });
+        if let Some(lengths) = self.models.load().get(model) {
+            lengths.note(tokens);
+        }
+    }
+}
+
+impl Lengths {
+    fn note(&self, tokens: u32) {
+        self.buckets[bucket(tokens)].fetch_add(1, Ordering::Relaxed);
+        if self.count.fetch_add(1, Ordering::Relaxed) < REPLIES_MAX {
+            return;
+        }
+        // Who comes at the same moment halves a bucket twice at worst, which tilts little.
+        let mut count = 0;
+        for bucket in &self.buckets {
+            let half = bucket.load(Ordering::Relaxed) / 2;
+            bucket.store(half, Ordering::Relaxed);
+            count += half;
+        }
+        self.count.store(count, Ordering::Relaxed);
+    }
+
+    fn p95(&self) -> Option<u32> {
+        let counts = self.buckets.each_ref().map(|bucket| bucket.load(Ordering::Relaxed));
+        let count: u32 = counts.iter().sum();
+        if count < REPLIES_MIN {
+            return None;
+        }
+        let mut above = count / 20;
+        for (place, of) in counts.iter().enumerate().rev() {
+            if *of > above {
+                return Some(ceiling(place));
+            }
+            above -= of;
+        }
+        None
+    }
+}
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Self { buckets: std::array::from_fn(|_| AtomicU32::new(0)), count: AtomicU32::new(0) }
+    }
+}
+
+/// Which bucket a length is in: by its highest bit and the two below.
+fn bucket(tokens: u32) -> usize {
+    let tokens = u64::from(tokens) + 4;
+    let bit = tokens.ilog2();
+    let quarter = (tokens >> (bit - 2)) & 3;
+    (((bit - 2) * 4) as usize + quarter as usize).min(BUCKETS - 1)
+}
+
+/// The longest that is in a bucket.
+fn ceiling(bucket: usize) -> u32 {
+    let (bit, quarter) = (bucket / 4, bucket as u64 % 4);
+    let end = (5 + quarter) << bit;
+    u32::try_from(end - 5).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_replies_are_no_longer_than_expected() {
+        let outputs = Outputs::default();
+        assert_eq!(outputs.expected("m"), UNKNOWN_TOKENS);
+        (1..=100).for_each(|tokens| outputs.note("m", tokens * 10));
+        let expected = outputs.expected("m");
+        assert!((950..=1_150).contains(&expected), "{expected}");
+        assert_eq!(outputs.expected("n"), UNKNOWN_TOKENS);
+    }
+
+    #[test]
+    fn what_was_long_ago_counts_less() {
+        let outputs = Outputs::default();
+        (0..8_000).for_each(|_| outputs.note("m", 2_000));
+        (0..20_000).for_each(|_| outputs.note("m", 50));
+        assert!(outputs.expected("m") < 60, "{}", outputs.expected("m"));
+    }
+
+    #[test]
+    fn every_length_is_in_the_bucket_that_ends_above_it() {
+        for tokens in (0..5_000).chain([1 << 20, u32::MAX - 1, u32::MAX]) {
+            let bucket = bucket(tokens);
+            assert!(ceiling(bucket) >= tokens, "{tokens}");
+            assert!(bucket == 0 || ceiling(bucket - 1) < tokens, "{tokens}");
+            assert!(u64::from(ceiling(bucket)) <= u64::from(tokens) * 5 / 4 + 1, "{tokens}");
+        }
+    }
+}

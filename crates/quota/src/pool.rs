@@ -1,0 +1,211 @@
+//! One limit and who holds what of it, as all nodes agree.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use spillway_types::NodeName;
+
+use crate::fair::{even, fair};
+use crate::{LimitKind, Run, ShareLine, Units};
+
+/// How a limit should be divided, by its record and the nodes that are registered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PoolTerms {
+    /// The whole limit; nothing for what it does not limit.
+    pub whole: [Option<u64>; 3],
+    /// What each node should have for ever, see [`crate::floors`].
+    pub floors: BTreeMap<NodeName, Units>,
+}
+
+/// One limit and who holds what of it.
+///
+/// A number goes down only by its holder's own word, by its end, or with its node; it goes up only
+/// as far as all numbers together leave room. That is the whole proof that the sum stays within the
+/// limit, also for those who have not heard of the last change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pool {
+    /// The whole limit when somebody spoke of it last.
+    whole: Units,
+    /// What each node may be using for ever.
+    floors: BTreeMap<NodeName, Units>,
+    /// What each process may be using until its lease ends.
+    leases: BTreeMap<Run, Lease>,
+}
+
+/// What a process has and needs of a pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// What it may be using.
+    pub held: Units,
+    /// What it needs.
+    pub need: Units,
+    /// It said that it ends, or nobody has heard of it for long: it gets nothing more until it
+    /// speaks again.
+    pub is_ending: bool,
+}
+
+impl Pool {
+    /// The whole limit when somebody spoke of it last.
+    #[must_use]
+    pub fn whole(&self) -> Units {
+        self.whole
+    }
+
+    /// What a node may use for ever.
+    #[must_use]
+    pub fn floor(&self, node: &NodeName) -> Units {
+        self.floors.get(node).copied().unwrap_or_default()
+    }
+
+    /// What a process has; nothing if it never spoke of this limit.
+    #[must_use]
+    pub fn lease(&self, run: &Run) -> Option<&Lease> {
+        self.leases.get(run)
+    }
+
+    /// What each node may use for ever.
+    #[must_use]
+    pub fn floors(&self) -> &BTreeMap<NodeName, Units> {
+        &self.floors
+    }
+
+    /// What each process has.
+    #[must_use]
+    pub fn leases(&self) -> &BTreeMap<Run, Lease> {
+        &self.leases
+    }
+
+    /// All that may be in use.
+    #[must_use]
+    pub fn taken(&self) -> Units {
+        let floors = self.floors.values();
+        let held = floors.chain(self.leases.values().map(|lease| &lease.held));
+        held.fold(Units::NONE, |sum, units| Units::each(|kind| sum[kind] + units[kind]))
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.floors.len() + self.leases.len()
+    }
+
+    /// Takes in what a process says of itself. Nothing goes up by it.
+    pub(crate) fn hear(&mut self, run: &Run, line: &ShareLine) {
+        if let Some(floor) = self.floors.get_mut(&run.node) {
+            *floor = Units::each(|kind| floor[kind].min(line.floor[kind]));
+        }
+        let lease = self.leases.entry(run.clone()).or_default();
+        lease.held = Units::each(|kind| lease.held[kind].min(line.lease[kind]));
+        lease.need = line.need;
+        lease.is_ending = false;
+    }
+
+    /// A process says that it ends.
+    pub(crate) fn hear_last(&mut self, run: &Run) {
+        if let Some(lease) = self.leases.get_mut(run) {
+            lease.is_ending = true;
+            lease.need = Units::NONE;
+        }
+    }
+
+    /// A process has nothing of these kinds any more. Whether that changes anything.
+    pub(crate) fn end(&mut self, run: &Run, kinds: [bool; 3]) -> bool {
+        let Some(lease) = self.leases.get_mut(run) else { return false };
+        let before = *lease;
+        for kind in LimitKind::ALL.into_iter().filter(|kind| kinds[*kind as usize]) {
+            lease.held[kind] = 0;
+        }
+        lease.need = Units::NONE;
+        lease.is_ending = true;
+        before != *lease
+    }
+
+    /// Forgets a process that has nothing.
+    pub(crate) fn forget(&mut self, run: &Run) {
+        self.leases.remove(run);
+    }
+
+    /// Forgets nodes that were removed: whoever removes one vouches that it has stopped.
+    pub(crate) fn keep(&mut self, members: &BTreeSet<NodeName>) {
+        self.floors.retain(|node, _| members.contains(node));
+        self.leases.retain(|run, _| members.contains(&run.node));
+    }
+
+    /// Gives out what is free: first floors, then what is needed, then the rest to all.
+    pub(crate) fn settle(&mut self, terms: &PoolTerms) {
+        self.whole = Units(terms.whole.map(|whole| whole.unwrap_or(0)));
+        for kind in LimitKind::ALL {
+            let mut free = self.free(kind);
+            for (node, should) in &terms.floors {
+                let floor = self.floors.entry(node.clone()).or_default();
+                let up = should[kind].saturating_sub(floor[kind]).min(free);
+                floor[kind] += up;
+                free -= up;
+            }
+            let targets = self.targets(terms, kind);
+            for of in [needed, spare] {
+                let lacking: Vec<u64> = self
+                    .leases
+                    .values()
+                    .zip(&targets)
+                    .map(|(lease, target)| of(lease, *target, kind))
+                    .collect();
+                for (lease, up) in self.leases.values_mut().zip(fair(free, &lacking)) {
+                    lease.held[kind] += up;
+                    free -= up;
+                }
+            }
+        }
+    }
+
+    /// Whether there is nothing to give out by these terms.
+    pub(crate) fn is_settled(&self, terms: &PoolTerms) -> bool {
+        let mut settled = self.clone();
+        settled.settle(terms);
+        settled == *self
+    }
+
+    /// What each process should have in the end: what it needs as far as that is fair, and an even
+    /// part of what nobody needs.
+    pub(crate) fn targets(&self, terms: &PoolTerms, kind: LimitKind) -> Vec<u64> {
+        let owned = |node: &NodeName| terms.floors.get(node).map_or(0, |floor| floor[kind]);
+        let kept: u64 = self.floors.iter().map(|(node, floor)| floor[kind].max(owned(node))).sum();
+        let ending = self.leases.values().filter(|lease| lease.is_ending);
+        let kept = kept + ending.map(|lease| lease.held[kind]).sum::<u64>();
+        let whole = terms.whole[kind as usize].unwrap_or(0);
+        let surplus = whole.saturating_sub(kept);
+        let going_on = || self.leases.values().filter(|lease| !lease.is_ending);
+        let needs: Vec<u64> = going_on().map(|lease| lease.need[kind]).collect();
+        let parts = fair(surplus, &needs);
+        let more = even(surplus - parts.iter().sum::<u64>(), parts.len());
+        let mut parts = parts.into_iter().enumerate().map(|(place, part)| part + more(place));
+        let target = |lease: &Lease| match lease.is_ending {
+            true => 0,
+            false => parts.next().unwrap_or(0),
+        };
+        self.leases.values().map(target).collect()
+    }
+
+    /// Whether somebody waits for others to give back: for a floor, for what is needed, or for half
+    /// of an even part. Less is not worth a word in the log.
+    pub(crate) fn is_short(&self, terms: &PoolTerms, kind: LimitKind, targets: &[u64]) -> bool {
+        let lacks_floor =
+            terms.floors.iter().any(|(node, should)| self.floor(node)[kind] < should[kind]);
+        let lacks = |(lease, target): (&Lease, &u64)| {
+            lease.held[kind] < lease.need[kind].min(*target) || lease.held[kind] < *target / 2
+        };
+        lacks_floor
+            || self.taken()[kind] > terms.whole[kind as usize].unwrap_or(0)
+            || self.leases.values().zip(targets).any(lacks)
+    }
+
+    fn free(&self, kind: LimitKind) -> u64 {
+        self.whole[kind].saturating_sub(self.taken()[kind])
+    }
+}
+
+fn needed(lease: &Lease, target: u64, kind: LimitKind) -> u64 {
+    lease.need[kind].min(target).saturating_sub(lease.held[kind])
+}
+
+fn spare(lease: &Lease, target: u64, kind: LimitKind) -> u64 {
+    target.saturating_sub(lease.held[kind])
+}

@@ -1,0 +1,31 @@
+//! Whose limit it is.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use spillway_types::{ModelName, TenantName};
+
+/// Whose limit it is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// Everybody's together.
+    Global,
+    /// One tenant's.
+    Tenant(TenantName),
+    /// One model's.
+    Model(ModelName),
+    /// One key's, by its id.
+    Key(String),
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Global => f.write_str("everything"),
+            Self::Tenant(name) => write!(f, "tenant {name}"),
+            Self::Model(name) => write!(f, "model {name}"),
+            Self::Key(id) => write!(f, "key {id}"),
+        }
+    }
+}

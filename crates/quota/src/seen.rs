@@ -1,0 +1,72 @@
+//! One limit, as one node sees it.
+
+use std::collections::BTreeMap;
+
+use crate::book::Book;
+use crate::{LimitKind, Pool, PoolTerms, Quotas, Run, Scope, Shares, Units};
+
+/// One limit, as the agreed state and its terms have it.
+pub(crate) struct Seen<'a> {
+    pub(crate) scope: &'a Scope,
+    pub(crate) terms: &'a PoolTerms,
+    pub(crate) pool: Option<&'a Pool>,
+    /// What this node has.
+    pub(crate) floor: Units,
+    pub(crate) lease: Units,
+    /// What it said that it needs; none if it never spoke of this limit.
+    pub(crate) need: Option<Units>,
+    /// What is fair, where others wait for it.
+    pub(crate) floor_most: Units,
+    pub(crate) lease_most: Units,
+}
+
+impl<'a> Seen<'a> {
+    pub(crate) fn new(run: &Run, shares: &'a Shares, book: &'a Book, scope: &'a Scope) -> Self {
+        static NO_TERMS: PoolTerms = PoolTerms { whole: [None; 3], floors: BTreeMap::new() };
+        let terms = book.terms.get(scope).unwrap_or(&NO_TERMS);
+        let pool = shares.pool(scope);
+        let lease = pool.and_then(|pool| pool.lease(run));
+        let mut seen = Self {
+            scope,
+            terms,
+            pool,
+            floor: pool.map(|pool| pool.floor(&run.node)).unwrap_or_default(),
+            lease: lease.map(|lease| lease.held).unwrap_or_default(),
+            need: lease.map(|lease| lease.need),
+            floor_most: terms.floors.get(&run.node).copied().unwrap_or_default(),
+            lease_most: Units([u64::MAX; 3]),
+        };
+        if let Some(pool) = pool {
+            let place = pool.leases().keys().position(|holder| holder == run);
+            seen.lease_most = Units::each(|kind| {
+                let targets = pool.targets(terms, kind);
+                let is_short = pool.is_short(terms, kind, &targets);
+                place.filter(|_| is_short).map_or(u64::MAX, |place| targets[place])
+            });
+        }
+        seen
+    }
+
+    /// What this node keeps using.
+    pub(crate) fn kept(&self) -> (Units, Units) {
+        (least(self.floor, self.floor_most), least(self.lease, self.lease_most))
+    }
+
+    /// What it can say it keeps: what it keeps using, and what is charged beyond that. To be asked
+    /// when `quotas` hold no more than [`Self::kept`], so that no more is charged meanwhile.
+    pub(crate) fn said(&self, quotas: &Quotas) -> (Units, Units) {
+        let (mut floor, mut lease) = self.kept();
+        let in_use = quotas.in_use_now(self.scope);
+        for kind in LimitKind::ALL {
+            let beyond = in_use[kind].saturating_sub(floor[kind] + lease[kind]);
+            let to_lease = beyond.min(self.lease[kind] - lease[kind]);
+            lease[kind] += to_lease;
+            floor[kind] += (beyond - to_lease).min(self.floor[kind] - floor[kind]);
+        }
+        (floor, lease)
+    }
+}
+
+pub(crate) fn least(one: Units, other: Units) -> Units {
+    Units::each(|kind| one[kind].min(other[kind]))
+}

@@ -1,0 +1,66 @@
+//! Whose leases have ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spillway_types::NodeName;
+
+use crate::{LimitKind, Overdue, Pool, Run, Shares};
+
+/// Kept beside the length of a lease and the window: a thread that is held up between reading its
+/// clock and charging.
+const MARGIN_MS: u64 = 1_000;
+/// One part in so many that clocks of two machines may differ in speed; real ones differ by one in
+/// ten thousand.
+const DRIFT: u64 = 64;
+
+/// Since when, by this node's own clock, each process has said nothing new.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    seen: BTreeMap<Run, (u64, u64)>,
+}
+
+impl Watch {
+    /// Takes in what others said last; whether somebody of `siblings` said something new.
+    pub(crate) fn observe(
+        &mut self,
+        now_ns: u64,
+        me: &Run,
+        (shares, siblings): (&Shares, &BTreeSet<NodeName>),
+    ) -> bool {
+        let mut has_news = false;
+        self.seen.retain(|run, _| shares.runs().contains_key(run));
+        for (run, row) in shares.runs().iter().filter(|(run, _)| *run != me) {
+            let seen = self.seen.get(run);
+            if seen.is_none_or(|(serial, _)| *serial != row.serial) {
+                has_news |= seen.is_some() && siblings.contains(&run.node);
+                self.seen.insert(run.clone(), (row.serial, now_ns));
+            }
+        }
+        has_news
+    }
+
+    /// Those whose leases have ended, for the kinds whose window has passed since.
+    pub(crate) fn overdue(&self, now_ns: u64, shares: &Shares, place_ms: u64) -> Vec<Overdue> {
+        let mut overdue = Vec::new();
+        for (run, (serial, since_ns)) in &self.seen {
+            let silent_ms = now_ns.saturating_sub(*since_ns) / 1_000_000;
+            let length_ms = shares.runs().get(run).map_or(0, |row| u64::from(row.length_ms));
+            let kinds = LimitKind::ALL.map(|kind| {
+                let window = kind.window().map(|window| window.as_millis() as u64);
+                let ends_ms = length_ms.saturating_add(window.unwrap_or(place_ms));
+                silent_ms >= ends_ms.saturating_add(ends_ms / DRIFT).saturating_add(MARGIN_MS)
+            });
+            // Most processes speak all the time, so the search is rare.
+            if kinds.contains(&true) && shares.pools().values().any(|pool| has(pool, run, kinds)) {
+                overdue.push(Overdue { run: run.clone(), serial: *serial, kinds });
+            }
+        }
+        overdue
+    }
+}
+
+fn has(pool: &Pool, run: &Run, kinds: [bool; 3]) -> bool {
+    let Some(lease) = pool.lease(run) else { return false };
+    let counts = |kind: &LimitKind| lease.held[*kind] > 0 || lease.need[*kind] > 0;
+    LimitKind::ALL.iter().filter(|kind| kinds[**kind as usize]).any(counts)
+}

@@ -1,0 +1,136 @@
+//! What was charged in the last second or minute, without a lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::UNITS_MAX;
+
+const VALUE_BITS: u32 = 40;
+const TAG_MASK: u64 = (1 << (64 - VALUE_BITS)) - 1;
+
+/// Charges by the time they were made. Time is cut into steps; a ring holds one slot for each step
+/// of the window and one more, so that a charge counts for the window at least and a step more at
+/// most.
+///
+/// A slot is one number: the step it is of (its tag) and the sum of its charges. Whoever comes first
+/// in a new step takes the charges of the oldest one out, by a swap that only one can win. A reader
+/// that was held up meets a tag newer than its own and never touches it.
+#[derive(Debug)]
+pub(crate) struct Window {
+    step_ns: u64,
+    slots: Box<[AtomicU64]>,
+    /// The step up to which old charges were taken out.
+    drained: AtomicU64,
+}
+
+/// Where a charge was noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    slot: u32,
+    tag: u32,
+}
+
+impl Window {
+    /// A window of `length_ns`, cut into `steps`.
+    pub(crate) fn new(length_ns: u64, steps: u64) -> Self {
+        let slots = (0..=steps).map(|step| AtomicU64::new(pack(step, 0))).collect();
+        Self { step_ns: length_ns.div_ceil(steps).max(1), slots, drained: AtomicU64::new(0) }
+    }
+
+    /// Takes out of `in_use` what no longer counts at `now_ns`.
+    pub(crate) fn drain(&self, now_ns: u64, in_use: &AtomicU64) {
+        let step = now_ns / self.step_ns;
+        let drained = self.drained.load(Ordering::Acquire);
+        if drained >= step {
+            return;
+        }
+        let first = (drained + 1).max((step + 1).saturating_sub(self.slots.len() as u64));
+        for step in first..=step {
+            let slot = self.slot(step);
+            let taken = slot.fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
+                is_older(held, step).then_some(pack(step, 0))
+            });
+            if let Ok(held) = taken {
+                in_use.fetch_sub(value(held), Ordering::AcqRel);
+            }
+        }
+        self.drained.fetch_max(step, Ordering::AcqRel);
+    }
+
+    /// Notes a charge that `in_use` has already.
+    pub(crate) fn note(&self, now_ns: u64, units: u64, in_use: &AtomicU64) -> Step {
+        let step = now_ns / self.step_ns;
+        let place = step % self.slots.len() as u64;
+        let slot = &self.slots[place as usize];
+        let mut held = slot.load(Ordering::Acquire);
+        loop {
+            let (next, gone) = if is_older(held, step) {
+                (pack(step, units), value(held))
+            } else {
+                // The same step, or a later one if this thread was held up for a whole window.
+                (held + units, 0)
+            };
+            match slot.compare_exchange_weak(held, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    in_use.fetch_sub(gone, Ordering::AcqRel);
+                    return Step { slot: place as u32, tag: (next >> VALUE_BITS) as u32 };
+                }
+                Err(now) => held = now,
+            }
+        }
+    }
+
+    /// Gives back a part of a charge, if it still counts. Returns how much of it did.
+    pub(crate) fn refund(&self, step: Step, units: u64) -> u64 {
+        let slot = &self.slots[step.slot as usize];
+        let refunded = slot.fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
+            (held >> VALUE_BITS == u64::from(step.tag)).then(|| held - units.min(value(held)))
+        });
+        refunded.map_or(0, |held| units.min(value(held)))
+    }
+
+    /// When `units` of those that count at `now_ns` will have gone, in nanoseconds from then on.
+    pub(crate) fn wait_ns(&self, now_ns: u64, units: u64) -> Option<u64> {
+        let (now, count) = (now_ns / self.step_ns, self.slots.len() as u64);
+        let mut gone = 0;
+        for step in (now + 1).saturating_sub(count)..=now {
+            let held = self.slot(step).load(Ordering::Relaxed);
+            if held >> VALUE_BITS == step & TAG_MASK {
+                gone += value(held);
+            }
+            if gone >= units {
+                return Some(((step + count) * self.step_ns).saturating_sub(now_ns));
+            }
+        }
+        None
+    }
+
+    /// What counts at `now_ns`, with how many nanoseconds ago it was charged at least.
+    pub(crate) fn spent(&self, now_ns: u64) -> impl Iterator<Item = (u64, u64)> {
+        let (now, count) = (now_ns / self.step_ns, self.slots.len() as u64);
+        ((now + 1).saturating_sub(count)..=now).filter_map(move |step| {
+            let held = self.slot(step).load(Ordering::Relaxed);
+            let counts = held >> VALUE_BITS == step & TAG_MASK && value(held) > 0;
+            let age_ns = now_ns.saturating_sub((step + 1) * self.step_ns);
+            counts.then(|| (age_ns, value(held)))
+        })
+    }
+
+    fn slot(&self, step: u64) -> &AtomicU64 {
+        &self.slots[(step % self.slots.len() as u64) as usize]
+    }
+}
+
+fn pack(step: u64, value: u64) -> u64 {
+    (step & TAG_MASK) << VALUE_BITS | value
+}
+
+fn value(held: u64) -> u64 {
+    held & UNITS_MAX
+}
+
+/// Whether what a slot holds is of a step before `step`. Tags go round after days; a slot is
+/// drained whenever anything is charged, so half a round apart means before.
+fn is_older(held: u64, step: u64) -> bool {
+    let ahead = (step & TAG_MASK).wrapping_sub(held >> VALUE_BITS) & TAG_MASK;
+    ahead != 0 && ahead <= TAG_MASK / 2
+}

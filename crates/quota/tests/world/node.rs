@@ -1,0 +1,204 @@
+//! One node of the world: the real machine and the real meters, with a clock of its own.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use spillway_quota::{
+    Before, Fate, Holder, Holding, LimitTerms, Overdue, QuotaAsk, QuotaHold, Quotas, Run, RunRow,
+    Scope, Statement, Units, Usage,
+};
+use spillway_types::{NodeName, RegionName};
+
+use crate::checker::Checker;
+use crate::state::{Entry, RUN_MS_MAX, SCOPE, State};
+use crate::world::{STEP_MS, Sabotage};
+
+/// How long a proposal is waited for.
+const ASK_LIMIT_MS: u64 = 5_000;
+
+/// How a node reaches the majority of the cluster, each way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) says: bool,
+    pub(crate) hears: bool,
+}
+
+pub(crate) struct Node {
+    pub(crate) name: NodeName,
+    pub(crate) region: RegionName,
+    pub(crate) way: Way,
+    pub(crate) demand_per_s: f64,
+    pub(crate) delay_ms: u64,
+    pub(crate) admitted: u64,
+    pub(crate) refused: u64,
+    /// Its clock: where it stood in the beginning, and how fast it goes.
+    clock: (Instant, f64),
+    state: State,
+    applied: usize,
+    /// What a restart begins with, and what was written before proposals.
+    disk: (State, usize),
+    lowered: BTreeMap<Scope, Units>,
+    quotas: Quotas,
+    holder: Holder,
+    asked: Option<(u64, u64)>,
+    requests: Vec<(u64, QuotaHold)>,
+    owed: f64,
+}
+
+impl Node {
+    pub(crate) fn new(name: &str, region: &str, dice: &mut fastrand::Rng) -> Self {
+        let clock = (start(), 0.9995 + dice.f64() * 0.001);
+        Self {
+            name: name.into(),
+            region: region.into(),
+            way: Way { says: true, hears: true },
+            demand_per_s: 0.0,
+            delay_ms: 10 + dice.u64(..200),
+            admitted: 0,
+            refused: 0,
+            clock,
+            state: State::default(),
+            applied: 0,
+            disk: (State::default(), 0),
+            lowered: BTreeMap::new(),
+            quotas: Quotas::new(clock.0),
+            holder: Holder::new(name.into(), 1, Before::Nothing, dice.fork()),
+            asked: None,
+            requests: Vec::new(),
+            owed: 0.0,
+        }
+    }
+
+    /// The process ends, and another begins with what is on disk, which may be older than what the
+    /// first one knew.
+    pub(crate) fn restart(&mut self, now_ms: u64, checker: &mut Checker, sabotage: Sabotage) {
+        for _ in self.requests.drain(..) {
+            checker.end();
+        }
+        (self.state, self.applied) = self.disk.clone();
+        let lowered =
+            if sabotage == Sabotage::NoFile { BTreeMap::new() } else { self.lowered.clone() };
+        let before = if sabotage == Sabotage::Forgetful {
+            Before::Counted(lowered)
+        } else {
+            Before::Unknown(lowered)
+        };
+        let dice = fastrand::Rng::with_seed(now_ms);
+        self.quotas = Quotas::new(self.now(now_ms));
+        self.holder = Holder::new(self.name.clone(), 1 + now_ms, before, dice);
+        self.asked = None;
+        self.take_limit();
+    }
+
+    pub(crate) fn save(&mut self) {
+        self.disk = (self.state.clone(), self.applied);
+    }
+
+    /// Takes in the entries that have arrived.
+    pub(crate) fn hear(&mut self, log: &[(u64, Entry)], now_ms: u64) {
+        let mut is_other_limit = false;
+        while let Some((at_ms, entry)) = log.get(self.applied)
+            && at_ms + self.delay_ms <= now_ms
+        {
+            self.state.apply(entry);
+            self.applied += 1;
+            is_other_limit |= matches!(entry, Entry::Limit(..));
+        }
+        if is_other_limit {
+            self.take_limit();
+        }
+    }
+
+    pub(crate) fn look(&mut self, now_ms: u64, sabotage: Sabotage) -> Option<Statement> {
+        let now = self.now(now_ms);
+        let now_ns = self.quotas.clock_ns(now);
+        if let Some((serial, asked_ms)) = self.asked {
+            let row = self.state.shares.runs().get(self.holder.run());
+            let is_known = row.is_some_and(|row| row.serial >= serial);
+            if is_known || now_ms >= asked_ms + ASK_LIMIT_MS {
+                let fate = if is_known { Fate::TakenIn } else { Fate::Unknown };
+                self.holder.answered(serial, fate, now_ns);
+                self.asked = None;
+            }
+        }
+        let book = self.state.book(&self.region);
+        let said = self.holder.look(now, (&self.state.shares, &book), &self.quotas);
+        match sabotage {
+            Sabotage::Endless => self.hold_all(u64::MAX),
+            Sabotage::Unbound => self.hold_all(self.holder.ends_ns()),
+            _ => {}
+        }
+        let mut said = said?;
+        self.lowered.clone_from(self.holder.lowered_floors());
+        self.asked = Some((said.serial, now_ms));
+        if sabotage == Sabotage::Hasty {
+            let others = self.state.shares.runs().iter();
+            let others = others.filter(|(run, _)| run.node != self.name);
+            let overdue = |(run, row): (&Run, &RunRow)| {
+                let (run, serial) = (run.clone(), row.serial);
+                Overdue { run, serial, kinds: [true; 3] }
+            };
+            said.overdue = others.map(overdue).collect();
+        }
+        Some(said)
+    }
+
+    pub(crate) fn serve(
+        &mut self,
+        now_ms: u64,
+        (checker, allowed): (&mut Checker, Units),
+        dice: &mut fastrand::Rng,
+    ) -> Result<(), String> {
+        let ended = self.requests.extract_if(.., |(ends_ms, _)| *ends_ms <= now_ms);
+        for (_, hold) in ended {
+            // What was charged counts as used: the checker knows of nothing that is given back.
+            hold.settle(None);
+            checker.end();
+        }
+        if self.state.limit.is_none() {
+            return Ok(());
+        }
+        self.owed = (self.owed + self.demand_per_s * STEP_MS as f64 / 1_000.0).min(50.0);
+        let now = self.now(now_ms);
+        while self.owed >= 1.0 {
+            self.owed -= 1.0;
+            let tokens = 1 + dice.u64(..20);
+            let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, now };
+            let Ok(hold) = self.quotas.admit(&ask) else {
+                self.refused += 1;
+                continue;
+            };
+            self.admitted += 1;
+            let run_ms = if dice.u8(..50) == 0 { RUN_MS_MAX } else { 50 + dice.u64(..500) };
+            self.requests.push((now_ms + run_ms, hold));
+            checker.charge(now_ms, tokens, allowed)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn usage(&self, now_ms: u64) -> Usage {
+        self.quotas.usage(&SCOPE, self.now(now_ms)).unwrap_or_default()
+    }
+
+    fn take_limit(&self) {
+        let terms = self.state.limit.map(|whole| LimitTerms { scope: SCOPE, whole });
+        self.quotas.set_limits(terms.as_slice());
+    }
+
+    /// Uses all that the agreed state says, whatever this node has said since.
+    fn hold_all(&self, lease_ends_ns: u64) {
+        let Some(pool) = self.state.shares.pool(&SCOPE) else { return };
+        let lease = pool.lease(self.holder.run()).map(|lease| lease.held).unwrap_or_default();
+        let floor = pool.floor(&self.name);
+        self.quotas.hold(&SCOPE, &Holding { floor, lease, lease_ends_ns });
+    }
+
+    fn now(&self, now_ms: u64) -> Instant {
+        self.clock.0 + Duration::from_secs_f64(now_ms as f64 * self.clock.1 / 1_000.0)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "there is no other way to some instant")]
+fn start() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,71 @@
+//! What the log makes: the same on every node at the same index.
+
+use std::collections::BTreeMap;
+
+use spillway_quota::{Book, Ground, PoolTerms, Scope, Shares, Statement, Units, floors};
+use spillway_types::{NodeName, RegionName};
+
+/// How long requests run at most; what stands for the longest time-out in the rules.
+pub(crate) const RUN_MS_MAX: u64 = 20_000;
+/// The one limit of the world.
+pub(crate) const SCOPE: Scope = Scope::Global;
+
+pub(crate) type Whole = [Option<u64>; 3];
+pub(crate) type Permille = BTreeMap<RegionName, u16>;
+pub(crate) type Roster = BTreeMap<RegionName, Vec<NodeName>>;
+
+/// What stands in the log.
+#[derive(Clone, Debug)]
+pub(crate) enum Entry {
+    Said(Statement),
+    Limit(Option<Whole>, Permille),
+    Members(Roster),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct State {
+    pub(crate) shares: Shares,
+    pub(crate) limit: Option<Whole>,
+    permille: Permille,
+    roster: Roster,
+}
+
+impl State {
+    pub(crate) fn apply(&mut self, entry: &Entry) {
+        match entry {
+            Entry::Limit(limit, permille) => {
+                (self.limit, self.permille) = (*limit, permille.clone());
+            }
+            Entry::Members(roster) => self.roster.clone_from(roster),
+            Entry::Said(said) => {
+                let book = self.book(&"r0".into());
+                let terms = |scope: &Scope| book.terms.get(scope).cloned();
+                let ground = Ground { members: &book.members, terms: &terms };
+                // A refusal changes nothing, here as there.
+                let _: Result<(), _> = self.shares.apply(said, &ground);
+            }
+        }
+    }
+
+    pub(crate) fn book(&self, region: &RegionName) -> Book {
+        let terms = self.limit.map(|whole| {
+            let floors = floors(whole, &self.permille, &self.roster);
+            (SCOPE, PoolTerms { whole, floors })
+        });
+        Book {
+            terms: terms.into_iter().collect(),
+            members: self.roster.values().flatten().cloned().collect(),
+            siblings: self.roster.get(region).into_iter().flatten().cloned().collect(),
+            place_ms: RUN_MS_MAX,
+            lease_ms: 30_000,
+        }
+    }
+
+    pub(crate) fn taken(&self) -> Units {
+        self.shares.pool(&SCOPE).map(|pool| pool.taken()).unwrap_or_default()
+    }
+
+    pub(crate) fn whole(&self) -> Units {
+        Units(self.limit.unwrap_or_default().map(|whole| whole.unwrap_or(0)))
+    }
+}

@@ -1,0 +1,239 @@
+//! What holds in the world.
+
+use spillway_quota::LimitKind;
+
+use crate::node::Way;
+use crate::state::{Permille, Whole};
+use crate::world::{Sabotage, World};
+
+const LIMIT: Whole = [Some(300), Some(12_000), Some(120)];
+
+/// Seeds of the trial of everything at once; `QUOTA_SEEDS` asks for more.
+fn seeds() -> u64 {
+    std::env::var("QUOTA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6)
+}
+
+/// Five minutes in which anything may happen to anybody.
+fn turmoil(seed: u64, sabotage: Sabotage) -> Result<World, String> {
+    let mut dice = fastrand::Rng::with_seed(seed);
+    let regions: Vec<usize> = (0..dice.usize(2..5)).map(|_| dice.usize(1..4)).collect();
+    let mut world = World::new(seed, &regions, LIMIT);
+    world.sabotage = sabotage;
+    let (count, mut members) = (world.nodes.len(), world.nodes.len());
+    for _ in 0..120 {
+        let place = dice.usize(..count);
+        match dice.u8(..16) {
+            0..=3 => {
+                let way = Way { says: dice.bool(), hears: dice.bool() };
+                let region = world.nodes[place].region.clone();
+                // A whole region, or one node of it.
+                let is_region = dice.bool();
+                for (other, node) in world.nodes.iter_mut().enumerate() {
+                    if other == place || is_region && node.region == region {
+                        node.way = way;
+                    }
+                }
+            }
+            4..=6 => {
+                let all = Way { says: true, hears: true };
+                world.nodes.iter_mut().for_each(|node| node.way = all);
+            }
+            7..=8 => world.restart(place),
+            9 => {
+                let part = |whole: Option<u64>, dice: &mut fastrand::Rng| {
+                    whole.map(|whole| whole / 4 + dice.u64(..whole))
+                };
+                let whole = LIMIT.map(|whole| part(whole, &mut dice));
+                let mut permille = Permille::new();
+                if dice.bool() {
+                    permille.insert("r0".into(), dice.u16(..600));
+                    permille.insert("r1".into(), dice.u16(..400));
+                }
+                world.set_limit((dice.u8(..8) > 0).then_some(whole), permille);
+            }
+            // Those that were never members may join; whoever was one stays.
+            10 if members < count => {
+                members += 1;
+                world.set_members(members);
+            }
+            _ => {
+                let most = if dice.bool() { 400.0 } else { 20.0 };
+                world.nodes[place].demand_per_s = dice.f64() * most;
+            }
+        }
+        world.run(dice.u64(200..5_000))?;
+    }
+    Ok(world)
+}
+
+#[test]
+fn whatever_happens_no_window_holds_more_than_the_limit() {
+    let (mut admitted, mut refused, mut worst) = (0, 0, 0.0_f64);
+    for seed in 0..seeds() {
+        let world = turmoil(seed, Sabotage::None).unwrap_or_else(|fault| {
+            panic!("seed {seed}: {fault}");
+        });
+        admitted += world.nodes.iter().map(|node| node.admitted).sum::<u64>();
+        refused += world.nodes.iter().map(|node| node.refused).sum::<u64>();
+        worst = worst.max(world.checker.worst);
+    }
+    println!("{admitted} let in, {refused} refused, at most {worst:.3} of the limit at a time");
+    assert!(admitted > 20_000 && refused > 10_000, "{admitted} {refused}: hardly anything tried");
+    assert!(worst > 0.95, "{worst}: the limit was never nearly used up");
+}
+
+#[test]
+fn without_any_one_of_its_rules_it_would_be_more() {
+    for sabotage in [Sabotage::Hasty, Sabotage::Unbound, Sabotage::Forgetful, Sabotage::Endless] {
+        let found = (0..40).find_map(|seed| Some((seed, turmoil(seed, sabotage).err()?)));
+        let (seed, fault) = found.unwrap_or_else(|| panic!("{sabotage:?} is never noticed"));
+        println!("{sabotage:?}: seed {seed} {fault}");
+    }
+}
+
+/// Lets demand be where `demand` says, and returns the use of each kind of a minute in the end.
+fn settled(world: &mut World, demand: &[f64]) -> [f64; 3] {
+    for (node, demand) in world.nodes.iter_mut().zip(demand) {
+        node.demand_per_s = *demand;
+    }
+    world.run(180_000).unwrap();
+    let before = world.checker.charged;
+    world.run(120_000).unwrap();
+    let charged = |kind: LimitKind| (world.checker.charged[kind] - before[kind]) as f64;
+    [charged(LimitKind::RequestRate) / 120.0, charged(LimitKind::TokenRate) / 2.0, 0.0]
+}
+
+#[test]
+fn the_whole_limit_is_used_wherever_demand_is() {
+    let limit = [None, Some(12_000), None];
+    let cases: [&[f64]; 4] = [
+        &[80.0, 0.0, 0.0, 0.0, 0.0],
+        &[0.0, 0.0, 0.0, 0.0, 80.0],
+        &[40.0, 40.0, 0.0, 40.0, 5.0],
+        &[20.0, 20.0, 20.0, 20.0, 20.0],
+    ];
+    for (seed, demand) in cases.into_iter().enumerate() {
+        let mut world = World::new(seed as u64, &[2, 2, 1], limit);
+        let [_, tokens, _] = settled(&mut world, demand);
+        println!("{demand:?}: {tokens:.0} of 12000 tokens a minute");
+        assert!(tokens >= 0.9 * 12_000.0, "{demand:?}: {tokens} tokens a minute");
+    }
+    for demand in cases {
+        let mut world = World::new(7, &[2, 2, 1], [Some(60), None, None]);
+        let [requests, ..] = settled(&mut world, demand);
+        println!("{demand:?}: {requests:.1} of 60 requests a second");
+        assert!(requests >= 0.9 * 60.0, "{demand:?}: {requests} requests a second");
+    }
+}
+
+#[test]
+fn a_region_that_is_cut_off_keeps_exactly_its_floor() {
+    let mut world = World::new(3, &[2, 2, 1], LIMIT);
+    world.nodes.iter_mut().for_each(|node| node.demand_per_s = 60.0);
+    world.run(120_000).unwrap();
+    for node in world.nodes.iter_mut().filter(|node| node.region.as_str() == "r1") {
+        node.way = Way { says: false, hears: false };
+    }
+    world.run(35_000).unwrap();
+    for kind in LimitKind::ALL {
+        let floor = world.floor("r1", kind);
+        assert!(floor > 0);
+        assert_eq!(world.held("r1", kind), floor, "{kind}");
+    }
+    let before: u64 = admitted(&world, "r1");
+    world.run(120_000).unwrap();
+    let served = admitted(&world, "r1") - before;
+    assert!(served > 60, "{served} in two minutes on the floor alone");
+    // The others have all the rest.
+    let others: u64 =
+        ["r0", "r2"].map(|region| world.held(region, LimitKind::TokenRate)).iter().sum();
+    assert_eq!(others + world.floor("r1", LimitKind::TokenRate), 12_000);
+    for node in &mut world.nodes {
+        node.way = Way { says: true, hears: true };
+    }
+    world.run(90_000).unwrap();
+    assert!(
+        world.held("r1", LimitKind::TokenRate) > 12_000 / 4,
+        "{} after the cut",
+        world.held("r1", LimitKind::TokenRate)
+    );
+}
+
+fn admitted(world: &World, region: &str) -> u64 {
+    let nodes = world.nodes.iter().filter(|node| node.region.as_str() == region);
+    nodes.map(|node| node.admitted).sum()
+}
+
+#[test]
+fn sudden_demand_has_most_of_the_limit_within_seconds() {
+    let mut world = World::new(11, &[1, 1, 1], [Some(300), None, None]);
+    world.run(30_000).unwrap();
+    let before = world.checker.charged;
+    world.nodes[2].demand_per_s = 280.0;
+    world.run(1_000).unwrap();
+    let first = world.checker.charged[LimitKind::RequestRate] - before[LimitKind::RequestRate];
+    assert!(first >= 90, "{first} in the first second: an even part is there at once");
+    world.run(9_000).unwrap();
+    let before = world.checker.charged;
+    world.run(5_000).unwrap();
+    let rate = (world.checker.charged[LimitKind::RequestRate] - before[LimitKind::RequestRate])
+        as f64
+        / 5.0;
+    assert!(rate > 250.0, "{rate} a second after ten seconds");
+}
+
+#[test]
+fn quiet_nodes_say_no_more_than_leases_need() {
+    let mut world = World::new(5, &[2, 2, 2], LIMIT);
+    world.nodes.iter_mut().for_each(|node| node.demand_per_s = 5.0);
+    world.run(120_000).unwrap();
+    let before = world.said;
+    world.run(600_000).unwrap();
+    let each_s = (world.said - before) as f64 / 600.0;
+    println!("{each_s:.2} statements a second of six nodes that use a tenth");
+    assert!(each_s < 0.9, "{each_s} statements a second");
+    // Under pressure everywhere it stays below one every two seconds of each region.
+    world.nodes.iter_mut().for_each(|node| node.demand_per_s = 100.0);
+    let before = world.said;
+    world.run(300_000).unwrap();
+    let each_s = (world.said - before) as f64 / 300.0;
+    println!("{each_s:.2} statements a second of six nodes that want everything");
+    assert!(each_s < 1.6, "{each_s} statements a second");
+}
+
+/// A node gives most of its floor to another region, and begins anew, cut off, with a disk that
+/// knows nothing of that.
+fn amnesia(sabotage: Sabotage) -> Result<World, String> {
+    let permille = |one: u16, two: u16| Permille::from([("r0".into(), one), ("r1".into(), two)]);
+    let mut world = World::new(1, &[1, 1], LIMIT);
+    (world.sabotage, world.saves) = (sabotage, false);
+    world.set_limit(Some(LIMIT), permille(700, 200));
+    world.run(30_000)?;
+    world.nodes[0].save();
+    world.set_limit(Some(LIMIT), permille(100, 900));
+    world.run(60_000)?;
+    assert_eq!(world.floor("r1", LimitKind::TokenRate), 12_000 * 9 / 10);
+    world.nodes[0].way = Way { says: false, hears: false };
+    world.restart(0);
+    world.nodes.iter_mut().for_each(|node| node.demand_per_s = 100.0);
+    world.run(150_000)?;
+    Ok(world)
+}
+
+#[test]
+fn a_floor_that_was_given_away_stays_so_over_a_restart() {
+    let world = amnesia(Sabotage::None).unwrap();
+    assert_eq!(world.held("r0", LimitKind::TokenRate), 1_200, "what it kept is served on");
+    assert!(amnesia(Sabotage::NoFile).is_err(), "the file would not be needed");
+}
+
+#[test]
+fn a_first_statement_that_is_lost_is_made_again() {
+    let mut world = World::new(9, &[1, 1], LIMIT);
+    world.nodes[1].way = Way { says: false, hears: true };
+    world.run(6_000).unwrap();
+    world.nodes[1].way = Way { says: true, hears: true };
+    world.run(12_000).unwrap();
+    let held = world.held("r1", LimitKind::TokenRate);
+    assert!(held > 12_000 / 3, "{held} after the way is free");
+}

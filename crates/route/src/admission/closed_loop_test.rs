@@ -1,0 +1,187 @@
+//! What clients meet with that are turned away and come back when they are told to.
+
+use super::test_clients::{Crowd, Report, Scenario, Source, run};
+
+fn crowd(source: Source) -> Crowd {
+    Crowd {
+        source,
+        tenant: 0,
+        priority: 0,
+        tokens: 0,
+        honour: 1.0,
+        deadline_ms: 120_000,
+        slo_ms: None,
+    }
+}
+
+fn scenario(crowds: Vec<Crowd>) -> Scenario {
+    Scenario { crowds, queue_max: 80, seconds: [30, 150], slower: None, seed: 1 }
+}
+
+/// Clients that would send twice what can be served if they were never turned away.
+fn closed() -> Scenario {
+    scenario(vec![crowd(Source::Closed { clients: 160, think_ms: 1_000 })])
+}
+
+/// Twice the capacity for a minute, then less than it.
+fn burst() -> Scenario {
+    let source = Source::Open(vec![(0, 0.7), (30, 2.0), (90, 0.7)]);
+    Scenario { seconds: [0, 200], ..scenario(vec![crowd(source)]) }
+}
+
+/// So many times the capacity, always.
+fn sustained(load: f64) -> Scenario {
+    Scenario { seconds: [60, 240], ..scenario(vec![crowd(Source::Open(vec![(0, load)]))]) }
+}
+
+fn row(name: &str, report: &Report) -> String {
+    let cells = report.crowds.iter().map(|crowd| {
+        let mut told = crowd.told_s.clone();
+        told.sort_unstable();
+        let told = |share: f64| told.get((told.len() as f64 * share) as usize).copied().unwrap_or(0);
+        format!(
+            "served {:>5.1} % first retry {:>5.1} % ({:>5}) attempts {:>4.2} p50 {:>5.0} p95 {:>6.0} ms told {:>2}/{:>2} s, sent away {:?}, late {}",
+            crowd.served_share() * 100.0,
+            crowd.second_share() * 100.0,
+            crowd.second_attempts,
+            crowd.attempts_each(),
+            crowd.quantile_ms(0.5),
+            crowd.quantile_ms(0.95),
+            told(0.5),
+            told(0.95),
+            crowd.sent_away,
+            crowd.slo_missed,
+        )
+    });
+    let cells: Vec<String> = cells.collect();
+    let (goodput, show) = (report.goodput * 100.0, report.show_share);
+    format!("{name:<28} goodput {goodput:>5.1} % show {show:.2} | {}", cells.join("\n    | "))
+}
+
+/// Two tenants of which the second sends so much.
+fn neighbours(other: f64) -> Scenario {
+    let own = Crowd { tenant: 1, tokens: 900, ..crowd(Source::Open(vec![(0, 0.4)])) };
+    let sick = Crowd { tenant: 2, tokens: 900, ..crowd(Source::Open(vec![(0, other)])) };
+    scenario(vec![own, sick])
+}
+
+/// Somewhat less than half the capacity in each class.
+fn classes() -> Scenario {
+    let class = |priority| Crowd { priority, ..crowd(Source::Open(vec![(0, 0.45)])) };
+    scenario((0..4).map(class).collect())
+}
+
+#[test]
+fn clients_that_come_back_as_told_find_their_place() {
+    for seed in [1, 2] {
+        for (name, scenario) in [("closed", closed()), ("burst", burst())] {
+            for queue_max in [40, 80] {
+                let report = run(&Scenario { queue_max, seed, ..scenario.clone() });
+                let crowd = &report.crowds[0];
+                let name = format!("{name}, seed {seed}, queue {queue_max}: {}", row("", &report));
+                assert!(crowd.second_attempts > 100, "the test needs more load: {name}");
+                assert!(crowd.second_share() >= 0.95, "{name}");
+                assert!(crowd.served_share() > 0.999, "{name}");
+                assert!(report.goodput >= 0.9, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn replicas_stay_busy_under_any_overload_whether_clients_come_back_or_not() {
+    let shorter = |scenario: Scenario| Scenario { seconds: [40, 120], ..scenario };
+    for load in [2.0, 5.0] {
+        for honour in [1.0, 0.5, 0.0] {
+            let report = run(&shorter(honouring(sustained(load), honour)));
+            assert!(report.goodput >= 0.97, "{load}, {honour}: {}", row("", &report));
+        }
+    }
+}
+
+#[test]
+fn promises_are_made_to_as_many_more_as_usually_stay_away() {
+    let seconds = [30, 110];
+    let show = |honour| run(&Scenario { seconds, ..honouring(sustained(2.0), honour) }).show_share;
+    assert!(show(1.0) > 0.97);
+    assert!((0.4..0.65).contains(&show(0.5)), "{}", show(0.5));
+    assert!(show(0.0) < 0.05);
+}
+
+#[test]
+fn a_tenant_that_floods_the_queue_costs_another_one_little() {
+    let (well, sick) = (run(&neighbours(0.5)), run(&neighbours(5.0)));
+    let (before, after) = (well.crowds[0].quantile_ms(0.95), sick.crowds[0].quantile_ms(0.95));
+    assert!(after <= 1.2 * before, "p95 of {before} ms, then {after} ms");
+    let own = &sick.crowds[0];
+    assert!(own.served_share() > 0.999 && own.attempts_each() < 1.03, "{}", row("", &sick));
+    assert!(sick.goodput >= 0.97);
+}
+
+#[test]
+fn urgent_classes_are_served_as_if_nobody_else_came() {
+    let alone = run(&Scenario { crowds: vec![classes().crowds[0].clone()], ..classes() });
+    let squeezed = run(&classes());
+    let p95 = |report: &Report, class: usize| report.crowds[class].quantile_ms(0.95);
+    assert!(p95(&squeezed, 0) <= 1.1 * p95(&alone, 0), "{}", row("", &squeezed));
+    let attempts: Vec<f64> = squeezed.crowds.iter().map(|crowd| crowd.attempts_each()).collect();
+    assert!(attempts[0] < 1.01 && attempts.is_sorted(), "{attempts:?}");
+    // They are not starved, and what is promised to the second class holds.
+    assert!(squeezed.crowds[1].second_share() >= 0.95, "{}", row("", &squeezed));
+    assert!(squeezed.crowds[3].served > 0);
+    assert!(squeezed.goodput >= 0.97);
+}
+
+#[test]
+fn what_would_be_late_for_its_objective_is_refused_early_and_the_rest_is_in_time() {
+    let crowd = |priority, load: f64| Crowd {
+        priority,
+        slo_ms: Some(1_000),
+        honour: 0.0,
+        ..crowd(Source::Open(vec![(0, load)]))
+    };
+    let base = scenario(vec![crowd(0, 0.6), crowd(1, 0.9)]);
+    let report = run(&Scenario { queue_max: 1_000, ..base });
+    let [urgent, other] = &report.crowds[..] else { panic!("{report:?}") };
+    assert!(urgent.served_share() > 0.99, "{}", row("", &report));
+    assert_eq!((urgent.slo_missed, other.slo_missed), (0, 0));
+    // What the first class leaves is used, and hardly any is let in only to be sent away.
+    assert!((0.38..0.5).contains(&other.served_share()), "{}", row("", &report));
+    assert!(other.sent_away[1] * 20 < other.requests, "{}", row("", &report));
+    assert!(report.goodput >= 0.97, "{}", row("", &report));
+}
+
+fn honouring(scenario: Scenario, honour: f64) -> Scenario {
+    let crowds = scenario.crowds.iter().map(|crowd| Crowd { honour, ..crowd.clone() });
+    Scenario { crowds: crowds.collect(), ..scenario }
+}
+
+#[test]
+#[ignore = "prints the tables of the documents, nothing to fail: cargo test -p spillway-route closed_loop_test::table -- --ignored --nocapture"]
+#[expect(clippy::print_stdout, reason = "its purpose")]
+fn table() {
+    let small = |scenario: Scenario, queue_max| Scenario { queue_max, ..scenario };
+    let rows = [
+        ("closed 2x", closed()),
+        ("closed 2x, queue 8", small(closed(), 8)),
+        ("closed 2x, queue 400", small(closed(), 400)),
+        ("closed 2x, half come", honouring(closed(), 0.5)),
+        ("burst 2x", burst()),
+        ("burst 2x, queue 8", small(burst(), 8)),
+        ("burst 2x, queue 400", small(burst(), 400)),
+        ("burst 2x, half come", honouring(burst(), 0.5)),
+        ("sustained 1.1x", sustained(1.1)),
+        ("sustained 2x", sustained(2.0)),
+        ("sustained 5x", sustained(5.0)),
+        ("sustained 2x, half come", honouring(sustained(2.0), 0.5)),
+        ("sustained 5x, half come", honouring(sustained(5.0), 0.5)),
+        ("sustained 5x, none comes", honouring(sustained(5.0), 0.0)),
+        ("neighbour 0.5", neighbours(0.5)),
+        ("neighbour 5", neighbours(5.0)),
+        ("classes 4 x 0.45", classes()),
+        ("slower by half", Scenario { slower: Some((60, 2.0)), ..closed() }),
+    ];
+    for (name, scenario) in rows {
+        println!("{}", row(name, &run(&scenario)));
+    }
+}

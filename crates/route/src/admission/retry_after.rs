@@ -1,0 +1,96 @@
+//! When a client that was turned away should ask again.
+
+/// What a client that is turned away is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryAfter {
+    /// Seconds after which to come again, 1 to 60.
+    pub seconds: u32,
+    /// Whether it will then find a place.
+    pub is_promised: bool,
+}
+
+impl RetryAfter {
+    /// By a predicted wait alone.
+    pub(super) fn unpromised(wait_ms: f32, rng: &mut fastrand::Rng) -> Self {
+        Self { seconds: retry_after_s(wait_ms, rng), is_promised: false }
+    }
+}
+
+/// Below it clients come back before anything has changed; the header knows whole seconds only.
+const RETRY_AFTER_MIN_S: f32 = 1.0;
+
+/// Above it the prediction is worth nothing, and capacity that comes back should be found.
+const RETRY_AFTER_MAX_S: f32 = 60.0;
+
+/// Where the longest time is too short, clients are told at least this part of it, so that those do not
+/// come back together that were turned away together.
+const LONGEST_SHARE_MIN: f32 = 0.8;
+
+/// The predicted wait in whole seconds, 1 to 60, and somewhat more by chance: clients that are turned
+/// away together must not come back together.
+#[must_use]
+pub fn retry_after_s(wait_ms: f32, rng: &mut fastrand::Rng) -> u32 {
+    let wait_s = (wait_ms / 1_000.0).min(RETRY_AFTER_MAX_S);
+    if wait_s >= RETRY_AFTER_MAX_S {
+        let share = LONGEST_SHARE_MIN + (1.0 - LONGEST_SHARE_MIN) * rng.f32();
+        return (RETRY_AFTER_MAX_S * share).ceil() as u32;
+    }
+    // Up to half as long again, but at least over a whole second: less would be rounded away.
+    let spread_s = (wait_s / 2.0).max(1.0) * rng.f32();
+    (wait_s + spread_s).ceil().clamp(RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S) as u32
+}
+
+/// The next whole second after a place comes free, or the one after that, by chance: places are one
+/// after the other, so that no more is needed to keep clients apart. `None` if that is too late: by
+/// more than `spare_s`, which a client that comes after the longest time can wait then.
+pub(super) fn promised_s(wait_s: f32, spare_s: f32, rng: &mut fastrand::Rng) -> Option<u32> {
+    let seconds = (wait_s + rng.f32()).ceil().clamp(RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S);
+    (wait_s <= RETRY_AFTER_MAX_S + spare_s).then_some(seconds as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(wait_ms: f32) -> Vec<u32> {
+        let mut rng = fastrand::Rng::with_seed(5);
+        distinct(|| retry_after_s(wait_ms, &mut rng))
+    }
+
+    fn distinct<T: Ord>(mut draw: impl FnMut() -> T) -> Vec<T> {
+        let mut drawn: Vec<T> = (0..1_000).map(|_| draw()).collect();
+        drawn.sort_unstable();
+        drawn.dedup();
+        drawn
+    }
+
+    #[test]
+    fn it_is_never_before_the_predicted_moment_and_never_the_same_for_all() {
+        assert_eq!(all(0.0), [1]);
+        assert_eq!(all(400.0), [1, 2]);
+        assert_eq!(all(1_500.0), [2, 3]);
+        assert_eq!(all(10_000.0), [11, 12, 13, 14, 15]);
+    }
+
+    #[test]
+    fn it_stays_within_its_limits_whatever_is_predicted() {
+        let longest: Vec<u32> = (49..=60).collect();
+        assert_eq!(all(59_500.0), [60]);
+        assert_eq!(all(f32::INFINITY), longest);
+        assert_eq!(all(-1e9), [1]);
+        // `f32::min` gives the other number, so that not knowing means the longest.
+        assert_eq!(all(f32::NAN), longest);
+    }
+
+    #[test]
+    fn a_promised_moment_is_one_of_the_two_next_whole_seconds() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let mut drawn = |wait_s: f32| distinct(|| promised_s(wait_s, 2.0, &mut rng));
+        assert_eq!(drawn(0.001), [Some(1), Some(2)]);
+        assert_eq!(drawn(3.4), [Some(4), Some(5)]);
+        assert_eq!(drawn(59.5), [Some(60)]);
+        assert_eq!(drawn(62.0), [Some(60)]);
+        assert_eq!(drawn(62.5), [None]);
+        assert_eq!(drawn(f32::INFINITY), [None]);
+    }
+}

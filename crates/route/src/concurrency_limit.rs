@@ -1,0 +1,203 @@
+//! How many requests a replica is given at once whose operator has not said.
+
+mod baseline;
+
+use std::time::{Duration, Instant};
+
+use baseline::Baseline;
+use serde::{Deserialize, Serialize};
+
+/// Finds the number of requests in flight at which a replica is busy and hardly anything waits in it.
+///
+/// What waits in the node can still go elsewhere, be put behind something more urgent, or be shed; what
+/// waits in a replica can't. Engines work on many requests at once and are the better used for it, so
+/// how long replies take says nothing: a full batch is slow and right. What tells is that requests
+/// wait there. Where the replica reports them, the limit is what it works on plus a few, as TCP Vegas
+/// keeps a few packets in a router's queue. Elsewhere the time to the first token is compared with the
+/// least of late, as gradient limiters do; since a batch alone makes that several times as long,
+/// this only keeps the queue from growing without end.
+///
+/// Nothing changes while the limit keeps nobody away. Not for replicas whose limit is configured.
+#[derive(Clone, Debug)]
+pub struct ConcurrencyLimit {
+    tuning: ConcurrencyTuning,
+    limit: f32,
+    /// Requests waiting in the replica, smoothed.
+    queued: Option<f32>,
+    raised_at: Option<Instant>,
+    lowered_at: Option<Instant>,
+    updated_at: Option<Instant>,
+    baseline: Baseline,
+}
+
+/// Bounds and aims of a [`ConcurrencyLimit`].
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ConcurrencyTuning {
+    /// The limit before anything is known. More than most small engines take at once: it falls within a
+    /// second where that is too much, and grows for as long as it is too little.
+    pub start: u32,
+    /// The least; more keeps a replica busy whose reports are nonsense.
+    pub min: u32,
+    /// The most, against a replica that takes everything and ends nothing.
+    pub max: u32,
+    /// Requests that are to wait in the replica, in thousandths of those that it works on, at least one:
+    /// so that the next one begins as soon as one ends. More moves the queue into the replica.
+    pub queue_permille: u16,
+    /// How many times as long as the least the first token may take where nothing else is known. Less
+    /// mistakes large batches for a queue: 48 chats at once make it six times as long.
+    pub slower_max: f32,
+}
+
+impl Default for ConcurrencyTuning {
+    fn default() -> Self {
+        Self { start: 32, min: 2, max: 4_096, queue_permille: 100, slower_max: 8.0 }
+    }
+}
+
+/// What was seen of a replica since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct SeenLoad {
+    /// Most requests of this node that were in flight there at a time.
+    pub in_flight: u32,
+    /// Requests that wait in the replica, from all its clients, as it last reported.
+    pub queued: Option<f32>,
+    /// Requests that it works on, likewise.
+    pub running: Option<f32>,
+    /// Mean time to the first token of the replies that began, best divided by what was predicted for an
+    /// idle replica: only changes of it count. `None` if none began.
+    pub first_token: Option<f32>,
+}
+
+impl ConcurrencyLimit {
+    /// A limit that knows nothing yet.
+    #[must_use]
+    pub fn new(tuning: ConcurrencyTuning) -> Self {
+        let limit = tuning.start.clamp(tuning.min, tuning.max.max(tuning.min)) as f32;
+        Self {
+            tuning,
+            limit,
+            queued: None,
+            raised_at: None,
+            lowered_at: None,
+            updated_at: None,
+            baseline: Baseline::default(),
+        }
+    }
+
+    /// Most requests of this node that may be in flight there.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        let least = self.tuning.min.max(1);
+        (self.limit as u32).clamp(least, self.tuning.max.max(least))
+    }
+
+    /// Takes in what was seen, and says what the limit is from now on. Call it regularly, some times a
+    /// second; calls more often than every 50 ms change nothing.
+    pub fn update(&mut self, seen: &SeenLoad, now: Instant) -> u32 {
+        let since = self.updated_at.map(|then| now.saturating_duration_since(then));
+        if since.is_some_and(|since| since < UPDATE_MIN) {
+            return self.limit();
+        }
+        self.updated_at = Some(now);
+        match seen.queued {
+            Some(queued) => self.follow_queue(queued.max(0.0), seen, now),
+            None => self.follow_delay(seen, now),
+        }
+        let (min, max) = (self.tuning.min.max(1) as f32, self.tuning.max.max(1) as f32);
+        self.limit = self.limit.clamp(min, max.max(min));
+        self.limit()
+    }
+
+    /// The replica says what waits in it.
+    fn follow_queue(&mut self, queued: f32, seen: &SeenLoad, now: Instant) {
+        self.baseline = Baseline::default();
+        let smooth = self.queued.map_or(queued, |known| known + (queued - known) * QUEUE_SMOOTHING);
+        self.queued = Some(smooth);
+        let in_flight = seen.in_flight as f32;
+        // Without others' requests, what does not wait is worked on.
+        let running = seen.running.unwrap_or(in_flight - queued).max(0.0);
+        let own = if running + queued > 0.0 { in_flight / (running + queued) } else { 1.0 };
+        let aim = (running * f32::from(self.tuning.queue_permille) / 1_000.0).max(1.0);
+        if smooth > 2.0 * aim && queued > 2.0 * aim {
+            // What it works on of this node's, and its part of what is to wait. Not less each time: what
+            // is too much needs time to end.
+            let enough = (running + aim) * own.min(1.0);
+            if enough < self.limit && self.may_lower(now) {
+                self.limit = enough.max(self.limit * LOWERED_SHARE_MIN);
+            }
+        } else if smooth < aim && self.keeps_away(seen) && self.may_raise(now) {
+            self.limit += (self.limit * RAISED_SHARE).max(1.0);
+        }
+    }
+
+    /// The replica says nothing, and the time to the first token is all there is.
+    fn follow_delay(&mut self, seen: &SeenLoad, now: Instant) {
+        self.queued = None;
+        let first_token = seen.first_token.filter(|time| time.is_finite() && *time > 0.0);
+        // What begins while there is more than the limit was sent before it fell.
+        let is_draining = seen.in_flight > self.limit();
+        let Some(first_token) = first_token.filter(|_| !is_draining) else { return };
+        let slower = self.baseline.slower(first_token, now);
+        let slower_max = self.tuning.slower_max.max(1.0);
+        if slower > slower_max {
+            if self.may_lower(now) {
+                self.limit *= (slower_max / slower).max(SLOWED_SHARE_MIN);
+                self.baseline.forget_now();
+            }
+        } else if self.keeps_away(seen) && self.may_raise(now) {
+            self.limit += (self.limit * RAISED_SHARE).max(1.0);
+        }
+    }
+
+    /// Whether more requests would be there if the limit let them.
+    fn keeps_away(&self, seen: &SeenLoad) -> bool {
+        seen.in_flight >= self.limit()
+    }
+
+    fn may_raise(&mut self, now: Instant) -> bool {
+        let after = |then: Option<Instant>, pause: Duration| {
+            then.is_none_or(|then| now.saturating_duration_since(then) >= pause)
+        };
+        let may = after(self.raised_at, RAISE_PAUSE) && after(self.lowered_at, LOWER_PAUSE);
+        if may {
+            self.raised_at = Some(now);
+        }
+        may
+    }
+
+    fn may_lower(&mut self, now: Instant) -> bool {
+        let last = self.lowered_at.map(|then| now.saturating_duration_since(then));
+        let may = last.is_none_or(|since| since >= LOWER_PAUSE);
+        if may {
+            self.lowered_at = Some(now);
+        }
+        may
+    }
+}
+
+/// Looks in quicker succession show the same reports.
+const UPDATE_MIN: Duration = Duration::from_millis(50);
+
+/// The part of the newest report in the smoothed queue. Newcomers wait for the next step of the engine for
+/// some 50 ms, which is no queue.
+const QUEUE_SMOOTHING: f32 = 0.3;
+
+/// What is added each time: doubles in about four seconds.
+const RAISED_SHARE: f32 = 1.0 / 16.0;
+
+/// Between two raises, so that the effect of one is reported before the next.
+const RAISE_PAUSE: Duration = Duration::from_millis(300);
+
+/// After the limit was lowered: what is too much has to end first.
+const LOWER_PAUSE: Duration = Duration::from_secs(1);
+
+/// The least that is left of the limit each time: one bad second is no reason to stop ...
+const LOWERED_SHARE_MIN: f32 = 0.5;
+
+/// ... and less so where it is not known what made it bad.
+const SLOWED_SHARE_MIN: f32 = 0.9;
+
+#[cfg(test)]
+#[path = "concurrency_limit/concurrency_limit_test.rs"]
+mod concurrency_limit_test;

@@ -1,0 +1,161 @@
+//! What waits in one priority class: a line per tenant, served by deficit round robin on tokens.
+//!
+//! In each round every tenant that waits gets [`QUANTUM`] tokens, times its weight, and is served while
+//! they pay for its next request. A tenant whose next request costs more saves up over rounds. Instead
+//! of going through rounds in which nobody can pay, each line knows the round of its turn, so that
+//! finding the next one is a look at an ordered set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::line::{Line, Load, QUANTUM, Seat};
+
+/// The lines of a class, and whose turn is next.
+#[derive(Debug, Default)]
+pub(super) struct Class {
+    lines: BTreeMap<u64, Line>,
+    /// Round, place within it, and tenant; the first is served next.
+    turns: BTreeSet<(u64, u64, u64)>,
+    /// By how much of the queue each tenant holds without a promise.
+    sizes: BTreeSet<(u64, u64)>,
+    round: u64,
+    /// Lines that have joined, ever.
+    joined: u64,
+    load: Load,
+    /// Requests of other classes that were taken out since the last of this one, or since it was
+    /// empty.
+    pub(super) passed_over: u32,
+}
+
+impl Class {
+    pub(super) fn insert(&mut self, tenant: u64, weight: u16, seat: Seat) {
+        self.change(tenant, weight, |line, _| line.insert(seat));
+        self.load = self.load.plus(Load { requests: 1, cost: seat.cost.into() });
+    }
+
+    pub(super) fn remove(&mut self, tenant: u64, seat: &Seat) {
+        let weight = self.weight(tenant).unwrap_or(1);
+        self.change(tenant, weight, |line, _| line.remove(seat));
+        self.count_out(seat);
+    }
+
+    /// Takes out the next one.
+    pub(super) fn take_next(&mut self) -> Option<(u64, Seat)> {
+        let &(round, _, tenant) = self.turns.first()?;
+        self.round = round;
+        let weight = self.weight(tenant).unwrap_or(1);
+        let mut taken = None;
+        self.change(tenant, weight, |line, round| taken = line.take_first(round));
+        let seat = taken?;
+        self.count_out(&seat);
+        Some((tenant, seat))
+    }
+
+    /// The least urgent newcomer of the tenant that holds most of the queue.
+    pub(super) fn last_newcomer(&self) -> Option<(u64, Seat)> {
+        let &(_, tenant) = self.sizes.last()?;
+        let seat = self.lines.get(&tenant)?.last_newcomer()?;
+        Some((tenant, *seat))
+    }
+
+    /// The same, if that tenant holds more than this one does with one more.
+    pub(super) fn last_newcomer_over(&self, tenant: u64, seat: &Seat) -> Option<(u64, Seat)> {
+        let own = self.lines.get(&tenant);
+        let own = own.map_or(seat.size, |line| line.size_with(seat));
+        let &(size, largest) = self.sizes.last()?;
+        let is_over = largest != tenant && size > own;
+        is_over.then(|| self.last_newcomer()).flatten()
+    }
+
+    /// The same for one that was promised a place: of its own tenant, or of one of which more waits.
+    pub(super) fn last_newcomer_for(&self, tenant: u64) -> Option<(u64, Seat)> {
+        let found = self.last_newcomer()?;
+        let waits = |tenant: u64| {
+            let line = self.lines.get(&tenant);
+            line.map_or(0, |line| line.load().requests / usize::from(line.weight))
+        };
+        (found.0 == tenant || waits(found.0) > waits(tenant)).then_some(found)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.load.requests == 0
+    }
+
+    /// All that waits.
+    pub(super) fn load(&self) -> Load {
+        self.load
+    }
+
+    /// What waits of each tenant: its name, its weight, of promised requests, and of others.
+    pub(super) fn lines(&self) -> impl Iterator<Item = (u64, u16, Load, Load)> + '_ {
+        let parts =
+            |(&tenant, line): (&u64, &Line)| (tenant, line.weight, line.promised, line.newcomers);
+        self.lines.iter().map(parts)
+    }
+
+    /// The share of this tenant; `None` if nothing of it waits.
+    pub(super) fn weight(&self, tenant: u64) -> Option<u16> {
+        self.lines.get(&tenant).map(|line| line.weight)
+    }
+
+    /// How many wait of this tenant, and how many tenants have anything, this one included.
+    pub(super) fn share(&self, tenant: u64) -> (usize, usize) {
+        match self.lines.get(&tenant) {
+            Some(line) => (line.load().requests, self.lines.len()),
+            None => (0, self.lines.len() + 1),
+        }
+    }
+
+    /// How many of this class are served before this one, if nobody else comes: its own tenant's by
+    /// their order, of others as much as their shares allow by then.
+    pub(super) fn position(&self, tenant: u64, seat: &Seat) -> usize {
+        let Some(own) = self.lines.get(&tenant) else { return 0 };
+        let before = own.before(seat);
+        let cost = before.cost + u64::from(seat.cost);
+        let others = self.lines.iter().filter(|&(&other, _)| other != tenant);
+        let part = |(_, other): (&u64, &Line)| {
+            let load = other.load();
+            let paid = cost * u64::from(other.weight) / u64::from(own.weight);
+            if paid >= load.cost { load.requests } else { share_of(load, paid) }
+        };
+        before.requests + others.map(part).sum::<usize>()
+    }
+
+    /// Changes a tenant's line, makes it if there is none, and keeps what is known of it in order.
+    fn change(&mut self, tenant: u64, weight: u16, change: impl FnOnce(&mut Line, u64)) {
+        let mut line = self.lines.remove(&tenant).unwrap_or_else(|| {
+            self.joined += 1;
+            Line::new(weight, self.round, self.joined)
+        });
+        self.turns.remove(&(line.turn.0, line.turn.1, tenant));
+        self.sizes.remove(&(line.size(), tenant));
+        change(&mut line, self.round);
+        line.set_weight(weight, self.round);
+        if line.is_empty() {
+            return;
+        }
+        line.plan(self.round);
+        self.turns.insert((line.turn.0, line.turn.1, tenant));
+        self.sizes.insert((line.size(), tenant));
+        self.lines.insert(tenant, line);
+    }
+
+    fn count_out(&mut self, seat: &Seat) {
+        self.load.requests -= 1;
+        self.load.cost -= u64::from(seat.cost);
+        if self.is_empty() {
+            self.passed_over = 0;
+        }
+    }
+}
+
+/// What a request takes of its tenant's share.
+pub(crate) fn cost(tokens: u32) -> u32 {
+    if tokens == 0 { QUANTUM as u32 } else { tokens.max(COST_MIN) }
+}
+
+/// Requests are no cheaper than that, however few tokens they have: a replica works on each of them.
+const COST_MIN: u32 = 64;
+
+fn share_of(load: Load, paid: u64) -> usize {
+    (load.requests as f64 * paid as f64 / load.cost as f64) as usize
+}

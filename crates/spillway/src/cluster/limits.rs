@@ -1,0 +1,84 @@
+//! `spillway limits`: which limits there are, and who holds what of them.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::client::Client;
+use super::columns::LIMITS;
+use super::online::show;
+use super::text::{self, Column};
+
+const SHARES: &[Column] = &[
+    ("limit", "/limit"),
+    ("of", "/kind"),
+    ("region", "/region"),
+    ("floor", "/floor"),
+    ("leased", "/leased"),
+    ("needed", "/needed"),
+];
+
+/// What a limit can count, as it is named in records.
+const KINDS: [&str; 3] = ["requests_per_s", "tokens_per_min", "concurrency"];
+
+/// Lists limits, and below them what each region holds.
+///
+/// # Errors
+/// If the node can't be reached or refuses.
+pub(super) async fn list(client: &Client) -> Result<()> {
+    let answer = client.list("limits").await?;
+    let items = &answer["items"];
+    let shares = shares(items);
+    let mut shown = text::table(LIMITS, items);
+    if shares.as_array().is_some_and(|rows| !rows.is_empty()) {
+        shown = format!("{shown}\n\n{}", text::table(SHARES, &shares));
+    }
+    show(client, &answer, &shown)
+}
+
+/// A row for each limit, each kind that it limits, and each region that holds some of it.
+fn shares(items: &Value) -> Value {
+    let items = items.as_array().map(Vec::as_slice).unwrap_or_default();
+    let rows = items.iter().flat_map(|item| {
+        let regions = item["info"]["regions"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let kinds = KINDS.into_iter().filter(|kind| !item["record"][*kind].is_null());
+        kinds.flat_map(move |kind| {
+            regions.iter().map(move |region| {
+                json!({
+                    "limit": item["key"], "kind": kind, "region": region["region"],
+                    "floor": region["floor"][kind], "leased": region["leased"][kind],
+                    "needed": region["needed"][kind],
+                })
+            })
+        })
+    });
+    rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_region_has_a_row_for_each_kind_that_is_limited() {
+        let units = |tokens: u64| json!({ "tokens_per_min": tokens, "requests_per_s": 9 });
+        let region = |name: &str, leased: u64| {
+            json!({
+                "region": name, "floor": units(5), "leased": units(leased), "needed": units(0),
+            })
+        };
+        let items = json!([
+            {
+                "key": "global",
+                "record": { "tokens_per_min": 100, "requests_per_s": null, "concurrency": null },
+                "info": { "regions": [region("eu", 60), region("us", 30)] },
+            },
+            { "key": "key:k", "record": { "concurrency": 1 }, "info": { "regions": [] } },
+        ]);
+        let shown = text::table(SHARES, &shares(&items));
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), 3, "{shown}");
+        assert_eq!(lines[0], "limit   of              region  floor  leased  needed");
+        assert_eq!(lines[1], "global  tokens_per_min  eu      5      60      0");
+        assert_eq!(lines[2], "global  tokens_per_min  us      5      30      0");
+    }
+}

@@ -1,0 +1,7 @@
+//! `spillway run` as a process that is told to stop: what it says, what it loses, how it exits.
+#![expect(clippy::unwrap_used, reason = "a test's helper fails by panicking")]
+
+mod caller;
+mod process;
+mod rolling;
+mod signals;

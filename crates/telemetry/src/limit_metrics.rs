@@ -1,0 +1,82 @@
+//! How limits stand on this node.
+
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::metrics::{Labels, metric, signed};
+use crate::names;
+
+/// One kind of one limit, as this node has it.
+#[derive(Clone, Debug)]
+pub struct LiveLimit {
+    /// Whose limit: `global`, `tenant:NAME`, `model:NAME`, `key:ID`.
+    pub limit: String,
+    /// What it counts: `requests_per_s`, `tokens_per_min`, `concurrency`.
+    pub kind: &'static str,
+    /// What this node may use of it now.
+    pub share: u64,
+    /// What it uses.
+    pub used: u64,
+    /// What was used beyond what was charged, and is charged when there is room.
+    pub debt: u64,
+}
+
+/// All of them; there are none on a node that takes no part in a cluster.
+#[derive(Debug)]
+pub(crate) struct LimitMetrics {
+    share: Family<Labels, Gauge>,
+    used: Family<Labels, Gauge>,
+    debt: Family<Labels, Gauge>,
+}
+
+impl LimitMetrics {
+    pub(crate) fn new(r: &mut Registry) -> Self {
+        Self {
+            share: metric(r, names::LIMIT_SHARE, "What this node may use of a limit"),
+            used: metric(r, names::LIMIT_USED, "What this node uses of a limit"),
+            debt: metric(r, names::LIMIT_DEBT, "What was used and is not charged yet"),
+        }
+    }
+
+    /// Shows how they stand; those that are no more vanish.
+    pub(crate) fn show(&self, live: &[LiveLimit]) {
+        let families = [&self.share, &self.used, &self.debt];
+        families.iter().for_each(|family| {
+            family.clear();
+        });
+        for limit in live {
+            let labels = vec![("limit", limit.limit.clone()), ("kind", limit.kind.to_owned())];
+            for (family, value) in families.iter().zip([limit.share, limit.used, limit.debt]) {
+                family.get_or_create(&labels).set(signed(value));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Live, Metrics};
+
+    #[test]
+    fn a_limit_is_shown_as_long_as_there_is_one() {
+        let metrics = Metrics::new(Vec::new());
+        let limit = LiveLimit {
+            limit: "tenant:acme".to_owned(),
+            kind: "tokens_per_min",
+            share: 700,
+            used: 20,
+            debt: 3,
+        };
+        let text = metrics.scrape(&Live { limits: vec![limit], ..Live::default() });
+        for line in [
+            r#"spillway_limit_share{limit="tenant:acme",kind="tokens_per_min"} 700"#,
+            r#"spillway_limit_used{limit="tenant:acme",kind="tokens_per_min"} 20"#,
+            r#"spillway_limit_debt{limit="tenant:acme",kind="tokens_per_min"} 3"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert!(!metrics.scrape(&Live::default()).contains("acme"));
+    }
+}

@@ -1,0 +1,48 @@
+//! Requests that were turned away, and those that were asked twice.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+use spillway_types::Outcome;
+
+use crate::metrics::{Labels, metric};
+use crate::names;
+
+/// What stands for a route or model that the config does not name.
+const UNKNOWN: &str = "unknown";
+/// The last class: what is above it counts as it.
+const PRIORITY_MAX: u8 = 3;
+
+/// Counters of what overload and slow replicas made of requests.
+#[derive(Debug)]
+pub(crate) struct ShedMetrics {
+    sheds: Family<Labels, Counter>,
+    hedges: Family<Labels, Counter>,
+}
+
+impl ShedMetrics {
+    pub(crate) fn new(registry: &mut Registry) -> Self {
+        Self {
+            sheds: metric(registry, names::SHEDS, "Requests turned away"),
+            hedges: metric(registry, names::HEDGES, "Second attempts beside the first"),
+        }
+    }
+
+    pub(crate) fn record(&self, outcome: &Outcome) {
+        let known = |name: Option<String>| name.unwrap_or_else(|| UNKNOWN.to_owned());
+        let route = || known(outcome.route.as_ref().map(ToString::to_string));
+        if let Some(shed) = outcome.shed {
+            let labels = vec![
+                ("route", route()),
+                ("model", known(outcome.model.as_ref().map(ToString::to_string))),
+                ("reason", shed.reason.to_owned()),
+                ("priority", shed.priority.min(PRIORITY_MAX).to_string()),
+            ];
+            self.sheds.get_or_create(&labels).inc();
+        }
+        if let Some(hedge) = outcome.hedge {
+            let labels = vec![("route", route()), ("result", hedge.as_str().to_owned())];
+            self.hedges.get_or_create(&labels).inc();
+        }
+    }
+}

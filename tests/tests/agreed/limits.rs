@@ -1,0 +1,150 @@
+//! Limits that an operator sets hold in all regions together.
+
+use std::time::{Duration, Instant};
+
+use spillway_control::{Item, LEASE_MS, Limit, LimitScope};
+use spillway_node::Node;
+use spillway_quota::{LimitKind, Scope, Units};
+use spillway_tests::{Reply, eventually};
+
+use crate::world::{REGIONS, World, ask, put, remove, state};
+
+fn limit(limit: Limit) -> Item {
+    Item::Limit(LimitScope::Global, limit)
+}
+
+/// What a node may use of a kind, by itself.
+fn held(node: &Node, kind: LimitKind) -> u64 {
+    let usage = node.gateway().quotas().usage(&Scope::Global, Instant::now());
+    usage.unwrap_or_default().held[kind]
+}
+
+/// What all running nodes may use.
+fn held_by_all(world: &World, kind: LimitKind) -> u64 {
+    world.running().map(|node| held(node, kind)).sum()
+}
+
+fn floor(node: &Node, name: &str) -> Units {
+    let state = state(node);
+    state.shares().pool(&Scope::Global).map(|pool| pool.floor(&name.into())).unwrap_or_default()
+}
+
+async fn is_divided(world: &World, kind: LimitKind, whole: u64) {
+    eventually("the whole limit is divided", || held_by_all(world, kind) == whole).await;
+}
+
+/// Asks a node again and again until it has refused `refusals` times in a row; the replies that
+/// were no refusal.
+async fn use_up(node: &Node, refusals: usize) -> (usize, Reply) {
+    let (mut admitted, mut refused) = (0, 0);
+    loop {
+        let reply = ask(node).await;
+        match reply.status {
+            200 => (admitted, refused) = (admitted + 1, 0),
+            429 => refused += 1,
+            other => panic!("{other}: {}", reply.text()),
+        }
+        if refused == refusals {
+            return (admitted, reply);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_limit_of_tokens_is_spent_once_in_all_regions_together() {
+    let world = World::started(&REGIONS).await;
+    let node = |index: usize| world.node(index);
+    // What is usual is not known yet: each request is charged 1,024 tokens and its prompt.
+    const EACH: u64 = 1_024;
+    let whole = 60 * EACH;
+    put(node(0), limit(Limit { tokens_per_min: Some(whole), ..Limit::default() })).await;
+    is_divided(&world, LimitKind::TokenRate, whole).await;
+    let mut admitted = 0;
+    // One after the other wants all there is; each gets what those before left.
+    for index in 0..REGIONS.len() {
+        let by = Instant::now() + Duration::from_secs(9);
+        while Instant::now() < by && held(node(index), LimitKind::TokenRate) > 0 {
+            let (more, refusal) = use_up(node(index), 20).await;
+            admitted += more;
+            assert_eq!(refusal.header("x-spillway-shed-reason"), Some("token_rate"));
+            let seconds: u64 = refusal.header("retry-after").unwrap().parse().unwrap();
+            assert!((1..=60).contains(&seconds), "{seconds}");
+        }
+        assert!(held_by_all(&world, LimitKind::TokenRate) <= whole);
+    }
+    assert!(admitted as u64 * EACH <= whole, "{admitted} requests");
+    assert!(admitted >= 50, "{admitted} of 60 requests: most of the limit was used");
+}
+
+#[tokio::test]
+async fn a_region_that_is_cut_off_keeps_its_floor_and_others_the_rest() {
+    let world = World::started(&REGIONS).await;
+    let rate = LimitKind::RequestRate;
+    put(world.node(0), Item::Setting(LEASE_MS.to_owned(), "6000".to_owned())).await;
+    put(world.node(0), limit(Limit { requests_per_s: Some(90), ..Limit::default() })).await;
+    is_divided(&world, rate, 90).await;
+    for other in [0, 1] {
+        world.cluster.cut(2, other, true);
+        world.cluster.cut(other, 2, true);
+    }
+    let kept = floor(world.node(2), "n2")[rate];
+    assert_eq!(kept, 3, "a tenth of the limit is divided for ever");
+    let by = Instant::now() + Duration::from_secs(20);
+    let has_shrunk = || held(world.node(2), rate) == kept;
+    let have_grown = || held(world.node(0), rate) + held(world.node(1), rate) == 90 - kept;
+    let mut most = 0;
+    while !(has_shrunk() && have_grown()) {
+        assert!(
+            Instant::now() < by,
+            "{} and {}",
+            held(world.node(2), rate),
+            held_by_all(&world, rate)
+        );
+        most = most.max(held_by_all(&world, rate));
+        // wait: between two looks; that the sum never grows is what is looked for
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(most <= 90, "{most} a second were allowed at a time");
+    let (served, refusal) = use_up(world.node(2), 3).await;
+    assert!(served >= 1, "the floor is served on");
+    assert_eq!(refusal.header("x-spillway-shed-reason"), Some("request_rate"));
+    for other in [0, 1] {
+        world.cluster.cut(2, other, false);
+        world.cluster.cut(other, 2, false);
+    }
+    eventually("the region has its part again", || held(world.node(2), rate) > 20).await;
+    assert!(held_by_all(&world, rate) <= 90);
+}
+
+#[tokio::test]
+async fn a_limit_outlives_restarts_and_ends_with_its_record() {
+    let mut world = World::started(&["one"]).await;
+    let whole = 100 * 1_024;
+    put(world.node(0), limit(Limit { tokens_per_min: Some(whole), ..Limit::default() })).await;
+    is_divided(&world, LimitKind::TokenRate, whole).await;
+    let charged = |world: &World| {
+        let usage = world.node(0).gateway().quotas().usage(&Scope::Global, Instant::now());
+        usage.unwrap_or_default().in_use[LimitKind::TokenRate]
+    };
+    for _ in 0..5 {
+        assert_eq!(ask(world.node(0)).await.status, 200);
+    }
+    let before = charged(&world);
+    assert!(before >= 5 * 1_024, "{before}");
+    let stopped = world.nodes[0].take().unwrap().stop().await;
+    assert!(stopped.is_whole());
+    world.start(0).await;
+    assert_eq!(charged(&world), before, "what was charged counts on");
+    // What was leased and not used was given back, so all but what was charged is there again.
+    eventually("the rest is divided anew", || {
+        held_by_all(&world, LimitKind::TokenRate) >= whole - before
+    })
+    .await;
+    assert_eq!(ask(world.node(0)).await.status, 200);
+    remove(world.node(0), spillway_control::RecordKey::Limit(LimitScope::Global)).await;
+    eventually("nothing is limited", || {
+        world.node(0).gateway().quotas().usage(&Scope::Global, Instant::now()).is_none()
+    })
+    .await;
+    eventually("nothing is held", || state(world.node(0)).shares().pools().is_empty()).await;
+}

@@ -1,0 +1,260 @@
+//! Who is turned away, why, and when it should come again.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Method;
+use spillway_node::Node;
+use spillway_quota::{Holding, LimitKind, LimitTerms, Scope, Units};
+use spillway_tests::{
+    Client, ClientBody, OK, Page, RAW_ROUTE, Reply, Scripted, Setup, chat, eventually, full,
+    message, spawn, within,
+};
+use tokio::task::JoinHandle;
+
+use crate::gate::Gate;
+use crate::reload::{File, reloads};
+
+/// Clients of this listener say themselves whose they are and how urgent.
+const CLAIMS: &str = "auth = \"headers\"\ntrusted_proxies = [\"127.0.0.0/8\"]";
+
+type Request = http::Request<ClientBody>;
+
+fn with(mut request: Request, name: &'static str, value: &str) -> Request {
+    request.headers_mut().insert(name, value.parse().expect("a value"));
+    request
+}
+
+/// Of a tenant of this class, with a body of its own.
+fn of_class(priority: u8, id: &str) -> Request {
+    let request = with(chat("tiny", &format!(",\"user\":\"{id}\"")), "x-request-id", id);
+    let request = with(request, "x-spillway-tenant", "acme");
+    with(request, "x-spillway-priority", &priority.to_string())
+}
+
+fn ask(node: &Node, request: Request) -> JoinHandle<Reply> {
+    spawn(Client::once(node.addresses()[0], request))
+}
+
+fn sheds(node: &Node, reason: &str) -> f64 {
+    Page::of(node).sum("spillway_sheds_total", &[("reason", reason)])
+}
+
+#[track_caller]
+fn check_shed(reply: &Reply, (status, code): (u16, &str), reason: &str) -> u64 {
+    assert_eq!((reply.status, reply.code()), (status, Some(code)), "{}", reply.text());
+    assert_eq!(reply.header("x-spillway-shed-reason"), Some(reason), "{}", reply.text());
+    let retry_after = reply.header("retry-after").expect("a time to come again");
+    let seconds = retry_after.parse().expect("whole seconds");
+    assert!((1..=60).contains(&seconds), "{seconds}");
+    seconds
+}
+
+fn one_place(gate: &Gate) -> Setup {
+    Setup::new().replica_with("a", &gate.url(), "connections_max = 1")
+}
+
+#[tokio::test]
+async fn a_full_queue_turns_away_and_says_so_everywhere() {
+    let gate = Gate::start().await;
+    let route = "[[route]]\nname = \"llm\"\nqueue_max = 1\n";
+    let node = one_place(&gate).table(route).start().await;
+    let served = ask(&node, chat("tiny", ""));
+    eventually("it is served", || gate.held("") == 1).await;
+    let waits = ask(&node, chat("tiny", ""));
+    eventually("the next waits", || node.gateway().waiting() == 1).await;
+    let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
+    check_shed(&reply, (503, "overloaded"), "queue_full");
+    assert_eq!(reply.json()["error"]["type"], "overloaded_error");
+    let labels = [("route", "llm"), ("model", "tiny"), ("reason", "queue_full"), ("priority", "0")];
+    let counted = || Page::of(&node).sum("spillway_sheds_total", &labels);
+    eventually("it is counted", || counted() == 1.0).await;
+    gate.release("", 1);
+    assert_eq!(served.await.expect("a reply").status, 200);
+    eventually("the one that waited is served", || gate.held("") == 1).await;
+    gate.release("", 1);
+    assert_eq!(waits.await.expect("a reply").status, 200);
+}
+
+#[tokio::test]
+async fn a_more_urgent_request_takes_the_place_of_one_that_waits() {
+    let gate = Gate::start().await;
+    let setup = one_place(&gate).listener(CLAIMS).set("spill.queue_max = 1");
+    let node = setup.start().await;
+    let served = ask(&node, of_class(3, "served"));
+    eventually("it is served", || gate.held("served") == 1).await;
+    let victim = ask(&node, of_class(3, "victim"));
+    eventually("the next waits", || node.gateway().waiting() == 1).await;
+    let urgent = ask(&node, of_class(0, "urgent"));
+    let reply = within("the victim is told at once", victim).await.expect("a reply");
+    check_shed(&reply, (503, "overloaded"), "pushed_out");
+    assert_eq!(node.gateway().waiting(), 1);
+    gate.release("served", 1);
+    assert_eq!(served.await.expect("a reply").status, 200);
+    eventually("the urgent one is served", || gate.held("urgent") == 1).await;
+    gate.release("urgent", 1);
+    assert_eq!(urgent.await.expect("a reply").status, 200);
+    eventually("it is counted", || sheds(&node, "pushed_out") == 1.0).await;
+}
+
+#[tokio::test]
+async fn who_has_waited_as_long_as_its_route_allows_is_sent_away() {
+    let gate = Gate::start().await;
+    let route = "[[route]]\nname = \"llm\"\nqueue_ms = 300\n";
+    let node = one_place(&gate).table(route).start().await;
+    let _served = ask(&node, chat("tiny", ""));
+    eventually("it is served", || gate.held("") == 1).await;
+    let started = Instant::now();
+    let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
+    check_shed(&reply, (503, "overloaded"), "waited");
+    let taken = started.elapsed();
+    assert!((Duration::from_millis(290)..Duration::from_secs(2)).contains(&taken), "{taken:?}");
+}
+
+#[tokio::test]
+async fn who_can_no_longer_make_its_objective_does_not_wait_on() {
+    let gate = Gate::start().await;
+    let route = "[[route]]\nname = \"llm\"\nslo_ms = 400\n";
+    let node = one_place(&gate).table(route).start().await;
+    let _served = ask(&node, chat("tiny", ""));
+    eventually("it is served", || gate.held("") == 1).await;
+    let started = Instant::now();
+    let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
+    check_shed(&reply, (503, "overloaded"), "slo");
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert_eq!(node.gateway().waiting(), 0);
+}
+
+#[tokio::test]
+async fn a_reload_changes_how_many_may_wait() {
+    let gate = Gate::start().await;
+    let route = |max: u32| format!("[[route]]\nname = \"llm\"\nqueue_max = {max}\n");
+    let file = File::new(&one_place(&gate).table(route(1)));
+    let node = file.start().await;
+    let _served = ask(&node, chat("tiny", ""));
+    eventually("it is served", || gate.held("") == 1).await;
+    let _waits = ask(&node, chat("tiny", ""));
+    eventually("one waits", || node.gateway().waiting() == 1).await;
+    let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
+    check_shed(&reply, (503, "overloaded"), "queue_full");
+    file.replace(&one_place(&gate).table(route(3)).text());
+    eventually("it is applied", || reloads(&node, "applied") == 1.0).await;
+    let _more = [ask(&node, chat("tiny", "")), ask(&node, chat("tiny", ""))];
+    eventually("three wait", || node.gateway().waiting() == 3).await;
+}
+
+#[tokio::test]
+async fn bodies_beyond_the_memory_for_them_are_shed_before_they_are_read() {
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().set("limits.body_bytes_total_max = 1000").table(RAW_ROUTE);
+    let node = setup.replica("a", replica.address).start().await;
+    let body = full(Bytes::from(vec![b'x'; 2_000]));
+    let request = message(Method::POST, "/raw/x", "application/json", body);
+    let reply = Client::once(node.addresses()[0], request).await;
+    check_shed(&reply, (503, "overloaded"), "memory");
+    assert_eq!(replica.requests.count(), 0);
+    eventually("it is counted", || sheds(&node, "memory") == 1.0).await;
+}
+
+#[tokio::test]
+async fn who_has_used_up_its_limit_gets_429_and_others_are_served() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().replica("a", replica.address).listener(CLAIMS).start().await;
+    let scope = Scope::Tenant("acme".into());
+    let whole = LimitKind::ALL.map(|kind| (kind == LimitKind::Concurrency).then_some(1));
+    let quotas = node.gateway().quotas();
+    quotas.set_limits(&[LimitTerms { scope: scope.clone(), whole }]);
+    let none = Holding { floor: Units::NONE, lease: Units::NONE, lease_ends_ns: 0 };
+    quotas.hold(&scope, &none);
+    let reply = ask(&node, of_class(2, "a")).await.expect("a reply");
+    check_shed(&reply, (429, "rate_limited"), "concurrency");
+    assert_eq!(reply.json()["error"]["type"], "rate_limit_error");
+    assert!(reply.text().contains("acme"), "{}", reply.text());
+    assert_eq!(replica.requests.count(), 0);
+    let other = with(of_class(2, "b"), "x-spillway-tenant", "rival");
+    assert_eq!(ask(&node, other).await.expect("a reply").status, 200);
+    // And with one place, requests of the tenant follow each other: each gives it back.
+    let one = Units::each(|kind| u64::from(kind == LimitKind::Concurrency));
+    quotas.hold(&scope, &Holding { floor: one, ..none });
+    for _ in 0..3 {
+        let is_served = |reply: &Reply| reply.status == 200;
+        let mut reply = ask(&node, of_class(2, "c")).await.expect("a reply");
+        // The place is given back once the reply's last byte is on its way.
+        for _ in 0..100 {
+            if is_served(&reply) {
+                break;
+            }
+            reply = ask(&node, of_class(2, "c")).await.expect("a reply");
+        }
+        assert!(is_served(&reply), "{}", reply.text());
+    }
+    let labels = [("reason", "concurrency"), ("priority", "2"), ("route", "default")];
+    eventually("it is counted", || Page::of(&node).sum("spillway_sheds_total", &labels) >= 1.0)
+        .await;
+}
+
+#[tokio::test]
+async fn a_replica_that_refuses_for_its_load_is_left_alone_and_others_are_asked() {
+    for status in ["503 Service Unavailable", "429 Too Many Requests"] {
+        let busy = format!("HTTP/1.1 {status}\r\nretry-after: 3\r\ncontent-length: 4\r\n\r\nbusy");
+        let busy = Scripted::start().await.serve(busy);
+        let well = Scripted::start().await.serve(OK);
+        let route = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n";
+        let setup = Setup::new().table(route).replica("busy", busy.address);
+        let node = setup.replica("well", well.address).start().await;
+        let mut client = Client::http1(node.addresses()[0]).await;
+        for _ in 0..20 {
+            let reply = client.fetch(chat("tiny", "")).await;
+            assert_eq!(reply.status, 200, "no client sees that one replica has no room");
+        }
+        assert_eq!(well.requests.count(), 20);
+        assert_eq!(busy.requests.count(), 1, "it said so once");
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_the_client_if_nobody_else_has_room() {
+    let busy =
+        "HTTP/1.1 503 Service Unavailable\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nbusy";
+    let replicas = [Scripted::start().await.serve(busy), Scripted::start().await.serve(busy)];
+    let setup = Setup::new().replica("a", replicas[0].address);
+    let node = setup.replica("b", replicas[1].address).start().await;
+    let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
+    assert_eq!((reply.status, reply.text(), reply.code()), (503, "busy", None));
+    assert_eq!(reply.header("retry-after"), Some("7"));
+    eventually("both are left alone", || {
+        Page::of(&node).sum("spillway_replica_admission", &[("admission", "busy")]) == 2.0
+    })
+    .await;
+    let sent: usize = replicas.iter().map(|replica| replica.requests.count()).sum();
+    assert_eq!(sent, 2, "each was asked once");
+    let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
+    let seconds = check_shed(&reply, (503, "overloaded"), "replica_busy");
+    // They rest somewhat longer by chance, so that not all requests come back at once.
+    assert!((6..=8).contains(&seconds), "{seconds}");
+}
+
+/// Half of the replicas are gone, and more comes than the rest can do.
+#[tokio::test]
+async fn while_replicas_are_missing_the_urgent_are_served_and_the_others_told_at_once() {
+    let gate = Gate::start().await;
+    let setup = one_place(&gate).listener(CLAIMS).set("health.check = \"tcp\"");
+    let setup = setup.set("health.interval_ms = 100");
+    let node = setup.replica("gone", Scripted::refusing()).start().await;
+    let is_down = || {
+        let gone = [("replica", "gone"), ("admission", "down")];
+        Page::of(&node).sum("spillway_replica_admission", &gone) == 1.0
+    };
+    eventually("one is gone", is_down).await;
+    let _served = ask(&node, of_class(0, "first"));
+    eventually("the only place is taken", || gate.held("first") == 1).await;
+    let urgent = ask(&node, of_class(0, "urgent"));
+    eventually("the urgent one waits", || node.gateway().waiting() == 1).await;
+    let reply = within("the last class is told at once", ask(&node, of_class(3, "last"))).await;
+    check_shed(&reply.expect("a reply"), (503, "overloaded"), "degraded");
+    gate.release("first", 1);
+    eventually("the urgent one is served", || gate.held("urgent") == 1).await;
+    gate.release("urgent", 1);
+    assert_eq!(urgent.await.expect("a reply").status, 200);
+}

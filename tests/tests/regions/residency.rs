@@ -1,0 +1,213 @@
+//! Requests are served only where they may be: by region and country, whatever else happens.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use spillway_node::Node;
+use spillway_tests::{
+    Client, Cluster, OK, Page, Reply, Scripted, Setup, chat, eventually, is_open, knows, spawn,
+};
+
+const REGIONS: [&str; 3] = ["one", "two", "three"];
+const COUNTRIES: [&str; 3] = ["DE", "FR", "US"];
+
+/// Says on the node of this index in which country each region is.
+fn in_countries(mut setup: Setup, index: usize) -> Setup {
+    setup = setup.set(format!("node.country = {:?}", COUNTRIES[index]));
+    for (region, country) in REGIONS.iter().zip(COUNTRIES) {
+        setup = setup.table(format!("[[region]]\nname = {region:?}\ncountry = {country:?}"));
+    }
+    setup
+}
+
+async fn ask(node: &Node) -> Reply {
+    Client::once(node.addresses()[0], chat("tiny", "")).await
+}
+
+fn found(node: &Node, at: &str) -> u64 {
+    Page::of(node).sum("spillway_residency_refusals_total", &[("at", at)]) as u64
+}
+
+/// A route for all models with these lines.
+fn route(lines: &str) -> String {
+    format!("[[route]]\nname = \"all\"\n{lines}")
+}
+
+#[tokio::test]
+async fn a_route_s_countries_alone_serve_it_though_others_are_nearer() {
+    let replicas = [Scripted::start().await.serve(OK), Scripted::start().await.serve(OK)];
+    let cluster = Cluster::new(&REGIONS);
+    cluster.distance(0, 1, Duration::from_millis(2));
+    cluster.distance(0, 2, Duration::from_millis(60));
+    let edge = in_countries(Setup::new(), 0).table(route("countries = [\"DE\", \"US\"]"));
+    let edge = cluster.start(0, edge).await;
+    let near = Setup::new().replica("a", replicas[0].address);
+    let near = cluster.start(1, in_countries(near, 1)).await;
+    let far = Setup::new().replica("a", replicas[1].address);
+    let far = cluster.start(2, in_countries(far, 2)).await;
+    knows(&edge, "two").await;
+    knows(&edge, "three").await;
+    for _ in 0..3 {
+        let reply = ask(&edge).await;
+        assert_eq!((reply.status, reply.header("x-spillway-region")), (200, Some("three")));
+    }
+    assert_eq!((replicas[0].requests.count(), replicas[1].requests.count()), (0, 3));
+    assert_eq!(replicas[1].requests.last().header("x-spillway-residency"), None);
+    far.stop().await;
+    eventually("it is out", || !is_open(&edge, "three")).await;
+    let reply = ask(&edge).await;
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert!(reply.header("retry-after").is_some());
+    assert_eq!(replicas[0].requests.count(), 0);
+    edge.stop().await;
+    near.stop().await;
+}
+
+#[tokio::test]
+async fn who_is_refused_is_told_where_the_request_may_be_and_where_it_is() {
+    let replica = Scripted::start().await.serve(OK);
+    for (country, lines, told) in [
+        (
+            "node.country = \"FR\"",
+            "countries = [\"DE\"]",
+            "only in the countries DE, by its route all",
+        ),
+        ("node.country = \"FR\"", "countries = [\"DE\"]", "not by this region, local in FR"),
+        ("", "countries = [\"DE\"]", "local of unknown country"),
+        ("", "regions = [\"mars\"]", "only in the regions mars"),
+    ] {
+        let setup = Setup::new().set(country).table(route(lines)).replica("a", replica.address);
+        let node = setup.start().await;
+        let reply = ask(&node).await;
+        assert_eq!((reply.status, reply.code()), (403, Some("region_not_allowed")));
+        assert!(reply.text().contains(told), "{} lacks {told:?}", reply.text());
+        assert_eq!(found(&node, "entry"), 1);
+        node.stop().await;
+    }
+    let setup = Setup::new().set("node.country = \"DE\"").table(route("countries = [\"DE\"]"));
+    let node = setup.replica("a", replica.address).start().await;
+    assert_eq!(ask(&node).await.status, 200);
+    assert_eq!(replica.requests.count(), 1);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_region_that_knows_better_refuses_and_is_not_asked_again_and_again() {
+    let replica = Scripted::start().await.serve(OK);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let lines = "[[region]]\nname = \"core\"\ncountry = \"DE\"";
+    let edge = Setup::new().table(lines).table(route("countries = [\"DE\"]"));
+    let edge = cluster.start(0, edge).await;
+    let core = Setup::new().set("node.country = \"FR\"").replica("a", replica.address);
+    let core = cluster.start(1, core).await;
+    knows(&edge, "core").await;
+    let reply = ask(&edge).await;
+    assert_eq!(reply.status, 503, "{}", reply.text());
+    assert_eq!((found(&core, "receiving"), replica.requests.count()), (1, 0));
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn a_region_whose_own_route_forbids_it_refuses_a_guest() {
+    let replica = Scripted::start().await.serve(OK);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let edge = cluster.start(0, Setup::new()).await;
+    let core = Setup::new().table(route("regions = [\"edge\"]")).replica("a", replica.address);
+    let core = cluster.start(1, core).await;
+    knows(&edge, "core").await;
+    assert_eq!(ask(&edge).await.status, 503);
+    assert_eq!((found(&core, "receiving"), replica.requests.count()), (1, 0));
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn a_stand_in_s_route_says_where_it_may_serve() {
+    let tiny = Scripted::start().await.serve(OK);
+    // Nobody listens there any more.
+    let gone = Scripted::start().await.address;
+    let setup = Setup::new()
+        .table("[fallback]\nhuge = [\"tiny\"]")
+        .table("[[route]]\nname = \"huge\"\nmodels = [\"huge\"]")
+        .table("[[route]]\nname = \"tiny\"\nmodels = [\"tiny\"]\nregions = [\"mars\"]")
+        .replica("a", tiny.address)
+        .replica_with("b", &format!("http://{gone}"), "models = [\"huge\"]");
+    let node = setup.start().await;
+    for _ in 0..10 {
+        let reply = Client::once(node.addresses()[0], chat("huge", "")).await;
+        assert!(matches!(reply.status, 502 | 503), "{} {}", reply.status, reply.text());
+    }
+    assert_eq!(tiny.requests.count(), 0);
+    node.stop().await;
+}
+
+/// What each tenant allows, by region.
+const TENANTS: [(&str, &str, [bool; 3]); 4] = [
+    ("anywhere", "", [true, true, true]),
+    ("european", "countries = [\"DE\", \"FR\"]", [true, true, false]),
+    ("there", "regions = [\"three\", \"two\"]", [false, true, true]),
+    ("american", "countries = [\"US\"]", [false, false, true]),
+];
+
+/// Three regions with one place each, so that requests go everywhere, and any way between them is
+/// cut and joined by chance, while tenants of all kinds ask each of them.
+#[tokio::test]
+async fn no_request_is_served_where_it_may_not_be_whatever_is_cut_off() {
+    let mut dice = fastrand::Rng::with_seed(7);
+    let cluster =
+        Cluster::new(&REGIONS).set("spill.reserve_percent = 0").set("spill.queue_ms = 200");
+    let mut replicas = Vec::new();
+    let mut nodes = Vec::new();
+    for index in 0..REGIONS.len() {
+        let replica = Scripted::start().await.serve(OK);
+        let url = format!("http://{}", replica.address);
+        let mut setup =
+            in_countries(Setup::new(), index).replica_with("a", &url, "connections_max = 1");
+        setup = setup.listener("auth = \"headers\"\ntrusted_proxies = [\"127.0.0.0/8\"]");
+        for (tenant, lines, _) in TENANTS {
+            setup = setup.table(format!("[[tenant]]\nname = {tenant:?}\n{lines}"));
+        }
+        nodes.push(cluster.start(index, setup).await);
+        replicas.push(replica);
+    }
+    for (from, to) in [(0, "two"), (1, "three"), (2, "one")] {
+        knows(&nodes[from], to).await;
+    }
+    let mut served = BTreeMap::new();
+    let mut asked = 0;
+    for _ in 0..40 {
+        let (from, to) = (dice.usize(0..3), dice.usize(0..3));
+        cluster.cut(from, to, dice.bool());
+        let replies = (0..12).map(|_| {
+            let (tenant, node) = (dice.usize(0..TENANTS.len()), dice.usize(0..3));
+            let mut request = chat("tiny", "");
+            let value = http::HeaderValue::from_static(TENANTS[tenant].0);
+            request.headers_mut().insert("x-spillway-tenant", value);
+            let reply = spawn(Client::once(nodes[node].addresses()[0], request));
+            (tenant, reply)
+        });
+        for (tenant, reply) in replies.collect::<Vec<_>>() {
+            let reply = reply.await.expect("a reply");
+            asked += 1;
+            let Some(region) = reply.header("x-spillway-region").filter(|_| reply.status == 200)
+            else {
+                assert!(matches!(reply.status, 403 | 502 | 503 | 504), "{}", reply.text());
+                continue;
+            };
+            let index = REGIONS.iter().position(|name| *name == region).expect("a region");
+            let (name, _, allowed) = TENANTS[tenant];
+            assert!(allowed[index], "{name} in {region}");
+            *served.entry((name, index)).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(asked, 480);
+    for (name, _, allowed) in TENANTS {
+        let count: u32 = (0..3).filter_map(|index| served.get(&(name, index))).sum();
+        assert!(count >= 10, "{name} was served {count} times, in {allowed:?}: {served:?}");
+    }
+    for node in nodes {
+        assert_eq!((found(&node, "sending"), found(&node, "receiving")), (0, 0));
+        node.stop().await;
+    }
+}
