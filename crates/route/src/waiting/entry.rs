@@ -145,7 +145,7 @@ pub struct Full<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitLimit {
-    /// [`WaitLimits::count_max`].
+    /// `count_max` of [`WaitLimits`].
     #[error("too many requests wait")]
     Count,
     /// [`WaitLimits::bytes_max`].

@@ -12,6 +12,7 @@ use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, Prefi
 use spillway_link::delayed::{Path, Paths};
 use spillway_node::{Config, Node};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
 
 use crate::demo::client::Doors;
 use crate::demo::region::Region;
@@ -163,8 +164,10 @@ impl World {
             self.paths[other.index()].cut(self.links[region.index()], true);
         }
         if let Some(site) = self.regions[region.index()].take() {
+            let doors: Vec<SocketAddr> = site.node.addresses().to_vec();
             drop(site.node);
             site.emulator.shutdown().await;
+            closed(&doors).await;
         }
     }
 
@@ -194,6 +197,18 @@ impl World {
             tokio::time::sleep(LOOK).await;
         }
         Ok(())
+    }
+}
+
+/// Returns once nobody listens there any more: a node that is dropped closes its doors a moment
+/// later, and what comes in then would be reset, which a region without power does not do.
+async fn closed(doors: &[SocketAddr]) {
+    let started = Instant::now();
+    for door in doors {
+        while started.elapsed() < MEETING_MAX && TcpStream::connect(door).await.is_ok() {
+            // wait: the kernel tells nobody that a listener has gone.
+            tokio::time::sleep(LOOK).await;
+        }
     }
 }
 
