@@ -15,6 +15,7 @@ mod overload;
 mod plan;
 mod region;
 mod request;
+mod rolling;
 mod sick;
 mod stage;
 mod storm;

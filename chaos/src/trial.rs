@@ -13,7 +13,7 @@ mod crash;
 pub(crate) mod door;
 mod failover;
 pub(crate) mod files;
-mod flow;
+pub(crate) mod flow;
 pub(crate) mod gear;
 mod grow;
 mod linear;

@@ -22,6 +22,8 @@ SERVERS = 2
 MODEL = "tiny"
 # The model name whose requests the replicas take in turn.
 TURNS = f"{MODEL}-in-turn"
+# The same, and streams whose server dies go on at the other one.
+CONTINUED = f"{MODEL}-continued"
 # Two at a time on two busy cores; alone one takes 30 s.
 LOAD_S = 180.0
 GATEWAY_START_S = 20.0
@@ -63,6 +65,12 @@ IN_TURN = f"""
 name = "in-turn"
 models = ["{TURNS}"]
 policy = "round_robin"
+
+[[route]]
+name = "continued"
+models = ["{CONTINUED}"]
+policy = "round_robin"
+continue_streams = true
 """
 HASH_BY = 'hash_by = "prompt_prefix"\n'
 
@@ -195,7 +203,7 @@ class Fleet:
 
     def models(self, index: int) -> list[str]:
         """The names under which that server is asked."""
-        return [MODEL, own_name(index), TURNS, *map(model_of, self.policies.names)]
+        return [MODEL, own_name(index), TURNS, CONTINUED, *map(model_of, self.policies.names)]
 
 
 def own_name(index: int) -> str:

@@ -69,6 +69,19 @@ impl Client {
         Self { sender: Sender::Http2(sender), address, task }
     }
 
+    /// An HTTP/2 connection that takes so many bytes of a reply which nobody reads.
+    ///
+    /// # Panics
+    /// If it is refused.
+    pub async fn http2_with_window(address: SocketAddr, bytes: u32) -> Self {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(bytes);
+        let (sender, connection) =
+            builder.handshake(connect(address).await).await.expect("a handshake");
+        let task = spawn(async { drop(connection.await) });
+        Self { sender: Sender::Http2(sender), address, task }
+    }
+
     /// Sends a request and waits for the head of its reply.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 use super::attack::{Attack, Attackers};
 use super::crowd::{Crowd, Habit};
-use super::note::{Note, kinds, quantile};
+use super::note::{good_ms, kinds};
 use super::overload::between;
 use super::plan::Plan;
 use super::request;
@@ -27,6 +27,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// What the node may use.
 const CEILING: u64 = 400 << 20;
 const CEILING_MIB: f64 = (CEILING >> 20) as f64;
+/// Kept for others of what one client would take, at most: the honest ones need up to 40 % of the places.
+const ROOM_PERCENT: u32 = 50;
 /// The honest clients' p95 may change by so many percent.
 const AIM: f64 = 20.0;
 
@@ -34,16 +36,19 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let mut report = Report::default();
     for attack in Attack::ALL {
         let name = attack.name();
-        let (mut changes, mut peaks, mut failed, mut sent) = (Vec::new(), Vec::new(), 0, 0);
+        let (mut changes, mut peaks) = (Vec::new(), Vec::new());
+        let (mut failed, mut sent, mut absent) = (0, 0, 0);
         for round in 1..=plan.rounds {
             let seen = once(plan, attack, plan.seed + round as u64).await?;
             changes.push(seen.change_percent);
             peaks.push(seen.peak_bytes as f64 / f64::from(1 << 20));
             failed += seen.failed;
             sent += seen.sent;
+            absent += usize::from(seen.came < attack.connections() as u64);
         }
         report.quantity(format!("{name}: change of honest p95"), "%", Some(AIM), changes);
         report.quantity(format!("{name}: memory of the node"), "MiB", Some(CEILING_MIB), peaks);
+        report.check(format!("{name}: attackers came"), absent, plan.rounds);
         report.check(format!("{name}: honest requests are served"), failed, sent);
     }
     Ok(report)
@@ -54,11 +59,15 @@ struct Seen {
     peak_bytes: u64,
     failed: usize,
     sent: usize,
+    /// Attackers that had a connection at least once.
+    came: u64,
 }
 
 async fn once(plan: &Plan, attack: Attack, seed: u64) -> anyhow::Result<Seen> {
     let mut setting = Setting::usual(REPLICAS);
-    setting.tables = format!("[limits]\nmemory_bytes_max = {CEILING}\n");
+    setting.tables = format!(
+        "[limits]\nmemory_bytes_max = {CEILING}\n[spill]\ntenant_room_percent = {ROOM_PERCENT}\n"
+    );
     let stage = Stage::new(plan, setting).await?;
     let crowd = Crowd::open(&stage.data, Habit::once(|it| request::chat(it, LIMIT)), RATE, seed);
     // wait: times of replicas are learned meanwhile
@@ -77,16 +86,15 @@ async fn once(plan: &Plan, attack: Attack, seed: u64) -> anyhow::Result<Seen> {
     }
     let end = Instant::now();
     let closed = stage.page().await;
-    let opened = attackers.opened();
+    let (opened, came) = (attackers.opened(), attackers.came());
     drop(attackers);
-    let stories = crowd.end(LIMIT).await;
+    let stories = crowd.end(request::patience(LIMIT)).await;
     let (before, during) =
         (between(&stories, start, attacked), between(&stories, attacked + COMING, end));
-    let p95 = |notes: &[&Note]| quantile(notes.iter().map(|note| note.took_ms()), 0.95);
-    let (was, is) = (p95(&before), p95(&during));
+    let [was, is] = [&before, &during].map(|notes| good_ms(notes.iter().copied(), 0.95));
     let failed = during.iter().filter(|note| !note.is_good()).count();
     plan.say(&format!(
-        "{}: {opened} connections, p95 {was:.0} ms, then {is:.0} ms, {} MiB; {}; closed: {}",
+        "{}: {opened} connections of {came} attackers, p95 {was:.0} ms, then {is:.0} ms, {} MiB; {}; closed: {}",
         attack.name(),
         peak_bytes >> 20,
         kinds(during.iter().copied()),
@@ -97,5 +105,5 @@ async fn once(plan: &Plan, attack: Attack, seed: u64) -> anyhow::Result<Seen> {
     ));
     let sent = during.len();
     plan.done(stage);
-    Ok(Seen { change_percent: 100.0 * (is - was) / was, peak_bytes, failed, sent })
+    Ok(Seen { change_percent: 100.0 * (is - was) / was, peak_bytes, failed, sent, came })
 }

@@ -16,8 +16,10 @@ use tokio::time::{sleep, timeout};
 
 use crate::wan::enter;
 
-/// Attackers come from an address of their own.
-const SOURCE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+/// Attackers come from addresses of their own: from one, where a single client is to do what it can, and
+/// from so many where a crowd is.
+const FIRST_SOURCE: u8 = 2;
+const SOURCES_OF_A_CROWD: usize = 16;
 /// Pause after a connection that was refused or closed.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -46,6 +48,7 @@ pub(crate) enum Attack {
 pub(crate) struct Attackers {
     is_over: Arc<AtomicBool>,
     opened: Arc<AtomicU64>,
+    came: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -54,6 +57,9 @@ struct Attacker {
     attack: Attack,
     target: SocketAddr,
     opened: Arc<AtomicU64>,
+    came: Arc<AtomicU64>,
+    /// Which of them it is.
+    number: usize,
 }
 
 impl Attack {
@@ -73,7 +79,7 @@ impl Attack {
             Self::SlowHeads => "1,000 slow heads",
             Self::SlowBodies => "1,000 slow bodies",
             Self::SlowReaders => "200 streams that nobody reads",
-            Self::Idle => "10,000 idle connections",
+            Self::Idle => "10,000 idle connections of 16 clients",
             Self::Resets => "HTTP/2 rapid reset on 4 connections",
             Self::Announced => "8 bodies of 1 GB at a time",
             Self::Large => "24 bodies of 30 MB at a time",
@@ -81,7 +87,8 @@ impl Attack {
         }
     }
 
-    fn connections(self) -> usize {
+    /// How many there are at a time, each of another attacker.
+    pub(crate) fn connections(self) -> usize {
         match self {
             Self::SlowHeads | Self::SlowBodies => 1_000,
             Self::SlowReaders => 200,
@@ -102,21 +109,35 @@ impl Attackers {
         attack: Attack,
     ) -> anyhow::Result<Self> {
         let inside = File::open(namespace).context("a namespace")?;
-        let (is_over, opened) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
-        let (over, attacker) =
-            (Arc::clone(&is_over), Attacker { attack, target, opened: Arc::clone(&opened) });
+        let is_over = Arc::<AtomicBool>::default();
+        let [opened, came]: [Arc<AtomicU64>; 2] = Default::default();
+        let (over, attacker) = (
+            Arc::clone(&is_over),
+            Attacker {
+                attack,
+                target,
+                opened: Arc::clone(&opened),
+                came: Arc::clone(&came),
+                number: 0,
+            },
+        );
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("attackers".to_owned()).spawn(move || {
             if enter(&inside).is_ok() {
                 runtime.block_on(attacker.all(&over));
             }
         })?;
-        Ok(Self { is_over, opened, thread: Some(thread) })
+        Ok(Self { is_over, opened, came, thread: Some(thread) })
     }
 
     /// Connections that they have opened so far.
     pub(crate) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Attackers that have opened one at least.
+    pub(crate) fn came(&self) -> u64 {
+        self.came.load(Ordering::Relaxed)
     }
 }
 
@@ -134,13 +155,18 @@ impl Attacker {
     async fn all(self, over: &AtomicBool) {
         let mut all = JoinSet::new();
         for number in 0..self.attack.connections() {
-            let attacker = self.clone();
+            let attacker = Self { number, ..self.clone() };
             all.spawn(async move {
                 // wait: they come one after the other, all within two seconds
                 sleep(Duration::from_micros(number as u64 * 200)).await;
+                let mut is_new = true;
                 loop {
-                    // Its error is that the node has closed the connection, which is its right.
-                    drop(attacker.once().await);
+                    if let Ok(stream) = attacker.connect().await {
+                        attacker.came.fetch_add(u64::from(is_new), Ordering::Relaxed);
+                        is_new = false;
+                        // Its error is that the node has closed the connection, which is its right.
+                        drop(attacker.once(stream).await);
+                    }
                     // wait: it comes again
                     sleep(PAUSE).await;
                 }
@@ -152,20 +178,25 @@ impl Attacker {
         }
     }
 
-    async fn connect(&self, is_narrow: bool) -> std::io::Result<TcpStream> {
+    async fn connect(&self) -> std::io::Result<TcpStream> {
         let socket = TcpSocket::new_v4()?;
-        if is_narrow {
+        if self.attack == Attack::SlowReaders {
             // The kernel makes the smallest of it that it allows.
             socket.set_recv_buffer_size(1)?;
         }
-        socket.bind(SocketAddr::new(SOURCE, 0))?;
+        socket.bind(SocketAddr::new(self.source(), 0))?;
         let stream = socket.connect(self.target).await?;
         self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(stream)
     }
 
-    async fn once(&self) -> std::io::Result<()> {
-        let mut stream = self.connect(self.attack == Attack::SlowReaders).await?;
+    fn source(&self) -> IpAddr {
+        let sources = if self.attack == Attack::Idle { SOURCES_OF_A_CROWD } else { 1 };
+        let of_all = (self.number % sources) as u8;
+        IpAddr::V4(Ipv4Addr::new(127, 0, 0, FIRST_SOURCE + of_all))
+    }
+
+    async fn once(&self, mut stream: TcpStream) -> std::io::Result<()> {
         match self.attack {
             Attack::SlowHeads => {
                 drip(&mut stream, b"POST /v1/chat/completions HTTP/1.1\r\nx-a: ").await

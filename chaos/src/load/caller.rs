@@ -21,9 +21,12 @@ use crate::trial::task::spawn;
 const REPLY_BYTES_MAX: usize = 16 << 20;
 /// Idle connections that are kept: as many as are ever in use at once.
 const IDLE_MAX: usize = 4_096;
+/// How long clients stay for what [`Ask::get`] asks.
+pub(crate) const GET_PATIENCE: Duration = Duration::from_secs(5);
 /// The header by which the gateway says why it refused something.
 const SHED_REASON: &str = "x-spillway-shed-reason";
 const REGION: &str = "x-spillway-region";
+const REPLICA: &str = "x-spillway-replica";
 
 /// A request, ready to be sent any number of times.
 #[derive(Clone, Debug)]
@@ -46,15 +49,25 @@ pub(crate) struct Caller(Arc<Inner>);
 struct Inner {
     door: Door,
     idle: Mutex<Vec<Sender>>,
+    /// Who is asked where nobody listens here, as clients do that know several addresses.
+    other: Option<Caller>,
+}
+
+/// Why no reply began.
+enum Missed {
+    /// There is no connection.
+    Unsent(String),
+    /// There was one.
+    Broken(String),
 }
 
 type Sender = SendRequest<Full<Bytes>>;
 
 impl Ask {
     pub(crate) fn get(path: &str) -> Self {
-        let patience = Duration::from_secs(5);
+        let (path, patience) = (path.to_owned(), GET_PATIENCE);
         let (headers, body) = (Vec::new(), Bytes::new());
-        Self { method: "GET", path: path.to_owned(), headers, body, patience, dawdle: None }
+        Self { method: "GET", path, headers, body, patience, dawdle: None }
     }
 
     fn request(&self, host: SocketAddr) -> Result<Request<Full<Bytes>>, String> {
@@ -70,7 +83,13 @@ impl Ask {
 impl Caller {
     pub(crate) fn inside(namespace: &str, address: SocketAddr) -> io::Result<Self> {
         let door = Door::inside(namespace, address)?;
-        Ok(Self(Arc::new(Inner { door, idle: Mutex::default() })))
+        Ok(Self(Arc::new(Inner { door, idle: Mutex::default(), other: None })))
+    }
+
+    /// The same, and where the connection is refused it asks `other`.
+    pub(crate) fn or(namespace: &str, address: SocketAddr, other: Self) -> io::Result<Self> {
+        let door = Door::inside(namespace, address)?;
+        Ok(Self(Arc::new(Inner { door, idle: Mutex::default(), other: Some(other) })))
     }
 
     pub(crate) fn door(&self) -> &Door {
@@ -79,13 +98,25 @@ impl Caller {
 
     /// Sends it, once; `due` is when it was to be sent.
     pub(crate) async fn ask(&self, ask: &Ask, due: Instant) -> Note {
-        let until = Instant::now() + ask.patience;
-        let end = match timeout_at(until.into(), self.exchange(ask)).await {
-            Ok(Ok((response, sender))) => self.read(ask, response, (sender, until)).await,
-            Ok(Err(why)) => End::Nothing(why),
-            Err(_) => End::Nothing("out of patience".to_owned()),
+        let mut caller = self;
+        let end = loop {
+            let end = caller.ask_here(ask).await;
+            match (&end, &caller.0.other) {
+                (End::Unsent(_), Some(other)) => caller = other,
+                _ => break end,
+            }
         };
         Note { due, ended: Instant::now(), end }
+    }
+
+    async fn ask_here(&self, ask: &Ask) -> End {
+        let until = Instant::now() + ask.patience;
+        match timeout_at(until.into(), self.exchange(ask)).await {
+            Ok(Ok((response, sender))) => self.read(ask, response, (sender, until)).await,
+            Ok(Err(Missed::Unsent(why))) => End::Unsent(why),
+            Ok(Err(Missed::Broken(why))) => End::Nothing(why),
+            Err(_) => End::Nothing("out of patience".to_owned()),
+        }
     }
 
     /// The body of a whole reply with status 200.
@@ -108,25 +139,26 @@ impl Caller {
         }
     }
 
-    async fn exchange(&self, ask: &Ask) -> Result<(Response<Incoming>, Sender), String> {
-        let told = |error: hyper::Error| format!("{error:?}");
+    async fn exchange(&self, ask: &Ask) -> Result<(Response<Incoming>, Sender), Missed> {
+        let told = |error: hyper::Error| Missed::Broken(format!("{error:?}"));
+        let request = || ask.request(self.0.door.address()).map_err(Missed::Broken);
         while let Some(mut sender) = self.idle() {
             if sender.is_closed() || sender.ready().await.is_err() {
                 continue;
             }
-            match sender.try_send_request(ask.request(self.0.door.address())?).await {
+            match sender.try_send_request(request()?).await {
                 Ok(response) => return Ok((response, sender)),
                 // It was closed in this moment, and nothing was sent.
                 Err(error) if error.message().is_some() => {}
                 Err(error) => return Err(told(error.into_error())),
             }
         }
-        let stream = self.0.door.connect().await.map_err(|error| format!("connect: {error}"))?;
+        let connected = self.0.door.connect().await;
+        let stream = connected.map_err(|error| Missed::Unsent(error.to_string()))?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(told)?;
         // Its error is the request's too.
         spawn(async move { drop(connection.await) });
-        let request = ask.request(self.0.door.address())?;
-        let response = sender.send_request(request).await.map_err(told)?;
+        let response = sender.send_request(request()?).await.map_err(told)?;
         Ok((response, sender))
     }
 
@@ -146,6 +178,7 @@ impl Caller {
             reason: text(SHED_REASON),
             retry_after,
             region: text(REGION),
+            replica: text(REPLICA),
             body: Bytes::new(),
         };
         let mut body = response.into_body();

@@ -23,8 +23,8 @@ const SUSTAINED: Duration = Duration::from_secs(45);
 /// The load goes on for so long after the last one whose story counts: who comes again after the others
 /// have gone meets another world.
 const TAIL: Duration = Duration::from_secs(25);
-/// The longest that somebody is told to wait, and the request after it.
-const LAST: Duration = Duration::from_secs(66);
+/// The longest that somebody is told to wait.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 const REPLICAS: u16 = 2;
 const ATTEMPTS_MAX: usize = 8;
 /// Of first retries must be served, in percent.
@@ -90,7 +90,7 @@ async fn burst_of(plan: &Plan, stage: &Stage, (peak, seed): (f64, u64)) -> Vec<S
     crowd.set_rate(0.7 * peak);
     // wait: this is how long it is looked at afterwards
     sleep(plan.time(CALM)).await;
-    crowd.end(LAST).await
+    crowd.end(WAIT_MAX + request::patience(LIMIT)).await
 }
 
 async fn sustained_load(plan: &Plan, stage: &Stage, (peak, seed): (f64, u64)) -> Vec<Story> {
@@ -104,7 +104,7 @@ async fn sustained_load(plan: &Plan, stage: &Stage, (peak, seed): (f64, u64)) ->
 async fn until(end: Instant, crowd: Crowd) -> Vec<Story> {
     // wait: the load goes on meanwhile
     sleep(TAIL).await;
-    let stories = crowd.end(LAST).await;
+    let stories = crowd.end(WAIT_MAX + request::patience(LIMIT)).await;
     let counts = |story: &Story| story.notes.first().is_some_and(|note| note.due < end);
     stories.into_iter().filter(counts).collect()
 }

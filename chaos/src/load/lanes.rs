@@ -1,60 +1,89 @@
 //! Whether health, metrics and the admin API answer while requests pile up.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
-
-use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval};
-
-use super::caller::{Ask, Caller};
-use super::note::Note;
+use super::caller::{Ask, GET_PATIENCE};
+use super::crowd::{Crowd, Habit};
+use super::note::{Story, good_ms};
 use super::stage::Stage;
-use crate::trial::task::spawn;
 
-/// Between two looks at each.
-const GAP: Duration = Duration::from_millis(100);
+/// Looks a second at each, however long each takes.
+const RATE: f64 = 10.0;
 /// What is looked at: on the port of clients, and on that of operators.
 const ON_DATA: [&str; 2] = ["/livez", "/v1/models"];
 const ON_ADMIN: [&str; 3] = ["/readyz", "/replicas", "/metrics"];
 
 /// Looks at each of them all the time, until it is dropped.
-pub(crate) struct Lanes {
-    notes: Arc<Mutex<Vec<Note>>>,
-    tasks: Vec<JoinHandle<()>>,
+pub(crate) struct Lanes(Vec<(&'static str, Crowd)>);
+
+/// What looks came to.
+pub(crate) struct Looks {
+    /// The lane with the longest times.
+    pub(crate) slowest: &'static str,
+    /// p99 of its answers in milliseconds. Not a number if a lane gave none.
+    pub(crate) p99_ms: f64,
+    /// Looks at any of them that got no 200.
+    pub(crate) failed: usize,
+    pub(crate) count: usize,
 }
 
 impl Lanes {
-    pub(crate) fn start(stage: &Stage) -> Self {
-        let notes = Arc::<Mutex<Vec<Note>>>::default();
-        let on = |caller: &Caller, path: &str| {
-            let (caller, ask, notes) = (caller.clone(), Ask::get(path), Arc::clone(&notes));
-            spawn(look(caller, ask, notes))
+    pub(crate) fn start(stage: &Stage, seed: u64) -> Self {
+        let data = ON_DATA.map(|path| (path, &stage.data));
+        let admin = ON_ADMIN.map(|path| (path, &stage.admin));
+        let open = |(index, (path, caller))| {
+            let habit = Habit::once(move |_| Ask::get(path));
+            (path, Crowd::open(caller, habit, RATE, seed + index))
         };
-        let data = ON_DATA.iter().map(|path| on(&stage.data, path));
-        let tasks = data.chain(ON_ADMIN.iter().map(|path| on(&stage.admin, path))).collect();
-        Self { notes, tasks }
+        Self((100..).zip(data.into_iter().chain(admin)).map(open).collect())
     }
 
-    /// Milliseconds of each look, and how many got no 200.
-    pub(crate) fn end(self) -> (Vec<f64>, usize) {
-        let notes = std::mem::take(&mut *self.notes.lock().unwrap_or_else(PoisonError::into_inner));
-        let failed = notes.iter().filter(|note| !note.is_good()).count();
-        (notes.iter().map(Note::took_ms).collect(), failed)
-    }
-}
-
-impl Drop for Lanes {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+    /// Waits for the looks that are under way.
+    pub(crate) async fn end(self) -> Looks {
+        let mut lanes = Vec::new();
+        for (path, crowd) in self.0 {
+            lanes.push((path, crowd.end(GET_PATIENCE).await));
+        }
+        looks(&lanes)
     }
 }
 
-async fn look(caller: Caller, ask: Ask, notes: Arc<Mutex<Vec<Note>>>) {
-    let mut ticks = interval(GAP);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        ticks.tick().await;
-        let note = caller.ask(&ask, Instant::now()).await;
-        notes.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+fn looks(lanes: &[(&'static str, Vec<Story>)]) -> Looks {
+    let times = lanes.iter().map(|(path, stories)| {
+        (*path, good_ms(stories.iter().flat_map(|story| &story.notes), 0.99))
+    });
+    // What is not a number is above all numbers in this order.
+    let slowest = times.max_by(|one, other| one.1.total_cmp(&other.1));
+    let (slowest, p99_ms) = slowest.unwrap_or(("", f64::NAN));
+    let stories = || lanes.iter().flat_map(|(_, stories)| stories);
+    let failed = stories().filter(|story| !story.is_good()).count();
+    Looks { slowest, p99_ms, failed, count: stories().count() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::super::note::{Answer, End, Note};
+    use super::*;
+
+    fn stories(count: u64, status: u16, ms: u64) -> Vec<Story> {
+        let due = Instant::now();
+        let end = End::Whole(Answer { status, ..Answer::default() });
+        let note = Note { due, ended: due + Duration::from_millis(ms), end };
+        (0..count).map(|number| Story { number, notes: vec![note.clone()] }).collect()
+    }
+
+    #[test]
+    fn one_slow_lane_among_quick_ones_is_seen() {
+        let seen =
+            looks(&[("/livez", stories(1_000, 200, 1)), ("/metrics", stories(4, 200, 4_000))]);
+        assert_eq!((seen.slowest, seen.failed, seen.count), ("/metrics", 0, 1_004));
+        assert!((seen.p99_ms - 4_000.0).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_lane_without_an_answer_has_no_time() {
+        let seen = looks(&[("/livez", stories(9, 200, 1)), ("/metrics", stories(4, 503, 1))]);
+        assert_eq!((seen.slowest, seen.failed), ("/metrics", 4));
+        assert!(seen.p99_ms.is_nan());
     }
 }

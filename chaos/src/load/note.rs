@@ -20,6 +20,8 @@ pub(crate) enum End {
     Whole(Answer),
     /// A reply that broke off after its head.
     Cut(Answer, String),
+    /// No connection: nobody got it.
+    Unsent(String),
     /// No reply.
     Nothing(String),
 }
@@ -33,6 +35,7 @@ pub(crate) struct Answer {
     pub(crate) retry_after: Option<Duration>,
     /// Who served it, if the gateway tells.
     pub(crate) region: String,
+    pub(crate) replica: String,
     pub(crate) body: Bytes,
 }
 
@@ -56,7 +59,7 @@ impl Note {
     pub(crate) fn status(&self) -> u16 {
         match &self.end {
             End::Whole(answer) => answer.status,
-            End::Cut(..) | End::Nothing(_) => 0,
+            End::Cut(..) | End::Unsent(_) | End::Nothing(_) => 0,
         }
     }
 
@@ -72,7 +75,7 @@ impl Note {
     pub(crate) fn answer(&self) -> Option<&Answer> {
         match &self.end {
             End::Whole(answer) | End::Cut(answer, _) => Some(answer),
-            End::Nothing(_) => None,
+            End::Unsent(_) | End::Nothing(_) => None,
         }
     }
 
@@ -82,6 +85,7 @@ impl Note {
             End::Whole(answer) if answer.reason.is_empty() => answer.status.to_string(),
             End::Whole(answer) => format!("{} {}", answer.status, answer.reason),
             End::Cut(answer, why) => format!("{} cut ({why})", answer.status),
+            End::Unsent(why) => format!("not sent ({why})"),
             End::Nothing(why) => format!("nothing ({why})"),
         }
     }
@@ -108,6 +112,13 @@ pub(crate) fn quantile(values: impl IntoIterator<Item = f64>, share: f64) -> f64
     sorted.sort_by(f64::total_cmp);
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
+}
+
+/// The milliseconds that `share` of the good replies are not above. Who is refused has no reply that could
+/// be quick. Not a number if none is good.
+pub(crate) fn good_ms<'a>(notes: impl IntoIterator<Item = &'a Note>, share: f64) -> f64 {
+    let good = notes.into_iter().filter(|note| note.is_good());
+    quantile(good.map(Note::took_ms), share)
 }
 
 /// How many there are of each kind, the most frequent first.
@@ -154,6 +165,17 @@ mod tests {
         assert_eq!((cut.is_good(), cut.kind()), (false, "200 cut (reset)".to_owned()));
         cut.end = End::Nothing("refused".to_owned());
         assert!(!cut.is_good() && !cut.is_shed());
+    }
+
+    #[test]
+    fn a_quick_refusal_makes_no_reply_quicker() {
+        let took = |status, ms| {
+            let note = note(status, None);
+            Note { ended: note.due + Duration::from_millis(ms), ..note }
+        };
+        let notes = [took(200, 40), took(503, 1), took(503, 2), took(503, 3)];
+        assert!((good_ms(&notes, 0.5) - 40.0).abs() < 1e-6);
+        assert!(good_ms(&notes[1..], 0.5).is_nan());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::stage::Stage;
-use super::{abuse, comeback, kill, overload, region, sick, storm};
+use super::{abuse, comeback, kill, overload, region, rolling, sick, storm};
 use crate::trial::Report;
 
 /// A kind of trial.
@@ -22,6 +22,8 @@ pub enum Trial {
     Kill,
     /// A region killed under load.
     Region,
+    /// All nodes restarted under load, one after the other.
+    Rolling,
     /// Clients that want to use up the node.
     Abuse,
 }
@@ -77,6 +79,7 @@ impl Trial {
             Self::Sick => "sick",
             Self::Kill => "kill",
             Self::Region => "region",
+            Self::Rolling => "rolling",
             Self::Abuse => "abuse",
         }
     }
@@ -94,6 +97,7 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
         Trial::Sick => sick::run(plan).await,
         Trial::Kill => kill::run(plan).await,
         Trial::Region => region::run(plan).await,
+        Trial::Rolling => rolling::run(plan).await,
         Trial::Abuse => abuse::run(plan).await,
     }
 }

@@ -11,6 +11,11 @@ pub(crate) const TOKENS: u32 = 32;
 /// How long clients stay beyond what they say: so that the gateway's word comes first.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// How long clients stay for a request that says it may take `limit`.
+pub(crate) fn patience(limit: Duration) -> Duration {
+    limit + GRACE
+}
+
 /// A chat. Its prompt is its number's own, so that no cache makes one cheaper than another.
 pub(crate) fn chat(number: u64, limit: Duration) -> Ask {
     of(&body(number, TOKENS, false), limit)
@@ -39,7 +44,7 @@ fn of(body: &Value, limit: Duration) -> Ask {
         path: "/v1/chat/completions".to_owned(),
         headers,
         body: body.to_string().into(),
-        patience: limit + GRACE,
+        patience: patience(limit),
         dawdle: None,
     }
 }

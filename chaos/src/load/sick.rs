@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::caller::Ask;
 use super::crowd::{Crowd, Habit};
-use super::note::{Note, Story, kinds, quantile};
+use super::note::{Note, Story, good_ms, kinds};
 use super::plan::Plan;
 use super::request;
 use super::stage::{Setting, Stage};
@@ -15,16 +15,50 @@ use crate::trial::Report;
 
 const LIMIT: Duration = Duration::from_secs(10);
 const REPLICAS: u16 = 4;
+/// The one that may have a fault.
+const SICK: usize = 0;
 /// Requests a second of the calm tenant: a tenth of what the replicas serve.
 const CALM_RATE: f64 = 18.0;
 const BEFORE: Duration = Duration::from_secs(20);
-/// Until the fault is known and its first victims are through.
+/// Until times are known, and until the trouble has come to what it comes to.
 const SETTLING: Duration = Duration::from_secs(4);
+/// Within this time a replica's fault has to be known.
+const KNOWN_MAX: Duration = Duration::from_secs(15);
+/// Between two looks at what is known.
+const LOOK: Duration = Duration::from_millis(50);
 const DURING: Duration = Duration::from_secs(20);
+/// Of the calm tenant's requests so many, or so many percent if that is more, may fail where they try whether
+/// the sick replica is well again.
+const TRIES_MAX: usize = 3;
+const TRIES_PERCENT: usize = 2;
 /// Its p95 may change by so many percent.
 const AIM: f64 = 20.0;
 /// Whose requests they are is told by a proxy in front.
 const LISTENER: &str = "trusted_proxies = [\"127.0.0.0/8\"]\nauth = \"headers\"";
+
+/// What became of the calm tenant's requests.
+struct Told {
+    before: Vec<Note>,
+    /// Sent while the trouble was known, or had lasted for a while.
+    during: Vec<Note>,
+    /// Sent before that.
+    first: Vec<Note>,
+    /// After how long the node had found out that a replica is sick, if it has.
+    known: Option<Duration>,
+}
+
+/// What the rounds of a trouble came to.
+#[derive(Default)]
+struct Seen {
+    changes: Vec<f64>,
+    failed: usize,
+    sent: usize,
+    /// Rounds in which the node did not find out.
+    unknown: usize,
+    known_ms: Vec<f64>,
+    lost: Vec<f64>,
+    tries: Vec<f64>,
+}
 
 #[derive(Clone)]
 enum Trouble {
@@ -59,30 +93,77 @@ fn troubles() -> Vec<(&'static str, Trouble)> {
 pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let mut report = Report::default();
     for (name, trouble) in troubles() {
-        let (mut changes, mut failed, mut sent) = (Vec::new(), 0, 0);
+        let mut seen = Seen::default();
         for round in 1..=plan.rounds {
-            let [before, during] = once(plan, &trouble, plan.seed + round as u64).await?;
-            let [was, is] = [&before, &during].map(|notes| p95_ms(notes));
+            let told = once(plan, &trouble, plan.seed + round as u64).await?;
+            let [was, is] = told.p95_ms();
             plan.say(&format!(
                 "{name}: p95 {was:.0} ms, then {is:.0} ms; {}",
-                kinds(during.iter())
+                kinds(told.during.iter())
             ));
-            changes.push(100.0 * (is - was) / was);
-            failed += during.iter().filter(|note| !note.is_good()).count();
-            sent += during.len();
+            seen.add(&told);
         }
-        report.quantity(format!("{name}: change of another's p95"), "%", Some(AIM), changes);
-        report.check(format!("{name}: another's requests are served"), failed, sent);
+        seen.report(name, &trouble, &mut report);
     }
     Ok(report)
 }
 
-fn p95_ms(notes: &[Note]) -> f64 {
-    quantile(notes.iter().map(Note::took_ms), 0.95)
+impl Seen {
+    fn add(&mut self, told: &Told) {
+        let [was, is] = told.p95_ms();
+        self.changes.push(100.0 * (is - was) / was);
+        self.failed += told.failed();
+        self.sent += told.during.len();
+        self.unknown += usize::from(told.known.is_none());
+        self.known_ms.extend(told.known.map(|known| known.as_secs_f64() * 1e3));
+        self.lost.push(bad(&told.first) as f64);
+        self.tries.push(told.tries() as f64);
+    }
+
+    fn report(self, name: &str, trouble: &Trouble, report: &mut Report) {
+        report.quantity(format!("{name}: change of another's p95"), "%", Some(AIM), self.changes);
+        if let Trouble::Replica(_) = trouble {
+            let rounds = self.tries.len();
+            report.figure(format!("{name}: until that is known"), None, self.known_ms);
+            let what = format!("{name}: requests of another that came until then and failed");
+            report.quantity(what, "", None, self.lost);
+            let what = format!("{name}: such that tried later whether it is well, and failed");
+            report.quantity(what, "", None, self.tries);
+            report.check(format!("{name}: is found out"), self.unknown, rounds);
+        }
+        report.check(format!("{name}: another's requests are served"), self.failed, self.sent);
+    }
 }
 
-/// What became of the calm tenant's requests before and during the trouble.
-async fn once(plan: &Plan, trouble: &Trouble, seed: u64) -> anyhow::Result<[Vec<Note>; 2]> {
+impl Told {
+    /// Before, and while the trouble was known, or had lasted for a while.
+    fn p95_ms(&self) -> [f64; 2] {
+        [&self.before, &self.during].map(|notes| good_ms(notes, 0.95))
+    }
+
+    /// Failed requests that count: all but those few that may try whether the replica is well again.
+    fn failed(&self) -> usize {
+        let allowed = TRIES_MAX.max(self.during.len() * TRIES_PERCENT / 100);
+        bad(&self.during) - self.tries().min(allowed)
+    }
+
+    /// Failed requests at a replica that is known to be sick.
+    fn tries(&self) -> usize {
+        let is_try = |note: &&Note| self.known.is_some() && !note.is_good() && is_of_sick(note);
+        self.during.iter().filter(is_try).count()
+    }
+}
+
+fn bad(notes: &[Note]) -> usize {
+    notes.iter().filter(|note| !note.is_good()).count()
+}
+
+/// Whether the sick replica replied.
+fn is_of_sick(note: &Note) -> bool {
+    note.answer().is_some_and(|answer| answer.replica == format!("gpu-{SICK}"))
+}
+
+async fn once(plan: &Plan, trouble: &Trouble, seed: u64) -> anyhow::Result<Told> {
     let setting = Setting { listener: LISTENER, ..Setting::usual(REPLICAS) };
     let stage = Stage::new(plan, setting).await?;
     let calm = Habit::once(|number| of("calm", request::chat(number, LIMIT)));
@@ -93,21 +174,54 @@ async fn once(plan: &Plan, trouble: &Trouble, seed: u64) -> anyhow::Result<[Vec<
     // wait: it is measured meanwhile
     sleep(plan.time(BEFORE)).await;
     let trouble_began = Instant::now();
+    let was_open = is_open(&stage).await?;
     let wild = begin(&stage, trouble, seed + 7).await?;
-    // wait: this may cost something
-    sleep(SETTLING).await;
+    let known = match trouble {
+        // Who was left out before is not found out.
+        Trouble::Replica(_) if was_open => known(&stage).await?,
+        _ => None,
+    };
+    if known.is_none() {
+        // wait: this may cost something. A replica that is known to be sick costs nothing more.
+        sleep(SETTLING.saturating_sub(trouble_began.elapsed())).await;
+    }
     let settled = Instant::now();
     // wait: it is measured meanwhile
     sleep(plan.time(DURING)).await;
     let end = Instant::now();
-    let stories = crowd.end(LIMIT).await;
+    let stories = crowd.end(request::patience(LIMIT)).await;
     if let Some(wild) = wild {
         let stories = wild.end(Duration::ZERO).await;
         let notes = stories.iter().flat_map(|story| &story.notes);
         plan.say(&format!("the wild one: {}", kinds(notes)));
     }
     plan.done(stage);
-    Ok([within(&stories, start, trouble_began), within(&stories, settled, end)])
+    Ok(Told {
+        before: within(&stories, start, trouble_began),
+        during: within(&stories, settled, end),
+        first: within(&stories, trouble_began, settled),
+        known,
+    })
+}
+
+/// Waits until the node leaves the sick replica out, and says how long that took; `None` if it takes too
+/// long.
+async fn known(stage: &Stage) -> anyhow::Result<Option<Duration>> {
+    let start = Instant::now();
+    while start.elapsed() < KNOWN_MAX {
+        if !is_open(stage).await? {
+            return Ok(Some(start.elapsed()));
+        }
+        // wait: until the next look
+        sleep(LOOK).await;
+    }
+    Ok(None)
+}
+
+/// Whether the node sends requests to the replica that gets sick.
+async fn is_open(stage: &Stage) -> anyhow::Result<bool> {
+    let open = format!("replica=\"gpu-{SICK}\",admission=\"open\"");
+    Ok(stage.page().await?.sum("spillway_replica_admission", &open) > 0.0)
 }
 
 fn within(stories: &[Story], start: Instant, end: Instant) -> Vec<Note> {
@@ -144,8 +258,45 @@ async fn begin(stage: &Stage, trouble: &Trouble, seed: u64) -> anyhow::Result<Op
             Some(Crowd::closed(data, habit, *streams, Duration::from_secs(1)))
         }
         Trouble::Replica(fault) => {
-            stage.fault(0, fault).await?;
+            stage.fault(SICK, fault).await?;
             None
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::note::{Answer, End};
+    use super::*;
+
+    fn notes(count: usize, status: u16, replica: &str) -> Vec<Note> {
+        let due = Instant::now();
+        let answer = Answer { status, replica: replica.to_owned(), ..Answer::default() };
+        vec![Note { due, ended: due, end: End::Whole(answer) }; count]
+    }
+
+    fn told(during: Vec<Note>, known: Option<Duration>) -> Told {
+        Told { before: Vec::new(), during, first: Vec::new(), known }
+    }
+
+    #[test]
+    fn only_a_few_failures_at_a_sick_replica_are_tries() {
+        let known = Some(Duration::from_secs(1));
+        let of = |good, tries| [notes(good, 200, "gpu-1"), notes(tries, 500, "gpu-0")].concat();
+        assert_eq!(told(of(97, 3), known).failed(), 0);
+        assert_eq!(told(of(90, 10), known).failed(), 7);
+        assert_eq!(told(of(980, 20), known).failed(), 0);
+        assert_eq!(told(of(970, 30), known).failed(), 10);
+        assert_eq!(told(notes(2, 500, "gpu-1"), known).failed(), 2);
+    }
+
+    #[test]
+    fn a_sick_replica_that_is_never_found_out_is_broken_and_has_no_tries() {
+        let mut seen = Seen::default();
+        seen.add(&told(notes(2, 500, "gpu-0"), None));
+        assert_eq!((seen.unknown, seen.failed, seen.known_ms.len()), (1, 2, 0));
+        let mut report = Report::default();
+        seen.report("it", &Trouble::Replica(Value::Null), &mut report);
+        assert_eq!(report.checks.iter().map(|check| check.wrong).collect::<Vec<_>>(), [1, 2]);
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -176,6 +177,24 @@ impl Cluster {
         match self.nodes[node].take() {
             Some(mut process) => Ok(process.kill()?),
             None => Ok(()),
+        }
+    }
+
+    /// Asks a node to end with SIGTERM, and waits until it has.
+    ///
+    /// # Errors
+    /// If it does not end.
+    pub(crate) async fn stop(&mut self, node: usize) -> anyhow::Result<ExitStatus> {
+        let process = self.nodes[node].as_mut().context("the node runs")?;
+        process.terminate()?;
+        let start = Instant::now();
+        loop {
+            if let Some(status) = process.ended()? {
+                self.nodes[node] = None;
+                return Ok(status);
+            }
+            anyhow::ensure!(start.elapsed() < PATIENCE, "the node does not end");
+            sleep(LOOK).await;
         }
     }
 

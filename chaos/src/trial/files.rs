@@ -71,6 +71,7 @@ fn config(
     let Site { name, region, public, .. } = site;
     let mut text = String::new();
     writeln!(text, "[node]\nname = {name:?}\nregion = {region:?}\nworkers = 1\ndrain_ms = 2000")?;
+    writeln!(text, "drain_notice_ms = {}", site.gear.drain_notice_ms)?;
     writeln!(text, "[admin]\naddress = \"127.0.0.1:{ADMIN_PORT}\"")?;
     writeln!(text, "[[listener]]\naddress = \"127.0.0.1:{DATA_PORT}\"\n{}", site.gear.listener)?;
     writeln!(text, "[cluster]\nid = {CLUSTER:?}\naddress = \"0.0.0.0:{LINK_PORT}\"")?;

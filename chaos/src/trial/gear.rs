@@ -8,6 +8,8 @@ pub(crate) struct Gear {
     pub(crate) time_scale: &'static str,
     /// Requests that a node has at its replica at most.
     pub(crate) places: u32,
+    /// How long a node that stops serves on.
+    pub(crate) drain_notice_ms: u32,
     /// More lines of `[[listener]]`.
     pub(crate) listener: &'static str,
 }
@@ -15,6 +17,6 @@ pub(crate) struct Gear {
 impl Default for Gear {
     /// Replicas that are never what a request waits for.
     fn default() -> Self {
-        Self { profile: "l4", time_scale: "0.01", places: 64, listener: "" }
+        Self { profile: "l4", time_scale: "0.01", places: 64, drain_notice_ms: 0, listener: "" }
     }
 }

@@ -3,9 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
 use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::wan::Namespace;
 
@@ -45,6 +46,16 @@ impl Process {
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(drop)
+    }
+
+    /// SIGTERM: it is asked to end.
+    pub(crate) fn terminate(&self) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), Signal::TERM)?)
+    }
+
+    /// How it ended; `None` while it runs.
+    pub(crate) fn ended(&mut self) -> io::Result<Option<ExitStatus>> {
+        self.child.try_wait()
     }
 
     /// What it said last, if it has ended.

@@ -103,14 +103,17 @@ impl Report {
 }
 
 impl Figure {
-    /// The value that `share` of the trials are not worse than. Not a number without trials.
+    /// The value that `share` of the trials are not worse than. Not a number without trials; what is not a number is
+    /// worse than all numbers.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.values.clone();
-        sorted.sort_by(f64::total_cmp);
-        if self.is_rate {
-            sorted.reverse();
-        }
+        let worse = |one: &f64, other: &f64| {
+            if self.is_rate { other.total_cmp(one) } else { one.total_cmp(other) }
+        };
+        sorted.sort_by(|one, other| {
+            one.is_nan().cmp(&other.is_nan()).then_with(|| worse(one, other))
+        });
         let rank = (share * sorted.len() as f64).ceil() as usize;
         sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
     }
@@ -170,6 +173,17 @@ mod tests {
         let trials: Vec<f64> = (1..=10).map(f64::from).collect();
         assert!((figure(false, trials.clone()).quantile(0.95) - 10.0).abs() < 1e-9);
         assert!((figure(true, trials).quantile(0.95) - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_trial_that_measured_nothing_is_the_worst() {
+        for is_rate in [false, true] {
+            for nothing in [f64::NAN, -f64::NAN] {
+                let figure = figure(is_rate, vec![19.0, nothing, 19.0]);
+                assert!(figure.quantile(0.95).is_nan() && !figure.holds());
+                assert!((figure.quantile(0.5) - 19.0).abs() < 1e-9);
+            }
+        }
     }
 
     #[test]

@@ -48,3 +48,9 @@ fn killed_replicas_fail_no_request_and_no_stream() {
 fn a_killed_region_is_gone_for_a_second_at_most() {
     check(Trial::Region);
 }
+
+#[test]
+#[ignore = "needs root and the processor for itself: cargo xtask chaos"]
+fn all_nodes_are_restarted_under_load_and_nobody_notices() {
+    check(Trial::Rolling);
+}

@@ -5,6 +5,7 @@ use serde_json::Value;
 use spillway_control::{
     KeyId, LimitScope, NodeId, Record, RecordKey, ReplicaId, Row, State, Table, TenantName, TokenId,
 };
+use spillway_quota::Scope;
 
 use crate::forms::{
     HealthInfo, Item, JoinTokenRecord, KeyInfo, KeyRecord, LeaseInfo, LimitInfo, LimitRecord,
@@ -170,12 +171,7 @@ fn scope(text: &str) -> Option<LimitScope> {
 }
 
 fn scope_name(scope: &LimitScope) -> String {
-    match scope {
-        LimitScope::Global => "global".to_owned(),
-        LimitScope::Tenant(name) => format!("tenant:{name}"),
-        LimitScope::Model(name) => format!("model:{name}"),
-        LimitScope::Key(id) => format!("key:{id}"),
-    }
+    Scope::from(scope).label()
 }
 
 /// Where a list goes on. Names of regions and replicas have no slash.

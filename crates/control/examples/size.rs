@@ -91,7 +91,7 @@ fn commands() -> impl Iterator<Item = Command> {
     let form =
         Command::Form(Form { cluster: ClusterId([1; 16]), nodes: REGIONS.map(node).to_vec() });
     let tenants = (0..100).map(|n| {
-        let tenant = Tenant { title: "A tenant".to_owned(), is_suspended: false };
+        let tenant = Tenant { title: "A tenant".to_owned(), ..Tenant::default() };
         Item::Tenant(format!("tenant-{n}").as_str().into(), tenant)
     });
     let keys = (0..RECORDS / 2 - 50).map(|n| {
@@ -137,7 +137,7 @@ fn hot_commands() -> impl Iterator<Item = (&'static str, Command)> {
 }
 
 fn suspend() -> Command {
-    let tenant = Tenant { title: String::new(), is_suspended: true };
+    let tenant = Tenant { is_suspended: true, ..Tenant::default() };
     Command::Put { item: Item::Tenant("tenant-1".into(), tenant), expect: Expect::Any }
 }
 

@@ -6,12 +6,12 @@ use spillway_codec::{Wire, golden};
 use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::items_test::key;
-use crate::snapshot_test::{full, full_of_wire, hot_of_wire};
+use crate::snapshot_test::{full, full_of_wire, hot_of_wire, shares_of_wire};
 use crate::test_world::{CLUSTER, node_spec_of, refusal, replica_id, replica_spec};
 use crate::{
     Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, JoinToken,
     LeaseRenewal, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome,
-    RecordKey, Region, RegionState, ReplicaState, Route, Split, Tenant, TokenProof,
+    RecordKey, Region, RegionState, ReplicaState, ResidencyRule, Route, Split, Tenant, TokenProof,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
@@ -57,6 +57,9 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("hot_blocks", Command::HotBlocks { region: region(), key_epoch: 0, delta }),
         ("rotate_prefix_key", Command::RotatePrefixKey { expect }),
         ("lease_shares", Command::LeaseShares { region: region(), said: said() }),
+        ("declare_country", {
+            Command::DeclareCountry { region: region(), country: "DE".parse().unwrap() }
+        }),
     ]
 }
 
@@ -77,6 +80,19 @@ fn said() -> Statement {
     let overdue = vec![Overdue { run: run(7), serial: 300, kinds: [true, true, false] }];
     let lines = scopes.map(line).into();
     Statement { run: run(8), serial: 9, length_ms: 30_000, lines, overdue, is_last: true }
+}
+
+/// Served in Germany and France alone.
+pub(crate) fn resident_route() -> Route {
+    let countries = ["DE", "FR"].map(|code| code.parse().unwrap()).into();
+    Route { residency: ResidencyRule { countries, ..Default::default() }, ..Route::default() }
+}
+
+/// Served in one region alone, if that is in Germany.
+pub(crate) fn resident_tenant() -> Tenant {
+    let countries = ["DE".parse().unwrap()].into();
+    let residency = ResidencyRule { regions: ["a".into()].into(), countries };
+    Tenant { title: "Acme".to_owned(), residency, ..Tenant::default() }
 }
 
 /// One of each item, named.
@@ -104,6 +120,8 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
         ("put_tenant", Item::Tenant("acme".into(), Tenant::default())),
         ("put_key", Item::Key("k".into(), key(Some("acme")))),
         ("put_join_token", Item::JoinToken("t".into(), token)),
+        ("put_resident_route", Item::Route("r".into(), resident_route())),
+        ("put_resident_tenant", Item::Tenant("acme".into(), resident_tenant())),
         ("put_setting", Item::Setting("join.token_required".to_owned(), "false".to_owned())),
     ]
 }
@@ -143,8 +161,11 @@ fn the_bytes_of_outcomes_are_those_on_file() {
 #[test]
 fn the_bytes_of_a_snapshot_are_those_on_file() {
     let state = full().state;
-    golden::check(FOLDER, "snapshot_head_shares", &state.to_head());
+    golden::check(FOLDER, "snapshot_head_residency", &state.to_head());
     golden::check(FOLDER, "snapshot", &state.to_layout());
+    let shares = shares_of_wire(3).state;
+    golden::check(FOLDER, "snapshot_head_shares", &shares.to_head());
+    golden::check(FOLDER, "snapshot", &shares.to_layout_3());
     let hot = hot_of_wire(2).state;
     golden::check(FOLDER, "snapshot_head_hot", &hot.to_head());
     golden::check(FOLDER, "snapshot", &hot.to_layout_2());

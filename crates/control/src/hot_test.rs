@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use crate::golden_test::commands;
-use crate::snapshot_test::{full, full_of_wire};
+use crate::snapshot_test::{full, full_of_wire, shares_of_wire};
 use crate::test_world::{World, hot, node_spec_of, put, remove, setting};
 use crate::{
     Actor, Command, Entry, EntryError, Expect, HOT_BATCH_MAX, HotBlock, HotDelta, Item, KEY_EPOCH,
@@ -178,10 +178,10 @@ fn what_the_version_before_can_hold_is_written_as_it_wrote_it() {
             .unwrap()
             .ends_with(&spillway_codec::encode(&world.state.to_layout_1()).unwrap())
     );
-    let mut empty = full();
+    let mut empty = shares_of_wire(3);
     empty.done(rotate());
     assert!(empty.state.hot().is_empty(), "what is newer took part all the same");
-    let new_layout = spillway_codec::encode(&empty.state.to_layout()).unwrap();
+    let new_layout = spillway_codec::encode(&empty.state.to_layout_3()).unwrap();
     assert!(empty.state.to_snapshot().unwrap().ends_with(&new_layout));
     let new = full().state;
     let snapshot = new.to_snapshot().unwrap();

@@ -51,7 +51,7 @@ fn put_split(name: &str, arms: &[(&str, &str, u16)]) -> Command {
 fn a_write_expects_a_version_and_gets_it_or_nothing() {
     let mut world = world();
     let write = |title: &str, expect| {
-        let tenant = Tenant { title: title.to_owned(), is_suspended: false };
+        let tenant = Tenant { title: title.to_owned(), ..Tenant::default() };
         Command::Put { item: Item::Tenant("acme".into(), tenant), expect }
     };
     let conflict = |current| Outcome::Conflict { key: RecordKey::Tenant("acme".into()), current };

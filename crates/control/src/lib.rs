@@ -43,7 +43,7 @@ pub use outcome::{Change, ChangeDiff, ChangeKind, Effect, Outcome};
 pub use records::{
     Arm, Belief, Health, JoinToken, Key, KeyRole, Lease, LeaseSource, Limit, LimitScope, Model,
     Node, NodeRole, Observed, Record, RecordKey, Records, Region, RegionState, Replica,
-    ReplicaState, Route, SETTINGS, Setting, SettingKind, SettingRule, Split, Tenant,
+    ReplicaState, ResidencyRule, Route, SETTINGS, Setting, SettingKind, SettingRule, Split, Tenant,
 };
 pub use refusal::{Fault, Refusal, RefusalCode};
 pub use rules::{Membership, MembershipPlan, Sight, voters};
@@ -70,6 +70,8 @@ mod property_test;
 mod replica_test;
 #[cfg(test)]
 mod request_test;
+#[cfg(test)]
+mod residency_test;
 #[cfg(test)]
 mod shares_test;
 #[cfg(test)]

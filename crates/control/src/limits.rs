@@ -61,6 +61,8 @@ pub(crate) const URL_BYTES_MAX: usize = 512;
 pub(crate) const TEXT_BYTES_MAX: usize = 128;
 /// Models of one replica, one key or one route.
 pub(crate) const MODELS_EACH_MAX: usize = 256;
+/// Countries that one route or tenant names: there are not as many.
+pub(crate) const COUNTRIES_EACH_MAX: usize = 256;
 /// Models that may stand in for one: each costs a waiting client an attempt.
 pub(crate) const FALLBACKS_MAX: usize = 8;
 /// Arms of one split.

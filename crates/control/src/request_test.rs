@@ -7,7 +7,7 @@ use crate::{
 };
 
 fn tenant(title: &str, expect: Expect) -> Command {
-    let tenant = Tenant { title: title.to_owned(), is_suspended: false };
+    let tenant = Tenant { title: title.to_owned(), ..Tenant::default() };
     Command::Put { item: Item::Tenant("acme".into(), tenant), expect }
 }
 

@@ -1,5 +1,6 @@
 //! The state as bytes, and its digest.
 
+use crate::golden_test::{resident_route, resident_tenant};
 use crate::items_test::key;
 use crate::test_world::{World, hot, node_spec_of, put, register, remove, setting, shares};
 use crate::{
@@ -9,13 +10,21 @@ use crate::{
 
 /// Something in every table.
 pub(crate) fn full() -> World {
-    let mut world = hot_of_wire(crate::WIRE);
+    let mut world = shares_of_wire(crate::WIRE);
+    world.done(put(Item::Route("eu".into(), resident_route())));
+    world.done(put(Item::Tenant("acme".into(), resident_tenant())));
+    world
+}
+
+/// The same without what says where requests may be served.
+pub(crate) fn shares_of_wire(wire: u16) -> World {
+    let mut world = hot_of_wire(wire);
     world.applied("a1", shares("a1", 1, &[("k", [0, 0, 0])]));
     world.applied("b1", shares("b1", 1, &[("k", [0, 5, 0])]));
     world
 }
 
-/// The same with hot blocks.
+/// Hot blocks, and what older versions have, too.
 pub(crate) fn hot_of_wire(wire: u16) -> World {
     let mut world = full_of_wire(wire);
     world.applied("a1", hot("a", 0, &[3, 5, 8]));
@@ -105,7 +114,7 @@ fn a_snapshot_of_something_else_is_told_by_its_digest() {
 fn a_dry_run_shows_what_would_change_and_changes_nothing() {
     let world = full();
     let digest = world.state.digest();
-    let tenant = Tenant { title: "Acme".to_owned(), is_suspended: true };
+    let tenant = Tenant { title: "Acme".to_owned(), is_suspended: true, ..Tenant::default() };
     let entry = world.by_operator(put(Item::Tenant("acme".into(), tenant.clone())));
     let diff = dry_run(&world.state, &entry).unwrap();
     let [
@@ -119,7 +128,7 @@ fn a_dry_run_shows_what_would_change_and_changes_nothing() {
         panic!("{diff:?}");
     };
     assert_eq!(*key, RecordKey::Tenant("acme".into()));
-    assert_eq!((before.value(), after.value()), (&Tenant::default(), &tenant));
+    assert_eq!((before.value(), after.value()), (&resident_tenant(), &tenant));
     assert_eq!(after.version(), world.index + 1);
     assert_eq!(world.state.digest(), digest);
     let entry = world.by_operator(remove(RecordKey::Key("k".into())));

@@ -12,7 +12,8 @@ use crate::test_world::{
 use crate::{
     Actor, Belief, ClusterId, Command, DiskId, Entry, Expect, Hidden, HotBlock, HotDelta, Item,
     JoinToken, KEY_EPOCH, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, NodeSpec,
-    Proposer, RecordKey, Region, RegionState, ReplicaState, RequestId, State, Tenant, TokenProof,
+    Proposer, RecordKey, Region, RegionState, ReplicaState, RequestId, ResidencyRule, Route, State,
+    Tenant, TokenProof,
 };
 
 const NODES: [&str; 5] = ["a1", "a2", "a3", "b1", "c1"];
@@ -71,6 +72,7 @@ fn entry() -> impl Strategy<Value = Entry> {
                 | Command::ExpireLeases { region }
                 | Command::ReportHealth { region, .. }
                 | Command::HotBlocks { region, .. }
+                | Command::DeclareCountry { region, .. }
                     if node != "b1" && region.as_str() == "a" =>
                 {
                     "a1"
@@ -226,6 +228,9 @@ fn region_command() -> impl Strategy<Value = Command> {
             Command::SetRegionWeight { region: region.into(), weight_permille, expect: Expect::Any }
         }),
         select(&REGIONS).prop_map(|region| remove(RecordKey::Region(region.into()))),
+        (select(&REGIONS), select(&["DE", "FR"])).prop_map(|(region, code)| {
+            Command::DeclareCountry { region: region.into(), country: code.parse().unwrap() }
+        }),
     ]
 }
 
@@ -237,8 +242,12 @@ fn item() -> impl Strategy<Value = Item> {
             let alias_of = alias.map(Into::into);
             Item::Model(name.into(), Model { alias_of, fallbacks: vec![fallback.into()] })
         }),
-        2 => (name(), any::<bool>()).prop_map(|(name, is_suspended)| {
-            Item::Tenant(name.into(), Tenant { title: String::new(), is_suspended })
+        2 => (name(), any::<bool>(), residency()).prop_map(|(name, is_suspended, residency)| {
+            let title = String::new();
+            Item::Tenant(name.into(), Tenant { title, is_suspended, residency })
+        }),
+        1 => (name(), residency()).prop_map(|(name, residency)| {
+            Item::Route(name.into(), Route { residency, ..Route::default() })
         }),
         2 => (name(), name()).prop_map(|(id, tenant)| Item::Key(id.into(), key(Some(tenant)))),
         1 => (name(), prop::option::of(0_u32..9)).prop_map(|(id, concurrency)| {
@@ -253,6 +262,15 @@ fn item() -> impl Strategy<Value = Item> {
             .prop_map(|ms| { Item::Setting("health.transition_ms".to_owned(), ms.to_string()) }),
         1 => (0_u64..3).prop_map(|epoch| Item::Setting(KEY_EPOCH.to_owned(), epoch.to_string())),
     ]
+}
+
+/// Often nothing, so that what was said is taken back.
+fn residency() -> impl Strategy<Value = ResidencyRule> {
+    let regions = prop::collection::btree_set(select(&REGIONS).prop_map(Into::into), 0..3);
+    let country = select(&["DE", "FR"]).prop_map(|code| code.parse().unwrap());
+    let rule = (regions, prop::collection::btree_set(country, 0..2))
+        .prop_map(|(regions, countries)| ResidencyRule { regions, countries });
+    prop_oneof![1 => Just(ResidencyRule::default()), 2 => rule]
 }
 
 fn record_key() -> impl Strategy<Value = RecordKey> {

@@ -8,13 +8,17 @@
 use crate::{Command, Refusal, RefusalCode, State};
 
 /// The wire version of this program: counts up with every new command, item or changed rule.
-pub const WIRE: u16 = 3;
+pub const WIRE: u16 = 4;
 
 /// The wire version that knows of hot blocks and of the key that prompts are hashed with.
 pub(crate) const WIRE_HOT: u16 = 2;
 
 /// The wire version that divides limits among nodes.
 pub(crate) const WIRE_SHARES: u16 = 3;
+
+/// The wire version whose routes and tenants say where requests may be served, and whose nodes say in
+/// which country their region is.
+pub(crate) const WIRE_RESIDENCY: u16 = 4;
 
 /// Whether every registered node understands `command`. Ask before proposing it.
 ///

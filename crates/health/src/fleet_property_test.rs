@@ -9,7 +9,7 @@ use spillway_types::{
 };
 
 use crate::test_events::{Event, NAMES, any_event, any_kind, any_spec, any_wait};
-use crate::test_fleet::{ms, start};
+use crate::test_fleet::{answered, ms, start};
 use crate::{
     Action, Check, CheckFault, CheckPeriods, Fleet, FleetConfig, Live, MemberSpec, MemberState,
     Order, Vote,
@@ -216,7 +216,7 @@ proptest! {
         prop_assert_eq!(last, 100);
         for (replica, prompt, cached, wait_ms) in replies {
             let tokens = TokenCounts { prompt, cached, completion: 0 };
-            let kind = SignKind::Finished { tokens };
+            let kind = SignKind::Finished { tokens, worked: None };
             harness.live_through(&Event::Sign { replica, model: 1, kind });
             harness.live_through(&Event::Tick { wait_ms, live: Live::default() });
             let now = permille(&harness);
@@ -254,7 +254,7 @@ proptest! {
                     harness.live_through(&Event::Check { replica, check, result: Ok(()) });
                 }
                 for model in 0..5 {
-                    let kind = SignKind::Answered { after: ms(10) };
+                    let kind = answered(ms(10));
                     harness.live_through(&Event::Sign { replica, model, kind });
                 }
             }

@@ -1,8 +1,8 @@
 //! What a fleet makes of its inputs, one behaviour at a time: members, health, back-pressure, breakers.
 
-use spillway_types::{Admission, Fault, LoadReport, ModelStanding, Sign, SignKind, Standing};
+use spillway_types::{Admission, Fault, LoadReport, ModelStanding, Sign, Standing};
 
-use crate::test_fleet::{TestFleet, fleet, ms, spec, start};
+use crate::test_fleet::{TestFleet, answered, fleet, ms, spec, start};
 use crate::{
     Action, Check, CheckFault, Fleet, FleetConfig, MemberSpec, MemberState, Order, UnknownReplica,
     Verdict, Vote,
@@ -194,6 +194,46 @@ fn a_stall_ejects_and_lasts_as_long_as_the_silence() {
     assert_eq!(test.state("a"), MemberState::Trial);
 }
 
+/// Both alone say little.
+#[test]
+fn silence_far_beyond_what_is_usual_ejects_at_once_if_a_check_has_failed_as_well() {
+    let mut test = fleet(&["a", "b"]);
+    test.check("a", Check::Active, 2);
+    (0..20).for_each(|_| _ = test.answer_after("a", ms(500)));
+    test.set_live("a", 3, Some(2_000));
+    test.tick();
+    assert_eq!(test.admission("a"), Admission::Open, "no check says so");
+    test.check_fails("a", Check::Active, 1);
+    test.set_live("a", 3, Some(1_400));
+    test.tick();
+    assert_eq!(test.admission("a"), Admission::Open, "it may be a slow answer");
+    test.set_live("a", 3, Some(1_600));
+    test.tick();
+    assert_eq!(test.changes("a"), [(MemberState::Ejected, "silent_stall")]);
+    // What was usual is long forgotten, and it is as silent as before.
+    test.wait(15_000);
+    assert_eq!(test.admission("a"), Admission::Ejected);
+    test.check("a", Check::Active, 1).tick();
+    assert_eq!(test.state("a"), MemberState::Trial, "it answers its checks");
+}
+
+#[test]
+fn where_little_is_known_of_its_answers_a_failed_check_makes_no_silence_too_long() {
+    let mut test = fleet(&["a", "b"]);
+    test.check("a", Check::Active, 2);
+    (0..19).for_each(|_| _ = test.answer_after("a", ms(500)));
+    test.check_fails("a", Check::Active, 1);
+    test.set_live("a", 3, Some(29_000));
+    test.tick();
+    assert_eq!(test.admission("a"), Admission::Open);
+    // Nor does a check that is slow while answers are quick.
+    (0..20).for_each(|_| _ = test.answer_after("b", ms(1)));
+    test.check_fails("b", Check::Active, 1);
+    test.set_live("b", 3, Some(900));
+    test.tick();
+    assert_eq!(test.admission("b"), Admission::Open);
+}
+
 #[test]
 fn traffic_ejects_no_more_than_its_share_and_spares_the_rest() {
     let mut test = fleet(&["a", "b", "c", "d"]);
@@ -362,7 +402,7 @@ fn the_number_of_breakers_has_a_limit() {
     fleet.reconcile(start(), vec![spec("a")], true);
     for n in 0..1000 {
         let model = Some(format!("model-{n}").into());
-        let kind = SignKind::Answered { after: ms(1) };
+        let kind = answered(ms(1));
         fleet.handle_sign(&Sign { replica: "a".into(), model, at: start(), kind });
     }
     assert_eq!(fleet.members(start())[0].breakers.len(), 8);

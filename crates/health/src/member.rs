@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use spillway_types::{
-    Admission, LoadReport, ModelName, PoolName, Sign, SignKind, Standing, TokenCounts,
+    Admission, LoadReport, ModelName, PoolName, Sign, SignKind, Standing, TokenCounts, Worked,
 };
 
 use crate::breaker::Counts;
@@ -136,11 +136,9 @@ impl Member {
     /// Traffic showed something.
     pub(crate) fn on_sign(&mut self, now: Instant, sign: &Sign, shared: &mut Shared<'_>) {
         let count = match &sign.kind {
-            SignKind::Answered { after } => {
-                self.on_answer(now, *after, sign.model.as_ref());
-                if let Some(model) = &sign.model {
-                    self.paces.record(model, *after, shared.models_max);
-                }
+            SignKind::Answered { after, worked } => {
+                self.on_answer(now, *after);
+                self.on_worked(sign.model.as_ref(), *worked, shared.models_max);
                 Some(Counts::ANSWERED)
             }
             SignKind::Busy { retry_after } => {
@@ -153,8 +151,11 @@ impl Member {
                 self.fail_trial(now, shared);
                 Some(Counts::of(*fault))
             }
-            SignKind::Finished { tokens } => {
+            SignKind::Finished { tokens, worked } => {
                 self.on_finish(*tokens);
+                if worked.is_some() {
+                    self.on_worked(sign.model.as_ref(), *worked, shared.models_max);
+                }
                 None
             }
             SignKind::Reported(report) => {
@@ -213,7 +214,7 @@ impl Member {
     /// Time passed; `peers_cached` is what its full peers have in their caches.
     pub(crate) fn on_tick(&mut self, now: Instant, live: Live, peers_cached: Option<f32>) {
         self.live = live;
-        self.passive.on_silence(live.silent_for, &self.spec.health);
+        self.passive.on_silence(live.silent_for, self.stall(now));
         self.breakers.advance(now, &self.spec.health.breaker);
         if self.pressure.advance(now) {
             self.why = "wait_over";
@@ -332,15 +333,22 @@ impl Member {
         self.life.is_serving() && self.condition.is_ejected_by_traffic()
     }
 
-    fn on_answer(&mut self, now: Instant, after: Duration, model: Option<&ModelName>) {
+    fn on_answer(&mut self, now: Instant, after: Duration) {
         self.passive.on_answer(now);
-        // A slow answer proves nothing: one that was left out for being slow would pass by it.
-        if !self.slow_after.is_slow(model, after) {
-            self.condition.on_answer();
-        }
         self.pressure.on_answer(now);
         self.latency.record(now, after);
         self.times.record(now, after);
+    }
+
+    /// Counts what an answer says of its speed. A trial is not passed by a slow one, or whoever was left
+    /// out for being slow would pass it; nor, where it is known what slow is, by one that says nothing.
+    fn on_worked(&mut self, model: Option<&ModelName>, worked: Option<Worked>, models_max: usize) {
+        if self.slow_after.is_good(model, worked) {
+            self.condition.on_answer();
+        }
+        if let (Some(model), Some(worked)) = (model, worked) {
+            self.paces.record(model, worked, models_max);
+        }
     }
 
     fn on_busy(&mut self, now: Instant, retry_after: Option<Duration>, shared: &mut Shared<'_>) {

@@ -1,9 +1,9 @@
 //! How fast a replica answers, model by model, and whether it is far slower than its peers.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::collections::btree_map::Entry;
 
-use spillway_types::{ModelName, PoolName};
+use spillway_types::{ModelName, PoolName, Worked};
 
 /// Weight of a new answer. A single slow one moves the mean little, seven in a row make it theirs.
 const NEW_PART: f32 = 0.2;
@@ -18,32 +18,43 @@ const MEMBERS_MIN: usize = 3;
 /// A mean below this many milliseconds is slow for nobody: differences are chance.
 const SLOW_MS_MIN: f32 = 20.0;
 
-/// Means of a replica's times to first byte, by model. Geometric, since times differ by factors.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Paces(BTreeMap<ModelName, Pace>);
+/// Which answers are compared with each other: those of a model that come as streams, or in one piece.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Like {
+    model: ModelName,
+    is_stream: bool,
+}
 
-#[derive(Clone, Copy, Debug)]
+/// Means of a replica's times to first byte and of the work done in them. Geometric, since times differ
+/// by factors.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Paces(BTreeMap<Like, Pace>);
+
+#[derive(Clone, Copy, Debug, Default)]
 struct Pace {
     log_ms: f32,
+    log_steps: f32,
     answers: u32,
 }
 
-/// What is usual in each pool for each model: the median of its members' means times their weight.
+/// What is usual in each pool for like answers: the median of its members' mean times for one step,
+/// times their weight.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct UsualPaces(BTreeMap<(PoolName, ModelName), f32>);
+pub(crate) struct UsualPaces(BTreeMap<(PoolName, Like), f32>);
 
 impl Paces {
     /// Counts an answer. Of more models than `models_max` the first are kept.
-    pub(crate) fn record(&mut self, model: &ModelName, after: Duration, models_max: usize) {
-        let log_ms = (after.as_secs_f32() * 1000.0).max(0.1).ln();
-        if let Some(pace) = self.0.get_mut(model) {
-            pace.answers = pace.answers.saturating_add(1);
-            // The first ones count alike.
-            let part = NEW_PART.max(1.0 / pace.answers as f32);
-            pace.log_ms += (log_ms - pace.log_ms) * part;
-        } else if self.0.len() < models_max {
-            self.0.insert(model.clone(), Pace { log_ms, answers: 1 });
-        }
+    pub(crate) fn record(&mut self, model: &ModelName, worked: Worked, models_max: usize) {
+        let like = Like { model: model.clone(), is_stream: worked.is_stream };
+        let kept = self.0.len();
+        let pace = match self.0.entry(like) {
+            Entry::Occupied(kept) => kept.into_mut(),
+            Entry::Vacant(free) if kept < models_max.saturating_mul(2) => {
+                free.insert(Pace::default())
+            }
+            Entry::Vacant(_) => return,
+        };
+        pace.record(worked);
     }
 
     /// Forgets all answers: what comes next is to be judged by itself.
@@ -51,13 +62,14 @@ impl Paces {
         self.0.clear();
     }
 
-    /// Models and their means in milliseconds, where there are enough answers.
-    pub(crate) fn known(&self) -> impl Iterator<Item = (&ModelName, f32)> {
+    /// Means where there are enough answers.
+    fn known(&self) -> impl Iterator<Item = (&Like, Pace)> {
         let known = self.0.iter().filter(|(_, pace)| pace.answers >= ANSWERS_MIN);
-        known.map(|(model, pace)| (model, pace.log_ms.exp()))
+        known.map(|(like, pace)| (like, *pace))
     }
 
-    /// Whether a model takes `ratio` times as long here as is usual, its weight considered.
+    /// Whether like answers take `ratio` times as long here as is usual, its weight and their work
+    /// considered.
     pub(crate) fn is_slow(
         &self,
         (pool, weight): (&PoolName, u32),
@@ -65,22 +77,49 @@ impl Paces {
         ratio: f32,
     ) -> bool {
         ratio > 0.0
-            && self.known().any(|(model, mean_ms)| {
-                let usual_ms = usual.0.get(&(pool.clone(), model.clone()));
-                mean_ms >= SLOW_MS_MIN
-                    && usual_ms.is_some_and(|usual| mean_ms * weight as f32 >= ratio * usual)
+            && self.known().any(|(like, pace)| {
+                let usual_ms = usual.0.get(&(pool.clone(), like.clone()));
+                pace.ms() >= SLOW_MS_MIN
+                    && usual_ms.is_some_and(|usual| pace.step_ms() * weight as f32 >= ratio * usual)
             })
     }
+}
+
+impl Pace {
+    fn record(&mut self, worked: Worked) {
+        self.answers = self.answers.saturating_add(1);
+        // The first ones count alike.
+        let part = NEW_PART.max(1.0 / self.answers as f32);
+        self.log_ms += (milliseconds(worked).ln() - self.log_ms) * part;
+        self.log_steps += (steps(worked).ln() - self.log_steps) * part;
+    }
+
+    fn ms(self) -> f32 {
+        self.log_ms.exp()
+    }
+
+    /// Milliseconds for one step.
+    fn step_ms(self) -> f32 {
+        (self.log_ms - self.log_steps).exp()
+    }
+}
+
+fn milliseconds(worked: Worked) -> f32 {
+    (worked.after.as_secs_f32() * 1000.0).max(0.1)
+}
+
+fn steps(worked: Worked) -> f32 {
+    if worked.steps.is_finite() { worked.steps.max(1.0) } else { 1.0 }
 }
 
 impl UsualPaces {
     /// The medians of members: their pool, weight and means.
     pub(crate) fn of<'a>(members: impl Iterator<Item = (&'a PoolName, u32, &'a Paces)>) -> Self {
-        let mut means: BTreeMap<(PoolName, ModelName), Vec<f32>> = BTreeMap::new();
+        let mut means: BTreeMap<(PoolName, Like), Vec<f32>> = BTreeMap::new();
         for (pool, weight, paces) in members {
-            for (model, mean_ms) in paces.known() {
-                let key = (pool.clone(), model.clone());
-                means.entry(key).or_default().push(mean_ms * weight as f32);
+            for (like, pace) in paces.known() {
+                let key = (pool.clone(), like.clone());
+                means.entry(key).or_default().push(pace.step_ms() * weight as f32);
             }
         }
         means.retain(|_, means| means.len() >= MEMBERS_MIN);
@@ -94,16 +133,16 @@ impl UsualPaces {
     }
 }
 
-/// From when on an answer of one member counts as slow, in milliseconds, by model.
+/// From when on an answer of one member counts as slow, in milliseconds for one step.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SlowAfter(BTreeMap<ModelName, f32>);
+pub(crate) struct SlowAfter(BTreeMap<Like, f32>);
 
 impl UsualPaces {
     /// What is slow for a member of this pool and weight.
     pub(crate) fn slow_after(&self, (pool, weight): (&PoolName, u32), ratio: f32) -> SlowAfter {
         let of_pool = self.0.iter().filter(|((of, _), _)| ratio > 0.0 && of == pool);
-        let limit = |usual: f32| (ratio * usual / weight as f32).max(SLOW_MS_MIN);
-        SlowAfter(of_pool.map(|((_, model), usual)| (model.clone(), limit(*usual))).collect())
+        let limit = |usual: f32| ratio * usual / weight as f32;
+        SlowAfter(of_pool.map(|((_, like), usual)| (like.clone(), limit(*usual))).collect())
     }
 }
 
@@ -113,15 +152,22 @@ impl SlowAfter {
         if self.0.is_empty() { other } else { self }
     }
 
-    /// Whether an answer that took this long is slow.
-    pub(crate) fn is_slow(&self, model: Option<&ModelName>, after: Duration) -> bool {
-        let limit = model.and_then(|model| self.0.get(model));
-        limit.is_some_and(|limit_ms| after.as_secs_f32() * 1000.0 >= *limit_ms)
+    /// Whether an answer shows that it is not slow, or nobody knows what is.
+    pub(crate) fn is_good(&self, model: Option<&ModelName>, worked: Option<Worked>) -> bool {
+        let mut of_model = self.0.iter().filter(|(like, _)| Some(&like.model) == model);
+        let Some(worked) = worked else { return of_model.next().is_none() };
+        let limit = of_model.find(|(like, _)| like.is_stream == worked.is_stream);
+        limit.is_none_or(|(_, limit_ms)| {
+            let took_ms = milliseconds(worked);
+            took_ms < SLOW_MS_MIN || took_ms / steps(worked) < *limit_ms
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     const RATIO: f32 = 5.0;
@@ -129,7 +175,21 @@ mod tests {
     fn paces(model: &str, times_ms: &[u64]) -> Paces {
         let mut paces = Paces::default();
         for &time_ms in times_ms {
-            paces.record(&model.into(), Duration::from_millis(time_ms), 8);
+            paces.record(&model.into(), stream(time_ms), 8);
+        }
+        paces
+    }
+
+    fn stream(time_ms: u64) -> Worked {
+        Worked { after: Duration::from_millis(time_ms), steps: 1.0, is_stream: true }
+    }
+
+    /// Answers in one piece, by their times and tokens.
+    fn whole(answers: &[(u64, f32)]) -> Paces {
+        let mut paces = Paces::default();
+        for &(time_ms, steps) in answers {
+            let worked = Worked { steps, is_stream: false, ..stream(time_ms) };
+            paces.record(&"m".into(), worked, 8);
         }
         paces
     }
@@ -150,9 +210,8 @@ mod tests {
         let usual = UsualPaces::of(peers.iter().map(|paces| (&pool, 2, paces)));
         let slow_from_ms = |pool: &PoolName, weight, ratio| {
             let slow_after = usual.slow_after((pool, weight), ratio);
-            let is_slow =
-                |ms: &u64| slow_after.is_slow(Some(&"m".into()), Duration::from_millis(*ms));
-            (1..5_000).find(is_slow)
+            let is_good = |ms: u64| slow_after.is_good(Some(&"m".into()), Some(stream(ms)));
+            (1..5_000).find(|ms| !is_good(*ms))
         };
         // Rounding may move the limit by a millisecond.
         assert!(slow_from_ms(&pool, 2, RATIO).unwrap().abs_diff(500) <= 1);
@@ -187,6 +246,49 @@ mod tests {
         let small = || (1, paces("small", &[100; 9]));
         let big = || (1, paces("big", &[2000; 9]));
         assert_eq!(slow(&[small(), small(), small(), big(), big(), big()]), [false; 6]);
+    }
+
+    #[test]
+    fn answers_in_one_piece_are_not_compared_with_the_first_words_of_streams() {
+        let streaming = || (1, paces("m", &[50; 9]));
+        let replying = whole(&[(3_000, 4.0); 9]);
+        assert_eq!(slow(&[streaming(), streaming(), streaming(), (1, replying)]), [false; 4]);
+    }
+
+    #[test]
+    fn who_has_more_to_do_is_not_slow() {
+        let short = || (1, whole(&[(150, 12.0); 9]));
+        assert_eq!(slow(&[short(), short(), (1, whole(&[(6_000, 500.0); 9]))]), [false; 3]);
+        assert_eq!(
+            slow(&[short(), short(), (1, whole(&[(6_000, 50.0); 9]))]),
+            [false, false, true]
+        );
+    }
+
+    #[test]
+    fn nobody_is_known_to_be_slow_by_an_answer_that_says_nothing() {
+        let peers = [(); 3].map(|()| paces("m", &[100; 5]));
+        let pool = PoolName::from("p");
+        let usual = UsualPaces::of(peers.iter().map(|paces| (&pool, 1, paces)));
+        let slow_after = usual.slow_after((&pool, 1), RATIO);
+        assert!(!slow_after.is_good(Some(&"m".into()), None), "nor does it pass a trial");
+        assert!(slow_after.is_good(Some(&"other".into()), None));
+        assert!(slow_after.is_good(None, None));
+        let short = Worked { steps: 1.0, is_stream: false, ..stream(9_000) };
+        assert!(slow_after.is_good(Some(&"m".into()), Some(short)), "nothing is known of these");
+        let long = Worked { steps: 90.0, ..stream(9_000) };
+        assert!(slow_after.is_good(Some(&"m".into()), Some(long)));
+        assert!(slow_after.is_good(Some(&"m".into()), Some(stream(19))));
+    }
+
+    #[test]
+    fn no_more_models_than_the_limit_are_known() {
+        let mut many = Paces::default();
+        for model in 0..100 {
+            let model = ModelName::from(format!("model-{model}"));
+            (0..5).for_each(|_| many.record(&model, stream(9), 8));
+        }
+        assert_eq!(many.known().count(), 16, "streams and others");
     }
 
     #[test]

@@ -80,9 +80,8 @@ impl Passive {
         self.is_cut_off |= is_pair && check_failed;
     }
 
-    /// Notes for how long requests in flight have had no byte.
-    pub(crate) fn on_silence(&mut self, silent_for: Option<Duration>, config: &HealthConfig) {
-        let stall = Duration::from_millis(config.stall_ms);
+    /// Notes for how long requests in flight have had no byte; after `stall` it is too long.
+    pub(crate) fn on_silence(&mut self, silent_for: Option<Duration>, stall: Duration) {
         self.silent_for = silent_for.filter(|time| *time >= stall);
     }
 
@@ -246,7 +245,7 @@ mod tests {
             (Some(ms(60_000)), Vote::BadForLong),
             (None, Vote::Good),
         ] {
-            passive.on_silence(silent_for, &config());
+            passive.on_silence(silent_for, ms(30_000));
             assert_eq!(vote(&passive), expected, "{silent_for:?}");
         }
     }
@@ -271,10 +270,10 @@ mod tests {
     #[test]
     fn forgiving_leaves_the_list_of_faults_and_a_silence_that_goes_on() {
         let mut passive = after(&[Fault::ServerError; 7]);
-        passive.on_silence(Some(ms(30_000)), &config());
+        passive.on_silence(Some(ms(30_000)), ms(30_000));
         passive.forgive();
         assert_eq!(passive.complaint(&config()), Some("silent_stall"));
-        passive.on_silence(None, &config());
+        passive.on_silence(None, ms(30_000));
         assert_eq!(vote(&passive), Vote::Silent);
         assert_eq!(passive.faults().count(), FAULTS_KEPT);
     }

@@ -67,6 +67,9 @@ pub struct MemberReport {
     pub busy_for_ms: Option<u64>,
     /// Requests of this node in flight there, at the last tick.
     pub in_flight: u32,
+    /// Most requests that the region's nodes together give it, by what was found out; `None` if a
+    /// config says it. Whoever looks after that fills it in.
+    pub concurrency_limit: Option<u32>,
     /// How long it had sent nothing to them, at the last tick.
     pub silent_for_ms: Option<u64>,
     /// Age of its newest load report.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use spillway_route::BucketConfig;
-use spillway_types::{Fault, LoadReport, SignKind, TokenCounts};
+use spillway_types::{Fault, LoadReport, SignKind, TokenCounts, Worked};
 
 use crate::test_fleet::ms;
 use crate::{
@@ -59,14 +59,28 @@ fn any_check_result() -> impl Strategy<Value = Result<(), CheckFault>> {
     prop_oneof![Just(Ok(())), fault.prop_map(Err)]
 }
 
+fn any_worked() -> impl Strategy<Value = Option<Worked>> {
+    let steps = prop_oneof![1.0..1000.0_f32, any::<f32>()];
+    let worked = (0..100_000_u64, steps, any::<bool>());
+    prop::option::of(worked.prop_map(|(after, steps, is_stream)| Worked {
+        after: ms(after),
+        steps,
+        is_stream,
+    }))
+}
+
 pub(crate) fn any_kind() -> impl Strategy<Value = SignKind> {
     prop_oneof![
-        4 => (0..100_000_u64).prop_map(|after| SignKind::Answered { after: ms(after) }),
+        4 => (0..100_000_u64, any_worked())
+            .prop_map(|(after, worked)| SignKind::Answered { after: ms(after), worked }),
         2 => prop::option::of(any_wait())
             .prop_map(|wait| SignKind::Busy { retry_after: wait.map(ms) }),
         6 => any_fault().prop_map(SignKind::Failed),
-        3 => (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|(prompt, completion, cached)| {
-            SignKind::Finished { tokens: TokenCounts { prompt, completion, cached } }
+        3 => (any::<[u64; 3]>(), any_worked()).prop_map(|([prompt, completion, cached], worked)| {
+            SignKind::Finished {
+                tokens: TokenCounts { prompt, completion, cached },
+                worked,
+            }
         }),
         1 => any_report().prop_map(|report| SignKind::Reported(Box::new(report))),
     ]

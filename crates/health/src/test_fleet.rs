@@ -5,7 +5,9 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use spillway_route::BucketConfig;
-use spillway_types::{Admission, Fault, LoadReport, ReplicaName, Sign, SignKind, TokenCounts};
+use spillway_types::{
+    Admission, Fault, LoadReport, ReplicaName, Sign, SignKind, TokenCounts, Worked,
+};
 
 use crate::{
     Action, Check, CheckFault, CheckPeriods, Fleet, FleetConfig, HealthConfig, Live, MemberReport,
@@ -22,6 +24,11 @@ pub(crate) fn start() -> Instant {
 
 pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
+}
+
+/// The first word of a stream.
+pub(crate) fn answered(after: Duration) -> SignKind {
+    SignKind::Answered { after, worked: Some(Worked { after, steps: 1.0, is_stream: true }) }
 }
 
 /// A replica of the pool `pool` with an active check every second and no slow start.
@@ -75,16 +82,16 @@ impl TestFleet {
     }
 
     pub(crate) fn answer(&mut self, replica: &str) -> &mut Self {
-        self.sign(replica, SignKind::Answered { after: ms(50) })
+        self.sign(replica, answered(ms(50)))
     }
 
     pub(crate) fn answer_after(&mut self, replica: &str, after: Duration) -> &mut Self {
-        self.sign(replica, SignKind::Answered { after })
+        self.sign(replica, answered(after))
     }
 
     pub(crate) fn finish(&mut self, replica: &str, prompt: u64, cached: u64) -> &mut Self {
         let tokens = TokenCounts { prompt, cached, completion: 10 };
-        self.sign(replica, SignKind::Finished { tokens })
+        self.sign(replica, SignKind::Finished { tokens, worked: None })
     }
 
     pub(crate) fn busy(&mut self, replica: &str, retry_after_ms: Option<u64>) -> &mut Self {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use spillway_types::{Admission, Fault, ReplicaName, SignKind, TokenCounts};
 
-use crate::test_fleet::{TestFleet, ms, spec};
+use crate::test_fleet::{TestFleet, answered, ms, spec};
 use crate::{Check, CheckFault, Live};
 
 /// How a replica of a story behaves.
@@ -138,8 +138,8 @@ impl Story {
         match self.servers[&name] {
             Server::Works { after_ms } => {
                 let tokens = TokenCounts { prompt: 100, cached: 10, completion: 10 };
-                self.test.sign(replica, SignKind::Answered { after: ms(after_ms) });
-                self.test.sign(replica, SignKind::Finished { tokens });
+                self.test.sign(replica, answered(ms(after_ms)));
+                self.test.sign(replica, SignKind::Finished { tokens, worked: None });
             }
             Server::Dead => self.fail(replica, Fault::Connect),
             Server::Broken => self.fail(replica, Fault::ServerError),

@@ -14,7 +14,7 @@ use crate::config::AccessConfig;
 ///
 /// Where both know a key, the cluster's word counts: a key that it revoked is let in by no config.
 /// A tenant is suspended or kept apart as soon as one of them says so, and served only
-/// where both let it be. The lock is for those who
+/// where both let it be, in regions that both allow. The lock is for those who
 /// write, which happens when a config or the agreed state changes; requests never take it.
 #[derive(Debug)]
 pub(crate) struct KeyBook {
@@ -66,7 +66,11 @@ impl KeyBook {
         let records = state.records();
         let keys = records.keys.iter().map(|(id, key)| (id.clone(), key.clone()));
         let tenants = records.tenants.iter().map(|(name, tenant)| {
-            let terms = TenantTerms { is_suspended: tenant.is_suspended, ..TenantTerms::default() };
+            let terms = TenantTerms {
+                is_suspended: tenant.is_suspended,
+                residency: tenant.residency.residency(),
+                ..TenantTerms::default()
+            };
             (name.clone(), terms)
         });
         let agreed = AccessConfig { keys: keys.collect(), tenants: tenants.collect() };

@@ -105,6 +105,7 @@ impl Feedback {
             LiveReplica {
                 name: replica.spec().name.to_string(),
                 in_flight: u64::from(replica.in_flight()),
+                concurrency_limit: replica.concurrency_limit(),
                 connections: u64::from(replica.connections()),
                 admission: standing.admission,
                 ramp_permille: standing.ramp_permille,
@@ -126,6 +127,9 @@ impl Feedback {
             replicas: replicas.collect(),
             client_connections: counters.connections(),
             body_bytes: counters.body_bytes(),
+            ahead_bytes: memory.ahead().held_bytes(),
+            ahead_replies: memory.ahead().replies(),
+            streams_closed: counters.streams_closed(),
             memory: vec![("used", memory.used_bytes()), ("ceiling", memory.ceiling_bytes())],
             connections_closed: counters.connections_closed(),
             access: access(&self.gateway.keys()),

@@ -15,6 +15,7 @@ mod node;
 mod quota;
 mod reload;
 mod resolve;
+mod saved;
 mod workers;
 mod world;
 

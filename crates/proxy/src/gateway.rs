@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::access::{Doorkeeper, KeyTable};
-use crate::client::{CloseReason, Share, Shares};
+use crate::client::{BodyHolder, BodyShares, CloseReason, Share, Shares};
 use crate::continuations::Continuations;
 use crate::control_age::ControlAge;
 use crate::knowledge::Knowledge;
@@ -38,6 +38,9 @@ const RESPONSE_IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 const SHORT_BODY_BYTES: u64 = 64 << 10;
 /// This part of the room for bodies is theirs alone.
 const SHORT_BODIES_PART: u64 = 8;
+/// A client whose other bodies have more than this part gets no room for another one: what a single one
+/// sends leaves most of it to all others.
+const CLIENT_BODIES_PART: u64 = 4;
 
 /// Who stores a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,6 +106,8 @@ pub struct Gateway {
     pub(crate) counters: Counters,
     /// Connections of each client.
     clients: Arc<Shares>,
+    /// Bodies in memory of each client.
+    bodies: BodyShares,
     memory: Memory,
     quotas: Quotas,
     pub(crate) draining: CancellationToken,
@@ -134,6 +139,7 @@ impl Gateway {
     pub fn new(config: GatewayConfig, hasher: PrefixHasher, view: View, started_s: u64) -> Self {
         let budget = RetryBudgetConfig {
             share_percent: config.retry.share_percent,
+            in_hand: config.retry.in_hand,
             per_second_min: config.retry.per_second_min,
         };
         Self {
@@ -148,7 +154,8 @@ impl Gateway {
             doorkeeper: Doorkeeper::new(),
             counters: Counters::default(),
             clients: Arc::new(Shares::new(config.limits.connections_per_client_max)),
-            memory: Memory::default(),
+            bodies: BodyShares::default(),
+            memory: Memory::new(config.limits.read_ahead_bytes_total_max),
             quotas: Quotas::new(Instant::now()),
             draining: CancellationToken::new(),
             tracker: TaskTracker::new(),
@@ -378,18 +385,34 @@ impl Gateway {
         share
     }
 
-    /// Room for `bytes` more of buffered bodies; `None` if that is more than all may hold.
-    /// A long body leaves some of it to short ones: `whole` is what it comes to with these.
+    /// Whose count of bodies in memory a client's are.
+    pub(crate) fn body_holder(&self, client: IpAddr) -> BodyHolder {
+        self.bodies.holder(client, &self.key_hasher)
+    }
+
+    /// Room for `bytes` more of buffered bodies. A long body leaves some of it to short ones: `whole` is
+    /// what it comes to with these.
+    ///
+    /// # Errors
+    /// If that is more than all may hold, or `holder` has a large part of it by other bodies already. With
+    /// a body of its own each client gets along, however long that is.
     pub(crate) fn reserve_body(
         self: &Arc<Self>,
-        bytes: u64,
-        whole: u64,
-    ) -> Option<BodyReservation> {
+        (bytes, whole): (u64, u64),
+        holder: Option<BodyHolder>,
+    ) -> Result<BodyReservation, NoRoom> {
         let held = self.counters.body_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let reservation = BodyReservation { gateway: Arc::clone(self), bytes };
+        let own = holder.map_or(0, |holder| self.bodies.add(holder, bytes));
+        let reservation = BodyReservation { gateway: Arc::clone(self), bytes, holder };
         let all = self.memory.bodies_bytes_max().min(self.config.limits.body_bytes_total_max);
         let kept = if whole > SHORT_BODY_BYTES { all / SHORT_BODIES_PART } else { 0 };
-        (held <= all - kept).then_some(reservation)
+        if held > all - kept {
+            return Err(NoRoom::All);
+        }
+        if own.saturating_sub(whole) > all / CLIENT_BODIES_PART {
+            return Err(NoRoom::Client);
+        }
+        Ok(reservation)
     }
 }
 
@@ -408,6 +431,7 @@ pub struct Counters {
     closed_idle: AtomicU64,
     closed_stalled: AtomicU64,
     closed_resets: AtomicU64,
+    pub(crate) streams_stalled: AtomicU64,
     pub(crate) guests: AtomicU32,
     /// Requests that are served now, guests included.
     pub(crate) requests: AtomicU64,
@@ -476,6 +500,13 @@ impl Counters {
         ]
     }
 
+    /// Streams of HTTP/2 connections that the gateway closed since start, by reason; the connections
+    /// went on.
+    #[must_use]
+    pub fn streams_closed(&self) -> [(&'static str, u64); 1] {
+        [("stalled", self.streams_stalled.load(Ordering::Relaxed))]
+    }
+
     pub(crate) fn closed_in_handshake(&self) {
         self.closed_handshake.fetch_add(1, Ordering::Relaxed);
     }
@@ -510,10 +541,23 @@ impl Drop for ConnectionPermit {
 pub(crate) struct BodyReservation {
     gateway: Arc<Gateway>,
     bytes: u64,
+    holder: Option<BodyHolder>,
+}
+
+/// Why there is no room for a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// All of it is taken.
+    All,
+    /// Its client has as much as it may.
+    Client,
 }
 
 impl Drop for BodyReservation {
     fn drop(&mut self) {
         self.gateway.counters.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        if let Some(holder) = self.holder {
+            self.gateway.bodies.give_back(holder, self.bytes);
+        }
     }
 }

@@ -54,8 +54,9 @@ pub(crate) struct FirstByte {
 
 impl Hedges {
     pub(crate) fn new(spec: HedgeSpec, now: Instant) -> Self {
-        // Nothing per second whatever the share: where little is asked, little is gained.
-        let config = RetryBudgetConfig { share_percent: spec.budget_percent, per_second_min: 0 };
+        // Nothing whatever the share: where little is asked, little is gained.
+        let share_percent = spec.budget_percent;
+        let config = RetryBudgetConfig { share_percent, in_hand: 0, per_second_min: 0 };
         Self { spec, budget: RetryBudget::new(config, now) }
     }
 

@@ -8,7 +8,31 @@ use spillway_types::{ReplicaSlot, Signals, Speed};
 
 use crate::board::Board;
 use crate::knowledge::Cached;
+use crate::replica::Replica;
+use crate::tenants::Kept;
 use crate::view::View;
+
+/// How many places a request may count with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// It can wait in this node until a place comes free.
+    pub(crate) can_wait: bool,
+    /// Its tenant has much, and leaves this to others.
+    pub(crate) kept: Option<Kept>,
+    /// Only this replica and those after it count: what others leave to its tenant.
+    pub(crate) first: Option<ReplicaSlot>,
+}
+
+impl Room {
+    /// Requests of this node that a replica may have, as far as this one is concerned.
+    pub(crate) fn places(self, replica: &Replica, slot: ReplicaSlot) -> u32 {
+        if self.first.is_some_and(|first| slot < first) {
+            return 0;
+        }
+        let places = replica.places_for(self.can_wait);
+        self.kept.map_or(places, |kept| kept.places_left(slot, places))
+    }
+}
 
 /// The loads of a view's replicas at the moment of a decision.
 pub(crate) struct LiveLoads<'v> {
@@ -16,6 +40,8 @@ pub(crate) struct LiveLoads<'v> {
     pub(crate) board: Guard<Arc<Board>>,
     /// What is cached of the prompt that is decided about.
     pub(crate) cached: Cached,
+    /// What counts as a place.
+    pub(crate) room: Room,
 }
 
 impl Loads for LiveLoads<'_> {
@@ -28,7 +54,7 @@ impl Loads for LiveLoads<'_> {
     }
 
     fn limit(&self, slot: ReplicaSlot) -> u32 {
-        self.view.replica(slot).places()
+        self.room.places(self.view.replica(slot), slot)
     }
 
     fn started(&self, slot: ReplicaSlot) -> u64 {
@@ -48,7 +74,7 @@ impl Loads for LiveLoads<'_> {
     }
 
     fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
-        self.view.replica(slot).pending_tokens()
+        pending_tokens(self.view.replica(slot))
     }
 
     fn speed(&self, slot: ReplicaSlot) -> Speed {
@@ -60,11 +86,16 @@ impl Loads for LiveLoads<'_> {
         Snapshot {
             in_flight: replica.in_flight(),
             elsewhere: replica.elsewhere(),
-            limit: replica.places(),
+            limit: self.room.places(replica, slot),
             cached_blocks: self.cached.blocks(replica.holder()),
-            pending_tokens: replica.pending_tokens(),
+            pending_tokens: pending_tokens(replica),
             signals: self.board.signals(slot),
             speed: self.board.speed(slot),
         }
     }
+}
+
+/// What a replica has to read still, for all nodes of the region.
+fn pending_tokens(replica: &Replica) -> u32 {
+    replica.pending_tokens().saturating_add(replica.pending_elsewhere())
 }

@@ -4,7 +4,10 @@
 //! machine has. So a node refuses new work before its memory is used up, and not all of it: what the
 //! process holds may be what the allocator keeps, and then only work done shows that there is room.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+
+use crate::relay::AheadRoom;
 
 /// From this share of the ceiling on, new requests are refused.
 const TIGHT_PERMILLE: u64 = 900;
@@ -19,6 +22,9 @@ const TRICKLE: i32 = 4;
 const BODIES_PART: u64 = 5;
 /// And this part while memory is tight.
 const BODIES_PART_TIGHT: u64 = 16;
+/// All that is read ahead of clients has this part of the ceiling at most, and nothing more is read while
+/// memory is tight: replicas that wait cost others time, a node without memory costs all.
+const AHEAD_PART: u64 = 8;
 
 /// How much of the memory is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,13 +42,16 @@ pub enum Pressure {
 }
 
 /// The memory of the process, as requests see it. Read without waiting.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Memory {
     pressure: AtomicU8,
     /// Requests that are let in until the next look.
     trickle: AtomicI32,
     used_bytes: AtomicU64,
     ceiling_bytes: AtomicU64,
+    ahead: Arc<AheadRoom>,
+    /// Bytes that may be read ahead whatever the ceiling.
+    ahead_bytes_max: u64,
 }
 
 impl Pressure {
@@ -70,6 +79,18 @@ impl Pressure {
 }
 
 impl Memory {
+    /// Memory without a ceiling so far. All that is read ahead of clients has `ahead_bytes_max` at most.
+    pub(crate) fn new(ahead_bytes_max: u64) -> Self {
+        Self {
+            pressure: AtomicU8::default(),
+            trickle: AtomicI32::default(),
+            used_bytes: AtomicU64::default(),
+            ceiling_bytes: AtomicU64::default(),
+            ahead: Arc::new(AheadRoom::new(ahead_bytes_max)),
+            ahead_bytes_max,
+        }
+    }
+
     /// Takes in what the process uses, and what it may. To be called several times a second; returns
     /// the state from now on.
     pub fn note(&self, used_bytes: u64, ceiling_bytes: u64) -> Pressure {
@@ -78,7 +99,18 @@ impl Memory {
         self.ceiling_bytes.store(ceiling_bytes, Ordering::Relaxed);
         self.trickle.store(TRICKLE, Ordering::Relaxed);
         self.pressure.store(next as u8, Ordering::Relaxed);
+        self.ahead.resize(match (next, ceiling_bytes) {
+            (Pressure::Free, 0) => self.ahead_bytes_max,
+            (Pressure::Free, ceiling) => self.ahead_bytes_max.min(ceiling / AHEAD_PART),
+            (Pressure::Tight | Pressure::Full, _) => 0,
+        });
         next
+    }
+
+    /// Room for what is read ahead of clients.
+    #[must_use]
+    pub fn ahead(&self) -> &Arc<AheadRoom> {
+        &self.ahead
     }
 
     /// The state now.
@@ -132,7 +164,7 @@ mod tests {
 
     #[test]
     fn each_state_begins_at_its_share_and_ends_below_it() {
-        let memory = Memory::default();
+        let memory = Memory::new(100);
         let looks = [
             (899, Pressure::Free),
             (900, Pressure::Tight),
@@ -156,7 +188,7 @@ mod tests {
 
     #[test]
     fn without_a_ceiling_nothing_is_refused() {
-        let memory = Memory::default();
+        let memory = Memory::new(100);
         assert_eq!(memory.note(u64::MAX, 0), Pressure::Free);
         assert!((0..100).all(|_| memory.admits_request()));
         assert!(memory.admits_connection() && memory.bodies_bytes_max() == u64::MAX);
@@ -164,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_trickle_goes_on_while_memory_is_tight() {
-        let memory = Memory::default();
+        let memory = Memory::new(100);
         memory.note(950, 1_000);
         let let_in = || (0..100).filter(|_| memory.admits_request()).count();
         assert_eq!(let_in(), 4);
@@ -176,5 +208,18 @@ mod tests {
         assert!(!memory.admits_connection());
         memory.note(100, 1_000);
         assert_eq!((let_in(), memory.bodies_bytes_max()), (100, 200));
+    }
+
+    #[test]
+    fn what_is_read_ahead_has_a_part_of_the_ceiling_and_nothing_while_memory_is_tight() {
+        let memory = Memory::new(100);
+        let room = |bytes| memory.ahead().has(bytes);
+        assert!(room(100) && !room(101), "before the first look");
+        for (used, ceiling, most) in
+            [(1, 0, 100), (1, 8_000, 100), (1, 400, 50), (380, 400, 0), (399, 400, 0), (1, 80, 10)]
+        {
+            memory.note(used, ceiling);
+            assert!(room(most) && !room(most + 1), "{used} of {ceiling}");
+        }
     }
 }

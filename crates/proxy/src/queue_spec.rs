@@ -15,6 +15,9 @@ pub struct QueueSpec {
     /// Part of the replicas' weight, in thousandths, below which the least urgent classes are turned
     /// away first; 0 never does.
     pub degraded_below_permille: u16,
+    /// Part of the places, in thousandths, that a tenant which uses more than its part leaves to others
+    /// at most; 0 leaves nothing.
+    pub tenant_room_permille: u16,
 }
 
 /// Bounds on all queues of a node together.
@@ -34,6 +37,7 @@ impl Default for QueueSpec {
             slo: None,
             // With half of the replicas gone even full use of the rest serves half of the traffic.
             degraded_below_permille: 500,
+            tenant_room_permille: 250,
         }
     }
 }

@@ -12,6 +12,7 @@ use spillway_route::{
 use spillway_types::{Country, ModelLoad, ModelName, RegionName, Residency, ShedState, Speed};
 
 use crate::coming_guests::ComingGuests;
+use crate::live_loads::Room;
 use crate::region_gate::RegionGate;
 use crate::remote::RemoteFailure;
 use crate::route_group::RouteGroup;
@@ -242,16 +243,17 @@ impl Regions {
         self.is_alone() || (!self.is_evacuated && is_half_empty())
     }
 
-    /// The own region as it is now. `group` are its replicas for the model.
+    /// The own region as it is now. `group` are its replicas for the model, and `room` says which of
+    /// their places count.
     pub(crate) fn own(
         &self,
         model: &ModelName,
-        (view, group): (&View, Option<&RouteGroup>),
+        (view, group, room): (&View, Option<&RouteGroup>, Room),
         waiting: Waiting,
     ) -> OwnRegion {
         let known = self.own.get(model);
         let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
-        let now = Now::of(view, candidates);
+        let now = Now::of(view, candidates, room);
         let since = |now: u64, then: Option<u64>| {
             u32::try_from(now.saturating_sub(then.unwrap_or(now))).unwrap_or(u32::MAX)
         };
@@ -341,12 +343,12 @@ struct Now {
 }
 
 impl Now {
-    fn of(view: &View, candidates: &[Candidate]) -> Self {
+    fn of(view: &View, candidates: &[Candidate], room: Room) -> Self {
         let none = Self { places: Some(0), ..Self::default() };
         candidates.iter().fold(none, |sum, candidate| {
             let replica = view.replica(candidate.slot);
             let (in_flight, sent) = (replica.in_flight(), replica.started());
-            let limit = candidate.in_flight_max.min(replica.places());
+            let limit = candidate.in_flight_max.min(room.places(replica, candidate.slot));
             let left = limit.saturating_sub(in_flight);
             let is_limited = limit < u32::MAX;
             Self {

@@ -11,8 +11,11 @@ use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use spillway_route::Sharer;
 use spillway_types::{Holder, ModelName, ModelVersion, ReplicaName};
 
+use crate::crowd::{Crowd, CrowdSeen};
+use crate::tenants::TenantPlace;
 use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
 use crate::waiting::Waitings;
 
@@ -107,8 +110,10 @@ pub struct Replica {
     in_flight: AtomicU32,
     /// This node's part of the places there, where several nodes share them.
     claim: AtomicU32,
-    /// Requests that the region's other nodes say they have in flight there.
-    elsewhere: AtomicU32,
+    /// What was found out about how many it can take, and what the region's other nodes have there.
+    crowd: Crowd,
+    /// Prompt tokens that it has to read still for those.
+    pending_elsewhere: AtomicU32,
     started: AtomicU64,
     /// Prompt tokens that it is predicted to have to read still, of this node's requests.
     pending_tokens: AtomicU32,
@@ -142,7 +147,8 @@ impl Replica {
             addresses: ArcSwap::default(),
             in_flight: AtomicU32::new(0),
             claim: AtomicU32::new(u32::MAX),
-            elsewhere: AtomicU32::new(0),
+            crowd: Crowd::default(),
+            pending_elsewhere: AtomicU32::new(0),
             started: AtomicU64::new(0),
             pending_tokens: AtomicU32::new(0),
             resting_ms: AtomicU64::new(0),
@@ -180,12 +186,46 @@ impl Replica {
     /// Requests of the region's other nodes in flight there, as they said last.
     #[must_use]
     pub fn elsewhere(&self) -> u32 {
-        self.elsewhere.load(Ordering::Relaxed)
+        self.crowd.elsewhere()
     }
 
-    /// Notes how many the region's other nodes have in flight there.
-    pub fn set_elsewhere(&self, requests: u32) {
-        self.elsewhere.store(requests, Ordering::Relaxed);
+    /// Prompt tokens that it is predicted to have to read still for those.
+    #[must_use]
+    pub fn pending_elsewhere(&self) -> u32 {
+        self.pending_elsewhere.load(Ordering::Relaxed)
+    }
+
+    /// Notes how many requests the region's other nodes have in flight there, what each of them wants,
+    /// and how many prompt tokens it still has to read for them.
+    pub fn set_elsewhere(&self, requests: u32, sharers: Vec<Sharer>, pending_tokens: u32) {
+        self.crowd.set_elsewhere(requests, sharers);
+        self.pending_elsewhere.store(pending_tokens, Ordering::Relaxed);
+    }
+
+    /// Most requests that the region's nodes together may have there, by what was found out;
+    /// `None` if nobody looks after that.
+    #[must_use]
+    pub fn concurrency_limit(&self) -> Option<u32> {
+        Some(self.crowd.limit()).filter(|&limit| limit < u32::MAX)
+    }
+
+    /// The same, once more than that was seen to be too much.
+    #[must_use]
+    pub fn found_limit(&self) -> Option<u32> {
+        self.concurrency_limit().filter(|_| self.crowd.is_found())
+    }
+
+    /// The region's nodes together may have so many requests there from now on, of those that can wait
+    /// in a node; `None` for as many as the spec says. `is_found` says whether more was seen to be
+    /// too much, or it is a guess.
+    pub fn set_concurrency_limit(&self, limit: Option<u32>, is_found: bool) {
+        self.crowd.set_limit(limit.unwrap_or(u32::MAX), is_found);
+    }
+
+    /// What requests showed since this was called last. One caller only.
+    #[must_use]
+    pub fn take_crowd(&self) -> CrowdSeen {
+        self.crowd.take(self.in_flight())
     }
 
     /// This node's part of the places there at this moment: none while the replica rests.
@@ -201,6 +241,17 @@ impl Replica {
         let order = Ordering::Relaxed;
         let _: Result<u64, u64> = self.resting_ms.compare_exchange(resting_ms, 0, order, order);
         self.claim()
+    }
+
+    /// The same for a request which can wait in this node, or can't: one that can gets no place beyond
+    /// what was found to be enough there, and another would be refused for it.
+    pub(crate) fn places_for(&self, can_wait: bool) -> u32 {
+        let places = self.places();
+        if can_wait { places.min(self.crowd.part()) } else { places }
+    }
+
+    pub(crate) fn crowd(&self) -> &Crowd {
+        &self.crowd
     }
 
     /// It said at `now` that it has no room, and asked to be left alone for that long: it gets nothing
@@ -287,14 +338,16 @@ impl Replica {
         self.addresses.load_full()
     }
 
-    /// A place for one more request; `None` if the replica has all it may have.
+    /// One of so many places for one more request; `None` if the replica has all it may have.
     /// When it is given back, those that wait for one are woken.
-    pub(crate) fn lease(self: &Arc<Self>, waitings: &Arc<Waitings>) -> Option<Lease> {
+    pub(crate) fn lease(self: &Arc<Self>, waitings: &Arc<Waitings>, places: u32) -> Option<Lease> {
         let taken = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
-        let lease = Lease { replica: Arc::clone(self), waitings: Arc::clone(waitings) };
-        if taken > self.spec.in_flight_max.min(self.places()) {
+        let lease =
+            Lease { replica: Arc::clone(self), waitings: Arc::clone(waitings), tenant: None };
+        if taken > self.spec.in_flight_max.min(places) {
             return None;
         }
+        self.crowd.note_most(taken);
         if taken == 1 {
             self.heard(Instant::now());
         }
@@ -330,17 +383,29 @@ fn since_epoch_ms(at: Instant) -> u64 {
 pub(crate) struct Lease {
     replica: Arc<Replica>,
     waitings: Arc<Waitings>,
+    /// The same place as its tenant's.
+    tenant: Option<TenantPlace>,
 }
 
 impl Lease {
     pub(crate) fn replica(&self) -> &Arc<Replica> {
         &self.replica
     }
+
+    /// Counts the place as a tenant's too.
+    pub(crate) fn of_tenant(self, tenant: Option<TenantPlace>) -> Self {
+        // Written out, since what gives a place back can't be taken apart.
+        let mut lease = self;
+        lease.tenant = tenant;
+        lease
+    }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.in_flight.fetch_sub(1, Ordering::Relaxed);
+        // Before anybody looks for what has come free.
+        drop(self.tenant.take());
         self.waitings.wake();
     }
 }

@@ -9,12 +9,16 @@ use spillway_types::{Admission, ModelName, ReplicaSlot, Standing};
 
 use crate::hedging::FirstByte;
 use crate::replica::Replica;
+use crate::tenants::Tenants;
 use crate::view::RouteSpec;
 
 /// The replicas that can serve one model on one route.
 #[derive(Debug)]
 pub(crate) struct RouteGroup {
     pub(crate) group: Group,
+    /// Those of the next best standing, if there are any: a request that all of the group have failed
+    /// asks one of these before it gives up.
+    pub(crate) next: Option<Group>,
     /// Set if none of its replicas is open, so that those of this standing have to serve.
     pub(crate) last_resort: Option<Admission>,
     /// Set if all of its replicas asked to be left alone: when the first will take requests again.
@@ -31,12 +35,14 @@ pub(crate) struct GroupMemory {
     tickets: AtomicU64,
     /// How long first bytes take, where second attempts go by that.
     pub(crate) first_byte: FirstByte,
+    /// What tenants have there.
+    pub(crate) tenants: Tenants,
 }
 
 impl GroupMemory {
     /// Of a new group, whose turns begin there.
     pub(crate) fn new(first_turn: u64) -> Self {
-        Self { tickets: AtomicU64::new(first_turn), first_byte: FirstByte::default() }
+        Self { tickets: AtomicU64::new(first_turn), ..Self::default() }
     }
 
     /// The number of the next decision, which is not made.
@@ -106,9 +112,11 @@ impl Members {
             0 => 1_000,
             weight => u16::try_from(self.open_weight * 1_000 / weight).unwrap_or(1_000),
         };
-        let Admitted { candidates, last_resort } = admitted(self.candidates);
+        let Admitted { candidates, last_resort, next } = admitted(self.candidates);
         let busy_until = self.busy_until.filter(|_| candidates.is_empty());
-        let group = Group::with_tuning(spec.policy, &spec.tuning, candidates);
-        RouteGroup { group, last_resort, busy_until, healthy_permille, memory }
+        let group = |candidates| Group::with_tuning(spec.policy, &spec.tuning, candidates);
+        let next = (!next.is_empty()).then(|| group(next));
+        let group = group(candidates);
+        RouteGroup { group, next, last_resort, busy_until, healthy_permille, memory }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use spillway_route::RetryBudgetConfig;
+
 /// Bounds on what clients may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -40,8 +42,15 @@ pub struct Limits {
     pub body_timeout: Duration,
     /// A connection without a request for this long is closed.
     pub idle_timeout: Duration,
-    /// A client that takes none of the bytes waiting for it for this long is cut off.
+    /// A client that takes none of the bytes waiting for it for this long is cut off: its connection, or
+    /// over HTTP/2 that stream while others of the connection are taken.
     pub stall_timeout: Duration,
+    /// Bytes of one reply that are read ahead of a client which is behind, so that the replica's place
+    /// becomes free; 0 lets replicas wait for clients.
+    pub read_ahead_bytes_max: usize,
+    /// Bytes of all that is read ahead together. An eighth of the memory that may be used is another
+    /// limit to it.
+    pub read_ahead_bytes_total_max: u64,
 }
 
 impl Default for Limits {
@@ -62,6 +71,9 @@ impl Default for Limits {
             body_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(75),
             stall_timeout: Duration::from_secs(60),
+            // Some 4,000 tokens of a chat: each is an event of about 200 bytes.
+            read_ahead_bytes_max: 1 << 20,
+            read_ahead_bytes_total_max: 256 << 20,
         }
     }
 }
@@ -98,12 +110,20 @@ pub struct Retry {
     pub attempts_max: u32,
     /// Retries as a share of requests, in percent.
     pub share_percent: u32,
-    /// Retries per second that are allowed whatever the share says.
+    /// Retries in hand at the start; requests earn them back by their share, however seldom they come.
+    pub in_hand: u32,
+    /// Retries that a second earns whose requests earn less.
     pub per_second_min: u32,
 }
 
 impl Default for Retry {
     fn default() -> Self {
-        Self { attempts_max: 3, share_percent: 20, per_second_min: 3 }
+        let budget = RetryBudgetConfig::default();
+        Self {
+            attempts_max: 3,
+            share_percent: budget.share_percent,
+            in_hand: budget.in_hand,
+            per_second_min: budget.per_second_min,
+        }
     }
 }

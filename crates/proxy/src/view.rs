@@ -15,7 +15,7 @@ use crate::board::Board;
 use crate::continuations::ContinuationSpec;
 use crate::hedging::{HedgeSpec, Hedges};
 use crate::knowledge::Cached;
-use crate::live_loads::LiveLoads;
+use crate::live_loads::{LiveLoads, Room};
 use crate::names::{NameSpec, Names};
 use crate::queue_spec::QueueSpec;
 use crate::replica::Replica;
@@ -229,9 +229,9 @@ impl View {
         self.board.store(Arc::new(board));
     }
 
-    /// The loads of now, for a request of whose prompt this is cached.
-    pub(crate) fn loads(&self, cached: Cached) -> LiveLoads<'_> {
-        LiveLoads { view: self, board: self.board.load(), cached }
+    /// The loads of now, for a request of whose prompt this is cached and which counts with these places.
+    pub(crate) fn loads(&self, cached: Cached, room: Room) -> LiveLoads<'_> {
+        LiveLoads { view: self, board: self.board.load(), cached, room }
     }
 
     pub(crate) fn replica(&self, slot: ReplicaSlot) -> &Arc<Replica> {
@@ -248,6 +248,12 @@ impl View {
             let prefix = route.spec.path_prefix.as_deref().unwrap_or_default();
             lies_below(path, prefix)
         })
+    }
+
+    /// Where the requests of the route of that name may be served; `None` if there is no such route.
+    #[must_use]
+    pub fn residency_of(&self, route: &RouteName) -> Option<&Residency> {
+        self.route_named(route).map(|route| &route.spec.residency)
     }
 
     fn route_named(&self, name: &RouteName) -> Option<&Route> {

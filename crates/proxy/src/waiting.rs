@@ -67,6 +67,8 @@ pub(crate) struct Patience {
     pub(crate) until: Instant,
     /// When it must have been sent to a replica to be of use; `None` until the deadline.
     pub(crate) begin_by: Option<Instant>,
+    /// When its turn was to come, if it waited before: it does not lose it by finding no place.
+    pub(crate) turn_by: Option<Instant>,
 }
 
 impl WaitKey {
@@ -178,16 +180,18 @@ impl Waitings {
             fingerprint,
             is_promised,
             begin_by: patience.begin_by,
+            turn_by: patience.turn_by,
             ..WaitEntry::new(word, deadline)
         };
-        let ticket = self.on(asking, |line| {
+        let (ticket, turn_by) = self.on(asking, |line| {
             let entered = line.enter(entry, now).map_err(|full| full.limit)?;
             for (_, victim) in entered.pushed_out {
                 send_away(line, victim, (ShedReason::PushedOut, now));
             }
-            Ok(entered.ticket)
+            let turn_by = line.queue().get(entered.ticket).and_then(|entry| entry.turn_by);
+            Ok((entered.ticket, turn_by))
         })?;
-        Ok(Stay::new(self, asking.key.clone(), ticket, words))
+        Ok(Stay::new(self, asking.key.clone(), (ticket, turn_by), words))
     }
 
     /// A place has come free somewhere, or may have: the first of each queue looks for itself.
@@ -230,6 +234,26 @@ impl Waitings {
         };
         if let Some((_, entry)) = next {
             // Whoever left in this very moment drops the turn, which then goes on to the next.
+            drop(entry.item.send(Word::Turn(Turn::new(self, key.clone()))));
+        }
+    }
+
+    /// Requests that wait there of tenants and classes that are `wanted`.
+    pub(crate) fn of_tenants(&self, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) -> u32 {
+        self.lock().get(key).map_or(0, |line| line.waiting_of_tenants(wanted))
+    }
+
+    /// A turn that was of no use goes to somebody whose tenant and class are `wanted`.
+    pub(crate) fn wake_one_of(self: &Arc<Self>, key: &WaitKey, wanted: impl Fn(u64, u8) -> bool) {
+        let now = Instant::now();
+        let next = {
+            let mut lines = self.lock();
+            let Some(line) = lines.get_mut(key) else { return };
+            self.counted(line, |line| {
+                line.pop_where(|entry| wanted(entry.tenant, entry.priority), now)
+            })
+        };
+        if let Some((_, entry)) = next {
             drop(entry.item.send(Word::Turn(Turn::new(self, key.clone()))));
         }
     }

@@ -206,6 +206,7 @@ fn replica(change: Change, clock: u64, n: u32, place: u32) -> ReplicaLoad {
     let in_flight = 5 + one + 3 * tick;
     ReplicaLoad {
         in_flight,
+        pending_tokens: 400 * in_flight,
         wanted: in_flight,
         // Half of them have a limit.
         limit: n.is_multiple_of(2).then_some(64),

@@ -55,7 +55,8 @@ impl Rival {
         self.claim.proposed > self.settled()
     }
 
-    fn wanted(&self) -> u32 {
+    /// What it would have.
+    pub(crate) fn wanted(&self) -> u32 {
         self.claim.wanted.max(self.in_flight)
     }
 }

@@ -1,8 +1,9 @@
 //! What a datagram says.
 
 use serde::{Deserialize, Serialize};
-use spillway_codec::{HEADER_BYTES, Wire};
+use spillway_codec::{DecodeError, HEADER_BYTES, Wire, decode_payload};
 
+use crate::datagram_v1::DatagramV1;
 use crate::entry::{ModelEntry, SiblingEntry};
 use crate::name_id::NameId;
 
@@ -80,9 +81,16 @@ pub(crate) struct Report<E> {
 
 impl Wire for Datagram {
     const KIND: u16 = 0x0101;
-    const VERSION: u16 = 1;
+    const VERSION: u16 = 2;
     // Longer than any path carries; what is sent has a limit of its own.
     const BYTES_MAX: usize = 2_048;
+
+    fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        match version {
+            1 => Ok(decode_payload::<DatagramV1>(payload)?.into()),
+            found => Err(DecodeError::Version { kind: Self::KIND, found, newest: Self::VERSION }),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use spillway_types::{ModelLoad, ShedState};
 
 use super::*;
 use crate::entry::{ClaimEntry, ReplicaEntry, ShareEntry};
-use crate::own_load::{ModelShare, ReplicaSignals};
+use crate::own_load::{ModelShare, ReplicaLoad, ReplicaSignals};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 
@@ -40,9 +40,11 @@ fn sibling() -> Datagram {
         kv_use: Some(0.5),
         age_ms: Some(400),
     };
+    let load =
+        ReplicaLoad { in_flight: 29, pending_tokens: 170, signals, ..ReplicaLoad::default() };
     let claim = ClaimEntry { usable: 30, proposed: 40, wanted: 55 };
     let id = NameId::of_replica(&"gpu-1".into());
-    let replica = SiblingEntry::Replica(ReplicaEntry::new(id, 29, claim, &signals));
+    let replica = SiblingEntry::Replica(ReplicaEntry::new(id, &load, claim));
     let share = ModelShare { waiting: 300, rate_per_s: Some(0.5) };
     let share = SiblingEntry::Share(ShareEntry::new(NameId::of_model(&"llama".into()), &share));
     let echo = Echo::new(1_799_999_999_999, 17);
@@ -60,12 +62,35 @@ fn the_bytes_are_those_on_file() {
     golden::check(FOLDER, "question", &question());
 }
 
+/// A node that does not tell what is still to be read yet is understood, and its fingerprint is that
+/// of what it did tell.
+#[test]
+fn the_version_before_is_read() {
+    let file = format!("{FOLDER}/sibling.v1.hex");
+    let text = std::fs::read_to_string(file).unwrap();
+    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let digit = |at: usize| (digits[at] as char).to_digit(16).unwrap() as u8;
+    let bytes: Vec<u8> =
+        (0..digits.len() / 2).map(|n| 16 * digit(2 * n) + digit(2 * n + 1)).collect();
+    let before: Datagram = decode(&bytes).unwrap();
+    let (Body::Sibling { report, .. }, Body::Sibling { report: now, .. }) =
+        (before.body, sibling().body)
+    else {
+        unreachable!()
+    };
+    let [SiblingEntry::Replica(before), share] = report.entries[..] else { unreachable!() };
+    let [SiblingEntry::Replica(now), share_now] = now.entries[..] else { unreachable!() };
+    assert_eq!((before.id, before.in_flight, before.claim), (now.id, now.in_flight, now.claim));
+    assert_eq!((before.signals(), share), (now.signals(), share_now));
+    assert_eq!((before.pending_tokens(), now.pending_tokens()), (0, 170));
+}
+
 #[test]
 fn a_line_of_usual_numbers_is_short() {
     let Body::Region(report) = region().body else { unreachable!() };
     assert_eq!(payload_bytes(&report.entries[0]).unwrap(), 11);
     let Body::Sibling { report, .. } = sibling().body else { unreachable!() };
-    assert_eq!(payload_bytes(&report.entries[0]).unwrap(), 13);
+    assert_eq!(payload_bytes(&report.entries[0]).unwrap(), 14);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use spillway_types::{ModelLoad, ShedState};
 
 use crate::name_id::{Fingerprint, NameId};
-use crate::own_load::{ModelShare, ReplicaSignals};
+use crate::own_load::{ModelShare, ReplicaLoad, ReplicaSignals};
 use crate::scale::{COUNT, RATE, SHARE, Scale, WAIT};
 
 /// One line of a report.
@@ -158,18 +158,42 @@ impl Entry for SiblingEntry {
 pub(crate) struct ReplicaEntry {
     pub(crate) id: NameId,
     pub(crate) in_flight: u32,
+    pending_tokens: u16,
     pub(crate) claim: ClaimEntry,
     signals: SignalsEntry,
 }
 
+/// The same before nodes told what is still to be read there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReplicaEntryV1 {
+    id: NameId,
+    in_flight: u32,
+    claim: ClaimEntry,
+    signals: SignalsEntry,
+}
+
+impl From<ReplicaEntryV1> for ReplicaEntry {
+    fn from(before: ReplicaEntryV1) -> Self {
+        let ReplicaEntryV1 { id, in_flight, claim, signals } = before;
+        Self { id, in_flight, pending_tokens: 0, claim, signals }
+    }
+}
+
 impl ReplicaEntry {
-    pub(crate) fn new(
-        id: NameId,
-        in_flight: u32,
-        claim: ClaimEntry,
-        signals: &ReplicaSignals,
-    ) -> Self {
-        Self { id, in_flight, claim, signals: SignalsEntry::new(signals) }
+    pub(crate) fn new(id: NameId, load: &ReplicaLoad, claim: ClaimEntry) -> Self {
+        Self {
+            id,
+            in_flight: load.in_flight,
+            pending_tokens: COUNT.code(load.pending_tokens as f32),
+            claim,
+            signals: SignalsEntry::new(&load.signals),
+        }
+    }
+
+    /// See [`ReplicaLoad::pending_tokens`].
+    pub(crate) fn pending_tokens(&self) -> u32 {
+        // What can't be known is not taken for work: requests in flight count beside it.
+        COUNT.value(self.pending_tokens).unwrap_or(0.0) as u32
     }
 
     pub(crate) fn signals(&self) -> ReplicaSignals {
@@ -183,6 +207,10 @@ impl ReplicaEntry {
         let SignalsEntry { queued, running, kv_use, age } = self.signals;
         [queued, running, kv_use].iter().for_each(|code| fingerprint.add((*code).into()));
         fingerprint.add(age.into());
+        // Who does not tell has not counted it either.
+        if self.pending_tokens > 0 {
+            fingerprint.add(self.pending_tokens.into());
+        }
     }
 
     fn change_from(&self, before: &Self) -> f32 {
@@ -197,7 +225,8 @@ impl ReplicaEntry {
         } else {
             change_of_count(20.0, before.claim.wanted, self.claim.wanted)
         };
-        in_flight.max(wanted).max(self.signals.change_from(&before.signals))
+        let pending = change(COUNT, 1_000.0, before.pending_tokens, self.pending_tokens);
+        in_flight.max(pending).max(wanted).max(self.signals.change_from(&before.signals))
     }
 }
 

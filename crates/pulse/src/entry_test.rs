@@ -77,8 +77,9 @@ fn every_number_of_a_line_is_in_its_fingerprint() {
     assert!(others.iter().all(|other| other.fingerprint() != base.fingerprint()));
 
     let claim = ClaimEntry { usable: 1, proposed: 1, wanted: 1 };
-    let base = ReplicaEntry::new(id(), 1, claim, &ReplicaSignals::default());
-    let mut others = [base; 8];
+    let base =
+        ReplicaEntry::new(id(), &ReplicaLoad { in_flight: 1, ..ReplicaLoad::default() }, claim);
+    let mut others = [base; 9];
     others[0].in_flight += 1;
     others[1].claim.usable += 1;
     others[2].claim.proposed += 1;
@@ -87,6 +88,7 @@ fn every_number_of_a_line_is_in_its_fingerprint() {
     others[5].signals.running += 1;
     others[6].signals.kv_use += 1;
     others[7].signals.age += 1;
+    others[8].pending_tokens += 1;
     let print = |entry: ReplicaEntry| SiblingEntry::Replica(entry).fingerprint();
     assert!(others.iter().all(|other| print(*other) != print(base)));
 
@@ -143,7 +145,11 @@ fn a_change_is_a_share_of_the_value_or_of_what_is_usual() {
 fn claims_are_told_at_once_and_ages_by_the_way() {
     let replica = |in_flight, claim, age_ms| {
         let signals = ReplicaSignals { age_ms: Some(age_ms), ..ReplicaSignals::default() };
-        ReplicaEntry::new(id(), in_flight, claim, &signals)
+        ReplicaEntry::new(
+            id(),
+            &ReplicaLoad { in_flight, signals, ..ReplicaLoad::default() },
+            claim,
+        )
     };
     let claim = ClaimEntry { usable: 90, proposed: 0, wanted: 5 };
     let before = replica(5, claim, 100);
@@ -155,4 +161,8 @@ fn claims_are_told_at_once_and_ages_by_the_way() {
     assert_eq!(change(replica(6, claim, 100)), 0.05);
     assert_eq!(change(replica(5, claim, 120)), 0.0);
     assert_eq!(change(replica(5, claim, 300)), 0.05);
+    let load = ReplicaLoad { in_flight: 5, pending_tokens: 500, ..ReplicaLoad::default() };
+    let signals = ReplicaSignals { age_ms: Some(100), ..ReplicaSignals::default() };
+    let much = change(ReplicaEntry::new(id(), &ReplicaLoad { signals, ..load }, claim));
+    assert!((0.49..0.51).contains(&much), "{much}: half of what is usual at a replica");
 }

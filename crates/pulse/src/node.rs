@@ -6,7 +6,7 @@ use spillway_types::RegionName;
 
 use crate::claim::Rival;
 use crate::contact::Contact;
-use crate::entry::{ClaimEntry, ModelEntry, SiblingEntry};
+use crate::entry::{ModelEntry, ReplicaEntry, SiblingEntry};
 use crate::mirror::Mirror;
 use crate::name_id::NameId;
 use crate::{Config, Member};
@@ -82,13 +82,22 @@ impl Sibling {
         self.echoed.filter(|_| self.mirror.is_whole())
     }
 
-    /// What it says of a replica.
+    /// What it told of a replica.
+    pub(crate) fn replica(&self, id: NameId) -> Option<&ReplicaEntry> {
+        match self.mirror.entry(id)? {
+            SiblingEntry::Replica(replica) => Some(replica),
+            SiblingEntry::Share(_) => None,
+        }
+    }
+
+    /// What it claims of a replica.
     pub(crate) fn rival(&self, id: NameId) -> Rival {
-        let (claim, in_flight) = match self.mirror.entry(id) {
-            Some(SiblingEntry::Replica(replica)) => (replica.claim, replica.in_flight),
-            _ => (ClaimEntry::default(), 0),
-        };
-        Rival { claim, in_flight, echoed: self.heard_echo() }
+        let told = self.replica(id);
+        Rival {
+            claim: told.map(|replica| replica.claim).unwrap_or_default(),
+            in_flight: told.map_or(0, |replica| replica.in_flight),
+            echoed: self.heard_echo(),
+        }
     }
 }
 

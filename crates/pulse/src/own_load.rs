@@ -21,6 +21,8 @@ pub struct OwnLoad {
 pub struct ReplicaLoad {
     /// Requests of this node that are at the replica now.
     pub in_flight: u32,
+    /// Prompt tokens that it is predicted to have to read still, of this node's requests.
+    pub pending_tokens: u32,
     /// How many it would have there if no claim held it back: those in flight, and what waits in
     /// this node that could go there. At least `in_flight`. Says nothing without a limit.
     pub wanted: u32,

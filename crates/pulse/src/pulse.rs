@@ -122,7 +122,7 @@ impl Pulse {
         let replicas = load.replicas.iter().take(most).map(|(name, load)| {
             let id = NameId::of_replica(name);
             let claim = claims.get(&id).copied().unwrap_or_default();
-            SiblingEntry::Replica(ReplicaEntry::new(id, load.in_flight, claim, &load.signals))
+            SiblingEntry::Replica(ReplicaEntry::new(id, load, claim))
         });
         let shares = load.shares.iter().take(most).map(|(name, share)| {
             SiblingEntry::Share(ShareEntry::new(NameId::of_model(name), share))

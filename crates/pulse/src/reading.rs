@@ -10,7 +10,7 @@ use crate::name_id::NameId;
 use crate::node::{Foreigner, Sibling, Standing};
 use crate::region::{Reach, Region};
 use crate::time::ms_since;
-use crate::{Member, ModelReport, PeerView, Pulse, RegionView, ReplicaReport};
+use crate::{Elsewhere, Member, ModelReport, PeerView, Pulse, RegionView, ReplicaReport};
 
 impl Pulse {
     /// This node.
@@ -50,12 +50,16 @@ impl Pulse {
         self.claims.usable(NameId::of_replica(replica))
     }
 
-    /// What the other living nodes of the own region have in flight at a replica.
+    /// What the other living nodes of the own region have at a replica.
     #[must_use]
-    pub fn in_flight_elsewhere(&self, replica: &ReplicaName) -> u32 {
+    pub fn elsewhere(&self, replica: &ReplicaName) -> Elsewhere {
         let id = NameId::of_replica(replica);
         let live = self.siblings.values().filter(|sibling| sibling.standing == Standing::Live);
-        live.map(|sibling| sibling.rival(id).in_flight).fold(0, u32::saturating_add)
+        let told = live.filter_map(|sibling| sibling.replica(id));
+        told.fold(Elsewhere::default(), |sum, told| Elsewhere {
+            in_flight: sum.in_flight.saturating_add(told.in_flight),
+            pending_tokens: sum.pending_tokens.saturating_add(told.pending_tokens()),
+        })
     }
 
     fn region_view(
@@ -99,7 +103,9 @@ impl Pulse {
                 SiblingEntry::Replica(replica) => {
                     let report = ReplicaReport {
                         in_flight: replica.in_flight,
+                        pending_tokens: replica.pending_tokens(),
                         claimed: sibling.rival(id).held(),
+                        wanted: sibling.rival(id).wanted(),
                         signals: replica.signals(),
                         age_ms: ms_since(at, now),
                     };

@@ -72,13 +72,26 @@ impl PeerView {
     }
 }
 
+/// What the other nodes of the own region have at a replica, as they said last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// Their requests there.
+    pub in_flight: u32,
+    /// Prompt tokens of those that the replica is predicted to have to read still, to 1 %.
+    pub pending_tokens: u32,
+}
+
 /// What another node had to do with a replica.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReplicaReport {
     /// Its requests there.
     pub in_flight: u32,
+    /// Prompt tokens of those that the replica is predicted to have to read still, to 1 %.
+    pub pending_tokens: u32,
     /// How many it claims, if the replica has a limit.
     pub claimed: u32,
+    /// How many it would have there: those in flight, and what waits in it that could go there.
+    pub wanted: u32,
     /// What it knows of the replica.
     pub signals: ReplicaSignals,
     /// How long ago that was known to be so, milliseconds, without the time on the way.

@@ -1,6 +1,6 @@
 //! One node's part in dividing limits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use spillway_types::NodeName;
@@ -58,6 +58,8 @@ pub struct Holder {
     lowered: BTreeMap<Scope, Units>,
     next: Option<Scope>,
     is_leaving: bool,
+    /// Limits that it has spoken of since it leaves.
+    left: BTreeSet<Scope>,
     dice: fastrand::Rng,
 }
 
@@ -88,6 +90,7 @@ impl Holder {
             floor_caps,
             next: None,
             is_leaving: false,
+            left: BTreeSet::new(),
             dice,
         }
     }
@@ -125,15 +128,16 @@ impl Holder {
             return None;
         }
         lines.extend(self.farewells(shares, book, LINES_MAX - lines.len()));
-        let mut overdue = self.watch.overdue(now_ns, shares, book.place_ms);
+        let mut overdue = self.watch.overdue(now_ns, &self.run, (shares, book.place_ms));
         overdue.truncate(OVERDUE_MAX);
-        if lines.is_empty() && overdue.is_empty() && !is_renewal {
+        if lines.is_empty() && (self.is_leaving || overdue.is_empty() && !is_renewal) {
             return None;
         }
         Some(self.state((now_ns, shares, book.lease_ms), lines, overdue))
     }
 
-    /// The process is about to end: the next look gives back all leases that are not in use, at once.
+    /// The process is about to end: the next look gives back leases that are not in use, at once. Of very
+    /// many it takes some, so call this and look again until it has nothing more to say.
     pub fn leave(&mut self) {
         self.is_leaving = true;
         self.is_waiting = false;
@@ -269,9 +273,12 @@ impl Holder {
         (now_ns, quotas): (u64, &Quotas),
     ) -> bool {
         let Some(pool) = seen.pool.filter(|_| seen.need.is_some()) else {
-            return self.may_introduce(seen.scope, now_ns);
+            return !self.is_leaving && self.may_introduce(seen.scope, now_ns);
         };
         self.introduced.remove(seen.scope);
+        if self.is_leaving {
+            return !self.left.contains(seen.scope) && self.can_give(seen, quotas);
+        }
         let lease_need = self.lease_need(seen);
         let told = seen.need.unwrap_or_default();
         let is_urgent = |kind| {
@@ -368,6 +375,9 @@ impl Holder {
         for line in &lines {
             self.note_floor(line, shares);
         }
+        if self.is_leaving {
+            self.left.extend(lines.iter().map(|line| line.scope.clone()));
+        }
         if self.pending.len() >= PENDING_MAX {
             // What it gave up stays given up until this later one was taken in.
             pending.take_over(self.pending.remove(0));
@@ -388,3 +398,7 @@ impl Holder {
 fn bytes(lines: &[ShareLine]) -> usize {
     lines.iter().map(ShareLine::bytes_about).sum()
 }
+
+#[cfg(test)]
+#[path = "holder_test.rs"]
+mod tests;

@@ -35,5 +35,5 @@ pub use pool::{Lease, Pool, PoolTerms};
 pub use quotas::{LimitTerms, Quotas};
 pub use request::{QuotaAsk, QuotaHold, QuotaRefusal};
 pub use scope::Scope;
-pub use shares::{Ground, RunRow, Shares, StatementFault};
+pub use shares::{Ground, ROWS_MAX, ROWS_MAX_OLD, RunRow, Shares, StatementFault};
 pub use statement::{LINES_MAX, OVERDUE_MAX, Overdue, Run, ShareLine, Statement};

@@ -1,5 +1,7 @@
 //! One limit, as this node has it.
 
+use std::sync::Arc;
+
 use crate::meter::{Charge, Meter};
 use crate::{LimitKind, Scope, Units};
 
@@ -38,7 +40,7 @@ pub struct Demand {
 #[derive(Debug)]
 pub(crate) struct Limiter {
     pub(crate) scope: Scope,
-    meters: [Option<Meter>; 3],
+    meters: [Option<Arc<Meter>>; 3],
 }
 
 /// What one request charged to one limit.
@@ -54,32 +56,18 @@ pub(crate) struct Full {
 }
 
 impl Limiter {
-    /// A limit of which nothing is held yet.
-    pub(crate) fn new(scope: Scope, whole: [Option<u64>; 3]) -> Self {
+    /// A limit that allows so much. What was charged to the one `before` of the kinds that it still
+    /// limits counts on, also to whoever charges that one yet; of other kinds nothing is held.
+    pub(crate) fn new(scope: Scope, whole: [Option<u64>; 3], before: Option<&Self>) -> Self {
         let meters = LimitKind::ALL.map(|kind| {
             whole[kind as usize].map(|whole| {
-                let meter = Meter::new(kind);
+                let kept = before.and_then(|before| before.meters[kind as usize].clone());
+                let meter = kept.unwrap_or_else(|| Arc::new(Meter::new(kind)));
                 meter.set_whole(whole);
                 meter
             })
         });
         Self { scope, meters }
-    }
-
-    /// The whole limit changed. False if it limits other kinds now: make a new one then.
-    pub(crate) fn set_whole(&self, whole: [Option<u64>; 3]) -> bool {
-        if LimitKind::ALL
-            .iter()
-            .any(|kind| self.meter(*kind).is_some() != whole[*kind as usize].is_some())
-        {
-            return false;
-        }
-        for (meter, whole) in self.meters.iter().zip(whole) {
-            if let (Some(meter), Some(whole)) = (meter, whole) {
-                meter.set_whole(whole);
-            }
-        }
-        true
     }
 
     /// Charges all kinds or none.
@@ -163,7 +151,7 @@ impl Limiter {
     }
 
     fn meter(&self, kind: LimitKind) -> Option<&Meter> {
-        self.meters[kind as usize].as_ref()
+        self.meters[kind as usize].as_deref()
     }
 
     fn each(&self, of: impl Fn(&Meter) -> u64) -> Units {

@@ -144,3 +144,29 @@ fn threads_never_charge_more_than_is_held() {
     assert!(made.len() > 14_500, "{}", made.len());
     assert_eq!(meter.in_use(u64::MAX / 2), 0, "everything goes in the end");
 }
+
+/// A limit may be made or used again when the process has run for days, while the steps of its window have
+/// gone round.
+#[test]
+fn it_makes_no_difference_for_how_long_the_process_runs() {
+    const HOUR: u64 = 3_600 * S;
+    for kind in [LimitKind::RequestRate, LimitKind::TokenRate] {
+        let old = Meter::new(kind);
+        old.hold(100, 0, 0);
+        // Rounds are 3 days of requests and 97 of tokens; in between it is not used.
+        for hours in [0, 1, 36, 37, 50, 72, 73, 110, 1_200, 2_000, 2_400, 30_000] {
+            let new = Meter::new(kind);
+            new.hold(100, 0, 0);
+            let window_ns = kind.window().map_or(0, |window| window.as_nanos() as u64);
+            for meter in [&old, &new] {
+                for round in 0..5 {
+                    let at_ns = hours * HOUR + round * (window_ns + S);
+                    for _ in 0..100 {
+                        meter.charge(at_ns, 1).unwrap();
+                    }
+                    assert!(meter.charge(at_ns, 1).is_err(), "{kind:?} after {hours} h");
+                }
+            }
+        }
+    }
+}

@@ -132,8 +132,16 @@ impl Pool {
     /// Gives out what is free: first floors, then what is needed, then the rest to all.
     pub(crate) fn settle(&mut self, terms: &PoolTerms) {
         self.whole = Units(terms.whole.map(|whole| whole.unwrap_or(0)));
+        for node in terms.floors.keys() {
+            self.floors.entry(node.clone()).or_default();
+        }
+        let taken = self.taken();
         for kind in LimitKind::ALL {
-            let mut free = self.free(kind);
+            let mut free = self.whole[kind].saturating_sub(taken[kind]);
+            if free == 0 {
+                // Most limits are of one kind: of the others there is nothing to give out.
+                continue;
+            }
             for (node, should) in &terms.floors {
                 let floor = self.floors.entry(node.clone()).or_default();
                 let up = should[kind].saturating_sub(floor[kind]).min(free);
@@ -195,10 +203,6 @@ impl Pool {
         lacks_floor
             || self.taken()[kind] > terms.whole[kind as usize].unwrap_or(0)
             || self.leases.values().zip(targets).any(lacks)
-    }
-
-    fn free(&self, kind: LimitKind) -> u64 {
-        self.whole[kind].saturating_sub(self.taken()[kind])
     }
 }
 

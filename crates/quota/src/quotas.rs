@@ -105,11 +105,8 @@ impl Quotas {
         let mut table = Table { is_empty: limits.is_empty(), ..Table::default() };
         for terms in limits {
             let whole = terms.whole.map(|whole| whole.map(|whole| whole.min(UNITS_MAX)));
-            let known = before.find(&terms.scope).filter(|limiter| limiter.set_whole(whole));
-            let limiter = known
-                .cloned()
-                .unwrap_or_else(|| Arc::new(Limiter::new(terms.scope.clone(), whole)));
-            table.put(limiter);
+            let before = before.find(&terms.scope).map(Arc::as_ref);
+            table.put(Arc::new(Limiter::new(terms.scope.clone(), whole, before)));
         }
         self.table.store(Arc::new(table));
     }

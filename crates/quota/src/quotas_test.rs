@@ -125,3 +125,26 @@ fn limits_are_shown_in_an_order_with_what_they_count() {
     assert_eq!((shown[1].1, shown[1].2.held), ([None, Some(9), None], Units([0, 4, 0])));
     assert_eq!(quotas.standings(now, 1).len(), 1);
 }
+
+#[test]
+fn what_was_charged_counts_on_when_a_limit_limits_other_kinds_as_well() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    quotas.set_limits(&[terms(Scope::Global, [None, Some(100), Some(2)])]);
+    holds(&quotas, &Scope::Global, [0, 100, 2]);
+    let running = quotas.admit(&ask(now, 60)).unwrap();
+    quotas.set_limits(&[terms(Scope::Global, [Some(9), Some(100), Some(2)])]);
+    holds(&quotas, &Scope::Global, [9, 100, 2]);
+    assert_eq!(quotas.usage(&Scope::Global, now).unwrap().in_use, Units([0, 60, 1]));
+    let refusal = quotas.admit(&ask(now, 41)).unwrap_err();
+    assert_eq!(refusal.kind, LimitKind::TokenRate);
+    let other = quotas.admit(&ask(now, 1)).unwrap();
+    assert_eq!(quotas.admit(&ask(now, 1)).unwrap_err().kind, LimitKind::Concurrency);
+    running.settle(Some(20));
+    assert_eq!(quotas.usage(&Scope::Global, now).unwrap().in_use, Units([1, 21, 1]));
+    // One kind goes; of the others nothing is forgotten.
+    quotas.set_limits(&[terms(Scope::Global, [None, None, Some(2)])]);
+    assert_eq!(quotas.usage(&Scope::Global, now).unwrap().in_use, Units([0, 0, 1]));
+    drop(other);
+    assert_eq!(quotas.usage(&Scope::Global, now).unwrap().in_use, Units::NONE);
+}

@@ -19,6 +19,19 @@ pub enum Scope {
     Key(String),
 }
 
+impl Scope {
+    /// Its name in paths and labels: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
+    #[must_use]
+    pub fn label(&self) -> String {
+        match self {
+            Self::Global => "global".to_owned(),
+            Self::Tenant(name) => format!("tenant:{name}"),
+            Self::Model(name) => format!("model:{name}"),
+            Self::Key(id) => format!("key:{id}"),
+        }
+    }
+}
+
 impl fmt::Display for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -38,7 +38,12 @@ impl<'a> Seen<'a> {
         };
         if let Some(pool) = pool {
             let place = pool.leases().keys().position(|holder| holder == run);
+            let taken = pool.taken();
             seen.lease_most = Units::each(|kind| {
+                // Most limits are of one kind: of the others there is nothing to divide.
+                if terms.whole[kind as usize].is_none() && taken[kind] == 0 {
+                    return u64::MAX;
+                }
                 let targets = pool.targets(terms, kind);
                 let is_short = pool.is_short(terms, kind, &targets);
                 place.filter(|_| is_short).map_or(u64::MAX, |place| targets[place])

@@ -12,8 +12,10 @@ use crate::{Overdue, Pool, PoolTerms, Run, Scope, Statement};
 /// not ended yet.
 const RUNS_EACH_MAX: usize = 4;
 /// Floors and leases of all limits together: a thousand limits on sixty nodes, or ten thousand on
-/// six. They take about 6 MB of a snapshot.
-const ROWS_MAX: usize = 65_536;
+/// six, each of which has one of both. They take about 12 MB of a snapshot.
+pub const ROWS_MAX: usize = 131_072;
+/// The same as long as a node of the cluster is older than wire version 4: all have to count alike.
+pub const ROWS_MAX_OLD: usize = 65_536;
 
 /// Who holds what. A function of the statements that were applied, in their order; no clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -37,6 +39,12 @@ pub struct Ground<'a> {
     pub members: &'a BTreeSet<NodeName>,
     /// How a limit should be divided; none if there is no such limit.
     pub terms: &'a dyn Fn(&Scope) -> Option<PoolTerms>,
+    /// Floors and leases that there may be: [`ROWS_MAX`], or fewer for older nodes' sake. Limits beyond
+    /// get none.
+    pub rows_max: usize,
+    /// Whether earlier processes that a statement says have ended make room for the one that says it;
+    /// older nodes don't count so.
+    pub ended_make_room: bool,
 }
 
 /// A statement is not taken in.
@@ -56,7 +64,7 @@ impl Shares {
     /// # Errors
     /// If it may not be; nothing has changed then.
     pub fn apply(&mut self, said: &Statement, ground: &Ground<'_>) -> Result<(), StatementFault> {
-        self.check(said)?;
+        self.check(said, ground)?;
         self.keep(ground.members);
         let row = RunRow { serial: said.serial, length_ms: said.length_ms };
         if self.runs.insert(said.run.clone(), row).is_none() {
@@ -70,7 +78,7 @@ impl Shares {
                 Some(pool) => usize::from(pool.lease(&said.run).is_none()),
                 None => ground.members.len() + 1,
             };
-            if rows + new_rows > ROWS_MAX {
+            if rows + new_rows > ground.rows_max {
                 continue;
             }
             rows += new_rows;
@@ -116,7 +124,7 @@ impl Shares {
         self.runs_of(node).next_back().map(|(run, _)| run)
     }
 
-    fn check(&self, said: &Statement) -> Result<(), StatementFault> {
+    fn check(&self, said: &Statement, ground: &Ground<'_>) -> Result<(), StatementFault> {
         if said.lines.len() > LINES_MAX || said.overdue.len() > OVERDUE_MAX {
             return Err(StatementFault::TooLong);
         }
@@ -125,7 +133,14 @@ impl Shares {
             return Err(StatementFault::Stale);
         }
         let is_new = !self.runs.contains_key(&said.run);
-        if is_new && self.runs_of(&said.run.node).count() >= RUNS_EACH_MAX {
+        let has_ended = |run: &Run, row: &RunRow| {
+            let is_it = |overdue: &Overdue| {
+                overdue.run == *run && overdue.serial == row.serial && overdue.kinds == [true; 3]
+            };
+            ground.ended_make_room && said.overdue.iter().any(is_it)
+        };
+        let left = self.runs_of(&said.run.node).filter(|(run, row)| !has_ended(run, row));
+        if is_new && left.count() >= RUNS_EACH_MAX {
             return Err(StatementFault::TooManyRuns);
         }
         Ok(())

@@ -7,11 +7,14 @@ const SCOPE: Scope = Scope::Global;
 struct World {
     shares: Shares,
     members: BTreeSet<NodeName>,
+    rows_max: usize,
+    is_old: bool,
 }
 
 impl World {
     fn new() -> Self {
-        Self { shares: Shares::default(), members: ["a".into(), "b".into()].into() }
+        let members = ["a".into(), "b".into()].into();
+        Self { shares: Shares::default(), members, rows_max: ROWS_MAX, is_old: false }
     }
 
     fn apply(&mut self, said: &Statement) -> Result<(), StatementFault> {
@@ -19,7 +22,15 @@ impl World {
         let whole = [None, Some(1_000), None];
         let floors = floors(whole, &BTreeMap::new(), &regions.collect());
         let terms = |_: &Scope| Some(PoolTerms { whole, floors: floors.clone() });
-        self.shares.apply(said, &Ground { members: &self.members, terms: &terms })
+        self.shares.apply(
+            said,
+            &Ground {
+                members: &self.members,
+                terms: &terms,
+                rows_max: self.rows_max,
+                ended_make_room: !self.is_old,
+            },
+        )
     }
 
     #[track_caller]
@@ -128,7 +139,43 @@ fn processes_are_forgotten_when_they_have_nothing_and_refused_when_too_many_have
     world.applied(&says(&run("a", 30), 1, 0, 0));
     assert_eq!(world.apply(&says(&run("a", 31), 1, 0, 0)), Err(StatementFault::TooManyRuns));
     assert_eq!(world.apply(&says(&run("a", 22), 9, 0, 0)), Err(StatementFault::Stale));
+    // Who comes next knows that they have ended, and says so.
+    let ended = |kinds| {
+        let earlier = [run("a", 20), run("a", 21), run("a", 22), run("a", 30)];
+        let serials = [2, 2, 2, 1];
+        let of = |(run, serial)| Overdue { run, serial, kinds };
+        let overdue = earlier.into_iter().zip(serials).map(of).collect();
+        Statement { overdue, ..says(&run("a", 31), 1, 0, 0) }
+    };
+    let mut next = World { shares: world.shares.clone(), ..World::new() };
+    assert_eq!(next.apply(&ended([true, true, false])), Err(StatementFault::TooManyRuns));
+    next.applied(&ended([true; 3]));
+    assert_eq!((next.leased(&run("a", 31)), next.shares.runs().len()), (Some(900), 1));
+    let mut old = World { shares: world.shares.clone(), is_old: true, ..World::new() };
+    assert_eq!(old.apply(&ended([true; 3])), Err(StatementFault::TooManyRuns));
     let lines = vec![says(&run("a", 30), 2, 0, 0).lines[0].clone(); LINES_MAX + 1];
     let long = Statement { lines, ..says(&run("a", 30), 2, 0, 0) };
     assert_eq!(world.apply(&long), Err(StatementFault::TooLong));
+}
+
+#[test]
+fn limits_beyond_what_there_is_room_for_get_nothing_and_take_nothing_from_others() {
+    let mut world = World { rows_max: 5, ..World::new() };
+    let (a, b) = (run("a", 1), run("b", 1));
+    let other = |said: Statement| {
+        let line = ShareLine { scope: Scope::Model("m".into()), ..said.lines[0].clone() };
+        Statement { lines: vec![said.lines[0].clone(), line], ..said }
+    };
+    // Two floors and a lease each: the second limit would make six.
+    world.applied(&other(says(&a, 1, 0, 0)));
+    assert_eq!(world.shares.pools().len(), 1);
+    assert_eq!(world.leased(&a), Some(900));
+    // Who has a part of it already is heard whatever else there is.
+    world.applied(&other(says(&b, 1, 0, 0)));
+    world.applied(&other(says(&a, 2, 450, 0)));
+    assert_eq!((world.leased(&a), world.leased(&b)), (Some(450), Some(450)));
+    assert_eq!(world.shares.pools().len(), 1);
+    world.rows_max = 9;
+    world.applied(&other(says(&a, 3, 450, 0)));
+    assert_eq!(world.shares.pools().len(), 2, "as soon as there is room");
 }

@@ -39,12 +39,20 @@ impl Watch {
         has_news
     }
 
-    /// Those whose leases have ended, for the kinds whose window has passed since.
-    pub(crate) fn overdue(&self, now_ns: u64, shares: &Shares, place_ms: u64) -> Vec<Overdue> {
+    /// Those whose leases have ended, for the kinds whose window has passed since. What an earlier
+    /// process of `me` ran has ended with it.
+    pub(crate) fn overdue(
+        &self,
+        now_ns: u64,
+        me: &Run,
+        (shares, place_ms): (&Shares, u64),
+    ) -> Vec<Overdue> {
         let mut overdue = Vec::new();
         for (run, (serial, since_ns)) in &self.seen {
             let silent_ms = now_ns.saturating_sub(*since_ns) / 1_000_000;
             let length_ms = shares.runs().get(run).map_or(0, |row| u64::from(row.length_ms));
+            let is_earlier_self = run.node == me.node && run < me;
+            let place_ms = if is_earlier_self { 0 } else { place_ms };
             let kinds = LimitKind::ALL.map(|kind| {
                 let window = kind.window().map(|window| window.as_millis() as u64);
                 let ends_ms = length_ms.saturating_add(window.unwrap_or(place_ms));

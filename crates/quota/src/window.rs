@@ -7,6 +7,10 @@ use crate::UNITS_MAX;
 const VALUE_BITS: u32 = 40;
 const TAG_MASK: u64 = (1 << (64 - VALUE_BITS)) - 1;
 
+/// A slot may be so many steps ahead of a reader that was held up: a minute of a window of requests, half
+/// an hour of one of tokens.
+const AHEAD_MAX: u64 = 1 << 12;
+
 /// Charges by the time they were made. Time is cut into steps; a ring holds one slot for each step
 /// of the window and one more, so that a charge counts for the window at least and a step more at
 /// most.
@@ -128,9 +132,9 @@ fn value(held: u64) -> u64 {
     held & UNITS_MAX
 }
 
-/// Whether what a slot holds is of a step before `step`. Tags go round after days; a slot is
-/// drained whenever anything is charged, so half a round apart means before.
+/// Whether what a slot holds is of a step before `step`. Tags go round after days, and a limit may be idle
+/// for as long, or be new while the clock is old: so whatever is not a little later is before.
 fn is_older(held: u64, step: u64) -> bool {
-    let ahead = (step & TAG_MASK).wrapping_sub(held >> VALUE_BITS) & TAG_MASK;
-    ahead != 0 && ahead <= TAG_MASK / 2
+    let behind = (step & TAG_MASK).wrapping_sub(held >> VALUE_BITS) & TAG_MASK;
+    behind != 0 && behind < TAG_MASK - AHEAD_MAX
 }

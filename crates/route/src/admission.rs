@@ -1,6 +1,7 @@
 //! Who waits, who is turned away, and when those may come again: one queue with all it knows.
 
 mod asker;
+mod degraded;
 mod drain_meter;
 mod fair_ahead;
 mod promises;
@@ -9,13 +10,14 @@ mod retry_after;
 use std::time::{Duration, Instant};
 
 pub use asker::Asker;
+pub use degraded::Degraded;
 pub use drain_meter::DrainMeter;
 use fair_ahead::{Backlog, Backlogs};
 pub use promises::{Promise, Promises};
 pub use retry_after::{RetryAfter, retry_after_s};
 
 use crate::waiting::{Load, class};
-use crate::{Entered, Full, WaitEntry, WaitLimits, WaitQueue, WaitTicket, Waiting};
+use crate::{CLASSES, Entered, Full, WaitEntry, WaitLimits, WaitQueue, WaitTicket, Waiting};
 
 /// The queue of one route and model, the rate at which it is served, and what it has promised.
 ///
@@ -78,6 +80,19 @@ impl<T> Admission<T> {
     #[must_use]
     pub fn position(&self, ticket: WaitTicket) -> Option<usize> {
         self.queue.position(ticket)
+    }
+
+    /// Requests that wait of tenants and classes that are `wanted`. `O(tenants)`.
+    #[must_use]
+    pub fn waiting_of_tenants(&self, wanted: impl Fn(u64, u8) -> bool) -> u32 {
+        let wanted = &wanted;
+        let of_class = |class| {
+            let lines = self.queue.lines(class);
+            lines.filter(move |&(tenant, ..)| wanted(tenant, class))
+        };
+        let lines = (0..=u8::MAX).take(CLASSES).flat_map(of_class);
+        let counts = lines.map(|(_, _, promised, newcomers)| promised.plus(newcomers).requests);
+        u32::try_from(counts.sum::<usize>()).unwrap_or(u32::MAX)
     }
 
     /// When the next request must leave, as [`WaitQueue::next_expiry`].
@@ -149,7 +164,9 @@ impl<T> Admission<T> {
     ///
     /// If there is no room, and nobody has to leave for it; then nobody does.
     pub fn enter(&mut self, mut entry: WaitEntry<T>, now: Instant) -> Result<Entered<T>, Full<T>> {
-        if entry.turn_by.is_none() {
+        if entry.turn_by.is_none() && entry.is_promised {
+            entry.turn_by = Some(now);
+        } else if entry.turn_by.is_none() {
             let (before, _) = self.before(&entry.asker(), now);
             let wait_s = self.wait_s(&entry.asker(), before, now).unwrap_or(0.0);
             let wait = Duration::from_secs_f32(wait_s.min(HORIZON_S));

@@ -11,6 +11,8 @@ pub struct Admitted {
     pub candidates: Vec<Candidate>,
     /// Set if none was open, so that those of this standing have to serve.
     pub last_resort: Option<Admission>,
+    /// Those of the next best standing: for a request that has been to all of the candidates.
+    pub next: Vec<Candidate>,
 }
 
 /// Keeps the candidates of the best standing there is: better a replica that looks bad than none.
@@ -19,15 +21,17 @@ pub struct Admitted {
 pub fn admitted(candidates: Vec<(Candidate, Admission)>) -> Admitted {
     let may_serve =
         |admission: &Admission| *admission == Admission::Open || admission.is_last_resort();
-    let best = candidates.iter().map(|(_, admission)| *admission).filter(may_serve).min();
-    let Some(best) = best else { return Admitted::default() };
+    let standings = || candidates.iter().map(|(_, admission)| *admission).filter(may_serve);
+    let Some(best) = standings().min() else { return Admitted::default() };
+    let next = standings().filter(|admission| *admission > best).min();
+    let of = |standing: Admission| {
+        let of = candidates.iter().filter(move |(_, admission)| *admission == standing);
+        of.map(|(candidate, _)| *candidate).collect()
+    };
     Admitted {
-        candidates: candidates
-            .into_iter()
-            .filter(|(_, admission)| *admission == best)
-            .map(|(candidate, _)| candidate)
-            .collect(),
+        candidates: of(best),
         last_resort: (best != Admission::Open).then_some(best),
+        next: next.map(of).unwrap_or_default(),
     }
 }
 
@@ -66,14 +70,15 @@ mod tests {
         #[test]
         fn the_best_tier_takes_part_as_a_whole_and_alone(members in any_members()) {
             let is_there = |tier: &&Admission| members.iter().any(|(_, own)| own == *tier);
-            let best = TIERS.iter().find(is_there);
-            let Admitted { candidates, last_resort } = admitted(members.clone());
-            let expected: Vec<Candidate> = members
-                .iter()
-                .filter(|(_, admission)| Some(admission) == best)
-                .map(|(candidate, _)| *candidate)
-                .collect();
-            prop_assert_eq!(candidates, expected);
+            let mut there = TIERS.iter().filter(is_there);
+            let (best, second) = (there.next(), there.next());
+            let Admitted { candidates, last_resort, next } = admitted(members.clone());
+            let of = |tier: Option<&Admission>| -> Vec<Candidate> {
+                let of_tier = members.iter().filter(|(_, admission)| Some(admission) == tier);
+                of_tier.map(|(candidate, _)| *candidate).collect()
+            };
+            prop_assert_eq!(candidates, of(best));
+            prop_assert_eq!(next, of(second));
             prop_assert_eq!(last_resort, best.copied().filter(|best| *best != Admission::Open));
         }
 

@@ -1,11 +1,19 @@
 //! How many requests a replica is given at once whose operator has not said.
 
 mod baseline;
+mod part;
+mod seen_load;
+mod step;
+mod trial;
 
 use std::time::{Duration, Instant};
 
 use baseline::Baseline;
+pub use part::{Sharer, own_part};
+pub use seen_load::{SeenLoad, SeenQueue};
 use serde::{Deserialize, Serialize};
+use step::Step;
+use trial::{Remedy, Trial};
 
 /// Finds the number of requests in flight at which a replica is busy and hardly anything waits in it.
 ///
@@ -17,6 +25,10 @@ use serde::{Deserialize, Serialize};
 /// least of late, as gradient limiters do; since a batch alone makes that several times as long,
 /// this only keeps the queue from growing without end.
 ///
+/// The limit is for the requests of all nodes of the region together, each of which finds it for itself
+/// by the same reports; [`own_part`] says what that leaves to one of them. So it does not depend on
+/// how many nodes there are, and one that was idle knows what the others found.
+///
 /// Nothing changes while the limit keeps nobody away. Not for replicas whose limit is configured.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
@@ -24,10 +36,12 @@ pub struct ConcurrencyLimit {
     limit: f32,
     /// Requests waiting in the replica, smoothed.
     queued: Option<f32>,
+    step: Step,
     raised_at: Option<Instant>,
     lowered_at: Option<Instant>,
     updated_at: Option<Instant>,
     baseline: Baseline,
+    trial: Trial,
 }
 
 /// Bounds and aims of a [`ConcurrencyLimit`].
@@ -35,7 +49,7 @@ pub struct ConcurrencyLimit {
 #[serde(deny_unknown_fields, default)]
 pub struct ConcurrencyTuning {
     /// The limit before anything is known. More than most small engines take at once: it falls within a
-    /// second where that is too much, and grows for as long as it is too little.
+    /// second where that is too much, and doubles with each look as long as it is too little.
     pub start: u32,
     /// The least; more keeps a replica busy whose reports are nonsense.
     pub min: u32,
@@ -55,20 +69,6 @@ impl Default for ConcurrencyTuning {
     }
 }
 
-/// What was seen of a replica since the last look.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct SeenLoad {
-    /// Most requests of this node that were in flight there at a time.
-    pub in_flight: u32,
-    /// Requests that wait in the replica, from all its clients, as it last reported.
-    pub queued: Option<f32>,
-    /// Requests that it works on, likewise.
-    pub running: Option<f32>,
-    /// Mean time to the first token of the replies that began, best divided by what was predicted for an
-    /// idle replica: only changes of it count. `None` if none began.
-    pub first_token: Option<f32>,
-}
-
 impl ConcurrencyLimit {
     /// A limit that knows nothing yet.
     #[must_use]
@@ -78,31 +78,50 @@ impl ConcurrencyLimit {
             tuning,
             limit,
             queued: None,
+            step: Step::search(),
             raised_at: None,
             lowered_at: None,
             updated_at: None,
             baseline: Baseline::default(),
+            trial: Trial::default(),
         }
     }
 
-    /// Most requests of this node that may be in flight there.
+    /// Most requests of the region's nodes together that may be in flight there.
     #[must_use]
     pub fn limit(&self) -> u32 {
         let least = self.tuning.min.max(1);
         (self.limit as u32).clamp(least, self.tuning.max.max(least))
     }
 
+    /// Whether the replica was seen to have too much before: until then the limit is a guess, and less
+    /// than what the replica could take for all that is known.
+    #[must_use]
+    pub fn is_found(&self) -> bool {
+        !self.step.is_search()
+    }
+
     /// Takes in what was seen, and says what the limit is from now on. Call it regularly, some times a
-    /// second; calls more often than every 50 ms change nothing.
+    /// second; calls more often than every 50 ms change nothing, so keep for the next one what a call
+    /// was not due for.
     pub fn update(&mut self, seen: &SeenLoad, now: Instant) -> u32 {
         let since = self.updated_at.map(|then| now.saturating_duration_since(then));
         if since.is_some_and(|since| since < UPDATE_MIN) {
             return self.limit();
         }
         self.updated_at = Some(now);
-        match seen.queued {
-            Some(queued) => self.follow_queue(queued.max(0.0), seen, now),
-            None => self.follow_delay(seen, now),
+        match seen.queue {
+            SeenQueue::New { queued, running } => {
+                self.baseline = Baseline::default();
+                self.trial = Trial::default();
+                self.follow_queue((queued.max(0.0), running), seen, now);
+            }
+            // What was reported was acted upon.
+            SeenQueue::Old => {}
+            SeenQueue::Untold => {
+                self.queued = None;
+                self.follow_delay(seen, now);
+            }
         }
         let (min, max) = (self.tuning.min.max(1) as f32, self.tuning.max.max(1) as f32);
         self.limit = self.limit.clamp(min, max.max(min));
@@ -110,69 +129,113 @@ impl ConcurrencyLimit {
     }
 
     /// The replica says what waits in it.
-    fn follow_queue(&mut self, queued: f32, seen: &SeenLoad, now: Instant) {
-        self.baseline = Baseline::default();
+    fn follow_queue(
+        &mut self,
+        (queued, running): (f32, Option<f32>),
+        seen: &SeenLoad,
+        now: Instant,
+    ) {
         let smooth = self.queued.map_or(queued, |known| known + (queued - known) * QUEUE_SMOOTHING);
         self.queued = Some(smooth);
-        let in_flight = seen.in_flight as f32;
+        let in_flight = seen.in_flight.saturating_add(seen.elsewhere) as f32;
         // Without others' requests, what does not wait is worked on.
-        let running = seen.running.unwrap_or(in_flight - queued).max(0.0);
+        let running = running.unwrap_or(in_flight - queued).max(0.0);
         let own = if running + queued > 0.0 { in_flight / (running + queued) } else { 1.0 };
+        let own = own.min(1.0);
         let aim = (running * f32::from(self.tuning.queue_permille) / 1_000.0).max(1.0);
         if smooth > 2.0 * aim && queued > 2.0 * aim {
-            // What it works on of this node's, and its part of what is to wait. Not less each time: what
-            // is too much needs time to end.
-            let enough = (running + aim) * own.min(1.0);
+            // What it works on of the region's, and its part of what is to wait. Not less each time:
+            // what is too much needs time to end.
+            let enough = (running + aim) * own;
             if enough < self.limit && self.may_lower(now) {
+                self.lowered(now);
                 self.limit = enough.max(self.limit * LOWERED_SHARE_MIN);
             }
-        } else if smooth < aim && self.keeps_away(seen) && self.may_raise(now) {
-            self.limit += (self.limit * RAISED_SHARE).max(1.0);
+        } else if smooth < aim && self.keeps_away(seen) {
+            self.raise(now);
+        } else if queued >= aim {
+            self.step.shorten();
+            // Nodes that have come to different limits come together again. Where the replica is full
+            // more is of no use,
+            self.limit = self.limit.min((running + 2.0 * aim) * own);
         }
+        // and what it works on is not too much.
+        self.limit = self.limit.max(running * own);
     }
 
     /// The replica says nothing, and the time to the first token is all there is.
     fn follow_delay(&mut self, seen: &SeenLoad, now: Instant) {
-        self.queued = None;
+        let is_late = self.trial.look(seen, now);
         let first_token = seen.first_token.filter(|time| time.is_finite() && *time > 0.0);
-        // What begins while there is more than the limit was sent before it fell.
-        let is_draining = seen.in_flight > self.limit();
-        let Some(first_token) = first_token.filter(|_| !is_draining) else { return };
-        let slower = self.baseline.slower(first_token, now);
+        // What was sent before the limit changed, or while there is more than it allows, tells of before.
+        let is_draining = is_late || seen.in_flight > self.limit();
+        let first_token = first_token.filter(|_| !is_draining);
+        let slower = first_token.map(|time| self.baseline.slower(time, now));
         let slower_max = self.tuning.slower_max.max(1.0);
-        if slower > slower_max {
-            if self.may_lower(now) {
-                self.limit *= (slower_max / slower).max(SLOWED_SHARE_MIN);
-                self.baseline.forget_now();
+        if let Some(slower) = slower.filter(|slower| *slower > slower_max) {
+            return self.slow_down(slower_max / slower, seen, now);
+        }
+        if slower.is_some() {
+            self.trial.in_time();
+        }
+        // Replies begin in time, or all have begun and nothing can be waiting.
+        let is_flowing =
+            slower.is_some() || seen.unbegun == 0 || self.baseline.is_in_time(slower_max);
+        if is_flowing
+            && !is_draining
+            && self.keeps_away(seen)
+            && (seen.began > 0 || seen.unbegun == 0)
+        {
+            if slower.is_some_and(|slower| slower > slower_max * CAREFUL_FROM) {
+                self.step.shorten();
             }
-        } else if self.keeps_away(seen) && self.may_raise(now) {
-            self.limit += (self.limit * RAISED_SHARE).max(1.0);
+            if self.raise(now) {
+                self.trial.changed(seen.unbegun);
+            }
+        }
+    }
+
+    /// Replies begin too late: less is given, unless that was tried and did not help.
+    fn slow_down(&mut self, share: f32, seen: &SeenLoad, now: Instant) {
+        if !self.may_lower(now) {
+            return;
+        }
+        match self.trial.late(self.limit, now) {
+            Remedy::Lower => {
+                self.lowered(now);
+                self.limit *= share.max(SLOWED_SHARE_MIN);
+                self.trial.changed(seen.unbegun);
+            }
+            Remedy::Wait => {}
+            Remedy::Restore(limit) => self.limit = limit,
         }
     }
 
     /// Whether more requests would be there if the limit let them.
     fn keeps_away(&self, seen: &SeenLoad) -> bool {
-        seen.in_flight >= self.limit()
+        seen.in_flight >= seen.allowed.min(self.limit())
     }
 
-    fn may_raise(&mut self, now: Instant) -> bool {
+    fn raise(&mut self, now: Instant) -> bool {
         let after = |then: Option<Instant>, pause: Duration| {
             then.is_none_or(|then| now.saturating_duration_since(then) >= pause)
         };
         let may = after(self.raised_at, RAISE_PAUSE) && after(self.lowered_at, LOWER_PAUSE);
         if may {
             self.raised_at = Some(now);
+            self.limit += (self.limit * self.step.take()).max(1.0);
         }
         may
     }
 
-    fn may_lower(&mut self, now: Instant) -> bool {
+    fn may_lower(&self, now: Instant) -> bool {
         let last = self.lowered_at.map(|then| now.saturating_duration_since(then));
-        let may = last.is_none_or(|since| since >= LOWER_PAUSE);
-        if may {
-            self.lowered_at = Some(now);
-        }
-        may
+        last.is_none_or(|since| since >= LOWER_PAUSE)
+    }
+
+    fn lowered(&mut self, now: Instant) {
+        self.lowered_at = Some(now);
+        self.step.shorten();
     }
 }
 
@@ -183,14 +246,14 @@ const UPDATE_MIN: Duration = Duration::from_millis(50);
 /// some 50 ms, which is no queue.
 const QUEUE_SMOOTHING: f32 = 0.3;
 
-/// What is added each time: doubles in about four seconds.
-const RAISED_SHARE: f32 = 1.0 / 16.0;
-
 /// Between two raises, so that the effect of one is reported before the next.
 const RAISE_PAUSE: Duration = Duration::from_millis(300);
 
 /// After the limit was lowered: what is too much has to end first.
 const LOWER_PAUSE: Duration = Duration::from_secs(1);
+
+/// From this part of the lateness that is too much the limit grows slowly: it takes a while to be seen.
+const CAREFUL_FROM: f32 = 0.35;
 
 /// The least that is left of the limit each time: one bad second is no reason to stop ...
 const LOWERED_SHARE_MIN: f32 = 0.5;
@@ -201,3 +264,9 @@ const SLOWED_SHARE_MIN: f32 = 0.9;
 #[cfg(test)]
 #[path = "concurrency_limit/concurrency_limit_test.rs"]
 mod concurrency_limit_test;
+#[cfg(test)]
+#[path = "concurrency_limit/nodes_test.rs"]
+mod nodes_test;
+#[cfg(test)]
+#[path = "concurrency_limit/test_engine.rs"]
+mod test_engine;

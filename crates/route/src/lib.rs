@@ -33,14 +33,19 @@ mod shed_reason;
 mod smooth_schedule;
 mod spill;
 mod split;
+mod tenant_room;
 mod tuning;
 mod waiting;
 
-pub use admission::{Admission, Asker, DrainMeter, Promise, Promises, RetryAfter, retry_after_s};
+pub use admission::{
+    Admission, Asker, Degraded, DrainMeter, Promise, Promises, RetryAfter, retry_after_s,
+};
 pub use admitted::{Admitted, admitted};
 pub use bucket::{BucketConfig, refill};
 pub use candidate::Candidate;
-pub use concurrency_limit::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad};
+pub use concurrency_limit::{
+    ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue, Sharer, own_part,
+};
 pub use explain::{Obstacle, Weighed, plan_explained};
 pub use group::Group;
 pub use latency::{LatencyModel, PredictionError, Seen};
@@ -56,6 +61,7 @@ pub use spill::{
     Waiting, admit_guest, ramp_permille, shed_state, spill,
 };
 pub use split::{ArmChoice, ArmKey, ArmReason, ArmWeight, Split, SplitError};
+pub use tenant_room::{KeptRoom, TenantRoom, TenantRooms, TenantUse};
 pub use tuning::{
     Goal, LeastLoadedWeights, PredictedTuning, PrefixAwareTuning, PrequalTuning, Push, Tuning,
 };

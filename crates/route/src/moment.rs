@@ -58,8 +58,9 @@ pub trait Loads {
         0
     }
 
-    /// Prompt tokens not expected in the replica's cache, of requests that this process has sent
-    /// there and whose reply has not begun: what it still has to read. 0 where nobody counts them.
+    /// Prompt tokens not expected in the replica's cache, of requests that this process and others,
+    /// as far as they have told lately, have sent there and whose reply has not begun: what it still
+    /// has to read. 0 where nobody counts them.
     fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
         let _ = slot;
         0

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How much credit is kept: what 10 s of steady traffic earn, and 10 s of the minimum.
+/// How much credit is kept beyond the hand: what 10 s of steady traffic earn, or of the minimum.
 const WINDOW_NS: u64 = 10_000_000_000;
 
 /// Earned credit is counted again no more often than this.
@@ -19,23 +19,28 @@ pub struct RetryBudgetConfig {
     /// Retries per 100 requests. More than 20 or so lets a failing replica double the load on
     /// the others just when they have to carry its share.
     pub share_percent: u32,
-    /// Retries per second that are allowed however few requests there are, so that a quiet node
-    /// still retries.
+    /// Retries that are there at the start and that time does not take away: requests earn them back,
+    /// by their share and however seldom they come. So a quiet node still retries. None with a share
+    /// of zero, which nothing would earn back.
+    pub in_hand: u32,
+    /// Retries per second that are earned where the requests' share is less, so that a few requests
+    /// at a time survive a replica's death. Three are more than a fifth of fewer than 15 requests a
+    /// second, and no load to speak of.
     pub per_second_min: u32,
 }
 
 impl Default for RetryBudgetConfig {
     fn default() -> Self {
-        Self { share_percent: 20, per_second_min: 3 }
+        Self { share_percent: 20, in_hand: 30, per_second_min: 3 }
     }
 }
 
-/// Allows a share of the requests, plus a minimum per second, to be retried.
+/// Allows a share of the requests to be retried, or a minimum per second if that is more.
 ///
-/// From its start on, the retries are at most `share_percent` of the requests, plus
-/// `per_second_min` for every second and 10 s more. Credit not used fades, to 37 % or less in
-/// 10 s, so that in hand is never more than what 10 s of steady traffic earn. Neither call locks
-/// or waits; many threads share one budget.
+/// In each second at least one of two is earned: `share_percent` of its requests, or `per_second_min`.
+/// From its start on, the retries are at most what was earned and `in_hand`. Credit not used fades, to
+/// 37 % or less in 10 s, but not below `in_hand`: there is never more than that or what 10 s of steady
+/// traffic earn, whichever is more. Neither call locks or waits; many threads share one budget.
 #[derive(Debug)]
 pub struct RetryBudget {
     config: RetryBudgetConfig,
@@ -47,21 +52,18 @@ pub struct RetryBudget {
     earned: AtomicU64,
     /// When `requests` was last turned into `earned`.
     settled_ns: AtomicU64,
-    /// The minimum is used up to here: each retry moves it forward by its part of a second.
-    minimum_used_ns: AtomicU64,
 }
 
 impl RetryBudget {
-    /// A budget that starts at `now` with 10 s of its minimum in hand.
+    /// A budget that starts at `now`, with all that is in hand.
     #[must_use]
     pub fn new(config: RetryBudgetConfig, now: Instant) -> Self {
         Self {
             config,
             started: now,
             requests: AtomicU64::new(0),
-            earned: AtomicU64::new(0),
+            earned: AtomicU64::new(config.hand()),
             settled_ns: AtomicU64::new(WINDOW_NS),
-            minimum_used_ns: AtomicU64::new(0),
         }
     }
 
@@ -76,7 +78,7 @@ impl RetryBudget {
         let since_start = now.saturating_duration_since(self.started).as_nanos();
         let now_ns = WINDOW_NS.saturating_add(u64::try_from(since_start).unwrap_or(u64::MAX));
         self.settle(now_ns);
-        self.take_earned() || self.take_minimum(now_ns)
+        self.take_earned()
     }
 
     /// Turns the requests counted so far into credit, and lets earlier credit fade.
@@ -95,11 +97,15 @@ impl RetryBudget {
             return;
         }
         let requests = self.requests.swap(0, Ordering::Relaxed);
-        let credit = requests.saturating_mul(u64::from(self.config.share_percent) * PERCENT);
+        let share = requests.saturating_mul(u64::from(self.config.share_percent) * PERCENT);
+        let minimum = u64::from(self.config.per_second_min) * RETRY;
+        let credit = share.max(scale(minimum, elapsed_ns, 1_000_000_000));
         let fresh = scale(credit, WINDOW_NS.min(elapsed_ns), elapsed_ns);
         let kept_ns = WINDOW_NS.saturating_sub(elapsed_ns);
+        let hand = self.config.hand();
         self.earned.update(Ordering::Relaxed, Ordering::Relaxed, |earned| {
-            scale(earned, kept_ns, WINDOW_NS).saturating_add(fresh)
+            let faded = scale(earned, kept_ns, WINDOW_NS).saturating_add(fresh);
+            faded.max(hand.min(earned.saturating_add(credit)))
         });
     }
 
@@ -107,21 +113,16 @@ impl RetryBudget {
         let take = |earned: u64| earned.checked_sub(RETRY);
         self.earned.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
+}
 
-    fn take_minimum(&self, now_ns: u64) -> bool {
-        let Some(retry_ns) = 1_000_000_000_u64.checked_div(self.config.per_second_min.into())
-        else {
-            return false;
-        };
-        let take = |used_ns: u64| {
-            let next_ns = used_ns.max(now_ns - WINDOW_NS).saturating_add(retry_ns);
-            (next_ns <= now_ns).then_some(next_ns)
-        };
-        self.minimum_used_ns.try_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
+impl RetryBudgetConfig {
+    /// What is in hand at the start, as credit.
+    fn hand(self) -> u64 {
+        if self.share_percent == 0 { 0 } else { u64::from(self.in_hand) * RETRY }
     }
 }
 
-/// `value * part / whole` without overflow, for `part <= whole`.
+/// `value * part / whole` without overflow.
 fn scale(value: u64, part: u64, whole: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(part) / u128::from(whole);
     u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -140,7 +141,13 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
 
     fn budget(share_percent: u32, per_second_min: u32) -> RetryBudget {
-        RetryBudget::new(RetryBudgetConfig { share_percent, per_second_min }, *NOW)
+        RetryBudget::new(RetryBudgetConfig { share_percent, in_hand: 0, per_second_min }, *NOW)
+    }
+
+    /// Without a minimum.
+    fn by_hand() -> RetryBudget {
+        let config = RetryBudgetConfig { share_percent: 20, in_hand: 10, per_second_min: 0 };
+        RetryBudget::new(config, *NOW)
     }
 
     /// Retries allowed out of `wanted` at that moment.
@@ -148,26 +155,95 @@ mod tests {
         (0..wanted).filter(|_| budget.try_retry(*NOW + at)).count() as u64
     }
 
-    #[test]
-    fn a_storm_is_held_to_the_share_and_the_minimum() {
-        let budget = budget(20, 3);
+    /// All that is allowed where so many requests come, and every failure wants three retries at once.
+    fn storm(budget: &RetryBudget, requests: u32, every_ms: u32) -> u64 {
         let mut retries = 0;
-        for millisecond in 0..60_000 {
+        for number in 0..requests {
             budget.on_request();
-            // Every attempt fails, and every failure wants to be retried at once, three times.
-            retries += allowed(&budget, 3, MILLISECOND * millisecond);
+            retries += allowed(budget, 3, MILLISECOND * every_ms * number);
         }
-        let ceiling = 60_000 / 5 + 3 * (10 + 60);
-        assert!(retries <= ceiling, "{retries} > {ceiling}");
-        assert!(retries > ceiling - 20, "{retries}, although {ceiling} were due");
+        retries
+    }
+
+    #[test]
+    fn a_storm_is_held_to_the_share_or_to_the_minimum_where_that_is_more() {
+        let retries = storm(&budget(20, 3), 60_000, 1);
+        assert!((11_980..=12_000).contains(&retries), "{retries} of a fifth");
+        let retries = storm(&budget(20, 3), 300, 200);
+        assert!((175..=180).contains(&retries), "{retries} in 60 s of five requests each");
+    }
+
+    #[test]
+    fn by_default_a_storm_is_held_to_a_fifth_of_the_requests_and_thirty() {
+        // From 16 requests a second to a thousand.
+        for (every_ms, requests) in [(62, 300), (20, 1_000), (1, 60_000)] {
+            let retries =
+                storm(&RetryBudget::new(RetryBudgetConfig::default(), *NOW), requests, every_ms);
+            let ceiling = u64::from(requests) / 5 + 30;
+            assert!(retries <= ceiling, "{retries} > {ceiling} every {every_ms} ms");
+            assert!(retries + 2 >= ceiling, "{retries} of {ceiling} every {every_ms} ms");
+        }
+    }
+
+    #[test]
+    fn without_a_minimum_that_holds_however_seldom_they_come() {
+        for (every_ms, requests) in [(10_000, 100), (1_000, 300), (100, 1_000)] {
+            let retries = storm(&by_hand(), requests, every_ms);
+            let ceiling = u64::from(requests) / 5 + 10;
+            assert!((ceiling - 2..=ceiling).contains(&retries), "{retries} every {every_ms} ms");
+        }
+    }
+
+    #[test]
+    fn what_is_in_hand_does_not_fade_and_does_not_grow() {
+        let budget = by_hand();
+        assert_eq!(
+            allowed(&budget, 100, Duration::from_secs(86_400)),
+            10,
+            "a day without requests"
+        );
+        assert_eq!(allowed(&budget, 100, Duration::from_secs(2 * 86_400)), 0, "time gives nothing");
+        (0..1_000).for_each(|_| budget.on_request());
+        assert_eq!(allowed(&budget, 100, Duration::from_secs(4 * 86_400)), 10, "requests do");
+    }
+
+    #[test]
+    fn seldom_requests_earn_the_hand_back_by_their_share() {
+        let budget = by_hand();
+        let minute = |number: u64| Duration::from_secs(60 * number);
+        assert_eq!(allowed(&budget, 100, Duration::ZERO), 10);
+        // Looked at after each request, or after all of them: it is the same.
+        let looked: u64 = (1..=20)
+            .map(|number| {
+                budget.on_request();
+                allowed(&budget, 1, minute(number))
+            })
+            .sum();
+        (0..20).for_each(|_| budget.on_request());
+        assert_eq!((looked, allowed(&budget, 100, minute(40))), (4, 4));
+    }
+
+    #[test]
+    fn the_hand_comes_not_on_top_of_what_traffic_earned() {
+        let budget = by_hand();
+        (0..10_000).for_each(|_| budget.on_request());
+        assert_eq!(allowed(&budget, 10_000, Duration::from_secs(10)), 2_000);
+        let budget = RetryBudget::new(
+            RetryBudgetConfig {
+                share_percent: 0,
+                per_second_min: 0,
+                ..RetryBudgetConfig::default()
+            },
+            *NOW,
+        );
+        assert_eq!(allowed(&budget, 100, Duration::from_secs(1)), 0, "a share of nothing");
     }
 
     #[test]
     fn the_minimum_holds_without_any_traffic() {
         let budget = budget(20, 3);
-        assert_eq!(allowed(&budget, 100, Duration::ZERO), 30, "ten seconds in hand at the start");
-        let later: u64 = (1..=20_000).map(|at| allowed(&budget, 1, MILLISECOND * at)).sum();
-        assert_eq!(later, 60, "three a second");
+        let later: u64 = (0..=20_000).map(|at| allowed(&budget, 1, MILLISECOND * at)).sum();
+        assert!((57..=60).contains(&later), "{later} in 20 s of three each: some fades");
         assert_eq!(allowed(&budget, 100, Duration::from_secs(3_600)), 30, "never more in hand");
     }
 
@@ -240,17 +316,19 @@ mod tests {
             go.store(true, Ordering::Release);
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
-        assert_eq!(retries, 1_000 + 30);
+        assert_eq!(retries, 1_000);
     }
 
     proptest! {
         #[test]
         fn retries_never_exceed_the_share_and_the_minimum(
             share_percent in 0..150_u32,
+            in_hand in 0..30_u32,
             per_second_min in 0..20_u32,
             steps in prop::collection::vec((0..3_000_u32, 0..50_u64, 0..50_u64), 1..200),
         ) {
-            let budget = budget(share_percent, per_second_min);
+            let config = RetryBudgetConfig { share_percent, in_hand, per_second_min };
+            let budget = RetryBudget::new(config, *NOW);
             let (mut at, mut requests, mut retries) = (Duration::ZERO, 0, 0);
             for (wait_ms, arriving, failing) in steps {
                 at += MILLISECOND * wait_ms;
@@ -259,7 +337,7 @@ mod tests {
                 retries += allowed(&budget, failing, at);
                 let share = requests as f64 * f64::from(share_percent) / 100.0;
                 let minimum = f64::from(per_second_min) * (10.0 + at.as_secs_f64());
-                prop_assert!(retries as f64 <= share + minimum + 1e-6);
+                prop_assert!(retries as f64 <= f64::from(in_hand) + share + minimum + 1e-6);
             }
         }
     }

@@ -264,7 +264,7 @@ impl<T> WaitQueue<T> {
         let longest = now + Duration::from_millis(self.limits.wait_ms_max.min(WAIT_MS_END));
         let leave_by = entry.deadline.at().min(longest);
         let leave_by = entry.begin_by.map_or(leave_by, |begin_by| begin_by.min(leave_by));
-        let told = if entry.is_promised { Some(now) } else { entry.turn_by };
+        let told = entry.turn_by.or_else(|| entry.is_promised.then_some(now));
         let turn_by = told.map_or(leave_by, |turn_by| turn_by.min(leave_by));
         let moments = (turn_by, leave_by);
         let place = Place::new(&entry.asker(), &self.limits, moments, self.arrivals);

@@ -30,12 +30,17 @@ async fn serve(config: Config, as_json: bool) -> Result<()> {
     }
     tracing::info!(requests = node.gateway().unfinished(), "draining");
     let gateway = Arc::clone(node.gateway());
-    // Told a second time: what still runs is broken off at once.
-    let hurried = || Stopped { broken_off: gateway.unfinished(), is_clean: false };
+    // Told a second time: what still runs is broken off at once. Counted before it is.
+    let hurried = async {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        gateway.unfinished()
+    };
     let stopped = tokio::select! {
         stopped = node.stop() => stopped,
-        _ = terminate.recv() => hurried(),
-        _ = interrupt.recv() => hurried(),
+        broken_off = hurried => Stopped { broken_off, is_clean: false },
     };
     let lost = stopped.broken_off;
     anyhow::ensure!(lost == 0, "{lost} requests did not finish in time and were broken off");

@@ -51,6 +51,9 @@ pub struct Metrics {
     facts_dropped: Counter,
     client_connections: Gauge,
     body_bytes: Gauge,
+    ahead_bytes: Gauge,
+    ahead_replies: Family<Labels, Counter<u64, AtomicU64>>,
+    streams_closed: Family<Labels, Counter<u64, AtomicU64>>,
     memory: Family<Labels, Gauge>,
 }
 
@@ -63,6 +66,12 @@ pub struct Live {
     pub client_connections: u64,
     /// Bytes of request bodies held.
     pub body_bytes: u64,
+    /// Bytes of replies held for clients that are behind.
+    pub ahead_bytes: u64,
+    /// Totals since start of replies that were read ahead of their clients, by how far.
+    pub ahead_replies: [(&'static str, u64); 2],
+    /// Totals since start, by reason, of client streams that the gateway closed.
+    pub streams_closed: [(&'static str, u64); 1],
     /// Bytes of memory, by kind.
     pub memory: Vec<(&'static str, u64)>,
     /// Totals since start, by reason, of client connections the gateway closed.
@@ -138,6 +147,9 @@ impl Metrics {
             facts_dropped: metric(&mut r, names::FACTS_DROPPED, "Facts about replicas not noted"),
             client_connections: metric(&mut r, names::CLIENT_CONNECTIONS, "Client connections"),
             body_bytes: metric(&mut r, names::BODY_BYTES, "Request bytes held"),
+            ahead_bytes: metric(&mut r, names::READ_AHEAD_BYTES, "Reply bytes held"),
+            ahead_replies: metric(&mut r, names::READ_AHEAD_REPLIES, "Replies read ahead"),
+            streams_closed: metric(&mut r, names::STREAMS_CLOSED, "Client streams closed"),
             memory: metric(&mut r, names::MEMORY_BYTES, "Memory of the process"),
             registry: r,
         }
@@ -233,6 +245,14 @@ impl Metrics {
         raise(&self.facts_dropped, live.facts_dropped);
         self.client_connections.set(signed(live.client_connections));
         self.body_bytes.set(signed(live.body_bytes));
+        self.ahead_bytes.set(signed(live.ahead_bytes));
+        for (state, total) in &live.ahead_replies {
+            raise(&self.ahead_replies.get_or_create(&vec![("state", (*state).to_owned())]), *total);
+        }
+        for (reason, total) in &live.streams_closed {
+            let labels = vec![("reason", (*reason).to_owned())];
+            raise(&self.streams_closed.get_or_create(&labels), *total);
+        }
         for (kind, bytes) in &live.memory {
             self.memory.get_or_create(&vec![("kind", (*kind).to_owned())]).set(signed(*bytes));
         }
@@ -398,6 +418,7 @@ mod tests {
         let replica = LiveReplica {
             name: "a".into(),
             in_flight: 3,
+            concurrency_limit: Some(32),
             connections: 4,
             admission: Admission::Open,
             ramp_permille: 250,
@@ -408,6 +429,7 @@ mod tests {
         let text = metrics.scrape(&live);
         for line in [
             r#"spillway_replica_in_flight{replica="a"} 3"#,
+            r#"spillway_replica_concurrency_limit{replica="a"} 32"#,
             r#"spillway_replica_admission{replica="a",admission="open"} 1"#,
             r#"spillway_replica_ramp{replica="a"} 0.25"#,
             r#"spillway_replica_load{replica="a",signal="queued"} 7.0"#,

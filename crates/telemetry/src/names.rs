@@ -28,6 +28,8 @@ pub const SPLIT_REQUESTS: &str = "spillway_split_requests";
 pub const FALLBACKS: &str = "spillway_fallbacks";
 /// Requests that a replica is serving for this node now.
 pub const IN_FLIGHT: &str = "spillway_replica_in_flight";
+/// Requests that the region's nodes together give a replica at a time, where that is found out.
+pub const REPLICA_CONCURRENCY_LIMIT: &str = "spillway_replica_concurrency_limit";
 /// Connections this node holds to a replica now, idle ones included.
 pub const REPLICA_CONNECTIONS: &str = "spillway_replica_connections";
 /// 1 for the standing that a replica has now: open, standby, ejected, starting, down, busy, draining.
@@ -167,6 +169,12 @@ pub const CLIENT_CONNECTIONS: &str = "spillway_client_connections";
 pub const CONNECTIONS_CLOSED: &str = "spillway_client_connections_closed";
 /// Bytes of request bodies held in memory now.
 pub const BODY_BYTES: &str = "spillway_request_body_bytes";
+/// Client streams of HTTP/2 that the gateway closed while their connection went on, by reason.
+pub const STREAMS_CLOSED: &str = "spillway_client_streams_closed";
+/// Bytes of replies held for clients that are behind.
+pub const READ_AHEAD_BYTES: &str = "spillway_read_ahead_bytes";
+/// Replies that were read ahead of their clients, and those that there was no more room for.
+pub const READ_AHEAD_REPLIES: &str = "spillway_read_ahead_replies";
 /// Memory of the process: used, and the ceiling from which on nothing new is taken in.
 pub const MEMORY_BYTES: &str = "spillway_memory_bytes";
 /// Outcomes that did not fit the queue and are missing from the other metrics.

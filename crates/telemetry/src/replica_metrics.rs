@@ -23,6 +23,8 @@ pub struct LiveReplica {
     pub name: String,
     /// Requests it serves for this node.
     pub in_flight: u64,
+    /// Requests that it is given at most, if that is found out.
+    pub concurrency_limit: Option<u32>,
     /// Connections this node holds to it.
     pub connections: u64,
     /// Whether it takes new requests.
@@ -39,6 +41,7 @@ pub struct LiveReplica {
 #[derive(Debug)]
 pub(crate) struct ReplicaMetrics {
     in_flight: Family<Labels, Gauge>,
+    concurrency_limit: Family<Labels, Gauge>,
     connections: Family<Labels, Gauge>,
     admission: Family<Labels, Gauge>,
     breakers: Family<Labels, Gauge>,
@@ -58,6 +61,7 @@ impl ReplicaMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
             in_flight: metric(r, names::IN_FLIGHT, "Requests at a replica"),
+            concurrency_limit: metric(r, names::REPLICA_CONCURRENCY_LIMIT, "Requests it is given"),
             connections: metric(r, names::REPLICA_CONNECTIONS, "Connections held"),
             admission: metric(r, names::REPLICA_ADMISSION, "Standing of a replica"),
             breakers: metric(r, names::REPLICA_BREAKERS, "Models with an open breaker"),
@@ -118,6 +122,7 @@ impl ReplicaMetrics {
     pub(crate) fn show(&self, replicas: &[LiveReplica]) {
         self.forget_others(replicas);
         self.in_flight.clear();
+        self.concurrency_limit.clear();
         self.connections.clear();
         self.admission.clear();
         self.breakers.clear();
@@ -135,6 +140,9 @@ impl ReplicaMetrics {
             family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
         };
         whole(&self.in_flight, replica.in_flight);
+        if let Some(limit) = replica.concurrency_limit {
+            whole(&self.concurrency_limit, limit.into());
+        }
         whole(&self.connections, replica.connections);
         whole(&self.breakers, replica.breakers);
         let ramp = f64::from(replica.ramp_permille) / f64::from(RAMP_FULL);

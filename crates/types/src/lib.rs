@@ -36,7 +36,7 @@ pub use model_load::{ModelLoad, ShedState};
 pub use outcome::{End, Hedge, Outcome, Shed, SplitArm, TokenCounts};
 pub use prediction::Prediction;
 pub use residency::Residency;
-pub use sign::{Fault, Sign, SignKind};
+pub use sign::{Fault, Sign, SignKind, Worked};
 pub use signals::{Reading, Signals};
 pub use speed::Speed;
 pub use standing::{Admission, ModelStanding, RAMP_FULL, Standing};

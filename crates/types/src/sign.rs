@@ -26,6 +26,8 @@ pub enum SignKind {
     Answered {
         /// From sending the request to the first byte of the reply's body.
         after: Duration,
+        /// What that says of its speed; `None` if nothing, or not yet.
+        worked: Option<Worked>,
     },
     /// The replica refused for now (429, 503, `RESOURCE_EXHAUSTED`): it is busy, not broken.
     Busy {
@@ -38,9 +40,24 @@ pub enum SignKind {
     Finished {
         /// Tokens, where the reply told them.
         tokens: TokenCounts,
+        /// What a reply in one piece says of its speed, now that it is known how long it is.
+        worked: Option<Worked>,
     },
     /// The replica told its load along with a reply (ORCA).
     Reported(Box<LoadReport>),
+}
+
+/// How long a reply took and for what, so that unlike ones can be compared: one answer has a word
+/// and another a thousand, and one prompt was read before while another is new and long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worked {
+    /// From sending the request to the first byte of the reply's body.
+    pub after: Duration,
+    /// How much was done in that time, in about what it takes to generate one token. At least 1.
+    pub steps: f32,
+    /// The reply is sent as it is made. What such a time consists of is another thing than where a
+    /// reply comes in one piece, and the two are not compared.
+    pub is_stream: bool,
 }
 
 /// How a replica failed a request.

@@ -10,6 +10,7 @@ mod leased;
 mod limits;
 mod orders;
 mod partition;
+mod residency;
 mod routes;
 mod voters;
 mod weights;

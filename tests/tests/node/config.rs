@@ -97,6 +97,7 @@ fn check_hash_by() {
         ("hedge = { after = \"p100\" }", "no quantile"),
         ("hedge = { after_ms = 1, budget_percent = 0 }", "no budget"),
         ("degraded_below_percent = 101", "more than all"),
+        ("tenant_room_percent = 101", "more than all"),
     ] {
         let column = line.find(" = ").expect("a value") + 4;
         check(&route(line), (3, column), message, "use");
@@ -236,6 +237,8 @@ head_timeout_ms = 1
 body_timeout_ms = 1
 idle_timeout_ms = 1
 stall_timeout_ms = 1
+read_ahead_bytes_max = 1
+read_ahead_bytes_total_max = 1
 [timeouts]
 connect_ms = 1
 first_byte_ms = 1
@@ -250,6 +253,7 @@ keep_speeds = true
 [retry]
 attempts_max = 1
 budget_percent = 1
+budget_in_hand = 20
 budget_min_per_second = 1
 [health]
 check = "off"
@@ -337,6 +341,7 @@ queue_ms = 1
 queue_total_max = 1
 queue_total_bytes_max = 1
 degraded_below_percent = 1
+tenant_room_percent = 1
 [[listener]]
 address = "127.0.0.1:0"
 auth = "none"
@@ -370,6 +375,7 @@ pool = "p"
 weight = 1
 protocol = "http2"
 connections_max = 1
+concurrency = "adaptive"
 idle_ms = 1
 class = "h100"
 kind = "vllm"
@@ -412,6 +418,7 @@ queue_bytes_max = 1
 queue_ms = 1
 slo_ms = 1
 degraded_below_percent = 1
+tenant_room_percent = 1
 hedge = { after_ms = 1, budget_percent = 1 }
 timeouts = { connect_ms = 1, first_byte_ms = 1, idle_ms = 1, total_ms = 1 }
 "#;

@@ -54,6 +54,21 @@ async fn streams_finish_and_nothing_new_begins() {
 }
 
 #[tokio::test]
+async fn who_connected_before_the_drain_is_served_though_it_has_said_nothing_yet() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let replica = replica.serve("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let mut clients = both(&node).await;
+    let gateway = std::sync::Arc::clone(node.gateway());
+    let stopping = spawn(stopped(node));
+    eventually("it drains", || gateway.is_draining()).await;
+    let reply = clients[0].fetch(chat("tiny", "")).await;
+    assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+    assert_eq!(replica.requests.count(), 1);
+    assert!(stopping.await.expect("stops"), "all requests finished");
+}
+
+#[tokio::test]
 async fn what_takes_longer_than_the_limit_is_cut_and_told() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("node.drain_ms = 200").replica("a", replica.address);
@@ -105,6 +120,8 @@ async fn a_node_that_is_told_to_stop_says_so_before_it_refuses_anybody() {
     let (address, admin) = (node.addresses()[0], node.admin_address().expect("one"));
     let gateway = std::sync::Arc::clone(node.gateway());
     let replica = replica.serve("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let before = Client::once(address, chat("tiny", "")).await;
+    assert_eq!((before.status, before.header("connection")), (200, None));
     let stopping = spawn(node.stop());
     eventually("it is leaving", || gateway.is_leaving()).await;
     for at in [address, admin] {
@@ -112,8 +129,12 @@ async fn a_node_that_is_told_to_stop_says_so_before_it_refuses_anybody() {
         assert_eq!(Client::once(at, get("/livez")).await.status, 200);
     }
     // Whoever has not seen it yet is served as ever, on new connections, too.
-    assert_eq!(Client::once(address, chat("tiny", "")).await.status, 200);
-    assert_eq!(replica.requests.count(), 1);
+    // Only no connection is kept that would end in the middle of something later.
+    let reply = Client::once(address, chat("tiny", "")).await;
+    assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+    let reply = Client::http2(address).await.fetch(chat("tiny", "")).await;
+    assert_eq!((reply.status, reply.header("connection")), (200, None));
+    assert_eq!(replica.requests.count(), 3);
     assert!(!stopping.is_finished() && !gateway.is_draining());
     stopping.abort();
 }

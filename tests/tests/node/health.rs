@@ -1,10 +1,15 @@
 //! Replicas that fail are found out and left out, and come back.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use spillway_emulator::{Fault, ReplicaHandle};
 use spillway_node::Node;
-use spillway_tests::{Client, OK, Page, Reply, Scripted, Setup, chat, emulator, eventually, get};
+use spillway_tests::{
+    Client, OK, Page, Reply, Scripted, Setup, chat, emulator, eventually, get, slow_emulator,
+};
+
+use crate::retries::TURNS;
 
 /// Checks ten times a second, so that tests need not wait for seconds.
 const QUICK: [&str; 6] = [
@@ -278,5 +283,71 @@ async fn what_is_known_of_replicas_is_shown_to_operators() {
     assert_eq!(malformed.status, 400);
     let wrong_method = Client::once(admin, get("/replicas/r0/drain")).await;
     assert_eq!(wrong_method.status, 405);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn one_that_looks_bad_is_asked_before_a_request_is_given_up() {
+    let emulator = emulator(2).await;
+    let node = Setup::new()
+        .table(TURNS)
+        .set("health.eject_after = 2")
+        .set("health.eject_ms = 60000")
+        .emulated(&emulator)
+        .start()
+        .await;
+    let (first, second) = (emulator.replica(0), emulator.replica(1));
+    first.set_fault(Fault::Crash).await.expect("a fault");
+    while stands(&node, "r0", "open") {
+        assert_eq!(ask(&node).await.status, 200);
+    }
+    first.set_fault(Fault::None).await.expect("healed");
+    let before = first.stats().received;
+    assert_eq!(ask(&node).await.status, 200);
+    assert_eq!(first.stats().received, before, "there is a better one");
+    second.set_fault(Fault::Crash).await.expect("a fault");
+    assert_eq!(ask(&node).await.status, 200, "better than no answer");
+    assert!(!stands(&node, "r0", "open"), "it is still taken for broken");
+    assert!(stands(&node, "r1", "open"), "one failure is no reason");
+    assert_eq!(first.stats().received, before + 1);
+    node.stop().await;
+}
+
+/// An answer in one piece takes as long as it is long: its first byte comes when that of a stream is
+/// long past.
+#[tokio::test]
+async fn who_answers_in_one_piece_is_not_slow_beside_those_that_stream() {
+    let emulator = slow_emulator(3, 0.05).await;
+    let policy = "policy = \"consistent_hash\"\nhash_by = \"header:x-session\"\n";
+    let route = format!("[[route]]\nname = \"llm\"\n{policy}");
+    let node = Setup::new()
+        .set("node.expose_routing = true")
+        .table(&route)
+        .emulated(&emulator)
+        .start()
+        .await;
+    let ask = async |session: &str, more: &str| {
+        let mut request = chat("tiny", more);
+        request.headers_mut().insert("x-session", session.parse().expect("a header"));
+        Client::once(node.addresses()[0], request).await
+    };
+    let mut of_replica = BTreeMap::new();
+    for session in 0..100 {
+        let session = session.to_string();
+        let reply = ask(&session, ",\"max_tokens\":1,\"stream\":true").await;
+        let replica = reply.header("x-spillway-replica").expect("routing").to_owned();
+        of_replica.entry(replica).or_insert(session);
+    }
+    let sessions: Vec<&String> = of_replica.values().collect();
+    let [whole, streamed, streamed_too] = sessions[..] else { panic!("{of_replica:?}") };
+    for _ in 0..10 {
+        assert_eq!(ask(whole, ",\"max_tokens\":200").await.status, 200);
+        for session in [streamed, streamed_too] {
+            assert_eq!(ask(session, ",\"max_tokens\":1,\"stream\":true").await.status, 200);
+        }
+    }
+    let page = Page::of(&node);
+    let open = page.sum("spillway_replica_admission", &[("admission", "open")]);
+    assert_eq!(open, 3.0, "{page:?}");
     node.stop().await;
 }

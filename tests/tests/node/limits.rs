@@ -278,6 +278,8 @@ async fn a_replica_that_answers_garbage_is_a_bad_gateway() {
 async fn bodies_that_memory_has_no_place_for_get_503() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("limits.body_bytes_total_max = 100000");
+    // What a proxy sends is of many clients: one alone may not have that much.
+    let setup = setup.listener("trusted_proxies = [\"127.0.0.0/8\"]");
     let node = setup.replica("a", replica.address).start().await;
     let json = format!("{{\"model\":\"tiny\",\"x\":\"{}\"}}", "x".repeat(60_000));
     let address = node.addresses()[0];

@@ -16,23 +16,23 @@ use crate::gate::Gate;
 use crate::reload::{File, reloads};
 
 /// Clients of this listener say themselves whose they are and how urgent.
-const CLAIMS: &str = "auth = \"headers\"\ntrusted_proxies = [\"127.0.0.0/8\"]";
+pub(crate) const CLAIMS: &str = "auth = \"headers\"\ntrusted_proxies = [\"127.0.0.0/8\"]";
 
 type Request = http::Request<ClientBody>;
 
-fn with(mut request: Request, name: &'static str, value: &str) -> Request {
+pub(crate) fn with(mut request: Request, name: &'static str, value: &str) -> Request {
     request.headers_mut().insert(name, value.parse().expect("a value"));
     request
 }
 
 /// Of a tenant of this class, with a body of its own.
-fn of_class(priority: u8, id: &str) -> Request {
+pub(crate) fn of_class(priority: u8, id: &str) -> Request {
     let request = with(chat("tiny", &format!(",\"user\":\"{id}\"")), "x-request-id", id);
     let request = with(request, "x-spillway-tenant", "acme");
     with(request, "x-spillway-priority", &priority.to_string())
 }
 
-fn ask(node: &Node, request: Request) -> JoinHandle<Reply> {
+pub(crate) fn ask(node: &Node, request: Request) -> JoinHandle<Reply> {
     spawn(Client::once(node.addresses()[0], request))
 }
 
@@ -41,7 +41,7 @@ fn sheds(node: &Node, reason: &str) -> f64 {
 }
 
 #[track_caller]
-fn check_shed(reply: &Reply, (status, code): (u16, &str), reason: &str) -> u64 {
+pub(crate) fn check_shed(reply: &Reply, (status, code): (u16, &str), reason: &str) -> u64 {
     assert_eq!((reply.status, reply.code()), (status, Some(code)), "{}", reply.text());
     assert_eq!(reply.header("x-spillway-shed-reason"), Some(reason), "{}", reply.text());
     let retry_after = reply.header("retry-after").expect("a time to come again");
@@ -50,7 +50,7 @@ fn check_shed(reply: &Reply, (status, code): (u16, &str), reason: &str) -> u64 {
     seconds
 }
 
-fn one_place(gate: &Gate) -> Setup {
+pub(crate) fn one_place(gate: &Gate) -> Setup {
     Setup::new().replica_with("a", &gate.url(), "connections_max = 1")
 }
 
@@ -154,6 +154,43 @@ async fn bodies_beyond_the_memory_for_them_are_shed_before_they_are_read() {
     check_shed(&reply, (503, "overloaded"), "memory");
     assert_eq!(replica.requests.count(), 0);
     eventually("it is counted", || sheds(&node, "memory") == 1.0).await;
+}
+
+/// A quarter of the memory for bodies, beside the body in question.
+#[tokio::test]
+async fn one_client_can_t_fill_the_memory_for_bodies() {
+    let gate = Gate::start().await;
+    let setup = Setup::new().set("limits.body_bytes_total_max = 40000").table(RAW_ROUTE);
+    let setup = setup.replica("a", gate.address).listener("trusted_proxies = [\"127.0.0.0/8\"]");
+    let node = setup.start().await;
+    let of = |client: &str, id: &str| {
+        let body = full(Bytes::from(vec![b'x'; 6_000]));
+        let request = message(Method::POST, "/raw/x", "application/json", body);
+        let request = with(request, "x-request-id", id);
+        if client.is_empty() { request } else { with(request, "x-forwarded-for", client) }
+    };
+    let mut served = Vec::new();
+    for number in 1..=2 {
+        served.push(ask(&node, of("192.0.2.1", "greedy")));
+        eventually("its body is held", || gate.held("greedy") == number).await;
+    }
+    let reply = within("it is told at once", ask(&node, of("192.0.2.1", "more"))).await;
+    check_shed(&reply.expect("a reply"), (429, "rate_limited"), "memory");
+    assert_eq!(gate.held("more"), 0);
+    // Another client is served, and a proxy that names nobody is many clients.
+    served.push(ask(&node, of("192.0.2.2", "modest")));
+    eventually("it is served", || gate.held("modest") == 1).await;
+    for number in 1..=3 {
+        served.push(ask(&node, of("", "unnamed")));
+        eventually("it is served", || gate.held("unnamed") == number).await;
+    }
+    // And who has its replies has its room again.
+    gate.release("greedy", 2);
+    for client in served.drain(..2) {
+        assert_eq!(client.await.expect("a reply").status, 200);
+    }
+    served.push(ask(&node, of("192.0.2.1", "again")));
+    eventually("it is served", || gate.held("again") == 1).await;
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use spillway_emulator::{Close, Emulator, Fault};
 use spillway_node::Node;
-use spillway_tests::{Client, Page, Setup, emulator, eventually};
+use spillway_tests::{Client, Page, Reply, Setup, emulator, eventually};
 
 use crate::stream::{Api, Stream, continuing, counted, fetch};
 
@@ -191,4 +191,26 @@ async fn who_goes_on_is_waited_for_as_long_as_a_stream_may_be_silent() {
         holder.abort();
     });
     check(&stream, &expected, 4);
+}
+
+#[tokio::test]
+async fn a_stream_goes_on_while_its_client_reads_nothing() {
+    let (emulator, node) = start("").await;
+    let more = json!({"max_tokens": 600, "ignore_eos": true});
+    let expected = undisturbed(&emulator, Api::Text, &more).await;
+    assert!(expected.events > 500, "{} events", expected.events);
+    for after in [1, 200, 500] {
+        emulator.replica(0).set_fault(cut(after)).await.expect("a fault");
+        // One of two takes its turn at the one that breaks.
+        for _ in 0..2 {
+            // Most of it is read ahead.
+            let mut client = Client::http2_with_window(node.addresses()[0], 4 << 10).await;
+            let response = client.send(Api::Text.request(&more)).await.expect("a head");
+            let taken = || Page::of(&node).sum("spillway_replica_in_flight", &[]);
+            eventually("the whole stream is here", || taken() == 0.0).await;
+            let reply = Reply::collect(response).await.expect("a whole reply");
+            check(&Stream::read(reply.text()), &expected, after);
+        }
+    }
+    assert!(counted(&node, "continued", "cut") >= 3.0);
 }

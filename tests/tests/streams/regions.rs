@@ -3,7 +3,9 @@
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use spillway_node::Node;
-use spillway_tests::{Client, Cluster, OK, Reply, Scripted, knows, spawn};
+use spillway_tests::{
+    Client, Cluster, OK, Page, Reply, Scripted, Setup, eventually, knows, post, spawn,
+};
 
 use crate::stream::{Api, Stream, continuing};
 
@@ -76,4 +78,36 @@ async fn a_stream_goes_on_at_home_when_the_region_that_served_it_is_gone() {
     assert_eq!(stream.text, " there was");
     assert_eq!(first.await.expect("a reply").status, 200);
     home.stop().await;
+}
+
+#[tokio::test]
+async fn a_reply_from_another_region_that_nobody_reads_frees_its_places_in_both() {
+    let event = event("a", &"word ".repeat(200), None);
+    let text = format!("{}data: [DONE]\n\n", event.repeat(400));
+    let replica = Scripted::start().await;
+    let address = replica.address;
+    let cluster = Cluster::new(&["edge", "core"]);
+    let core = cluster.start(1, Setup::new().replica("a", address)).await;
+    let edge = cluster.start(0, Setup::new()).await;
+    knows(&edge, "core").await;
+    let mut client = Client::http2_with_window(edge.addresses()[0], 16 << 10).await;
+    let (response, mut wire) =
+        tokio::join!(client.send(post("/v1/completions", r#"{"model":"tiny"}"#)), async {
+            let (mut wire, _) = replica.request().await;
+            wire.send(HEAD).await;
+            wire
+        });
+    wire.send(&text).await;
+    wire.finish().await;
+    let taken = || Page::of(&core).sum("spillway_replica_in_flight", &[]);
+    eventually("the replica's place is free", || taken() == 0.0).await;
+    eventually("the guest has left", || core.gateway().guests() == 0).await;
+    assert_eq!(edge.gateway().unfinished(), 1);
+    let held = || Page::of(&edge).sum("spillway_read_ahead_bytes", &[]);
+    eventually("it is held where the client is", || held() > 0.0).await;
+    let reply = Reply::collect(response.expect("a head")).await.expect("a whole reply");
+    assert!(reply.text() == text, "not what the replica said");
+    eventually("nothing is held any more", || held() == 0.0).await;
+    edge.stop().await;
+    core.stop().await;
 }

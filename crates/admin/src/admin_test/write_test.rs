@@ -166,3 +166,34 @@ async fn actions_change_what_they_say() {
     client.delete("/v1/settings/health.transition_ms").await.done();
     assert_eq!(setting().await["record"]["value"], setting().await["info"]["default"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_says_where_requests_may_be_served() {
+    let world = World::one(AdminConfig::default()).await;
+    let client = world.client(0);
+    for path in ["/v1/tenants/acme", "/v1/routes/clinic"] {
+        let rule = json!({ "countries": ["FR", "DE"], "regions": ["region-a", "later"] });
+        let first = client.put(path, &rule).await.done();
+        let read = client.get(path).await.done();
+        let record = &read["item"]["record"];
+        assert_eq!(record["countries"], json!(["DE", "FR"]));
+        assert_eq!(record["regions"], json!(["later", "region-a"]));
+        let same = client.put(path, record).await.done();
+        assert_eq!(same["outcome"], "unchanged", "what was read can be written back");
+        let dry = client.put(&format!("{path}?dry_run=true"), &json!({})).await.done();
+        let change = &dry["changes"][0];
+        assert_eq!(change["before"]["record"]["countries"], json!(["DE", "FR"]));
+        assert_eq!(change["after"]["record"]["countries"], json!([]));
+        for (wrong, status, code) in [
+            (json!({ "countries": ["Germany"] }), 422, "invalid"),
+            (json!({ "countries": ["de"] }), 422, "invalid"),
+            (json!({ "regions": ["a b"] }), 422, "invalid"),
+            (json!({ "country": ["DE"] }), 400, "bad_request"),
+        ] {
+            let answer = client.put(path, &wrong).await;
+            assert_eq!(answer.refused(status), code, "{wrong}");
+        }
+        let read = client.get(path).await.done();
+        assert_eq!(read["item"]["version"], first["version"]);
+    }
+}

@@ -8,6 +8,7 @@ use spillway_control::{
     Tenant,
 };
 use spillway_route::Policy;
+use spillway_types::NoCountry;
 
 use super::Cluster;
 use super::read::not_found;
@@ -107,7 +108,10 @@ async fn put(cluster: &Cluster<'_>, call: &Call, key: RecordKey) -> Result<Comma
         RecordKey::Route(name) => Item::Route(name, route(call)?),
         RecordKey::Split(name) => Item::Split(name, Split::from(call.json::<SplitRecord>()?)),
         RecordKey::Limit(scope) => Item::Limit(scope, call.json::<LimitRecord>()?.into()),
-        RecordKey::Tenant(name) => Item::Tenant(name, Tenant::from(call.json::<TenantRecord>()?)),
+        RecordKey::Tenant(name) => {
+            let tenant: Result<Tenant, _> = call.json::<TenantRecord>()?.try_into();
+            Item::Tenant(name, tenant.map_err(no_country)?)
+        }
         RecordKey::Key(id) => {
             let value = key_over(cluster, call, &id).await?;
             Item::Key(id, value)
@@ -131,7 +135,12 @@ fn route(call: &Call) -> Result<spillway_control::Route, ApiError> {
         };
         record.policy.parse::<Policy>().map_err(unknown)?;
     }
-    Ok(record.into())
+    record.try_into().map_err(no_country)
+}
+
+fn no_country(error: NoCountry) -> ApiError {
+    let remedy = "use ISO 3166 codes of two capital letters, e.g. DE";
+    ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", error.to_string(), remedy)
 }
 
 /// What the request says, over the secret that the key has. The version has to be named: what a key

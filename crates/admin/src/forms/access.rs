@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control::{Key, KeyRole, Tenant};
+use spillway_types::NoCountry;
 
-use super::{model_names, named};
+use super::{named, residency_names, residency_rule, texts};
 
 /// Who pays for and owns requests.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -16,6 +17,11 @@ pub(crate) struct TenantRecord {
     pub(crate) title: String,
     /// None of its keys is let in.
     pub(crate) is_suspended: bool,
+    /// Regions that may serve its requests; empty for all.
+    pub(crate) regions: BTreeSet<String>,
+    /// Countries that regions have to be in to serve them, as ISO 3166 codes of two capital letters;
+    /// empty for all.
+    pub(crate) countries: BTreeSet<String>,
 }
 
 /// What a key is good for.
@@ -60,13 +66,17 @@ pub(crate) struct KeyInfo {
 
 impl From<&Tenant> for TenantRecord {
     fn from(tenant: &Tenant) -> Self {
-        Self { title: tenant.title.clone(), is_suspended: tenant.is_suspended }
+        let (regions, countries) = residency_names(&tenant.residency);
+        Self { title: tenant.title.clone(), is_suspended: tenant.is_suspended, regions, countries }
     }
 }
 
-impl From<TenantRecord> for Tenant {
-    fn from(record: TenantRecord) -> Self {
-        Self { title: record.title, is_suspended: record.is_suspended }
+impl TryFrom<TenantRecord> for Tenant {
+    type Error = NoCountry;
+
+    fn try_from(record: TenantRecord) -> Result<Self, NoCountry> {
+        let TenantRecord { title, is_suspended, regions, countries } = record;
+        Ok(Self { title, is_suspended, residency: residency_rule(&regions, &countries)? })
     }
 }
 
@@ -97,8 +107,8 @@ impl From<&Key> for KeyRecord {
         Self {
             role: key.role.into(),
             tenant: key.tenant.as_ref().map(ToString::to_string),
-            models: model_names(&key.models),
-            regions: key.regions.iter().map(ToString::to_string).collect(),
+            models: texts(&key.models),
+            regions: texts(&key.regions),
             priority: key.priority,
             expires_ms: key.expires_ms,
         }

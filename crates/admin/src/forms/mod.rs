@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_types::ModelName;
+use spillway_control::ResidencyRule;
+use spillway_types::NoCountry;
 
 pub(crate) use access::{KeyInfo, KeyRecord, TenantRecord};
 pub(crate) use items::{SettingInfo, SettingRecord, setting_infos};
@@ -38,10 +39,23 @@ pub(crate) struct Item<R, I = ()> {
     pub(crate) info: I,
 }
 
-fn model_names(names: &BTreeSet<ModelName>) -> BTreeSet<String> {
+fn texts(names: &BTreeSet<impl ToString>) -> BTreeSet<String> {
     names.iter().map(ToString::to_string).collect()
 }
 
 fn named<T: for<'a> From<&'a str> + Ord>(names: &BTreeSet<String>) -> BTreeSet<T> {
     names.iter().map(|name| T::from(name)).collect()
+}
+
+/// Regions and countries as they are shown.
+fn residency_names(rule: &ResidencyRule) -> (BTreeSet<String>, BTreeSet<String>) {
+    (texts(&rule.regions), texts(&rule.countries))
+}
+
+fn residency_rule(
+    regions: &BTreeSet<String>,
+    countries: &BTreeSet<String>,
+) -> Result<ResidencyRule, NoCountry> {
+    let countries = countries.iter().map(|code| code.parse()).collect::<Result<_, _>>()?;
+    Ok(ResidencyRule { regions: named(regions), countries })
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control::{Health, Lease, LeaseSource, Replica, ReplicaSpec};
 
-use super::{model_names, named};
+use super::{named, texts};
 
 /// A model server as it is registered.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -97,7 +97,7 @@ impl From<&Replica> for ReplicaRecord {
             LeaseSource::Config => None,
             LeaseSource::Lease { length_ms } => Some(length_ms),
         };
-        let (models, incarnation) = (model_names(&models), replica.incarnation);
+        let (models, incarnation) = (texts(&models), replica.incarnation);
         Self { url, engine, models, weight, pool, hardware, capacity, lease_ms, incarnation }
     }
 }

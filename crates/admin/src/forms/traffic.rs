@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control::{Arm, Limit, Model, Route, Split};
+use spillway_types::NoCountry;
 
-use super::{model_names, named};
+use super::{named, residency_names, residency_rule, texts};
 
 /// What a model's name stands for, and what stands in for it.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
@@ -30,6 +31,11 @@ pub(crate) struct RouteRecord {
     pub(crate) pool: String,
     /// How a replica is chosen, by its name in the config file; empty for the default.
     pub(crate) policy: String,
+    /// Regions that may serve its requests; empty for all.
+    pub(crate) regions: BTreeSet<String>,
+    /// Countries that regions have to be in to serve them, as ISO 3166 codes of two capital letters;
+    /// empty for all.
+    pub(crate) countries: BTreeSet<String>,
 }
 
 /// A name whose requests are divided among models.
@@ -89,15 +95,19 @@ impl From<ModelRecord> for Model {
 
 impl From<&Route> for RouteRecord {
     fn from(route: &Route) -> Self {
-        let Route { path_prefix, models, pool, policy } = route.clone();
-        Self { path_prefix, models: model_names(&models), pool, policy }
+        let Route { path_prefix, models, pool, policy, residency } = route.clone();
+        let (regions, countries) = residency_names(&residency);
+        Self { path_prefix, models: texts(&models), pool, policy, regions, countries }
     }
 }
 
-impl From<RouteRecord> for Route {
-    fn from(record: RouteRecord) -> Self {
-        let RouteRecord { path_prefix, models, pool, policy } = record;
-        Self { path_prefix, models: named(&models), pool, policy }
+impl TryFrom<RouteRecord> for Route {
+    type Error = NoCountry;
+
+    fn try_from(record: RouteRecord) -> Result<Self, NoCountry> {
+        let RouteRecord { path_prefix, models, pool, policy, regions, countries } = record;
+        let residency = residency_rule(&regions, &countries)?;
+        Ok(Self { path_prefix, models: named(&models), pool, policy, residency })
     }
 }
 

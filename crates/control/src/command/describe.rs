@@ -54,6 +54,9 @@ impl fmt::Display for Command {
                 let (lines, node) = (said.lines.len(), &said.run.node);
                 write!(f, "lease shares of {lines} limits to {node} of {region}")
             }
+            Self::DeclareCountry { region, country } => {
+                write!(f, "declare that region {region} is in {country}")
+            }
         }
     }
 }

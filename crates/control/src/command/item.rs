@@ -3,14 +3,15 @@
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, RegionName, RouteName};
 
+use crate::wire::WIRE_RESIDENCY;
 use crate::{
-    JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region, Route, SettingRule, Split,
-    Tenant, TenantName, TokenId,
+    JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region, ResidencyRule, Route,
+    SettingRule, Split, Tenant, TenantName, TokenId,
 };
 
-/// A record to write, with its key. New kinds go to the end, see [`Item::since`].
+/// A record to write, with its key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[serde(from = "ItemFrame", into = "ItemFrame")]
 pub enum Item {
     /// A region.
     Region(RegionName, Region),
@@ -33,12 +34,13 @@ pub enum Item {
 }
 
 impl Item {
-    /// The first wire version that has this kind.
+    /// The first wire version that has this kind, with all that this one says.
     #[must_use]
     pub fn since(&self) -> u16 {
         match self {
             // A setting that an older node does not know would be refused there alone.
             Self::Setting(name, _) => SettingRule::find(name).map_or(1, |rule| rule.since),
+            item if !item.residency().is_none_or(ResidencyRule::is_anywhere) => WIRE_RESIDENCY,
             item => item.key().since(),
         }
     }
@@ -56,6 +58,75 @@ impl Item {
             Self::Key(id, _) => RecordKey::Key(id.clone()),
             Self::JoinToken(id, _) => RecordKey::JoinToken(id.clone()),
             Self::Setting(name, _) => RecordKey::Setting(name.clone()),
+        }
+    }
+
+    fn residency(&self) -> Option<&ResidencyRule> {
+        match self {
+            Self::Route(_, Route { residency, .. }) | Self::Tenant(_, Tenant { residency, .. }) => {
+                Some(residency)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// An item on the wire. The order is the format: new kinds go to the end, see [`Item::since`]. Routes
+/// and tenants that say where requests may be served are kinds of their own, so that those that say
+/// nothing of it are written as before.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ItemFrame {
+    Region(RegionName, Region),
+    Model(ModelName, Model),
+    Route(RouteName, Route),
+    Split(ModelName, Split),
+    Limit(LimitScope, Limit),
+    Tenant(TenantName, Tenant),
+    Key(KeyId, Key),
+    JoinToken(TokenId, JoinToken),
+    Setting(String, String),
+    ResidentRoute(RouteName, Route, ResidencyRule),
+    ResidentTenant(TenantName, Tenant, ResidencyRule),
+}
+
+impl From<Item> for ItemFrame {
+    fn from(item: Item) -> Self {
+        let rule = item.residency().filter(|rule| !rule.is_anywhere()).cloned();
+        match (item, rule) {
+            (Item::Route(name, route), Some(rule)) => Self::ResidentRoute(name, route, rule),
+            (Item::Tenant(name, tenant), Some(rule)) => Self::ResidentTenant(name, tenant, rule),
+            (Item::Region(name, region), _) => Self::Region(name, region),
+            (Item::Model(name, model), _) => Self::Model(name, model),
+            (Item::Route(name, route), None) => Self::Route(name, route),
+            (Item::Split(name, split), _) => Self::Split(name, split),
+            (Item::Limit(scope, limit), _) => Self::Limit(scope, limit),
+            (Item::Tenant(name, tenant), None) => Self::Tenant(name, tenant),
+            (Item::Key(id, key), _) => Self::Key(id, key),
+            (Item::JoinToken(id, token), _) => Self::JoinToken(id, token),
+            (Item::Setting(name, value), _) => Self::Setting(name, value),
+        }
+    }
+}
+
+impl From<ItemFrame> for Item {
+    fn from(frame: ItemFrame) -> Self {
+        match frame {
+            ItemFrame::Region(name, region) => Self::Region(name, region),
+            ItemFrame::Model(name, model) => Self::Model(name, model),
+            ItemFrame::Route(name, route) => Self::Route(name, route),
+            ItemFrame::Split(name, split) => Self::Split(name, split),
+            ItemFrame::Limit(scope, limit) => Self::Limit(scope, limit),
+            ItemFrame::Tenant(name, tenant) => Self::Tenant(name, tenant),
+            ItemFrame::Key(id, key) => Self::Key(id, key),
+            ItemFrame::JoinToken(id, token) => Self::JoinToken(id, token),
+            ItemFrame::Setting(name, value) => Self::Setting(name, value),
+            ItemFrame::ResidentRoute(name, route, residency) => {
+                Self::Route(name, Route { residency, ..route })
+            }
+            ItemFrame::ResidentTenant(name, tenant, residency) => {
+                Self::Tenant(name, Tenant { residency, ..tenant })
+            }
         }
     }
 }

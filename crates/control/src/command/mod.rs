@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use spillway_prefix::HotDelta;
 use spillway_quota::Statement;
-use spillway_types::{NodeName, RegionName};
+use spillway_types::{Country, NodeName, RegionName};
 
-use crate::wire::{WIRE_HOT, WIRE_SHARES};
+use crate::wire::{WIRE_HOT, WIRE_RESIDENCY, WIRE_SHARES};
 use crate::{ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState};
 
 pub use item::Item;
@@ -161,6 +161,13 @@ pub enum Command {
         /// What it says.
         said: Statement,
     },
+    /// A node says in which country its region is, by its config. What is said already stays.
+    DeclareCountry {
+        /// Whose.
+        region: RegionName,
+        /// Where it is.
+        country: Country,
+    },
 }
 
 /// The setting that counts the keys with which prompts are hashed. A change empties the hot trie.
@@ -207,6 +214,7 @@ impl Command {
             Self::Remove { key, .. } => key.since(),
             Self::HotBlocks { .. } | Self::RotatePrefixKey { .. } => WIRE_HOT,
             Self::LeaseShares { .. } => WIRE_SHARES,
+            Self::DeclareCountry { .. } => WIRE_RESIDENCY,
         }
     }
 
@@ -221,6 +229,7 @@ impl Command {
                 | Self::ReportHealth { .. }
                 | Self::HotBlocks { .. }
                 | Self::LeaseShares { .. }
+                | Self::DeclareCountry { .. }
         )
     }
 

@@ -61,11 +61,6 @@ impl From<&Scope> for LimitScope {
 
 impl fmt::Display for LimitScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Global => f.write_str("everything"),
-            Self::Tenant(name) => write!(f, "tenant {name}"),
-            Self::Model(name) => write!(f, "model {name}"),
-            Self::Key(id) => write!(f, "key {id}"),
-        }
+        Scope::from(self).fmt(f)
     }
 }

@@ -9,6 +9,7 @@ mod model;
 mod node;
 mod region;
 mod replica;
+mod residency_rule;
 mod route;
 mod setting;
 mod split;
@@ -21,7 +22,7 @@ use crate::limits::{
     JOIN_TOKENS_MAX, KEYS_MAX, LIMITS_MAX, MODELS_MAX, NODES_MAX, REGIONS_MAX, REPLICAS_MAX,
     ROUTES_MAX, SPLITS_MAX, TENANTS_MAX,
 };
-use crate::state::{Digest, Row, Table};
+use crate::state::{Digest, Row, Table, Valued};
 use crate::{KeyId, NodeId, ReplicaId, TenantName, TokenId};
 
 pub use health::{Belief, Health, Observed};
@@ -33,13 +34,14 @@ pub use model::Model;
 pub use node::{Node, NodeRole};
 pub use region::{Region, RegionState};
 pub use replica::{Replica, ReplicaState};
+pub use residency_rule::ResidencyRule;
 pub use route::Route;
 pub use setting::{SETTINGS, Setting, SettingKind, SettingRule};
 pub use split::{Arm, Split};
 pub use tenant::Tenant;
 
 /// A kind of record: where its table is and how many there may be.
-pub(crate) trait Stored: Clone + PartialEq + Serialize {
+pub(crate) trait Stored: Clone + PartialEq + Valued {
     type Key: Clone + Ord + Serialize;
     const COUNT_MAX: usize;
     fn table(records: &Records) -> &Table<Self::Key, Self>;
@@ -161,3 +163,14 @@ tables! {
     /// A setting that differs from its default.
     Setting in settings by String, SETTINGS.len(), 1;
 }
+
+/// Records that say nothing of where requests may be served.
+macro_rules! served_anywhere {
+    ($($kind:ident),*) => {
+        $(impl Valued for $kind {})*
+    };
+}
+
+served_anywhere!(
+    Node, Region, Replica, Lease, Health, Model, Split, Limit, Key, JoinToken, Setting
+);

@@ -5,9 +5,12 @@ use std::collections::BTreeSet;
 use spillway_types::ModelName;
 
 use crate::limits::{
-    BATCH_MAX, MODEL_NAME_BYTES_MAX, MODELS_EACH_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX, URL_BYTES_MAX,
+    BATCH_MAX, COUNTRIES_EACH_MAX, MODEL_NAME_BYTES_MAX, MODELS_EACH_MAX, NAME_BYTES_MAX,
+    REGIONS_MAX, TEXT_BYTES_MAX, URL_BYTES_MAX,
 };
-use crate::{Actor, LimitScope, Proposer, RecordKey, Refusal, RefusalCode, ReplicaId};
+use crate::{
+    Actor, LimitScope, Proposer, RecordKey, Refusal, RefusalCode, ReplicaId, ResidencyRule,
+};
 
 /// As much of a wrong text as is shown.
 const SHOWN_CHARS_MAX: usize = 32;
@@ -105,6 +108,15 @@ pub(crate) fn text(text: &str, what: &str) -> Result<(), Refusal> {
     }
     let remedy = format!("use up to {TEXT_BYTES_MAX} bytes without control characters");
     Err(Refusal::invalid(format!("{:?} can't be the {what}", shown(text)), remedy))
+}
+
+/// # Errors
+/// If there are too many regions or countries, or a region's name can't be one. A region that is not
+/// there may be named: it may come.
+pub(crate) fn residency(rule: &ResidencyRule) -> Result<(), Refusal> {
+    count(rule.regions.len(), REGIONS_MAX, "regions")?;
+    count(rule.countries.len(), COUNTRIES_EACH_MAX, "countries")?;
+    rule.regions.iter().try_for_each(|region| name(region.as_str(), "region"))
 }
 
 /// # Errors

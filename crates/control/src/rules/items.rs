@@ -39,6 +39,7 @@ pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Do
         Item::Tenant(name, tenant) => {
             turn.expect::<Tenant>(name, expect)?;
             check::text(&tenant.title, "title")?;
+            check::residency(&tenant.residency)?;
             turn.put(name.clone(), tenant.clone())?;
         }
         Item::Key(id, key) => {
@@ -101,6 +102,7 @@ fn check_model(turn: &Turn<'_>, name: &ModelName, model: &Model) -> Result<(), R
 }
 
 fn check_route(route: &Route) -> Result<(), Refusal> {
+    check::residency(&route.residency)?;
     check::models(&route.models)?;
     route.path_prefix.as_deref().map_or(Ok(()), check::path)?;
     for (text, what) in [(&route.pool, "pool"), (&route.policy, "policy")] {

@@ -71,5 +71,8 @@ fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, Fault> {
         }
         Command::RotatePrefixKey { expect } => hot::rotate(turn, *expect),
         Command::LeaseShares { region, said } => shares::lease(turn, region, said),
+        Command::DeclareCountry { region, country } => {
+            regions::declare_country(turn, region, *country)
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! Regions.
 
-use spillway_types::RegionName;
+use spillway_types::{Country, RegionName};
 
 use crate::limits::{REGION_WEIGHT_PERMILLE_MAX, REGIONS_MAX};
 use crate::rules::check;
 use crate::state::{Done, RegionClock, Turn};
-use crate::{Expect, Fault, Refusal, Region, RegionState};
+use crate::{Expect, Fault, Refusal, RefusalCode, Region, RegionState};
 
 /// Makes the region if it does not exist.
 pub(super) fn ensure(turn: &mut Turn<'_>, name: &RegionName) -> Result<(), Refusal> {
@@ -62,6 +62,24 @@ pub(super) fn set_weight(
     let region = turn.take::<Region>(name, expect)?;
     check_weight(weight_permille)?;
     turn.put(name.clone(), Region { weight_permille, ..region })?;
+    Ok(Done::default())
+}
+
+/// A node's word, where nobody has said anything yet: two that differ would else overwrite each other
+/// for ever, and an operator's word would not last.
+pub(super) fn declare_country(
+    turn: &mut Turn<'_>,
+    name: &RegionName,
+    country: Country,
+) -> Result<Done, Fault> {
+    turn.check_owner(name)?;
+    let region = turn.take::<Region>(name, Expect::Any)?;
+    if !region.country.is_empty() && region.country != country.as_str() {
+        let cause = format!("region {name} is said to be in {}, not in {country}", region.country);
+        let remedy = "correct the region's record, or `country` in the node's config";
+        return Err(Refusal::new(RefusalCode::Transition, cause, remedy).into());
+    }
+    turn.put(name.clone(), Region { country: country.to_string(), ..region })?;
     Ok(Done::default())
 }
 

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spillway_quota::{
-    Book, Ground, LimitKind, PoolTerms, Scope, Statement, StatementFault, UNITS_MAX, floors,
+    Book, Ground, LimitKind, PoolTerms, ROWS_MAX, ROWS_MAX_OLD, Scope, Statement, StatementFault,
+    UNITS_MAX, floors,
 };
 use spillway_types::{NodeName, RegionName};
 
 use crate::rules::check;
-use crate::state::{Done, Turn, setting};
+use crate::state::{Done, Turn, setting, wire_oldest};
+use crate::wire::WIRE_RESIDENCY;
 use crate::{Fault, LEASE_MS, Limit, LimitScope, PLACE_MS, Records, Refusal, RefusalCode};
 
 /// Takes in what a process of the proposing node has, gives and needs. Only the node itself knows
@@ -35,7 +37,9 @@ pub(super) fn lease(
         let limit = turn.records.limits.get(&LimitScope::from(scope))?;
         Some(terms_of(limit, &roster))
     };
-    let ground = Ground { members: &members, terms: &terms };
+    let is_old = wire_oldest(turn.records) < WIRE_RESIDENCY;
+    let rows_max = if is_old { ROWS_MAX_OLD } else { ROWS_MAX };
+    let ground = Ground { members: &members, terms: &terms, rows_max, ended_make_room: !is_old };
     turn.shares.apply(said, &ground).map_err(refusal)?;
     turn.is_written = true;
     Ok(Done::default())

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use spillway_types::NodeName;
 
 use crate::limits::{OPERATOR_AUDIT_MAX, SYSTEM_AUDIT_MAX};
-use crate::state::table::Table;
+use crate::state::table::{Table, Valued};
 use crate::{Actor, Digest, Entry, Outcome};
 
 /// Records by index, oldest first.
@@ -27,6 +27,8 @@ pub struct AuditRecord {
     /// What came of it.
     pub outcome: Outcome,
 }
+
+impl Valued for AuditRecord {}
 
 /// Both trails. Nodes have one of their own, so that what they do can't push out what operators did.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -7,18 +7,17 @@ mod digest;
 mod dry_run;
 mod ledger;
 mod requests;
+mod residences;
 mod snapshot;
 mod table;
 mod turn;
 
-use serde::{Deserialize, Serialize};
 use spillway_prefix::HotTrie;
 use spillway_quota::{Book, Shares};
 use spillway_types::{NodeName, RegionName};
 
-use crate::records::Stored;
 use crate::rules::book;
-use crate::wire::{WIRE_HOT, WIRE_SHARES};
+use crate::wire::{WIRE_HOT, WIRE_RESIDENCY, WIRE_SHARES};
 use crate::{
     ClusterId, DiskId, KEY_EPOCH, Node, NodeId, Record, RecordKey, Records, Setting, SettingRule,
     WIRE,
@@ -34,10 +33,12 @@ pub(crate) use audit::Audit;
 pub(crate) use clock::RegionClock;
 pub(crate) use ledger::Ledger;
 pub(crate) use requests::Requests;
+pub(crate) use residences::Residences;
+pub(crate) use table::Valued;
 pub(crate) use turn::{Done, Turn};
 
 /// All that the nodes agree on. Cheap to read, a few milliseconds to clone at 10,000 records.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     records: Records,
     ledger: Ledger,
@@ -150,8 +151,7 @@ impl State {
     /// The oldest program's wire version among all nodes; this program's if there is none.
     #[must_use]
     pub fn wire_oldest(&self) -> u16 {
-        let versions = Node::table(&self.records).iter().map(|(_, node)| node.spec.wire_newest);
-        versions.min().unwrap_or(WIRE)
+        wire_oldest(&self.records)
     }
 
     /// Whether nodes of wire version 1 can hold all that is in it: nothing newer took part.
@@ -163,11 +163,22 @@ impl State {
     fn is_wire_2(&self) -> bool {
         self.ledger.wire_used < WIRE_SHARES && self.shares.is_empty()
     }
+
+    /// The same for wire version 3.
+    fn is_wire_3(&self) -> bool {
+        self.ledger.wire_used < WIRE_RESIDENCY
+    }
 }
 
 pub(crate) fn node_named<'a>(records: &'a Records, name: &NodeName) -> Option<(NodeId, &'a Node)> {
     let mut nodes = records.nodes.iter();
     nodes.find(|(_, node)| node.spec.name == *name).map(|(id, node)| (*id, node))
+}
+
+/// See [`State::wire_oldest`].
+pub(crate) fn wire_oldest(records: &Records) -> u16 {
+    let versions = records.nodes.iter().map(|(_, node)| node.spec.wire_newest);
+    versions.min().unwrap_or(WIRE)
 }
 
 /// A setting is a number within its bounds; its rule has seen to that.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::limits::{REQUEST_AGE_MS, REQUESTS_MAX};
-use crate::state::table::Table;
+use crate::state::table::{Table, Valued};
 use crate::{Digest, Entry, Outcome, Refusal, RefusalCode, RequestId};
 
 /// Outcomes by request id: the newest [`REQUESTS_MAX`] of the last [`REQUEST_AGE_MS`].
@@ -23,6 +23,8 @@ struct Remembered {
     fingerprint: Digest,
     outcome: Outcome,
 }
+
+impl Valued for Remembered {}
 
 impl Requests {
     /// Forgets what is too old at `stamp_ms`.

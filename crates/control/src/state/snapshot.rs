@@ -9,7 +9,7 @@ use spillway_prefix::HotTrie;
 use spillway_quota::Shares;
 
 use crate::limits::SNAPSHOT_BYTES_MAX;
-use crate::state::{Audit, Ledger, Requests, State};
+use crate::state::{Audit, Ledger, Requests, Residences, State};
 use crate::{Digest, EntryError, Records, WIRE};
 
 /// A snapshot could not be read.
@@ -43,6 +43,8 @@ impl State {
             encode(&self.to_layout_1())
         } else if self.is_wire_2() {
             encode(&self.to_layout_2())
+        } else if self.is_wire_3() {
+            encode(&self.to_layout_3())
         } else {
             encode(&self.to_layout())
         };
@@ -59,7 +61,7 @@ impl State {
         if needs > WIRE {
             return Err(SnapshotError::Newer(EntryError::NewerCommand { needed: needs }));
         }
-        let Layout(state) = decode(layout)?;
+        let state = Self::from(decode::<Layout>(layout)?);
         let read = state.digest();
         if written == read { Ok(state) } else { Err(SnapshotError::Digest { written, read }) }
     }
@@ -70,7 +72,9 @@ impl State {
 
     /// A message owns what it says: a clone of a few milliseconds is the price.
     pub(crate) fn to_layout(&self) -> Layout {
-        Layout(self.clone())
+        let Self { mut records, ledger, requests, audit, hot, shares } = self.clone();
+        let residences = Residences::take_from(&mut records);
+        Layout { records, ledger, requests, audit, hot, shares, residences }
     }
 
     /// What nodes of wire version 1 read, as long as nothing newer took part.
@@ -83,6 +87,12 @@ impl State {
     pub(crate) fn to_layout_2(&self) -> Layout2 {
         let Self { records, ledger, requests, audit, hot, shares: _ } = self.clone();
         Layout2 { records, ledger, requests, audit, hot }
+    }
+
+    /// The same for nodes of wire version 3.
+    pub(crate) fn to_layout_3(&self) -> Layout3 {
+        let Self { records, ledger, requests, audit, hot, shares } = self.clone();
+        Layout3 { records, ledger, requests, audit, hot, shares }
     }
 }
 
@@ -107,7 +117,26 @@ pub(crate) struct Head {
 /// version up and keeps the old types: as long as nothing newer than them took part in a state, it
 /// is written in the old layout and has the old digest, so that older nodes read it and agree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Layout(State);
+pub(crate) struct Layout {
+    records: Records,
+    ledger: Ledger,
+    requests: Requests,
+    audit: Audit,
+    hot: HotTrie,
+    shares: Shares,
+    residences: Residences,
+}
+
+/// The state as wire version 3 had it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Layout3 {
+    records: Records,
+    ledger: Ledger,
+    requests: Requests,
+    audit: Audit,
+    hot: HotTrie,
+    shares: Shares,
+}
 
 /// The state as wire version 2 had it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,9 +163,24 @@ impl From<Layout1> for Layout2 {
     }
 }
 
-impl From<Layout2> for Layout {
+impl From<Layout2> for Layout3 {
     fn from(Layout2 { records, ledger, requests, audit, hot }: Layout2) -> Self {
-        Self(State { records, ledger, requests, audit, hot, shares: Shares::default() })
+        Self { records, ledger, requests, audit, hot, shares: Shares::default() }
+    }
+}
+
+impl From<Layout3> for Layout {
+    fn from(Layout3 { records, ledger, requests, audit, hot, shares }: Layout3) -> Self {
+        let residences = Residences::default();
+        Self { records, ledger, requests, audit, hot, shares, residences }
+    }
+}
+
+impl From<Layout> for State {
+    fn from(layout: Layout) -> Self {
+        let Layout { mut records, ledger, requests, audit, hot, shares, residences } = layout;
+        residences.put_into(&mut records);
+        Self { records, ledger, requests, audit, hot, shares }
     }
 }
 
@@ -148,9 +192,25 @@ impl Wire for Head {
 
 impl Wire for Layout {
     const KIND: u16 = 0x0305;
-    const VERSION: u16 = 3;
+    const VERSION: u16 = 4;
     /// What is left of [`SNAPSHOT_BYTES_MAX`] by both headers and the head.
     const BYTES_MAX: usize = SNAPSHOT_BYTES_MAX - 2 * HEADER_BYTES - Head::BYTES_MAX;
+
+    fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        match version {
+            Layout1::VERSION | Layout2::VERSION => {
+                Layout3::decode_older(version, payload).map(Self::from)
+            }
+            Layout3::VERSION => decode_payload::<Layout3>(payload).map(Self::from),
+            found => Err(DecodeError::Version { kind: Self::KIND, found, newest: Self::VERSION }),
+        }
+    }
+}
+
+impl Wire for Layout3 {
+    const KIND: u16 = Layout::KIND;
+    const VERSION: u16 = 3;
+    const BYTES_MAX: usize = Layout::BYTES_MAX;
 
     fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         match version {

@@ -1,11 +1,22 @@
 //! Rows of one kind, with their versions and a running digest.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::Digest;
+use crate::{Digest, ResidencyRule};
+
+/// What a row can hold.
+pub(crate) trait Valued: Serialize {
+    /// Where requests may be served, if it says that: no part of how it is written, but of digest and
+    /// bytes, as soon as it says anything.
+    fn residency(&self) -> &ResidencyRule {
+        static ANYWHERE: ResidencyRule =
+            ResidencyRule { regions: BTreeSet::new(), countries: BTreeSet::new() };
+        &ANYWHERE
+    }
+}
 
 /// Rows of one kind. Each write brings the digest up to date, so it can be read at any time.
 #[derive(Clone, Debug)]
@@ -126,14 +137,34 @@ impl<K: Ord, V> Table<K, V> {
     }
 }
 
-impl<K: Ord + Serialize, V: Serialize> Table<K, V> {
+impl<K: Ord + Serialize, V> Table<K, V> {
     /// Writes a row, in place of the one that had its key.
-    pub(crate) fn insert(&mut self, key: K, version: u64, value: V) {
-        let mark = Digest::of(&(&key, version, &value));
+    pub(crate) fn insert(&mut self, key: K, version: u64, value: V)
+    where
+        V: Valued,
+    {
+        let rule = value.residency();
+        let mark = match rule.is_anywhere() {
+            true => Digest::of(&(&key, version, &value)),
+            false => Digest::of(&(&key, version, &value, rule)),
+        };
         self.digest.add(mark.0);
         self.bytes += mark.1;
         if let Some(old) = self.rows.insert(key, Row { version, value, mark }) {
             self.forget(old);
+        }
+    }
+
+    /// Changes a row and not its version: for what is read after the rest of it.
+    pub(crate) fn amend(&mut self, key: &K, change: impl FnOnce(&mut V))
+    where
+        V: Valued,
+    {
+        if let Some((key, row)) = self.rows.remove_entry(key) {
+            let version = row.version;
+            let mut value = self.forget(row);
+            change(&mut value);
+            self.insert(key, version, value);
         }
     }
 }
@@ -160,7 +191,7 @@ impl<K: Serialize, V: Serialize> Serialize for Table<K, V> {
 impl<'de, K, V> Deserialize<'de> for Table<K, V>
 where
     K: Ord + Serialize + Deserialize<'de>,
-    V: Serialize + Deserialize<'de>,
+    V: Valued + Deserialize<'de>,
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut table = Self::default();
@@ -176,6 +207,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    impl Valued for u8 {}
 
     proptest! {
         #[test]
@@ -207,7 +240,7 @@ mod tests {
             table.digest()
         };
         let digests = [digest(1, 1, 1), digest(2, 1, 1), digest(1, 2, 1), digest(1, 1, 2)];
-        let distinct: std::collections::BTreeSet<_> = digests.into_iter().collect();
+        let distinct: BTreeSet<_> = digests.into_iter().collect();
         assert_eq!(distinct.len(), digests.len());
     }
 }

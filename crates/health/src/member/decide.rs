@@ -1,6 +1,6 @@
 //! The conclusions that are drawn after each input.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use spillway_types::Admission;
 
@@ -8,11 +8,18 @@ use super::{Effect, Member, Shared};
 use crate::cache_share::CacheShare;
 use crate::condition::{Cause, Evidence, Shift, State};
 use crate::life::{Life, LifeStep};
+use crate::quantile::Samples;
 use crate::ramp::Ramp;
 use crate::verdict::{Vote, Votes};
 
 /// An input leads to a few steps and never in a circle; should it, the next tick goes on.
 const STEPS_MAX: u32 = 8;
+
+/// So many times as long as all but a hundredth of its answers took is no slow answer any more.
+const UNUSUAL: f32 = 3.0;
+
+/// A shorter silence proves nothing, however quick it is: a pause of its process is as long.
+const SURE_STALL_MIN: Duration = Duration::from_secs(1);
 
 impl Member {
     /// Draws the conclusions from what is known at `now`.
@@ -87,6 +94,27 @@ impl Member {
             scrape: self.checks.scrape_vote(now, &self.spec),
         };
         Evidence { votes, others: self.others, is_stalled: self.passive.is_stalled() }
+    }
+
+    /// How long it may be silent while requests wait for it. By itself silence proves little: a unary
+    /// answer may take a minute. But where a check has failed too, and it answered within a part of
+    /// that time a moment ago, it hangs.
+    pub(super) fn stall(&self, now: Instant) -> Duration {
+        let longest = Duration::from_millis(self.spec.health.stall_ms);
+        if !self.checks.active.is_failing() {
+            return longest;
+        }
+        // Of what was usual before it fell silent soon nothing is left.
+        if self.passive.is_stalled() {
+            return longest.min(SURE_STALL_MIN);
+        }
+        let mut samples = Samples::new();
+        self.times.add_to(&mut samples, now);
+        let usual = samples.p99_ms().filter(|(_, trust)| *trust >= 1.0);
+        usual.map_or(longest, |(p99_ms, _)| {
+            let unusual = Duration::from_secs_f32(p99_ms * UNUSUAL / 1e3);
+            unusual.max(SURE_STALL_MIN).min(longest)
+        })
     }
 
     fn step(&mut self, now: Instant, shared: &mut Shared<'_>) -> bool {

@@ -8,7 +8,7 @@ use spillway_agreement::Agreement;
 use spillway_control::State;
 use spillway_health::Witnesses;
 use spillway_link::Link;
-use spillway_types::{NodeName, RegionName, ReplicaName};
+use spillway_types::{Country, NodeName, RegionName, ReplicaName};
 
 use crate::agreed::witness::{connected, witnesses};
 use crate::agreed::{AgreedParts, Book, Said};
@@ -32,6 +32,8 @@ pub(super) struct Follower {
     link: Arc<Link>,
     book: Arc<Book>,
     keeper: KeeperHandle,
+    /// Of the own region, by the config.
+    country: Option<Country>,
     /// The state that was taken in last.
     seen: Arc<State>,
     /// What others said last.
@@ -47,6 +49,7 @@ impl Follower {
             link: Arc::clone(&parts.link),
             book: Arc::clone(&parts.book),
             keeper: parts.keeper.clone(),
+            country: parts.feedback.gateway.config().country,
             seen: Arc::new(State::new()),
             witnesses: BTreeMap::new(),
         }
@@ -83,8 +86,15 @@ impl Follower {
     }
 
     fn take_regions(&self, state: &State) {
-        let said = Said::agreed(state, &self.config.regions, &self.me.1);
-        if **self.book.load() != said {
+        let own = (&self.me.1, self.country);
+        let said = Said::agreed(state, &self.config.regions, own);
+        let before = self.book.load();
+        for region in said.new_contradictions(&before) {
+            let remedy = "correct the region's record or the nodes' configs: until then nobody serves \
+                          there what has to stay in certain countries";
+            tracing::error!(region, remedy, "a region is said to be in several countries");
+        }
+        if **before != said {
             tracing::info!(%said, "what is said of regions changed");
             self.book.store(Arc::new(said));
         }

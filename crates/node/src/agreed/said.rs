@@ -1,9 +1,10 @@
 //! What is said of regions: by this node's config, and by the cluster if it has agreed on something.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use arc_swap::ArcSwap;
-use spillway_control::{Region, RegionState, State};
+use spillway_control::{RegionState, State};
 use spillway_types::{Country, RegionName};
 
 use crate::config::RegionConfig;
@@ -18,7 +19,13 @@ pub(crate) struct Said {
     pub(crate) regions: Vec<RegionConfig>,
     /// The own region is to be empty: its clients' requests go elsewhere while that is possible.
     pub(crate) is_evacuated: bool,
+    /// Regions that are said to be in more than one country, and in which. Nobody knows what is right:
+    /// rules about countries leave them out.
+    pub(crate) contradictions: Contradictions,
 }
+
+/// The countries of regions that are said to be in more than one.
+pub(crate) type Contradictions = BTreeMap<RegionName, BTreeSet<Country>>;
 
 /// What is said now.
 pub(crate) type Book = ArcSwap<Said>;
@@ -43,44 +50,69 @@ impl fmt::Display for Said {
 impl Said {
     /// What the config says, without a cluster.
     pub(crate) fn of_config(regions: &[RegionConfig]) -> Self {
-        Self { regions: regions.to_vec(), is_evacuated: false }
+        Self { regions: regions.to_vec(), ..Self::default() }
     }
 
-    /// What the cluster agreed on. Of the config only what this node measures itself is left: round
-    /// trips until they are measured.
-    pub(crate) fn agreed(state: &State, config: &[RegionConfig], own: &RegionName) -> Self {
-        let regions = state.records().regions.iter().map(|(name, region)| {
+    /// What the cluster agreed on. Of the config only what this node measures itself is left, round
+    /// trips until they are measured; and countries, which have to be the same in both. `own` is this
+    /// node's region, and the country that it is in by this node's config.
+    pub(crate) fn agreed(
+        state: &State,
+        config: &[RegionConfig],
+        own: (&RegionName, Option<Country>),
+    ) -> Self {
+        let (own, own_country) = own;
+        let mut contradictions = Contradictions::new();
+        let mut regions = Vec::new();
+        for (name, region) in state.records().regions.iter() {
             let configured = config.iter().find(|region| region.name == *name);
             let is_open = region.state == RegionState::Active;
-            RegionConfig {
+            let by_node = own_country.filter(|_| name == own);
+            let by_config = configured.and_then(|configured| configured.country);
+            let agreed = region.country.parse().ok();
+            let said: BTreeSet<Country> =
+                [agreed, by_config, by_node].into_iter().flatten().collect();
+            regions.push(RegionConfig {
                 name: name.clone(),
                 weight_permille: if is_open { region.weight_permille } else { 0 },
                 price_ms: region.price_ms as f32,
                 rtt: configured.and_then(|configured| configured.rtt),
-                country: country(name, region, configured),
+                country: said.first().copied().filter(|_| said.len() == 1),
+            });
+            if said.len() > 1 {
+                contradictions.insert(name.clone(), said);
             }
-        });
+        }
         let own = state.records().regions.get(own);
         let is_evacuated = own.is_some_and(|own| own.state == RegionState::Evacuating);
-        Self { regions: regions.collect(), is_evacuated }
+        Self { regions, is_evacuated, contradictions }
     }
-}
 
-/// The country of a region, by the cluster and by this node's config. Of two that differ nobody knows
-/// which one is right: then rules about countries leave the region out.
-fn country(
-    name: &RegionName,
-    region: &Region,
-    configured: Option<&RegionConfig>,
-) -> Option<Country> {
-    let agreed: Option<Country> = region.country.parse().ok();
-    let own = configured.and_then(|configured| configured.country);
-    match (agreed, own) {
-        (Some(agreed), Some(own)) if agreed != own => {
-            tracing::warn!(region = %name, %agreed, config = %own, "the region has two countries");
-            None
+    /// The country of this node's region, which is `configured` by the node's config. Before a cluster
+    /// is known that alone says it, and what the config says of regions.
+    pub(crate) fn own_country(
+        &self,
+        own: &RegionName,
+        configured: Option<Country>,
+    ) -> Option<Country> {
+        let said = self.regions.iter().find(|region| region.name == *own);
+        match (configured, said.and_then(|said| said.country)) {
+            _ if self.contradictions.contains_key(own) => None,
+            (Some(own), Some(said)) => (own == said).then_some(own),
+            (own, said) => own.or(said),
         }
-        (agreed, own) => agreed.or(own),
+    }
+
+    /// Those that are not among `before`'s, in words.
+    pub(crate) fn new_contradictions(&self, before: &Self) -> Vec<String> {
+        let is_new = |(name, said): &(&RegionName, &BTreeSet<Country>)| {
+            before.contradictions.get(*name) != Some(said)
+        };
+        let words = |(name, said): (&RegionName, &BTreeSet<Country>)| {
+            let codes: Vec<&str> = said.iter().map(Country::as_str).collect();
+            format!("{name} in {}", codes.join(" and "))
+        };
+        self.contradictions.iter().filter(is_new).map(words).collect()
     }
 }
 
@@ -90,7 +122,7 @@ mod tests {
 
     use spillway_control::{
         Actor, ClusterId, Command, DiskId, Entry, Expect, Fingerprint, Form, NodeSpec, Outcome,
-        Proposer, WIRE,
+        Proposer, Region, WIRE,
     };
 
     use super::*;
@@ -153,28 +185,54 @@ mod tests {
             let name = RegionName::from("region-b");
             let country = own.and_then(code);
             let config = [RegionConfig { name: name.clone(), country, ..RegionConfig::default() }];
-            let said = Said::agreed(&state, &config, &"region-a".into());
+            let said = Said::agreed(&state, &config, (&"region-a".into(), None));
             let found = said.regions.iter().find(|region| region.name == name);
             assert_eq!(found.unwrap().country, code(expected), "{agreed} {own:?}");
         }
     }
 
     #[test]
+    fn a_node_that_says_otherwise_than_the_cluster_is_in_no_country() {
+        let code = |code: &str| code.parse::<Country>().ok();
+        let (own, other) = (RegionName::from("region-a"), RegionName::from("region-b"));
+        let alone = Said::of_config(&[]);
+        assert_eq!(alone.own_country(&own, code("DE")), code("DE"));
+        assert_eq!(alone.own_country(&own, None), None);
+        let mut state = formed();
+        let country = code("DE").unwrap();
+        agree(&mut state, Actor::Node, Command::DeclareCountry { region: own.clone(), country });
+        let of = |country| Said::agreed(&state, &[], (&own, country));
+        for (node, expected) in [("DE", "DE"), ("FR", ""), ("", "DE")] {
+            let said = of(code(node));
+            assert_eq!(said.own_country(&own, code(node)), code(expected), "{node}");
+            assert_eq!(said.regions[0].country, code(expected), "{node}");
+            assert_eq!(said.contradictions.contains_key(&own), node == "FR");
+        }
+        let (before, now) = (of(None), of(code("FR")));
+        assert_eq!(now.new_contradictions(&before), ["region-a in DE and FR"]);
+        assert!(now.new_contradictions(&now).is_empty() && now != before);
+        // What the node says is of its own region alone.
+        assert_eq!(now.regions[1].country, None);
+        assert_eq!(now.own_country(&other, None), None);
+    }
+
+    #[test]
     fn a_drained_region_takes_nothing_and_an_evacuated_one_gives_away_its_own() {
         let mut state = formed();
-        let own = "region-a".into();
+        let own = RegionName::from("region-a");
+        let own = (&own, None);
         let rtt = Some(Duration::from_millis(93));
         let config = [RegionConfig { name: "region-b".into(), rtt, ..RegionConfig::default() }];
-        let said = Said::agreed(&state, &config, &own);
+        let said = Said::agreed(&state, &config, own);
         assert_eq!(said.to_string(), "2 regions");
         assert_eq!(weights(&said), [("region-a", 1_000), ("region-b", 1_000)]);
         assert_eq!((said.regions[1].rtt, said.is_evacuated), (rtt, false));
         set(&mut state, "region-b", RegionState::Draining);
-        assert_eq!(weights(&Said::agreed(&state, &config, &own))[1], ("region-b", 0));
+        assert_eq!(weights(&Said::agreed(&state, &config, own))[1], ("region-b", 0));
         set(&mut state, "region-a", RegionState::Draining);
-        assert!(!Said::agreed(&state, &config, &own).is_evacuated);
+        assert!(!Said::agreed(&state, &config, own).is_evacuated);
         set(&mut state, "region-a", RegionState::Evacuating);
-        let said = Said::agreed(&state, &config, &own);
+        let said = Said::agreed(&state, &config, own);
         assert!(said.is_evacuated);
         assert_eq!(weights(&said)[0], ("region-a", 0));
         let shown = "2 regions, region-a at 0 permille, region-b at 0 permille, this one evacuated";

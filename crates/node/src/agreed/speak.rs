@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spillway_agreement::Agreement;
 use spillway_control::{
     Actor, BATCH_MAX, Belief, Command, Expect, Observation, Outcome, ReplicaId, ReplicaSpec,
-    ReplicaState, State,
+    ReplicaState, State, admits,
 };
 use spillway_health::{MemberReport, MemberState};
 use spillway_link::Link;
@@ -42,6 +42,8 @@ pub(super) struct Speaker {
     /// When the cluster took or refused what was told of each replica itself.
     told: BTreeMap<ReplicaName, Instant>,
     leases: Leases,
+    /// When the own region's country was told last.
+    told_country: Option<Instant>,
 }
 
 impl Speaker {
@@ -50,7 +52,8 @@ impl Speaker {
         let gateway = Arc::clone(&feedback.gateway);
         let leases = Leases::default();
         let (said, told) = (BTreeMap::new(), BTreeMap::new());
-        Self { agreement, me, link, keeper, gateway, said, told, leases }
+        let told_country = None;
+        Self { agreement, me, link, keeper, gateway, said, told, leases, told_country }
     }
 
     /// Looks again and again.
@@ -97,6 +100,7 @@ impl Speaker {
         members: &[MemberReport],
     ) -> Vec<Command> {
         let mut news: Vec<Command> = self.unregistered(state, own);
+        news.extend(self.country(state));
         news.extend(self.drained(state, members));
         let observations = self.observations(state, members);
         let live = connected(&self.link, &self.me.1);
@@ -136,6 +140,23 @@ impl Speaker {
             })
         };
         own.iter().filter_map(register).collect()
+    }
+
+    /// In which country the own region is by this node's config, if the cluster knows of none. A country
+    /// that it knows stays: who corrects it is an operator.
+    fn country(&mut self, state: &State) -> Option<Command> {
+        let country = self.gateway.config().country?;
+        let region = self.me.1.clone();
+        let is_unknown = state.records().regions.get(&region)?.country.is_empty();
+        let was_just_told = self.told_country.is_some_and(|at| at.elapsed() < REPEAT);
+        if state.node(&self.me.0).is_none() || !is_unknown || was_just_told {
+            return None;
+        }
+        let command = Command::DeclareCountry { region, country };
+        // Nodes of older versions would not understand it: it waits until they are upgraded.
+        admits(state, &command).ok()?;
+        self.told_country = Some(Instant::now());
+        Some(command)
     }
 
     /// Replicas that were to be drained and have nothing left, at this node and by the word of the region's

@@ -10,9 +10,11 @@ use spillway_health::RegionLoad;
 use spillway_link::{DatagramFault, Identity, Link, PeerStatus};
 use spillway_proxy::{Gateway, RegionTerms, Regions};
 use spillway_pulse::{
-    Config as PulseConfig, Content, Counters, Event, Member, NameId, Pulse, RegionView, Speeds,
+    Config as PulseConfig, Content, Counters, Event, Member, NameId, PeerView, Pulse, RegionView,
+    Speeds,
 };
-use spillway_types::{Country, ModelName, NodeName};
+use spillway_route::Sharer;
+use spillway_types::{ModelName, NodeName};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +25,7 @@ use crate::cluster::breakers::Breakers;
 use crate::cluster::names::{Names, ask};
 use crate::cluster::others::{Known, Traffic, elsewhere, other_region};
 use crate::cluster::own::Own;
-use crate::config::{ClusterConfig, RegionConfig, SpillConfig};
+use crate::config::{ClusterConfig, SpillConfig};
 use crate::keeper::KeeperHandle;
 use crate::knowledge::Knowledge;
 
@@ -209,7 +211,13 @@ impl Driver {
         for replica in view.replicas() {
             let name = &replica.spec().name;
             replica.set_claim(self.pulse.claim(name).unwrap_or(u32::MAX));
-            replica.set_elsewhere(self.pulse.in_flight_elsewhere(name));
+            let elsewhere = self.pulse.elsewhere(name);
+            let sharer = |peer: &PeerView| {
+                let wanted = peer.replica(name).filter(|_| peer.live)?.wanted;
+                Some(Sharer { wanted, is_before: peer.node < self.parts.me.node })
+            };
+            let sharers = peers.iter().filter_map(sharer).collect();
+            replica.set_elsewhere(elsewhere.in_flight, sharers, elsewhere.pending_tokens);
         }
         let regions = self.pulse.regions(now);
         let link = self.parts.link.peers();
@@ -238,7 +246,7 @@ impl Driver {
                 price_ms: said.price_ms,
                 weight_permille: said.weight_permille,
             }),
-            own_country: own_country(gateway.config().country, said),
+            own_country: book.own_country(own_region, gateway.config().country),
             is_evacuated: book.is_evacuated,
             others,
             at: now,
@@ -267,14 +275,6 @@ impl Driver {
             // The driver has ended if nobody listens.
             drop(lists.send(list).await);
         });
-    }
-}
-
-/// The own region's country: as this node's config says, unless something else is said of the region.
-fn own_country(own: Option<Country>, said: Option<&RegionConfig>) -> Option<Country> {
-    match (own, said.and_then(|said| said.country)) {
-        (Some(own), Some(said)) => (own == said).then_some(own),
-        (own, said) => own.or(said),
     }
 }
 

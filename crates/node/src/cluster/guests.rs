@@ -1,7 +1,7 @@
 //! What other nodes send: datagrams for the driver, requests for the data path.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Version};
@@ -18,6 +18,7 @@ use spillway_route::HOPS_MAX;
 use spillway_types::{RegionName, Residency, TenantName};
 use tokio::sync::mpsc;
 
+use crate::cluster::barred::Barred;
 use crate::cluster::residency;
 use crate::knowledge::Knowledge;
 
@@ -40,6 +41,7 @@ pub(super) struct Guests {
     /// The own region: only its nodes tell of prompts.
     pub(super) region: RegionName,
     pub(super) knowledge: Arc<Knowledge>,
+    pub(super) barred: Barred,
 }
 
 impl Handler for Guests {
@@ -54,9 +56,9 @@ impl Handler for Guests {
         drop(self.datagrams.try_send((from.clone(), datagram)));
     }
 
-    fn forwarded(&self, _from: &Identity, mut head: ForwardHead, body: ForwardBody) -> Deciding {
+    fn forwarded(&self, from: &Identity, mut head: ForwardHead, body: ForwardBody) -> Deciding {
         let residency = residency::take(&mut head.headers);
-        let decision = self.decide(&head, residency);
+        let decision = self.decide(from, &head, residency);
         let worker = Arc::clone(&self.worker);
         Box::pin(async move {
             let (terms, coming) = decision?;
@@ -73,7 +75,12 @@ impl Handler for Guests {
 type Decided = (GuestTerms, Option<ComingGuest>);
 
 impl Guests {
-    fn decide(&self, head: &ForwardHead, residency: Residency) -> Result<Decided, Refused> {
+    fn decide(
+        &self,
+        from: &Identity,
+        head: &ForwardHead,
+        residency: Residency,
+    ) -> Result<Decided, Refused> {
         let refused = |reason| Err(Refused { reason, wait_ms: None });
         if head.hop > HOPS_MAX {
             return refused(RefusedReason::Hops);
@@ -100,7 +107,19 @@ impl Guests {
             GuestAnswer::Busy { wait_ms } => {
                 Err(Refused { reason: RefusedReason::Busy, wait_ms: Some(wait_ms as u32) })
             }
-            GuestAnswer::Barred => refused(RefusedReason::Residency),
+            GuestAnswer::Barred => {
+                self.tell_barred(from, &terms.residency);
+                refused(RefusedReason::Residency)
+            }
+        }
+    }
+
+    /// The sender should have known, unless rules have just changed.
+    fn tell_barred(&self, from: &Identity, residency: &Residency) {
+        if let Some(requests) = self.barred.note(from.node(), Instant::now()) {
+            let (node, region) = (from.node(), from.region());
+            tracing::error!(%node, %region, requests, last = %residency,
+                "guests came that may not be served here, since this was last said of their sender");
         }
     }
 }

@@ -4,6 +4,7 @@
 //! the [`Regions`](spillway_proxy::Regions) that requests are decided by. The data path itself asks
 //! nobody: it reads that state, and forwards over connections that stand already.
 
+mod barred;
 mod breakers;
 mod driver;
 mod guests;
@@ -28,6 +29,7 @@ use tokio_util::task::TaskTracker;
 pub use spillway_link::delayed;
 
 use crate::agreed::Book;
+use crate::cluster::barred::Barred;
 use crate::cluster::driver::{Driver, Gossip};
 use crate::cluster::guests::Guests;
 use crate::cluster::remote::Links;
@@ -118,6 +120,7 @@ impl Cluster {
             datagrams: sender,
             region: region.into(),
             knowledge: Arc::clone(&knowledge),
+            barred: Barred::default(),
         };
         let mut link_config = spillway_link::Config::new(identity, config.address, files);
         link_config.paths.clone_from(&config.paths);

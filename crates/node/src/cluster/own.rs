@@ -46,8 +46,11 @@ impl Own {
                     is_open: view.standing(slot).admission == Admission::Open,
                     in_flight: replica.in_flight(),
                     started: replica.started(),
-                    in_flight_elsewhere: pulse.in_flight_elsewhere(&spec.name),
-                    in_flight_max: spec.in_flight_max,
+                    in_flight_elsewhere: pulse.elsewhere(&spec.name).in_flight,
+                    // A guess that nothing was ever kept away by says nothing about how many it can take.
+                    in_flight_max: spec
+                        .in_flight_max
+                        .min(replica.found_limit().unwrap_or(u32::MAX)),
                     signals: board.signals(slot),
                 }
             })
@@ -88,6 +91,7 @@ impl Own {
             let told = |reading: Reading| (reading.trust >= TRUST_MIN).then_some(reading.value);
             let load = ReplicaLoad {
                 in_flight,
+                pending_tokens: replica.pending_tokens(),
                 wanted: waiting.fold(in_flight, |sum, waiting| sum.saturating_add(*waiting)),
                 limit: (spec.in_flight_max < u32::MAX).then_some(spec.in_flight_max),
                 signals: ReplicaSignals {

@@ -13,8 +13,8 @@ use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
 use crate::config::health_section::{CheckChoice, DeepSection, HealthSection, StandbySection};
-use crate::config::replica_section::ReplicaSection;
-use crate::keeper::Care;
+use crate::config::replica_section::{ConcurrencySection, ReplicaSection};
+use crate::keeper::{Care, Concurrency};
 
 /// What holds for all replicas that don't say otherwise.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +105,17 @@ impl ReplicaSection {
             notice: self.notice(source)?,
             notice_limit: Duration::from_millis(self.notice_ms),
             scrapes: self.scrapes(defaults, source)?,
+            concurrency: self.concurrency(),
         })
+    }
+
+    /// What an operator wrote down holds, unless it is to be no more than a bound.
+    fn concurrency(&self) -> Concurrency {
+        match (self.concurrency, self.connections_max) {
+            (None, Some(_)) => Concurrency::Fixed,
+            (None, None) | (Some(ConcurrencySection::Adaptive), _) => Concurrency::Adaptive,
+            (Some(ConcurrencySection::Unlimited), _) => Concurrency::Unlimited,
+        }
     }
 
     fn active(&self, defaults: &CareDefaults) -> Option<ActiveCheck> {

@@ -16,14 +16,16 @@ use toml::Spanned;
 
 use crate::config::access_section::{AccessSections, ListenerAccess};
 use crate::config::care_section::CareDefaults;
-use crate::config::cluster_section::ClusterSections;
+use crate::config::cluster_section::{ClusterConfig, ClusterSections};
 use crate::config::discovery_section::{DiscoveryConfig, lower_discoveries};
 use crate::config::error::{ConfigError, Source};
 use crate::config::file::ConfigFile;
 use crate::config::names::{NameSections, Served};
 use crate::config::replica_section::{ReplicaSection, read_file};
 use crate::config::route_section::RouteSection;
-use crate::config::section::{AdminSection, ListenerSection, ProxyProtocol, TlsSection};
+use crate::config::section::{
+    AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection,
+};
 use crate::config::session_section::check_session_cookie;
 use crate::config::{AdminListener, Config, ListenerConfig, WorldConfig};
 use crate::keeper::ReplicaConfig;
@@ -58,6 +60,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     let sections =
         ClusterSections { cluster: file.cluster, peers: file.peer, regions: file.region };
     let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;
+    check_country(source, &file.node, cluster.as_ref())?;
     // Other regions may serve what nobody serves here.
     let is_open = cluster.as_ref().is_some_and(|cluster| !cluster.peers.is_empty());
     let known = Served::new(&served, replicas.iter().map(|replica| &replica.spec), is_open);
@@ -214,6 +217,24 @@ fn lower_replica(
         source.fault(span, error.to_string(), "correct the replica's tls section")
     })?;
     Ok(config)
+}
+
+/// The file may say of the own region twice in which country it is.
+fn check_country(
+    source: &Source,
+    node: &NodeSection,
+    cluster: Option<&ClusterConfig>,
+) -> Result<(), ConfigError> {
+    let mut regions = cluster.map(|cluster| &cluster.regions[..]).unwrap_or_default().iter();
+    let said = regions.find(|region| region.name.as_str() == node.region);
+    match (node.country, said.and_then(|said| said.country)) {
+        (Some(own), Some(said)) if own != said => {
+            let message = format!("this region is said to be in {own} and in {said}");
+            let remedy = "leave `country` out of its own [[region]], or correct it in [node]";
+            Err(source.fault(0..0, message, remedy))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn check_routes(

@@ -33,7 +33,7 @@ use spillway_proxy::{
     GatewayConfig, ListenerSpec, NameSpec, QueueSpec, RouteSpec, Timeouts, TlsIdentity,
 };
 
-pub use crate::keeper::{Care, ReplicaConfig};
+pub use crate::keeper::{Care, Concurrency, ReplicaConfig};
 pub use access_section::{AccessConfig, ListenerAccess};
 pub(crate) use care_section::CareDefaults;
 pub use cluster_section::{ClusterConfig, PeerConfig, RegionConfig};

@@ -17,6 +17,10 @@ use crate::config::health_section::{
 use crate::config::versions::{VersionsSection, lower_versions};
 use crate::keeper::ReplicaConfig;
 
+/// Connections that a node opens to a replica at most where nobody said, since each costs both sides
+/// memory: more than any engine works on at once.
+const CONNECTIONS_MAX: u32 = 1_024;
+
 /// One model server.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -88,9 +92,13 @@ pub(crate) struct ReplicaSection {
     /// What it speaks.
     #[serde(default)]
     pub(crate) protocol: ProtocolSection,
-    /// Requests at a time from this node.
-    #[serde(default = "default_connections_max")]
-    pub(crate) connections_max: u32,
+    /// Requests at a time from this node, 1,024 by default.
+    #[serde(default)]
+    pub(crate) connections_max: Option<u32>,
+    /// Whether the number of requests at a time is found out, within `connections_max`. By default it is
+    /// where that is not given.
+    #[serde(default)]
+    pub(crate) concurrency: Option<ConcurrencySection>,
     /// Idle connections are closed after this long. Keep it below the server's own keep-alive time,
     /// which is 5 s for servers on uvicorn.
     #[serde(default = "default_idle_ms")]
@@ -114,6 +122,16 @@ pub(crate) enum ProtocolSection {
     /// HTTP/2; in cleartext with prior knowledge.
     #[serde(alias = "h2c")]
     Http2,
+}
+
+/// Whether the number of requests at a time is found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ConcurrencySection {
+    /// It is, by what waits in the replica, or else by how late its first tokens come.
+    Adaptive,
+    /// It is not: the replica is given whatever comes, up to `connections_max`.
+    Unlimited,
 }
 
 /// TLS towards a replica.
@@ -230,7 +248,7 @@ impl ReplicaSection {
             models: self.models.into_inner().into_iter().map(ModelName::from).collect(),
             pool: self.pool,
             weight,
-            in_flight_max: self.connections_max.max(1),
+            in_flight_max: self.connections_max.unwrap_or(CONNECTIONS_MAX).max(1),
             idle: Duration::from_millis(self.idle_ms),
             continues_chats: self.kind.continues_chats(),
             credential,
@@ -352,10 +370,6 @@ fn default_pool() -> String {
 
 fn default_notice_ms() -> u64 {
     100_000
-}
-
-fn default_connections_max() -> u32 {
-    1024
 }
 
 fn default_idle_ms() -> u64 {

@@ -100,6 +100,11 @@ pub(crate) struct RouteSection {
     #[serde(default)]
     #[schemars(with = "Option<u16>")]
     pub(crate) degraded_below_percent: Option<Spanned<u16>>,
+    /// Share of a model's places, in percent, that a tenant which uses more than its part leaves at
+    /// most to other tenants that are there; as in `[spill]` if not set.
+    #[serde(default)]
+    #[schemars(with = "Option<u16>")]
+    pub(crate) tenant_room_percent: Option<Spanned<u16>>,
     /// Has another replica go on with a stream of a completion that breaks off, from the text sent so
     /// far; off by default.
     #[serde(default)]
@@ -168,6 +173,7 @@ impl RouteSection {
             queue_ms: None,
             slo_ms: None,
             degraded_below_percent: None,
+            tenant_room_percent: None,
             continue_streams: false,
             continue_bytes_max: continue_bytes_max(),
             continuations_max: continuations_max(),
@@ -220,6 +226,7 @@ impl RouteSection {
     /// How its requests wait, as `base` says where it does not.
     fn queue_over(&self, source: &Source, base: QueueSpec) -> Result<QueueSpec, ConfigError> {
         let degraded = self.degraded_below_percent.as_ref();
+        let tenant_room = self.tenant_room_percent.as_ref();
         Ok(QueueSpec {
             limits: WaitLimits {
                 count_max: self.queue_max.unwrap_or(base.limits.count_max),
@@ -229,6 +236,8 @@ impl RouteSection {
             slo: self.slo_ms.map(Duration::from_millis).or(base.slo),
             degraded_below_permille: degraded
                 .map_or(Ok(base.degraded_below_permille), |percent| permille(source, percent))?,
+            tenant_room_permille: tenant_room
+                .map_or(Ok(base.tenant_room_permille), |percent| permille(source, percent))?,
         })
     }
 

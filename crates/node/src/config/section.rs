@@ -175,6 +175,10 @@ pub(crate) struct LimitsSection {
     /// A client that takes no bytes of its reply for this long is cut off.
     #[serde(deserialize_with = "positive")]
     pub(crate) stall_timeout_ms: u64,
+    /// Bytes of one reply that are read ahead of a slow client; 0 lets the replica wait for it.
+    pub(crate) read_ahead_bytes_max: usize,
+    /// Bytes of all that is read ahead together; an eighth of the memory is another limit to it.
+    pub(crate) read_ahead_bytes_total_max: u64,
 }
 
 impl Default for LimitsSection {
@@ -196,6 +200,8 @@ impl Default for LimitsSection {
             body_timeout_ms: milliseconds(limits.body_timeout),
             idle_timeout_ms: milliseconds(limits.idle_timeout),
             stall_timeout_ms: milliseconds(limits.stall_timeout),
+            read_ahead_bytes_max: limits.read_ahead_bytes_max,
+            read_ahead_bytes_total_max: limits.read_ahead_bytes_total_max,
         }
     }
 }
@@ -218,6 +224,8 @@ impl From<LimitsSection> for Limits {
             body_timeout: Duration::from_millis(section.body_timeout_ms),
             idle_timeout: Duration::from_millis(section.idle_timeout_ms),
             stall_timeout: Duration::from_millis(section.stall_timeout_ms),
+            read_ahead_bytes_max: section.read_ahead_bytes_max,
+            read_ahead_bytes_total_max: section.read_ahead_bytes_total_max,
         }
     }
 }
@@ -262,7 +270,11 @@ pub(crate) struct RetrySection {
     pub(crate) attempts_max: u32,
     /// Retries as a share of requests, in percent.
     pub(crate) budget_percent: u32,
-    /// Retries per second that are allowed whatever the share says.
+    /// Retries in hand at the start, which requests earn back by their share however seldom they
+    /// come: so that a node with few requests can retry. None if the share is zero.
+    pub(crate) budget_in_hand: u32,
+    /// Retries that a second earns whose requests earn less: more than the share where requests are
+    /// few.
     pub(crate) budget_min_per_second: u32,
 }
 
@@ -272,6 +284,7 @@ impl Default for RetrySection {
         Self {
             attempts_max: retry.attempts_max,
             budget_percent: retry.share_percent,
+            budget_in_hand: retry.in_hand,
             budget_min_per_second: retry.per_second_min,
         }
     }
@@ -282,6 +295,7 @@ impl From<RetrySection> for Retry {
         Self {
             attempts_max: section.attempts_max.max(1),
             share_percent: section.budget_percent,
+            in_hand: section.budget_in_hand,
             per_second_min: section.budget_min_per_second,
         }
     }

@@ -37,6 +37,10 @@ pub(crate) struct SpillSection {
     /// first; 0 never does.
     #[schemars(with = "u16")]
     pub(crate) degraded_below_percent: Spanned<u16>,
+    /// Share of a model's places, in percent, that a tenant which uses more than its part leaves at
+    /// most to other tenants that are there; 0 leaves nothing.
+    #[schemars(with = "u16")]
+    pub(crate) tenant_room_percent: Spanned<u16>,
 }
 
 impl Default for SpillSection {
@@ -53,6 +57,7 @@ impl Default for SpillSection {
             queue_total_max: totals.count_max,
             queue_total_bytes_max: totals.bytes_max,
             degraded_below_percent: Spanned::new(0..0, queue.degraded_below_permille / 10),
+            tenant_room_percent: Spanned::new(0..0, queue.tenant_room_permille / 10),
         }
     }
 }
@@ -99,6 +104,7 @@ impl SpillSection {
             },
             slo: None,
             degraded_below_permille: permille(source, &self.degraded_below_percent)?,
+            tenant_room_permille: permille(source, &self.tenant_room_percent)?,
         })
     }
 }

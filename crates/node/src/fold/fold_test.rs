@@ -1,6 +1,6 @@
 use std::path::Path;
 
-use spillway_control::{Arm, LeaseSource, Model, ReplicaSpec, Route, Split};
+use spillway_control::{Arm, LeaseSource, Model, ReplicaSpec, ResidencyRule, Route, Split};
 use spillway_proxy::{ReplicaProtocol, RouteSpec, SplitBy};
 use spillway_route::Policy;
 use spillway_types::ModelName;
@@ -231,6 +231,46 @@ fn what_cannot_be_used_of_a_route_does_not_break_the_others() {
         assert_eq!(folded.notes.outcome(Kind::Route, name), Some(Use::InPart));
     }
     assert_eq!(route(&folded, "good").policy, Policy::Random);
+}
+
+fn in_countries(codes: &[&str]) -> ResidencyRule {
+    let countries = codes.iter().map(|code| code.parse().unwrap()).collect();
+    ResidencyRule { countries, ..ResidencyRule::default() }
+}
+
+/// Which of Germany, France and Spain may serve it.
+fn allowed(folded: &Folded, name: &str) -> [bool; 3] {
+    let residency = &route(folded, name).residency;
+    ["DE", "FR", "ES"].map(|code| residency.allows("here", code.parse().ok()))
+}
+
+#[test]
+fn a_route_is_served_where_cluster_and_config_both_allow_it() {
+    let world = world(
+        "[[route]]\nname = \"both\"\nmodels = [\"tiny\"]\ncountries = [\"DE\", \"FR\"]\n\
+         [[route]]\nname = \"ours\"\nmodels = [\"tiny\"]\ncountries = [\"ES\"]\n\
+         [[route]]\nname = \"lost\"\nmodels = [\"tiny\"]\ncountries = [\"DE\", \"FR\"]",
+    );
+    let nowhere = || "nowhere".to_owned();
+    let rule = |codes| Route { residency: in_countries(codes), ..Route::default() };
+    let agreed = routes([
+        ("both", rule(&["FR", "ES"])),
+        ("ours", Route::default()),
+        ("theirs", rule(&["DE"])),
+        ("lost", Route { pool: nowhere(), ..rule(&["DE"]) }),
+        ("kept", Route { pool: nowhere(), ..rule(&["DE"]) }),
+        ("gone", Route { pool: nowhere(), ..Route::default() }),
+    ]);
+    let folded = folded(&world, &agreed);
+    assert_eq!(allowed(&folded, "both"), [false, true, false]);
+    assert_eq!(allowed(&folded, "ours"), [false, false, true]);
+    assert_eq!(allowed(&folded, "theirs"), [true, false, false]);
+    assert_eq!(allowed(&folded, "lost"), [true, false, false], "the config's, by both rules");
+    assert_eq!(folded.notes.outcome(Kind::Route, "lost"), Some(Use::Unusable));
+    // No other route takes what it was for, and it has no replica.
+    assert_eq!(allowed(&folded, "kept"), [true, false, false]);
+    assert_eq!(folded.notes.outcome(Kind::Route, "kept"), Some(Use::InPart));
+    assert!(!order(&folded).contains(&"gone"));
 }
 
 #[test]

@@ -14,7 +14,8 @@ use crate::fold::{AgreedWorld, Kind, Notes, Use};
 /// All routes. Those of the cluster come first, so that of two for the same requests its counts.
 ///
 /// A route that both have is where the cluster says, and for the rest (time-outs, sessions, what it
-/// hashes by) as the config says: of these the cluster knows nothing.
+/// hashes by) as the config says: of these the cluster knows nothing. Where requests may be served both
+/// say, and both have to allow it; that holds for a route of the cluster that can't be used, too.
 pub(super) fn fold(
     world: &WorldConfig,
     agreed: &AgreedWorld,
@@ -23,20 +24,27 @@ pub(super) fn fold(
 ) -> Vec<RouteSpec> {
     let mut routes = Vec::new();
     for (name, route) in &agreed.routes {
+        let configured = world.routes.iter().find(|known| known.name == *name);
         if let Some((outcome, why)) = missing(&route.pool, pools, &agreed.pools) {
+            // Without it another route would take its requests, and serve them where they may not be.
+            let is_kept = !route.residency.is_anywhere() && configured.is_none();
+            let outcome = if is_kept { Use::InPart } else { outcome };
             notes.add(Kind::Route, name.as_str(), outcome, why);
             if outcome == Use::Unusable {
                 continue;
             }
         }
-        let configured = world.routes.iter().find(|known| known.name == *name);
         let outcome = if configured.is_some() { Use::Hides } else { Use::Used };
         notes.add(Kind::Route, name.as_str(), outcome, String::new());
         let usual = (world.timeouts, world.queue);
         routes.push(lower(name, route, (configured, usual), notes));
     }
     let taken: BTreeSet<RouteName> = routes.iter().map(|route| route.name.clone()).collect();
-    routes.extend(world.routes.iter().filter(|route| !taken.contains(&route.name)).cloned());
+    let kept = world.routes.iter().filter(|route| !taken.contains(&route.name));
+    routes.extend(kept.map(|route| match agreed.routes.get(&route.name) {
+        Some(unusable) => within(route, unusable),
+        None => route.clone(),
+    }));
     let is_for_all = |route: &RouteSpec| route.path_prefix.is_none() && route.models.is_empty();
     if !routes.iter().any(is_for_all) {
         // As the config would have it, had it no such route: a route of the cluster took its name.
@@ -88,8 +96,15 @@ fn lower(
         replace_prefix: base.replace_prefix.clone().filter(|_| is_same_place),
         default_model: base.default_model.clone().filter(|_| is_same_place),
         path_prefix: route.path_prefix.clone(),
+        residency: base.residency.and(&route.residency.residency()),
         ..base
     }
+}
+
+/// The config's route, served only where the cluster's of that name, which can't be used, allows it too.
+fn within(known: &RouteSpec, route: &Route) -> RouteSpec {
+    let residency = known.residency.and(&route.residency.residency());
+    RouteSpec { residency, ..known.clone() }
 }
 
 /// How replicas are chosen, and what is wrong with what the cluster says of it.

@@ -7,7 +7,7 @@ use spillway_health::{DrainReason, Order, Witnesses};
 use spillway_proxy::ReplicaSpec;
 use spillway_types::ReplicaName;
 
-use super::Keeper;
+use super::{Concurrency, Keeper, ReplicaConfig};
 use crate::fold::{AgreedWorld, Registered, Use};
 use crate::knowledge::Event;
 
@@ -59,8 +59,15 @@ impl Keeper {
     /// The replicas that this node's config or discoveries have, which the cluster is told of.
     pub(super) fn own_replicas(&self) -> Vec<ReplicaSpec> {
         let is_own = |name: &ReplicaName| !self.agreed.registered.is_used(name);
-        let specs = self.folded.replicas.iter().map(|config| &config.spec);
-        specs.filter(|spec| is_own(&spec.name)).cloned().collect()
+        let told = |config: &ReplicaConfig| match config.care.concurrency {
+            Concurrency::Fixed => config.spec.clone(),
+            // Nobody said how many: others are to find it out as well.
+            Concurrency::Adaptive | Concurrency::Unlimited => {
+                ReplicaSpec { in_flight_max: u32::MAX, ..config.spec.clone() }
+            }
+        };
+        let own = self.folded.replicas.iter().filter(|config| is_own(&config.spec.name));
+        own.map(told).collect()
     }
 
     /// Drains and resumes what the cluster says, each once: in between the node's own operator, or

@@ -42,6 +42,19 @@ pub struct Care {
     pub notice_limit: Duration,
     /// Pages that tell its load.
     pub scrapes: Vec<Scrape>,
+    /// Who says how many requests it is given at a time.
+    pub concurrency: Concurrency,
+}
+
+/// Who says how many requests a replica is given at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Concurrency {
+    /// It is found out by what the replica shows, within what the spec allows.
+    Adaptive,
+    /// The spec, as its operator wrote it.
+    Fixed,
+    /// Nobody: what the spec allows is only a bound on connections.
+    Unlimited,
 }
 
 /// The longest time between two readings of a page whose period adapts.

@@ -25,6 +25,7 @@ impl Keeper {
                     .replicas
                     .get(&replica)
                     .map_or(0, |known| known.in_flight().saturating_add(known.elsewhere()));
+                self.limits.reported(&replica, &report, at);
                 self.fleet.handle_report(at, &replica, report, in_flight);
             }
             FactKind::ScrapeFailed { failure, .. } => {

@@ -8,6 +8,7 @@ mod care;
 mod discovered;
 mod facts;
 mod handle;
+mod limits;
 mod publish;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,14 +18,14 @@ use std::time::{Duration, Instant};
 use spillway_health::{CheckFault, Fleet, Live, MemberSpec, Order, UnknownReplica};
 use spillway_proxy::{Gateway, Replica, ReplicaTlsError};
 use spillway_replicas::{Fact, FactSender, Monitors};
-use spillway_types::{LoadReport, ModelName, ReplicaName};
+use spillway_types::{LoadReport, ModelName, ReplicaName, SignKind};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub use care::{Care, ReplicaConfig};
+pub use care::{Care, Concurrency, ReplicaConfig};
 pub(crate) use handle::{Command, KeeperHandle};
 
 use crate::config::WorldConfig;
@@ -32,6 +33,7 @@ use crate::feedback::Feedback;
 use crate::fold::{Folded, fold};
 use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
+use crate::keeper::limits::Limits;
 use crate::knowledge::Knowledge;
 use crate::resolve::resolve_all;
 use crate::world::gather_replicas;
@@ -67,6 +69,8 @@ pub(crate) struct Keeper {
     folded: Folded,
     /// What the data path has of each.
     replicas: BTreeMap<ReplicaName, Arc<Replica>>,
+    /// How many requests each is to have at a time.
+    limits: Limits,
     /// Models that other regions serve.
     elsewhere: BTreeSet<ModelName>,
     monitors: Monitors,
@@ -113,6 +117,7 @@ impl Keeper {
             is_starting: true,
             folded: Folded::default(),
             replicas: BTreeMap::new(),
+            limits: Limits::default(),
             elsewhere: BTreeSet::new(),
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
             facts,
@@ -156,13 +161,20 @@ impl Keeper {
     fn tick(&mut self) {
         for worker in &self.feedback.workers {
             worker.drain_signs(|sign| {
-                if let spillway_types::SignKind::Failed(fault) = sign.kind {
-                    self.feedback.metrics.record_fault(sign.replica.as_str(), fault);
+                match &sign.kind {
+                    SignKind::Failed(fault) => {
+                        self.feedback.metrics.record_fault(sign.replica.as_str(), *fault);
+                    }
+                    SignKind::Reported(report) => {
+                        self.limits.reported(&sign.replica, report, sign.at);
+                    }
+                    _ => {}
                 }
                 self.fleet.handle_sign(&sign);
             });
         }
         let now = Instant::now();
+        self.limits.look(now);
         let replicas = &self.replicas;
         self.fleet.handle_timeout(now, &|name| live(replicas, name, now));
         self.publish_board(now);
@@ -184,7 +196,7 @@ impl Keeper {
                 self.publish_view();
                 answer(done, ());
             }
-            Command::Members { done } => answer(done, self.fleet.members(Instant::now())),
+            Command::Members { done } => answer(done, self.members()),
             Command::OwnReplicas { done } => answer(done, self.own_replicas()),
             Command::Agreed { world, done } => {
                 self.take_agreed(*world).await;
@@ -240,6 +252,7 @@ impl Keeper {
         self.fleet.reconcile(Instant::now(), self.member_specs(), is_start);
         let named = |replica: Arc<Replica>| (replica.spec().name.clone(), replica);
         self.replicas = replicas.into_iter().map(named).collect();
+        self.limits.reconcile(&self.folded.replicas, &self.replicas);
         self.knowledge.set_replicas(self.replicas.values().cloned().collect());
         self.monitors.reconcile(self.targets());
         self.follow_orders();
@@ -268,6 +281,7 @@ impl Keeper {
             return Err(UnknownReplica(replica.clone()));
         };
         let in_flight = known.in_flight().saturating_add(known.elsewhere());
+        self.limits.reported(replica, &report, now);
         self.fleet.handle_report(now, replica, report, in_flight);
         Ok(())
     }

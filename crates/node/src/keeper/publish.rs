@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use spillway_health::{Action, CheckFault, MemberState};
+use spillway_health::{Action, CheckFault, MemberReport, MemberState};
 use spillway_proxy::{Board, Replica};
 use spillway_replicas::Target;
 use spillway_types::{ModelStanding, ReplicaName};
@@ -68,6 +68,16 @@ impl Keeper {
         let known = self.knowledge.published();
         let speeds = replicas.iter().map(|replica| known.of_replica(&replica.spec().name));
         Board::new(signals.collect()).with_speeds(speeds.collect())
+    }
+
+    /// What is known of each replica, for people.
+    pub(super) fn members(&self) -> Vec<MemberReport> {
+        let mut members = self.fleet.members(Instant::now());
+        for member in &mut members {
+            let replica = self.replicas.get(&member.name);
+            member.concurrency_limit = replica.and_then(|replica| replica.concurrency_limit());
+        }
+        members
     }
 
     /// Every replica, as its monitor sees it.

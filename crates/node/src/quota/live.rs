@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use spillway_proxy::Gateway;
-use spillway_quota::{LimitKind, Scope};
+use spillway_quota::LimitKind;
 use spillway_telemetry::LiveLimit;
 
 /// Limits that are shown: each is three series a kind. Of more, those with the first names.
@@ -15,7 +15,7 @@ pub(crate) fn live(gateway: &Gateway) -> Vec<LiveLimit> {
     let kinds = standings.flat_map(|(scope, whole, usage)| {
         let kinds = LimitKind::ALL.into_iter().filter(move |kind| whole[*kind as usize].is_some());
         kinds.map(move |kind| LiveLimit {
-            limit: name(&scope),
+            limit: scope.label(),
             kind: kind.name(),
             share: usage.held[kind],
             used: usage.in_use[kind],
@@ -23,14 +23,4 @@ pub(crate) fn live(gateway: &Gateway) -> Vec<LiveLimit> {
         })
     });
     kinds.collect()
-}
-
-/// As the admin API names it.
-fn name(scope: &Scope) -> String {
-    match scope {
-        Scope::Global => "global".to_owned(),
-        Scope::Tenant(name) => format!("tenant:{name}"),
-        Scope::Model(name) => format!("model:{name}"),
-        Scope::Key(id) => format!("key:{id}"),
-    }
 }

@@ -1,13 +1,11 @@
 //! What the next process of this node has to know of limits.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use spillway_codec::{Wire, decode, encode};
+use spillway_codec::Wire;
 use spillway_quota::{Scope, Units};
 
 use super::uptime::Uptime;
@@ -40,17 +38,6 @@ impl Wire for Saved {
     const BYTES_MAX: usize = 64 << 20;
 }
 
-/// A file that could not be read or written.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum SaveFault {
-    #[error(transparent)]
-    Disk(#[from] io::Error),
-    #[error("it can't be written: {0}")]
-    Encode(#[from] spillway_codec::EncodeError),
-    #[error("it is no file of this version, or damaged: {0}")]
-    Decode(#[from] spillway_codec::DecodeError),
-}
-
 impl Stopped {
     /// What counts of a limit now, with how long ago it was charged at least.
     pub(super) fn charged(&self, scope: &Scope, now: &Uptime) -> Vec<(Duration, u64)> {
@@ -65,45 +52,16 @@ pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
-/// What was kept; `None` if there is no such file.
-///
-/// # Errors
-/// If the file can't be read, or holds something else.
-pub(super) fn load(path: &Path) -> Result<Option<Saved>, SaveFault> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(decode::<Saved>(&bytes)?)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// Keeps `saved`: either all of the file is new afterwards, or nothing.
-///
-/// # Errors
-/// If the disk does not take it; what was kept before stays.
-pub(super) fn save(path: &Path, saved: &Saved) -> Result<(), SaveFault> {
-    let bytes = encode(saved)?;
-    let other = path.with_extension("new");
-    let mut file = File::create(&other)?;
-    file.write_all(&bytes)?;
-    // Or after a loss of power there might be an empty file of that name.
-    file.sync_all()?;
-    std::fs::rename(&other, path)?;
-    if let Some(folder) = path.parent() {
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::saved::{load, save};
 
     #[test]
     fn what_was_kept_is_there_again() {
         let folder = tempfile::tempdir().unwrap();
         let path = path(folder.path());
-        assert_eq!(load(&path).unwrap(), None);
+        assert_eq!(load::<Saved>(&path).unwrap(), None);
         let tokens = [(Scope::Global, vec![(500, 7), (20_000, 9)])].into();
         let stopped = Stopped { at: Uptime::default(), tokens };
         let lowered = [(Scope::Model("m".into()), Units([1, 2, 3]))].into();
@@ -113,7 +71,5 @@ mod tests {
         let charged = stopped.charged(&Scope::Global, &Uptime::default());
         assert_eq!(charged[1], (Duration::from_secs(20), 9));
         assert_eq!(stopped.charged(&Scope::Model("m".into()), &Uptime::default()), []);
-        std::fs::write(&path, b"damaged").unwrap();
-        assert!(load(&path).is_err());
     }
 }

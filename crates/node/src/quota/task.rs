@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::saved::{self, Saved, Stopped};
 use super::uptime::Uptime;
+use crate::saved::{load, save};
 
 /// How often it looks at what was asked for and agreed on.
 const LOOK: Duration = Duration::from_millis(250);
@@ -92,7 +93,7 @@ impl Division {
 impl Divider {
     fn new(parts: DivisionParts) -> Self {
         let path = saved::path(&parts.folder);
-        let before = saved::load(&path).unwrap_or_else(|error| {
+        let before = load(&path).unwrap_or_else(|error| {
             tracing::warn!(%error, path = %path.display(), "what was charged before is not known");
             Some(Saved::default())
         });
@@ -225,7 +226,7 @@ impl Divider {
     }
 
     fn save(&self) -> bool {
-        let saved = saved::save(&self.path, &self.saved);
+        let saved = save(&self.path, &self.saved);
         if let Err(error) = &saved {
             tracing::warn!(%error, path = %self.path.display(), "limits can't be written down");
         }
@@ -235,15 +236,8 @@ impl Divider {
     async fn leave(&mut self) {
         let state = self.parts.agreement.published();
         if state.cluster().is_some() {
-            self.holder.leave();
-            let gateway = Arc::clone(&self.parts.gateway);
-            let seen = (state.shares(), &self.book);
-            let said = self.holder.look(Instant::now(), seen, gateway.quotas());
-            let is_noted = self.note_lowered();
-            if let Some(said) = said.filter(|_| is_noted) {
-                let command = self.command(said);
-                say(Arc::clone(&self.parts.agreement), command, LEAVE_LIMIT).await;
-            }
+            let giving_back = self.give_back(&state);
+            drop(tokio::time::timeout(LEAVE_LIMIT, giving_back).await);
         }
         let now = Instant::now();
         let tokens = self.book.terms.keys().map(|scope| {
@@ -254,6 +248,20 @@ impl Divider {
         self.saved.stopped = Some(Stopped { at: Uptime::now(), tokens: tokens.collect() });
         self.drop_all();
         self.save();
+    }
+
+    /// Gives back all leases that are not in use, as many at a time as a statement has room for.
+    async fn give_back(&mut self, state: &State) {
+        let gateway = Arc::clone(&self.parts.gateway);
+        loop {
+            self.holder.leave();
+            let seen = (state.shares(), &self.book);
+            let said = self.holder.look(Instant::now(), seen, gateway.quotas());
+            let is_noted = self.note_lowered();
+            let Some(said) = said.filter(|_| is_noted) else { return };
+            let command = self.command(said);
+            say(Arc::clone(&self.parts.agreement), command, LEAVE_LIMIT).await;
+        }
     }
 
     /// From now on nothing is let in that a limit applies to.

@@ -11,7 +11,7 @@ use moka::sync::Cache;
 use ring::rand::{SecureRandom, SystemRandom};
 use spillway_control::KeyText;
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_types::TenantName;
+use spillway_types::{Country, TenantName};
 
 use super::claims::claimed;
 use super::counts::AccessResult;
@@ -155,6 +155,15 @@ impl Doorkeeper {
             residency: terms.residency,
             ..Grant::default()
         }
+    }
+
+    /// Whether a tenant's requests may be served there, by what is known of it now.
+    pub(crate) fn allows(
+        &self,
+        tenant: &TenantName,
+        (region, country): (&str, Option<Country>),
+    ) -> bool {
+        self.posted.load().table.allows(tenant.as_str(), region, country)
     }
 
     /// The key of this text, if there is one and its secret is right.

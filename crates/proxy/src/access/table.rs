@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spillway_control::{Hidden, Key, KeyId, KeyRole};
-use spillway_types::{Allowed, Residency, TenantName};
+use spillway_types::{Allowed, Country, Residency, TenantName};
 
 use super::counts::{AccessCounts, TenantTally};
 use super::grant::Grant;
@@ -128,8 +128,15 @@ impl KeyTable {
     }
 
     /// What is said of a tenant; nothing of one that is unknown here.
-    pub(super) fn terms(&self, tenant: &str) -> TenantTerms {
+    #[must_use]
+    pub fn terms(&self, tenant: &str) -> TenantTerms {
         self.tenants.get(tenant).map(|tenant| tenant.terms.clone()).unwrap_or_default()
+    }
+
+    /// Whether a tenant's requests may be served there.
+    pub(super) fn allows(&self, tenant: &str, region: &str, country: Option<Country>) -> bool {
+        let tenant = self.tenants.get(tenant);
+        tenant.is_none_or(|tenant| tenant.terms.residency.allows(region, country))
     }
 
     /// Where a tenant's requests are counted: clients must not make new series.

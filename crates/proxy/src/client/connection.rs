@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use hyper::server::conn::{http1, http2};
@@ -13,18 +13,21 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use spillway_protocol::TrustedProxies;
 use tokio::net::TcpStream;
-use tokio::time::{sleep_until, timeout};
+use tokio::time::{sleep, sleep_until, timeout};
 
 use crate::access::{AccessMode, AccessSwitch};
 use crate::client::client_stream::ClientStream;
 use crate::client::greet::{Greeted, Version, greet};
 use crate::client::listener::Listener;
 use crate::client::meter::Meter;
+use crate::client::streams::Streams;
 use crate::client::watchdog::{CloseReason, Watchdog};
-use crate::executor::Executor;
+use crate::relay::Pump;
 use crate::request::serve;
 use crate::worker::Worker;
 
+/// What a new connection has for its first bytes while the gateway drains: more than the longest way to clients takes.
+const FIRST_WORDS_TIME: Duration = Duration::from_millis(500);
 /// Bytes of one HTTP/2 reply that wait for the client.
 const STREAM_BUFFER_BYTES: usize = 64 << 10;
 
@@ -80,8 +83,8 @@ pub(crate) async fn serve_connection(
     let greeted = tokio::select! {
         biased;
         greeted = greeting => greeted,
-        // Whoever has not even said what it speaks has nothing to lose.
-        () = worker.gateway.draining.cancelled() => return,
+        // Whoever does not even say what it speaks has nothing to lose.
+        () = first_words_missed(&worker) => return,
     };
     let greeted = match greeted {
         Ok(Ok(greeted)) => greeted,
@@ -103,6 +106,13 @@ pub(crate) async fn serve_connection(
     }
 }
 
+/// The gateway drains, and who has just connected had the time to say something: it was let in, and could
+/// not tell a connection that ends then from one that ends in the middle of its request.
+async fn first_words_missed(worker: &Worker) {
+    worker.gateway.draining.cancelled().await;
+    sleep(FIRST_WORDS_TIME).await;
+}
+
 /// Runs the HTTP protocol; returns the reason if the watchdog ended it.
 async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
     let believed = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
@@ -110,20 +120,26 @@ async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> O
     let meter = Arc::clone(&client.meter);
     let io =
         TokioIo::new(ClientStream::new(greeted.stream, greeted.read_ahead, Arc::clone(&meter)));
-    let service = {
-        let worker = Arc::clone(worker);
-        service_fn(move |request| serve(Arc::clone(&worker), Arc::clone(&client), request))
-    };
+    let serving = Arc::clone(worker);
+    let serve =
+        move |pump, request| serve(Arc::clone(&serving), Arc::clone(&client), pump, request);
     match greeted.version {
         Version::Http1 => {
+            // One reply after the other.
+            let pump = Arc::<Pump>::default();
+            let replies = Arc::clone(&pump);
+            let service = service_fn(move |request| serve(Arc::clone(&replies), request));
             let connection = pin!(http1_builder(worker).serve_connection(io, service));
             let finish = http1::Connection::graceful_shutdown;
-            watch(worker, (&meter, Version::Http1), connection, finish).await
+            watch(worker, (&meter, Some(&pump)), connection, finish).await
         }
         Version::Http2 => {
-            let connection = pin!(http2_builder(worker).serve_connection(io, service));
+            let streams = Streams::new(worker);
+            let builder = http2_builder(worker, streams.clone());
+            let service = service_fn(move |request| serve(streams.pump(), request));
+            let connection = pin!(builder.serve_connection(io, service));
             let finish = http2::Connection::graceful_shutdown;
-            watch(worker, (&meter, Version::Http2), connection, finish).await
+            watch(worker, (&meter, None), connection, finish).await
         }
     }
 }
@@ -140,9 +156,9 @@ fn http1_builder(worker: &Worker) -> http1::Builder {
     builder
 }
 
-fn http2_builder(worker: &Worker) -> http2::Builder<Executor> {
+fn http2_builder(worker: &Worker, streams: Streams) -> http2::Builder<Streams> {
     let limits = worker.gateway.limits();
-    let mut builder = http2::Builder::new(Executor(worker.gateway.tracker.clone()));
+    let mut builder = http2::Builder::new(streams);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_per_connection_max)
@@ -160,18 +176,20 @@ fn http2_builder(worker: &Worker) -> http2::Builder<Executor> {
 /// close.
 type Finish<C> = fn(Pin<&mut C>);
 
-/// Polls the connection, and beside it, as cheaply as can be, its watchdog and the drain signal.
+/// Polls the connection, and beside it, as cheaply as can be, its watchdog and the drain signal. Over
+/// HTTP/1.1 it has a pump too; streams of HTTP/2 each have their own.
 ///
 /// The timer and the signal are polled only to register this task's waker; whether they fired is
 /// read from a flag. Polling them at every wake-up would cost each token of each stream.
 async fn watch<C: Future<Output = hyper::Result<()>>>(
     worker: &Worker,
-    (meter, version): (&Meter, Version),
+    (meter, pump): (&Meter, Option<&Arc<Pump>>),
     mut connection: Pin<&mut C>,
     finish: Finish<C>,
 ) -> Option<CloseReason> {
     let gateway = &worker.gateway;
     let now = Instant::now();
+    let version = if pump.is_some() { Version::Http1 } else { Version::Http2 };
     let mut watchdog = Watchdog::new(gateway.limits(), version, now);
     let mut tick = pin!(sleep_until((now + watchdog.interval()).into()));
     let mut draining = pin!(gateway.draining.cancelled());
@@ -184,6 +202,10 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
             return Poll::Ready(
                 leave_reason.or_else(|| ended.err().as_ref().and_then(CloseReason::of_error)),
             );
+        }
+        if let Some(pump) = pump {
+            // The watchdog counts the bytes that the client takes, so it has no limit here.
+            let _: Poll<()> = pump.poll(cx, None);
         }
         if !registered {
             registered = true;

@@ -68,7 +68,7 @@ impl Drop for Share {
 }
 
 /// What counts as one client.
-fn client_of(address: IpAddr) -> IpAddr {
+pub(super) fn client_of(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             let kept = address.to_bits() >> (128 - IPV6_BITS) << (128 - IPV6_BITS);

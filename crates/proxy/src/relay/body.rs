@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -9,6 +10,7 @@ use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::grpc::GRPC_STATUS;
 
+use crate::relay::pump::{Pump, PumpedRelay};
 use crate::relay::relay_body::{Relay, RelayError};
 
 /// A reply's body: the gateway's own bytes, or a replica's as they come.
@@ -17,8 +19,7 @@ pub(crate) enum ReplyBody {
     Full(Option<Bytes>),
     /// A gRPC message of the gateway's own; then that all is well.
     Message(VecDeque<Frame<Bytes>>),
-    // Boxed: it holds a connection, and hyper moves bodies around.
-    Relay(Box<Relay>),
+    Relay(PumpedRelay),
 }
 
 impl ReplyBody {
@@ -39,8 +40,9 @@ impl ReplyBody {
         Self::Message([Frame::data(message), Frame::trailers(ok)].into())
     }
 
-    pub(crate) fn relay(relay: Relay) -> Self {
-        Self::Relay(Box::new(relay))
+    /// A replica's reply. `pump` goes on with it while its client takes nothing.
+    pub(crate) fn relay(relay: Relay, pump: Option<&Arc<Pump>>) -> Self {
+        Self::Relay(PumpedRelay::new(relay, pump))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use spillway_protocol::{
     EventFlavour, EventOptions, EventRelay, GatewayError, Next, Terms, Thread, Unfit, Usage,
@@ -100,13 +100,15 @@ impl Events {
     /// What is left when the replica ended its reply by itself.
     pub(crate) fn finish(&mut self) -> Option<Bytes> {
         let rest = self.relay.finish();
-        let Some(thread) = &mut self.thread else { return rest };
+        let Some(thread) = &mut self.thread else {
+            // The last piece may have brought several runs of events.
+            return joined(rest.into_iter().chain(std::iter::from_fn(|| self.relay.pop())));
+        };
         if let Some(rest) = rest {
             thread.push(&rest);
         }
         thread.release();
-        let pieces: Vec<Bytes> = std::iter::from_fn(|| thread.pop()).collect();
-        (!pieces.is_empty()).then(|| pieces.concat().into())
+        joined(std::iter::from_fn(|| thread.pop()))
     }
 
     /// Whether the answer has not come to its end, or not even begun where that alone can be told, so
@@ -214,10 +216,37 @@ impl Events {
     }
 }
 
+/// The pieces in one; one alone is not copied.
+fn joined(mut pieces: impl Iterator<Item = Bytes>) -> Option<Bytes> {
+    let first = pieces.next()?;
+    let Some(second) = pieces.next() else { return Some(first) };
+    let mut all = BytesMut::from(first);
+    [second].into_iter().chain(pieces).for_each(|piece| all.extend_from_slice(&piece));
+    Some(all.freeze())
+}
+
 fn counts(usage: Usage) -> TokenCounts {
     TokenCounts {
         prompt: usage.prompt_tokens,
         completion: usage.completion_tokens,
         cached: usage.cached_tokens.unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_came_with_the_last_piece_comes_out_in_its_order() {
+        let kind = http::HeaderValue::from_static("text/event-stream");
+        let headers = HeaderMap::from_iter([(http::header::CONTENT_TYPE, kind)]);
+        let mut events = Events::of(&headers, Flavour::OpenAi, false).expect("events");
+        events.push(Bytes::from_static(b"data: {\"a\""), Instant::now());
+        assert_eq!(events.pop(), None);
+        events.push(Bytes::from_static(b":1}\n\ndata: {}\n\ndata: [DONE]"), Instant::now());
+        let last = events.finish().expect("all of it");
+        assert_eq!(last, "data: {\"a\":1}\n\ndata: {}\n\ndata: [DONE]");
+        assert_eq!(events.pop(), None);
     }
 }

@@ -3,21 +3,21 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header;
 use http::response::Parts;
-use http::{HeaderMap, header};
 use http_body::{Body, Frame, SizeHint};
-use spillway_protocol::grpc::{status_in, trailers_of};
-use spillway_protocol::{CODE_HEADER, ErrorKind, GatewayError, Usage, response_id_in, usage_in};
+use spillway_protocol::{CODE_HEADER, Usage, response_id_in, usage_in};
 use spillway_types::{Deadline, End, TenantName, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::client::PieceOut;
 use crate::gateway::{Home, StoredResponse};
 use crate::place::Place;
+use crate::relay::behind::Behind;
 use crate::relay::events::{Events, Flavour};
 use crate::request::{Record, Resume, Seeking, Witness};
 use crate::upstream::{ClientHalf, Http1Connection};
@@ -56,7 +56,15 @@ pub(crate) struct Upstream {
 /// Why a reply was broken off towards the client, where its protocol has no event to say so.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct RelayError(String);
+pub(crate) struct RelayError(pub(super) String);
+
+/// A reply that is to be broken off towards the client.
+#[derive(Debug)]
+pub(super) struct Broken {
+    pub(super) error: RelayError,
+    /// The client was given a turn to take what was handed over before.
+    pub(super) has_waited: bool,
+}
 
 /// A reply in passing. Whoever polls it drives the replica's connection along.
 #[derive(Debug)]
@@ -73,16 +81,23 @@ pub(crate) struct Relay {
     pub(super) seeking: Option<(End, Seeking)>,
     pub(super) events: Option<Events>,
     /// What a reply in one piece told of its tokens.
-    usage: Option<Usage>,
+    pub(super) usage: Option<Usage>,
     /// The last pieces to send after the replica's part is over.
     pub(super) last_words: Option<Frame<Bytes>>,
     /// How the reply is to be broken off, once what was handed over before is on its way.
-    broken: Option<RelayError>,
+    pub(super) broken: Option<Broken>,
+    /// How far the client is behind.
+    pub(super) behind: Behind,
     /// A gRPC reply has told how it ends.
-    has_status: bool,
+    pub(super) has_status: bool,
     /// Made when there is something to wait for: a short reply never needs it.
     timer: Option<Pin<Box<Sleep>>>,
     pub(super) last_piece_at: Instant,
+    /// The replica has to wait for the client.
+    is_paused: bool,
+    /// It was asked for more since the last piece, or since it had to wait: only then its silence says
+    /// something.
+    is_asked: bool,
     has_begun: bool,
     /// The last piece, until the next is asked for.
     piece_out: Option<PieceOut>,
@@ -116,9 +131,12 @@ impl Relay {
             usage: None,
             last_words: None,
             broken: None,
+            behind: Behind::default(),
             has_status: false,
             timer: None,
             last_piece_at: Instant::now(),
+            is_paused: false,
+            is_asked: true,
             has_begun: false,
             piece_out: None,
         };
@@ -131,8 +149,13 @@ impl Relay {
 
     /// Whether everything was handed over.
     pub(crate) fn has_ended(&self) -> bool {
-        let is_over = self.place.is_none() && self.seeking.is_none();
+        let is_over = !self.is_served() && self.behind.has_all();
         is_over && self.last_words.is_none() && self.broken.is_none()
+    }
+
+    /// Whether more is to come from whoever serves the reply.
+    pub(super) fn is_served(&self) -> bool {
+        self.place.is_some() || self.seeking.is_some()
     }
 
     pub(crate) fn size_hint(&self) -> SizeHint {
@@ -147,65 +170,83 @@ impl Relay {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
         self.piece_out = None;
-        let polled = self.poll_piece(cx);
-        if matches!(polled, Poll::Ready(Some(Ok(_)))) {
-            self.forget_if_unfit();
-            self.piece_out = self.record.as_ref().map(Record::hand_over);
-        }
-        polled
+        let next = match self.behind.catch_up() {
+            Some(frame) => Some(frame),
+            None => ready!(self.poll_piece(cx)),
+        };
+        let Some(frame) = next else { return self.poll_broken(cx) };
+        // Until the client has taken it.
+        self.is_asked = false;
+        self.piece_out = self.record.as_ref().map(Record::hand_over);
+        Poll::Ready(Some(Ok(frame)))
     }
 
-    fn poll_piece(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+    /// What comes next, behind all that was read before; `None` once nothing does, for a bad end too.
+    pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
+        if std::mem::take(&mut self.is_paused) {
+            self.is_asked = false;
+            // It was set for the deadline, which is later.
+            self.timer = None;
+        }
+        let next = ready!(self.poll_next(cx));
+        if next.is_some() {
+            self.forget_if_unfit();
+        }
+        Poll::Ready(next)
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
         loop {
             if let Some(piece) = self.events.as_mut().and_then(Events::pop) {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
+                return Poll::Ready(Some(Frame::data(piece)));
             }
             if let Some(words) = self.last_words.take() {
-                return Poll::Ready(Some(Ok(words)));
-            }
-            if let Some(error) = self.broken.take() {
-                return Poll::Ready(Some(Err(error)));
+                return Poll::Ready(Some(words));
             }
             if let Some((end, seeking)) = &mut self.seeking {
                 let end = *end;
-                match std::task::ready!(seeking.poll(cx)).settle(self) {
-                    true => continue,
-                    false => return self.break_off(end, cx),
+                if !ready!(seeking.poll(cx)).settle(self) {
+                    self.break_off(end);
                 }
+                continue;
             }
             if self.place.is_none() {
                 return Poll::Ready(None);
             }
             let Poll::Ready(next) = self.poll_replica(cx) else {
-                return match self.poll_timer(cx) {
-                    Poll::Ready(overdue) if self.goes_on(overdue) => continue,
-                    Poll::Ready(overdue) => self.break_off(overdue, cx),
-                    Poll::Pending => Poll::Pending,
-                };
+                let overdue = ready!(self.poll_timer(cx));
+                self.end_badly(overdue);
+                continue;
             };
             match next {
-                Some(Ok(frame)) => match self.take_frame(frame) {
-                    Some(frame) => return Poll::Ready(Some(Ok(frame))),
-                    None => continue,
-                },
+                Some(Ok(frame)) => {
+                    if let Some(frame) = self.take_frame(frame) {
+                        return Poll::Ready(Some(frame));
+                    }
+                }
                 Some(Err(error)) => {
                     tracing::debug!(%error, "reply was cut");
-                    if !self.goes_on(End::Cut) {
-                        return self.break_off(End::Cut, cx);
-                    }
+                    self.end_badly(End::Cut);
                 }
                 // Servers that shut down end their streams in good order, if not with a good word.
-                None if self.is_short() => {
-                    if !self.goes_on(End::Cut) {
-                        return self.break_off(End::Cut, cx);
-                    }
-                }
+                None if self.is_short() => self.end_badly(End::Cut),
                 None => self.finish(),
             }
         }
+    }
+
+    /// The end of the reply: an error if it is to be broken off.
+    fn poll_broken(&mut self, cx: &Context<'_>) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
+        let Some(mut broken) = self.broken.take() else { return Poll::Ready(None) };
+        if broken.has_waited {
+            return Poll::Ready(Some(Err(broken.error)));
+        }
+        // An error at once would take a head along that waits to be written, and the client would see
+        // a connection closed without a word.
+        broken.has_waited = true;
+        self.broken = Some(broken);
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn poll_replica(
@@ -303,132 +344,37 @@ impl Relay {
 
     /// Ready, with the reason, once the replica has been silent for too long or time is up.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<End> {
-        // In a call both sides may be silent in turn: only silence of both is idle.
-        let sent_at = self.plan.client_half.as_ref().map(ClientHalf::last_sent);
-        let idle_due = sent_at.map_or(self.last_piece_at, |sent| sent.max(self.last_piece_at));
-        let idle_due = idle_due + self.plan.idle;
-        let due = idle_due.min(self.plan.deadline.at());
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due.into())));
-        // Pieces that came since it was set moved the due time; it is moved only when it fires.
-        while timer.as_mut().poll(cx).is_ready() {
-            if Instant::now() >= due {
-                let by_deadline = due < idle_due;
-                return Poll::Ready(if by_deadline { End::DeadlinePassed } else { End::Stalled });
+        loop {
+            // In a call both sides may be silent in turn: only silence of both is idle.
+            let sent_at = self.plan.client_half.as_ref().map(ClientHalf::last_sent);
+            let idle_due = sent_at.map_or(self.last_piece_at, |sent| sent.max(self.last_piece_at));
+            let idle_due = idle_due + self.plan.idle;
+            let deadline = self.plan.deadline.at();
+            let due = if self.is_paused { deadline } else { idle_due.min(deadline) };
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due.into())));
+            if timer.as_mut().poll(cx).is_pending() {
+                self.is_asked = true;
+                return Poll::Pending;
             }
-            timer.as_mut().reset(due.into());
-        }
-        Poll::Pending
-    }
-
-    /// The replica's part is over. A gRPC reply that has not said how it ended was cut off: clients
-    /// would be left to guess.
-    fn finish(&mut self) {
-        if self.plan.flavour == Flavour::Grpc && !self.has_status {
-            self.last_words = Some(self.break_call_off(End::Cut));
-        } else {
-            self.complete();
-        }
-    }
-
-    /// The replica's part ended as it should.
-    fn complete(&mut self) {
-        if let Some(events) = &mut self.events {
-            self.last_words = events.finish().map(Frame::data);
-        }
-        let replica = self.place.as_ref().and_then(Place::replica);
-        if let Some((connection, replica)) = self.connection.take().zip(replica) {
-            replica.pool(self.plan.worker.id).put(connection, Instant::now());
-        }
-        self.close(End::Complete);
-    }
-
-    /// The replica's part ended badly: says so in the stream's own form, or breaks the client's
-    /// reply off so that it can't be taken for a whole one.
-    fn break_off(
-        &mut self,
-        end: End,
-        cx: &Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, RelayError>>> {
-        if self.plan.flavour == Flavour::Grpc {
-            return Poll::Ready(Some(Ok(self.break_call_off(end))));
-        }
-        let error = ending_error(end);
-        // A stream that already said its last word is complete, however its connection ends.
-        if self.events.as_ref().is_some_and(Events::is_done) {
-            self.close(End::Complete);
-            return Poll::Ready(None);
-        }
-        let event = self.events.as_ref().and_then(|events| events.error_event(&error));
-        self.close(end);
-        match event {
-            Some(event) => Poll::Ready(Some(Ok(Frame::data(event)))),
-            None => {
-                // An error at once would take a head along that waits to be written, and the client
-                // would see a connection closed without a word.
-                self.broken = Some(RelayError(error.message));
-                cx.waker().wake_by_ref();
-                Poll::Pending
+            let now = Instant::now();
+            if now < due {
+                // Pieces that came since it was set moved the due time; it is moved only when it fires.
+                timer.as_mut().reset(due.into());
+            } else if self.is_paused || due < idle_due {
+                return Poll::Ready(End::DeadlinePassed);
+            } else if std::mem::replace(&mut self.is_asked, true) {
+                return Poll::Ready(End::Stalled);
+            } else {
+                self.last_piece_at = now;
             }
         }
     }
 
-    /// The trailers of a call whose replica told none.
-    fn break_call_off(&mut self, end: End) -> Frame<Bytes> {
-        // What the client did wrong may be what made the replica's half end.
-        let fault = self.plan.client_half.as_ref().and_then(ClientHalf::fault).cloned();
-        let end = if fault.is_some() { End::Answered } else { end };
-        let trailers = trailers_of(&fault.unwrap_or_else(|| ending_error(end)));
-        if let Some(code) = status_in(&trailers) {
-            self.record_mut(|record| record.grpc_status(code));
-        }
-        self.close(end);
-        Frame::trailers(trailers)
-    }
-
-    /// Notes how a gRPC reply ends, if this says so.
-    fn note_status(&mut self, headers: &HeaderMap) {
-        if self.plan.flavour == Flavour::Grpc
-            && let Some(code) = status_in(headers)
-        {
-            self.has_status = true;
-            self.record_mut(|record| record.grpc_status(code));
-            if let Some(witness) = &mut self.witness {
-                witness.grpc_status(code);
-            }
-        }
-    }
-
-    /// Frees the replica; dropping an unfinished connection aborts its request.
-    pub(super) fn close(&mut self, end: End) {
-        self.account();
-        self.tell_witness(end);
-        self.record_mut(|record| record.end(end));
-        self.connection = None;
-        self.plan.client_half = None;
-        self.plan.resume = None;
-        self.place = None;
-    }
-
-    /// What became of the replica's part.
-    pub(super) fn tell_witness(&mut self, end: End) {
-        let Some(witness) = &mut self.witness else { return };
-        let (tokens, usage) = match &self.events {
-            // Of a stream that told its usage throughout the last word may not have been said.
-            Some(events) => {
-                (events.tokens_of_replica(), events.usage().filter(|_| end == End::Complete))
-            }
-            None => {
-                (self.record.as_ref().map(Record::token_counts).unwrap_or_default(), self.usage)
-            }
-        };
-        witness.end(end, tokens, usage);
-    }
-
-    pub(super) fn account(&mut self) {
-        if let Some(events) = &mut self.events {
-            let (tokens, gaps) = events.account();
-            self.record_mut(|record| record.tokens(tokens, gaps));
-        }
+    /// The replica is not asked for more until the next [`Relay::poll_piece`]; ready, with the reason,
+    /// once time is up all the same.
+    pub(super) fn poll_paused(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        self.is_paused = true;
+        self.poll_timer(cx)
     }
 }
 
@@ -438,21 +384,8 @@ impl Drop for Relay {
         if self.place.is_some() {
             self.account();
         }
+        if !self.behind.has_all() {
+            self.record_mut(Record::left_behind);
+        }
     }
-}
-
-fn ending_error(end: End) -> GatewayError {
-    let (kind, message) = match end {
-        End::Stalled => (ErrorKind::StreamStalled, "the replica stopped sending"),
-        End::DeadlinePassed => (
-            ErrorKind::DeadlineExceeded,
-            "the request's deadline passed in the middle of the reply",
-        ),
-        End::Complete
-        | End::Answered
-        | End::CancelledBeforeReply
-        | End::CancelledInReply
-        | End::Cut => (ErrorKind::StreamCut, "the replica broke off in the middle of the reply"),
-    };
-    GatewayError::new(kind, message)
 }

@@ -24,6 +24,8 @@ use crate::request::prepare::Prepared;
 use crate::request::record::Record;
 use crate::request::so_far::SoFar;
 use crate::request::witness::Witness;
+use crate::request::work::Work;
+use crate::tenants::TenantKey;
 use crate::upstream::{
     AttemptBounds, FailedAttempt, Kept, Line, LineKind, OutboundBody, Reply, RetrySafety, attempt,
 };
@@ -87,6 +89,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) dice: fastrand::Rng,
     /// When the request's head arrived.
     pub(crate) started: Instant,
+    /// By which its tenant is counted.
+    pub(crate) tenant: Option<TenantKey>,
 }
 
 impl Dispatch<'_> {
@@ -151,7 +155,7 @@ impl Dispatch<'_> {
         so_far: &mut SoFar,
     ) -> Result<Option<Dispatched>, GatewayError> {
         // Whoever chose it has looked already; what is forbidden must not depend on that.
-        if self.is_barred() {
+        if self.is_barred() || self.is_barred_by_now() {
             return Err(self.barred_here());
         }
         // Another request may have taken the last place since the plan was made.
@@ -183,12 +187,15 @@ impl Dispatch<'_> {
     /// A place at a replica; `None` if it has none left.
     pub(super) fn take_place(&self, chosen: Attempt, so_far: &mut SoFar) -> Option<Asked> {
         let replica = Arc::clone(self.view.replica(chosen.slot));
-        let lease = replica.lease(&self.worker.gateway.waiting)?;
+        let places = self.room().places(&replica, chosen.slot);
+        let lease = replica.lease(&self.worker.gateway.waiting, places)?;
+        let lease = lease.of_tenant(self.tenant_place());
         so_far.attempts += 1;
         so_far.attempts_of_model += 1;
         let inquiry = &self.prepared.inquiry;
         let lesson = Lesson::begin(self.worker, &replica, inquiry, &chosen);
-        let witness = Witness::new(self.worker, &replica, inquiry.model.as_ref(), lesson);
+        let work = Work::of(inquiry, &chosen);
+        let witness = Witness::new(self.worker, &replica, inquiry.model.as_ref(), (work, lesson));
         Some(Asked { chosen, replica, lease, witness })
     }
 
@@ -287,6 +294,10 @@ impl Dispatch<'_> {
             // Why the model itself was refused says more than what became of its stand-ins.
             let first = *so_far.refusal.get_or_insert(refusal);
             if is_late || !self.fall_back(so_far) {
+                if let Some(attempt) = self.plan_among_next(refusal, so_far) {
+                    so_far.tried.push(attempt.slot);
+                    return Ok(Next::Replica(attempt, Kept::Use));
+                }
                 let told = if is_late { refusal } else { first };
                 return Err(so_far.failure.take().unwrap_or_else(|| refused(told, so_far)));
             }
@@ -313,6 +324,7 @@ impl Dispatch<'_> {
             so_far.stay = None;
             so_far.is_promised = false;
             so_far.had_turn = false;
+            so_far.turn_by = None;
         }
         has_next
     }
@@ -323,6 +335,7 @@ impl Dispatch<'_> {
             let attempt = Attempt { slot, reason: Reason::Session, prediction: None };
             return if is_new { Ok(attempt) } else { Err(Refusal::AllTried) };
         }
+        self.saw_tenant();
         let inquiry = &self.prepared.inquiry;
         let pin = self.prepared.target.pin.as_ref();
         let Ok(Some(group)) = self.prepared.route.group_for(inquiry.model.as_ref(), pin) else {
@@ -338,16 +351,38 @@ impl Dispatch<'_> {
             false => Cached::NOTHING,
         };
         so_far.cached_longest = reads_caches.then(|| cached.longest());
-        let loads = self.view.loads(cached);
-        let moment = Moment {
-            now: Instant::now(),
-            loads: &loads,
-            ticket: *so_far.ticket.get_or_insert_with(|| group.ticket()),
-            rng: &mut self.dice,
-        };
-        match plan(inquiry, &group.group, &so_far.tried, moment) {
+        let (room, kept) = (self.room(), self.room_kept_for_it());
+        let ticket = *so_far.ticket.get_or_insert_with(|| group.ticket());
+        let mut loads = self.view.loads(cached, kept.unwrap_or(room));
+        let rng = &mut self.dice;
+        let moment = Moment { now: Instant::now(), loads: &loads, ticket, rng };
+        let mut planned = plan(inquiry, &group.group, &so_far.tried, moment);
+        if kept.is_some() && matches!(planned, Plan::Refuse(_)) {
+            loads.room = room;
+            let moment = Moment { now: Instant::now(), loads: &loads, ticket, rng };
+            planned = plan(inquiry, &group.group, &so_far.tried, moment);
+        }
+        match planned {
             Plan::Attempt(attempt) => Ok(attempt),
             Plan::Refuse(refusal) => Err(refusal),
+        }
+    }
+
+    /// One that does not look well, for a request that all of the others have failed: better such a
+    /// replica than none.
+    fn plan_among_next(&mut self, refusal: Refusal, so_far: &SoFar) -> Option<Attempt> {
+        if refusal != Refusal::AllTried || so_far.attempts == 0 || self.prepared.pinned.is_some() {
+            return None;
+        }
+        let inquiry = &self.prepared.inquiry;
+        let pin = self.prepared.target.pin.as_ref();
+        let group = self.prepared.route.group_for(inquiry.model.as_ref(), pin).ok()??;
+        let loads = self.view.loads(Cached::NOTHING, self.room());
+        let ticket = so_far.ticket.unwrap_or_default();
+        let moment = Moment { now: Instant::now(), loads: &loads, ticket, rng: &mut self.dice };
+        match plan(inquiry, group.next.as_ref()?, &so_far.tried, moment) {
+            Plan::Attempt(attempt) => Some(attempt),
+            Plan::Refuse(_) => None,
         }
     }
 

@@ -21,6 +21,7 @@ use crate::request::grpc;
 use crate::request::keepsakes::begin_session;
 use crate::request::prepare::{Surroundings, prepare};
 use crate::request::so_far::SoFar;
+use crate::request::tenant::tenant_key;
 use crate::wire_body::{BoxError, WireBody};
 use crate::worker::Worker;
 
@@ -168,6 +169,7 @@ pub async fn explain(
         view: &view,
         head: &head,
         client: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        is_one_client: false,
         started: Instant::now(),
         guest: None,
         grant: &grant,
@@ -175,6 +177,7 @@ pub async fn explain(
     let body = Full::new(request.body).map_err(BoxError::from).boxed_unsync();
     let mut prepared = prepare(around, WireBody::Link(body), endpoint).await?;
     drop(begin_session(gateway, &mut prepared, &head.headers));
+    let tenant = tenant_key(gateway, &prepared);
     let dispatch = Dispatch {
         worker,
         view: Arc::clone(&view),
@@ -183,6 +186,7 @@ pub async fn explain(
         head: &head,
         dice: gateway.dice(),
         started: around.started,
+        tenant,
     };
     Ok(dispatch.explain())
 }
@@ -222,7 +226,7 @@ impl Dispatch<'_> {
         so_far.ticket = Some(group.memory.next_ticket());
         let knowledge = self.worker.gateway.knowledge();
         let cached = knowledge.look_up(inquiry);
-        let loads = self.view.loads(cached);
+        let loads = self.view.loads(cached, self.room());
         let mut dice = self.dice.clone();
         let moment = Moment {
             now: Instant::now(),

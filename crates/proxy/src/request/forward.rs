@@ -89,6 +89,9 @@ impl Dispatch<'_> {
         let failure = match self.forward(&destination).await {
             Ok(RemoteReply { node, response }) => {
                 record.forwarded(&region);
+                // The line here goes as fast as others take from it, too: what is left for the less urgent
+                // may all be there.
+                self.began(so_far);
                 if is_fault(&response) {
                     gate.faulted();
                 } else {

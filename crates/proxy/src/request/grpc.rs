@@ -187,6 +187,7 @@ impl Surroundings<'_> {
         };
         Ok(Prepared {
             inquiry: self.inquiry(&route, Some(model), Contents::default())?,
+            is_one_client: self.is_one_client,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(segments),
             target,
@@ -273,6 +274,7 @@ impl Surroundings<'_> {
         let (body, half) = MessageBody::new(body, messages, self.gateway.limits().body_timeout);
         Ok(Prepared {
             inquiry: self.inquiry(&route, model, Contents::default())?,
+            is_one_client: self.is_one_client,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Messages { body: Some(body), half: Some(half) },
             target,

@@ -17,6 +17,7 @@ use crate::access::{AccessMode, AccessSwitch};
 use crate::client::Client;
 use crate::coming_guests::ComingGuest;
 use crate::gateway::Gateway;
+use crate::live_loads::Room;
 use crate::regions::Regions;
 use crate::remote::GuestTerms;
 use crate::request::headers::Identity;
@@ -54,7 +55,7 @@ pub enum GuestAnswer {
         wait_ms: f32,
     },
     /// It may not be served in this region, by its own terms or by what is known here of its route.
-    /// The sender should have known.
+    /// The sender should have known; it is counted, and up to the caller to say so.
     Barred,
 }
 
@@ -65,30 +66,17 @@ pub fn admits_guest(gateway: &Gateway, path: &str, terms: &GuestTerms) -> GuestA
     let regions = gateway.regions();
     if is_barred(gateway, &regions, path, terms) {
         gateway.counters.residency_received.fetch_add(1, Ordering::Relaxed);
-        tracing::error!(residency = %terms.residency, "a guest came that may not be served here");
         return GuestAnswer::Barred;
     }
     // About a stored response, or by a route without models: no other region would do.
     let Some(model) = &terms.model else { return GuestAnswer::Welcome(None) };
     let mut own = own_region(gateway, &regions, (path, model), terms.priority);
     let (coming, before) = regions.own.get(model).map(|own| own.coming.welcome()).unzip();
-    add_guests(&mut own, before.unwrap_or(0), gateway.guests());
+    own.add_guests(before.unwrap_or(0), gateway.guests());
     match admit_guest(&own, &regions.terms) {
         Guest::Welcome => GuestAnswer::Welcome(coming),
         Guest::Refused { wait_ms } => GuestAnswer::Busy { wait_ms },
     }
-}
-
-/// Counts guests whose places no report and no replica knows of yet: so many that this node welcomed before
-/// this one, and as many at each other node of the region, which are asked by the same regions at the
-/// same time and whose news is a report old.
-fn add_guests(own: &mut OwnRegion, coming: u32, served: u32) {
-    let report = &mut own.report;
-    let new = report.sent.saturating_add(coming).saturating_sub(report.ended);
-    let elsewhere = new.saturating_mul(own.nodes.max(1) - 1);
-    report.sent = report.sent.saturating_add(coming).saturating_add(elsewhere);
-    own.places = own.places.map(|places| places.saturating_sub(coming));
-    own.guests = served.saturating_mul(own.nodes.max(1));
 }
 
 fn is_barred(gateway: &Gateway, regions: &Regions, path: &str, terms: &GuestTerms) -> bool {
@@ -125,7 +113,11 @@ fn own_region(
     let key = WaitKey::of(route.map_or(&NO_ROUTE, |route| &route.spec.name), model);
     let limits = route.map(|route| route.spec.queue.limits).unwrap_or_default();
     let waiting = gateway.waiting.before(&Asking { key, limits, asker });
-    regions.own(model, (&view, group), waiting)
+    regions.own(
+        model,
+        (&view, group, Room { can_wait: limits.count_max > 0, kept: None, first: None }),
+        waiting,
+    )
 }
 
 /// A guest that is served, counted until its reply has ended.
@@ -199,57 +191,5 @@ pub async fn serve_guest(
             wait: sent.error.retry_delay(),
             is_load: sent.error.kind == ErrorKind::Overloaded,
         }),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use spillway_route::{RegionReport, Waiting};
-    use spillway_types::ModelLoad;
-
-    use super::*;
-
-    fn region(nodes: u32) -> OwnRegion {
-        let load = ModelLoad { capacity: Some(10.0), running: 4.0, ..ModelLoad::default() };
-        OwnRegion {
-            replicas: 1,
-            report: RegionReport { load, age_ms: 0.0, sent: 3, ended: 1 },
-            places: Some(6),
-            waiting: Waiting { ahead: 0, all: 0, wait_ms: None, has_room: true },
-            guests: 0,
-            nodes,
-            prefill_ms: 0.0,
-            first_token_ms_max: None,
-            price_ms: 0.0,
-            weight_permille: 1_000,
-        }
-    }
-
-    #[test]
-    fn guests_on_their_way_count_here_and_by_guess_at_the_region_s_other_nodes() {
-        for (nodes, coming, expected) in [
-            (1, 0, (3, 6, 7)),
-            (1, 2, (5, 4, 7)),
-            // Two have been added since the report, and two are coming: as many at each other node.
-            (3, 2, (5 + 2 * 4, 4, 21)),
-            (0, 9, (12, 0, 7)),
-        ] {
-            let mut own = region(nodes);
-            add_guests(&mut own, coming, 7);
-            let found = (own.report.sent, own.places.unwrap(), own.guests);
-            assert_eq!(found, expected, "{nodes} nodes, {coming} coming");
-        }
-    }
-
-    #[test]
-    fn those_that_come_at_once_leave_the_reserve_free_together() {
-        let terms = spillway_route::SpillTerms::default();
-        let welcome = |coming| {
-            let mut own = region(1);
-            add_guests(&mut own, coming, 0);
-            admit_guest(&own, &terms) == Guest::Welcome
-        };
-        // Four run, two more were added since, one place of ten is reserved.
-        assert_eq!([0, 1, 2, 3, 9].map(welcome), [true, true, true, false, false]);
     }
 }

@@ -11,7 +11,8 @@ use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::ShedReason;
 use tokio::time::{timeout, timeout_at};
 
-use crate::gateway::{BodyReservation, Gateway};
+use crate::client::BodyHolder;
+use crate::gateway::{BodyReservation, Gateway, NoRoom};
 use crate::wire_body::{WireBody, WireError};
 
 /// Bytes of a refused body that are read for nothing, and for how long.
@@ -36,9 +37,10 @@ pub(crate) struct Buffered {
 /// once.
 ///
 /// # Errors
-/// If it is too large, too slow, breaks off, or memory for bodies is used up.
+/// If it is too large, too slow, breaks off, or memory for bodies is used up, by all or by `holder`.
 pub(crate) async fn buffer(
     gateway: &Arc<Gateway>,
+    holder: Option<BodyHolder>,
     mut body: WireBody,
 ) -> Result<Buffered, GatewayError> {
     let limits = gateway.limits();
@@ -62,7 +64,7 @@ pub(crate) async fn buffer(
             discard(body).await;
             return Err(error);
         }
-        reservations.push(gateway.reserve_body(length, whole).ok_or_else(no_memory)?);
+        reservations.push(gateway.reserve_body((length, whole), holder).map_err(no_memory)?);
         gathered.add(piece, announced);
         if body.is_end_stream() {
             break;
@@ -172,7 +174,15 @@ fn broken(error: &WireError) -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, format!("the request body is broken: {error}"))
 }
 
-fn no_memory() -> GatewayError {
-    let message = "this node holds all the request bodies it may; try again";
-    GatewayError::new(ErrorKind::Overloaded, message).with_shed(ShedReason::Memory.name())
+fn no_memory(no_room: NoRoom) -> GatewayError {
+    let (kind, message) = match no_room {
+        NoRoom::All => {
+            (ErrorKind::Overloaded, "this node holds all the request bodies it may; try again")
+        }
+        NoRoom::Client => (
+            ErrorKind::RateLimited,
+            "this node holds as many of this client's request bodies as it may; wait for replies",
+        ),
+    };
+    GatewayError::new(kind, message).with_shed(ShedReason::Memory.name())
 }

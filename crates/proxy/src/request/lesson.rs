@@ -3,14 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::{Response, StatusCode, header};
+use http::{Response, StatusCode};
 use spillway_protocol::Usage;
 use spillway_route::{Attempt, Candidate};
 use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
 
 use crate::learning::{Learning, Replied};
 use crate::replica::{Reading, Replica};
+use crate::request::work::is_event_stream;
 use crate::worker::Worker;
+
+/// Stands for the time to the first token where nothing is predicted.
+const USUAL_MS: f32 = 100.0;
+
+/// Where less is predicted the network and this node decide, and not the replica.
+const IDLE_MS_MIN: f32 = 5.0;
 
 /// Follows one attempt at a replica. Every prompt that is told to have been sent is followed by one
 /// word on what became of it, so that a request that came to nothing can be forgotten again. Of one
@@ -97,10 +104,8 @@ impl Lesson {
             self.unread();
         }
         let Some(replied) = &mut self.replied else { return };
-        let content_type = head.headers().get(header::CONTENT_TYPE);
         replied.is_success = status == StatusCode::OK;
-        replied.is_stream =
-            content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        replied.is_stream = is_event_stream(head.headers());
     }
 
     /// A piece of the reply's body arrived.
@@ -110,6 +115,16 @@ impl Lesson {
             let passed = now.saturating_duration_since(self.asked_at);
             replied.first_byte.get_or_insert(passed);
         }
+    }
+
+    /// The first token after `passed_ms`, in parts of what was predicted without a wait; `None` if what came
+    /// is no first token: a reply in one piece takes as long as it is long.
+    pub(crate) fn first_token(&self, passed_ms: f32) -> Option<f32> {
+        let replied = self.replied.as_ref().filter(|replied| replied.is_stream)?;
+        let idle_ms = replied.predicted.map_or(USUAL_MS, |predicted| {
+            (predicted.first_token_ms - predicted.wait_ms).max(IDLE_MS_MIN)
+        });
+        Some(passed_ms / idle_ms)
     }
 
     /// The reply ended, having told `usage` and sent so many tokens.

@@ -26,9 +26,11 @@ mod serve;
 mod so_far;
 mod stored;
 mod target;
+mod tenant;
 mod told;
 mod weigh;
 mod witness;
+mod work;
 
 pub use explain::{
     Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, explain,

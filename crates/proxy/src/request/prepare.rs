@@ -41,6 +41,8 @@ use crate::wire_body::WireBody;
 pub(crate) struct Prepared {
     pub(crate) route: Arc<Route>,
     pub(crate) inquiry: Inquiry,
+    /// All with its client's address are that client.
+    pub(crate) is_one_client: bool,
     pub(crate) body: RequestBody,
     pub(crate) path: PathAndQuery,
     /// What was chosen besides route and model.
@@ -81,6 +83,8 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) view: &'a View,
     pub(crate) head: &'a Parts,
     pub(crate) client: IpAddr,
+    /// Whether all with its address are taken for one.
+    pub(crate) is_one_client: bool,
     pub(crate) started: Instant,
     /// What the node said that forwarded it; `None` for a client's own request.
     pub(crate) guest: Option<&'a GuestTerms>,
@@ -182,6 +186,7 @@ impl Surroundings<'_> {
         }
         Ok(Prepared {
             inquiry: self.inquiry(&route, Some(model), contents)?,
+            is_one_client: self.is_one_client,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(segments),
             target,
@@ -224,6 +229,7 @@ impl Surroundings<'_> {
         }
         Ok(Prepared {
             inquiry: self.inquiry(&route, Some(model), Contents::default())?,
+            is_one_client: self.is_one_client,
             target,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
@@ -286,6 +292,7 @@ impl Surroundings<'_> {
         let (body, body_wait, reservations) = self.take_opaque(body).await?;
         Ok(Prepared {
             inquiry: self.inquiry(&route, model, Contents::default())?,
+            is_one_client: self.is_one_client,
             path,
             body,
             target,
@@ -303,7 +310,8 @@ impl Surroundings<'_> {
     pub(super) async fn buffer(self, body: WireBody) -> Result<Buffered, GatewayError> {
         let bytes_max = self.gateway.limits().body_bytes_max;
         let body = refuse_announced(body, &self.head.headers, bytes_max).await?;
-        buffer(self.gateway, body).await
+        let holder = self.is_one_client.then(|| self.gateway.body_holder(self.client));
+        buffer(self.gateway, holder, body).await
     }
 
     /// Buffers a body that is known to be short, so that it can be retried; streams any other.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{Asker, Refusal, ShedReason};
+use spillway_route::{Asker, Degraded, Refusal, ShedReason};
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 use tokio::time::timeout;
 
@@ -22,10 +22,6 @@ const KNOWN_BYTES_MAX: usize = 1 << 20;
 /// between tenants need no better guess.
 const TOKEN_BYTES: u32 = 4;
 const OUTPUT_TOKENS: u32 = 256;
-/// The class that is served whatever is missing.
-const FIRST_CLASS: u8 = 0;
-/// The class that never waits while replicas are missing.
-const LAST_CLASS: u8 = 3;
 
 impl Dispatch<'_> {
     /// What the request says of itself to the queue of a model.
@@ -35,8 +31,8 @@ impl Dispatch<'_> {
         let hasher = &self.worker.gateway.key_hasher;
         let asker = Asker {
             priority: inquiry.priority,
-            tenant: match &inquiry.tenant {
-                Some(tenant) => hasher.hash_request_key(tenant.as_str().as_bytes()),
+            tenant: match &self.tenant {
+                Some(tenant) => tenant.tenant,
                 None => hasher.hash_request_key(&whose(inquiry.client)),
             },
             weight: 1,
@@ -108,7 +104,7 @@ impl Dispatch<'_> {
         };
         let now = Instant::now();
         self.know_again(so_far);
-        so_far.has_turn = false;
+        let has_had_turn = std::mem::take(&mut so_far.has_turn);
         let asking = self.asking(&model, so_far);
         let since = *so_far.waiting_since.get_or_insert(now);
         let deadline = self.prepared.inquiry.deadline.at();
@@ -121,7 +117,8 @@ impl Dispatch<'_> {
         let mut stay = match so_far.stay.take() {
             Some(stay) => stay,
             None => {
-                let patience = Patience { until, begin_by: self.begin_by(prefill_ms) };
+                let begin_by = self.begin_by(prefill_ms);
+                let patience = Patience { until, begin_by, turn_by: so_far.turn_by };
                 let waitings = Arc::clone(&self.worker.gateway.waiting);
                 match waitings.enter(&asking, patience) {
                     Ok(stay) => stay,
@@ -129,10 +126,14 @@ impl Dispatch<'_> {
                 }
             }
         };
+        if has_had_turn {
+            self.pass_turn_on();
+        }
         match timeout(REVIEW.min(until - now), stay.told()).await {
             Ok(Told::Turn) => {
                 so_far.has_turn = true;
                 so_far.had_turn = true;
+                so_far.turn_by = Some(stay.due(Instant::now()));
             }
             Ok(Told::Shed(reason, retry_after)) => {
                 // The queue knows the end of the longest wait as a deadline.
@@ -155,28 +156,18 @@ impl Dispatch<'_> {
         Some(due.saturating_duration_since(Instant::now()).as_secs_f32() * 1e3)
     }
 
-    /// Whether so many of the model's replicas are missing that a request of this class is not to wait
-    /// for so long. The more are missing and the less urgent it is, the less it may wait: what
-    /// little there is goes to the urgent ones, and the others learn at once that they should
-    /// come again later.
+    /// Whether so many of the model's replicas are missing that the request is not to wait for so long.
     pub(super) fn is_beyond_degraded(&self, wait_ms: f32) -> bool {
         let Inquiry { priority, model, .. } = &self.prepared.inquiry;
-        if *priority == FIRST_CLASS {
-            return false;
-        }
         let pin = self.prepared.target.pin.as_ref();
         let group = self.prepared.route.group_for(model.as_ref(), pin).ok().flatten();
         let Some(group) = group else { return false };
         let queue = &self.prepared.route.spec.queue;
-        let (healthy, needed) = (group.healthy_permille, queue.degraded_below_permille);
-        if needed == 0 || healthy > needed {
-            return false;
-        }
-        let by_health = f32::from(healthy) / f32::from(needed);
-        let by_class =
-            f32::from(LAST_CLASS.saturating_sub(*priority)) / f32::from(LAST_CLASS - FIRST_CLASS);
-        let longest_ms = queue.limits.wait_ms_max as f32;
-        wait_ms > longest_ms * by_health * by_class || by_class == 0.0
+        let degraded = Degraded {
+            healthy_permille: group.healthy_permille,
+            below_permille: queue.degraded_below_permille,
+        };
+        degraded.refuses(*priority, wait_ms, queue.limits.wait_ms_max as f32)
     }
 
     fn first_token_due(&self) -> Option<Instant> {
@@ -265,7 +256,7 @@ fn foreseen(kind: ErrorKind) -> ErrorKind {
 
 /// Whose requests come from an address, where no credential says it: each IPv4 address is one client,
 /// and each network of IPv6, which has the rest of the address to itself.
-fn whose(client: IpAddr) -> [u8; 9] {
+pub(super) fn whose(client: IpAddr) -> [u8; 9] {
     let mut whose = [0; 9];
     match client.to_canonical() {
         IpAddr::V4(address) => whose[..4].copy_from_slice(&address.octets()),
@@ -279,7 +270,7 @@ fn whose(client: IpAddr) -> [u8; 9] {
 }
 
 /// About how many tokens it takes to serve a request.
-fn tokens(inquiry: &Inquiry) -> u32 {
+pub(super) fn tokens(inquiry: &Inquiry) -> u32 {
     let output = inquiry.output_tokens_max.unwrap_or(OUTPUT_TOKENS);
     (inquiry.prompt_bytes / TOKEN_BYTES).saturating_add(output)
 }

@@ -220,9 +220,20 @@ impl Record {
         self.outcome.as_ref().map(|outcome| outcome.tokens).unwrap_or_default()
     }
 
-    /// The request ends in this way, whatever is dropped later.
+    /// Whoever served it is done, in this way: that stays its end, whatever is dropped later, and its
+    /// charge is settled, though its client may still have to take what was read.
     pub(crate) fn end(&mut self, end: End) {
         self.edit(|outcome| outcome.end = end);
+        self.settle();
+    }
+
+    /// Its client left before it had all of a reply that was whole here.
+    pub(crate) fn left_behind(&mut self) {
+        self.edit(|outcome| {
+            if outcome.end == End::Complete {
+                outcome.end = End::CancelledInReply;
+            }
+        });
     }
 
     /// The gateway answers by itself.
@@ -250,6 +261,13 @@ impl Record {
         self.outcome = None;
     }
 
+    /// Gives back what was charged and not used. Only the first call counts.
+    fn settle(&mut self) {
+        if let (Some(charge), Some(outcome)) = (self.charge.take(), &self.outcome) {
+            charge.settle(&self.worker.gateway, outcome);
+        }
+    }
+
     fn edit(&mut self, change: impl FnOnce(&mut Outcome)) {
         if let Some(outcome) = &mut self.outcome {
             change(outcome);
@@ -261,14 +279,12 @@ impl Drop for Record {
     fn drop(&mut self) {
         self.client.meter.request_ended();
         self.worker.gateway.counters.requests.fetch_sub(1, Ordering::Relaxed);
+        self.settle();
         let Some(mut outcome) = self.outcome.take() else { return };
         if matches!(outcome.end, End::CancelledBeforeReply | End::CancelledInReply) {
             self.client.meter.request_abandoned();
         }
         outcome.duration = self.started.elapsed();
-        if let Some(charge) = self.charge.take() {
-            charge.settle(&self.worker.gateway, &outcome);
-        }
         self.worker.leave(outcome);
     }
 }

@@ -22,6 +22,8 @@ use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::prepare::Prepared;
 use crate::request::record::Record;
 use crate::request::so_far::SoFar;
+use crate::request::tenant::tenant_key;
+use crate::request::work::is_event_stream;
 use crate::upstream::{RequestBody, RetrySafety};
 use crate::view::View;
 use crate::worker::Worker;
@@ -236,6 +238,7 @@ impl Resume {
         let mut tried = excluded.slots;
         let refused: Vec<_> = refused.into_iter().map(|region| (region, now)).collect();
         for _ in 0..gateway.config.retry.attempts_max {
+            let tenant = tenant_key(gateway, &self.prepared);
             let dispatch = Dispatch {
                 worker: &worker,
                 view: Arc::clone(&view),
@@ -244,6 +247,7 @@ impl Resume {
                 head: &self.head,
                 dice: self.dice.clone(),
                 started: now,
+                tenant,
             };
             let so_far =
                 SoFar { tried: tried.clone(), refused: refused.clone(), ..SoFar::default() };
@@ -328,9 +332,7 @@ pub(crate) fn is_stream<T>(response: &Response<T>) -> bool {
 
 /// Whether a body is a stream of events that can be read.
 pub(crate) fn has_events(headers: &HeaderMap) -> bool {
-    let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let is_events = content_type.is_some_and(|kind| kind.starts_with("text/event-stream"));
-    is_events && !headers.contains_key(header::CONTENT_ENCODING)
+    is_event_stream(headers) && !headers.contains_key(header::CONTENT_ENCODING)
 }
 
 fn failed(error: GatewayError) -> Failed {

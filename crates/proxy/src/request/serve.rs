@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
 use hyper::body::Incoming;
 use spillway_protocol::grpc::reply_fault;
 use spillway_protocol::{
@@ -18,7 +18,7 @@ use spillway_route::{Policy, ShedReason};
 use crate::access::{AccessMode, Grant};
 use crate::client::Client;
 use crate::coming_guests::ComingGuest;
-use crate::relay::{Flavour, Relay, RelayPlan, ReplyBody, Upstream};
+use crate::relay::{Flavour, Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::remote::GuestTerms;
 use crate::request::charge::Charge;
 use crate::request::dispatch::{Dispatch, Dispatched};
@@ -31,6 +31,7 @@ use crate::request::prepare::{Prepared, Surroundings, prepare};
 use crate::request::queue::shed_error;
 use crate::request::record::Record;
 use crate::request::resume::{Resume, is_stream};
+use crate::request::tenant::tenant_key;
 use crate::request::told;
 use crate::view::View;
 use crate::wire_body::WireBody;
@@ -48,17 +49,20 @@ const MAY_DO_BETTER: [ErrorKind; 5] = [
     ErrorKind::RouteNotFound,
 ];
 
-/// Serves one request. Never fails: every error is a reply in the protocol's own shape.
+/// Serves one request. Never fails: every error is a reply in the protocol's own shape. `pump` is polled
+/// by whoever polls the reply's body.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
     client: Arc<Client>,
+    pump: Arc<Pump>,
     request: Request<Incoming>,
 ) -> Result<Response<ReplyBody>, Infallible> {
     let mut dice = worker.gateway.dice();
     let identity = Identity::of(request.headers(), &mut dice);
     let is_head = request.method() == Method::HEAD;
+    let is_http1 = request.version() <= Version::HTTP_11;
     let gateway = Arc::clone(&worker.gateway);
-    let exchange = Exchange::new(worker, client, dice, None);
+    let exchange = Exchange { pump: Some(pump), ..Exchange::new(worker, client, dice, None) };
     let mut response = match exchange.run(request.map(WireBody::Http), &identity).await {
         Ok(response) => response,
         // Only guests are sent elsewhere.
@@ -68,6 +72,10 @@ pub(crate) async fn serve(
         // HTTP/2 would send the body after all; a replica's own reply has none already.
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         *response.body_mut() = ReplyBody::full(Bytes::new());
+    }
+    // A connection that is kept would end just when its client sends something. HTTP/2 has GOAWAY for it.
+    if is_http1 && gateway.is_leaving() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     told::tell_control_age(&gateway, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
@@ -84,6 +92,9 @@ pub(super) struct Exchange {
     guest: Option<GuestTerms>,
     /// Its part of those that have no place yet, if it is a guest.
     pub(super) coming: Option<ComingGuest>,
+    /// Goes on with the reply while its client takes nothing. A guest's is read ahead by the node that
+    /// has the client.
+    pump: Option<Arc<Pump>>,
 }
 
 /// A guest that can't be served here: another region may do better.
@@ -100,7 +111,7 @@ impl Exchange {
         dice: fastrand::Rng,
         guest: Option<GuestTerms>,
     ) -> Self {
-        Self { view: worker.gateway.view(), worker, client, dice, guest, coming: None }
+        Self { view: worker.gateway.view(), worker, client, dice, guest, coming: None, pump: None }
     }
 
     /// Serves the request.
@@ -121,12 +132,7 @@ impl Exchange {
         let call = grpc::called(&head);
         let endpoint = call.unwrap_or_else(|| Endpoint::classify(&path));
         let prefixed = self.view.prefixed_route(&path);
-        let protocol = match prefixed.map(|route| route.spec.protocol) {
-            // Who does not call over gRPC can't read its errors.
-            None | Some(Protocol::Grpc) if call.is_some() => Protocol::Grpc,
-            None | Some(Protocol::Grpc) => Protocol::of_path(&path),
-            Some(protocol) => protocol,
-        };
+        let protocol = protocol_of(prefixed.map(|route| route.spec.protocol), call, &path);
         let grant = match self.admit(&head.headers, endpoint, prefixed.is_some()) {
             Ok(grant) => grant,
             Err(error) => return Ok(refuse(&error, protocol, endpoint, record)),
@@ -162,6 +168,7 @@ impl Exchange {
             view: &self.view,
             head: &head,
             client: self.client_address(&head.headers),
+            is_one_client: self.is_one_client(&head.headers),
             started: record.started(),
             guest: self.guest.as_ref(),
             grant: &grant,
@@ -211,6 +218,14 @@ impl Exchange {
         }
     }
 
+    /// Whether all with its address are taken for one client: a trusted proxy that names nobody is many, and
+    /// a guest was counted where it came from.
+    fn is_one_client(&self, headers: &HeaderMap) -> bool {
+        let is_proxy =
+            || self.client.is_trusted() && self.client_address(headers) == self.client.address;
+        self.guest.is_none() && !is_proxy()
+    }
+
     /// Charges a client's own request to its limits; a guest was charged where it came from.
     fn charge(
         &self,
@@ -246,6 +261,7 @@ impl Exchange {
             prepare_forwarding(head, &self.client, identity, forward_authorization);
         }
         record.planned(prepared.body_wait);
+        let tenant = tenant_key(gateway, prepared);
         let dispatch = Dispatch {
             worker: &self.worker,
             view: Arc::clone(&self.view),
@@ -254,6 +270,7 @@ impl Exchange {
             head,
             dice: self.dice.clone(),
             started: record.started(),
+            tenant,
         };
         let dispatched = dispatch.run(record).await?;
         let replied = (dispatched.place.replica(), dispatched.reply.response.status());
@@ -350,7 +367,17 @@ impl Exchange {
         }
         record.replying(head.status.as_u16());
         let relay = Relay::new(plan, &mut head, upstream, record);
-        Response::from_parts(head, ReplyBody::relay(relay))
+        Response::from_parts(head, ReplyBody::relay(relay, self.pump.as_ref()))
+    }
+}
+
+/// In which protocol's form errors are told.
+fn protocol_of(route: Option<Protocol>, call: Option<Endpoint<'_>>, path: &str) -> Protocol {
+    match route {
+        // Who does not call over gRPC can't read its errors.
+        None | Some(Protocol::Grpc) if call.is_some() => Protocol::Grpc,
+        None | Some(Protocol::Grpc) => Protocol::of_path(path),
+        Some(protocol) => protocol,
     }
 }
 

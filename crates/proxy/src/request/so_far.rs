@@ -27,6 +27,8 @@ pub(super) struct SoFar {
     pub(super) is_promised: bool,
     /// Its turn has come once, and it found no place.
     pub(super) had_turn: bool,
+    /// When that turn was to come: it waits on as one that came so long ago.
+    pub(super) turn_by: Option<Instant>,
     /// By which it is known again, once that was needed.
     pub(super) fingerprint: Option<u64>,
     /// It has waited, and those behind it wait on.

@@ -45,6 +45,7 @@ impl Surroundings<'_> {
         let buffered = self.buffer(body).await?;
         Ok(Prepared {
             inquiry: self.inquiry(route, model, Contents::default())?,
+            is_one_client: self.is_one_client,
             path: replica_path(self.head, route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
             target: Target { home, ..Target::default() },

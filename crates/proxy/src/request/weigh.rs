@@ -131,7 +131,7 @@ impl Dispatch<'_> {
         others: &[RegionCandidate],
         dice: Option<&mut fastrand::Rng>,
     ) -> SpillPlan {
-        let loads = self.view.loads(Cached::NOTHING);
+        let loads = self.view.loads(Cached::NOTHING, self.room());
         let rng = dice.unwrap_or(&mut self.dice);
         let mut moment = Moment { now: Instant::now(), loads: &loads, ticket: 0, rng };
         spill(&self.prepared.inquiry, &scales.own, others, &self.regions.terms, &mut moment)
@@ -146,13 +146,14 @@ impl Dispatch<'_> {
         let pin = self.prepared.target.pin.as_ref();
         let group = self.prepared.route.group_for(Some(model), pin).ok().flatten();
         let waitings = &self.worker.gateway.waiting;
-        let waiting = match (&so_far.stay, so_far.has_turn) {
+        let mut waiting = match (&so_far.stay, so_far.has_turn) {
             // Those behind it wait for it.
             (_, true) => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
             (Some(stay), false) => stay.waiting(),
             (None, false) => waitings.before(&self.asking(model, so_far)),
         };
-        let mut own = self.regions.own(model, (&self.view, group), waiting);
+        waiting.ahead = self.rivals(waiting.ahead, so_far.stay.is_some());
+        let mut own = self.regions.own(model, (&self.view, group, self.room()), waiting);
         own.first_token_ms_max = self.first_token_left_ms();
         match planned {
             Ok(_) => {}
@@ -233,8 +234,19 @@ impl Dispatch<'_> {
         let gateway = &self.worker.gateway;
         gateway.counters.residency_sent.fetch_add(1, Ordering::Relaxed);
         let (own, asked) = (&gateway.config.region, &self.prepared.inquiry.residency);
-        let message = format!("the request may be served {asked}, which {own} is not");
+        let message = match self.is_barred() {
+            true => format!("the request may be served {asked}, which {own} is not"),
+            false => format!("its tenant does not allow {own} any more"),
+        };
         GatewayError::new(ErrorKind::RegionNotAllowed, message)
+    }
+
+    /// Whether its tenant has been forbidden this region since the request came: it may have waited.
+    pub(super) fn is_barred_by_now(&self) -> bool {
+        let gateway = &self.worker.gateway;
+        let here = (gateway.config.region.as_str(), self.regions.own_country);
+        let tenant = self.prepared.inquiry.tenant.as_ref();
+        !tenant.is_none_or(|tenant| gateway.doorkeeper.allows(tenant, here))
     }
 
     /// Whether the request may not be served by this region.

@@ -9,6 +9,7 @@ use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCou
 
 use crate::replica::Replica;
 use crate::request::lesson::Lesson;
+use crate::request::work::{Work, is_event_stream};
 use crate::upstream::{FailedAttempt, RetrySafety};
 use crate::worker::Worker;
 
@@ -27,7 +28,12 @@ pub(crate) struct Witness {
     model: Option<ModelName>,
     asked_at: Instant,
     lesson: Option<Lesson>,
+    work: Work,
+    /// From asking to the first byte of the body.
+    begun_after: Option<Duration>,
+    is_stream: bool,
     seen: Seen,
+    is_success: bool,
 }
 
 /// What was told already, so that a reply is judged once.
@@ -48,15 +54,20 @@ impl Witness {
         worker: &Arc<Worker>,
         replica: &Arc<Replica>,
         model: Option<&ModelName>,
-        lesson: Option<Lesson>,
+        (work, lesson): (Work, Option<Lesson>),
     ) -> Self {
+        replica.crowd().note_sent();
         Self {
             worker: Arc::clone(worker),
             replica: Arc::clone(replica),
             model: model.cloned(),
             asked_at: Instant::now(),
             lesson,
+            work,
+            begun_after: None,
+            is_stream: false,
             seen: Seen::Nothing,
+            is_success: false,
         }
     }
 
@@ -84,6 +95,8 @@ impl Witness {
     pub(crate) fn head<T>(&mut self, head: &Response<T>) {
         let now = Instant::now();
         self.replica.heard(now);
+        self.is_success = head.status().is_success();
+        self.is_stream = is_event_stream(head.headers());
         if let Some(lesson) = &mut self.lesson {
             lesson.head(head);
         }
@@ -117,10 +130,17 @@ impl Witness {
         if let Some(lesson) = &mut self.lesson {
             lesson.piece(now);
         }
+        let after = now.saturating_duration_since(self.asked_at);
+        if self.begun_after.is_none() {
+            self.begun_after = Some(after);
+            self.replica.crowd().note_settled();
+            self.replica.crowd().note_began(self.first_token(now));
+        }
         if self.seen == Seen::Nothing {
             self.seen = Seen::Begun;
-            let after = now.saturating_duration_since(self.asked_at);
-            self.tell(now, SignKind::Answered { after });
+            // An error is there sooner than any work is done.
+            let worked = self.work.begun(after, self.is_stream).filter(|_| self.is_success);
+            self.tell(now, SignKind::Answered { after, worked });
         }
     }
 
@@ -135,7 +155,10 @@ impl Witness {
                 if self.seen == Seen::Nothing {
                     self.piece(now);
                 }
-                self.judge(now, SignKind::Finished { tokens });
+                let worked = self.begun_after.filter(|_| self.is_success);
+                let worked =
+                    worked.and_then(|after| self.work.finished(after, self.is_stream, usage));
+                self.judge(now, SignKind::Finished { tokens, worked });
             }
             End::Cut => self.judge(now, SignKind::Failed(Fault::Cut)),
             End::Stalled => self.judge(now, SignKind::Failed(Fault::Stalled)),
@@ -144,6 +167,15 @@ impl Witness {
             | End::CancelledInReply
             | End::DeadlinePassed => {}
         }
+    }
+
+    /// How long the first token took, where that is what came: in parts of what was predicted for a
+    /// replica where nothing waits, or in milliseconds where there is no prompt.
+    fn first_token(&self, now: Instant) -> Option<f32> {
+        let passed_ms = now.saturating_duration_since(self.asked_at).as_secs_f32() * 1e3;
+        // An error is there sooner than any work is done.
+        let passed_ms = Some(passed_ms).filter(|_| self.is_success)?;
+        self.lesson.as_ref().map_or(Some(passed_ms), |lesson| lesson.first_token(passed_ms))
     }
 
     /// Says the last word about this attempt, unless it was said.
@@ -157,6 +189,15 @@ impl Witness {
     fn tell(&self, at: Instant, kind: SignKind) {
         let replica = self.replica.spec().name.clone();
         self.worker.sign(Sign { replica, model: self.model.clone(), at, kind });
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        // Until the replica's reply has begun the request may wait there.
+        if self.begun_after.is_none() {
+            self.replica.crowd().note_settled();
+        }
     }
 }
 

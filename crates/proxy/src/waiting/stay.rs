@@ -14,6 +14,7 @@ pub(crate) struct Stay {
     waitings: Arc<Waitings>,
     key: WaitKey,
     ticket: WaitTicket,
+    turn_by: Option<Instant>,
     words: oneshot::Receiver<Word>,
 }
 
@@ -45,10 +46,17 @@ impl Stay {
     pub(super) fn new(
         waitings: &Arc<Waitings>,
         key: WaitKey,
-        ticket: WaitTicket,
+        (ticket, turn_by): (WaitTicket, Option<Instant>),
         words: oneshot::Receiver<Word>,
     ) -> Self {
-        Self { waitings: Arc::clone(waitings), key, ticket, words }
+        Self { waitings: Arc::clone(waitings), key, ticket, turn_by, words }
+    }
+
+    /// Since when it is due, its turn having come at `now`: since it was predicted, or now if that is
+    /// sooner. Should it find no place, nobody who comes later goes before it, and it not before those
+    /// who are due for longer.
+    pub(crate) fn due(&self, now: Instant) -> Instant {
+        self.turn_by.map_or(now, |turn_by| turn_by.min(now))
     }
 
     /// What waits together with it.

@@ -15,7 +15,7 @@ fn known_as(fingerprint: u64, asking: Asking) -> Asking {
 }
 
 fn patience(after: Duration) -> Patience {
-    Patience { until: Instant::now() + after, begin_by: None }
+    Patience { until: Instant::now() + after, begin_by: None, turn_by: None }
 }
 
 const LONG: Duration = Duration::from_secs(60);
@@ -51,6 +51,25 @@ async fn a_more_urgent_class_has_its_turn_first() {
         waitings.wake();
         assert_eq!(turn.told().await, Told::Turn);
     }
+}
+
+#[tokio::test]
+async fn who_finds_no_place_in_its_turn_keeps_it() {
+    let (waitings, limits) = waitings(10);
+    let (mut first, mut second) =
+        (enter(&waitings, limits).unwrap(), enter(&waitings, limits).unwrap());
+    for _ in 0..3 {
+        waitings.wake();
+        assert_eq!(first.told().await, Told::Turn);
+        assert!(second.try_told().is_none());
+        let asking = asking(limits, 0);
+        let again = Asking { asker: Asker { is_promised: true, ..asking.asker }, ..asking };
+        let patience = Patience { turn_by: Some(first.due(Instant::now())), ..patience(LONG) };
+        first = waitings.enter(&again, patience).unwrap();
+    }
+    waitings.wake();
+    waitings.wake();
+    assert_eq!((first.told().await, second.told().await), (Told::Turn, Told::Turn));
 }
 
 #[tokio::test]

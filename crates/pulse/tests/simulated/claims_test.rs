@@ -207,7 +207,7 @@ fn the_claim_of_a_node_that_died_is_free_after_its_silence() {
     shop.world.kill(0);
     let took_ms = shop.until(1_200, |claims| claims == [10]);
     assert!(took_ms >= 780, "{took_ms}: before its silence was over");
-    assert_eq!(shop.world.pulse(1).in_flight_elsewhere(&"gpu".into()), 0);
+    assert_eq!(shop.world.pulse(1).elsewhere(&"gpu".into()).in_flight, 0);
 }
 
 #[test]

@@ -23,7 +23,13 @@ fn load(rng: &mut fastrand::Rng, models: u32, replicas: u32) -> OwnLoad {
     for n in 0..replicas {
         let in_flight = rng.u32(0..50);
         let signals = ReplicaSignals { queued: Some(rng.u32(0..9) as f32), ..Default::default() };
-        let replica = ReplicaLoad { in_flight, wanted: in_flight, limit: None, signals };
+        let replica = ReplicaLoad {
+            in_flight,
+            pending_tokens: rng.u32(0..200),
+            wanted: in_flight,
+            limit: None,
+            signals,
+        };
         load.replicas.insert(format!("gpu-{n}").as_str().into(), replica);
     }
     load
@@ -53,6 +59,7 @@ fn check_arrived(world: &World, reader: usize, teller: usize) {
         for (name, replica) in &told.replicas {
             let read = peer.replica(name).unwrap();
             assert_eq!(read.in_flight, replica.in_flight);
+            assert_eq!(read.pending_tokens, replica.pending_tokens);
             assert_eq!(read.signals, replica.signals);
             assert!(read.age_ms < 500, "{}", read.age_ms);
         }
@@ -197,7 +204,7 @@ fn a_large_change_goes_out_sooner_than_a_small_one() {
             world.run_ms(1);
         }
         world.nodes[0].load.replicas.get_mut("g").unwrap().in_flight = in_flight;
-        world.wait_ms(200, |world| world.pulse(1).in_flight_elsewhere(&"g".into()) == in_flight)
+        world.wait_ms(200, |world| world.pulse(1).elsewhere(&"g".into()).in_flight == in_flight)
     };
     let small_ms = time_to_tell(&mut world, 1);
     let large_ms = time_to_tell(&mut world, 9);

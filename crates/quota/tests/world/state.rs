@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spillway_quota::{Book, Ground, PoolTerms, Scope, Shares, Statement, Units, floors};
+use spillway_quota::{Book, Ground, PoolTerms, ROWS_MAX, Scope, Shares, Statement, Units, floors};
 use spillway_types::{NodeName, RegionName};
 
 /// How long requests run at most; what stands for the longest time-out in the rules.
@@ -40,7 +40,12 @@ impl State {
             Entry::Said(said) => {
                 let book = self.book(&"r0".into());
                 let terms = |scope: &Scope| book.terms.get(scope).cloned();
-                let ground = Ground { members: &book.members, terms: &terms };
+                let ground = Ground {
+                    members: &book.members,
+                    terms: &terms,
+                    rows_max: ROWS_MAX,
+                    ended_make_room: true,
+                };
                 // A refusal changes nothing, here as there.
                 let _: Result<(), _> = self.shares.apply(said, &ground);
             }

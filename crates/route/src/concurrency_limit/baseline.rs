@@ -28,11 +28,9 @@ impl Baseline {
         seen.now / seen.least
     }
 
-    /// What was seen lately holds no longer; the least does.
-    pub(super) fn forget_now(&mut self) {
-        if let Some(seen) = &mut self.seen {
-            seen.now = seen.least;
-        }
+    /// Whether it was no more than so many times the least when it was seen last, if it ever was.
+    pub(super) fn is_in_time(&self, slower_max: f32) -> bool {
+        self.seen.is_none_or(|seen| seen.now <= slower_max * seen.least)
     }
 }
 

@@ -39,6 +39,22 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
     Guest::Refused { wait_ms: ahead.max(1.0) * usual.turn_ms(&own.report) }
 }
 
+impl OwnRegion {
+    /// Counts guests that are served, and those whose places no report and no replica knows of yet: so
+    /// many that this node welcomed before this one, and as many at each other node of the region,
+    /// which are asked by the same regions at the same time and whose news is a report old. `served`
+    /// are this node's.
+    pub fn add_guests(&mut self, coming: u32, served: u32) {
+        let nodes = self.nodes.max(1);
+        let report = &mut self.report;
+        let new = report.sent.saturating_add(coming).saturating_sub(report.ended);
+        let elsewhere = new.saturating_mul(nodes - 1);
+        report.sent = report.sent.saturating_add(coming).saturating_add(elsewhere);
+        self.places = self.places.map(|places| places.saturating_sub(coming));
+        self.guests = served.saturating_mul(nodes);
+    }
+}
+
 /// What this node tells other regions about its own, so that they need not ask in vain.
 #[must_use]
 pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {

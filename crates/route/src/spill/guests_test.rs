@@ -98,3 +98,38 @@ fn a_refusal_says_when_a_place_beside_the_reserve_comes_free() {
     drained.report.ended = 30;
     assert_eq!(admit_guest(&drained, &SpillTerms::default()), Guest::Refused { wait_ms: 25.0 });
 }
+
+/// Four of ten places taken by the last report, and two requests more since.
+fn region_of(nodes: u32) -> OwnRegion {
+    let load = ModelLoad { capacity: Some(10.0), running: 4.0, ..ModelLoad::default() };
+    let report = RegionReport { load, age_ms: 0.0, sent: 3, ended: 1 };
+    OwnRegion { report, places: Some(6), nodes, ..busy() }
+}
+
+#[test]
+fn guests_on_their_way_count_here_and_by_guess_at_the_region_s_other_nodes() {
+    for (nodes, coming, expected) in [
+        (1, 0, (3, 6, 7)),
+        (1, 2, (5, 4, 7)),
+        // Two have been added since the report, and two are coming: as many at each other node.
+        (3, 2, (5 + 2 * 4, 4, 21)),
+        (0, 9, (12, 0, 7)),
+        (2, u32::MAX, (u32::MAX, 0, 14)),
+    ] {
+        let mut own = region_of(nodes);
+        own.add_guests(coming, 7);
+        let found = (own.report.sent, own.places.unwrap(), own.guests);
+        assert_eq!(found, expected, "{nodes} nodes, {coming} coming");
+    }
+}
+
+#[test]
+fn those_that_come_at_once_leave_the_reserve_free_together() {
+    let welcomed = |coming| {
+        let mut own = OwnRegion { waiting: Waiting { all: 0, ..busy().waiting }, ..region_of(1) };
+        own.add_guests(coming, 0);
+        welcome(&own)
+    };
+    // Four run, two more were added since, one place of ten is reserved.
+    assert_eq!([0, 1, 2, 3, 9].map(welcomed), [true, true, true, false, false]);
+}

@@ -198,7 +198,10 @@ fn a_region_that_cannot_wait_asks_whoever_has_room_and_else_sheds() {
     case.others[0].report.load.running = 36.0;
     assert_eq!(case.plan().reason, SpillReason::QueueFull);
     case.own.waiting.has_room = true;
-    case.left_ms = 524;
+    // A deadline is for the whole reply: a first token at 525 ms has to be well within it.
+    case.left_ms = 660;
+    assert!(matches!(case.plan().verdict, SpillVerdict::Wait { .. }));
+    case.left_ms = 650;
     assert_eq!(case.plan().reason, SpillReason::Late);
     assert!(matches!(case.plan().verdict, SpillVerdict::Shed { .. }));
 }

@@ -20,6 +20,8 @@ pub(super) struct Weighing<'a> {
     deadline_ms: f32,
     /// Milliseconds within which its first token has to come, by that and by the route's objective.
     left_ms: f32,
+    /// The same for one that waits here.
+    wait_left_ms: f32,
     /// Milliseconds by which another region has to cost less.
     margin_ms: f32,
     usual: Usual,
@@ -39,9 +41,10 @@ impl<'a> Weighing<'a> {
         deadline_ms: f32,
     ) -> Self {
         let left_ms = own.first_token_ms_max.map_or(deadline_ms, |max| deadline_ms.min(sound(max)));
+        let wait_left_ms = left_ms.min(deadline_ms * IN_TIME_SHARE);
         let margin_ms = if own.has_room() { own.gain_ms(terms) } else { sound(terms.margin_ms) };
         let usual = Usual::of(others, terms);
-        Self { own, others, terms, deadline_ms, left_ms, margin_ms, usual }
+        Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
     }
 
     /// Decides about a request for which its region has room, but of whose prompt another one may
@@ -114,7 +117,7 @@ impl<'a> Weighing<'a> {
             ..SpillCost::default()
         };
         let is_choice = self.own.replicas > 0 && self.own.waiting.has_room;
-        (is_choice && cost.first_token_ms() <= self.left_ms).then_some(cost)
+        (is_choice && cost.first_token_ms() <= self.wait_left_ms).then_some(cost)
     }
 
     fn own_wait_ms(&self) -> f32 {
@@ -264,6 +267,11 @@ impl<'a> Weighing<'a> {
 fn shed(wait_ms: f32, rng: &mut fastrand::Rng) -> SpillVerdict {
     SpillVerdict::Shed { retry_after_s: retry_after_s(wait_ms, rng), wait_ms }
 }
+
+/// The part of the time until its deadline within which the first token of a request that waits has to be
+/// predicted: a deadline is for the whole reply, and predictions of waits are off by some. Whoever
+/// is let in only to run out of time has waited for nothing, and in the place of another.
+const IN_TIME_SHARE: f32 = 0.8;
 
 /// Full weight times full ramp.
 const SHARE_FULL: u32 = RAMP_FULL as u32 * RAMP_FULL as u32;

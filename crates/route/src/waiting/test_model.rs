@@ -87,9 +87,10 @@ impl Model {
             item: entry.item,
             class: usize::from(entry.priority).min(CLASSES - 1),
             tenant: entry.tenant,
-            turn_by: match entry.is_promised {
-                true => leave_by.min(now),
-                false => entry.turn_by.unwrap_or(leave_by).min(leave_by),
+            turn_by: match (entry.turn_by, entry.is_promised) {
+                (Some(turn_by), _) => turn_by.min(leave_by),
+                (None, true) => leave_by.min(now),
+                (None, false) => leave_by,
             },
             leave_by,
             bytes: entry.bytes,

@@ -40,6 +40,8 @@ pub struct ReplicaSight {
     pub started: u64,
     /// Prompt tokens that it still has to read for this node, as far as predicted.
     pub pending_tokens: u32,
+    /// The same for the region's other nodes, as they told last.
+    pub pending_elsewhere: u32,
     /// What it reported.
     pub signals: Signals,
 }

@@ -299,7 +299,8 @@ impl Loads for Board<'_> {
     }
 
     fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
-        let pending = self.sight.replicas[slot.index()].pending_tokens;
+        let replica = &self.sight.replicas[slot.index()];
+        let pending = replica.pending_tokens.saturating_add(replica.pending_elsewhere);
         if self.router.config.corrects { pending } else { 0 }
     }
 

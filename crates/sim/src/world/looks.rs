@@ -6,6 +6,7 @@ use spillway_prefix::HotView;
 
 use crate::Time;
 use crate::router::region_name;
+use crate::world::node::Elsewhere;
 use crate::world::{Event, World};
 
 /// Milliseconds between looks where everything is known at once: what waits is looked at again.
@@ -54,8 +55,14 @@ impl World {
     fn sum_up(&mut self, node: usize) {
         let region = &self.regions[self.nodes[node].region];
         let others: Vec<usize> = region.nodes.clone().filter(|&other| other != node).collect();
-        let elsewhere: Vec<u32> = (0..region.replicas.len())
-            .map(|at| others.iter().map(|&other| self.nodes[other].replicas[at].in_flight).sum())
+        let elsewhere: Vec<Elsewhere> = (0..region.replicas.len())
+            .map(|at| {
+                let told = others.iter().map(|&other| &self.nodes[other].replicas[at]);
+                told.fold(Elsewhere::default(), |sum, told| Elsewhere {
+                    in_flight: sum.in_flight + told.in_flight,
+                    pending_tokens: sum.pending_tokens + told.pending_tokens,
+                })
+            })
             .collect();
         let told: Vec<(u32, Option<f32>)> = others
             .iter()

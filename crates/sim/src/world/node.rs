@@ -58,6 +58,15 @@ pub(super) struct Names {
     model: [ModelName; 1],
 }
 
+/// What the other nodes of a region have at a replica.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Elsewhere {
+    /// Their requests there.
+    pub(super) in_flight: u32,
+    /// Prompt tokens that it still has to read for them, as far as predicted.
+    pub(super) pending_tokens: u32,
+}
+
 impl Names {
     pub(super) fn new(replicas: usize) -> Self {
         let name = |number| ReplicaName::from(format!("r{number}"));
@@ -77,6 +86,7 @@ impl Node {
             elsewhere: 0,
             started: 0,
             pending_tokens: 0,
+            pending_elsewhere: 0,
             signals: Signals::UNKNOWN,
         };
         Self {
@@ -125,11 +135,12 @@ impl Node {
         &mut self,
         (now, instant): (Time, Instant),
         names: &Names,
-        elsewhere: &[u32],
+        elsewhere: &[Elsewhere],
         others: &[(u32, Option<f32>)],
     ) {
         for (replica, told) in self.replicas.iter_mut().zip(elsewhere) {
-            replica.elsewhere = *told;
+            replica.elsewhere = told.in_flight;
+            replica.pending_elsewhere = told.pending_tokens;
         }
         let nows: Vec<ReplicaNow<'_>> = self
             .replicas
@@ -141,7 +152,7 @@ impl Node {
                 is_open: true,
                 in_flight: replica.in_flight,
                 started: replica.started,
-                in_flight_elsewhere: elsewhere[at],
+                in_flight_elsewhere: elsewhere[at].in_flight,
                 in_flight_max: u32::MAX,
                 signals: replica.signals,
             })

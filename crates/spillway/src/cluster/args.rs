@@ -40,7 +40,9 @@ pub(crate) enum ClusterCommand {
     #[command(after_help = "Example: spillway limits put tenant:acme '{\"requests_per_s\": 50}'")]
     Limits(ResourceArgs),
     /// Shows or changes tenants.
-    #[command(after_help = "Example: spillway tenants put acme '{\"title\": \"Acme\"}'")]
+    #[command(after_help = "Example: spillway tenants put acme '{\"title\": \"Acme\"}'\n\
+        Example: spillway tenants put acme '{\"countries\": [\"DE\", \"FR\"]}'\n\n\
+        A record is written as a whole: what is left out gets its default.")]
     Tenants(ResourceArgs),
     /// Shows or changes settings of the whole cluster.
     #[command(after_help = "Example: spillway settings\n\

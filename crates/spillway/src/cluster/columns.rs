@@ -40,6 +40,8 @@ pub(super) const ROUTES: &[Column] = &[
     ("path", "/record/path_prefix"),
     ("pool", "/record/pool"),
     ("policy", "/record/policy"),
+    ("regions", "/record/regions"),
+    ("countries", "/record/countries"),
     ("version", "/version"),
 ];
 pub(super) const SPLITS: &[Column] =
@@ -55,6 +57,8 @@ pub(super) const TENANTS: &[Column] = &[
     ("tenant", "/key"),
     ("title", "/record/title"),
     ("suspended", "/record/is_suspended"),
+    ("regions", "/record/regions"),
+    ("countries", "/record/countries"),
     ("version", "/version"),
 ];
 pub(super) const SETTINGS: &[Column] = &[

@@ -5,13 +5,14 @@ use serde_json::Value;
 /// The columns: heading, and where the text comes from.
 type Column = (&'static str, fn(&Value) -> String);
 
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     ("replica", |member| text(&member["name"])),
     ("pool", |member| text(&member["pool"])),
     ("state", |member| text(&member["state"])),
     ("admission", |member| text(&member["admission"])),
     ("why", |member| text(&member["why"])),
     ("ramp", |member| percent(&member["ramp_permille"])),
+    ("limit", |member| number(&member["concurrency_limit"])),
     ("votes", votes),
     ("breakers", |member| member["breakers"].as_array().map_or(0, Vec::len).to_string()),
 ];
@@ -40,6 +41,10 @@ fn cells(member: &Value) -> Vec<String> {
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or("-").to_owned()
+}
+
+fn number(value: &Value) -> String {
+    value.as_u64().map_or_else(|| "-".to_owned(), |number| number.to_string())
 }
 
 fn percent(permille: &Value) -> String {

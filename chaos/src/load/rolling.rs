@@ -1,0 +1,187 @@
+//! All nodes of three regions are restarted, one after the other, while clients go on.
+
+use std::time::{Duration, Instant};
+
+use tokio::time::sleep;
+
+use super::caller::Caller;
+use super::crowd::{Crowd, Habit};
+use super::note::{Story, kinds};
+use super::plan::Plan;
+use super::request;
+use crate::trial::cluster::{Cluster, PATIENCE};
+use crate::trial::flow::{self, Flow};
+use crate::trial::gear::Gear;
+use crate::trial::{Report, Wan};
+
+const LIMIT: Duration = Duration::from_secs(10);
+/// A replica serves about 43 requests of 32 tokens a second. While a node is away its replica is, too: then two
+/// regions serve all, at about two thirds of what they can.
+/// In the notice clients are told to close the connections that they keep: one that ends while a request is on
+/// its way can't be told from one that ends later.
+const GEAR: Gear =
+    Gear { profile: "h100", time_scale: "1", places: 16, drain_notice_ms: 1_000, listener: "" };
+/// Requests and streams a second in each region.
+const RATE: f64 = 10.0;
+const STREAM_RATE: f64 = 4.0;
+/// Tokens of a stream: it takes more than half a second, and less than a node waits for it.
+const STREAM_TOKENS: u32 = 64;
+/// Between two restarts, and before the first.
+const BETWEEN: Duration = Duration::from_secs(8);
+/// Without a hand-over the others would wait for an election: 1.4 s at least.
+const PAUSE_AIM_MS: f64 = 1_000.0;
+
+/// What the restarts came to.
+#[derive(Default)]
+struct Restarts {
+    /// That did not end with 0.
+    wrong: usize,
+    count: usize,
+    stop_ms: Vec<f64>,
+    ready_ms: Vec<f64>,
+    pause_ms: Vec<f64>,
+    /// Of nodes that led.
+    leaders: usize,
+}
+
+pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
+    let mut restarts = Restarts::default();
+    let [mut unary, mut streams] = [(0, 0); 2];
+    for round in 1..=plan.rounds {
+        let programs = (plan.binary.as_path(), plan.launcher.as_path());
+        let mut cluster = Cluster::geared(Wan::Uniform.topology()?, programs, &[], GEAR)?;
+        cluster.start_all()?;
+        // The first to stop leads, so that the lead is handed over at least once.
+        cluster.led_by(0).await?;
+        let seed = plan.seed + 100 * round as u64;
+        let crowds = crowds(&cluster, seed).await?;
+        for node in cluster.all() {
+            // wait: requests are under way everywhere, and what the last restart brought is over
+            sleep(plan.time(BETWEEN)).await;
+            restart(plan, &mut cluster, node, &mut restarts).await?;
+        }
+        // wait: what the last one brings is seen as well
+        sleep(plan.time(BETWEEN)).await;
+        for (mine, is_stream) in crowds {
+            let stories = mine.end(request::patience(LIMIT)).await;
+            let notes = stories.iter().flat_map(|story| &story.notes);
+            plan.say(&format!("round {round}: {}", kinds(notes)));
+            let of = if is_stream { &mut streams } else { &mut unary };
+            of.0 += stories.iter().filter(|story| !is_whole(story, is_stream)).count();
+            of.1 += stories.len();
+        }
+        if plan.keep {
+            plan.say(&format!("logs and configs are kept in {}", cluster.keep_folder().display()));
+        }
+    }
+    Ok(restarts.report(unary, streams))
+}
+
+impl Restarts {
+    fn report(self, unary: (usize, usize), streams: (usize, usize)) -> Report {
+        let mut report = Report::default();
+        report.figure("SIGTERM until the node has ended", None, self.stop_ms);
+        report.figure("start until the node is ready", None, self.ready_ms);
+        report.figure(
+            "longest pause of writes at the others meanwhile",
+            Some(PAUSE_AIM_MS),
+            self.pause_ms,
+        );
+        report.check("unary requests are served while all nodes are restarted", unary.0, unary.1);
+        report.check("streams come to their end", streams.0, streams.1);
+        report.check("nodes end with 0", self.wrong, self.count);
+        report.check("a node that led was restarted", usize::from(self.leaders == 0), 1);
+        report
+    }
+}
+
+/// Clients of each region: they ask the next region's node where theirs refuses the connection, and try
+/// nothing else again.
+async fn crowds(cluster: &Cluster, seed: u64) -> anyhow::Result<Vec<(Crowd, bool)>> {
+    let mut crowds = Vec::new();
+    for node in cluster.all() {
+        let caller = caller(cluster, node)?;
+        caller.ready("/readyz", PATIENCE).await?;
+        let unary = Habit::once(|number| request::chat(number, LIMIT));
+        let streams = Habit::once(|number| request::stream(number, STREAM_TOKENS, LIMIT));
+        let seed = seed + 2 * node as u64;
+        crowds.push((Crowd::open(&caller, unary, RATE, seed), false));
+        crowds.push((Crowd::open(&caller, streams, STREAM_RATE, seed + 1), true));
+    }
+    Ok(crowds)
+}
+
+fn caller(cluster: &Cluster, first: usize) -> anyhow::Result<Caller> {
+    let count = cluster.sites.len();
+    let site = |step: usize| &cluster.sites[(first + step) % count];
+    let last = site(count - 1);
+    let mut caller = Caller::inside(&last.namespace, last.data_address())?;
+    for step in (0..count - 1).rev() {
+        caller = Caller::or(&site(step).namespace, site(step).data_address(), caller)?;
+    }
+    Ok(caller)
+}
+
+async fn restart(
+    plan: &Plan,
+    cluster: &mut Cluster,
+    node: usize,
+    restarts: &mut Restarts,
+) -> anyhow::Result<()> {
+    let is_leader = cluster.settled().await?.leader == node;
+    let others = cluster.others(node);
+    let flow = |other: &usize| Flow::start(&cluster.sites[*other].admin, format!("roll-{other}"));
+    let flows: Vec<Flow> = others.iter().map(flow).collect();
+    // wait: until writes are on their way
+    sleep(flow::GAP * 10).await;
+    let name = cluster.sites[node].name.clone();
+    let told = Instant::now();
+    let status = cluster.stop(node).await?;
+    let ended = Instant::now();
+    cluster.start(node)?;
+    let site = &cluster.sites[node];
+    let own = Caller::inside(&site.namespace, site.data_address())?;
+    own.ready("/readyz", PATIENCE).await?;
+    let ready = Instant::now();
+    let pause = flow::longest_pause(&flow::all(&flows), told, ready);
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    plan.say(&format!(
+        "{name} (led: {is_leader}) ended with {status} in {:.0} ms and was ready {:.0} ms later; \
+         longest pause of writes {:.0} ms",
+        ms(ended - told),
+        ms(ready - ended),
+        ms(pause)
+    ));
+    restarts.count += 1;
+    restarts.wrong += usize::from(status.code() != Some(0));
+    restarts.leaders += usize::from(is_leader);
+    restarts.stop_ms.push(ms(ended - told));
+    restarts.ready_ms.push(ms(ready - ended));
+    restarts.pause_ms.push(ms(pause));
+    Ok(())
+}
+
+fn is_whole(story: &Story, is_stream: bool) -> bool {
+    let answer = story.notes.last().and_then(|note| note.answer());
+    let is_done = || answer.is_some_and(|answer| request::told(&answer.body).1);
+    story.is_good() && (!is_stream || is_done())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::note::{Answer, End, Note};
+    use super::*;
+
+    #[test]
+    fn a_stream_without_its_end_is_not_whole() {
+        let story = |body: &'static str, status| {
+            let answer = Answer { status, body: body.into(), ..Answer::default() };
+            let now = Instant::now();
+            Story { number: 1, notes: vec![Note { due: now, ended: now, end: End::Whole(answer) }] }
+        };
+        assert!(is_whole(&story("data: [DONE]\n\n", 200), true));
+        assert!(!is_whole(&story("data: {}\n\n", 200), true));
+        assert!(is_whole(&story("{}", 200), false));
+        assert!(!is_whole(&story("data: [DONE]\n\n", 503), true));
+    }
+}

@@ -1,0 +1,123 @@
+//! Finds for each replica how many requests it is to have at a time, where nobody has said.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_proxy::{CrowdSeen, Replica};
+use spillway_route::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue};
+use spillway_types::{LoadReport, ReplicaName};
+
+use super::{Concurrency, ReplicaConfig};
+
+/// A word on the queue counts for so many times as long as it took to come, and for so long at least: a
+/// page that is late once is no server that tells nothing.
+const REPORT_COUNTS: u32 = 3;
+const REPORT_COUNTS_MIN: Duration = Duration::from_secs(5);
+
+/// The limits that are looked after, by replica.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    found: BTreeMap<ReplicaName, Found>,
+}
+
+/// What was found out about one replica.
+#[derive(Debug)]
+struct Found {
+    replica: Arc<Replica>,
+    limit: ConcurrencyLimit,
+    told: Option<Told>,
+}
+
+/// The newest word of a replica on its queue.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    queued: f32,
+    running: Option<f32>,
+    at: Instant,
+    /// How long it came after the one before.
+    gap: Duration,
+    is_new: bool,
+}
+
+impl Limits {
+    /// Looks after these replicas from now on. What was found out about one that is still there stays.
+    pub(super) fn reconcile(
+        &mut self,
+        configs: &[ReplicaConfig],
+        replicas: &BTreeMap<ReplicaName, Arc<Replica>>,
+    ) {
+        let mut before = std::mem::take(&mut self.found);
+        for config in configs {
+            let name = &config.spec.name;
+            let Some(replica) = replicas.get(name) else { continue };
+            if config.care.concurrency != Concurrency::Adaptive {
+                replica.set_concurrency_limit(None, false);
+                continue;
+            }
+            let kept = before.remove(name).filter(|kept| Arc::ptr_eq(&kept.replica, replica));
+            let found = kept.unwrap_or_else(|| Found::new(replica));
+            found.publish();
+            self.found.insert(name.clone(), found);
+        }
+    }
+
+    /// A replica told of its load.
+    pub(super) fn reported(&mut self, replica: &ReplicaName, report: &LoadReport, at: Instant) {
+        let Some(found) = self.found.get_mut(replica) else { return };
+        let sound = |number: f32| number.is_finite() && number >= 0.0;
+        let Some(queued) = report.queued.filter(|queued| sound(*queued)) else { return };
+        let running = report.running.filter(|running| sound(*running));
+        let before = found.told.map(|told| at.saturating_duration_since(told.at));
+        let gap = before.unwrap_or_default();
+        found.told = Some(Told { queued, running, at, gap, is_new: true });
+    }
+
+    /// Goes by what was seen since the last look; those who send are told.
+    pub(super) fn look(&mut self, now: Instant) {
+        self.found.values_mut().for_each(|found| found.look(now));
+    }
+}
+
+impl Found {
+    fn new(replica: &Arc<Replica>) -> Self {
+        let most = replica.spec().in_flight_max;
+        let tuning = ConcurrencyTuning::default();
+        let tuning = ConcurrencyTuning { max: tuning.max.min(most), ..tuning };
+        let limit = ConcurrencyLimit::new(tuning);
+        // What was there before says nothing of the time since.
+        let _: CrowdSeen = replica.take_crowd();
+        Self { replica: Arc::clone(replica), limit, told: None }
+    }
+
+    fn look(&mut self, now: Instant) {
+        let CrowdSeen { in_flight, elsewhere, allowed, unbegun, began, first_token } =
+            self.replica.take_crowd();
+        let queue = self.queue(now);
+        let seen = SeenLoad { in_flight, elsewhere, allowed, unbegun, queue, began, first_token };
+        self.limit.update(&seen, now);
+        self.publish();
+    }
+
+    fn queue(&mut self, now: Instant) -> SeenQueue {
+        let Some(told) = &mut self.told else { return SeenQueue::Untold };
+        let counts = told.gap.saturating_mul(REPORT_COUNTS).max(REPORT_COUNTS_MIN);
+        let Told { queued, running, .. } = *told;
+        if now.saturating_duration_since(told.at) > counts {
+            self.told = None;
+            SeenQueue::Untold
+        } else if std::mem::take(&mut told.is_new) {
+            SeenQueue::New { queued, running }
+        } else {
+            SeenQueue::Old
+        }
+    }
+
+    fn publish(&self) {
+        self.replica.set_concurrency_limit(Some(self.limit.limit()), self.limit.is_found());
+    }
+}
+
+#[cfg(test)]
+#[path = "limits_test.rs"]
+mod tests;

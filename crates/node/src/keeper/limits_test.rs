@@ -1,0 +1,125 @@
+//! What is found out stays as long as the replica does, and what it tells counts for its time.
+
+use std::time::Duration;
+
+use super::*;
+use crate::config::{CareDefaults, read_replicas};
+
+const TICK: Duration = Duration::from_millis(100);
+
+struct Kept {
+    limits: Limits,
+    configs: Vec<ReplicaConfig>,
+    replicas: BTreeMap<ReplicaName, Arc<Replica>>,
+    now: Instant,
+}
+
+impl Kept {
+    fn new(lines: &str) -> Self {
+        let mut kept = Self {
+            limits: Limits::default(),
+            configs: Vec::new(),
+            replicas: BTreeMap::new(),
+            now: Instant::now(),
+        };
+        kept.reload(lines);
+        kept
+    }
+
+    /// As a reload does: replicas whose spec is the same live on.
+    fn reload(&mut self, lines: &str) {
+        let section = format!(
+            "[[replica]]\nname = \"a\"\nurl = \"http://127.0.0.1:1\"\nmodels = [\"m\"]\n{lines}\n"
+        );
+        let defaults = CareDefaults::new(
+            Default::default(),
+            Default::default(),
+            BTreeMap::new(),
+            BTreeMap::new(),
+        );
+        self.configs = read_replicas(&section, "test".as_ref(), &defaults).unwrap();
+        let gathered = crate::world::gather_replicas(&self.configs, &self.replicas, 1).unwrap();
+        let named = gathered.into_iter().map(|replica| (replica.spec().name.clone(), replica));
+        self.replicas = named.collect();
+        self.limits.reconcile(&self.configs, &self.replicas);
+    }
+
+    fn limit(&self) -> Option<u32> {
+        self.replicas[&ReplicaName::from("a")].concurrency_limit()
+    }
+
+    /// The replica tells what waits and runs, and some time passes.
+    fn told(&mut self, queued: f32, running: f32) {
+        let report =
+            LoadReport { queued: Some(queued), running: Some(running), ..LoadReport::default() };
+        self.limits.reported(&"a".into(), &report, self.now);
+        self.pass(10);
+    }
+
+    fn pass(&mut self, ticks: u32) {
+        for _ in 0..ticks {
+            self.now += TICK;
+            self.limits.look(self.now);
+        }
+    }
+}
+
+#[test]
+fn only_a_replica_whose_operator_did_not_say_has_one() {
+    assert_eq!(Kept::new("").limit(), Some(32));
+    assert_eq!(Kept::new("connections_max = 7").limit(), None);
+    assert_eq!(Kept::new("concurrency = \"unlimited\"").limit(), None);
+    assert_eq!(Kept::new("concurrency = \"adaptive\"\nconnections_max = 7").limit(), Some(7));
+}
+
+#[test]
+fn what_was_found_stays_for_a_replica_that_stays() {
+    let mut kept = Kept::new("");
+    kept.told(20.0, 4.0);
+    kept.told(10.0, 4.0);
+    let found = kept.limit();
+    assert!(found < Some(16), "{found:?}");
+    kept.reload("slow_start_ms = 5000");
+    assert_eq!(kept.limit(), found, "only its care has changed");
+    kept.reload("slow_start_ms = 5000\nconcurrency = \"unlimited\"");
+    assert_eq!(kept.limit(), None, "live, with its connections");
+    kept.reload("slow_start_ms = 5000");
+    assert_eq!(kept.limit(), Some(32), "found anew");
+    kept.told(20.0, 4.0);
+    kept.reload("weight = 3");
+    assert_eq!(kept.limit(), Some(32), "another replica of that name");
+}
+
+#[test]
+fn what_is_no_load_is_not_taken_for_one() {
+    let mut kept = Kept::new("");
+    for nonsense in [f32::NAN, f32::INFINITY, -1.0] {
+        kept.told(nonsense, 4.0);
+    }
+    assert_eq!(kept.limit(), Some(32));
+    kept.limits.reported(&"b".into(), &LoadReport::default(), kept.now);
+}
+
+#[test]
+fn a_word_counts_once_and_for_as_long_as_the_next_one_may_take() {
+    let mut kept = Kept::new("");
+    let found = |kept: &mut Kept| {
+        kept.limits.found.get_mut(&ReplicaName::from("a")).unwrap().queue(kept.now)
+    };
+    assert_eq!(found(&mut kept), SeenQueue::Untold);
+    let report = LoadReport { queued: Some(1.0), ..LoadReport::default() };
+    let tell = |kept: &mut Kept, after: Duration| {
+        kept.now += after;
+        kept.limits.reported(&"a".into(), &report, kept.now);
+    };
+    tell(&mut kept, Duration::ZERO);
+    assert_eq!(found(&mut kept), SeenQueue::New { queued: 1.0, running: None });
+    assert_eq!(found(&mut kept), SeenQueue::Old);
+    kept.now += Duration::from_secs(5);
+    assert_eq!(found(&mut kept), SeenQueue::Old);
+    tell(&mut kept, Duration::from_secs(1));
+    kept.now += Duration::from_secs(18);
+    assert_eq!(found(&mut kept), SeenQueue::New { queued: 1.0, running: None });
+    kept.now += Duration::from_millis(1);
+    assert_eq!(found(&mut kept), SeenQueue::Untold);
+}

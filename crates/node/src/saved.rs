@@ -1,0 +1,109 @@
+//! Files that a node keeps for its next process: one checked frame each, written as a whole or not at
+//! all.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+use spillway_codec::{DecodeError, EncodeError, Wire, decode, encode};
+
+/// A file that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SaveFault {
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+    #[error("it can't be written: {0}")]
+    Encode(#[from] EncodeError),
+    #[error("it is no file of this version, or damaged: {0}")]
+    Decode(#[from] DecodeError),
+}
+
+/// What was kept; `None` if there is no such file.
+///
+/// # Errors
+/// If the file can't be read, or holds something else.
+pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveFault> {
+    match std::fs::read(path) {
+        Ok(bytes) => Ok(Some(decode(&bytes)?)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Keeps `saved`: either all of the file is new afterwards, or nothing.
+///
+/// # Errors
+/// If the disk does not take it; what was kept before stays.
+pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
+    let bytes = encode(saved)?;
+    let other = path.with_extension("new");
+    let mut file = File::create(&other)?;
+    file.write_all(&bytes)?;
+    // Or after a loss of power there might be an empty file of that name.
+    file.sync_all()?;
+    std::fs::rename(&other, path)?;
+    if let Some(folder) = path.parent() {
+        File::open(folder)?.sync_all()?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+
+    use super::*;
+
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    struct Numbers(Vec<u32>);
+
+    impl Wire for Numbers {
+        const KIND: u16 = 0x05ff;
+        const VERSION: u16 = 1;
+        const BYTES_MAX: usize = 64;
+    }
+
+    fn read(path: &Path) -> Option<Numbers> {
+        load(path).unwrap()
+    }
+
+    #[test]
+    fn what_was_kept_is_there_again_and_replaces_what_was_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("numbers");
+        assert_eq!(read(&path), None);
+        for numbers in [Numbers(vec![1, 2, 3]), Numbers(vec![4])] {
+            save(&path, &numbers).unwrap();
+            assert_eq!(read(&path), Some(numbers));
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left over");
+    }
+
+    #[test]
+    fn a_damaged_file_is_noticed_at_any_byte() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("numbers");
+        save(&path, &Numbers(vec![7, 8])).unwrap();
+        let good = std::fs::read(&path).unwrap();
+        for at in 0..good.len() {
+            let mut bad = good.clone();
+            bad[at] ^= 1;
+            std::fs::write(&path, &bad).unwrap();
+            assert!(matches!(load::<Numbers>(&path), Err(SaveFault::Decode(_))), "byte {at}");
+            std::fs::write(&path, &good[..at]).unwrap();
+            assert!(load::<Numbers>(&path).is_err(), "cut at {at}");
+        }
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_the_old_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("numbers");
+        save(&path, &Numbers(vec![1])).unwrap();
+        let long = Numbers((0..100).collect());
+        assert!(matches!(save(&path, &long), Err(SaveFault::Encode(_))));
+        std::fs::create_dir(path.with_extension("new")).unwrap();
+        assert!(matches!(save(&path, &Numbers(vec![2])), Err(SaveFault::Disk(_))));
+        assert_eq!(read(&path), Some(Numbers(vec![1])));
+    }
+}

@@ -1,0 +1,69 @@
+//! How much of the memory for request bodies each client has, by address.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spillway_prefix::PrefixHasher;
+
+use super::shares::client_of;
+
+/// Clients are told apart by so many counts, 32 kB: two of them share one by chance where thousands send bodies at
+/// the same moment, and nobody can choose with whom. A table that knows each would take a lock for each request.
+const COUNTS: usize = 4_096;
+
+/// Bytes of bodies in memory by client. Neither call waits.
+#[derive(Debug)]
+pub(crate) struct BodyShares(Box<[AtomicU64]>);
+
+/// Which count is a client's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BodyHolder(usize);
+
+impl Default for BodyShares {
+    fn default() -> Self {
+        Self((0..COUNTS).map(|_| AtomicU64::new(0)).collect())
+    }
+}
+
+impl BodyShares {
+    /// The count of the client with this address.
+    pub(crate) fn holder(&self, address: IpAddr, hasher: &PrefixHasher) -> BodyHolder {
+        let hash = match client_of(address) {
+            IpAddr::V4(address) => hasher.hash_request_key(&address.octets()),
+            IpAddr::V6(address) => hasher.hash_request_key(&address.octets()),
+        };
+        BodyHolder((hash % COUNTS as u64) as usize)
+    }
+
+    /// Counts so many bytes more; what the client has with them.
+    pub(crate) fn add(&self, holder: BodyHolder, bytes: u64) -> u64 {
+        self.0[holder.0].fetch_add(bytes, Ordering::Relaxed) + bytes
+    }
+
+    /// The client has so many bytes less.
+    pub(crate) fn give_back(&self, holder: BodyHolder, bytes: u64) {
+        self.0[holder.0].fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_prefix::PrefixConfig;
+
+    use super::*;
+
+    #[test]
+    fn each_client_has_a_count_of_its_own_and_a_network_of_ipv6_is_one() {
+        let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).unwrap();
+        let shares = BodyShares::default();
+        let holder = |text: &str| shares.holder(text.parse().unwrap(), &hasher);
+        let (one, other) = (holder("192.0.2.1"), holder("192.0.2.2"));
+        assert_ne!(one, other);
+        assert_eq!(one, holder("::ffff:192.0.2.1"));
+        assert_eq!(holder("2001:db8:1:2::1"), holder("2001:db8:1:2:ffff::9"));
+        assert_ne!(holder("2001:db8:1:2::1"), holder("2001:db8:1:3::1"));
+        assert_eq!((shares.add(one, 5), shares.add(one, 6), shares.add(other, 1)), (5, 11, 1));
+        shares.give_back(one, 5);
+        assert_eq!(shares.add(one, 0), 6);
+    }
+}

@@ -1,0 +1,139 @@
+//! A reply whose client is behind: it is read ahead, so that the replica's place becomes free.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::Frame;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::relay::ahead::Ahead;
+use crate::relay::events::Events;
+use crate::relay::relay_body::Relay;
+
+/// Time for a client to take a piece before its reply is read ahead. Shorter pauses are part of every
+/// long reply: what comes meanwhile waits in the replica's socket, which costs no copy.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// After so long a reply that found no room looks again: others may have made some, and tell nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
+
+/// How far a client is behind its reply.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    /// Since when the last piece lies there; noted at the first look after it.
+    since: Option<Instant>,
+    /// Made at the first pause: most clients never need it.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// What it has not asked for yet; `None` if it never was behind.
+    ahead: Option<Box<Ahead>>,
+    has_begun: bool,
+    /// There was no more room at some time.
+    was_full: bool,
+}
+
+impl Relay {
+    /// Goes on with the reply while its client takes nothing: to be called after each turn that left a
+    /// piece lying. Ready once the client has had `patience` for that piece.
+    pub(super) fn poll_behind(
+        &mut self,
+        cx: &mut Context<'_>,
+        patience: Option<Duration>,
+    ) -> Poll<()> {
+        let now = Instant::now();
+        let since = *self.behind.since.get_or_insert(now);
+        // Who has not taken what was read before needs no second grace.
+        if self.behind.has_all()
+            && now < since + GRACE
+            && self.behind.poll_until(since + GRACE, cx).is_pending()
+        {
+            return Poll::Pending;
+        }
+        self.read_ahead(cx);
+        match patience {
+            Some(patience) => self.behind.poll_until(since + patience, cx),
+            None => Poll::Pending,
+        }
+    }
+
+    fn read_ahead(&mut self, cx: &mut Context<'_>) {
+        if !self.is_served() {
+            return;
+        }
+        let mut ahead = self.behind.ahead.take().unwrap_or_else(|| self.begin_ahead());
+        while self.is_served() {
+            if !ahead.has_room() {
+                self.wait_for_room(&mut ahead, cx);
+                break;
+            }
+            match self.poll_piece(cx) {
+                Poll::Ready(Some(frame)) => {
+                    ahead.push(frame);
+                    self.note_begun();
+                }
+                Poll::Ready(None) | Poll::Pending => break,
+            }
+        }
+        self.behind.ahead = Some(ahead);
+    }
+
+    fn begin_ahead(&self) -> Box<Ahead> {
+        let gateway = &self.plan.worker.gateway;
+        let room = gateway.memory().ahead();
+        let ahead = Ahead::new(Arc::clone(room), gateway.limits().read_ahead_bytes_max);
+        Box::new(ahead)
+    }
+
+    /// The replica has to wait for the client; only the request's own time goes on.
+    fn wait_for_room(&mut self, ahead: &mut Ahead, cx: &mut Context<'_>) {
+        if !std::mem::replace(&mut self.behind.was_full, true) {
+            self.plan.worker.gateway.memory().ahead().count_full();
+        }
+        // It is before its time then; whoever is woken looks at all there is to see.
+        let _: Poll<()> = self.behind.poll_until(Instant::now() + LOOK_AGAIN, cx);
+        let Poll::Ready(end) = self.poll_paused(cx) else { return };
+        // What was read already goes before the word about the end.
+        while let Some(piece) = self.events.as_mut().and_then(Events::pop) {
+            ahead.push(Frame::data(piece));
+        }
+        self.break_off(end);
+    }
+
+    fn note_begun(&mut self) {
+        if !std::mem::replace(&mut self.behind.has_begun, true) {
+            self.plan.worker.gateway.memory().ahead().count_begun();
+        }
+    }
+}
+
+impl Behind {
+    /// The client asks for more: what it gets first, if it was behind.
+    pub(super) fn catch_up(&mut self) -> Option<Frame<Bytes>> {
+        self.since = None;
+        self.ahead.as_mut()?.pop()
+    }
+
+    /// Whether the client has all that was read.
+    pub(super) fn has_all(&self) -> bool {
+        self.ahead.as_ref().is_none_or(|ahead| ahead.is_empty())
+    }
+
+    /// Ready from `due` on.
+    fn poll_until(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
+        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        // One that fires too early costs less than setting it for each piece.
+        if timer.deadline() > due {
+            timer.as_mut().reset(due);
+        }
+        while timer.as_mut().poll(cx).is_ready() {
+            if Instant::now() >= due {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(due);
+        }
+        Poll::Pending
+    }
+}

@@ -1,0 +1,144 @@
+//! How a reply ends, and what becomes of it then.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+use spillway_protocol::grpc::{status_in, trailers_of};
+use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_types::End;
+
+use crate::place::Place;
+use crate::relay::events::{Events, Flavour};
+use crate::relay::relay_body::{Broken, Relay, RelayError};
+use crate::request::Record;
+use crate::upstream::ClientHalf;
+
+impl Relay {
+    /// The replica's part is over. A gRPC reply that has not said how it ended was cut off: clients
+    /// would be left to guess.
+    pub(super) fn finish(&mut self) {
+        if self.plan.flavour == Flavour::Grpc && !self.has_status {
+            self.last_words = Some(self.break_call_off(End::Cut));
+        } else {
+            self.complete();
+        }
+    }
+
+    /// The replica's part ended as it should.
+    pub(super) fn complete(&mut self) {
+        if let Some(events) = &mut self.events {
+            self.last_words = events.finish().map(Frame::data);
+        }
+        let replica = self.place.as_ref().and_then(Place::replica);
+        if let Some((connection, replica)) = self.connection.take().zip(replica) {
+            replica.pool(self.plan.worker.id).put(connection, Instant::now());
+        }
+        self.close(End::Complete);
+    }
+
+    /// The replica's part ends badly, unless somebody goes on with it.
+    pub(super) fn end_badly(&mut self, end: End) {
+        if !self.goes_on(end) {
+            self.break_off(end);
+        }
+    }
+
+    /// The replica's part ended badly: says so in the stream's own form, or has the client's reply
+    /// broken off so that it can't be taken for a whole one.
+    pub(super) fn break_off(&mut self, end: End) {
+        if self.plan.flavour == Flavour::Grpc {
+            self.last_words = Some(self.break_call_off(end));
+            return;
+        }
+        let error = ending_error(end);
+        // A stream that already said its last word is complete, however its connection ends.
+        if self.events.as_ref().is_some_and(Events::is_done) {
+            return self.close(End::Complete);
+        }
+        let event = self.events.as_ref().and_then(|events| events.error_event(&error));
+        self.close(end);
+        match event {
+            Some(event) => self.last_words = Some(Frame::data(event)),
+            None => {
+                self.broken = Some(Broken { error: RelayError(error.message), has_waited: false });
+            }
+        }
+    }
+
+    /// The trailers of a call whose replica told none.
+    fn break_call_off(&mut self, end: End) -> Frame<Bytes> {
+        // What the client did wrong may be what made the replica's half end.
+        let fault = self.plan.client_half.as_ref().and_then(ClientHalf::fault).cloned();
+        let end = if fault.is_some() { End::Answered } else { end };
+        let trailers = trailers_of(&fault.unwrap_or_else(|| ending_error(end)));
+        if let Some(code) = status_in(&trailers) {
+            self.record_mut(|record| record.grpc_status(code));
+        }
+        self.close(end);
+        Frame::trailers(trailers)
+    }
+
+    /// Notes how a gRPC reply ends, if this says so.
+    pub(super) fn note_status(&mut self, headers: &HeaderMap) {
+        if self.plan.flavour == Flavour::Grpc
+            && let Some(code) = status_in(headers)
+        {
+            self.has_status = true;
+            self.record_mut(|record| record.grpc_status(code));
+            if let Some(witness) = &mut self.witness {
+                witness.grpc_status(code);
+            }
+        }
+    }
+
+    /// Frees the replica; dropping an unfinished connection aborts its request.
+    pub(super) fn close(&mut self, end: End) {
+        self.account();
+        self.tell_witness(end);
+        self.record_mut(|record| record.end(end));
+        self.connection = None;
+        self.plan.client_half = None;
+        self.plan.resume = None;
+        self.place = None;
+    }
+
+    /// What became of the replica's part.
+    pub(super) fn tell_witness(&mut self, end: End) {
+        let Some(witness) = &mut self.witness else { return };
+        let (tokens, usage) = match &self.events {
+            // Of a stream that told its usage throughout the last word may not have been said.
+            Some(events) => {
+                (events.tokens_of_replica(), events.usage().filter(|_| end == End::Complete))
+            }
+            None => {
+                (self.record.as_ref().map(Record::token_counts).unwrap_or_default(), self.usage)
+            }
+        };
+        witness.end(end, tokens, usage);
+    }
+
+    pub(super) fn account(&mut self) {
+        if let Some(events) = &mut self.events {
+            let (tokens, gaps) = events.account();
+            self.record_mut(|record| record.tokens(tokens, gaps));
+        }
+    }
+}
+
+fn ending_error(end: End) -> GatewayError {
+    let (kind, message) = match end {
+        End::Stalled => (ErrorKind::StreamStalled, "the replica stopped sending"),
+        End::DeadlinePassed => (
+            ErrorKind::DeadlineExceeded,
+            "the request's deadline passed in the middle of the reply",
+        ),
+        End::Complete
+        | End::Answered
+        | End::CancelledBeforeReply
+        | End::CancelledInReply
+        | End::Cut => (ErrorKind::StreamCut, "the replica broke off in the middle of the reply"),
+    };
+    GatewayError::new(kind, message)
+}

@@ -1,0 +1,314 @@
+//! How much of a group's replicas a tenant leaves to others that use them as well.
+
+/// Places that are kept for each one that others use: bursts are larger than what they use at a time,
+/// and a replica that is not full is faster.
+const KEPT_PER_USED: f32 = 2.0;
+use crate::CLASSES;
+
+/// Prompt and reply tokens that count as much as a place, those of a short request: long prompts keep
+/// engines busy that have places left, and long replies keep places for long.
+const TOKENS_PER_PLACE: f32 = 256.0;
+
+/// What one tenant has in a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TenantUse {
+    /// Requests in flight.
+    pub requests: u32,
+    /// Tokens of those, prompts and expected replies.
+    pub tokens: u32,
+    /// Most requests that it had in flight lately; as of when all were judged, if they were.
+    pub requests_max: u32,
+}
+
+/// Who leaves how much to others, by what all tenants have that sent something lately.
+///
+/// A tenant's use is its dominant share: of the places, or of all tokens in flight if that is more. One
+/// that uses more than an equal part leaves to the others twice what they use at their peaks, up to a
+/// part of the places that the operator sets. It may use the rest, and all of it when nobody else is
+/// there. Nothing is kept from those who use less than their part.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TenantRoom {
+    /// Places that a tenant may use before it has to leave something to others; 0 where nobody has to.
+    fair: f32,
+    /// Tokens that count as a place.
+    tokens_per_place: f32,
+    /// What all use at their peaks, each no more than its part.
+    peaks: f32,
+    /// Places that are kept at most.
+    kept_max: f32,
+    /// Places at a replica.
+    each: f32,
+}
+
+/// The same for each class of requests: who has much leaves something to the requests of others that are
+/// as urgent or more, and nothing to those that are less.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct TenantRooms {
+    rooms: [TenantRoom; CLASSES],
+    /// What is kept for requests of each class, by those of it and below that have much.
+    kept: [Option<KeptRoom>; CLASSES],
+}
+
+/// What is kept from a tenant: whole replicas, the last ones of the group, and a part of one more. A
+/// request is slowed by what runs beside it, so that a tenth of each replica would be of little use.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct KeptRoom {
+    /// Replicas.
+    kept: f32,
+}
+
+impl TenantRoom {
+    /// Judges what tenants have that sent something lately. `places` are those of all `replicas`, of
+    /// which so many thousandths are kept at most.
+    #[must_use]
+    pub fn judge(
+        uses: impl Iterator<Item = TenantUse> + Clone,
+        (places, replicas): (u32, u32),
+        kept_permille_max: u16,
+    ) -> Self {
+        let count = uses.clone().count() as f32;
+        let places = places as f32;
+        if count < 2.0 || places <= 0.0 || kept_permille_max == 0 {
+            return Self::default();
+        }
+        let tokens: f32 = uses.clone().map(|used| used.tokens as f32).sum();
+        let fair = places / count;
+        Self {
+            fair,
+            // More tokens than places stand for are shared out as they are.
+            tokens_per_place: TOKENS_PER_PLACE.max(tokens / places),
+            peaks: uses.map(|used| (used.requests_max as f32).min(fair)).sum(),
+            // Who has much keeps an equal part at least.
+            kept_max: (f32::from(kept_permille_max) / 1_000.0 * places).min(places - fair),
+            each: places / replicas.max(1) as f32,
+        }
+    }
+
+    /// Whether anybody has to leave anything.
+    #[must_use]
+    pub fn keeps_any(&self) -> bool {
+        self.fair > 0.0
+    }
+
+    /// What a tenant that has so much by now leaves to others; `None` if nothing.
+    #[must_use]
+    pub fn left_by(&self, used: &TenantUse) -> Option<KeptRoom> {
+        if !self.keeps_any() || !self.is_over(used) {
+            return None;
+        }
+        let others = self.peaks - (used.requests_max as f32).min(self.fair);
+        let kept = (KEPT_PER_USED * others).min(self.kept_max);
+        (kept > 0.0).then(|| KeptRoom { kept: kept / self.each })
+    }
+
+    /// Whether a tenant that has so much uses more than its part.
+    fn is_over(&self, used: &TenantUse) -> bool {
+        let by_tokens = used.tokens as f32 / self.tokens_per_place;
+        by_tokens.max(used.requests as f32) > self.fair
+    }
+}
+
+impl TenantRooms {
+    /// Judges what tenants have in each class, of those that sent something of it lately; otherwise as
+    /// [`TenantRoom::judge`].
+    #[must_use]
+    pub fn judge(uses: &[(u8, TenantUse)], size: (u32, u32), kept_permille_max: u16) -> Self {
+        let rooms = std::array::from_fn(|class| {
+            let before = uses.iter().filter(|(of, _)| place(*of) <= class);
+            TenantRoom::judge(before.map(|(_, used)| *used), size, kept_permille_max)
+        });
+        let mut kept = [None; CLASSES];
+        for (of, used) in uses {
+            let left: Option<KeptRoom> = rooms[place(*of)].left_by(used);
+            for most in &mut kept[..=place(*of)] {
+                // Nothing is less than something.
+                *most = if left > *most { left } else { *most };
+            }
+        }
+        Self { rooms, kept }
+    }
+
+    /// Whether anybody has to leave anything.
+    #[must_use]
+    pub fn keeps_any(&self) -> bool {
+        self.rooms.iter().any(TenantRoom::keeps_any)
+    }
+
+    /// What a tenant that has so much of this class by now leaves to others; `None` if nothing.
+    #[must_use]
+    pub fn left_by(&self, class: u8, used: &TenantUse) -> Option<KeptRoom> {
+        self.rooms[place(class)].left_by(used)
+    }
+
+    /// What one that has so much of it is to be sent to first, as others have much: anywhere else a long
+    /// prompt may be next to slow it. `None` if nobody has, or it has itself.
+    #[must_use]
+    pub fn kept_for(&self, class: u8, used: &TenantUse) -> Option<KeptRoom> {
+        self.kept[place(class)].filter(|_| self.left_by(class, used).is_none())
+    }
+}
+
+/// Where a class stands; there are none below the last.
+fn place(class: u8) -> usize {
+    usize::from(class).min(CLASSES - 1)
+}
+
+impl KeptRoom {
+    /// How many replicas at the end of its group are kept as a whole.
+    #[must_use]
+    pub fn whole(&self) -> usize {
+        self.kept as usize
+    }
+
+    /// How many replicas at the end of its group are kept as a whole or in part.
+    #[must_use]
+    pub fn touched(&self) -> usize {
+        self.kept.ceil() as usize
+    }
+
+    /// How many places a tenant that is over its part may use at the replica before those. `u32::MAX`
+    /// stands for no limit, of which no part can be kept.
+    #[must_use]
+    pub fn left_of_part(&self, places: u32) -> u32 {
+        match places {
+            u32::MAX => u32::MAX,
+            places => places - (places as f32 * self.kept.fract()) as u32,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn using(requests: u32) -> TenantUse {
+        TenantUse { requests, tokens: 0, requests_max: requests }
+    }
+
+    /// What is left of four replicas of 16 places to the first of these, from the first to the last.
+    fn left(uses: &[TenantUse], permille: u16) -> [u32; 4] {
+        let room = TenantRoom::judge(uses.iter().copied(), (64, 4), permille);
+        [3, 2, 1, 0].map(|from_end| places_left(room.left_by(&uses[0]), 16, from_end))
+    }
+
+    fn places_left(kept: Option<KeptRoom>, places: u32, from_end: usize) -> u32 {
+        let Some(kept) = kept else { return places };
+        match from_end.cmp(&kept.whole()) {
+            std::cmp::Ordering::Less => 0,
+            std::cmp::Ordering::Equal => kept.left_of_part(places),
+            std::cmp::Ordering::Greater => places,
+        }
+    }
+
+    #[test]
+    fn whoever_has_much_leaves_twice_what_others_use() {
+        assert_eq!(left(&[using(58), using(6)], 250), [16, 16, 16, 4]);
+        assert_eq!(left(&[using(6), using(58)], 250), [16; 4]);
+        let burst = TenantUse { requests: 1, requests_max: 40, ..TenantUse::default() };
+        assert_eq!(left(&[using(58), burst], 250), [16, 16, 16, 0], "a quarter, whatever they use");
+        assert_eq!(left(&[using(58), burst], 1_000), [16, 16, 0, 0], "an equal part is its own");
+    }
+
+    #[test]
+    fn others_are_sent_to_what_is_kept_while_somebody_has_much() {
+        let kept = |uses: &[(u8, TenantUse)]| {
+            TenantRooms::judge(uses, (64, 4), 250).kept_for(uses[0].0, &uses[0].1)
+        };
+        assert_eq!(kept(&[(2, using(6)), (2, using(30))]), None);
+        let left = kept(&[(2, using(6)), (2, using(58))]).unwrap();
+        assert_eq!((left.whole(), left.touched()), (0, 1));
+        let left = kept(&[(2, using(9)), (2, using(58)), (2, using(1))]).unwrap();
+        assert_eq!((left.whole(), left.touched()), (1, 1));
+        assert_eq!(kept(&[(2, using(58)), (2, using(6))]), None, "it has much itself");
+        // To those who are less urgent nothing is left.
+        assert_eq!(kept(&[(3, using(6)), (2, using(58))]), None);
+        assert!(kept(&[(1, using(6)), (2, using(58))]).is_some());
+    }
+
+    #[test]
+    fn urgent_requests_leave_nothing_to_those_that_are_less_so() {
+        let (urgent, other) = (using(58), using(6));
+        let rooms = TenantRooms::judge(&[(0, urgent), (3, other)], (64, 4), 250);
+        assert_eq!(rooms.left_by(0, &urgent), None);
+        let rooms = TenantRooms::judge(&[(0, other), (3, urgent)], (64, 4), 250);
+        assert!(rooms.left_by(3, &urgent).is_some() && rooms.left_by(9, &urgent).is_some());
+        let rooms = TenantRooms::judge(&[(0, urgent), (0, other)], (64, 4), 250);
+        assert!(rooms.left_by(0, &urgent).is_some());
+    }
+
+    #[test]
+    fn a_burst_leaves_it_though_nobody_had_much_before() {
+        let room = TenantRoom::judge([using(0), using(4)].into_iter(), (64, 4), 250);
+        let by_now = |requests| TenantUse { requests, ..using(0) };
+        assert_eq!(room.left_by(&by_now(32)), None);
+        let kept = room.left_by(&by_now(33));
+        assert_eq!([1, 0].map(|from_end| places_left(kept, 16, from_end)), [16, 8]);
+    }
+
+    #[test]
+    fn alone_a_tenant_may_have_all() {
+        assert_eq!(left(&[using(64)], 250), [16; 4]);
+        assert_eq!(left(&[using(60), using(60)], 0), [16; 4]);
+        assert_eq!(left(&[using(60), using(0)], 250), [16; 4], "nobody uses anything beside it");
+    }
+
+    #[test]
+    fn nothing_is_kept_from_those_who_have_their_part() {
+        assert_eq!(left(&[using(30), using(10)], 250), [16; 4]);
+        assert_eq!(left(&[using(20), using(22), using(22)], 250), [16; 4]);
+        assert_eq!(left(&[using(22), using(20), using(1)], 250), [16, 16, 16, 0]);
+    }
+
+    #[test]
+    fn long_prompts_count_for_more_than_their_places() {
+        let long = TenantUse { requests: 1, tokens: 9_000, requests_max: 6 };
+        let short = TenantUse { requests: 4, tokens: 400, requests_max: 8 };
+        assert_eq!(left(&[long, short], 250), [16, 16, 16, 0]);
+        assert_eq!(left(&[short, long], 250), [16; 4]);
+        // All have long ones: then shares of them decide.
+        let long = TenantUse { requests: 8, tokens: 80_000, requests_max: 8 };
+        assert_eq!(left(&[long, long, long], 250), [16; 4]);
+    }
+
+    #[test]
+    fn a_replica_without_a_limit_is_kept_as_a_whole_or_not_at_all() {
+        let kept = |others| {
+            let room = TenantRoom::judge([using(100), using(others)].into_iter(), (64, 4), 250);
+            places_left(room.left_by(&using(100)), u32::MAX, 0)
+        };
+        assert_eq!((kept(6), kept(16)), (u32::MAX, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_quarter_is_kept_at_most_and_an_equal_part_is_never(
+            uses in prop::collection::vec((0_u32..200, 0_u32..1_000_000, 0_u32..200), 0..9),
+            (each, replicas) in (1_u32..100, 1_u32..40),
+        ) {
+            let uses = uses.into_iter().map(|(requests, tokens, more)| {
+                TenantUse { requests, tokens, requests_max: requests.saturating_add(more) }
+            });
+            let uses: Vec<_> = uses.collect();
+            let places = each * replicas;
+            let room = TenantRoom::judge(uses.iter().copied(), (places, replicas), 250);
+            let mut count_over = 0;
+            for used in &uses {
+                let kept = room.left_by(used);
+                let left = |from_end| places_left(kept, each, from_end as usize);
+                let left: u32 = (0..replicas).map(left).sum();
+                prop_assert!(left <= places && 4 * left + 4 >= 3 * places, "{left} of {places}");
+                let part = places as f32 / uses.len() as f32;
+                prop_assert!(left as f32 + 1.0 >= part.floor(), "{left} of a part of {part}");
+                if kept.is_some() {
+                    count_over += 1;
+                    prop_assert!(used.requests as f32 > part || used.tokens > 0);
+                }
+            }
+            // One may have more than its part of the tokens, and another of the places.
+            let is_one_kind = uses.iter().all(|used| used.tokens == 0);
+            prop_assert!(!is_one_kind || count_over < uses.len().max(1));
+        }
+    }
+}

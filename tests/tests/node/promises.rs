@@ -1,0 +1,134 @@
+//! Who was turned away and comes again when it was told to.
+
+use std::time::{Duration, Instant};
+
+use spillway_node::Node;
+use spillway_tests::{Reply, eventually, within};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::gate::Gate;
+use crate::shedding::{CLAIMS, ask, check_shed, of_class, one_place};
+
+/// Of one class and tenant, so that neither decides who comes first.
+const CLASS: u8 = 2;
+/// Between two requests that the replica ends: with four before it, a promise is more than a second away.
+const PACE: Duration = Duration::from_millis(400);
+
+/// A node with one place and a full queue, which knows how fast it is served.
+struct Busy {
+    gate: Gate,
+    node: Node,
+    /// Those that were let in, so that nobody leaves.
+    clients: Vec<JoinHandle<Reply>>,
+}
+
+impl Busy {
+    /// One request is served and `queue_max` wait.
+    async fn new(queue_max: usize) -> Self {
+        let gate = Gate::start().await;
+        let route = format!("[[route]]\nname = \"llm\"\nqueue_max = {queue_max}\n");
+        let node = one_place(&gate).listener(CLAIMS).table(route).start().await;
+        let mut busy = Self { gate, node, clients: Vec::new() };
+        busy.come("others-0");
+        eventually("it is served", || busy.gate.held("") == 1).await;
+        for number in 0..queue_max {
+            busy.enter(&format!("others-{}", number + 1)).await;
+        }
+        for round in 0..4 {
+            // wait: the rate at which requests are served is measured over time
+            sleep(PACE).await;
+            busy.serve_next().await;
+            busy.enter(&format!("others-{}", queue_max + round + 1)).await;
+        }
+        busy
+    }
+
+    fn waiting(&self) -> usize {
+        self.node.gateway().waiting()
+    }
+
+    fn come(&mut self, id: &str) {
+        self.clients.push(ask(&self.node, of_class(CLASS, id)));
+    }
+
+    /// A request comes and is let in to wait.
+    async fn enter(&mut self, id: &str) {
+        let before = self.waiting();
+        self.come(id);
+        eventually("it waits", || self.waiting() == before + 1).await;
+    }
+
+    /// A request comes and is turned away; when it may come again.
+    async fn turned_away(&self, id: &str) -> Instant {
+        let reply = within("it is told at once", ask(&self.node, of_class(CLASS, id))).await;
+        let seconds = check_shed(&reply.expect("a reply"), (503, "overloaded"), "queue_full");
+        Instant::now() + Duration::from_secs(seconds)
+    }
+
+    /// The request at the replica ends, and the next one begins; its id.
+    async fn serve_next(&self) -> String {
+        let before = self.gate.arrived().len();
+        self.gate.release("", 1);
+        eventually("the next is served", || self.gate.arrived().len() > before).await;
+        self.gate.arrived().pop().expect("it came").id
+    }
+}
+
+async fn until(due: Instant) {
+    // wait: for the moment at which the client was told to come again
+    tokio::time::sleep_until(due.into()).await;
+}
+
+#[tokio::test]
+async fn who_comes_when_it_was_told_to_is_let_in_although_the_queue_is_full_and_not_before() {
+    let mut busy = Busy::new(3).await;
+    let due = busy.turned_away("kept").await;
+    let ahead = due.saturating_duration_since(Instant::now());
+    assert!(ahead > Duration::from_millis(600), "{ahead:?} with four before it at that pace");
+    busy.turned_away("kept").await;
+    assert_eq!(busy.waiting(), 3, "it came too early, and is a newcomer");
+    until(due).await;
+    busy.turned_away("stranger").await;
+    busy.enter("kept").await;
+    assert_eq!(busy.waiting(), 4);
+    busy.turned_away("stranger").await;
+    while busy.waiting() > 0 {
+        busy.serve_next().await;
+    }
+    busy.gate.release("", 1);
+    let last = busy.clients.pop().expect("a client");
+    assert_eq!(within("it is served", last).await.expect("a reply").status, 200);
+}
+
+#[tokio::test]
+async fn who_comes_when_it_was_told_to_is_served_before_those_whose_turn_is_later() {
+    let mut busy = Busy::new(4).await;
+    let due = busy.turned_away("kept").await;
+    until(due).await;
+    for _ in 0..3 {
+        assert!(busy.serve_next().await.starts_with("others-"));
+    }
+    // Two places are free, and one of them is promised.
+    assert_eq!(busy.waiting(), 1);
+    busy.enter("newcomer-0").await;
+    busy.enter("newcomer-1").await;
+    busy.turned_away("newcomer-2").await;
+    busy.enter("kept").await;
+    let mut turns = Vec::new();
+    while busy.waiting() > 0 {
+        turns.push(busy.serve_next().await);
+    }
+    let of = |id: &str| turns.iter().position(|turn| turn == id).expect("it had its turn");
+    assert!(of("kept") < of("newcomer-0").min(of("newcomer-1")), "{turns:?}");
+}
+
+#[tokio::test]
+async fn a_promise_is_for_the_same_request_only() {
+    let mut busy = Busy::new(3).await;
+    let due = busy.turned_away("kept").await;
+    until(due).await;
+    busy.turned_away("another").await;
+    busy.enter("kept").await;
+    assert_eq!(busy.waiting(), 4);
+}
