@@ -124,6 +124,27 @@ async fn a_bridge_leaves_term_and_leader_and_heals_without_a_word() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_given_up_behind_a_cut_is_not_carried_out_after_it() {
+    let world = World::three(NEAR).await;
+    world.set(0, 1, 1).await.unwrap();
+    for round in 0..5 {
+        // Shorter than what connections and leadership survive.
+        world.isolate(1, true);
+        let change = Change::Set(1, 2);
+        let limit = Duration::from_millis(50);
+        let given_up = world.log(1).propose(&change, Urgency::Operator, limit).await;
+        assert_eq!(given_up, Err(ProposeError::Unknown));
+        world.isolate(1, false);
+        // On the same connection, so that it notices what was lost.
+        for number in 0..20 {
+            world.set(1, 2, 20 * round + number).await.unwrap();
+        }
+        world.agree().await;
+        assert_eq!(world.get_stale(0, 1), Some(1), "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_writes_are_refused_within_a_lease() {
     let mut world = World::three(NEAR).await;
     world.set(0, 1, 1).await.unwrap();

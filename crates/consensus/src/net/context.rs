@@ -246,11 +246,23 @@ pub(super) async fn send(
 }
 
 async fn ask(
-    (mut sender, mut receiver): (StreamSender, StreamReceiver),
+    (sender, mut receiver): (StreamSender, StreamReceiver),
     call: &Call,
 ) -> Result<Answer, NetFault> {
-    send(&mut sender, encode_call(call.clone())).await?;
-    sender.finish();
+    let mut question = Question(sender);
+    send(&mut question.0, encode_call(call.clone())).await?;
+    question.0.finish();
     let answer = receiver.message::<Answer>().await?;
     answer.ok_or_else(|| NetFault::Stream("the stream ended before the answer".to_owned()))
+}
+
+/// A call under way. Whoever gives up waiting takes it back: what a partition kept from the leader
+/// is not to be carried out once it has healed, after newer commands. With an answer there is
+/// nothing left to take back.
+struct Question(StreamSender);
+
+impl Drop for Question {
+    fn drop(&mut self) {
+        self.0.take_back();
+    }
 }

@@ -74,6 +74,14 @@ impl StreamSender {
         let _ = self.stream.finish();
     }
 
+    /// Takes back what has not arrived, also of a half that was ended: else the connection sends it
+    /// again for as long as it lives, and what a partition held up arrives after it.
+    pub fn take_back(&mut self) {
+        self.is_settled = true;
+        // An error means that all of it has arrived, or that the peer has stopped the stream.
+        let _ = self.stream.reset(StreamCode::Cancelled.number());
+    }
+
     /// Lets what is sent here go before (greater) or after (less) other streams.
     pub fn set_priority(&self, priority: i32) {
         // An error means that the stream has ended; the next write will say so.
@@ -85,8 +93,7 @@ impl Drop for StreamSender {
     fn drop(&mut self) {
         // Quinn would end the stream as if all had been sent.
         if !self.is_settled {
-            // An error means that it has ended already.
-            let _ = self.stream.reset(StreamCode::Cancelled.number());
+            self.take_back();
         }
     }
 }
