@@ -36,6 +36,7 @@ mod split;
 mod tenant_room;
 mod tuning;
 mod waiting;
+mod work;
 
 pub use admission::{
     Admission, Asker, Degraded, DrainMeter, Promise, Promises, RetryAfter, retry_after_s,
@@ -68,6 +69,7 @@ pub use tuning::{
 pub use waiting::{
     CLASSES, Entered, Full, WaitEntry, WaitLimit, WaitLimits, WaitQueue, WaitTicket,
 };
+pub use work::Work;
 
 #[cfg(test)]
 mod closed_loop_test;

@@ -9,7 +9,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{
-    Attempt, Moment, Plan, Policy, Reason, Refusal, ShedReason, SpillReason, plan,
+    Attempt, Moment, Plan, Policy, Reason, Refusal, ShedReason, SpillReason, Work, plan,
 };
 
 use crate::knowledge::Cached;
@@ -24,7 +24,6 @@ use crate::request::prepare::Prepared;
 use crate::request::record::Record;
 use crate::request::so_far::SoFar;
 use crate::request::witness::Witness;
-use crate::request::work::Work;
 use crate::tenants::TenantKey;
 use crate::upstream::{
     AttemptBounds, FailedAttempt, Kept, Line, LineKind, OutboundBody, Reply, RetrySafety, attempt,

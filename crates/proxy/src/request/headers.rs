@@ -204,6 +204,12 @@ fn insert_if_absent(
     }
 }
 
+/// Whether a reply is a stream of events.
+pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

@@ -10,7 +10,7 @@ use spillway_types::{BlockHashes, End, Inquiry, ModelName, Prediction};
 
 use crate::learning::{Learning, Replied};
 use crate::replica::{Reading, Replica};
-use crate::request::work::is_event_stream;
+use crate::request::headers::is_event_stream;
 use crate::worker::Worker;
 
 /// Stands for the time to the first token where nothing is predicted.

@@ -30,7 +30,6 @@ mod tenant;
 mod told;
 mod weigh;
 mod witness;
-mod work;
 
 pub use explain::{
     Decision, ExplainRequest, ExplainedRegion, ExplainedReplica, Explanation, explain,

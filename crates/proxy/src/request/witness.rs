@@ -5,11 +5,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Response, StatusCode, header};
 use spillway_protocol::{Usage, parse_orca};
+use spillway_route::Work;
 use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCounts};
 
 use crate::replica::Replica;
+use crate::request::headers::is_event_stream;
 use crate::request::lesson::Lesson;
-use crate::request::work::{Work, is_event_stream};
 use crate::upstream::{FailedAttempt, RetrySafety};
 use crate::worker::Worker;
 
@@ -156,8 +157,9 @@ impl Witness {
                     self.piece(now);
                 }
                 let worked = self.begun_after.filter(|_| self.is_success);
+                let written = usage.map(|usage| usage.completion_tokens);
                 let worked =
-                    worked.and_then(|after| self.work.finished(after, self.is_stream, usage));
+                    worked.and_then(|after| self.work.finished(after, self.is_stream, written));
                 self.judge(now, SignKind::Finished { tokens, worked });
             }
             End::Cut => self.judge(now, SignKind::Failed(Fault::Cut)),
