@@ -101,8 +101,9 @@ async fn who_comes_when_it_was_told_to_is_let_in_although_the_queue_is_full_and_
     assert_eq!(within("it is served", last).await.expect("a reply").status, 200);
 }
 
-#[tokio::test]
-async fn who_comes_when_it_was_told_to_is_served_before_those_whose_turn_is_later() {
+/// The turns of those that wait where one that was promised a place comes after two newcomers, and how long
+/// after.
+async fn turns_behind_newcomers() -> (Vec<String>, Duration) {
     let mut busy = Busy::new(4).await;
     let due = busy.turned_away("kept").await;
     until(due).await;
@@ -111,14 +112,31 @@ async fn who_comes_when_it_was_told_to_is_served_before_those_whose_turn_is_late
     }
     // Two places are free, and one of them is promised.
     assert_eq!(busy.waiting(), 1);
+    let begin = Instant::now();
     busy.enter("newcomer-0").await;
     busy.enter("newcomer-1").await;
     busy.turned_away("newcomer-2").await;
     busy.enter("kept").await;
+    let after = begin.elapsed();
     let mut turns = Vec::new();
     while busy.waiting() > 0 {
         turns.push(busy.serve_next().await);
     }
+    (turns, after)
+}
+
+#[tokio::test]
+async fn who_comes_when_it_was_told_to_is_served_before_those_whose_turn_is_later() {
+    let mut attempts = 0;
+    let turns = loop {
+        let (turns, after) = turns_behind_newcomers().await;
+        // Where a busy machine takes as long as a turn, that of the newcomers is not later.
+        if after < PACE / 4 {
+            break turns;
+        }
+        attempts += 1;
+        assert!(attempts < 10, "{after:?} for four requests");
+    };
     let of = |id: &str| turns.iter().position(|turn| turn == id).expect("it had its turn");
     assert!(of("kept") < of("newcomer-0").min(of("newcomer-1")), "{turns:?}");
 }
