@@ -1,6 +1,6 @@
 //! Replicas fail: how much more is sent to them for it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -13,36 +13,54 @@ use super::stage::{Setting, Stage};
 use crate::trial::Report;
 
 const LIMIT: Duration = Duration::from_secs(4);
+/// Before the fault, so that the budget has in store all that it may have.
+const CALM: Duration = Duration::from_secs(6);
 const FAULTY: Duration = Duration::from_secs(12);
 const REPLICAS: u16 = 4;
 /// Requests a second: about half of what four replicas serve.
 const RATE: f64 = 80.0;
 /// More than they serve, so that nobody's failure goes unnoticed.
 const RATE_HIGH: f64 = 220.0;
-/// Retries for 100 requests of clients, without those in hand.
+/// Retries for 100 requests of a fault of the full length.
 const AIM: f64 = 20.0;
-/// In hand before the first request, by the default of `[retry]`; all else has to be earned.
+/// The same without those in store, by the default of `[retry]`, and some for chance: requests that
+/// come in a bunch leave more in store.
+const AIM_EARNED: f64 = 16.0;
+/// Retries that a node keeps for as long as nobody needs them.
 const IN_HAND: f64 = 30.0;
+/// Those that each request earns, by the same default, and for how many seconds they are kept.
+const EARNED_SHARE: f64 = 0.15;
+const STORED_S: f64 = 3.0;
 
 /// What came of one round.
 struct Seen {
-    /// By clients.
+    /// By clients, from the fault on.
     sent: usize,
     good: usize,
-    /// Retries, all of them.
+    /// Retries since then, all of them.
     retried: f64,
+    /// Retries that were in store by then.
+    stored: f64,
 }
 
 /// What is wrong with how many replicas.
+#[derive(Clone)]
 struct Storm {
     name: &'static str,
     fault: Value,
     replicas: usize,
     rate: f64,
+    /// How long all is well before.
+    calm: Duration,
 }
 
 fn storms() -> Vec<Storm> {
-    let storm = |name, fault, replicas| Storm { name, fault, replicas, rate: RATE };
+    let storm = |name, fault, replicas| Storm { name, fault, replicas, rate: RATE, calm: CALM };
+    // Connections that are open would stay so, and nothing be refused.
+    let refused = |name, replicas| Storm {
+        calm: Duration::ZERO,
+        ..storm(name, json!({ "kind": "refuse" }), replicas)
+    };
     let all = usize::from(REPLICAS);
     let unavailable = json!({ "kind": "status", "code": 503, "retry_after_s": 1 });
     let half = json!({ "kind": "status", "code": 500, "probability": 0.5 });
@@ -50,8 +68,8 @@ fn storms() -> Vec<Storm> {
     vec![
         storm("one replica breaks off its replies", cut.clone(), 1),
         storm("all replicas do", cut, all),
-        storm("one replica refuses connections", json!({ "kind": "refuse" }), 1),
-        storm("all replicas refuse connections", json!({ "kind": "refuse" }), all),
+        refused("one replica refuses connections", 1),
+        refused("all replicas refuse connections", all),
         storm("all replicas answer 503", unavailable.clone(), all),
         Storm {
             rate: RATE_HIGH,
@@ -64,10 +82,17 @@ fn storms() -> Vec<Storm> {
     ]
 }
 
+impl Storm {
+    /// Retries that are in store after so long without a fault.
+    fn stored(&self, calm: Duration) -> f64 {
+        (EARNED_SHARE * self.rate * calm.as_secs_f64().min(STORED_S)).max(IN_HAND)
+    }
+}
+
 impl Seen {
-    /// Retries beyond those in hand.
+    /// Retries beyond those in store.
     fn earned(&self) -> f64 {
-        (self.retried - IN_HAND).max(0.0)
+        (self.retried - self.stored).max(0.0)
     }
 
     /// For 100 requests.
@@ -87,8 +112,11 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
             served.push(seen.per_hundred(seen.good as f64));
         }
         let what = format!("{}: retries for 100 requests", storm.name);
-        report.quantity(&what, "", None, retried);
-        report.quantity(format!("{what}, without the thirty in hand"), "", Some(AIM), earned);
+        // What is in store is little beside a fault of the full length.
+        let aim = (!plan.is_short).then_some(AIM);
+        report.quantity(&what, "", aim, retried);
+        let what = format!("{what}, without those in store");
+        report.quantity(what, "", Some(AIM_EARNED), earned);
         report.rate(format!("{}: served", storm.name), "%", None, served);
     }
     Ok(report)
@@ -96,29 +124,34 @@ pub(crate) async fn run(plan: &Plan) -> anyhow::Result<Report> {
 
 async fn once(plan: &Plan, storm: &Storm, seed: u64) -> anyhow::Result<Seen> {
     let stage = Stage::new(plan, Setting::usual(REPLICAS)).await?;
-    let page = stage.page().await?;
     let retries = |page: &super::stage::Page| page.sum("spillway_retries_total", "");
-    let before = retries(&page);
     // Each request may be repeated in all cases: the budget alone holds it back.
     let make = |number| {
         let mut ask = request::chat(number, LIMIT);
         ask.headers.push(("idempotency-key", format!("k-{number}")));
         ask
     };
+    let come = || Crowd::open(&stage.data, Habit::once(make), storm.rate, seed);
+    // Without a calm time nobody comes before the fault, and no connection is open.
+    let early = (!storm.calm.is_zero()).then(come);
+    // wait: this is how long all is well
+    let calm = plan.time(storm.calm);
+    sleep(calm).await;
+    let (before, faulty) = (retries(&stage.page().await?), Instant::now());
     for replica in 0..storm.replicas {
         stage.fault(replica, &storm.fault).await?;
     }
-    let crowd = Crowd::open(&stage.data, Habit::once(make), storm.rate, seed);
+    let crowd = early.unwrap_or_else(come);
     // wait: this is how long they fail
-    let span = plan.time(FAULTY);
-    sleep(span).await;
+    sleep(plan.time(FAULTY)).await;
     let stories = crowd.end(request::patience(LIMIT)).await;
-    let notes: Vec<&Note> = stories.iter().flat_map(|story| &story.notes).collect();
+    let notes = stories.iter().flat_map(|story| &story.notes);
+    let notes: Vec<&Note> = notes.filter(|note| note.due >= faulty).collect();
     let good = notes.iter().filter(|note| note.is_good()).count();
     let retried = retries(&stage.page().await?) - before;
     plan.say(&format!("{}: {retried} retries; {}", storm.name, kinds(notes.iter().copied())));
     plan.done(stage);
-    Ok(Seen { sent: notes.len(), good, retried })
+    Ok(Seen { sent: notes.len(), good, retried, stored: storm.stored(calm) })
 }
 
 #[cfg(test)]
@@ -126,10 +159,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn retries_in_hand_are_retries_but_not_earned() {
-        let seen = |retried| Seen { sent: 200, good: 150, retried };
+    fn retries_in_store_are_retries_but_not_earned() {
+        let seen = |retried| Seen { sent: 200, good: 150, retried, stored: 30.0 };
         let told = |seen: Seen| (seen.per_hundred(seen.retried), seen.per_hundred(seen.earned()));
         assert_eq!(told(seen(20.0)), (10.0, 0.0));
         assert_eq!(told(seen(70.0)), (35.0, 20.0));
+    }
+
+    #[test]
+    fn calm_time_leaves_more_in_store_up_to_three_seconds_of_it() {
+        let storm = storms().pop().expect("a storm");
+        let stored = |rate, calm_s| {
+            Storm { rate, ..storm.clone() }.stored(Duration::from_secs(calm_s)).round()
+        };
+        assert_eq!([stored(80.0, 0), stored(80.0, 1), stored(80.0, 6)], [30.0, 30.0, 36.0]);
+        assert_eq!([stored(220.0, 1), stored(220.0, 6)], [33.0, 99.0]);
     }
 }
