@@ -61,6 +61,28 @@ async fn what_a_replica_pushes_steers_the_policy_that_goes_by_it() {
     node.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_loses_the_last_place_to_another_request_gets_the_next_one() {
+    let replica = Scripted::start().await.serve(OK);
+    let url = format!("http://{}", replica.address);
+    let setup = Setup::new().set("node.workers = 4");
+    let node = setup.replica_with("one", &url, "connections_max = 1").start().await;
+    let address = node.addresses()[0];
+    let clients = (0..24).map(|_| {
+        spawn(async move {
+            for _ in 0..60 {
+                let reply = Client::once(address, chat("tiny", "")).await;
+                assert_eq!(reply.status, 200, "{}", reply.text());
+            }
+        })
+    });
+    let clients: Vec<_> = clients.collect();
+    for client in clients {
+        client.await.expect("all are served");
+    }
+    node.stop().await;
+}
+
 #[tokio::test]
 async fn load_that_comes_with_a_reply_is_read() {
     let reply = OK.replacen(

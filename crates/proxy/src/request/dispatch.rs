@@ -11,6 +11,7 @@ use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{
     Attempt, Moment, Plan, Policy, Reason, Refusal, ShedReason, SpillReason, Work, plan,
 };
+use tokio::task::yield_now;
 
 use crate::knowledge::Cached;
 use crate::place::Place;
@@ -157,8 +158,13 @@ impl Dispatch<'_> {
         if self.is_barred() || self.is_barred_by_now() {
             return Err(self.barred_here());
         }
-        // Another request may have taken the last place since the plan was made.
-        let Some(mut asked) = self.take_place(chosen, so_far) else { return Ok(None) };
+        let Some(mut asked) = self.take_place(chosen, so_far) else {
+            // Another request has taken the last place since the plan was made. The replica was not
+            // asked, so it may be as soon as it has a place again.
+            so_far.tried.retain(|slot| *slot != chosen.slot);
+            yield_now().await;
+            return Ok(None);
+        };
         so_far.stay = None;
         // Its place shows by itself from now on.
         self.prepared.target.coming = None;

@@ -105,8 +105,9 @@ impl Dispatch<'_> {
         if !hedges.try_hedge(Instant::now()) {
             return None;
         }
+        let asked = self.take_place(chosen, so_far)?;
         so_far.tried.push(chosen.slot);
-        self.take_place(chosen, so_far)
+        Some(asked)
     }
 }
 
