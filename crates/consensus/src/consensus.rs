@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use spillway_link::Link;
+use spillway_types::NodeName;
 use tokio::sync::{oneshot, watch as channel};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -127,6 +128,12 @@ impl<M: Machine> Consensus<M> {
     #[must_use]
     pub fn digest(&self) -> (u128, Option<u64>) {
         self.applied.look(|machine, index| (machine.digest(), index))
+    }
+
+    /// Says which other nodes are members, as a member of the cluster has told it: they may lead
+    /// while this node's own log does not know them yet.
+    pub fn vouch(&self, names: impl IntoIterator<Item = NodeName>) {
+        self.context.guard.vouch(names);
     }
 
     /// Writes all that is applied here into one file, for [`crate::restore`].

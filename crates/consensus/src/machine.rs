@@ -22,6 +22,18 @@ pub trait Machine: Send + 'static {
         None
     }
 
+    /// Whether a node of that name was removed, so that its membership in the log is about to end.
+    fn is_removed(&self, name: &NodeName) -> bool {
+        let _ = name;
+        false
+    }
+
+    /// Who is a member of the log from the next entry on: told in the order of entries, and after a
+    /// restore.
+    fn members(&mut self, names: &[NodeName]) {
+        let _ = names;
+    }
+
     /// All of the state, as bytes that [`Self::restore`] reads on any node. At most
     /// [`crate::SNAPSHOT_BYTES_MAX`].
     ///

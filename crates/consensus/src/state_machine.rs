@@ -31,6 +31,15 @@ struct State<M> {
     members: StoredMembers,
 }
 
+impl<M: Machine> State<M> {
+    /// Tells the machine who is a member of the log from here on.
+    fn tell_members(&mut self) {
+        let members = self.members.membership().nodes().map(|(_, member)| member.name.clone());
+        let names: Vec<_> = members.collect();
+        self.machine.members(&names);
+    }
+}
+
 impl<M: Machine> Applied<M> {
     pub(crate) fn new(machine: M) -> Arc<Self> {
         let state = State { machine, last: None, members: StoredMembers::default() };
@@ -62,6 +71,7 @@ impl<M: Machine> Applied<M> {
             Payload::Blank => None,
             Payload::Membership(members) => {
                 state.members = StoredMembers::new(Some(id), members);
+                state.tell_members();
                 None
             }
             Payload::Normal(Command(frame)) => {
@@ -98,6 +108,7 @@ impl<M: Machine> Applied<M> {
         state.machine.restore(data).map_err(io::Error::other)?;
         state.last = meta.last_log_id;
         state.members = meta.last_membership.clone();
+        state.tell_members();
         drop(state);
         self.tell(meta.last_log_id);
         Ok(())

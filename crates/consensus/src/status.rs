@@ -160,9 +160,11 @@ fn age(context: &Context, heard: &Heard, applied_index: Option<u64>) -> Option<D
     Some(context.now().saturating_sub(as_of))
 }
 
-/// Lets nothing rest on the followers' promises any more: the lead is about to be handed over.
-pub(crate) fn give_up_lease<M: Machine>(raft: &Raft<M>, context: &Context) {
+/// Lets nothing rest on the followers' promises any more: the lead is about to be handed over to
+/// `to`.
+pub(crate) fn give_up_lease<M: Machine>(raft: &Raft<M>, context: &Context, to: NodeId) {
     let ballot = Ballot::from(&raft.metrics().borrow_watched().vote);
+    context.want(ballot, to);
     context.followers.send_modify(|followers| followers.give_up(ballot));
 }
 

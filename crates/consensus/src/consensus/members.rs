@@ -101,7 +101,7 @@ impl<M: Machine> Consensus<M> {
             return Err(ChangeError::Refused(format!("node {to} has no vote")));
         }
         let by = Instant::now() + limit;
-        status::give_up_lease(&self.raft, &self.context);
+        status::give_up_lease(&self.raft, &self.context, to);
         let asked = self.raft.trigger().transfer_leader(to).await;
         asked.map_err(|fatal| ChangeError::Stopped(fatal.to_string()))?;
         while status::leader(&self.raft) != Some(to) {

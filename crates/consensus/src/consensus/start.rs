@@ -55,6 +55,7 @@ pub(super) async fn start<M: Machine>(
         timing: config.timing,
         voice: heard_voice,
         wire_newest: config.wire_newest,
+        snapshot_limit: config.snapshot_limit,
     };
     let context = Arc::new(Context::new(parts));
     let applied = Applied::new(machine);
@@ -68,6 +69,7 @@ pub(super) async fn start<M: Machine>(
     let raft = Raft::new(node, Arc::new(raft_config), network, log, applier)
         .await
         .map_err(|fatal| StartFault::Log(fatal.to_string()))?;
+    context.guard.begin(raft.metrics());
     let heard = Heard::default();
     let (served, shared) = (Arc::clone(&context), Arc::clone(&applied));
     let server = Server::new(served, raft.clone(), shared, heard.clone());

@@ -59,7 +59,7 @@ impl<M: Machine> Steering<M> {
         if let Some(to) = self.heir(now, metrics) {
             self.hand_over_from = now + 2 * self.context.timing().heartbeat;
             self.placement.forget();
-            status::give_up_lease(&self.raft, &self.context);
+            status::give_up_lease(&self.raft, &self.context, to);
             tracing::info!(%to, "hands the lead over");
             drop(self.raft.trigger().transfer_leader(to).await);
         }

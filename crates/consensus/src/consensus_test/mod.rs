@@ -12,6 +12,7 @@ mod partition_test;
 mod read_test;
 mod slow_test;
 mod steer_test;
+mod stranger_test;
 mod version_test;
 mod vote_test;
 mod write_test;

@@ -1,23 +1,50 @@
 //! Votes, asked for one by one.
 
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::time::Duration;
+
+use spillway_link::Link;
 
 use super::world::{LIMIT, World, until};
 use crate::NodeId;
-use crate::wire::{Answer, Ballot, Call, Candidacy, Point, Refusal};
+use crate::wire::{Answer, Ballot, Call, Candidacy, Point, Purpose, Refusal};
 
 const NEAR: Duration = Duration::from_millis(4);
 
-/// Asks node 2, as a candidate whose log is longer than any.
-async fn ask(world: &World, term: u64, candidate: u64, is_question: bool) -> Answer {
+/// Asks node 3, as a candidate whose log is longer than any.
+async fn ask(world: &Asked, term: u64, candidate: u64, is_question: bool) -> Answer {
     let candidacy = Candidacy {
         ballot: Ballot { term, node: NodeId(candidate), is_won: false },
         last: Some(Point { term, index: 1_000 }),
         is_transfer: false,
     };
     let call = if is_question { Call::PreVote(candidacy) } else { Call::Vote(candidacy) };
+    if candidate == 1 {
+        return world.say(&world.thief, (1, 2), (Purpose::Call, call)).await.unwrap();
+    }
     let member = world.nodes[2].member();
     world.log(1).context.call((NodeId(3), &member), &call, LIMIT).await.unwrap()
+}
+
+/// Nodes 2 and 3 without a leader, and a link that speaks for node 1.
+struct Asked {
+    world: World,
+    thief: Arc<Link>,
+}
+
+impl Deref for Asked {
+    type Target = World;
+
+    fn deref(&self) -> &World {
+        &self.world
+    }
+}
+
+impl DerefMut for Asked {
+    fn deref_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
 }
 
 fn is_granted(answer: &Answer) -> bool {
@@ -27,8 +54,7 @@ fn is_granted(answer: &Answer) -> bool {
     }
 }
 
-/// Nodes 1 and 2 without a leader; node 1 asks in the place of others.
-async fn leaderless() -> World {
+async fn leaderless() -> Asked {
     let mut world = World::three(NEAR).await;
     world.timing = crate::Timing::for_rtt(Duration::from_millis(220));
     world.kill(0).await;
@@ -41,7 +67,8 @@ async fn leaderless() -> World {
         world.nodes[1].up().link.peers().iter().all(|peer| peer.is_connected())
     })
     .await;
-    world
+    let thief = world.thief(0).await;
+    Asked { world, thief }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -67,7 +94,7 @@ async fn a_restarted_node_gives_no_vote_within_a_lease_then_one_a_term_and_keeps
     world.kill(2).await;
     world.start(2).await;
     until("they are connected", || {
-        world.nodes[1].up().link.peers().iter().all(|peer| peer.is_connected())
+        world.nodes[2].up().link.peers().iter().all(|peer| peer.is_connected())
     })
     .await;
     while let Answer::Refused(_) = ask(&world, 80, 2, false).await {}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
+use spillway_codec::Wire;
 use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
 use spillway_link::delayed::{Path, Paths};
 use spillway_link::{
@@ -15,6 +16,7 @@ use spillway_link::{
 use tempfile::TempDir;
 
 use super::register::{Before, Change, Register};
+use crate::wire::{Addressee, Answer, Opening, Purpose};
 use crate::{
     ClusterId, Compaction, Config, Consensus, Consistency, Member, NodeId, ProposeError, Proposed,
     ReadError, Role, Seed, StartFault, Timing, Urgency, WireVersion,
@@ -35,6 +37,8 @@ pub(super) struct World {
     pub(super) wire_newest: WireVersion,
     pub(super) steering_patience: Duration,
     pub(super) nodes: Vec<TestNode>,
+    /// Links with a node's certificate and no log behind them.
+    thieves: Vec<(usize, Arc<Link>)>,
 }
 
 /// A node, running or not.
@@ -79,6 +83,7 @@ impl World {
             wire_newest: WireVersion::default(),
             steering_patience: Duration::from_secs(30),
             nodes: Vec::new(),
+            thieves: Vec::new(),
         };
         (0..nodes).for_each(|_| world.add());
         world
@@ -143,14 +148,17 @@ impl World {
 
     /// Tells all links of each other.
     fn introduce(&self) {
-        let peers: Vec<PeerConfig> = self
-            .running()
-            .map(|node| PeerConfig {
-                identity: identity(&node.name),
-                address: node.address().to_string(),
-                rtt_ms: Some(5),
-            })
-            .collect();
+        let peer = |name: &str, address: SocketAddr| PeerConfig {
+            identity: identity(name),
+            address: address.to_string(),
+            rtt_ms: Some(5),
+        };
+        let mut peers: Vec<PeerConfig> =
+            self.running().map(|node| peer(&node.name, node.address())).collect();
+        for (at, link) in &self.thieves {
+            link.set_peers(peers.clone());
+            peers.push(peer(&self.nodes[*at].name, link.local_address().unwrap()));
+        }
         for node in self.running() {
             for other in self.running().filter(|other| other.id != node.id) {
                 let path = Path {
@@ -161,6 +169,45 @@ impl World {
             }
             node.up().link.set_peers(peers.clone());
         }
+    }
+
+    /// A link that speaks as a node that does not run, as whoever has its certificate and key can. All
+    /// running nodes take it for a peer.
+    pub(super) async fn thief(&mut self, at: usize) -> Arc<Link> {
+        let node = &self.nodes[at];
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let mut config =
+            spillway_link::Config::new(identity(&node.name), listen, node.files.clone());
+        config.transport.rtt_default_ms = 5;
+        let link = Arc::new(Link::start(config, Arc::new(NoHandler)).unwrap());
+        self.thieves.push((at, Arc::clone(&link)));
+        self.introduce();
+        until("the thief is connected", || link.peers().iter().all(|peer| peer.is_connected()))
+            .await;
+        link
+    }
+
+    /// What a thief opens a stream to node `to` with, as number `from`.
+    pub(super) fn opening(&self, from: u64, to: usize, purpose: Purpose) -> Opening {
+        let node = self.nodes[to].log().context.introduction();
+        let to = Some(Addressee { node: node.node, disk: Some(node.disk) });
+        Opening { cluster: node.cluster, from: NodeId(from), to, purpose }
+    }
+
+    /// Says something as a thief that calls itself number `from`; `None` if no answer came.
+    pub(super) async fn say<T: Wire>(
+        &self,
+        thief: &Link,
+        (from, to): (u64, usize),
+        (purpose, message): (Purpose, T),
+    ) -> Option<Answer> {
+        let name = self.nodes[to].name.as_str().into();
+        let (mut sender, mut receiver) = thief.open_control(&name).unwrap();
+        sender.message(&self.opening(from, to, purpose)).await.ok()?;
+        // An error means that the stream has ended already.
+        drop(sender.message(&message).await);
+        sender.finish();
+        receiver.message::<Answer>().await.ok()?
     }
 
     fn running(&self) -> impl Iterator<Item = &TestNode> {

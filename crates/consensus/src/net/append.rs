@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::context::{Context, send};
 use super::server::Server;
+use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::proposer::Raft;
 use crate::raft::{LogId, Types, Vote};
@@ -46,12 +47,16 @@ impl<M: Machine> Server<M> {
     /// Takes entries in, several requests at a time, and answers in their order.
     pub(super) async fn append(
         &self,
-        from: &Identity,
+        (id, from): (NodeId, &Identity),
         mut sender: StreamSender,
         receiver: StreamReceiver,
     ) -> Result<(), StreamFault> {
         let unanswered = Unanswered::default();
-        let answers = self.raft.stream_append(self.appends(receiver, Arc::clone(&unanswered)));
+        let answers = self.raft.stream_append(self.appends(
+            (id, from.clone()),
+            receiver,
+            Arc::clone(&unanswered),
+        ));
         let mut answers = std::pin::pin!(answers);
         while let Some(answer) = answers.next().await {
             let received = unanswered.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
@@ -63,17 +68,23 @@ impl<M: Machine> Server<M> {
         Ok(())
     }
 
-    /// The requests of a stream. What is no request ends it, as its end does.
+    /// The requests of a stream. What is no request ends it, as its end does, and so does one of a
+    /// node that does not lead as far as this one can tell.
     fn appends(
         &self,
+        sender: (NodeId, Identity),
         receiver: StreamReceiver,
         unanswered: Unanswered,
     ) -> impl Stream<Item = AppendEntriesRequest<Types>> + Send + use<M> {
-        let state = (receiver, self.raft.clone(), self.heard.clone(), Arc::clone(&self.context));
+        let state = (receiver, sender, self.handle());
         stream::unfold((state, unanswered), |(state, unanswered)| async {
-            let (mut receiver, raft, heard, context) = state;
+            let (mut receiver, sender, server) = state;
             let append = receiver.message::<Append>().await.ok()??;
+            let Self { raft, heard, context, .. } = &server;
             if append.news.is_some() && context.versions.own() == WireVersion::One {
+                return None;
+            }
+            if !server.listens((sender.0, &sender.1), append.ballot) {
                 return None;
             }
             // Before it is taken in: by then this node follows, and knows whom.
@@ -96,7 +107,7 @@ impl<M: Machine> Server<M> {
                 entries: entries.ok()?,
                 leader_commit: append.committed.map(LogId::from),
             };
-            Some((request, ((receiver, raft, heard, context), unanswered)))
+            Some((request, ((receiver, sender, server), unanswered)))
         })
     }
 

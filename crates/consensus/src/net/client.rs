@@ -21,7 +21,7 @@ use super::pipeline::Pipeline;
 use crate::ids::{Member, NodeId};
 use crate::raft::{LogId, Snapshot, Types, Vote};
 use crate::state_machine::stored;
-use crate::wire::{Answer, Call, Candidacy, Offer, Parcel, Point, Purpose};
+use crate::wire::{Answer, Ballot, Call, Candidacy, Offer, Parcel, Point, Purpose};
 
 /// Bytes of a snapshot that are handed to the connection at a time.
 const PIECE_BYTES: usize = 64 << 10;
@@ -142,6 +142,9 @@ impl Client {
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
         let answer = self.context.call((self.id, &self.member), call, option.soft_ttl()).await;
         match answer.map_err(|fault| unreachable(&fault))? {
+            Answer::Vote { ballot, .. } if !self.context.believes(self.id, ballot) => {
+                Err(unreachable(&NetFault::Unbelieved))
+            }
             Answer::Vote { ballot, is_granted, last } => {
                 let (Call::Vote(asked) | Call::PreVote(asked)) = call else {
                     return Err(unreachable(&NetFault::Unexpected));
@@ -184,6 +187,11 @@ impl Client {
         }
         bulk.finish();
         match receiver.message::<Answer>().await? {
+            Some(Answer::Installed(at))
+                if at != Ballot::from(&vote) && !self.context.believes(self.id, at) =>
+            {
+                Err(NetFault::Unbelieved)
+            }
             Some(Answer::Installed(ballot)) => {
                 sender.finish();
                 Ok(Vote::from(ballot))

@@ -12,6 +12,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
+use super::guard::Guard;
 use super::versions::Versions;
 use crate::disk::LogStore;
 use crate::ids::{DiskId, Member, NodeId};
@@ -48,6 +49,10 @@ pub(crate) struct Context {
     /// How far the voters are from each other, as a leader hears.
     distances: Mutex<Distances>,
     pub(crate) versions: Versions,
+    /// What it knows of the members, for what it believes.
+    pub(crate) guard: Guard,
+    /// How long a snapshot may take.
+    pub(crate) snapshot_limit: Duration,
     /// Makes promises and keeps none, for tests of those who would notice.
     #[cfg(test)]
     pub(crate) breaks_promises: std::sync::atomic::AtomicBool,
@@ -66,6 +71,7 @@ pub(crate) struct Parts {
     pub(crate) timing: Timing,
     pub(crate) voice: watch::Receiver<Voice>,
     pub(crate) wire_newest: WireVersion,
+    pub(crate) snapshot_limit: Duration,
 }
 
 /// A node did not answer as it should.
@@ -83,6 +89,8 @@ pub(crate) enum NetFault {
     Unexpected,
     #[error("no quorum has answered this leader for its lease")]
     Silent,
+    #[error("it names a later leader, which it has no vote on, or a term far ahead")]
+    Unbelieved,
 }
 
 impl From<StreamFault> for NetFault {
@@ -108,7 +116,7 @@ impl NetFault {
 
 impl Context {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { link, node, log, disk, timing, voice, wire_newest } = parts;
+        let Parts { link, node, log, disk, timing, voice, wire_newest, snapshot_limit } = parts;
         let promise = Promise::of_start(Duration::ZERO, log.is_blank());
         Self {
             link,
@@ -124,6 +132,8 @@ impl Context {
             promise: Mutex::new(promise),
             distances: Mutex::default(),
             versions: Versions::new(wire_newest),
+            guard: Guard::default(),
+            snapshot_limit,
             #[cfg(test)]
             breaks_promises: std::sync::atomic::AtomicBool::new(false),
             #[cfg(test)]

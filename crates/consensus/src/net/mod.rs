@@ -4,6 +4,7 @@
 mod append;
 mod client;
 mod context;
+mod guard;
 mod heard;
 mod parcels;
 mod pipeline;

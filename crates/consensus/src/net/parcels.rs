@@ -23,7 +23,8 @@ pub(super) struct Parcels(Arc<Mutex<BTreeMap<Key, Expected>>>);
 #[derive(Debug)]
 struct Expected {
     bytes: u64,
-    arrived: oneshot::Sender<Bytes>,
+    /// `None` once its bytes are on their way: then it only keeps its place.
+    arrived: Option<oneshot::Sender<Bytes>>,
 }
 
 /// A place for one snapshot; it is free again when this is dropped.
@@ -39,27 +40,31 @@ impl Parcels {
     pub(super) fn expect(&self, from: &NodeName, transfer: u64, bytes: u64) -> Option<Place> {
         let mut expected = self.lock();
         let key = (from.clone(), transfer);
-        let is_full = expected.len() >= PARCELS_MAX || expected.contains_key(&key);
+        // One place for each node: a leader in order sends one at a time.
+        let has_one = expected.keys().any(|(name, _)| name == from);
+        let is_full = expected.len() >= PARCELS_MAX || has_one;
         if is_full || bytes > crate::SNAPSHOT_BYTES_MAX as u64 {
             return None;
         }
         let (sender, arrived) = oneshot::channel();
-        expected.insert(key.clone(), Expected { bytes, arrived: sender });
+        expected.insert(key.clone(), Expected { bytes, arrived: Some(sender) });
         Some(Place { parcels: self.clone(), key, arrived })
     }
 
     /// Reads what a node sends, if it was expected.
     pub(super) async fn receive(&self, from: NodeName, mut receiver: StreamReceiver) {
         let Ok(Some(parcel)) = receiver.message::<Parcel>().await else { return };
-        let expected = self.lock().remove(&(from, parcel.transfer));
-        let Some(expected) = expected.filter(|expected| expected.bytes == parcel.bytes) else {
-            return;
-        };
+        let key = (from, parcel.transfer);
+        let arrived = self.lock().get_mut(&key).and_then(|expected| {
+            let fits = expected.bytes == parcel.bytes;
+            expected.arrived.take().filter(|_| fits)
+        });
+        let Some(arrived) = arrived else { return };
         // It fits: that was checked when it was offered.
         let bytes = usize::try_from(parcel.bytes).unwrap_or(usize::MAX);
         if let Ok(data) = receiver.exactly(bytes).await {
             // An error means that the offer was withdrawn.
-            drop(expected.arrived.send(data));
+            drop(arrived.send(data));
         }
     }
 

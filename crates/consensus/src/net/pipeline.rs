@@ -210,8 +210,12 @@ where
             Answer::Took(took) => (took.verdict, Some(took)),
             answer => return Err(NetFault::of(answer)),
         };
-        if !matches!(verdict, Verdict::HigherVote(_)) {
-            self.follows(&request, took);
+        match verdict {
+            Verdict::HigherVote(ballot) if !self.context.believes(self.id, ballot) => {
+                return Err(NetFault::Unbelieved);
+            }
+            Verdict::HigherVote(_) => {}
+            Verdict::Appended(_) | Verdict::Conflict(_) => self.follows(&request, took),
         }
         Ok(match verdict {
             Verdict::Appended(last) => Ok(last.map(LogId::from)),

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::async_runtime::watch::WatchReceiver;
 use openraft::raft::{TransferLeaderRequest, VoteRequest, VoteResponse};
 use spillway_link::{Identity, Served, StreamFault, StreamHandler, StreamReceiver, StreamSender};
+use tokio::time::timeout;
 
 use super::context::{Context, send};
 use super::heard::Heard;
 use super::parcels::Parcels;
 use super::read_index::read_index;
 use crate::disk::StoredSnapshot;
+use crate::ids::NodeId;
 use crate::machine::Machine;
 use crate::proposer::{NotDone, Raft, propose_here};
 use crate::raft::{LogId, Vote};
+use crate::rules::standing::Standing;
 use crate::state_machine::{Applied, loaded};
 use crate::wire::{
-    Answer, Call, Candidacy, Octets, Offer, Opening, Point, Purpose, Refusal, WireVersion,
+    Answer, Ballot, Call, Candidacy, Octets, Offer, Opening, Point, Purpose, Refusal, WireVersion,
     encode_answer,
 };
 
@@ -40,6 +42,17 @@ impl<M: Machine> Server<M> {
         Self { context, raft, applied, heard, parcels: Parcels::default() }
     }
 
+    /// Another handle on the same.
+    pub(super) fn handle(&self) -> Self {
+        Self {
+            context: Arc::clone(&self.context),
+            raft: self.raft.clone(),
+            applied: Arc::clone(&self.applied),
+            heard: self.heard.clone(),
+            parcels: self.parcels.clone(),
+        }
+    }
+
     async fn serve(
         &self,
         from: &Identity,
@@ -49,7 +62,7 @@ impl<M: Machine> Server<M> {
         let admitted = self.admit(from, &opening).await;
         match opening.purpose {
             Purpose::Append => match admitted {
-                Ok(()) => return self.append(from, sender, receiver).await,
+                Ok(()) => return self.append((opening.from, from), sender, receiver).await,
                 Err(refusal) => {
                     send(&mut sender, encode_answer(Answer::Refused(refusal))).await?;
                 }
@@ -63,7 +76,7 @@ impl<M: Machine> Server<M> {
                         return Ok(());
                     }
                     (Err(refusal), _) => Answer::Refused(refusal),
-                    (Ok(()), call) => self.answer(from, call).await,
+                    (Ok(()), call) => self.answer((opening.from, from), call).await,
                 };
                 send(&mut sender, encode_answer(answer)).await?;
             }
@@ -71,7 +84,7 @@ impl<M: Machine> Server<M> {
                 let Some(offer) = receiver.message::<Offer>().await? else { return Ok(()) };
                 let answer = match admitted {
                     Err(refusal) => Answer::Refused(refusal),
-                    Ok(()) => self.install(from, offer, &mut sender).await?,
+                    Ok(()) => self.install((opening.from, from), offer, &mut sender).await?,
                 };
                 send(&mut sender, encode_answer(answer)).await?;
             }
@@ -80,20 +93,16 @@ impl<M: Machine> Server<M> {
         Ok(())
     }
 
-    /// Whether the sender is who it says and means this node.
+    /// Whether the sender is who it says, a member, and means this node.
     async fn admit(&self, from: &Identity, opening: &Opening) -> Result<(), Refusal> {
         let me = self.context.introduction();
         let is_meant = opening.to.is_some_and(|to| to.node == me.node && to.disk == Some(me.disk));
         if !is_meant {
             return Err(Refusal::OtherNode(me));
         }
-        let known = self.raft.metrics().borrow_watched().membership_config.clone();
-        let is_known_otherwise = known
-            .membership()
-            .get_node(&opening.from)
-            .is_some_and(|member| member.name != *from.node());
-        if is_known_otherwise {
-            return Err(Refusal::NotYou);
+        match self.context.standing(opening.from, from) {
+            None | Some(Standing::Stranger) => return Err(Refusal::NotYou),
+            Some(Standing::Voter | Standing::Member | Standing::Unjudged) => {}
         }
         match (opening.cluster, me.cluster) {
             (Some(theirs), Some(mine)) if theirs == mine => Ok(()),
@@ -106,20 +115,38 @@ impl<M: Machine> Server<M> {
         }
     }
 
-    async fn answer(&self, from: &Identity, call: Call) -> Answer {
+    /// Whether to listen to the sender as the leader or candidate of `ballot`.
+    pub(super) fn listens(&self, sender: (NodeId, &Identity), ballot: Ballot) -> bool {
+        // A removed node may still lead until another one has taken over from it.
+        let is_gone =
+            self.is_removed(sender.1) && !self.context.follows_now(sender.0, Some(ballot));
+        let listens = !is_gone && self.context.listens(sender, ballot, self.heard.age());
+        if !listens {
+            tracing::warn!(from = %sender.1, ?ballot, "it neither leads nor stands for election");
+        }
+        listens
+    }
+
+    fn is_removed(&self, from: &Identity) -> bool {
+        self.applied.look(|machine, _| machine.is_removed(from.node()))
+    }
+
+    async fn answer(&self, sender: (NodeId, &Identity), call: Call) -> Answer {
+        let (id, from) = sender;
         match call {
             Call::Hello => Answer::Hello(self.context.introduction()),
+            Call::Vote(candidacy) | Call::PreVote(candidacy)
+                if !self.listens(sender, candidacy.ballot) =>
+            {
+                Answer::Refused(Refusal::NotNow)
+            }
             Call::Vote(candidacy) => self.vote(candidacy, false).await,
             Call::PreVote(candidacy) => self.vote(candidacy, true).await,
-            Call::Transfer { from, to, last } => {
-                let last = last.map(LogId::from);
-                let request = TransferLeaderRequest::new(Vote::from(from), to, last);
-                match self.raft.handle_transfer_leader(request).await {
-                    Ok(Ok(())) => Answer::Transferred,
-                    Ok(Err(_)) => Answer::Refused(Refusal::NotNow),
-                    Err(_) => Answer::Refused(Refusal::Stopped),
-                }
+            Call::Transfer { from, .. } if !self.context.follows_now(id, Some(from)) => {
+                Answer::Refused(Refusal::NotNow)
             }
+            Call::Transfer { from, to, last } => self.transfer(from, to, last).await,
+            _ if self.is_removed(from) => Answer::Refused(Refusal::NotYou),
             Call::Speaks(number) => {
                 self.context.versions.told(from.node(), number);
                 Answer::Speaks(self.context.versions.own().number())
@@ -132,13 +159,27 @@ impl<M: Machine> Server<M> {
         }
     }
 
+    /// The leader hands over, which nobody else can say.
+    async fn transfer(&self, leader: Ballot, to: NodeId, last: Option<Point>) -> Answer {
+        self.context.want(leader, to);
+        let last = last.map(LogId::from);
+        let request = TransferLeaderRequest::new(Vote::from(leader), to, last);
+        match self.raft.handle_transfer_leader(request).await {
+            Ok(Ok(())) => Answer::Transferred,
+            Ok(Err(_)) => Answer::Refused(Refusal::NotNow),
+            Err(_) => Answer::Refused(Refusal::Stopped),
+        }
+    }
+
     async fn vote(&self, candidacy: Candidacy, is_question: bool) -> Answer {
-        let Some(_voting) = Voting::begin(&self.context, candidacy.is_transfer) else {
+        // That the leader wants it is the leader's to say, not the candidate's.
+        let is_transfer = candidacy.is_transfer && self.context.is_wanted(&candidacy).await;
+        let Some(_voting) = Voting::begin(&self.context, is_transfer) else {
             return Answer::Refused(Refusal::NotNow);
         };
         let mut request =
             VoteRequest::new(Vote::from(candidacy.ballot), candidacy.last.map(LogId::from));
-        request.leadership_transfer = candidacy.is_transfer;
+        request.leadership_transfer = is_transfer;
         let answered = if is_question {
             self.raft.pre_vote(request).await
         } else {
@@ -175,16 +216,20 @@ impl<M: Machine> Server<M> {
 
     async fn install(
         &self,
-        from: &Identity,
+        (id, from): (NodeId, &Identity),
         offer: Offer,
         sender: &mut StreamSender,
     ) -> Result<Answer, StreamFault> {
         let Offer { ballot, head, transfer } = offer;
+        if !self.listens((id, from), ballot) {
+            return Ok(Answer::Refused(Refusal::NotNow));
+        }
         let Some(mut place) = self.parcels.expect(from.node(), transfer, head.bytes) else {
             return Ok(Answer::Refused(Refusal::Busy));
         };
         send(sender, encode_answer(Answer::Ready)).await?;
-        let Some(data) = place.arrived().await else {
+        let arrived = timeout(self.context.snapshot_limit, place.arrived()).await;
+        let Ok(Some(data)) = arrived else {
             return Ok(Answer::Refused(Refusal::Damaged));
         };
         let whole = crc32c::crc32c(&data) == head.checksum;

@@ -8,4 +8,5 @@ pub(crate) mod formation;
 pub(crate) mod isolation;
 pub(crate) mod knowledge;
 pub(crate) mod promise;
+pub(crate) mod standing;
 pub(crate) mod timing;

@@ -1,0 +1,160 @@
+//! What this node believes of whom: its knowledge of the members, for [`Situation`].
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::type_config::alias::WatchReceiverOf;
+use spillway_link::Identity;
+use spillway_types::NodeName;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+
+use super::context::Context;
+use crate::ids::{Member, NodeId};
+use crate::raft::Types;
+use crate::rules::isolation::Voice;
+use crate::rules::standing::{Situation, Standing, is_near};
+use crate::wire::{Ballot, Candidacy};
+
+type Metrics = openraft::RaftMetrics<Types>;
+
+/// What this node knows of the members. Filled once the log runs.
+#[derive(Default)]
+pub(crate) struct Guard {
+    metrics: OnceLock<WatchReceiverOf<Types, Metrics>>,
+    /// Names that a member has told this node, while its own log does not know them.
+    vouched: std::sync::Mutex<std::collections::BTreeSet<NodeName>>,
+    /// To whom the leader hands over.
+    wanted: watch::Sender<Option<Wanted>>,
+}
+
+/// A leader has said that it wants another one to lead.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
+    to: NodeId,
+    /// The leader's term.
+    term: u64,
+    at: Instant,
+}
+
+impl std::fmt::Debug for Guard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Guard").finish_non_exhaustive()
+    }
+}
+
+impl Guard {
+    /// The log runs, and says so much about itself.
+    pub(crate) fn begin(&self, metrics: WatchReceiverOf<Types, Metrics>) {
+        // Only the start does it, once.
+        drop(self.metrics.set(metrics));
+    }
+
+    /// A member has told that these are members too.
+    pub(crate) fn vouch(&self, names: impl IntoIterator<Item = NodeName>) {
+        let names = names.into_iter().collect();
+        *self.vouched.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = names;
+    }
+
+    fn is_vouched(&self, name: &NodeName) -> bool {
+        let vouched = self.vouched.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        vouched.contains(name)
+    }
+
+    fn look<R>(&self, look: impl FnOnce(&Metrics) -> R) -> Option<R> {
+        Some(look(&self.metrics.get()?.borrow_watched()))
+    }
+}
+
+impl Context {
+    /// What the sender is that calls itself `id` and has shown the certificate of `from`. `None` if
+    /// that number is another node's.
+    pub(crate) fn standing(&self, id: NodeId, from: &Identity) -> Option<Standing> {
+        let judged = self.guard.look(|metrics| {
+            let members = metrics.membership_config.membership();
+            if members.get_node(&self.node).is_none() {
+                return Some(Standing::Unjudged);
+            }
+            match members.get_node(&id) {
+                Some(Member { name, region, .. })
+                    if *name == *from.node() && *region == *from.region() =>
+                {
+                    let votes = members.voter_ids().any(|voter| voter == id);
+                    Some(if votes { Standing::Voter } else { Standing::Member })
+                }
+                Some(_) => None,
+                None if self.guard.is_vouched(from.node()) => Some(Standing::Member),
+                None => Some(Standing::Stranger),
+            }
+        });
+        judged.unwrap_or(Some(Standing::Unjudged))
+    }
+
+    /// Whether to listen to a sender as the leader or candidate of `ballot`. `heard` is how long ago
+    /// a leader was heard last.
+    pub(crate) fn listens(
+        &self,
+        (id, from): (NodeId, &Identity),
+        ballot: Ballot,
+        heard: Option<Duration>,
+    ) -> bool {
+        let Some(standing) = self.standing(id, from) else { return false };
+        let seen = self.guard.look(|metrics| {
+            let leads = metrics.current_leader == Some(self.node);
+            (metrics.current_term, leads)
+        });
+        let (term, leads) = seen.unwrap_or_default();
+        let is_confirmed = leads && *self.voice.borrow() == Voice::Confirmed;
+        let silence = heard.unwrap_or_else(|| self.now());
+        let situation = Situation {
+            sender: id,
+            standing,
+            term: (!self.log.is_blank()).then_some(term),
+            silence: if is_confirmed { Duration::ZERO } else { silence },
+            lease: self.timing().lease(),
+        };
+        situation.admits(ballot)
+    }
+
+    /// Whether `id` is the leader that this node follows now, with that very ballot.
+    pub(crate) fn follows_now(&self, id: NodeId, ballot: Option<Ballot>) -> bool {
+        let follows = self.guard.look(|metrics| {
+            let own = Ballot::from(&metrics.vote);
+            metrics.current_leader == Some(id) && ballot.is_none_or(|ballot| ballot == own)
+        });
+        follows == Some(true)
+    }
+
+    /// Whether a later ballot that another node answers with is to be believed: only voters decide
+    /// who leads, and none of them leaps over terms.
+    pub(crate) fn believes(&self, id: NodeId, ballot: Ballot) -> bool {
+        let believed = self.guard.look(|metrics| {
+            let votes = metrics.membership_config.membership().voter_ids().any(|it| it == id);
+            votes && is_near(ballot, metrics.current_term)
+        });
+        believed != Some(false)
+    }
+
+    /// The leader of `ballot` has said, or says now, that it wants `to` to lead.
+    pub(crate) fn want(&self, ballot: Ballot, to: NodeId) {
+        let wanted = Wanted { to, term: ballot.term, at: Instant::now() };
+        self.guard.wanted.send_replace(Some(wanted));
+    }
+
+    /// Whether the leader that this node follows has said that it wants this candidate. Its word may
+    /// be a little later than the candidate's, so it is waited for.
+    pub(crate) async fn is_wanted(&self, candidacy: &Candidacy) -> bool {
+        let timing = self.timing();
+        let ballot = candidacy.ballot;
+        let mut wanted = self.guard.wanted.subscribe();
+        let is_it = |wanted: &Option<Wanted>| {
+            wanted.is_some_and(|it| {
+                it.to == ballot.node
+                    && it.term < ballot.term
+                    && it.at.elapsed() < 2 * timing.lease()
+            })
+        };
+        timeout(timing.heartbeat, wanted.wait_for(is_it)).await.is_ok_and(|found| found.is_ok())
+    }
+}
