@@ -105,6 +105,8 @@ async fn welcome(
     let protocol = protocol_of(connection).ok_or(CloseCode::Malformed)?;
     let certificate = peer_certificate(connection).ok_or(CloseCode::NotMember)?;
     let identity = identity_of(&certificate).or(Err(CloseCode::NotMember))?;
+    // It may have been revoked since the handshake.
+    shared.members.check_certificate(&certificate).or(Err(CloseCode::NotMember))?;
     if protocol == join::PROTOCOL {
         return Ok(Some(Guest { connection: connection.clone(), from: identity }));
     }

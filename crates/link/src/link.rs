@@ -1,6 +1,6 @@
 //! The link of one node to all its peers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -12,6 +12,7 @@ use quinn::SendDatagramError;
 use spillway_codec::Wire;
 use spillway_types::{NodeName, RegionName};
 use thiserror::Error;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -110,6 +111,7 @@ impl Link {
             sessions,
             members,
             refusals,
+            revocations: watch::Sender::new(0),
             peers: ArcSwap::default(),
             handler,
             streams: ArcSwapOption::empty(),
@@ -155,6 +157,21 @@ impl Link {
         old.values().for_each(|peer| peer.stop());
     }
 
+    /// From now on these peers take part in the log and in nothing else: no request and no datagram
+    /// goes to them or is taken from them. For those that were removed and whose acknowledgement is
+    /// needed to go on without them.
+    pub fn set_leaving(&self, leaving: BTreeSet<NodeName>) {
+        self.shared.members.set_leaving(leaving);
+    }
+
+    /// From now on certificates with these serial numbers are refused, and connections by them are
+    /// closed at once. A number is written in lower-case hexadecimal digits without leading zeros.
+    pub fn set_revoked(&self, serials: BTreeSet<String>) {
+        if self.shared.members.set_revoked(serials) {
+            self.shared.revocations.send_modify(|count| *count += 1);
+        }
+    }
+
     /// Sends a datagram on the control connection; never waits. It may be lost, and if more are
     /// sent than the path takes the oldest are.
     ///
@@ -162,7 +179,7 @@ impl Link {
     /// If there is no connection, or the datagram is longer than the path carries; 1,150 bytes
     /// always fit.
     pub fn send_datagram(&self, to: &NodeName, datagram: Bytes) -> Result<(), DatagramFault> {
-        let sent = match self.current(to, Kind::Control) {
+        let sent = match self.current_of_member(to, Kind::Control) {
             None => Err(DatagramFault::NotConnected),
             Some(live) => live.connection.send_datagram(datagram).map_err(|error| match error {
                 SendDatagramError::TooLarge => DatagramFault::TooLong,
@@ -192,7 +209,7 @@ impl Link {
     {
         let shared = &self.shared;
         add(&shared.counters.forwarded);
-        let answer = match self.current(to, Kind::Data) {
+        let answer = match self.current_of_member(to, Kind::Data) {
             None => Err(ForwardError::NotConnected),
             Some(live) => {
                 let call = Call {
@@ -269,7 +286,8 @@ impl Link {
     pub fn connected_in(&self, region: &RegionName) -> Vec<NodeName> {
         let peers = self.shared.peers.load();
         let connected = peers.iter().filter(|(_, peer)| {
-            peer.identity.region() == region && peer.current(Kind::Data).is_some()
+            let is_leaving = self.shared.members.is_leaving(peer.identity.node());
+            peer.identity.region() == region && !is_leaving && peer.current(Kind::Data).is_some()
         });
         connected.map(|(name, _)| name.clone()).collect()
     }
@@ -339,6 +357,10 @@ impl Link {
 
     fn current(&self, to: &NodeName, kind: Kind) -> Option<Arc<crate::peer::Live>> {
         self.shared.peers.load().get(to)?.current(kind)
+    }
+
+    fn current_of_member(&self, to: &NodeName, kind: Kind) -> Option<Arc<crate::peer::Live>> {
+        self.current(to, kind).filter(|_| !self.shared.members.is_leaving(to))
     }
 
     /// Dials for one more data connection, as if the peer's had not come.

@@ -35,6 +35,9 @@ async fn control(shared: &Arc<Shared>, from: &Identity, live: &Live) {
             datagram = connection.read_datagram() => {
                 let Ok(datagram) = datagram else { return };
                 add(&shared.counters.datagrams_received);
+                if shared.members.is_leaving(from.node()) {
+                    continue;
+                }
                 shared.handler.datagram(from, datagram);
             }
             streams = connection.accept_bi() => {
@@ -57,6 +60,9 @@ async fn requests(shared: &Arc<Shared>, from: Identity, live: &Arc<Live>) {
         tokio::select! {
             streams = live.connection.accept_bi() => {
                 let Ok(streams) = streams else { return };
+                if shared.members.is_leaving(service.from.node()) {
+                    continue;
+                }
                 let open = OpenStream::on(live, &shared.open);
                 let service = Arc::clone(&service);
                 let serving = async move { service.serve(streams, open).await };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use spillway_types::NodeName;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -29,6 +30,8 @@ pub(crate) struct Shared {
     pub(crate) sessions: Sessions,
     pub(crate) members: Arc<Members>,
     pub(crate) refusals: Arc<Refusals>,
+    /// Counted up whenever other certificates are revoked.
+    pub(crate) revocations: watch::Sender<u64>,
     pub(crate) peers: ArcSwap<BTreeMap<NodeName, Arc<Peer>>>,
     pub(crate) handler: Arc<dyn Handler>,
     /// Who serves streams that are no forwarded requests; nobody at first.

@@ -1,10 +1,11 @@
 //! Serves those who knock.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quinn::VarInt;
+use spillway_types::NodeName;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::STRANGERS_MAX;
@@ -17,8 +18,10 @@ use crate::tls::Refusal;
 
 /// How long a stranger may stay: a write to the log takes up to 10 s, and paths are long.
 const STAY_LIMIT: Duration = Duration::from_secs(15);
-/// How long it may take to ask.
-const QUESTION_LIMIT: Duration = Duration::from_secs(5);
+/// How long it may take to begin its question.
+const QUESTION_LIMIT: Duration = Duration::from_secs(3);
+/// How long it may take to leave once it was answered.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 /// What a stranger may send before it is read: one question and no more.
 const WINDOW_BYTES: u32 = 64 << 10;
 
@@ -29,24 +32,31 @@ pub trait Gate: Send + Sync + 'static {
     fn knocked(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served;
 }
 
-/// How many strangers are served.
+/// The strangers that are served.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Arc<AtomicUsize>);
+pub(crate) struct Places(Arc<Mutex<BTreeSet<NodeName>>>);
 
 /// One stranger that is served until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place(Arc<AtomicUsize>);
+pub(crate) struct Place {
+    places: Arc<Mutex<BTreeSet<NodeName>>>,
+    name: NodeName,
+}
 
 impl Places {
-    fn take(&self) -> Option<Place> {
-        let place = Place(Arc::clone(&self.0));
-        (self.0.fetch_add(1, Ordering::Relaxed) < STRANGERS_MAX).then_some(place)
+    /// A place for a node, if it has none: one certificate can't take the places of all others.
+    fn take(&self, name: &NodeName) -> Option<Place> {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if places.len() >= STRANGERS_MAX || !places.insert(name.clone()) {
+            return None;
+        }
+        Some(Place { places: Arc::clone(&self.0), name: name.clone() })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.places.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
     }
 }
 
@@ -63,7 +73,7 @@ pub(crate) async fn serve(shared: &Arc<Shared>, guest: Guest) {
     connection.set_max_concurrent_uni_streams(VarInt::from_u32(0));
     connection.set_max_concurrent_bi_streams(VarInt::from_u32(1));
     connection.set_receive_window(VarInt::from_u32(WINDOW_BYTES));
-    let code = match (shared.gate.load_full(), shared.strangers.take()) {
+    let code = match (shared.gate.load_full(), shared.strangers.take(from.node())) {
         (None, _) => CloseCode::NotMember,
         (Some(_), None) => {
             shared.refusals.count(Refusal::Busy);
@@ -79,7 +89,8 @@ pub(crate) async fn serve(shared: &Arc<Shared>, guest: Guest) {
                 };
                 let streams = (StreamSender::new(streams.0), StreamReceiver::new(streams.1));
                 gate.knocked(from, streams).await;
-                connection.closed().await;
+                // An error means that it has not left, and has had its time.
+                drop(timeout(FAREWELL_LIMIT, connection.closed()).await);
             };
             let stopped = shared.stop.run_until_cancelled(timeout_at(stay, answering));
             // Whoever is still here has had its time.

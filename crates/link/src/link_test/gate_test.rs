@@ -129,17 +129,24 @@ async fn who_is_not_of_the_cluster_never_reaches_the_gate() {
 #[tokio::test]
 async fn only_a_few_strangers_are_served_at_a_time() {
     let world = World::new();
-    let (node, stranger) = (world.start("eu", "a"), Arc::new(world.start("us", "z")));
+    let node = world.start("eu", "a");
+    let strangers = ["v", "w", "x", "y", "z"].map(|name| Arc::new(world.start("us", name)));
     let (permits, served) = open(&node, 0);
-    let ask = || {
-        let (stranger, peer) = (Arc::clone(&stranger), node.as_peer());
+    let ask_as = |at: usize| {
+        let (stranger, peer) = (Arc::clone(&strangers[at]), node.as_peer());
         TaskTracker::new().spawn(async move { knock(&stranger, &peer).await })
     };
-    let waiting: Vec<_> = (0..4).map(|_| ask()).collect();
+    let ask = || ask_as(4);
+    let mut waiting = vec![ask_as(0)];
+    until("one is served", || served.load(Ordering::SeqCst) == 1).await;
+    // The same certificate takes no second place.
+    let refused = ask_as(0).await.unwrap().unwrap_err();
+    assert!(matches!(&refused, KnockFault::Closed(why) if why.contains("too many")), "{refused}");
+    waiting.extend((1..4).map(ask_as));
     until("four are served", || served.load(Ordering::SeqCst) == 4).await;
     let refused = ask().await.unwrap().unwrap_err();
     assert!(matches!(&refused, KnockFault::Closed(why) if why.contains("too many")), "{refused}");
-    assert_eq!(node.refusals(Refusal::Busy), 1);
+    assert_eq!(node.refusals(Refusal::Busy), 2);
     permits.add_permits(9);
     for task in waiting {
         task.await.unwrap().unwrap();

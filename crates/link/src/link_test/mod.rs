@@ -10,6 +10,7 @@ mod raw;
 mod refusal_test;
 mod relay;
 mod reload_test;
+mod revoked_test;
 mod rpc_test;
 mod warm_test;
 mod world;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
 use super::back_off::BackOff;
@@ -20,6 +20,7 @@ use crate::config::ms;
 use crate::kind::Kind;
 use crate::serve;
 use crate::shared::Shared;
+use crate::tls::{Refusal, peer_certificate};
 
 /// Connections of one kind to one peer at a time: the one in use and those that empty. A peer in
 /// order never needs a third.
@@ -40,6 +41,7 @@ pub(super) struct Keeper {
     kind: Kind,
     arrivals: mpsc::Receiver<Arrival>,
     ended: (mpsc::Sender<u64>, mpsc::Receiver<u64>),
+    revocations: watch::Receiver<u64>,
     held: Vec<Held>,
     dialling: Dialling,
     back_off: BackOff,
@@ -80,6 +82,7 @@ enum Event {
     Dialled(Result<Arrival, DialFault>),
     DialDue,
     Sweep,
+    Revoked,
 }
 
 impl Keeper {
@@ -91,6 +94,7 @@ impl Keeper {
     ) -> Self {
         let mut keeper = Self {
             back_off: BackOff::new(&shared.limits),
+            revocations: shared.revocations.subscribe(),
             shared,
             peer,
             kind,
@@ -119,6 +123,7 @@ impl Keeper {
                 Event::Dialled(Err(fault)) => self.dial_failed(&fault),
                 Event::DialDue => self.dial(),
                 Event::Sweep => self.sweep(),
+                Event::Revoked => self.close_revoked(),
             }
         }
         let code = if self.shared.stop.is_cancelled() {
@@ -138,6 +143,8 @@ impl Keeper {
         tokio::select! {
             biased;
             () = self.peer.stop.cancelled() => Event::Stop,
+            // An error means that the link ends, which is said above.
+            Ok(()) = self.revocations.changed() => Event::Revoked,
             Some(serial) = self.ended.1.recv() => Event::Ended(serial),
             Some(arrival) = self.arrivals.recv() => Event::Arrived(arrival),
             event = dialling(&mut self.dialling) => event,
@@ -145,8 +152,26 @@ impl Keeper {
         }
     }
 
+    /// Closes connections by certificates that were revoked.
+    fn close_revoked(&self) {
+        for held in &self.held {
+            if is_revoked(&self.shared, &held.live.connection) {
+                tracing::warn!(peer = %self.peer.identity, "its certificate was revoked");
+                held.live.connection.close(CloseCode::NotMember.number(), b"");
+            }
+        }
+    }
+
     /// Takes in a connection that stands.
     fn adopt(&mut self, arrival: Arrival) {
+        if is_revoked(&self.shared, &arrival.connection) {
+            arrival.connection.close(CloseCode::NotMember.number(), b"");
+            if self.held.is_empty() && matches!(self.dialling, Dialling::Not) {
+                let wait = self.back_off.after_failure(&mut self.random);
+                self.dial_in(wait);
+            }
+            return;
+        }
         let origin = arrival.origin;
         self.serial += 1;
         let we_are_lower = self.shared.me.node() < self.peer.identity.node();
@@ -298,6 +323,11 @@ impl Keeper {
         let current = self.held.iter().find(|held| held.role == Role::Current);
         self.peer.slot(self.kind).current.store(current.map(|held| Arc::clone(&held.live)));
     }
+}
+
+fn is_revoked(shared: &Shared, connection: &quinn::Connection) -> bool {
+    let certificate = peer_certificate(connection);
+    certificate.is_some_and(|it| shared.members.check_certificate(&it) == Err(Refusal::Revoked))
 }
 
 /// The next event of dialling; never, while there is nothing to dial.

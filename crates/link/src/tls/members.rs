@@ -1,12 +1,14 @@
 //! Which nodes may connect.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
+use rustls::pki_types::CertificateDer;
 use spillway_types::{NodeName, RegionName};
 
 use super::refusal::Refusal;
+use super::verifier::serial_of;
 use crate::identity::Identity;
 
 /// The nodes that may connect, each with its region. Read by handshakes without a lock.
@@ -16,6 +18,11 @@ pub(crate) struct Members {
     regions: ArcSwap<BTreeMap<NodeName, RegionName>>,
     /// Whether nodes of the cluster that are no members may knock.
     is_open: AtomicBool,
+    /// Members that were removed and are needed for a moment to go on without them: they take part
+    /// in the log and in nothing else.
+    leaving: ArcSwap<BTreeSet<NodeName>>,
+    /// Serial numbers of certificates that nobody accepts, as [`serial_of`] writes them.
+    revoked: ArcSwap<BTreeSet<String>>,
 }
 
 impl Members {
@@ -25,7 +32,37 @@ impl Members {
             cluster: cluster.into(),
             regions: ArcSwap::default(),
             is_open: AtomicBool::new(false),
+            leaving: ArcSwap::default(),
+            revoked: ArcSwap::default(),
         }
+    }
+
+    /// From now on these take part in nothing but the log.
+    pub(crate) fn set_leaving(&self, leaving: BTreeSet<NodeName>) {
+        self.leaving.store(leaving.into());
+    }
+
+    /// Whether a peer takes part in nothing but the log.
+    pub(crate) fn is_leaving(&self, node: &NodeName) -> bool {
+        self.leaving.load().contains(node)
+    }
+
+    /// From now on these certificates are refused; says whether that is anything new.
+    pub(crate) fn set_revoked(&self, revoked: BTreeSet<String>) -> bool {
+        let is_new = **self.revoked.load() != revoked;
+        if is_new {
+            self.revoked.store(revoked.into());
+        }
+        is_new
+    }
+
+    /// Whether a certificate may be used. One whose serial number can't be read may not.
+    pub(crate) fn check_certificate(
+        &self,
+        certificate: &CertificateDer<'_>,
+    ) -> Result<(), Refusal> {
+        let serial = serial_of(certificate).ok_or(Refusal::BadCertificate)?;
+        if self.revoked.load().contains(&serial) { Err(Refusal::Revoked) } else { Ok(()) }
     }
 
     /// From now on these may connect and no others.

@@ -15,4 +15,4 @@ pub use refusal::Refusal;
 pub(crate) use refusal::Refusals;
 pub use session::TlsFault;
 pub(crate) use session::{Sessions, peer_certificate};
-pub(crate) use verifier::identity_of;
+pub(crate) use verifier::{identity_of, serial_of};

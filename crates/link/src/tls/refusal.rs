@@ -25,6 +25,8 @@ pub enum Refusal {
     WrongRegion,
     /// Another node answers at the address that was dialled.
     WrongNode,
+    /// Its certificate was revoked.
+    Revoked,
     /// It speaks none of this node's protocols.
     NoProtocol,
     /// It is too slow, speaks no TLS 1.3, or breaks the handshake in another way.
@@ -35,7 +37,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All reasons.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::WrongAuthority,
         Self::Expired,
         Self::NotYetValid,
@@ -46,6 +48,7 @@ impl Refusal {
         Self::UnknownNode,
         Self::WrongRegion,
         Self::WrongNode,
+        Self::Revoked,
         Self::NoProtocol,
         Self::Handshake,
         Self::Busy,
@@ -65,6 +68,7 @@ impl Refusal {
             Self::UnknownNode => "unknown_node",
             Self::WrongRegion => "wrong_region",
             Self::WrongNode => "wrong_node",
+            Self::Revoked => "revoked",
             Self::NoProtocol => "no_protocol",
             Self::Handshake => "handshake",
             Self::Busy => "busy",

@@ -125,6 +125,7 @@ impl Sessions {
         let verifier = AnswerVerifier {
             webpki: Arc::clone(&material.answer_verifier),
             expected: peer.clone(),
+            members: Arc::clone(&self.members),
             refusals: Arc::clone(&self.refusals),
         };
         let mut tls = rustls::ClientConfig::builder_with_provider(Arc::clone(&material.provider))

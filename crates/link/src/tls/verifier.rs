@@ -25,6 +25,7 @@ pub(crate) struct DiallerVerifier {
 pub(crate) struct AnswerVerifier {
     pub(crate) webpki: Arc<WebPkiServerVerifier>,
     pub(crate) expected: Identity,
+    pub(crate) members: Arc<Members>,
     pub(crate) refusals: Arc<Refusals>,
 }
 
@@ -37,6 +38,15 @@ pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Result<Identity, 
         (Some(identity), None) => Ok(identity),
         _ => Err(Refusal::NoIdentity),
     }
+}
+
+/// The serial number of a certificate: hexadecimal digits in lower case without leading zeros. `None`
+/// if it is no certificate.
+pub(crate) fn serial_of(certificate: &CertificateDer<'_>) -> Option<String> {
+    let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
+    let digits: String = parsed.serial().iter().map(|byte| format!("{byte:02x}")).collect();
+    let plain = digits.trim_start_matches('0');
+    Some(if plain.is_empty() { "0".to_owned() } else { plain.to_owned() })
 }
 
 impl ClientCertVerifier for DiallerVerifier {
@@ -54,7 +64,9 @@ impl ClientCertVerifier for DiallerVerifier {
             .webpki
             .verify_client_cert(end_entity, intermediates, now)
             .map_err(|error| refused_by_webpki(&self.refusals, error))?;
-        identity_of(end_entity)
+        self.members
+            .check_certificate(end_entity)
+            .and_then(|()| identity_of(end_entity))
             .and_then(|identity| self.members.greet(&identity))
             .map_err(|refusal| refuse(&self.refusals, refusal))?;
         Ok(verified)
@@ -101,7 +113,10 @@ impl ServerCertVerifier for AnswerVerifier {
         );
         match verdict {
             Ok(verified) => {
-                self.compare(end_entity).map_err(|refusal| refuse(&self.refusals, refusal))?;
+                self.members
+                    .check_certificate(end_entity)
+                    .and_then(|()| self.compare(end_entity))
+                    .map_err(|refusal| refuse(&self.refusals, refusal))?;
                 Ok(verified)
             }
             // The chain was good and only the name differs: say in what.
@@ -157,7 +172,10 @@ impl AnswerVerifier {
 fn refuse(refusals: &Refusals, refusal: Refusal) -> Error {
     refusals.count(refusal);
     tracing::warn!(reason = refusal.as_str(), "a peer's certificate is refused");
-    CertificateError::ApplicationVerificationFailure.into()
+    match refusal {
+        Refusal::Revoked => CertificateError::Revoked.into(),
+        _ => CertificateError::ApplicationVerificationFailure.into(),
+    }
 }
 
 /// Counts what rustls' own verifier refused.

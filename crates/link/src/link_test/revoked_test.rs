@@ -1,0 +1,66 @@
+//! Certificates that were revoked, and peers that are leaving.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::world::{World, until};
+use crate::certs::serial_of_pem;
+use crate::{DatagramFault, Refusal};
+
+fn serial(world: &World, region: &str, node: &str) -> String {
+    let files = crate::certs::NodeFiles::in_folder(world.path(), region, node);
+    serial_of_pem(&std::fs::read(files.certificate).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_ends_its_connections_and_makes_no_new_ones() {
+    let world = World::new();
+    let (a, b) = world.pair().await;
+    let revoked = serial(&world, "us", "b");
+    a.link.set_revoked([revoked].into());
+    until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
+    // Whoever dials: both refuse to go on.
+    until("new connections are refused", || a.refusals(Refusal::Revoked) > 2).await;
+    assert!(!a.link.peers()[0].is_connected() && !b.link.peers()[0].is_connected());
+    a.link.set_revoked(BTreeSet::new());
+    a.connected(&b).await;
+    // A new certificate of the same node is another one.
+    a.link.set_revoked([serial(&world, "us", "b")].into());
+    until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
+    world.issue(&b.me, &world.authority);
+    b.link.reload().await.unwrap();
+    a.connected(&b).await;
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_may_not_even_knock() {
+    let world = World::new();
+    let (node, stranger) = (world.start("eu", "a"), world.start("us", "z"));
+    node.link.set_revoked([serial(&world, "us", "z")].into());
+    let files = crate::certs::NodeFiles::in_folder(world.path(), "us", "z");
+    let files = crate::CertificateFiles {
+        authority: world.path().join("ca.pem"),
+        certificate: files.certificate,
+        key: files.key,
+    };
+    let client = super::raw::RawClient::new();
+    assert!(client.dial(&node, Some(&files), b"spillway-join/1").await.is_err());
+    until("it is counted", || node.refusals(Refusal::Revoked) == 1).await;
+    drop(stranger);
+}
+
+#[tokio::test]
+async fn a_peer_that_leaves_is_neither_told_nor_heard() {
+    let world = World::new();
+    let (a, b) = world.pair().await;
+    b.link.send_datagram(a.me.node(), Bytes::from_static(b"one")).unwrap();
+    assert!(!a.no_more_datagrams().await);
+    a.link.set_leaving([b.me.node().clone()].into());
+    b.link.send_datagram(a.me.node(), Bytes::from_static(b"two")).unwrap();
+    assert!(a.no_more_datagrams().await, "it is not heard");
+    let told = a.link.send_datagram(b.me.node(), Bytes::from_static(b"three"));
+    assert_eq!(told, Err(DatagramFault::NotConnected));
+    assert!(a.link.connected_in(b.me.region()).is_empty());
+    assert!(a.link.open_control(b.me.node()).is_ok(), "the log goes on");
+}
