@@ -31,6 +31,7 @@ pub(crate) enum Operation {
     CreateKey,
     CreateJoinToken,
     RevokeKey,
+    SetNodeOperators,
     SetRegionState(RegionState),
     SetRegionWeight,
     SetReplicaState(ReplicaState),
@@ -160,6 +161,8 @@ fn actions() -> Vec<Endpoint> {
         admin("/v1/keys", Operation::CreateKey)
             .about("Makes a key. Its secret is in the answer and nowhere else."),
         admin("/v1/keys/{key}/revoke", Operation::RevokeKey).about("Ends a key for good."),
+        admin("/v1/nodes/{node}/operators", Operation::SetNodeOperators)
+            .about("Lets operators' orders come from a node, or forbids it."),
         admin("/v1/join-tokens", Operation::CreateJoinToken)
             .about("Makes a join token. Its secret is in the answer and nowhere else."),
     ]

@@ -14,8 +14,9 @@ use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
 use crate::forms::{
     Item, JoinTokenRecord, KeyInfo, KeyRecord, LimitInfo, LimitRecord, ModelRecord, NewJoinToken,
-    NewKey, NodeInfo, NodeRecord, RegionRecord, ReplicaInfo, ReplicaRecord, RouteRecord, Secret,
-    SettingInfo, SettingRecord, SplitRecord, TenantRecord,
+    NewKey, NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, ReplicaInfo,
+    ReplicaRecord, RevokedRecord, RouteRecord, Secret, SettingInfo, SettingRecord, SplitRecord,
+    TenantRecord,
 };
 use crate::query::PAGE_MAX;
 use crate::resource::Resource;
@@ -161,6 +162,8 @@ fn request(operation: Operation, generator: &mut SchemaGenerator) -> Option<Sche
         Operation::Put(Resource::Tenants) => generator.subschema_for::<TenantRecord>(),
         Operation::Put(Resource::Keys) => generator.subschema_for::<KeyRecord>(),
         Operation::Put(Resource::Settings) => generator.subschema_for::<SettingRecord>(),
+        Operation::Put(Resource::RevokedCertificates) => generator.subschema_for::<RevokedRecord>(),
+        Operation::SetNodeOperators => generator.subschema_for::<NodeRightRecord>(),
         Operation::CreateKey => generator.subschema_for::<NewKey>(),
         Operation::CreateJoinToken => generator.subschema_for::<NewJoinToken>(),
         Operation::SetRegionWeight => generator.subschema_for::<RegionWeight>(),
@@ -239,6 +242,8 @@ fn record(resource: Resource, amount: Amount, generator: &mut SchemaGenerator) -
         Resource::Keys => of::<Item<KeyRecord, KeyInfo>>(amount, generator),
         Resource::JoinTokens => of::<Item<JoinTokenRecord>>(amount, generator),
         Resource::Settings => of::<Item<SettingRecord, SettingInfo>>(amount, generator),
+        Resource::RemovedNodes => of::<Item<(), RemovedNodeInfo>>(amount, generator),
+        Resource::RevokedCertificates => of::<Item<RevokedRecord>>(amount, generator),
     }
 }
 

@@ -3,14 +3,16 @@
 use serde::Serialize;
 use serde_json::Value;
 use spillway_control::{
-    KeyId, LimitScope, NodeId, Record, RecordKey, ReplicaId, Row, State, Table, TenantName, TokenId,
+    CertificateSerial, KeyId, LimitScope, Node, NodeId, Record, RecordKey, ReplicaId, Row, State,
+    Table, TenantName, TokenId,
 };
 use spillway_quota::Scope;
 
 use crate::forms::{
     HealthInfo, Item, JoinTokenRecord, KeyInfo, KeyRecord, LeaseInfo, LimitInfo, LimitRecord,
-    ModelRecord, NodeInfo, NodeRecord, RegionRecord, ReplicaInfo, ReplicaRecord, RouteRecord,
-    SettingRecord, SplitRecord, TenantRecord, setting_infos,
+    ModelRecord, NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, ReplicaInfo,
+    ReplicaRecord, RevokedRecord, RouteRecord, SettingRecord, SplitRecord, TenantRecord,
+    TokenOriginInfo, setting_infos,
 };
 use crate::resource::Resource;
 
@@ -61,6 +63,8 @@ pub(crate) fn list(
         Resource::Limits => page!(limits, Limit),
         Resource::Tenants => page!(tenants, Tenant),
         Resource::Keys => page!(keys, Key),
+        Resource::RemovedNodes => page!(removed_nodes, RemovedNode),
+        Resource::RevokedCertificates => page!(revoked_certificates, RevokedCertificate),
         Resource::JoinTokens | Resource::Settings => page!(join_tokens, JoinToken),
     })
 }
@@ -75,6 +79,14 @@ pub(crate) fn item(state: &State, key: &RecordKey) -> Option<Value> {
         let (lease, health) = (state.records().leases.get(id), state.records().health.get(id));
         shown["info"]["lease"] = json(&lease.map(LeaseInfo::from));
         shown["info"]["health"] = json(&health.map(HealthInfo::from));
+    }
+    if let RecordKey::Node(id) = key {
+        let may_order = |node: &Node| state.may_order(&node.spec.name);
+        shown["info"]["operators"] = json(&state.records().nodes.get(id).is_some_and(may_order));
+    }
+    if let RecordKey::JoinToken(id) = key {
+        let origin = state.records().token_origins.get(id);
+        shown["record"]["operators"] = json(&origin.is_some_and(|origin| origin.is_operator));
     }
     if let RecordKey::Limit(scope) = key {
         shown["info"] = json(&LimitInfo::of(state, scope));
@@ -110,6 +122,12 @@ pub(crate) fn shown(key: &RecordKey, record: &Record) -> Value {
         (_, Record::Setting(row)) => {
             of(name_of(key).1, row, SettingRecord { value: row.value().0.clone() }, ())
         }
+        (_, Record::NodeRight(row)) => plain::<_, NodeRightRecord>(key, row),
+        (_, Record::TokenOrigin(row)) => plain::<_, TokenOriginInfo>(key, row),
+        (_, Record::RemovedNode(row)) => {
+            of(name_of(key).1, row, (), RemovedNodeInfo::from(row.value()))
+        }
+        (_, Record::RevokedCertificate(row)) => plain::<_, RevokedRecord>(key, row),
         // A node's record under another key: nobody asks for it.
         (_, Record::Node(_)) => Value::Null,
     }
@@ -131,6 +149,12 @@ pub(crate) fn name_of(key: &RecordKey) -> (&'static str, String) {
         RecordKey::Key(id) => (Resource::Keys.name(), id.to_string()),
         RecordKey::JoinToken(id) => (Resource::JoinTokens.name(), id.to_string()),
         RecordKey::Setting(name) => (Resource::Settings.name(), name.clone()),
+        RecordKey::NodeRight(id) => ("node-rights", id.to_string()),
+        RecordKey::TokenOrigin(id) => ("token-origins", id.to_string()),
+        RecordKey::RemovedNode(name) => (Resource::RemovedNodes.name(), name.to_string()),
+        RecordKey::RevokedCertificate(serial) => {
+            (Resource::RevokedCertificates.name(), serial.to_string())
+        }
     }
 }
 
@@ -156,6 +180,10 @@ pub(crate) fn key_of(state: &State, resource: Resource, parts: &[String]) -> Opt
         Resource::Keys => RecordKey::Key(KeyId::from(text)),
         Resource::JoinTokens => RecordKey::JoinToken(TokenId::from(text)),
         Resource::Settings => RecordKey::Setting(name.clone()),
+        Resource::RemovedNodes => RecordKey::RemovedNode(text.into()),
+        Resource::RevokedCertificates => {
+            RecordKey::RevokedCertificate(CertificateSerial::read(text)?)
+        }
     })
 }
 

@@ -14,10 +14,12 @@ pub(crate) enum Resource {
     Keys,
     JoinTokens,
     Settings,
+    RemovedNodes,
+    RevokedCertificates,
 }
 
 impl Resource {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Nodes,
         Self::Regions,
         Self::Replicas,
@@ -29,6 +31,8 @@ impl Resource {
         Self::Keys,
         Self::JoinTokens,
         Self::Settings,
+        Self::RemovedNodes,
+        Self::RevokedCertificates,
     ];
 
     /// Its name in paths.
@@ -45,6 +49,8 @@ impl Resource {
             Self::Keys => "keys",
             Self::JoinTokens => "join-tokens",
             Self::Settings => "settings",
+            Self::RemovedNodes => "removed-nodes",
+            Self::RevokedCertificates => "revoked-certificates",
         }
     }
 
@@ -59,7 +65,7 @@ impl Resource {
 
     fn parameter(self) -> &'static str {
         match self {
-            Self::Nodes => "node",
+            Self::Nodes | Self::RemovedNodes => "node",
             Self::Regions => "region",
             Self::Replicas => "replica",
             Self::Models => "model",
@@ -70,11 +76,12 @@ impl Resource {
             Self::Keys => "key",
             Self::JoinTokens => "token",
             Self::Settings => "setting",
+            Self::RevokedCertificates => "serial",
         }
     }
 
     /// Whether one can be written as a whole.
     pub(crate) fn is_writable(self) -> bool {
-        self != Self::JoinTokens
+        !matches!(self, Self::JoinTokens | Self::RemovedNodes)
     }
 }

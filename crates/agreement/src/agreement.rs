@@ -37,6 +37,8 @@ pub struct Agreement {
     pub(crate) link: Arc<Link>,
     /// The peers that the link was told of by the config.
     pub(crate) contacts: Vec<PeerConfig>,
+    /// The members that another one has told this node, which its own state may not know yet.
+    pub(crate) met: ArcSwap<Vec<PeerConfig>>,
     /// Why this node is in no cluster, or not in that of its peers, as it was told last.
     pub(crate) trouble: ArcSwapOption<String>,
     /// Whether the cluster has removed this node.
@@ -73,6 +75,7 @@ impl Agreement {
             log: OnceLock::new(),
             disk: DiskId(0),
             contacts: contacts.collect(),
+            met: ArcSwap::default(),
             trouble: ArcSwapOption::empty(),
             removed: watch::Sender::new(false),
             link,
@@ -130,6 +133,7 @@ impl Agreement {
             discard_blank(folder)?;
         }
         let log = Box::pin(self.open_log(node, Some(self.disk))).await?;
+        log.vouch(self.met().iter().map(|peer| peer.identity.node().clone()));
         // Only one task does this, and only once.
         drop(self.log.set(log));
         Ok(())
@@ -181,6 +185,10 @@ impl Agreement {
             return Err(ProposeError::NoQuorum { leader: None });
         };
         let entry = self.entry(command, actor, request);
+        if let Err(refusal) = self.look(|state| state.check_proposer(&entry)) {
+            let index = self.look(State::applied);
+            return Ok(Proposed { index, outcome: Outcome::Refused(refusal) });
+        }
         let settling = Settling::until(limit);
         loop {
             match log.propose(&entry, urgency, limit).await {
@@ -234,6 +242,16 @@ impl Agreement {
         self.published.load_full()
     }
 
+    /// The state as it is applied here now: a copy of some milliseconds.
+    #[must_use]
+    pub fn known(&self) -> Arc<State> {
+        let published = self.published();
+        if self.look(State::applied) == published.applied() {
+            return published;
+        }
+        Arc::new(self.look(Clone::clone))
+    }
+
     /// Index of the last entry in what is published, told on each change.
     #[must_use]
     pub fn publications(&self) -> watch::Receiver<u64> {
@@ -261,6 +279,23 @@ impl Agreement {
             status.fault = self.trouble.load_full().map(|why| (*why).clone());
         }
         status
+    }
+
+    /// The members that another one has told this node, as long as this node's own state may not know
+    /// them: until [`Self::forget_met`].
+    #[must_use]
+    pub fn met(&self) -> Arc<Vec<PeerConfig>> {
+        self.met.load_full()
+    }
+
+    /// This node's state is what the others' is: nobody else's word on members is needed.
+    pub fn forget_met(&self) {
+        if !self.met.load().is_empty() {
+            self.met.store(Arc::default());
+            if let Some(log) = self.log.get() {
+                log.vouch([]);
+            }
+        }
     }
 
     /// Told when the cluster has removed this node, which then takes no part any more.

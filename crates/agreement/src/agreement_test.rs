@@ -105,6 +105,7 @@ impl World {
             folder: self.data(at),
             seeds: self.seeds.clone(),
             join_token: None,
+            is_operator: true,
             rtt_max: Duration::from_millis(20),
         };
         let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();

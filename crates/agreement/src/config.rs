@@ -25,6 +25,9 @@ pub struct AgreementConfig {
     /// The file with the join token of a node that is to come into a cluster that runs already:
     /// with it, a node whose folder is empty asks its peers to be taken in and forms nothing.
     pub join_token: Option<PathBuf>,
+    /// Whether operators' orders are to come from this node as long as nobody decides otherwise. A
+    /// node without replicas, an edge node, should not: it stands where attackers come first.
+    pub is_operator: bool,
     /// The longest round trip between voters, as far as known before it is measured.
     pub rtt_max: Duration,
 }

@@ -1,10 +1,11 @@
 //! Brings a node into its cluster.
 
+use std::collections::BTreeSet;
 use std::sync::Weak;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spillway_consensus::{FormError, Role, Status};
-use spillway_control::{Actor, Command, Form, NodeSpec, Outcome, State, WIRE};
+use spillway_control::{Actor, Command, Form, NodeSpec, Outcome, State, WIRE, admits};
 
 use spillway_types::NodeName;
 
@@ -12,6 +13,9 @@ use crate::agreement::Agreement;
 
 /// How long one attempt may take.
 const LIMIT: Duration = Duration::from_secs(5);
+/// How long a leader waits for all nodes to say whether they are for operators, before it enforces
+/// membership without their word.
+const DECLARING_LIMIT: Duration = Duration::from_secs(30);
 /// Between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -27,12 +31,18 @@ pub(crate) async fn run(agreement: Weak<Agreement>) {
         }
     }
     drop(this);
+    let begun = Instant::now();
     while let Some(this) = agreement.upgrade() {
         let status = this.status();
         if status.role == Role::Stopped {
             return;
         }
-        if let Some(command) = this.look(|state| this.next_command(state, &status)) {
+        let is_late = begun.elapsed() > DECLARING_LIMIT;
+        let next = this.look(|state| {
+            this.next_command(state, &status)
+                .or_else(|| this.next_of_members(state, &status, is_late))
+        });
+        if let Some(command) = next {
             let what = command.to_string();
             match this.propose(command, Actor::Node, None, LIMIT).await.map(|done| done.outcome) {
                 Ok(Outcome::Refused(refusal)) => tracing::error!(%refusal, what, "refused"),
@@ -63,6 +73,29 @@ impl Agreement {
         }
         let known = state.node(&self.config.name).is_some_and(|(_, node)| node.spec == spec);
         (!known).then_some(Command::RegisterNode { node: spec, token: None })
+    }
+
+    /// What is missing for the cluster to enforce membership, once all nodes know how.
+    fn next_of_members(&self, state: &State, status: &Status, is_late: bool) -> Option<Command> {
+        let (own, _) = state.node(&self.config.name)?;
+        let declare = Command::DeclareOperators { is_operator: self.config.is_operator };
+        if admits(state, &declare).is_err() {
+            return None;
+        }
+        if !state.is_decided(own) && !state.is_enforced() {
+            return Some(declare);
+        }
+        let nodes = || state.records().nodes.iter();
+        // Who formed the cluster copied its own version for all others, until they say it themselves.
+        let prints: BTreeSet<_> = nodes().map(|(_, node)| node.spec.fingerprint).collect();
+        let have_all_spoken = prints.len() == nodes().count();
+        let are_all_decided = nodes().all(|(id, _)| state.is_decided(*id));
+        let is_due = have_all_spoken && (are_all_decided || is_late);
+        if !state.is_enforced() {
+            let leads = status.role == Role::Leader;
+            return (leads && is_due).then_some(Command::EnforceMembership);
+        }
+        (!state.is_decided(own)).then_some(declare)
     }
 
     /// The first command. Only the leader makes it, with the nodes as the log has them; each says by

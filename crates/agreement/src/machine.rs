@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use spillway_consensus::{Machine, MachineFault};
-use spillway_control::{Entry, Outcome, State};
+use spillway_control::{Command, Entry, Outcome, Refusal, RefusalCode, State};
 
 use spillway_types::{NodeName, RegionName};
 
@@ -17,15 +17,35 @@ pub(crate) struct Replica {
     state: State,
     history: Arc<Mutex<History>>,
     hints: Arc<Hints>,
+    /// The only member of the log, if there is one alone.
+    alone: Option<NodeName>,
 }
 
 impl Replica {
     pub(crate) fn new(history: Arc<Mutex<History>>, hints: Arc<Hints>) -> Self {
-        Self { state: State::new(), history, hints }
+        Self { state: State::new(), history, hints, alone: None }
     }
 
     pub(crate) fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Only the one node that a cluster is made anew from may say so, which the log shows: a member
+    /// of others would retire them all by it.
+    fn check_founder(&self, entry: &Entry) -> Option<Outcome> {
+        let is_anew = matches!(entry.command, Command::ReplaceCluster { .. });
+        if !is_anew
+            || !self.state.is_enforced()
+            || self.alone.as_ref() == Some(&entry.proposer.node)
+        {
+            return None;
+        }
+        Some(Outcome::Refused(Refusal {
+            code: RefusalCode::NotPermitted,
+            cause: "the cluster has other members".to_owned(),
+            remedy: "make a cluster anew with `spillway force-new-cluster` or `spillway restore`"
+                .to_owned(),
+        }))
     }
 }
 
@@ -34,6 +54,9 @@ impl Machine for Replica {
     type Outcome = Outcome;
 
     fn apply(&mut self, index: u64, entry: &Entry) -> Outcome {
+        if let Some(refused) = self.check_founder(entry) {
+            return refused;
+        }
         let effect = self.state.apply(index, entry);
         if entry.command.is_hint() {
             let bytes = entry.to_bytes().map_or(0, |bytes| bytes.len() as u64);
@@ -46,6 +69,17 @@ impl Machine for Replica {
 
     fn proposer(entry: &Entry) -> Option<(&NodeName, &RegionName)> {
         Some((&entry.proposer.node, &entry.proposer.region))
+    }
+
+    fn is_removed(&self, name: &NodeName) -> bool {
+        self.state.is_removed(name)
+    }
+
+    fn members(&mut self, names: &[NodeName]) {
+        self.alone = match names {
+            [only] => Some(only.clone()),
+            _ => None,
+        };
     }
 
     fn snapshot(&self) -> Result<Bytes, MachineFault> {

@@ -6,12 +6,13 @@ use spillway_codec::{Wire, golden};
 use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::items_test::key;
-use crate::snapshot_test::{full, full_of_wire, hot_of_wire, shares_of_wire};
-use crate::test_world::{CLUSTER, node_spec_of, refusal, replica_id, replica_spec};
+use crate::snapshot_test::{full, full_of_wire, hot_of_wire, resident_of_wire, shares_of_wire};
+use crate::test_world::{CLUSTER, node_spec_of, refusal, remove, replica_id, replica_spec};
 use crate::{
     Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, JoinToken,
     LeaseRenewal, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome,
-    RecordKey, Region, RegionState, ReplicaState, ResidencyRule, Route, Split, Tenant, TokenProof,
+    RecordKey, Region, RegionState, ReplicaState, ResidencyRule, RevokedCertificate, Route, Split,
+    Tenant, TokenProof,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
@@ -60,6 +61,12 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("declare_country", {
             Command::DeclareCountry { region: region(), country: "DE".parse().unwrap() }
         }),
+        ("declare_operators", Command::DeclareOperators { is_operator: true }),
+        ("enforce_membership", Command::EnforceMembership),
+        ("node_operators", {
+            Command::SetNodeOperators { node: NodeId(3), is_operator: true, expect }
+        }),
+        ("readmit_node", remove(RecordKey::RemovedNode("c1".into()))),
     ]
 }
 
@@ -119,6 +126,11 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
         ("put_limit", Item::Limit(LimitScope::Model("m".into()), limit)),
         ("put_tenant", Item::Tenant("acme".into(), Tenant::default())),
         ("put_key", Item::Key("k".into(), key(Some("acme")))),
+        ("put_operator_join_token", Item::OperatorJoinToken("t".into(), token.clone())),
+        ("put_revoked_certificate", {
+            let reason = "stolen".to_owned();
+            Item::RevokedCertificate("5c1d".into(), RevokedCertificate { reason })
+        }),
         ("put_join_token", Item::JoinToken("t".into(), token)),
         ("put_resident_route", Item::Route("r".into(), resident_route())),
         ("put_resident_tenant", Item::Tenant("acme".into(), resident_tenant())),
@@ -161,8 +173,11 @@ fn the_bytes_of_outcomes_are_those_on_file() {
 #[test]
 fn the_bytes_of_a_snapshot_are_those_on_file() {
     let state = full().state;
-    golden::check(FOLDER, "snapshot_head_residency", &state.to_head());
+    golden::check(FOLDER, "snapshot_head_members", &state.to_head());
     golden::check(FOLDER, "snapshot", &state.to_layout());
+    let resident = resident_of_wire(4).state;
+    golden::check(FOLDER, "snapshot_head_residency", &resident.to_head());
+    golden::check(FOLDER, "snapshot", &resident.to_layout_4());
     let shares = shares_of_wire(3).state;
     golden::check(FOLDER, "snapshot_head_shares", &shares.to_head());
     golden::check(FOLDER, "snapshot", &shares.to_layout_3());

@@ -37,13 +37,15 @@ pub use limits::{
     REQUESTS_MAX, STATE_BYTES_MAX, SYSTEM_AUDIT_MAX, VOTERS_MAX,
 };
 pub use names::{
-    ClusterId, DiskId, Fingerprint, KeyId, NodeId, ReplicaId, RequestId, TenantName, TokenId,
+    CertificateSerial, ClusterId, DiskId, Fingerprint, KeyId, NodeId, ReplicaId, RequestId,
+    TenantName, TokenId,
 };
 pub use outcome::{Change, ChangeDiff, ChangeKind, Effect, Outcome};
 pub use records::{
     Arm, Belief, Health, JoinToken, Key, KeyRole, Lease, LeaseSource, Limit, LimitScope, Model,
-    Node, NodeRole, Observed, Record, RecordKey, Records, Region, RegionState, Replica,
-    ReplicaState, ResidencyRule, Route, SETTINGS, Setting, SettingKind, SettingRule, Split, Tenant,
+    Node, NodeRight, NodeRole, Observed, Record, RecordKey, Records, Region, RegionState,
+    RemovedNode, Replica, ReplicaState, ResidencyRule, RevokedCertificate, Route, SETTINGS,
+    Setting, SettingKind, SettingRule, Split, Tenant, TokenOrigin,
 };
 pub use refusal::{Fault, Refusal, RefusalCode};
 pub use rules::{Membership, MembershipPlan, Sight, voters};
@@ -62,6 +64,8 @@ mod health_test;
 mod hot_test;
 #[cfg(test)]
 mod items_test;
+#[cfg(test)]
+mod members_test;
 #[cfg(test)]
 mod node_test;
 #[cfg(test)]

@@ -32,6 +32,12 @@ pub(crate) const KEYS_MAX: usize = 32_768;
 pub(crate) const JOIN_TOKENS_MAX: usize = 256;
 /// Disks of removed nodes that are remembered, to keep them out.
 pub(crate) const RETIRED_DISKS_MAX: usize = 1_024;
+/// Names of removed nodes that are remembered, to keep them out: twice as many as may be members.
+pub(crate) const REMOVED_NODES_MAX: usize = 1_024;
+/// Revoked certificates: several for each node there may be.
+pub(crate) const REVOKED_CERTIFICATES_MAX: usize = 4_096;
+/// Bytes of a certificate's serial number, by RFC 5280.
+pub(crate) const SERIAL_BYTES_MAX: usize = 20;
 
 /// Requests whose outcome is remembered: at 50 a second, a retry has more than a minute.
 pub const REQUESTS_MAX: usize = 4_096;

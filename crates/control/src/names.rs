@@ -49,6 +49,11 @@ name! {
     TokenId
 }
 
+name! {
+    /// The serial number of a certificate: hexadecimal digits in lower case, without leading zeros.
+    CertificateSerial
+}
+
 /// Declares bytes that stand for something: hexadecimal for people and in JSON.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident of $bytes:literal) => {

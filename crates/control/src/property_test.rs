@@ -39,7 +39,8 @@ fn log(entries: Vec<Entry>) -> Vec<(u64, Entry)> {
 
 fn visible(state: &State) -> BTreeMap<RecordKey, Record> {
     let keys = state.records().keys();
-    let seen = keys.filter(|key| !matches!(key, RecordKey::Lease(_)));
+    let is_quiet = |key: &RecordKey| matches!(key, RecordKey::Lease(_) | RecordKey::TokenOrigin(_));
+    let seen = keys.filter(|key| !is_quiet(key));
     seen.map(|key| (key.clone(), state.record(&key).unwrap())).collect()
 }
 

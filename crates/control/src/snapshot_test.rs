@@ -1,16 +1,33 @@
 //! The state as bytes, and its digest.
 
-use crate::golden_test::{resident_route, resident_tenant};
+use crate::golden_test::{items, resident_route, resident_tenant};
 use crate::items_test::key;
 use crate::test_world::{World, hot, node_spec_of, put, register, remove, setting, shares};
 use crate::{
     ChangeDiff, Command, Expect, Fault, Item, LeaseSource, Record, RecordKey, RefusalCode,
-    SnapshotError, State, Tenant, dry_run,
+    RevokedCertificate, SnapshotError, State, Tenant, dry_run,
 };
 
 /// Something in every table.
 pub(crate) fn full() -> World {
-    let mut world = shares_of_wire(crate::WIRE);
+    let mut world = resident_of_wire(crate::WIRE);
+    for node in ["a1", "a2", "b1"] {
+        world.applied(node, Command::DeclareOperators { is_operator: node != "b1" });
+    }
+    world.applied("a1", Command::EnforceMembership);
+    world.done(Command::RegisterNode { node: node_spec_of(crate::WIRE, "d1", "d"), token: None });
+    world.done(remove(RecordKey::Node(world.node_id("d1"))));
+    let (_, token) =
+        items().into_iter().find(|(name, _)| *name == "put_operator_join_token").unwrap();
+    world.done(put(token));
+    let revoked = RevokedCertificate { reason: "stolen".to_owned() };
+    world.done(put(Item::RevokedCertificate("5c1d".into(), revoked)));
+    world
+}
+
+/// The same without what is known of members beside their own words.
+pub(crate) fn resident_of_wire(wire: u16) -> World {
+    let mut world = shares_of_wire(wire);
     world.done(put(Item::Route("eu".into(), resident_route())));
     world.done(put(Item::Tenant("acme".into(), resident_tenant())));
     world

@@ -212,6 +212,11 @@ fn node_command() -> impl Strategy<Value = Command> {
         }),
         (1_u64..8, select(&[NodeRole::Any, NodeRole::Learner]), expect())
             .prop_map(|(id, role, expect)| Command::SetNodeRole { node: NodeId(id), role, expect }),
+        (1_u64..8, any::<bool>(), expect()).prop_map(|(id, is_operator, expect)| {
+            Command::SetNodeOperators { node: NodeId(id), is_operator, expect }
+        }),
+        any::<bool>().prop_map(|is_operator| Command::DeclareOperators { is_operator }),
+        select(&NODES).prop_map(|name| remove(RecordKey::RemovedNode(name.into()))),
         Just(Command::ReplaceCluster { from: CLUSTER, to: ClusterId([8; 16]) }),
     ]
 }

@@ -10,7 +10,7 @@ use spillway_link::certs::{
 };
 
 use crate::cli::{CertsCommand, CertsInitArgs, CertsNodeArgs};
-use crate::output;
+use crate::{cluster, output};
 
 /// Makes what is asked for.
 ///
@@ -20,6 +20,7 @@ pub(crate) fn run(command: &CertsCommand) -> Result<()> {
     match command {
         CertsCommand::Init(args) => init(args),
         CertsCommand::Node(args) => node(args),
+        CertsCommand::Cluster(command) => cluster::certs(command),
     }
 }
 

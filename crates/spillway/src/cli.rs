@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use spillway_emulator::Profile;
 
-use crate::cluster::{ClusterCommand, ClusterKeysCommand, Connect, ExplainArgs, TrieArgs};
+use crate::cluster::{
+    ClusterCertsCommand, ClusterCommand, ClusterKeysCommand, Connect, ExplainArgs, TrieArgs,
+};
 
 /// Inference gateway: routes requests to model servers.
 #[derive(Debug, Parser)]
@@ -116,6 +118,8 @@ pub(crate) enum CertsCommand {
     Init(CertsInitArgs),
     /// Makes the certificate of one node.
     Node(CertsNodeArgs),
+    #[command(flatten)]
+    Cluster(ClusterCertsCommand),
 }
 
 #[derive(Debug, Args)]

@@ -93,6 +93,7 @@ impl World {
             seeds: self.seeds.clone(),
             // Longer than the way, so that a busy machine is not taken for a dead leader.
             join_token: None,
+            is_operator: true,
             rtt_max: Duration::from_millis(100),
         };
         let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();

@@ -4,8 +4,8 @@ use http::StatusCode;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control::{
-    Command, Expect, Item, KEY_EPOCH, Key, KeyId, Model, RecordKey, SettingRule, Split, State,
-    Tenant,
+    Command, Expect, Item, KEY_EPOCH, Key, KeyId, Model, RecordKey, RevokedCertificate,
+    SettingRule, Split, State, Tenant,
 };
 use spillway_route::Policy;
 use spillway_types::NoCountry;
@@ -16,8 +16,8 @@ use crate::call::Call;
 use crate::endpoint::Operation;
 use crate::error::ApiError;
 use crate::forms::{
-    KeyRecord, LimitRecord, ModelRecord, NodeRecord, RegionRecord, ReplicaRecord, RouteRecord,
-    SettingRecord, SplitRecord, TenantRecord,
+    KeyRecord, LimitRecord, ModelRecord, NodeRecord, NodeRightRecord, RegionRecord, ReplicaRecord,
+    RevokedRecord, RouteRecord, SettingRecord, SplitRecord, TenantRecord,
 };
 use crate::records::key_of;
 use crate::resource::Resource;
@@ -49,6 +49,10 @@ pub(super) async fn command(
         (Operation::Put(_), key) => put(cluster, call, key).await?,
         (Operation::Remove(_), key) => Command::Remove { key, expect },
         (Operation::RevokeKey, RecordKey::Key(key)) => Command::RevokeKey { key, expect },
+        (Operation::SetNodeOperators, RecordKey::Node(node)) => {
+            let NodeRightRecord { operators } = call.json()?;
+            Command::SetNodeOperators { node, is_operator: operators, expect }
+        }
         (Operation::SetRegionState(state), RecordKey::Region(region)) => {
             Command::SetRegionState { region, state, expect }
         }
@@ -78,6 +82,7 @@ async fn subject(cluster: &Cluster<'_>, call: &Call) -> Result<RecordKey, ApiErr
     }
     let resource = match call.endpoint.operation {
         Operation::Put(resource) | Operation::Remove(resource) => resource,
+        Operation::SetNodeOperators => Resource::Nodes,
         Operation::SetRegionState(_) | Operation::SetRegionWeight => Resource::Regions,
         Operation::SetReplicaState(_) | Operation::SetReplicaWeight => Resource::Replicas,
         _ => Resource::Keys,
@@ -115,6 +120,10 @@ async fn put(cluster: &Cluster<'_>, call: &Call, key: RecordKey) -> Result<Comma
         RecordKey::Key(id) => {
             let value = key_over(cluster, call, &id).await?;
             Item::Key(id, value)
+        }
+        RecordKey::RevokedCertificate(serial) => {
+            let RevokedRecord { reason } = call.json_or_default()?;
+            Item::RevokedCertificate(serial, RevokedCertificate { reason })
         }
         RecordKey::Setting(name) if SettingRule::find(&name).is_some() => {
             Item::Setting(name, call.json::<SettingRecord>()?.value)

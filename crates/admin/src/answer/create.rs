@@ -50,7 +50,11 @@ pub(super) async fn join_token(cluster: &Cluster<'_>, call: &Call) -> Result<Rep
     let fresh = fresh_join_token(&id)?;
     let token = token(&new, fresh.hash);
     let key = TokenId::from(id.as_str());
-    let item = Item::JoinToken(key.clone(), token);
+    let item = if new.operators {
+        Item::OperatorJoinToken(key.clone(), token)
+    } else {
+        Item::JoinToken(key.clone(), token)
+    };
     create(cluster, call, (RecordKey::JoinToken(key), item), (id, fresh.shown)).await
 }
 

@@ -73,6 +73,7 @@ pub(crate) async fn answer(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, 
         Operation::Put(_)
         | Operation::Remove(_)
         | Operation::RevokeKey
+        | Operation::SetNodeOperators
         | Operation::SetRegionState(_)
         | Operation::SetRegionWeight
         | Operation::SetReplicaState(_)

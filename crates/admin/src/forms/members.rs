@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::{Node, NodeId, NodeRole, Region, RegionState};
+use spillway_control::{
+    Node, NodeId, NodeRight, NodeRole, Region, RegionState, RemovedNode, RevokedCertificate,
+};
 
 /// What can be set about a node.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
@@ -43,6 +45,58 @@ pub(crate) struct NodeInfo {
     pub(crate) wire_newest: u16,
     /// Index of the entry that let it in.
     pub(crate) joined: u64,
+    /// Whether operators' orders may come from it.
+    pub(crate) operators: bool,
+}
+
+/// Whether operators' orders may come from a node.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NodeRightRecord {
+    /// Whether they may.
+    pub(crate) operators: bool,
+}
+
+/// A node that was removed. It joins again by a join token that was made since, or once this is
+/// removed.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct RemovedNodeInfo {
+    /// The number that it had.
+    pub(crate) id: u64,
+    /// Its region.
+    pub(crate) region: String,
+    /// SHA-256 of its certificate.
+    pub(crate) fingerprint: String,
+}
+
+/// A certificate that no node accepts any more.
+#[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RevokedRecord {
+    /// Why, for people; may be empty.
+    pub(crate) reason: String,
+}
+
+impl From<&NodeRight> for NodeRightRecord {
+    fn from(right: &NodeRight) -> Self {
+        Self { operators: right.is_operator }
+    }
+}
+
+impl From<&RemovedNode> for RemovedNodeInfo {
+    fn from(removed: &RemovedNode) -> Self {
+        Self {
+            id: removed.id.0,
+            region: removed.region.to_string(),
+            fingerprint: removed.fingerprint.to_string(),
+        }
+    }
+}
+
+impl From<&RevokedCertificate> for RevokedRecord {
+    fn from(revoked: &RevokedCertificate) -> Self {
+        Self { reason: revoked.reason.clone() }
+    }
 }
 
 impl From<NodeRole> for VoteName {
@@ -75,6 +129,7 @@ impl NodeInfo {
             wire_oldest: spec.wire_oldest,
             wire_newest: spec.wire_newest,
             joined: node.joined,
+            operators: false,
         }
     }
 }

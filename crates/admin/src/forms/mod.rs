@@ -20,10 +20,12 @@ use spillway_types::NoCountry;
 
 pub(crate) use access::{KeyInfo, KeyRecord, TenantRecord};
 pub(crate) use items::{SettingInfo, SettingRecord, setting_infos};
-pub(crate) use members::{NodeInfo, NodeRecord, RegionRecord};
+pub(crate) use members::{
+    NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, RevokedRecord,
+};
 pub(crate) use replica::{HealthInfo, LeaseInfo, ReplicaInfo, ReplicaRecord};
 pub(crate) use shares::LimitInfo;
-pub(crate) use tokens::{JoinTokenRecord, NewJoinToken, NewKey, Secret};
+pub(crate) use tokens::{JoinTokenRecord, NewJoinToken, NewKey, Secret, TokenOriginInfo};
 pub(crate) use traffic::{LimitRecord, ModelRecord, RouteRecord, SplitRecord};
 
 /// One record as it is shown.

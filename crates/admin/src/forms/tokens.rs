@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use spillway_control::JoinToken;
+use spillway_control::{JoinToken, TokenOrigin};
 
 use super::KeyRecord;
 
@@ -25,6 +25,23 @@ pub(crate) struct JoinTokenRecord {
     pub(crate) expires_ms: u64,
     /// How many nodes may still join by it.
     pub(crate) uses_left: u32,
+    /// Whether operators' orders may come from nodes that join by it.
+    pub(crate) operators: bool,
+}
+
+/// Where a join token comes from.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct TokenOriginInfo {
+    /// Index of the entry that made it.
+    pub(crate) made: u64,
+    /// Whether operators' orders may come from nodes that join by it.
+    pub(crate) operators: bool,
+}
+
+impl From<&TokenOrigin> for TokenOriginInfo {
+    fn from(origin: &TokenOrigin) -> Self {
+        Self { made: origin.made, operators: origin.is_operator }
+    }
 }
 
 /// A join token to make.
@@ -37,6 +54,8 @@ pub(crate) struct NewJoinToken {
     pub(crate) valid_s: u64,
     /// How many nodes may join by it, at most 512.
     pub(crate) uses: u32,
+    /// Whether operators' orders may come from nodes that join by it.
+    pub(crate) operators: bool,
 }
 
 /// A secret that was made. It is shown this once.
@@ -55,7 +74,7 @@ pub(crate) struct Secret {
 impl Default for NewJoinToken {
     /// One node within an hour: what a person needs who starts it now.
     fn default() -> Self {
-        Self { region: None, valid_s: 3_600, uses: 1 }
+        Self { region: None, valid_s: 3_600, uses: 1, operators: false }
     }
 }
 
@@ -65,6 +84,7 @@ impl From<&JoinToken> for JoinTokenRecord {
             region: token.region.as_ref().map(ToString::to_string),
             expires_ms: token.expires_ms,
             uses_left: token.uses_left,
+            operators: false,
         }
     }
 }

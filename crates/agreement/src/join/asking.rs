@@ -85,7 +85,7 @@ impl Agreement {
     }
 
     /// Makes the other members known to the link, until the state says who they are.
-    fn meet(&self, asked: &PeerConfig, membership: &Membership) {
+    pub(super) fn meet(&self, asked: &PeerConfig, membership: &Membership) {
         let mut peers = vec![asked.clone()];
         for other in &membership.others {
             let (region, name) = (other.region.as_str(), other.name.as_str());
@@ -102,6 +102,10 @@ impl Agreement {
                 (None, Err(error)) => tracing::error!(%error, "a member has an impossible name"),
             }
         }
+        if let Some(log) = self.log.get() {
+            log.vouch(peers.iter().map(|peer| peer.identity.node().clone()));
+        }
+        self.met.store(Arc::new(peers.clone()));
         self.link.set_peers(peers);
     }
 }

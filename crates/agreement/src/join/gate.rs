@@ -15,6 +15,8 @@ use crate::agreement::Agreement;
 
 /// How long one step of an answer may take; three of them are within what the link allows.
 const LIMIT: Duration = Duration::from_secs(4);
+/// How long the question itself may take to arrive.
+const QUESTION_LIMIT: Duration = Duration::from_secs(3);
 
 /// Answers at the gate of one node.
 #[derive(Debug)]
@@ -36,7 +38,9 @@ async fn serve(
     from: &Identity,
     (mut sender, mut receiver): (StreamSender, StreamReceiver),
 ) -> Result<(), StreamFault> {
-    let Some(question) = receiver.message::<Question>().await? else { return Ok(()) };
+    // Who is late has asked nothing.
+    let asked = timeout(QUESTION_LIMIT, receiver.message::<Question>()).await;
+    let Some(question) = asked.unwrap_or(Ok(None))? else { return Ok(()) };
     let Some(agreement) = agreement.upgrade() else { return Ok(()) };
     let is_join = matches!(question.wish, Wish::Join(_));
     let answer = agreement.answer(from, question).await;
@@ -75,6 +79,10 @@ impl Agreement {
         match wish {
             Wish::Standing => self.standing_of(&node),
             Wish::Join(token) => {
+                // Its first answer was lost, perhaps. How it is reached it says itself by and by.
+                if let Some(membership) = membership(&self.published(), &node) {
+                    return Answer::Member(membership);
+                }
                 let command = Command::RegisterNode { node: node.clone(), token };
                 match self.register(command).await {
                     Ok(()) => self.membership_once_known(&node).await,

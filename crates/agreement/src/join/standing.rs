@@ -73,8 +73,12 @@ impl Agreement {
         for peer in self.everybody() {
             let question = Question { cluster, node: self.spec(), wish: Wish::Standing };
             match self.link.knock::<_, Answer>(&peer, &question, ASK_LIMIT).await {
-                Ok(Answer::Member(_)) => {
+                Ok(Answer::Member(membership)) => {
                     self.trouble.store(None);
+                    if cluster == Some(membership.cluster) {
+                        // Whoever leads may have come after all that this node knows.
+                        self.meet(&peer, &membership);
+                    }
                     return false;
                 }
                 Ok(Answer::Refused(refusal)) => {

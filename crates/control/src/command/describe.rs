@@ -54,11 +54,26 @@ impl fmt::Display for Command {
                 let (lines, node) = (said.lines.len(), &said.run.node);
                 write!(f, "lease shares of {lines} limits to {node} of {region}")
             }
+            Self::DeclareOperators { is_operator } => {
+                write!(f, "declare {} of operators' orders", sort(*is_operator))
+            }
+            Self::EnforceMembership => write!(f, "enforce membership"),
+            Self::SetNodeOperators { node, is_operator, .. } => {
+                write!(f, "{} operators' orders from node {node}", verb(*is_operator))
+            }
             Self::DeclareCountry { region, country } => {
                 write!(f, "declare that region {region} is in {country}")
             }
         }
     }
+}
+
+fn sort(is_operator: bool) -> &'static str {
+    if is_operator { "a node" } else { "no node" }
+}
+
+fn verb(is_operator: bool) -> &'static str {
+    if is_operator { "allow" } else { "deny" }
 }
 
 impl fmt::Display for RecordKey {
@@ -77,6 +92,10 @@ impl fmt::Display for RecordKey {
             Self::Key(id) => write!(f, "key {id}"),
             Self::JoinToken(id) => write!(f, "join token {id}"),
             Self::Setting(name) => write!(f, "setting {name}"),
+            Self::NodeRight(id) => write!(f, "right of node {id}"),
+            Self::TokenOrigin(id) => write!(f, "origin of join token {id}"),
+            Self::RemovedNode(name) => write!(f, "removed node {name}"),
+            Self::RevokedCertificate(serial) => write!(f, "revoked certificate {serial}"),
         }
     }
 }

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, RegionName, RouteName};
 
-use crate::wire::WIRE_RESIDENCY;
+use crate::wire::{WIRE_MEMBERS, WIRE_RESIDENCY};
 use crate::{
-    JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region, ResidencyRule, Route,
-    SettingRule, Split, Tenant, TenantName, TokenId,
+    CertificateSerial, JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region,
+    ResidencyRule, RevokedCertificate, Route, SettingRule, Split, Tenant, TenantName, TokenId,
 };
 
 /// A record to write, with its key.
@@ -31,6 +31,10 @@ pub enum Item {
     JoinToken(TokenId, JoinToken),
     /// A setting and its value, by the rules in [`crate::SETTINGS`].
     Setting(String, String),
+    /// What lets a node join that may propose operators' orders.
+    OperatorJoinToken(TokenId, JoinToken),
+    /// A certificate that nobody is to accept any more.
+    RevokedCertificate(CertificateSerial, RevokedCertificate),
 }
 
 impl Item {
@@ -40,6 +44,7 @@ impl Item {
         match self {
             // A setting that an older node does not know would be refused there alone.
             Self::Setting(name, _) => SettingRule::find(name).map_or(1, |rule| rule.since),
+            Self::OperatorJoinToken(..) => WIRE_MEMBERS,
             item if !item.residency().is_none_or(ResidencyRule::is_anywhere) => WIRE_RESIDENCY,
             item => item.key().since(),
         }
@@ -56,8 +61,11 @@ impl Item {
             Self::Limit(scope, _) => RecordKey::Limit(scope.clone()),
             Self::Tenant(name, _) => RecordKey::Tenant(name.clone()),
             Self::Key(id, _) => RecordKey::Key(id.clone()),
-            Self::JoinToken(id, _) => RecordKey::JoinToken(id.clone()),
+            Self::JoinToken(id, _) | Self::OperatorJoinToken(id, _) => {
+                RecordKey::JoinToken(id.clone())
+            }
             Self::Setting(name, _) => RecordKey::Setting(name.clone()),
+            Self::RevokedCertificate(serial, _) => RecordKey::RevokedCertificate(serial.clone()),
         }
     }
 
@@ -88,6 +96,8 @@ enum ItemFrame {
     Setting(String, String),
     ResidentRoute(RouteName, Route, ResidencyRule),
     ResidentTenant(TenantName, Tenant, ResidencyRule),
+    OperatorJoinToken(TokenId, JoinToken),
+    RevokedCertificate(CertificateSerial, RevokedCertificate),
 }
 
 impl From<Item> for ItemFrame {
@@ -105,6 +115,8 @@ impl From<Item> for ItemFrame {
             (Item::Key(id, key), _) => Self::Key(id, key),
             (Item::JoinToken(id, token), _) => Self::JoinToken(id, token),
             (Item::Setting(name, value), _) => Self::Setting(name, value),
+            (Item::OperatorJoinToken(id, token), _) => Self::OperatorJoinToken(id, token),
+            (Item::RevokedCertificate(serial, it), _) => Self::RevokedCertificate(serial, it),
         }
     }
 }
@@ -121,6 +133,8 @@ impl From<ItemFrame> for Item {
             ItemFrame::Key(id, key) => Self::Key(id, key),
             ItemFrame::JoinToken(id, token) => Self::JoinToken(id, token),
             ItemFrame::Setting(name, value) => Self::Setting(name, value),
+            ItemFrame::OperatorJoinToken(id, token) => Self::OperatorJoinToken(id, token),
+            ItemFrame::RevokedCertificate(serial, it) => Self::RevokedCertificate(serial, it),
             ItemFrame::ResidentRoute(name, route, residency) => {
                 Self::Route(name, Route { residency, ..route })
             }

@@ -11,7 +11,7 @@ use spillway_prefix::HotDelta;
 use spillway_quota::Statement;
 use spillway_types::{Country, NodeName, RegionName};
 
-use crate::wire::{WIRE_HOT, WIRE_RESIDENCY, WIRE_SHARES};
+use crate::wire::{WIRE_HOT, WIRE_MEMBERS, WIRE_RESIDENCY, WIRE_SHARES};
 use crate::{ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState};
 
 pub use item::Item;
@@ -168,6 +168,23 @@ pub enum Command {
         /// Where it is.
         country: Country,
     },
+    /// A node says whether operators' orders are to come from it, by its config. Its first word
+    /// counts, and only where nobody else has decided it: see [`crate::NodeRight`].
+    DeclareOperators {
+        /// Whether they are.
+        is_operator: bool,
+    },
+    /// From now on only members may propose, and only nodes with that right operators' orders.
+    EnforceMembership,
+    /// Lets operators' orders come from a node, or forbids it.
+    SetNodeOperators {
+        /// Which.
+        node: NodeId,
+        /// Whether they may.
+        is_operator: bool,
+        /// What is expected of the node's record.
+        expect: Expect,
+    },
 }
 
 /// The setting that counts the keys with which prompts are hashed. A change empties the hot trie.
@@ -215,6 +232,9 @@ impl Command {
             Self::HotBlocks { .. } | Self::RotatePrefixKey { .. } => WIRE_HOT,
             Self::LeaseShares { .. } => WIRE_SHARES,
             Self::DeclareCountry { .. } => WIRE_RESIDENCY,
+            Self::DeclareOperators { .. }
+            | Self::EnforceMembership
+            | Self::SetNodeOperators { .. } => WIRE_MEMBERS,
         }
     }
 

@@ -5,6 +5,7 @@ mod join_token;
 mod key;
 mod lease;
 mod limit;
+mod membership;
 mod model;
 mod node;
 mod region;
@@ -16,20 +17,22 @@ mod split;
 mod tenant;
 
 use serde::{Deserialize, Serialize};
-use spillway_types::{ModelName, RegionName, RouteName};
+use spillway_types::{ModelName, NodeName, RegionName, RouteName};
 
 use crate::limits::{
-    JOIN_TOKENS_MAX, KEYS_MAX, LIMITS_MAX, MODELS_MAX, NODES_MAX, REGIONS_MAX, REPLICAS_MAX,
-    ROUTES_MAX, SPLITS_MAX, TENANTS_MAX,
+    JOIN_TOKENS_MAX, KEYS_MAX, LIMITS_MAX, MODELS_MAX, NODES_MAX, REGIONS_MAX, REMOVED_NODES_MAX,
+    REPLICAS_MAX, REVOKED_CERTIFICATES_MAX, ROUTES_MAX, SPLITS_MAX, TENANTS_MAX,
 };
 use crate::state::{Digest, Row, Table, Valued};
-use crate::{KeyId, NodeId, ReplicaId, TenantName, TokenId};
+use crate::wire::WIRE_MEMBERS;
+use crate::{CertificateSerial, KeyId, NodeId, ReplicaId, TenantName, TokenId};
 
 pub use health::{Belief, Health, Observed};
 pub use join_token::JoinToken;
 pub use key::{Key, KeyRole};
 pub use lease::{Lease, LeaseSource};
 pub use limit::{Limit, LimitScope};
+pub use membership::{NodeRight, RemovedNode, RevokedCertificate, TokenOrigin};
 pub use model::Model;
 pub use node::{Node, NodeRole};
 pub use region::{Region, RegionState};
@@ -50,13 +53,17 @@ pub(crate) trait Stored: Clone + PartialEq + Valued {
 }
 
 /// Declares the tables, and the types that stand for any key and any record. The order is the
-/// format; new kinds go to the end, with the wire version that has them.
+/// format; new kinds go to the end, with the wire version that has them. Those with `skip` are
+/// written beside the others, as older versions don't know them: see [`crate::state::Beside`].
 macro_rules! tables {
-    ($($(#[$doc:meta])* $kind:ident in $field:ident by $key:ty, $max:expr, $since:literal;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $kind:ident in $field:ident by $key:ty, $max:expr, $since:expr $(, $skip:ident)?;
+    )*) => {
         /// All records.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         pub struct Records {
-            $($(#[$doc])* pub $field: Table<$key, $kind>,)*
+            $($(#[$doc])* $(#[serde($skip)])? pub $field: Table<$key, $kind>,)*
         }
 
         /// Names one record.
@@ -111,8 +118,13 @@ macro_rules! tables {
                 0 $(+ self.$field.bytes())*
             }
 
+            /// Tables that older versions don't know count as soon as something is in them.
             pub(crate) fn digests(&self) -> Vec<Digest> {
-                vec![$(self.$field.digest(),)*]
+                let mut digests = Vec::new();
+                $(if $since < WIRE_MEMBERS || !self.$field.is_empty() {
+                    digests.push(self.$field.digest());
+                })*
+                digests
             }
         }
 
@@ -162,6 +174,14 @@ tables! {
     JoinToken in join_tokens by TokenId, JOIN_TOKENS_MAX, 1;
     /// A setting that differs from its default.
     Setting in settings by String, SETTINGS.len(), 1;
+    /// Whether a node may propose operators' orders.
+    NodeRight in node_rights by NodeId, NODES_MAX, WIRE_MEMBERS, skip;
+    /// Where a join token comes from.
+    TokenOrigin in token_origins by TokenId, JOIN_TOKENS_MAX, WIRE_MEMBERS, skip;
+    /// A node that was removed.
+    RemovedNode in removed_nodes by NodeName, REMOVED_NODES_MAX, WIRE_MEMBERS, skip;
+    /// A certificate that was revoked.
+    RevokedCertificate in revoked_certificates by CertificateSerial, REVOKED_CERTIFICATES_MAX, WIRE_MEMBERS, skip;
 }
 
 /// Records that say nothing of where requests may be served.
@@ -172,5 +192,19 @@ macro_rules! served_anywhere {
 }
 
 served_anywhere!(
-    Node, Region, Replica, Lease, Health, Model, Split, Limit, Key, JoinToken, Setting
+    Node,
+    Region,
+    Replica,
+    Lease,
+    Health,
+    Model,
+    Split,
+    Limit,
+    Key,
+    JoinToken,
+    Setting,
+    NodeRight,
+    TokenOrigin,
+    RemovedNode,
+    RevokedCertificate
 );

@@ -9,7 +9,8 @@ use crate::limits::{
     REGIONS_MAX, TEXT_BYTES_MAX, URL_BYTES_MAX,
 };
 use crate::{
-    Actor, LimitScope, Proposer, RecordKey, Refusal, RefusalCode, ReplicaId, ResidencyRule,
+    Actor, CertificateSerial, LimitScope, Proposer, RecordKey, Refusal, RefusalCode, ReplicaId,
+    ResidencyRule,
 };
 
 /// As much of a wrong text as is shown.
@@ -67,7 +68,22 @@ pub(crate) fn key(key: &RecordKey) -> Result<(), Refusal> {
         RecordKey::Key(id) => name(id.as_str(), "key"),
         RecordKey::JoinToken(id) => name(id.as_str(), "join token"),
         RecordKey::Setting(setting) => name(setting, "setting"),
+        RecordKey::NodeRight(_) => Ok(()),
+        RecordKey::TokenOrigin(id) => name(id.as_str(), "join token"),
+        RecordKey::RemovedNode(node) => name(node.as_str(), "node"),
+        RecordKey::RevokedCertificate(number) => serial(number),
     }
+}
+
+/// # Errors
+/// If it is not written as serial numbers are.
+pub(crate) fn serial(number: &CertificateSerial) -> Result<(), Refusal> {
+    if CertificateSerial::read(number.as_str()).as_ref() == Some(number) {
+        return Ok(());
+    }
+    let cause = format!("{:?} is no serial number of a certificate", shown(number.as_str()));
+    let remedy = "use up to 40 hexadecimal digits in lower case, without leading zeros";
+    Err(Refusal::invalid(cause, remedy))
 }
 
 /// # Errors

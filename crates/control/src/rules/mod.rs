@@ -5,6 +5,7 @@ mod health;
 mod hot;
 mod items;
 mod leases;
+pub(crate) mod members;
 mod nodes;
 mod regions;
 mod remove;
@@ -73,6 +74,11 @@ fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, Fault> {
         Command::LeaseShares { region, said } => shares::lease(turn, region, said),
         Command::DeclareCountry { region, country } => {
             regions::declare_country(turn, region, *country)
+        }
+        Command::DeclareOperators { is_operator } => members::declare(turn, *is_operator),
+        Command::EnforceMembership => Ok(members::enforce(turn)),
+        Command::SetNodeOperators { node, is_operator, expect } => {
+            members::set_operators(turn, *node, *is_operator, *expect)
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use spillway_types::RegionName;
 
 use crate::limits::SEEDS_MAX;
-use crate::rules::{check, regions, remove};
+use crate::rules::{check, members, regions, remove};
 use crate::state::{Done, Turn, node_named, setting};
 use crate::{
     ClusterId, Expect, Fault, Form, JoinToken, Node, NodeId, NodeRole, NodeSpec, Refusal,
@@ -64,14 +64,15 @@ pub(super) fn replace_cluster(
         None => return Ok(Done::default()),
     }
     let founder = &turn.entry.proposer.node;
-    if node_named(turn.records, founder).is_none() {
+    let Some((id, _)) = node_named(turn.records, founder) else {
         let cause = format!("{founder} is no node of the old cluster");
         let remedy = "begin with a node that the old cluster had";
         return Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy).into());
-    }
+    };
     let others = turn.records.nodes.iter().filter(|(_, node)| node.spec.name != *founder);
     let others: Vec<NodeId> = others.map(|(id, _)| *id).collect();
     others.into_iter().for_each(|id| remove::retire(turn, id));
+    members::admit_founder(turn, id);
     turn.is_written = from != to;
     turn.ledger.cluster = Some(to);
     Ok(Done::default())
@@ -99,6 +100,9 @@ pub(super) fn register(
         return Err(Refusal::new(RefusalCode::InUse, cause, remedy).into());
     }
     let node = Node { spec: spec.clone(), ..known.clone() };
+    if node != *known {
+        members::check_own_record(turn, spec)?;
+    }
     turn.put(id, node)?;
     Ok(Done::default())
 }
@@ -111,6 +115,9 @@ fn join(turn: &mut Turn<'_>, spec: &NodeSpec, token: Option<&TokenProof>) -> Res
         None if is_free => None,
         None => return Err(token_refused("a new node needs a join token").into()),
     };
+    let id = used.as_ref().map(|(id, _)| id);
+    members::check_return(turn, spec, id)?;
+    let is_operator = members::grants(turn, id);
     turn.check_room::<Node>(1)?;
     if turn.get::<Region>(&spec.region).is_none() {
         turn.check_room::<Region>(1)?;
@@ -118,16 +125,19 @@ fn join(turn: &mut Turn<'_>, spec: &NodeSpec, token: Option<&TokenProof>) -> Res
     if let Some((id, token)) = used {
         turn.put(id, token)?;
     }
-    admit(turn, spec)?;
+    members::forget_removed(turn, spec);
+    let id = admit(turn, spec)?;
+    members::admit_with(turn, id, is_operator);
     Ok(Done::default())
 }
 
 /// Lets a node in whose right to it was checked.
-fn admit(turn: &mut Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
+fn admit(turn: &mut Turn<'_>, spec: &NodeSpec) -> Result<NodeId, Refusal> {
     regions::ensure(turn, &spec.region)?;
     let id = turn.ledger.next_node();
     let joined = turn.ledger.applied;
-    turn.put(id, Node { spec: spec.clone(), role: NodeRole::Any, joined })
+    turn.put(id, Node { spec: spec.clone(), role: NodeRole::Any, joined })?;
+    Ok(id)
 }
 
 fn check_spec(spec: &NodeSpec) -> Result<(), Refusal> {

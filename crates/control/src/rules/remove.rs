@@ -3,12 +3,12 @@
 use spillway_types::RegionName;
 
 use crate::records::Stored;
-use crate::rules::leases;
+use crate::rules::{leases, members};
 use crate::state::{Done, Turn};
 use crate::{
     Expect, Fault, Health, JoinToken, Key, KeyId, Lease, Limit, LimitScope, Model, Node, NodeId,
-    RecordKey, Refusal, RefusalCode, Region, RegionState, Replica, ReplicaId, Route, Setting,
-    Split, Tenant, TenantName, TokenId,
+    RecordKey, Refusal, RefusalCode, Region, RegionState, RemovedNode, Replica, ReplicaId,
+    RevokedCertificate, Route, Setting, Split, Tenant, TenantName, TokenId, TokenOrigin,
 };
 
 pub(super) fn remove(turn: &mut Turn<'_>, key: &RecordKey, expect: Expect) -> Result<Done, Fault> {
@@ -28,8 +28,13 @@ pub(super) fn remove(turn: &mut Turn<'_>, key: &RecordKey, expect: Expect) -> Re
         RecordKey::Route(name) => remove_one::<Route>(turn, name, expect)?,
         RecordKey::Split(name) => remove_one::<Split>(turn, name, expect)?,
         RecordKey::Limit(scope) => remove_one::<Limit>(turn, scope, expect)?,
-        RecordKey::JoinToken(id) => remove_one::<JoinToken>(turn, id, expect)?,
+        RecordKey::JoinToken(id) => remove_token(turn, id, expect)?,
         RecordKey::Setting(name) => remove_one::<Setting>(turn, name, expect)?,
+        RecordKey::NodeRight(_) | RecordKey::TokenOrigin(_) => refuse_right(key)?,
+        RecordKey::RemovedNode(name) => remove_one::<RemovedNode>(turn, name, expect)?,
+        RecordKey::RevokedCertificate(serial) => {
+            remove_one::<RevokedCertificate>(turn, serial, expect)?;
+        }
     }
     Ok(Done::default())
 }
@@ -51,6 +56,7 @@ fn remove_node(turn: &mut Turn<'_>, id: NodeId, expect: Expect) -> Result<(), Fa
         let remedy = "keep one node, or form another cluster";
         return Err(in_use("it is the last node".to_owned(), remedy).into());
     }
+    members::check_not_last(turn, &[id])?;
     retire(turn, id);
     Ok(())
 }
@@ -70,13 +76,17 @@ fn remove_region(turn: &mut Turn<'_>, name: &RegionName, expect: Expect) -> Resu
         let cause = format!("all nodes are in region {name}");
         return Err(in_use(cause, "let nodes of another region join first").into());
     }
+    members::check_not_last(turn, &nodes)?;
     let replicas: Vec<ReplicaId> = owned(turn, name).cloned().collect();
     replicas.iter().for_each(|id| leases::take_out(turn, id));
     nodes.into_iter().for_each(|id| retire(turn, id));
     let is_bound = |token: &JoinToken| token.region.as_ref() == Some(name);
     let tokens = turn.records.join_tokens.iter().filter(|(_, token)| is_bound(token));
     let tokens: Vec<TokenId> = tokens.map(|(id, _)| id.clone()).collect();
-    tokens.iter().for_each(|id| drop(turn.remove::<JoinToken>(id)));
+    for id in &tokens {
+        turn.remove::<JoinToken>(id);
+        turn.remove_quietly::<TokenOrigin>(id);
+    }
     turn.remove::<Region>(name);
     turn.ledger.clocks.remove(name);
     turn.hot.remove_region(name);
@@ -101,6 +111,19 @@ fn remove_key(turn: &mut Turn<'_>, id: &KeyId, expect: Expect) -> Result<(), Fau
     Ok(())
 }
 
+fn remove_token(turn: &mut Turn<'_>, id: &TokenId, expect: Expect) -> Result<(), Fault> {
+    remove_one::<JoinToken>(turn, id, expect)?;
+    turn.remove_quietly::<TokenOrigin>(id);
+    Ok(())
+}
+
+fn refuse_right(key: &RecordKey) -> Result<(), Refusal> {
+    crate::rules::check::key(key)?;
+    let cause = format!("{key} goes with what it is about");
+    let remedy = "remove the node or the token, or set the node's right";
+    Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy))
+}
+
 fn remove_one<V: Stored>(turn: &mut Turn<'_>, key: &V::Key, expect: Expect) -> Result<(), Fault> {
     turn.take::<V>(key, expect)?;
     turn.remove::<V>(key);
@@ -117,6 +140,7 @@ fn refuse_part<V: Stored>(key: &V::Key) -> Result<(), Refusal> {
 pub(super) fn retire(turn: &mut Turn<'_>, id: NodeId) {
     if let Some(node) = turn.remove::<Node>(&id) {
         turn.ledger.retire(node.spec.disk);
+        members::remember_removed(turn, id, &node.spec);
     }
 }
 

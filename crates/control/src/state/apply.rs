@@ -21,6 +21,12 @@ impl State {
         if let Some(outcome) = self.requests.recall(entry) {
             return Effect { outcome, changes: Vec::new() };
         }
+        if let Err(refusal) = rules::members::admit(&self.records, &self.ledger, entry) {
+            // Neither the operators' trail nor the memory of requests is for who has no right.
+            let outcome = Outcome::from(refusal);
+            self.audit.record_refused(index, stamp_ms, entry, &outcome);
+            return Effect { outcome, changes: Vec::new() };
+        }
         let effect = self.carry_out(entry);
         let seen = Seen { outcome: &effect.outcome, is_change: !effect.changes.is_empty() };
         self.requests.remember(index, stamp_ms, entry, &effect.outcome);
@@ -40,7 +46,11 @@ impl State {
         if self.is_wire_2() {
             return Digest::of(&(known_to_all, self.hot.digest())).0;
         }
-        Digest::of(&(known_to_all, self.hot.digest(), &self.shares)).0
+        if self.is_wire_4() {
+            return Digest::of(&(known_to_all, self.hot.digest(), &self.shares)).0;
+        }
+        let is_enforced = self.ledger.is_enforced;
+        Digest::of(&(known_to_all, self.hot.digest(), &self.shares, is_enforced)).0
     }
 
     /// Length of all rows together, outcomes and audit included. The hot trie and the shares of
@@ -76,6 +86,7 @@ impl State {
         rules::check::actor(&entry.actor)?;
         rules::check::proposer(&entry.proposer)?;
         wire::admits(self, &entry.command)?;
+        rules::members::admit(&self.records, &self.ledger, entry)?;
         if entry.command.is_growth() && self.bytes() > STATE_BYTES_MAX {
             let cause = format!("all records together have more than {STATE_BYTES_MAX} bytes");
             let remedy = "remove records that nobody needs";

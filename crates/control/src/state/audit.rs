@@ -49,19 +49,22 @@ impl Audit {
                 (&mut self.system, SYSTEM_AUDIT_MAX, is_due)
             }
         };
-        if !is_due {
-            return;
+        if is_due {
+            write(ring, max, (index, stamp_ms), entry, seen.outcome);
         }
-        let record = AuditRecord {
-            stamp_ms,
-            actor: cut_actor(&entry.actor),
-            node: cut(entry.proposer.node.as_str()).into(),
-            what: cut(&entry.command.to_string()).to_owned(),
-            outcome: seen.outcome.clone(),
-        };
-        ring.insert(index, index, record);
-        if ring.len() > max {
-            ring.pop_first();
+    }
+
+    /// Writes down an order of a node that may not give it, in the nodes' trail: it is no operator's
+    /// until somebody has the right.
+    pub(crate) fn record_refused(
+        &mut self,
+        index: u64,
+        stamp_ms: u64,
+        entry: &Entry,
+        outcome: &Outcome,
+    ) {
+        if !entry.command.is_routine() {
+            write(&mut self.system, SYSTEM_AUDIT_MAX, (index, stamp_ms), entry, outcome);
         }
     }
 
@@ -71,6 +74,26 @@ impl Audit {
 
     pub(crate) fn digests(&self) -> [Digest; 2] {
         [self.operators.digest(), self.system.digest()]
+    }
+}
+
+fn write(
+    ring: &mut AuditRing,
+    max: usize,
+    (index, stamp_ms): (u64, u64),
+    entry: &Entry,
+    outcome: &Outcome,
+) {
+    let record = AuditRecord {
+        stamp_ms,
+        actor: cut_actor(&entry.actor),
+        node: cut(entry.proposer.node.as_str()).into(),
+        what: cut(&entry.command.to_string()).to_owned(),
+        outcome: outcome.clone(),
+    };
+    ring.insert(index, index, record);
+    if ring.len() > max {
+        ring.pop_first();
     }
 }
 

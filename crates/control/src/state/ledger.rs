@@ -26,6 +26,10 @@ pub(crate) struct Ledger {
     pub(crate) clocks: BTreeMap<RegionName, RegionClock>,
     /// Disks of removed nodes by a running number.
     retired: BTreeMap<u64, DiskId>,
+    /// Whether only members may propose, and only some of them operators' orders. Written beside
+    /// the rest, as older versions don't know it: see [`crate::state::Beside`].
+    #[serde(skip)]
+    pub(crate) is_enforced: bool,
 }
 
 impl Ledger {

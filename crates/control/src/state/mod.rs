@@ -2,6 +2,7 @@
 
 mod apply;
 mod audit;
+mod beside;
 mod clock;
 mod digest;
 mod dry_run;
@@ -16,11 +17,11 @@ use spillway_prefix::HotTrie;
 use spillway_quota::{Book, Shares};
 use spillway_types::{NodeName, RegionName};
 
-use crate::rules::book;
-use crate::wire::{WIRE_HOT, WIRE_RESIDENCY, WIRE_SHARES};
+use crate::rules::{book, members};
+use crate::wire::{WIRE_HOT, WIRE_MEMBERS, WIRE_RESIDENCY, WIRE_SHARES};
 use crate::{
-    ClusterId, DiskId, KEY_EPOCH, Node, NodeId, Record, RecordKey, Records, Setting, SettingRule,
-    WIRE,
+    ClusterId, DiskId, Entry, KEY_EPOCH, Node, NodeId, Record, RecordKey, Records, Refusal,
+    Setting, SettingRule, WIRE,
 };
 
 pub use audit::{AuditRecord, AuditRing};
@@ -30,12 +31,13 @@ pub use snapshot::SnapshotError;
 pub use table::{Row, Table};
 
 pub(crate) use audit::Audit;
+pub(crate) use beside::Beside;
 pub(crate) use clock::RegionClock;
 pub(crate) use ledger::Ledger;
 pub(crate) use requests::Requests;
 pub(crate) use residences::Residences;
 pub(crate) use table::Valued;
-pub(crate) use turn::{Done, Turn};
+pub(crate) use turn::{Done, Turn, proposing_node};
 
 /// All that the nodes agree on. Cheap to read, a few milliseconds to clone at 10,000 records.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -105,6 +107,39 @@ impl State {
         self.ledger.is_retired(disk)
     }
 
+    /// Whether only members may propose anything, and only nodes with that right operators' orders.
+    /// So it is from [`crate::Command::EnforceMembership`] on.
+    #[must_use]
+    pub fn is_enforced(&self) -> bool {
+        self.ledger.is_enforced
+    }
+
+    /// Whether a node may propose operators' orders.
+    #[must_use]
+    pub fn may_order(&self, name: &NodeName) -> bool {
+        !self.ledger.is_enforced || members::is_operator(&self.records, name)
+    }
+
+    /// Whether the entry's proposer may propose it, whatever else is wrong with it.
+    ///
+    /// # Errors
+    /// [`crate::RefusalCode::NotPermitted`], with the nodes that may.
+    pub fn check_proposer(&self, entry: &Entry) -> Result<(), Refusal> {
+        members::admit(&self.records, &self.ledger, entry)
+    }
+
+    /// Whether it is decided whether operators' orders may come from a node.
+    #[must_use]
+    pub fn is_decided(&self, node: NodeId) -> bool {
+        self.records.node_rights.get(&node).is_some()
+    }
+
+    /// Whether a node of that name was removed, and none was taken in since.
+    #[must_use]
+    pub fn is_removed(&self, name: &NodeName) -> bool {
+        self.records.removed_nodes.get(name).is_some() && self.node(name).is_none()
+    }
+
     /// What operators did, oldest first.
     #[must_use]
     pub fn operator_audit(&self) -> &AuditRing {
@@ -167,6 +202,11 @@ impl State {
     /// The same for wire version 3.
     fn is_wire_3(&self) -> bool {
         self.ledger.wire_used < WIRE_RESIDENCY
+    }
+
+    /// The same for wire version 4.
+    fn is_wire_4(&self) -> bool {
+        self.ledger.wire_used < WIRE_MEMBERS
     }
 }
 

@@ -52,6 +52,8 @@ pub(crate) struct AgreedParts<'a> {
     pub(crate) feedback: &'a Feedback,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
+    /// Whether its config names replicas, or where to find some: otherwise it is an edge node.
+    pub(crate) has_replicas: bool,
 }
 
 impl Agreed {
@@ -75,6 +77,7 @@ impl Agreed {
             folder,
             seeds: others.chain([own]).collect(),
             join_token: parts.config.join_token_file.clone(),
+            is_operator: parts.has_replicas,
             rtt_max: rtts.max().unwrap_or(RTT_MAX_UNKNOWN),
         };
         let agreement = Agreement::start(config, Arc::clone(&parts.link)).await?;
@@ -93,7 +96,9 @@ impl Agreed {
         let aging = age::keep(Arc::downgrade(&agreement), gateway);
         let aging_stops = stop.clone();
         tasks.spawn(async move { aging_stops.run_until_cancelled(aging).await });
-        let peers = Box::pin(peers::Peers::new(&parts, Arc::clone(&agreement)).run());
+        let mut peers = peers::Peers::new(&parts, Arc::clone(&agreement));
+        peers.look(&agreement.known());
+        let peers = Box::pin(peers.run());
         let follower = follow::Follower::new(&parts, Arc::clone(&agreement));
         let speaker = speak::Speaker::new(parts, Arc::clone(&agreement));
         let (following, speaking) = (Box::pin(follower.run()), Box::pin(speaker.run()));

@@ -1,11 +1,11 @@
-//! Tells the link whom the cluster consists of.
+//! Tells the link whom the cluster consists of, and whose certificates it has revoked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spillway_agreement::Agreement;
-use spillway_consensus::Status;
+use spillway_consensus::{Member, NodeId, Status};
 use spillway_control::State;
 use spillway_link::{Identity, Link, NameError, PeerConfig, PeerStatus};
 use spillway_types::{NodeName, RegionName};
@@ -16,6 +16,13 @@ use crate::config::ClusterConfig;
 
 /// At the latest after so long it looks again: who leaves the log's members changes no record.
 const PERIOD: Duration = Duration::from_millis(500);
+/// What this node knows is what the others do if it is no older.
+const FRESH: Duration = Duration::from_secs(5);
+/// How long a removed node stays connected, to learn of it. It has no say in anything meanwhile.
+const FAREWELL: Duration = Duration::from_secs(1);
+/// How long it stays at most if it leads, or if the voters can't agree to go on without it
+/// otherwise: as long as a removed node itself stays.
+const HAND_OVER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Keeps the link's peers those of the cluster.
 #[derive(Debug)]
@@ -24,47 +31,110 @@ pub(super) struct Peers {
     config: ClusterConfig,
     me: NodeName,
     link: Arc<Link>,
+    /// Since when members of the log are known to be removed.
+    removed: BTreeMap<NodeName, Instant>,
+    last: Option<Vec<PeerConfig>>,
 }
 
 impl Peers {
     pub(super) fn new(parts: &AgreedParts<'_>, agreement: Arc<Agreement>) -> Self {
         let (config, me) = (parts.config.clone(), parts.me.0.clone());
-        Self { agreement, config, me, link: Arc::clone(&parts.link) }
+        let (removed, last) = (BTreeMap::new(), None);
+        Self { agreement, config, me, link: Arc::clone(&parts.link), removed, last }
     }
 
     /// Follows the state and the log's members as long as there are any.
-    pub(super) async fn run(self) {
+    pub(super) async fn run(mut self) {
         let mut publications = self.agreement.publications();
-        let mut last = None;
         loop {
             publications.mark_unchanged();
             let state = self.agreement.published();
-            if state.cluster().is_some() {
-                let known = (&self.agreement.status(), &self.link.peers()[..]);
-                match peers(&state, known, &self.config, &self.me) {
-                    Ok(peers) if last.as_ref() != Some(&peers) => {
-                        self.link.set_peers(peers.clone());
-                        last = Some(peers);
-                    }
-                    Ok(_) => {}
-                    Err(error) => {
-                        tracing::error!(%error, "a node of the cluster has an impossible name");
-                    }
-                }
-            }
+            self.look(&state);
             if let Ok(Err(_)) = timeout(PERIOD, publications.changed()).await {
                 return;
             }
         }
     }
+
+    /// Takes over what is known now. The first call comes before anything else is done, so that a
+    /// removed node is kept out from the start.
+    pub(super) fn look(&mut self, state: &State) {
+        if state.cluster().is_none() {
+            return;
+        }
+        let revoked = state.records().revoked_certificates.keys();
+        self.link.set_revoked(revoked.map(ToString::to_string).collect());
+        let status = self.agreement.status();
+        let is_fresh = status.age.is_some_and(|age| age < FRESH);
+        if is_fresh {
+            self.agreement.forget_met();
+        }
+        let leaving = self.leaving(state, &status, is_fresh);
+        let met = self.agreement.met();
+        let told = Told { met: &met, connected: &self.link.peers(), leaving: &leaving, is_fresh };
+        match peers(state, (&status, told), &self.config, &self.me) {
+            Ok(peers) => {
+                self.link.set_leaving(leaving);
+                if self.last.as_ref() != Some(&peers) {
+                    self.link.set_peers(peers.clone());
+                    self.last = Some(peers);
+                }
+            }
+            Err(error) => tracing::error!(%error, "a node of the cluster has an impossible name"),
+        }
+    }
+
+    /// Removed nodes that stay connected for a moment.
+    fn leaving(&mut self, state: &State, status: &Status, is_fresh: bool) -> BTreeSet<NodeName> {
+        let is_gone = |member: &&Member| {
+            let is_unknown = state.node(&member.name).is_none();
+            is_unknown && member.name != self.me && (is_fresh || state.is_removed(&member.name))
+        };
+        let gone: BTreeSet<NodeName> =
+            status.members.values().filter(is_gone).map(|member| member.name.clone()).collect();
+        self.removed.retain(|name, _| gone.contains(name));
+        let needed = needed(status, &gone);
+        let mut leaving = BTreeSet::new();
+        for name in gone {
+            let since = *self.removed.entry(name.clone()).or_insert_with(Instant::now);
+            let limit = if needed.contains(&name) { HAND_OVER_LIMIT } else { FAREWELL };
+            if since.elapsed() < limit {
+                leaving.insert(name);
+            }
+        }
+        leaving
+    }
 }
 
-/// Those whom the cluster knows, those of the config that it does not know yet, and those that are
-/// removed and still take part in the log: without them the voters could not agree to go on
-/// without them.
+/// Which of the removed nodes the others need to go on without them: the leader, which hands over,
+/// and voters if the rest is no majority.
+fn needed(status: &Status, gone: &BTreeSet<NodeName>) -> BTreeSet<NodeName> {
+    let name_of = |id: &NodeId| status.members.get(id).map(|member| member.name.clone());
+    let is_gone = |id: &&NodeId| name_of(id).is_some_and(|name| gone.contains(&name));
+    let gone_voters: BTreeSet<NodeId> = status.voters.iter().filter(is_gone).copied().collect();
+    let rest = status.voters.len() - gone_voters.len();
+    let is_majority = 2 * rest > status.voters.len();
+    let leader = status.leader.filter(|id| is_gone(&id));
+    let voters = gone_voters.into_iter().filter(|_| !is_majority);
+    voters.chain(leader).filter_map(|id| name_of(&id)).collect()
+}
+
+/// What else says who may be a peer.
+struct Told<'a> {
+    /// The members that another one has named.
+    met: &'a [PeerConfig],
+    connected: &'a [PeerStatus],
+    leaving: &'a BTreeSet<NodeName>,
+    /// Whether the state is what the others' is.
+    is_fresh: bool,
+}
+
+/// Those whom the cluster knows, and those that are leaving it. As long as this node may have missed
+/// something, also those that another member has named, and members of the log. The config says no
+/// more than where a node is: whoever the cluster does not know is no peer.
 fn peers(
     state: &State,
-    (status, connected): (&Status, &[PeerStatus]),
+    (status, told): (&Status, Told<'_>),
     config: &ClusterConfig,
     me: &NodeName,
 ) -> Result<Vec<PeerConfig>, NameError> {
@@ -74,8 +144,15 @@ fn peers(
         rtt.map(|rtt| u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX))
     };
     let mut found = BTreeMap::new();
+    for peer in told.met.iter().filter(|peer| !state.is_removed(peer.identity.node())) {
+        let identity = &peer.identity;
+        found.insert(identity.node().clone(), (identity.region().clone(), peer.address.clone()));
+    }
     for member in status.members.values() {
-        if let Some(peer) = connected.iter().find(|peer| *peer.identity.node() == member.name) {
+        let is_leaving = told.leaving.contains(&member.name);
+        let may_be_new = !told.is_fresh && !state.is_removed(&member.name);
+        let connected = told.connected.iter().find(|peer| *peer.identity.node() == member.name);
+        if let Some(peer) = connected.filter(|_| is_leaving || may_be_new) {
             found.insert(member.name.clone(), (member.region.clone(), peer.address.clone()));
         }
     }
@@ -85,8 +162,9 @@ fn peers(
     }
     for peer in &config.peers {
         // A config may know a shorter way, but not another region.
-        let region = found.get(&peer.name).map_or(&peer.region, |(region, _)| region).clone();
-        found.insert(peer.name.clone(), (region, peer.address.to_string()));
+        if let Some((_, address)) = found.get_mut(&peer.name) {
+            *address = peer.address.to_string();
+        }
     }
     found.remove(me);
     let peer = |(name, (region, address)): (NodeName, (RegionName, String))| {
@@ -94,4 +172,32 @@ fn peers(
         Ok(PeerConfig { identity, address, rtt_ms: rtt_ms(&region) })
     };
     found.into_iter().map(peer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(voters: &[u64], members: &[(u64, &str)], leader: u64) -> Status {
+        let member = |(id, name): &(u64, &str)| {
+            let disk = spillway_consensus::DiskId(u128::from(*id));
+            (NodeId(*id), Member { name: (*name).into(), region: "r".into(), disk })
+        };
+        Status {
+            voters: voters.iter().map(|id| NodeId(*id)).collect(),
+            members: members.iter().map(member).collect(),
+            leader: Some(NodeId(leader)),
+            ..Status::outside(spillway_consensus::DiskId(0))
+        }
+    }
+
+    #[test]
+    fn a_removed_node_is_needed_only_as_leader_or_for_a_majority() {
+        let three = [(1, "a"), (2, "b"), (3, "c")];
+        let gone: BTreeSet<NodeName> = ["c".into()].into();
+        assert!(needed(&status(&[1, 2, 3], &three, 1), &gone).is_empty());
+        assert_eq!(needed(&status(&[1, 2, 3], &three, 3), &gone), gone);
+        assert_eq!(needed(&status(&[1, 3], &three, 1), &gone), gone);
+        assert!(needed(&status(&[1, 2], &three, 1), &gone).is_empty());
+    }
 }

@@ -8,6 +8,8 @@ use clap::{Args, Subcommand};
 use http::HeaderValue;
 use serde_json::Value;
 
+use super::members::NodesArgs;
+
 /// Commands about what the nodes of a cluster agree on.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClusterCommand {
@@ -16,9 +18,11 @@ pub(crate) enum ClusterCommand {
     Status(StatusArgs),
     /// Shows or changes nodes.
     #[command(after_help = "Example: spillway nodes put c '{\"role\": \"learner\"}' --dry-run\n\
-        Example: spillway nodes remove c --dry-run\n\n\
+        Example: spillway nodes remove c --dry-run\n\
+        Example: spillway nodes set c --operators allow\n\
+        Example: spillway nodes readmit c\n\n\
         A removed node never comes back with its disk: it joins anew, with an empty folder.")]
-    Nodes(ResourceArgs),
+    Nodes(NodesArgs),
     /// Shows or changes regions.
     #[command(after_help = "Example: spillway regions\n\
         Example: spillway regions put eu '{\"country\": \"DE\", \"price_ms\": 5}'")]
@@ -297,6 +301,9 @@ pub(crate) enum JoinTokenCommand {
         /// How many nodes may join by it.
         #[arg(long, default_value_t = 1)]
         uses: u32,
+        /// Lets operators' orders come from nodes that join by it.
+        #[arg(long)]
+        operators: bool,
         /// Shows what would change, and makes nothing.
         #[arg(long)]
         dry_run: bool,

@@ -9,7 +9,17 @@ pub(super) const NODES: &[Column] = &[
     ("address", "/info/address"),
     ("votes", "/record/role"),
     ("wire", "/info/wire_newest"),
+    ("orders", "/info/operators"),
 ];
+pub(super) const REMOVED_NODES: &[Column] = &[
+    ("node", "/key"),
+    ("number", "/info/id"),
+    ("region", "/info/region"),
+    ("certificate", "/info/fingerprint"),
+    ("removed at", "/version"),
+];
+pub(super) const REVOKED_CERTIFICATES: &[Column] =
+    &[("serial", "/key"), ("reason", "/record/reason"), ("revoked at", "/version")];
 pub(super) const REGIONS: &[Column] = &[
     ("region", "/key"),
     ("state", "/record/state"),
@@ -81,6 +91,7 @@ pub(super) const JOIN_TOKENS: &[Column] = &[
     ("token", "/key"),
     ("region", "/record/region"),
     ("uses left", "/record/uses_left"),
+    ("orders", "/record/operators"),
     ("ends at ms", "/record/expires_ms"),
 ];
 pub(super) const MEMBERS: &[Column] = &[

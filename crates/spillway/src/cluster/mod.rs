@@ -6,6 +6,7 @@ mod client;
 mod columns;
 mod explain;
 mod limits;
+mod members;
 mod offline;
 mod online;
 mod text;
@@ -15,6 +16,7 @@ use anyhow::Result;
 
 pub(crate) use args::{ClusterCommand, ClusterKeysCommand, Connect};
 pub(crate) use explain::ExplainArgs;
+pub(crate) use members::ClusterCertsCommand;
 pub(crate) use online::replicas;
 pub(crate) use trie::TrieArgs;
 
@@ -36,6 +38,14 @@ pub(crate) fn run(command: &ClusterCommand) -> Result<()> {
 /// If the node can't be reached or refuses.
 pub(crate) fn keys(command: &ClusterKeysCommand) -> Result<()> {
     wait_for(online::keys(command))
+}
+
+/// Carries a command about revoked certificates out.
+///
+/// # Errors
+/// If the node can't be reached or refuses, or a file holds no certificate.
+pub(crate) fn certs(command: &ClusterCertsCommand) -> Result<()> {
+    wait_for(members::certs(command))
 }
 
 /// Shows which beginnings of prompts are hot, or has their key changed.

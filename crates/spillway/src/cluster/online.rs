@@ -15,24 +15,24 @@ use super::args::{
 };
 use super::client::{Client, escaped};
 use super::columns::{
-    JOIN_TOKENS, KEYS, LIMITS, MEMBERS, MODELS, NODES, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS,
+    JOIN_TOKENS, KEYS, LIMITS, MEMBERS, MODELS, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS,
     TENANTS,
 };
-use super::limits;
 use super::text::{self, Column};
+use super::{limits, members};
 use crate::output;
 
 pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
     match command {
         ClusterCommand::Status(args) => status(&Client::new(&args.connect)?).await,
-        ClusterCommand::Nodes(args) => records("nodes", NODES, args).await,
-        ClusterCommand::Regions(args) => records("regions", REGIONS, args).await,
-        ClusterCommand::Models(args) => records("models", MODELS, args).await,
-        ClusterCommand::Routes(args) => records("routes", ROUTES, args).await,
-        ClusterCommand::Splits(args) => records("splits", SPLITS, args).await,
-        ClusterCommand::Limits(args) => records("limits", LIMITS, args).await,
-        ClusterCommand::Tenants(args) => records("tenants", TENANTS, args).await,
-        ClusterCommand::Settings(args) => records("settings", SETTINGS, args).await,
+        ClusterCommand::Nodes(args) => members::nodes(args).await,
+        ClusterCommand::Regions(args) => records("regions", REGIONS, of(args)).await,
+        ClusterCommand::Models(args) => records("models", MODELS, of(args)).await,
+        ClusterCommand::Routes(args) => records("routes", ROUTES, of(args)).await,
+        ClusterCommand::Splits(args) => records("splits", SPLITS, of(args)).await,
+        ClusterCommand::Limits(args) => records("limits", LIMITS, of(args)).await,
+        ClusterCommand::Tenants(args) => records("tenants", TENANTS, of(args)).await,
+        ClusterCommand::Settings(args) => records("settings", SETTINGS, of(args)).await,
         ClusterCommand::Drain(args) => drain(args).await,
         ClusterCommand::Undrain(args) => {
             let path = target_path(&args.target, "undrain");
@@ -86,10 +86,18 @@ async fn status(client: &Client) -> Result<()> {
     }
 }
 
-async fn records(resource: &str, columns: &[Column], args: &ResourceArgs) -> Result<()> {
-    let client = Client::new(&args.connect)?;
+fn of(args: &ResourceArgs) -> (&Connect, Option<&ResourceCommand>) {
+    (&args.connect, args.command.as_ref())
+}
+
+pub(super) async fn records(
+    resource: &str,
+    columns: &[Column],
+    (connect, command): (&Connect, Option<&ResourceCommand>),
+) -> Result<()> {
+    let client = Client::new(connect)?;
     let path = |name: &str| format!("/v1/{resource}/{}", escaped(name));
-    match &args.command {
+    match command {
         None | Some(ResourceCommand::List) if resource == "limits" => limits::list(&client).await,
         None | Some(ResourceCommand::List) => list(&client, resource, columns).await,
         Some(ResourceCommand::Show { name }) => {
@@ -105,7 +113,7 @@ async fn records(resource: &str, columns: &[Column], args: &ResourceArgs) -> Res
     }
 }
 
-async fn list(client: &Client, resource: &str, columns: &[Column]) -> Result<()> {
+pub(super) async fn list(client: &Client, resource: &str, columns: &[Column]) -> Result<()> {
     let answer = client.list(resource).await?;
     show(client, &answer, &text::table(columns, &answer["items"]))
 }
@@ -143,9 +151,11 @@ async fn join_token(args: &JoinTokenArgs) -> Result<()> {
     let client = Client::new(&args.connect)?;
     match &args.command {
         None | Some(JoinTokenCommand::List) => list(&client, "join-tokens", JOIN_TOKENS).await,
-        Some(JoinTokenCommand::Create { region, hours, uses, dry_run }) => {
+        Some(JoinTokenCommand::Create { region, hours, uses, operators, dry_run }) => {
             let valid_s = hours.saturating_mul(3_600);
-            let body = json!({ "region": region, "valid_s": valid_s, "uses": uses });
+            let body = json!({
+                "region": region, "valid_s": valid_s, "uses": uses, "operators": operators,
+            });
             create(&client, "/v1/join-tokens", &body, *dry_run).await
         }
         Some(JoinTokenCommand::Remove { token, change: how }) => {

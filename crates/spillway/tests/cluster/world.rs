@@ -177,6 +177,7 @@ async fn start(folder: &Path) -> (Arc<Link>, Arc<Agreement>) {
         folder: folder.join("data"),
         seeds: vec![Seed { name: "a".into(), region: "eu".into() }],
         join_token: None,
+        is_operator: true,
         rtt_max: Duration::from_millis(20),
     };
     let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();

@@ -1,0 +1,255 @@
+//! Who may propose what, and who comes back.
+
+use crate::test_world::{CLUSTER, World, node_spec, put, refusal, remove, renew, setting};
+use crate::{
+    CertificateSerial, ClusterId, Command, Entry, Expect, Hidden, Item, JoinToken, NodeRight,
+    NodeSpec, Outcome, Proposer, RecordKey, Refusal, RefusalCode, RevokedCertificate, State,
+    TokenProof,
+};
+
+/// Two nodes with replicas and an edge node, and membership enforced.
+fn enforced() -> World {
+    let mut world = World::of(&[("a", 1), ("b", 1), ("e", 1)]);
+    for node in ["a1", "b1", "e1"] {
+        world.applied(node, Command::DeclareOperators { is_operator: node != "e1" });
+    }
+    world.applied("a1", Command::EnforceMembership);
+    world
+}
+
+fn by_operator_at(world: &World, node: &str, command: Command) -> Entry {
+    let entry = world.by_operator(command);
+    let (node, region) = (node.into(), node[..1].into());
+    Entry { proposer: Proposer { node, region }, ..entry }
+}
+
+#[track_caller]
+fn denied_at(world: &mut World, node: &str, command: Command) -> Refusal {
+    refusal(world.apply(&by_operator_at(world, node, command)))
+}
+
+fn token_item(id: &str, is_operator: bool) -> Item {
+    let token =
+        JoinToken { hash: Hidden::new([3; 32]), region: None, expires_ms: u64::MAX, uses_left: 9 };
+    if is_operator {
+        Item::OperatorJoinToken(id.into(), token)
+    } else {
+        Item::JoinToken(id.into(), token)
+    }
+}
+
+fn joining(name: &str, disk: u8, token: Option<&str>) -> Command {
+    let node = NodeSpec { disk: crate::DiskId([disk; 16]), ..node_spec(name, &name[..1]) };
+    let proof = |id: &str| TokenProof { id: id.into(), hash: Hidden::new([3; 32]) };
+    Command::RegisterNode { node, token: token.map(proof) }
+}
+
+#[test]
+fn an_edge_node_gives_no_orders_and_the_refusal_names_who_may() {
+    let mut world = enforced();
+    let refusal = denied_at(&mut world, "e1", setting("health.transition_ms", "7"));
+    assert_eq!(refusal.code, RefusalCode::NotPermitted);
+    assert!(refusal.remedy.contains("a1, b1"), "{refusal}");
+    assert!(refusal.remedy.contains("spillway nodes set e1 --operators allow"), "{refusal}");
+    world.done(setting("health.transition_ms", "7"));
+    // What nodes do by themselves goes on.
+    let renewed = world.apply(&world.by_node("e1", renew("e/r", 1)));
+    assert!(!matches!(&renewed, Outcome::Refused(it) if it.code == RefusalCode::NotPermitted));
+}
+
+#[test]
+fn a_node_can_not_give_itself_the_right() {
+    let mut world = enforced();
+    let id = world.node_id("e1");
+    let again = world.apply(&world.by_node("e1", Command::DeclareOperators { is_operator: true }));
+    assert_eq!(again, Outcome::Unchanged);
+    let set =
+        |is_operator| Command::SetNodeOperators { node: id, is_operator, expect: Expect::Any };
+    assert_eq!(world.refused("e1", set(true)), RefusalCode::NotPermitted);
+    assert_eq!(denied_at(&mut world, "e1", set(true)).code, RefusalCode::NotPermitted);
+    assert!(!world.state.may_order(&"e1".into()));
+    world.done(set(true));
+    assert!(world.state.may_order(&"e1".into()));
+    let order = by_operator_at(&world, "e1", setting("health.transition_ms", "8"));
+    assert!(matches!(world.apply(&order), Outcome::Applied { .. }));
+    world.done(set(false));
+    assert!(!world.state.may_order(&"e1".into()));
+}
+
+#[test]
+fn an_order_without_the_right_takes_no_place_of_operators() {
+    let mut world = enforced();
+    let before = (world.state.operator_audit().len(), world.state.system_audit().len());
+    let mut order = by_operator_at(&world, "e1", setting("health.transition_ms", "7"));
+    order.request = Some(crate::RequestId([1; 16]));
+    refusal(world.apply(&order));
+    let after = (world.state.operator_audit().len(), world.state.system_audit().len());
+    assert_eq!((before.0, before.1 + 1), after);
+    // Its request id is free for who may.
+    let allowed = Entry { proposer: world.by_node("a1", order.command.clone()).proposer, ..order };
+    assert!(matches!(world.apply(&allowed), Outcome::Applied { .. }));
+}
+
+#[test]
+fn who_is_no_member_proposes_nothing_but_to_join() {
+    let mut world = enforced();
+    for command in [renew("x/r", 1), Command::ExpireLeases { region: "a".into() }] {
+        assert_eq!(world.refused("x1", command), RefusalCode::NotPermitted);
+    }
+    let order = denied_at(&mut world, "x1", setting("health.transition_ms", "7"));
+    assert_eq!(order.code, RefusalCode::NotPermitted);
+    assert!(order.cause.contains("is no node of the cluster"), "{order}");
+    let replace = Command::ReplaceCluster { from: CLUSTER, to: ClusterId([8; 16]) };
+    assert_eq!(world.refused("x1", replace), RefusalCode::NotPermitted);
+    // Under the name of a member of another region neither.
+    let entry = world.by_node("a1", Command::ExpireLeases { region: "b".into() });
+    let proposer = Proposer { node: "a1".into(), region: "b".into() };
+    assert_eq!(refusal(world.apply(&Entry { proposer, ..entry })).code, RefusalCode::NotPermitted);
+    assert_eq!(world.refused("x1", joining("x1", 0x71, None)), RefusalCode::TokenRefused);
+}
+
+#[test]
+fn before_it_is_enforced_everything_is_as_older_versions_have_it() {
+    let mut world = World::of_wire(4, &[("a", 1), ("e", 1)]);
+    let order = by_operator_at(&world, "e1", setting("health.transition_ms", "7"));
+    assert!(matches!(world.apply(&order), Outcome::Applied { .. }));
+    let order = by_operator_at(&world, "x1", setting("health.transition_ms", "8"));
+    assert!(matches!(world.apply(&order), Outcome::Applied { .. }), "as old logs have it");
+    assert_eq!(world.refused("a1", Command::EnforceMembership), RefusalCode::WireVersion);
+    assert!(world.state.may_order(&"e1".into()));
+}
+
+#[test]
+fn the_right_to_give_orders_is_never_lost_to_all() {
+    let mut world = World::of(&[("a", 1), ("b", 1)]);
+    for node in ["a1", "b1"] {
+        world.applied(node, Command::DeclareOperators { is_operator: false });
+    }
+    world.applied("a1", Command::EnforceMembership);
+    assert!(["a1", "b1"].into_iter().all(|node| world.state.may_order(&node.into())));
+    let (a, b) = (world.node_id("a1"), world.node_id("b1"));
+    let deny = |node| Command::SetNodeOperators { node, is_operator: false, expect: Expect::Any };
+    world.done(deny(b));
+    assert_eq!(world.denied(deny(a)), RefusalCode::InUse);
+    assert_eq!(world.denied(remove(RecordKey::Node(a))), RefusalCode::InUse);
+    world.done(remove(RecordKey::Node(b)));
+}
+
+#[test]
+fn who_joins_has_the_right_only_by_a_token_that_grants_it() {
+    let mut world = enforced();
+    world.done(put(token_item("plain", false)));
+    world.done(put(token_item("mighty", true)));
+    world.applied("a1", joining("c1", 0x61, Some("plain")));
+    world.applied("b1", joining("d1", 0x62, Some("mighty")));
+    assert!(!world.state.may_order(&"c1".into()));
+    assert!(world.state.may_order(&"d1".into()));
+    let claim = world.by_node("c1", Command::DeclareOperators { is_operator: true });
+    assert_eq!(world.apply(&claim), Outcome::Unchanged);
+    world.done(setting("join.token_required", "false"));
+    world.applied("a1", joining("f1", 0x63, None));
+    assert!(!world.state.may_order(&"f1".into()));
+}
+
+#[test]
+fn a_removed_node_comes_back_by_a_later_token_or_an_operators_leave() {
+    let mut world = enforced();
+    world.done(put(token_item("before", false)));
+    world.done(remove(RecordKey::Node(world.node_id("e1"))));
+    assert!(world.state.is_removed(&"e1".into()));
+    world.state = State::from_snapshot(&world.state.to_snapshot().unwrap()).unwrap();
+    assert_eq!(world.refused("a1", joining("e1", 0x71, Some("before"))), RefusalCode::TokenRefused);
+    // Nor under another name with the same certificate.
+    let mut other = joining("e2", 0x72, Some("before"));
+    if let Command::RegisterNode { node, .. } = &mut other {
+        node.fingerprint = node_spec("e1", "e").fingerprint;
+    }
+    assert_eq!(world.refused("a1", other), RefusalCode::TokenRefused);
+    world.done(setting("join.token_required", "false"));
+    assert_eq!(world.refused("a1", joining("e1", 0x71, None)), RefusalCode::TokenRefused);
+    world.done(put(token_item("after", false)));
+    world.applied("a1", joining("e1", 0x71, Some("after")));
+    assert!(!world.state.is_removed(&"e1".into()) && !world.state.may_order(&"e1".into()));
+    assert!(world.state.records().removed_nodes.is_empty());
+
+    world.done(remove(RecordKey::Node(world.node_id("e1"))));
+    assert_eq!(world.refused("e1", remove(RecordKey::RemovedNode("e1".into()))), {
+        RefusalCode::NotPermitted
+    });
+    world.done(remove(RecordKey::RemovedNode("e1".into())));
+    world.applied("a1", joining("e1", 0x73, None));
+}
+
+#[test]
+fn a_removed_node_proposes_nothing_more() {
+    let mut world = enforced();
+    world.done(remove(RecordKey::Node(world.node_id("b1"))));
+    let refusal = denied_at(&mut world, "b1", setting("health.transition_ms", "7"));
+    assert_eq!(refusal.code, RefusalCode::NotPermitted);
+    assert_eq!(world.refused("b1", renew("b/r", 1)), RefusalCode::NotPermitted);
+}
+
+#[test]
+fn removed_nodes_are_remembered_within_a_bound() {
+    let mut world = enforced();
+    let most = crate::limits::REMOVED_NODES_MAX;
+    for number in 0..=most {
+        let mut node = node_spec("x1", "x");
+        node.name = format!("x{number}").as_str().into();
+        let mut disk = [0x80; 16];
+        disk[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        node.disk = crate::DiskId(disk);
+        node.fingerprint.0[..16].copy_from_slice(&disk);
+        world.done(Command::RegisterNode { node: node.clone(), token: None });
+        world.done(remove(RecordKey::Node(world.state.node(&node.name).unwrap().0)));
+    }
+    let removed = &world.state.records().removed_nodes;
+    assert_eq!(removed.len(), most);
+    assert!(removed.get(&"x0".into()).is_none(), "the oldest is forgotten");
+}
+
+#[test]
+fn only_a_node_itself_says_how_it_is_reached() {
+    let mut world = enforced();
+    let moved = NodeSpec { address: "evil:1".to_owned(), ..node_spec("a1", "a") };
+    let command = Command::RegisterNode { node: moved, token: None };
+    assert_eq!(world.refused("e1", command.clone()), RefusalCode::NotOwner);
+    world.applied("a1", command);
+    let older = NodeSpec { wire_newest: 4, ..node_spec("b1", "b") };
+    let command = Command::RegisterNode { node: older, token: None };
+    assert_eq!(world.refused("e1", command), RefusalCode::WireVersion);
+}
+
+#[test]
+fn a_certificate_is_revoked_and_taken_back_by_operators_alone() {
+    let mut world = enforced();
+    let serial = CertificateSerial::read("5C:1D").unwrap();
+    let revoked = RevokedCertificate { reason: "stolen".to_owned() };
+    let command = put(Item::RevokedCertificate(serial.clone(), revoked.clone()));
+    assert_eq!(world.refused("e1", command.clone()), RefusalCode::NotPermitted);
+    assert_eq!(denied_at(&mut world, "e1", command.clone()).code, RefusalCode::NotPermitted);
+    world.done(command);
+    let read = State::from_snapshot(&world.state.to_snapshot().unwrap()).unwrap();
+    assert_eq!(read.records().revoked_certificates.get(&serial), Some(&revoked));
+    for wrong in ["5C1D", "05c1d", "", "x"] {
+        let item = Item::RevokedCertificate(wrong.into(), RevokedCertificate::default());
+        assert_eq!(world.denied(put(item)), RefusalCode::Invalid, "{wrong}");
+    }
+    world.done(remove(RecordKey::RevokedCertificate(serial)));
+    assert!(world.state.records().revoked_certificates.is_empty());
+}
+
+#[test]
+fn who_makes_the_cluster_anew_may_give_orders_there() {
+    let mut world = enforced();
+    let to = ClusterId([8; 16]);
+    world.applied("e1", Command::ReplaceCluster { from: CLUSTER, to });
+    assert!(world.state.may_order(&"e1".into()));
+    assert!(world.state.is_removed(&"a1".into()));
+    let right = |name: &str| {
+        let id = world.state.node(&name.into())?.0;
+        world.state.records().node_rights.get(&id).copied()
+    };
+    assert_eq!(right("e1"), Some(NodeRight { is_operator: true }));
+    assert_eq!(world.state.records().node_rights.len(), 1);
+}

@@ -1,0 +1,181 @@
+//! Orders about who is a member and what it may do: nodes, their rights, and certificates.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand, ValueEnum};
+use http::Method;
+use serde_json::{Value, json};
+use spillway_link::certs::serial_of_pem;
+
+use super::args::{ChangeArgs, Connect, ResourceCommand, StatusArgs};
+use super::client::{Client, escaped};
+use super::columns::{NODES, REMOVED_NODES, REVOKED_CERTIFICATES};
+use super::online::{change, list, records};
+
+/// Shows or changes nodes.
+#[derive(Debug, Args)]
+pub(crate) struct NodesArgs {
+    #[command(flatten)]
+    pub(crate) connect: Connect,
+    #[command(subcommand)]
+    pub(crate) command: Option<NodesCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum NodesCommand {
+    #[command(flatten)]
+    Record(ResourceCommand),
+    /// Sets what a node may do.
+    Set {
+        /// Its name.
+        name: String,
+        /// Whether operators' orders may come from it.
+        #[arg(long, value_enum)]
+        operators: Permission,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Lists the nodes that were removed and have not come back.
+    Removed,
+    /// Lets a removed node join again, as if it had never been a member.
+    Readmit {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+}
+
+/// Whether something is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Permission {
+    /// It is.
+    Allow,
+    /// It is not.
+    Deny,
+}
+
+/// Commands about certificates that no node is to accept.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCertsCommand {
+    /// Has all nodes refuse a certificate, and ends its connections at once.
+    #[command(
+        after_help = "Example: spillway certs revoke certs/edge-1.edge.pem --reason stolen\n\
+        Example: spillway certs revoke 5C:1D:0A:9B"
+    )]
+    Revoke {
+        #[command(flatten)]
+        connect: Connect,
+        /// Its serial number in hexadecimal digits, or its PEM file.
+        certificate: String,
+        /// Why, for people.
+        #[arg(long, default_value = "")]
+        reason: String,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+    /// Lists the revoked certificates.
+    #[command(after_help = "Example: spillway certs revoked")]
+    Revoked(StatusArgs),
+    /// Takes a revocation back.
+    #[command(after_help = "Example: spillway certs unrevoke 5c1d0a9b")]
+    Unrevoke {
+        #[command(flatten)]
+        connect: Connect,
+        /// Its serial number in hexadecimal digits, or its PEM file.
+        certificate: String,
+        #[command(flatten)]
+        change: ChangeArgs,
+    },
+}
+
+pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
+    let client = Client::new(&args.connect)?;
+    match &args.command {
+        None => records("nodes", NODES, (&args.connect, None)).await,
+        Some(NodesCommand::Record(command)) => {
+            records("nodes", NODES, (&args.connect, Some(command))).await
+        }
+        Some(NodesCommand::Set { name, operators, change: how }) => {
+            let path = format!("/v1/nodes/{}/operators", escaped(name));
+            let body = json!({ "operators": *operators == Permission::Allow });
+            change(&client, (Method::POST, &path), Some(&body), how).await
+        }
+        Some(NodesCommand::Removed) => list(&client, "removed-nodes", REMOVED_NODES).await,
+        Some(NodesCommand::Readmit { name, change: how }) => {
+            let path = format!("/v1/removed-nodes/{}", escaped(name));
+            change(&client, (Method::DELETE, &path), None, how).await
+        }
+    }
+}
+
+pub(super) async fn certs(command: &ClusterCertsCommand) -> Result<()> {
+    match command {
+        ClusterCertsCommand::Revoke { connect, certificate, reason, change: how } => {
+            let (path, body) = (path_of(certificate)?, json!({ "reason": reason }));
+            put_or_remove(connect, Method::PUT, &path, Some(&body), how).await
+        }
+        ClusterCertsCommand::Revoked(args) => {
+            let client = Client::new(&args.connect)?;
+            list(&client, "revoked-certificates", REVOKED_CERTIFICATES).await
+        }
+        ClusterCertsCommand::Unrevoke { connect, certificate, change: how } => {
+            put_or_remove(connect, Method::DELETE, &path_of(certificate)?, None, how).await
+        }
+    }
+}
+
+async fn put_or_remove(
+    connect: &Connect,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+    how: &ChangeArgs,
+) -> Result<()> {
+    change(&Client::new(connect)?, (method, path), body, how).await
+}
+
+fn path_of(certificate: &str) -> Result<String> {
+    Ok(format!("/v1/revoked-certificates/{}", escaped(&serial(certificate)?)))
+}
+
+/// The serial number, which is read from the certificate if the text names a file.
+fn serial(certificate: &str) -> Result<String> {
+    let path = Path::new(certificate);
+    if !path.exists() {
+        let is_serial = certificate.bytes().all(|it| it.is_ascii_hexdigit() || it == b':');
+        anyhow::ensure!(
+            is_serial && !certificate.is_empty(),
+            "{certificate:?} is neither a file nor a serial number in hexadecimal digits"
+        );
+        return Ok(certificate.replace(':', "").to_ascii_lowercase());
+    }
+    let pem = std::fs::read(path).with_context(|| format!("{certificate} can't be read"))?;
+    serial_of_pem(&pem).with_context(|| format!("{certificate} holds no certificate in PEM form"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_certificate_is_named_by_number_or_file() {
+        assert_eq!(serial("5C:1D").unwrap(), "5c1d");
+        assert!(serial("").is_err() && serial("no-such-file.pem").is_err());
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.pem");
+        let real = certificate_in(folder.path());
+        std::fs::write(&file, "no certificate").unwrap();
+        assert!(serial(file.to_str().unwrap()).is_err());
+        assert!(!serial(&real).unwrap().is_empty());
+    }
+
+    fn certificate_in(folder: &Path) -> String {
+        use spillway_link::certs::{Authority, Validity};
+        let validity = Validity::days(std::time::SystemTime::now(), 1).unwrap();
+        let path = folder.join("ca.pem");
+        std::fs::write(&path, Authority::new("test", validity).unwrap().certificate_pem()).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
