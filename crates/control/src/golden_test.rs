@@ -6,12 +6,13 @@ use spillway_codec::{Wire, golden};
 use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::items_test::key;
-use crate::snapshot_test::{full, full_of_wire, hot_of_wire, shares_of_wire};
+use crate::snapshot_test::{full, full_of_wire, hot_of_wire, residency_of_wire, shares_of_wire};
 use crate::test_world::{CLUSTER, node_spec_of, refusal, replica_id, replica_spec};
 use crate::{
     Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, JoinToken,
     LeaseRenewal, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome,
     RecordKey, Region, RegionState, ReplicaState, ResidencyRule, Route, Split, Tenant, TokenProof,
+    TokenTerms,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
@@ -99,6 +100,12 @@ pub(crate) fn resident_tenant() -> Tenant {
 pub(crate) fn items() -> Vec<(&'static str, Item)> {
     let hash = Hidden::new([3; 32]);
     let token = JoinToken { hash, region: Some("a".into()), expires_ms: 9, uses_left: 1 };
+    let terms = TokenTerms {
+        hash: Hidden::new([3; 32]),
+        region: Some("a".into()),
+        valid_ms: 3_600_000,
+        uses: 2,
+    };
     let arm = Arm {
         name: "x".into(),
         model: "m".into(),
@@ -120,6 +127,7 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
         ("put_tenant", Item::Tenant("acme".into(), Tenant::default())),
         ("put_key", Item::Key("k".into(), key(Some("acme")))),
         ("put_join_token", Item::JoinToken("t".into(), token)),
+        ("put_new_join_token", Item::NewJoinToken("t".into(), terms)),
         ("put_resident_route", Item::Route("r".into(), resident_route())),
         ("put_resident_tenant", Item::Tenant("acme".into(), resident_tenant())),
         ("put_setting", Item::Setting("join.token_required".to_owned(), "false".to_owned())),
@@ -161,8 +169,11 @@ fn the_bytes_of_outcomes_are_those_on_file() {
 #[test]
 fn the_bytes_of_a_snapshot_are_those_on_file() {
     let state = full().state;
-    golden::check(FOLDER, "snapshot_head_residency", &state.to_head());
+    golden::check(FOLDER, "snapshot_head_clock", &state.to_head());
     golden::check(FOLDER, "snapshot", &state.to_layout());
+    let residency = residency_of_wire(4).state;
+    golden::check(FOLDER, "snapshot_head_residency", &residency.to_head());
+    golden::check(FOLDER, "snapshot", &residency.to_layout_4());
     let shares = shares_of_wire(3).state;
     golden::check(FOLDER, "snapshot_head_shares", &shares.to_head());
     golden::check(FOLDER, "snapshot", &shares.to_layout_3());

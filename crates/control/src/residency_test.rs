@@ -162,11 +162,11 @@ fn what_the_version_before_can_hold_is_written_as_it_wrote_it() {
     }
     assert_eq!(over_a_snapshot(&world.state), world.state);
     world.done(put(Item::Route("eu".into(), resident_route())));
-    let layout = encode(&world.state.to_layout()).unwrap();
+    let layout = encode(&world.state.to_layout_4()).unwrap();
     assert!(world.state.to_snapshot().unwrap().ends_with(&layout), "the new layout");
     assert_eq!(over_a_snapshot(&world.state), world.state);
     world.done(put(Item::Route("eu".into(), Route::default())));
-    let layout = encode(&world.state.to_layout()).unwrap();
+    let layout = encode(&world.state.to_layout_4()).unwrap();
     assert!(world.state.to_snapshot().unwrap().ends_with(&layout), "it took part all the same");
 }
 

@@ -10,7 +10,12 @@ use crate::{
 
 /// Something in every table.
 pub(crate) fn full() -> World {
-    let mut world = shares_of_wire(crate::WIRE);
+    residency_of_wire(crate::WIRE)
+}
+
+/// The same as nodes of an older wire version have it.
+pub(crate) fn residency_of_wire(wire: u16) -> World {
+    let mut world = shares_of_wire(wire);
     world.done(put(Item::Route("eu".into(), resident_route())));
     world.done(put(Item::Tenant("acme".into(), resident_tenant())));
     world

@@ -8,7 +8,7 @@
 use crate::{Command, Refusal, RefusalCode, State};
 
 /// The wire version of this program: counts up with every new command, item or changed rule.
-pub const WIRE: u16 = 4;
+pub const WIRE: u16 = 5;
 
 /// The wire version that knows of hot blocks and of the key that prompts are hashed with.
 pub(crate) const WIRE_HOT: u16 = 2;
@@ -19,6 +19,10 @@ pub(crate) const WIRE_SHARES: u16 = 3;
 /// The wire version whose routes and tenants say where requests may be served, and whose nodes say in
 /// which country their region is.
 pub(crate) const WIRE_RESIDENCY: u16 = 4;
+
+/// The wire version whose clock no single node moves, which stores of join tokens nothing that a node
+/// could present, and in which what nodes write by themselves leaves room for operators.
+pub(crate) const WIRE_CLOCK: u16 = 5;
 
 /// Whether every registered node understands `command`. Ask before proposing it.
 ///

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, RegionName, RouteName};
 
-use crate::wire::WIRE_RESIDENCY;
+use crate::wire::{WIRE_CLOCK, WIRE_RESIDENCY};
 use crate::{
     JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region, ResidencyRule, Route,
-    SettingRule, Split, Tenant, TenantName, TokenId,
+    SettingRule, Split, Tenant, TenantName, TokenId, TokenTerms,
 };
 
 /// A record to write, with its key.
@@ -27,8 +27,10 @@ pub enum Item {
     Tenant(TenantName, Tenant),
     /// An API key, or a token of the admin API.
     Key(KeyId, Key),
-    /// What lets a node join.
+    /// What lets a node join, as clusters with nodes of wire version 4 make it.
     JoinToken(TokenId, JoinToken),
+    /// What lets a node join, to be made when this is carried out.
+    NewJoinToken(TokenId, TokenTerms),
     /// A setting and its value, by the rules in [`crate::SETTINGS`].
     Setting(String, String),
 }
@@ -40,6 +42,7 @@ impl Item {
         match self {
             // A setting that an older node does not know would be refused there alone.
             Self::Setting(name, _) => SettingRule::find(name).map_or(1, |rule| rule.since),
+            Self::NewJoinToken(..) => WIRE_CLOCK,
             item if !item.residency().is_none_or(ResidencyRule::is_anywhere) => WIRE_RESIDENCY,
             item => item.key().since(),
         }
@@ -56,7 +59,7 @@ impl Item {
             Self::Limit(scope, _) => RecordKey::Limit(scope.clone()),
             Self::Tenant(name, _) => RecordKey::Tenant(name.clone()),
             Self::Key(id, _) => RecordKey::Key(id.clone()),
-            Self::JoinToken(id, _) => RecordKey::JoinToken(id.clone()),
+            Self::JoinToken(id, _) | Self::NewJoinToken(id, _) => RecordKey::JoinToken(id.clone()),
             Self::Setting(name, _) => RecordKey::Setting(name.clone()),
         }
     }
@@ -88,6 +91,7 @@ enum ItemFrame {
     Setting(String, String),
     ResidentRoute(RouteName, Route, ResidencyRule),
     ResidentTenant(TenantName, Tenant, ResidencyRule),
+    NewJoinToken(TokenId, TokenTerms),
 }
 
 impl From<Item> for ItemFrame {
@@ -104,6 +108,7 @@ impl From<Item> for ItemFrame {
             (Item::Tenant(name, tenant), None) => Self::Tenant(name, tenant),
             (Item::Key(id, key), _) => Self::Key(id, key),
             (Item::JoinToken(id, token), _) => Self::JoinToken(id, token),
+            (Item::NewJoinToken(id, terms), _) => Self::NewJoinToken(id, terms),
             (Item::Setting(name, value), _) => Self::Setting(name, value),
         }
     }
@@ -120,6 +125,7 @@ impl From<ItemFrame> for Item {
             ItemFrame::Tenant(name, tenant) => Self::Tenant(name, tenant),
             ItemFrame::Key(id, key) => Self::Key(id, key),
             ItemFrame::JoinToken(id, token) => Self::JoinToken(id, token),
+            ItemFrame::NewJoinToken(id, terms) => Self::NewJoinToken(id, terms),
             ItemFrame::Setting(name, value) => Self::Setting(name, value),
             ItemFrame::ResidentRoute(name, route, residency) => {
                 Self::Route(name, Route { residency, ..route })

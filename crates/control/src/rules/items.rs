@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use spillway_types::ModelName;
 
 use crate::limits::{ARMS_MAX, FALLBACKS_MAX, MODELS_EACH_MAX, PERMILLE, REGIONS_MAX};
-use crate::rules::{check, regions};
+use crate::rules::{check, regions, tokens};
 use crate::state::{Done, Turn};
 use crate::{
     Expect, Fault, Item, JoinToken, Key, KeyId, KeyRole, Limit, LimitScope, Model, RecordKey,
@@ -51,6 +51,11 @@ pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Do
             turn.expect::<JoinToken>(id, expect)?;
             token.region.as_ref().map_or(Ok(()), |it| check::name(it.as_str(), "region"))?;
             turn.put(id.clone(), token.clone())?;
+        }
+        Item::NewJoinToken(id, terms) => {
+            turn.expect::<JoinToken>(id, expect)?;
+            let token = tokens::made(turn, terms)?;
+            turn.put(id.clone(), token)?;
         }
         Item::Setting(name, value) => {
             turn.expect::<Setting>(name, expect)?;

@@ -9,7 +9,7 @@ use spillway_prefix::HotTrie;
 use spillway_quota::Shares;
 
 use crate::limits::SNAPSHOT_BYTES_MAX;
-use crate::state::{Audit, Ledger, Requests, Residences, State};
+use crate::state::{Audit, ClusterClock, Ledger, Requests, Residences, State};
 use crate::{Digest, EntryError, Records, WIRE};
 
 /// A snapshot could not be read.
@@ -45,6 +45,8 @@ impl State {
             encode(&self.to_layout_2())
         } else if self.is_wire_3() {
             encode(&self.to_layout_3())
+        } else if self.is_wire_4() {
+            encode(&self.to_layout_4())
         } else {
             encode(&self.to_layout())
         };
@@ -72,27 +74,35 @@ impl State {
 
     /// A message owns what it says: a clone of a few milliseconds is the price.
     pub(crate) fn to_layout(&self) -> Layout {
-        let Self { mut records, ledger, requests, audit, hot, shares } = self.clone();
-        let residences = Residences::take_from(&mut records);
-        Layout { records, ledger, requests, audit, hot, shares, residences }
+        let Layout4 { records, ledger, requests, audit, hot, shares, residences } =
+            self.to_layout_4();
+        let clock = self.clock.clone();
+        Layout { records, ledger, requests, audit, hot, shares, residences, clock }
     }
 
     /// What nodes of wire version 1 read, as long as nothing newer took part.
     pub(crate) fn to_layout_1(&self) -> Layout1 {
-        let Self { records, ledger, requests, audit, hot: _, shares: _ } = self.clone();
+        let Self { records, ledger, requests, audit, .. } = self.clone();
         Layout1 { records, ledger, requests, audit }
     }
 
     /// The same for nodes of wire version 2.
     pub(crate) fn to_layout_2(&self) -> Layout2 {
-        let Self { records, ledger, requests, audit, hot, shares: _ } = self.clone();
+        let Self { records, ledger, requests, audit, hot, .. } = self.clone();
         Layout2 { records, ledger, requests, audit, hot }
     }
 
     /// The same for nodes of wire version 3.
     pub(crate) fn to_layout_3(&self) -> Layout3 {
-        let Self { records, ledger, requests, audit, hot, shares } = self.clone();
+        let Self { records, ledger, requests, audit, hot, shares, .. } = self.clone();
         Layout3 { records, ledger, requests, audit, hot, shares }
+    }
+
+    /// The same for nodes of wire version 4.
+    pub(crate) fn to_layout_4(&self) -> Layout4 {
+        let Self { mut records, ledger, requests, audit, hot, shares, .. } = self.clone();
+        let residences = Residences::take_from(&mut records);
+        Layout4 { records, ledger, requests, audit, hot, shares, residences }
     }
 }
 
@@ -118,6 +128,19 @@ pub(crate) struct Head {
 /// is written in the old layout and has the old digest, so that older nodes read it and agree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layout {
+    records: Records,
+    ledger: Ledger,
+    requests: Requests,
+    audit: Audit,
+    hot: HotTrie,
+    shares: Shares,
+    residences: Residences,
+    clock: ClusterClock,
+}
+
+/// The state as wire version 4 had it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Layout4 {
     records: Records,
     ledger: Ledger,
     requests: Requests,
@@ -169,18 +192,27 @@ impl From<Layout2> for Layout3 {
     }
 }
 
-impl From<Layout3> for Layout {
+impl From<Layout3> for Layout4 {
     fn from(Layout3 { records, ledger, requests, audit, hot, shares }: Layout3) -> Self {
         let residences = Residences::default();
         Self { records, ledger, requests, audit, hot, shares, residences }
     }
 }
 
+impl From<Layout4> for Layout {
+    fn from(layout: Layout4) -> Self {
+        let Layout4 { records, ledger, requests, audit, hot, shares, residences } = layout;
+        let clock = ClusterClock::default();
+        Self { records, ledger, requests, audit, hot, shares, residences, clock }
+    }
+}
+
 impl From<Layout> for State {
     fn from(layout: Layout) -> Self {
-        let Layout { mut records, ledger, requests, audit, hot, shares, residences } = layout;
+        let Layout { mut records, ledger, requests, audit, hot, shares, residences, clock } =
+            layout;
         residences.put_into(&mut records);
-        Self { records, ledger, requests, audit, hot, shares }
+        Self { records, ledger, requests, audit, hot, shares, clock }
     }
 }
 
@@ -192,9 +224,25 @@ impl Wire for Head {
 
 impl Wire for Layout {
     const KIND: u16 = 0x0305;
-    const VERSION: u16 = 4;
+    const VERSION: u16 = 5;
     /// What is left of [`SNAPSHOT_BYTES_MAX`] by both headers and the head.
     const BYTES_MAX: usize = SNAPSHOT_BYTES_MAX - 2 * HEADER_BYTES - Head::BYTES_MAX;
+
+    fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
+        match version {
+            Layout1::VERSION..=Layout3::VERSION => {
+                Layout4::decode_older(version, payload).map(Self::from)
+            }
+            Layout4::VERSION => decode_payload::<Layout4>(payload).map(Self::from),
+            found => Err(DecodeError::Version { kind: Self::KIND, found, newest: Self::VERSION }),
+        }
+    }
+}
+
+impl Wire for Layout4 {
+    const KIND: u16 = Layout::KIND;
+    const VERSION: u16 = 4;
+    const BYTES_MAX: usize = Layout::BYTES_MAX;
 
     fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         match version {
