@@ -131,7 +131,7 @@ fn idempotency(headers: &HeaderMap, caller: &Caller) -> Result<Option<RequestId>
     let hash = key_hash(format!("{}\0", caller.name).as_bytes(), key.as_bytes());
     let mut id = [0; 16];
     id.copy_from_slice(&hash.reveal()[..16]);
-    Ok(Some(RequestId(id)))
+    Ok(Some(RequestId::keyed(id)))
 }
 
 /// The one value of a header.

@@ -29,7 +29,7 @@ pub(crate) fn fresh_key(id: &str) -> Result<Fresh, ApiError> {
     Ok(Fresh { shown: KeyText::write(&KeyId::from(id), &secret), salt, hash })
 }
 
-/// A join token: `swj_<id>_<secret>`, the secret hashed.
+/// A join token: `swj_<id>_<secret>`, with the hash that its holder presents.
 pub(crate) fn fresh_join_token(id: &str) -> Result<Fresh, ApiError> {
     let secret = hex(&random::<SECRET_BYTES>()?);
     let hash = key_hash(&[], secret.as_bytes());

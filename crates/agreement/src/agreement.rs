@@ -25,7 +25,7 @@ use crate::config::AgreementConfig;
 use crate::hints::{HintCounts, Hints, urgency};
 use crate::machine::Replica;
 use crate::settling::Settling;
-use crate::{formation, join, membership, publish};
+use crate::{clock, formation, join, membership, publish};
 
 /// One node's part in the cluster: the replicated state, and how it is changed.
 pub struct Agreement {
@@ -144,6 +144,7 @@ impl Agreement {
         self.spawn(formation::run);
         self.spawn(membership::run);
         self.spawn(publish::run);
+        self.spawn(clock::run);
         self.spawn(join::watch_standing);
     }
 
@@ -404,7 +405,7 @@ impl Agreement {
 }
 
 /// Milliseconds since 1970.
-fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -8,6 +8,7 @@
 mod agreement;
 mod beginning;
 mod changes;
+mod clock;
 mod config;
 mod formation;
 mod hand_over;

@@ -60,7 +60,7 @@ impl Machine for Replica {
         let effect = self.state.apply(index, entry);
         if entry.command.is_hint() {
             let bytes = entry.to_bytes().map_or(0, |bytes| bytes.len() as u64);
-            self.hints.applied(entry.stamp_ms, bytes);
+            self.hints.applied(self.state.stamp_ms(), bytes);
         }
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
         history.add(index, self.state.stamp_ms(), effect.changes);

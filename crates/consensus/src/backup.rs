@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use spillway_types::NodeName;
 use tokio::task::spawn_blocking;
 
@@ -71,10 +72,30 @@ pub fn restore(
     folder: &Path,
     name: &NodeName,
 ) -> Result<(ClusterId, Founder), RestoreFault> {
+    restore_snapshot(disk::read_snapshot(backup)?, folder, name)
+}
+
+/// Does the same as [`restore`] with the bytes of a backup that was read, or decrypted, from the file
+/// `backup`.
+///
+/// # Errors
+/// As [`restore`].
+pub fn restore_bytes(
+    (backup, bytes): (&Path, Bytes),
+    folder: &Path,
+    name: &NodeName,
+) -> Result<(ClusterId, Founder), RestoreFault> {
+    restore_snapshot(disk::parse_snapshot(backup, bytes)?, folder, name)
+}
+
+fn restore_snapshot(
+    mut snapshot: StoredSnapshot,
+    folder: &Path,
+    name: &NodeName,
+) -> Result<(ClusterId, Founder), RestoreFault> {
     if owner_of(folder)?.is_some() {
         return Err(DiskFault::Occupied { folder: folder.into() }.into());
     }
-    let mut snapshot = disk::read_snapshot(backup)?;
     let last = snapshot.head.last.ok_or_else(|| DiskFault::damaged("the backup is empty"))?;
     let (founder, disk) = founder(&snapshot, name)?;
     let cluster = new_cluster()?;

@@ -12,6 +12,7 @@ mod error;
 mod ids;
 mod machine;
 mod net;
+pub mod private;
 mod proposer;
 mod raft;
 mod rules;
@@ -19,7 +20,7 @@ mod state_machine;
 mod status;
 mod wire;
 
-pub use backup::{Founder, RestoreFault, force_new_cluster, restore};
+pub use backup::{Founder, RestoreFault, force_new_cluster, restore, restore_bytes};
 pub use config::{Compaction, Config};
 pub use consensus::{Consensus, Consistency, Former, Proposed, Read};
 pub use disk::{DiskFault, FolderOwner, discard_blank, owner_of};

@@ -40,10 +40,12 @@ fn no_secret_is_ever_in_it() {
     world.done(put(Item::Key("k".into(), secret)));
     assert_eq!(last(&world), "put key k");
     let hash = Hidden::new([0xab; 32]);
-    let token = JoinToken { hash: hash.clone(), region: None, expires_ms: u64::MAX, uses_left: 1 };
+    let proof = TokenProof { id: "t".into(), hash };
+    let (hash, region) = (proof.stored(), None);
+    let token = JoinToken { hash, region, expires_ms: u64::MAX, uses_left: 1 };
     world.done(put(Item::JoinToken("t".into(), token)));
     let node = crate::test_world::node_spec("a2", "a");
-    let token = Some(TokenProof { id: "t".into(), hash });
+    let token = Some(proof);
     world.done(Command::RegisterNode { node, token });
     assert_eq!(last(&world), "register node a2 of a at a2.example:7443 by join token t");
     let text = format!("{:?}", world.state).to_lowercase();

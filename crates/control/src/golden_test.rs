@@ -12,7 +12,7 @@ use crate::{
     Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, JoinToken,
     LeaseRenewal, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome,
     RecordKey, Region, RegionState, ReplicaState, ResidencyRule, RevokedCertificate, Route, Split,
-    Tenant, TokenProof,
+    Tenant, TokenProof, TokenTerms,
 };
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
@@ -106,6 +106,13 @@ pub(crate) fn resident_tenant() -> Tenant {
 pub(crate) fn items() -> Vec<(&'static str, Item)> {
     let hash = Hidden::new([3; 32]);
     let token = JoinToken { hash, region: Some("a".into()), expires_ms: 9, uses_left: 1 };
+    let terms = TokenTerms {
+        hash: Hidden::new([3; 32]),
+        region: Some("a".into()),
+        valid_ms: 3_600_000,
+        uses: 2,
+        is_operator: true,
+    };
     let arm = Arm {
         name: "x".into(),
         model: "m".into(),
@@ -126,12 +133,12 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
         ("put_limit", Item::Limit(LimitScope::Model("m".into()), limit)),
         ("put_tenant", Item::Tenant("acme".into(), Tenant::default())),
         ("put_key", Item::Key("k".into(), key(Some("acme")))),
-        ("put_operator_join_token", Item::OperatorJoinToken("t".into(), token.clone())),
         ("put_revoked_certificate", {
             let reason = "stolen".to_owned();
             Item::RevokedCertificate("5c1d".into(), RevokedCertificate { reason })
         }),
         ("put_join_token", Item::JoinToken("t".into(), token)),
+        ("put_new_join_token", Item::NewJoinToken("t".into(), terms)),
         ("put_resident_route", Item::Route("r".into(), resident_route())),
         ("put_resident_tenant", Item::Tenant("acme".into(), resident_tenant())),
         ("put_setting", Item::Setting("join.token_required".to_owned(), "false".to_owned())),

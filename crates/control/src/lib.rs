@@ -26,7 +26,7 @@ mod wire;
 
 pub use command::{
     Command, Expect, Form, Item, KEY_EPOCH, LEASE_MS, LeaseRenewal, NodeSpec, Observation,
-    PLACE_MS, ReplicaSpec, TokenProof,
+    PLACE_MS, ReplicaSpec, TokenProof, TokenTerms,
 };
 pub use entry::{Actor, Entry, EntryError, Proposer};
 pub use hidden::Hidden;
@@ -34,7 +34,7 @@ pub use join_text::JoinText;
 pub use key_text::{KeyText, SECRET_BYTES};
 pub use limits::{
     BATCH_MAX, ENTRY_BYTES_MAX, HOT_BATCH_MAX, LEASE_MS_MIN, OPERATOR_AUDIT_MAX, REQUEST_AGE_MS,
-    REQUESTS_MAX, STATE_BYTES_MAX, SYSTEM_AUDIT_MAX, VOTERS_MAX,
+    REQUESTS_KEYED_MAX, REQUESTS_MAX, STATE_BYTES_MAX, SYSTEM_AUDIT_MAX, VOTERS_MAX,
 };
 pub use names::{
     CertificateSerial, ClusterId, DiskId, Fingerprint, KeyId, NodeId, ReplicaId, RequestId,
@@ -57,6 +57,8 @@ pub use wire::{WIRE, admits};
 #[cfg(test)]
 mod audit_test;
 #[cfg(test)]
+mod clock_test;
+#[cfg(test)]
 mod golden_test;
 #[cfg(test)]
 mod health_test;
@@ -76,6 +78,8 @@ mod replica_test;
 mod request_test;
 #[cfg(test)]
 mod residency_test;
+#[cfg(test)]
+mod room_test;
 #[cfg(test)]
 mod shares_test;
 #[cfg(test)]

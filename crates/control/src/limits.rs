@@ -39,8 +39,19 @@ pub(crate) const REVOKED_CERTIFICATES_MAX: usize = 4_096;
 /// Bytes of a certificate's serial number, by RFC 5280.
 pub(crate) const SERIAL_BYTES_MAX: usize = 20;
 
-/// Requests whose outcome is remembered: at 50 a second, a retry has more than a minute.
+/// Most bytes of replicas that operators and nodes register together, beside [`STATE_BYTES_MAX`].
+pub(crate) const REPLICAS_BYTES_MAX: u64 = STATE_BYTES_MAX / 2;
+/// Most bytes of replicas that nodes register. The rest of [`REPLICAS_BYTES_MAX`] is for operators.
+pub(crate) const NODES_REPLICAS_BYTES_MAX: u64 = STATE_BYTES_MAX * 3 / 8;
+/// Bytes of replicas that one region's nodes may register however many regions there are.
+pub(crate) const REGION_REPLICAS_BYTES_MIN: u64 = STATE_BYTES_MAX / 16;
+
+/// Requests without a name of their client's whose outcome is remembered: at 50 a second, a retry has
+/// more than a minute.
 pub const REQUESTS_MAX: usize = 4_096;
+/// Requests with an operator's `Idempotency-Key` whose outcome is remembered. More than four a
+/// second for a whole hour forget the oldest early.
+pub const REQUESTS_KEYED_MAX: usize = 16_384;
 /// How long they are remembered, by the stamps of entries: longer than any client retries.
 pub const REQUEST_AGE_MS: u64 = 60 * 60 * 1000;
 /// What operators did that is kept: months of usual work.
@@ -81,6 +92,17 @@ pub const LEASE_MS_MIN: u64 = 15_000;
 pub(crate) const LEASE_MS_MAX: u64 = 3_600_000;
 /// How far one entry moves its region's clock at most; a third of the shortest lease.
 pub(crate) const CLOCK_STEP_MS_MAX: u64 = LEASE_MS_MIN / 3;
+/// Members that have to agree on a time before the cluster's clock moves to it, at most.
+pub(crate) const CLOCK_WITNESSES_MAX: usize = 3;
+/// How far one entry's stamp may be ahead of what other members confirmed, and still counts. Members
+/// confirm the time three times as often.
+pub(crate) const CLOCK_LEAD_MS_MAX: u64 = 120_000;
+/// How far the only node of a cluster moves its clock by one entry: it may have been off for weeks.
+pub(crate) const CLOCK_ALONE_STEP_MS_MAX: u64 = 24 * 3_600_000;
+/// A node whose clock differs from the cluster's by less says nothing about it.
+pub(crate) const CLOCK_DRIFT_MS: u64 = 20_000;
+/// Longest life of a join token.
+pub(crate) const TOKEN_MS_MAX: u64 = 30 * 24 * 3_600_000;
 /// Clocks of one region that differ by more were set back: the region's clock follows them.
 pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 60_000;
 

@@ -2,9 +2,9 @@
 
 use crate::test_world::{CLUSTER, World, node_spec, put, refusal, remove, renew, setting};
 use crate::{
-    CertificateSerial, ClusterId, Command, Entry, Expect, Hidden, Item, JoinToken, NodeRight,
+    CertificateSerial, ClusterId, Command, Entry, Expect, Hidden, Item, NodeRight,
     NodeSpec, Outcome, Proposer, RecordKey, Refusal, RefusalCode, RevokedCertificate, State,
-    TokenProof,
+    TokenProof, TokenTerms,
 };
 
 /// Two nodes with replicas and an edge node, and membership enforced.
@@ -28,19 +28,18 @@ fn denied_at(world: &mut World, node: &str, command: Command) -> Refusal {
     refusal(world.apply(&by_operator_at(world, node, command)))
 }
 
+fn proof(id: &str) -> TokenProof {
+    TokenProof { id: id.into(), hash: Hidden::new([3; 32]) }
+}
+
 fn token_item(id: &str, is_operator: bool) -> Item {
-    let token =
-        JoinToken { hash: Hidden::new([3; 32]), region: None, expires_ms: u64::MAX, uses_left: 9 };
-    if is_operator {
-        Item::OperatorJoinToken(id.into(), token)
-    } else {
-        Item::JoinToken(id.into(), token)
-    }
+    let hash = proof(id).stored();
+    let terms = TokenTerms { hash, region: None, valid_ms: 3_600_000, uses: 9, is_operator };
+    Item::NewJoinToken(id.into(), terms)
 }
 
 fn joining(name: &str, disk: u8, token: Option<&str>) -> Command {
     let node = NodeSpec { disk: crate::DiskId([disk; 16]), ..node_spec(name, &name[..1]) };
-    let proof = |id: &str| TokenProof { id: id.into(), hash: Hidden::new([3; 32]) };
     Command::RegisterNode { node, token: token.map(proof) }
 }
 

@@ -129,6 +129,32 @@ id! {
 }
 number!(RequestId);
 
+impl RequestId {
+    /// The first bit tells whether an operator named the request.
+    const KEYED: u8 = 0x80;
+
+    /// The id of a request that an operator named, from a hash of that name. Its outcome is
+    /// remembered for an hour, see [`crate::REQUESTS_KEYED_MAX`].
+    #[must_use]
+    pub fn keyed(mut hash: [u8; 16]) -> Self {
+        hash[0] |= Self::KEYED;
+        Self(hash)
+    }
+
+    /// The id of a request without a name, for its retries on the way, from random bytes.
+    #[must_use]
+    pub fn unkeyed(mut random: [u8; 16]) -> Self {
+        random[0] &= !Self::KEYED;
+        Self(random)
+    }
+
+    /// Whether an operator named the request.
+    #[must_use]
+    pub fn is_keyed(self) -> bool {
+        self.0[0] & Self::KEYED != 0
+    }
+}
+
 id! {
     /// SHA-256 of a certificate.
     Fingerprint of 32

@@ -11,13 +11,16 @@ fn join(node: NodeSpec) -> Command {
 }
 
 fn join_by(node: NodeSpec, secret: u8) -> Command {
-    let token = Some(TokenProof { id: "t".into(), hash: Hidden::new([secret; 32]) });
-    Command::RegisterNode { node, token }
+    Command::RegisterNode { node, token: Some(proof(secret)) }
+}
+
+fn proof(secret: u8) -> TokenProof {
+    TokenProof { id: "t".into(), hash: Hidden::new([secret; 32]) }
 }
 
 fn token(uses_left: u32) -> JoinToken {
     let expires_ms = START_MS + 60_000;
-    JoinToken { hash: Hidden::new([1; 32]), region: None, expires_ms, uses_left }
+    JoinToken { hash: proof(1).stored(), region: None, expires_ms, uses_left }
 }
 
 #[test]
@@ -99,6 +102,7 @@ fn a_token_that_does_not_fit_lets_nobody_in() {
     world.done(put(Item::JoinToken("t".into(), token(5))));
     world.now_ms += 60_000;
     assert_eq!(world.refused("a1", join_by(b1(), 1)), RefusalCode::TokenRefused, "expired");
+    world.done(setting("join.token_required", "true"));
     world.now_ms -= 1000;
     assert_eq!(world.refused("a1", join_by(b1(), 1)), RefusalCode::TokenRefused, "time goes on");
     assert_eq!(world.state.records().nodes.len(), 1);

@@ -1,9 +1,9 @@
 //! Requests that are repeated.
 
-use crate::test_world::{World, put, refusal, setting};
+use crate::test_world::{World, put, refusal, register, setting};
 use crate::{
-    Actor, Command, Expect, Item, Outcome, REQUEST_AGE_MS, REQUESTS_MAX, RecordKey, RefusalCode,
-    RequestId, Tenant,
+    Actor, Command, Entry, Expect, Item, LeaseSource, Outcome, REQUEST_AGE_MS, REQUESTS_KEYED_MAX,
+    REQUESTS_MAX, RecordKey, RefusalCode, RequestId, State, Tenant,
 };
 
 fn tenant(title: &str, expect: Expect) -> Command {
@@ -56,7 +56,7 @@ fn an_id_stands_for_one_command_of_one_actor() {
 
 #[test]
 fn old_requests_are_forgotten() {
-    let mut world = world();
+    let mut world = World::of(&[("a", 1)]);
     let entry = world.by_request(1, tenant("A", Expect::Absent));
     world.apply(&entry);
     world.now_ms += REQUEST_AGE_MS;
@@ -64,29 +64,54 @@ fn old_requests_are_forgotten() {
     at_the_end.stamp_ms = world.now_ms;
     assert!(matches!(world.apply(&at_the_end), Outcome::Applied { version: 2, .. }));
     world.now_ms += 1;
+    world.done(setting("health.transition_ms", "1"));
     let mut later = entry;
     later.stamp_ms = world.now_ms;
     assert!(matches!(world.apply(&later), Outcome::Conflict { .. }), "it is a new request");
 }
 
+/// An entry whose request has the number `number`, named by an operator or not.
+fn numbered(world: &World, number: usize, is_keyed: bool) -> Entry {
+    let mut entry = world.by_request(0, setting("health.transition_ms", "1"));
+    let mut id = [0; 16];
+    id[8..].copy_from_slice(&(number as u64).to_le_bytes());
+    let named = if is_keyed { RequestId::keyed } else { RequestId::unkeyed };
+    entry.request = Some(named(id));
+    entry
+}
+
+#[test]
+fn a_name_that_an_operator_gave_is_not_pushed_out_by_writes_without_one() {
+    let mut world = world();
+    let named = numbered(&world, 0, true);
+    let outcome = world.apply(&named);
+    for number in 0..=REQUESTS_MAX {
+        world.apply(&numbered(&world, number, false));
+        let by_node = Entry { actor: Actor::Node, ..numbered(&world, number + 1, true) };
+        world.apply(&by_node);
+    }
+    assert_eq!(world.apply(&named), outcome);
+    let read = State::from_snapshot(&world.state.to_snapshot().unwrap()).unwrap();
+    assert_eq!(read, world.state);
+    for number in 1..REQUESTS_KEYED_MAX {
+        world.apply(&numbered(&world, number, true));
+    }
+    assert_eq!(world.apply(&named), outcome, "as many as there may be");
+    world.apply(&numbered(&world, REQUESTS_KEYED_MAX, true));
+    assert_eq!(world.apply(&named), Outcome::Unchanged, "applied anew");
+}
+
 #[test]
 fn the_oldest_of_too_many_is_forgotten() {
     let mut world = world();
-    let numbered = |world: &World, number: usize| {
-        let mut entry = world.by_request(0, setting("health.transition_ms", "1"));
-        let mut id = [0; 16];
-        id[..8].copy_from_slice(&(number as u64).to_le_bytes());
-        entry.request = Some(RequestId(id));
-        entry
-    };
-    let first = numbered(&world, 0);
+    let first = numbered(&world, 0, false);
     let outcome = world.apply(&first);
     for number in 1..REQUESTS_MAX {
-        world.apply(&numbered(&world, number));
+        world.apply(&numbered(&world, number, false));
     }
     assert_eq!(world.apply(&first), outcome, "as many as there may be");
     let bytes = world.state.bytes();
-    world.apply(&numbered(&world, REQUESTS_MAX));
+    world.apply(&numbered(&world, REQUESTS_MAX, false));
     assert!(world.state.bytes() < bytes + 1000);
     assert_eq!(world.apply(&first), Outcome::Unchanged, "applied anew");
 }
@@ -106,10 +131,11 @@ fn an_index_is_applied_once() {
 }
 
 #[test]
-fn time_does_not_go_back() {
+fn time_does_not_go_back_behind_what_several_nodes_have_said() {
     let mut world = world();
     let start_ms = world.now_ms;
     world.now_ms += 10_000;
+    world.applied("b1", register("b/r", LeaseSource::Config, 0));
     world.done(put(Item::Tenant("x".into(), Tenant::default())));
     world.now_ms = start_ms - 3_600_000;
     world.done(put(Item::Tenant("y".into(), Tenant::default())));

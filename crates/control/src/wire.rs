@@ -20,8 +20,9 @@ pub(crate) const WIRE_SHARES: u16 = 3;
 /// which country their region is.
 pub(crate) const WIRE_RESIDENCY: u16 = 4;
 
-/// The wire version that knows who may give operators' orders, who was removed, and which
-/// certificates are revoked.
+/// The wire version in which membership is authority: it knows who may give operators' orders, who was
+/// removed, and which certificates are revoked. No single node moves its clock, it stores of join tokens
+/// nothing that a node could present, and what nodes write by themselves leaves room for operators.
 pub(crate) const WIRE_MEMBERS: u16 = 5;
 
 /// Whether every registered node understands `command`. Ask before proposing it.

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use spillway_codec::{DecodeError, EncodeError, Wire, decode, encode};
+use spillway_consensus::private;
 
 /// A file that could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -37,7 +38,7 @@ pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveFault> {
 pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
     let bytes = encode(saved)?;
     let other = path.with_extension("new");
-    let mut file = File::create(&other)?;
+    let mut file = private::create(&other)?;
     file.write_all(&bytes)?;
     // Or after a loss of power there might be an empty file of that name.
     file.sync_all()?;
@@ -50,6 +51,8 @@ pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use serde::{Deserialize, Serialize};
 
     use super::*;
@@ -77,6 +80,8 @@ mod tests {
             assert_eq!(read(&path), Some(numbers));
         }
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left over");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "nobody else reads it");
     }
 
     #[test]

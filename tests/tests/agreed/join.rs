@@ -89,7 +89,7 @@ pub(crate) async fn make_token(
     change: impl FnOnce(JoinToken) -> JoinToken,
 ) -> String {
     let text = format!("swj_{id}_{}", "a5".repeat(32));
-    let hash = JoinText::read(&text).expect("a token").proof().hash;
+    let hash = JoinText::read(&text).expect("a token").proof().stored();
     let token = JoinToken { hash, region: None, expires_ms: NEVER_MS, uses_left: 1 };
     let item = Item::JoinToken(TokenId::from(id), change(token));
     put(node, item).await;

@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use spillway_consensus::{owner_of, restore};
-use spillway_control::{KeyId, TokenId, key_hash};
+use spillway_control::{KeyId, TokenId, TokenProof, key_hash};
 
 use super::world::World;
 use crate::AdminConfig;
@@ -72,7 +72,10 @@ async fn a_join_token_is_bound_and_ends() {
         |state| state.records().join_tokens.get(&TokenId::from(id)).cloned().unwrap(),
     );
     let kept = kept.await.unwrap().value;
-    assert!(key_hash(&[], secret.as_bytes()).matches(&kept.hash));
+    let presented = key_hash(&[], secret.as_bytes());
+    assert!(!presented.matches(&kept.hash), "who reads what is kept could present it");
+    let proof = TokenProof { id: TokenId::from(id), hash: presented };
+    assert!(proof.stored().matches(&kept.hash));
     assert_eq!(kept.uses_left, 2);
     let left_ms = kept.expires_ms - crate::access::now_ms();
     assert!((3_500_000..=3_600_000).contains(&left_ms), "{left_ms}");

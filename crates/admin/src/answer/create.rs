@@ -2,7 +2,8 @@
 
 use http::StatusCode;
 use spillway_control::{
-    Command, Expect, Hidden, Item, JoinToken, Key, KeyId, KeyRole, RecordKey, TokenId,
+    Command, Expect, Item, JoinToken, Key, KeyId, KeyRole, RecordKey, TokenId, TokenProof,
+    TokenTerms, admits,
 };
 
 use super::Cluster;
@@ -48,23 +49,28 @@ pub(super) async fn join_token(cluster: &Cluster<'_>, call: &Call) -> Result<Rep
     }
     let id = fresh_id()?;
     let fresh = fresh_join_token(&id)?;
-    let token = token(&new, fresh.hash);
     let key = TokenId::from(id.as_str());
-    let item = if new.operators {
-        Item::OperatorJoinToken(key.clone(), token)
-    } else {
-        Item::JoinToken(key.clone(), token)
-    };
+    let proof = TokenProof { id: key.clone(), hash: fresh.hash };
+    let item = token(cluster, &new, proof);
     create(cluster, call, (RecordKey::JoinToken(key), item), (id, fresh.shown)).await
 }
 
-fn token(new: &NewJoinToken, hash: Hidden) -> JoinToken {
-    JoinToken {
-        hash,
-        region: new.region.as_deref().map(Into::into),
-        expires_ms: now_ms() + new.valid_s * 1_000,
-        uses_left: new.uses,
+/// The token to make. Older nodes of the cluster know only tokens that are stored as they are presented
+/// and end by this node's clock.
+fn token(cluster: &Cluster<'_>, new: &NewJoinToken, proof: TokenProof) -> Item {
+    let region = new.region.as_deref().map(Into::into);
+    let valid_ms = new.valid_s * 1_000;
+    let (hash, uses) = (proof.stored(), new.uses);
+    let is_operator = new.operators;
+    let terms = TokenTerms { hash, region: region.clone(), valid_ms, uses, is_operator };
+    let item = Item::NewJoinToken(proof.id.clone(), terms);
+    let command = Command::Put { item: item.clone(), expect: Expect::Absent };
+    if is_operator || admits(&cluster.agreement.published(), &command).is_ok() {
+        return item;
     }
+    let expires_ms = now_ms() + valid_ms;
+    let token = JoinToken { hash: proof.hash, region, expires_ms, uses_left: uses };
+    Item::JoinToken(proof.id, token)
 }
 
 /// Writes `item`, which must be new, and shows its secret. A repeated request has another secret,

@@ -52,7 +52,7 @@ pub(super) async fn carry_out(
 ) -> Result<Written, ApiError> {
     let request = match call.request {
         Some(request) => request,
-        None => RequestId(random()?),
+        None => RequestId::unkeyed(random()?),
     };
     let attempts = Attempts { command, actor: actor(call), request };
     let proposed = attempts.settle(&cluster.agreement, cluster.config.time_limit).await;

@@ -76,7 +76,7 @@ fn was_written(world: &World) -> bool {
 
 async fn put_token(world: &World, uses_left: u32) {
     let text = format!("swj_t_{}", "aa".repeat(32));
-    let hash = JoinText::read(&text).unwrap().proof().hash;
+    let hash = JoinText::read(&text).unwrap().proof().stored();
     let token = JoinToken { hash, region: None, expires_ms: FAR_MS, uses_left };
     let item = Item::JoinToken(TokenId::from("t"), token);
     agreed(world.agreement(0), Command::Put { item, expect: Expect::Any }).await;

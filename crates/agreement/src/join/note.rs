@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use spillway_consensus::{DiskFault, DiskId, StartFault};
+use spillway_consensus::{DiskFault, DiskId, StartFault, private};
 
 /// Beside the log's own files.
 const NOTE: &str = "joining";
@@ -34,9 +34,9 @@ pub(crate) fn disk_to_join_with(folder: &Path) -> Result<DiskId, StartFault> {
 
 /// It is on disk when this returns, whole.
 fn write(folder: &Path, disk: DiskId) -> io::Result<()> {
-    fs::create_dir_all(folder)?;
+    private::make_folder(folder)?;
     let part = folder.join("joining.part");
-    let mut file = File::create(&part)?;
+    let mut file = private::create(&part)?;
     writeln!(file, "{disk}")?;
     file.sync_all()?;
     fs::rename(&part, folder.join(NOTE))?;

@@ -8,6 +8,7 @@ use super::fault::DiskFault;
 use super::log_file::{LogFile, LogState};
 use super::snapshots::{Snapshots, Stock, StoredSnapshot};
 use crate::ids::{ClusterId, DiskId, NodeId};
+use crate::private;
 use crate::wire::{EntryRecord, Point};
 
 const LOG: &str = "log.redb";
@@ -105,15 +106,28 @@ impl Folder {
     }
 }
 
-/// Makes the folder of a node. Its name lasts: a folder that is gone after a crash would be taken
-/// for a disk that was wiped.
+/// Makes the folder of a node, and takes away what others may do with one that is there. Its name
+/// lasts: a folder that is gone after a crash would be taken for a disk that was wiped.
 fn make_folder(path: &Path) -> Result<(), DiskFault> {
     if path.is_dir() {
-        return Ok(());
+        return close(path);
     }
-    fs::create_dir_all(path).map_err(DiskFault::io(format!("making {}", path.display())))?;
+    private::make_folder(path).map_err(DiskFault::io(format!("making {}", path.display())))?;
     let around = path.parent().filter(|around| !around.as_os_str().is_empty());
     force_folder(around.unwrap_or_else(|| Path::new(".")))
+}
+
+/// The log has hashes of keys, the snapshots have them too. A folder with something else in it and no
+/// log may be no folder of a node, and stays as it is.
+fn close(path: &Path) -> Result<(), DiskFault> {
+    let closing = || DiskFault::io(format!("closing {} to others", path.display()));
+    let is_empty = || fs::read_dir(path).map(|mut files| files.next().is_none());
+    if !path.join(LOG).exists() && !is_empty().map_err(closing())? {
+        return Ok(());
+    }
+    private::tighten(path).map_err(closing())?;
+    let snapshots = path.join(SNAPSHOTS);
+    if snapshots.is_dir() { private::tighten(&snapshots).map_err(closing()) } else { Ok(()) }
 }
 
 /// The newest snapshot from which the log goes on.

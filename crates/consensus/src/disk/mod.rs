@@ -26,4 +26,6 @@ pub(crate) use log_file::Change;
 #[cfg(test)]
 pub(crate) use log_file::LogState;
 pub(crate) use log_store::LogStore;
-pub(crate) use snapshots::{Snapshots, StoredSnapshot, read_snapshot, write_snapshot};
+pub(crate) use snapshots::{
+    Snapshots, StoredSnapshot, parse_snapshot, read_snapshot, write_snapshot,
+};

@@ -190,10 +190,18 @@ pub(crate) fn read_snapshot(path: &Path) -> Result<StoredSnapshot, DiskFault> {
     read_file(&SystemFiles, path).map(|(_, snapshot)| snapshot)
 }
 
+/// Reads a snapshot from the bytes of the file `path`.
+pub(crate) fn parse_snapshot(path: &Path, bytes: Bytes) -> Result<StoredSnapshot, DiskFault> {
+    parse(path, bytes).map(|(_, snapshot)| snapshot)
+}
+
 fn read_file(files: &dyn Files, path: &Path) -> Result<(DiskId, StoredSnapshot), DiskFault> {
-    let damaged = |what: String| DiskFault::damaged(format!("{}: {what}", path.display()));
     let read = files.read(path).map_err(DiskFault::io(format!("reading {}", path.display())))?;
-    let mut bytes = Bytes::from(read);
+    parse(path, Bytes::from(read))
+}
+
+fn parse(path: &Path, mut bytes: Bytes) -> Result<(DiskId, StoredSnapshot), DiskFault> {
+    let damaged = |what: String| DiskFault::damaged(format!("{}: {what}", path.display()));
     let head = bytes.first_chunk::<HEADER_BYTES>().ok_or_else(|| damaged("cut off".into()))?;
     let header = FrameHeader::parse(head).map_err(|error| damaged(error.to_string()))?;
     let length = header.admit::<FileHead>().map_err(|error| damaged(error.to_string()))?;

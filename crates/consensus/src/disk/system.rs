@@ -12,6 +12,7 @@ use redb::backends::FileBackend;
 
 use super::fault::DiskFault;
 use super::witness::{Witness, WitnessFile};
+use crate::private;
 
 /// What a folder of snapshots needs of a file system.
 pub(crate) trait Files: Debug + Send + Sync {
@@ -49,7 +50,7 @@ pub(crate) struct SystemFiles;
 
 impl Files for SystemFiles {
     fn make_folder(&self, folder: &Path) -> io::Result<()> {
-        fs::create_dir_all(folder)
+        private::make_folder(folder)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
@@ -61,7 +62,7 @@ impl Files for SystemFiles {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn Output>> {
-        Ok(Box::new(File::create(path)?))
+        Ok(Box::new(private::create(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -92,8 +93,7 @@ pub(crate) fn files(_folder: &Path) -> Arc<dyn Files> {
 /// The file of a log, made if it is not there.
 pub(crate) fn backend(path: &Path) -> Result<impl StorageBackend, DiskFault> {
     let what = || format!("opening {}", path.display());
-    let mut options = File::options();
-    let file = options.read(true).write(true).create(true).truncate(false).open(path);
+    let file = private::open(path);
     FileBackend::new(file.map_err(DiskFault::io(what()))?)
         .map_err(|error| DiskFault::io(what())(io::Error::other(error)))
 }

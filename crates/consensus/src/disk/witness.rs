@@ -5,7 +5,7 @@
 //! fall back to the one before, as if the last commit had never been whole. The note is forced to
 //! disk only with votes; when the power fails it may be old, which is no cause for alarm.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -14,6 +14,7 @@ use spillway_codec::{HEADER_BYTES, Wire};
 
 use super::fault::DiskFault;
 use crate::ids::DiskId;
+use crate::private;
 
 /// Bytes of one of the two places: a note torn while written leaves the other.
 const PLACE_BYTES: usize = 64;
@@ -47,8 +48,7 @@ pub(crate) struct WitnessFile(File);
 
 impl WitnessFile {
     pub(crate) fn open(path: &Path) -> Result<Self, DiskFault> {
-        let mut options = OpenOptions::new();
-        let file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let file = private::open(path);
         file.map(Self).map_err(DiskFault::io(format!("opening {}", path.display())))
     }
 }

@@ -7,6 +7,7 @@ use crate::wire::{WIRE_MEMBERS, WIRE_RESIDENCY};
 use crate::{
     CertificateSerial, JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region,
     ResidencyRule, RevokedCertificate, Route, SettingRule, Split, Tenant, TenantName, TokenId,
+    TokenTerms,
 };
 
 /// A record to write, with its key.
@@ -27,12 +28,12 @@ pub enum Item {
     Tenant(TenantName, Tenant),
     /// An API key, or a token of the admin API.
     Key(KeyId, Key),
-    /// What lets a node join.
+    /// What lets a node join, as clusters with nodes of wire version 4 make it.
     JoinToken(TokenId, JoinToken),
+    /// What lets a node join, to be made when this is carried out.
+    NewJoinToken(TokenId, TokenTerms),
     /// A setting and its value, by the rules in [`crate::SETTINGS`].
     Setting(String, String),
-    /// What lets a node join that may propose operators' orders.
-    OperatorJoinToken(TokenId, JoinToken),
     /// A certificate that nobody is to accept any more.
     RevokedCertificate(CertificateSerial, RevokedCertificate),
 }
@@ -44,7 +45,7 @@ impl Item {
         match self {
             // A setting that an older node does not know would be refused there alone.
             Self::Setting(name, _) => SettingRule::find(name).map_or(1, |rule| rule.since),
-            Self::OperatorJoinToken(..) => WIRE_MEMBERS,
+            Self::NewJoinToken(..) => WIRE_MEMBERS,
             item if !item.residency().is_none_or(ResidencyRule::is_anywhere) => WIRE_RESIDENCY,
             item => item.key().since(),
         }
@@ -61,9 +62,7 @@ impl Item {
             Self::Limit(scope, _) => RecordKey::Limit(scope.clone()),
             Self::Tenant(name, _) => RecordKey::Tenant(name.clone()),
             Self::Key(id, _) => RecordKey::Key(id.clone()),
-            Self::JoinToken(id, _) | Self::OperatorJoinToken(id, _) => {
-                RecordKey::JoinToken(id.clone())
-            }
+            Self::JoinToken(id, _) | Self::NewJoinToken(id, _) => RecordKey::JoinToken(id.clone()),
             Self::Setting(name, _) => RecordKey::Setting(name.clone()),
             Self::RevokedCertificate(serial, _) => RecordKey::RevokedCertificate(serial.clone()),
         }
@@ -96,7 +95,7 @@ enum ItemFrame {
     Setting(String, String),
     ResidentRoute(RouteName, Route, ResidencyRule),
     ResidentTenant(TenantName, Tenant, ResidencyRule),
-    OperatorJoinToken(TokenId, JoinToken),
+    NewJoinToken(TokenId, TokenTerms),
     RevokedCertificate(CertificateSerial, RevokedCertificate),
 }
 
@@ -114,8 +113,8 @@ impl From<Item> for ItemFrame {
             (Item::Tenant(name, tenant), None) => Self::Tenant(name, tenant),
             (Item::Key(id, key), _) => Self::Key(id, key),
             (Item::JoinToken(id, token), _) => Self::JoinToken(id, token),
+            (Item::NewJoinToken(id, terms), _) => Self::NewJoinToken(id, terms),
             (Item::Setting(name, value), _) => Self::Setting(name, value),
-            (Item::OperatorJoinToken(id, token), _) => Self::OperatorJoinToken(id, token),
             (Item::RevokedCertificate(serial, it), _) => Self::RevokedCertificate(serial, it),
         }
     }
@@ -132,8 +131,8 @@ impl From<ItemFrame> for Item {
             ItemFrame::Tenant(name, tenant) => Self::Tenant(name, tenant),
             ItemFrame::Key(id, key) => Self::Key(id, key),
             ItemFrame::JoinToken(id, token) => Self::JoinToken(id, token),
+            ItemFrame::NewJoinToken(id, terms) => Self::NewJoinToken(id, terms),
             ItemFrame::Setting(name, value) => Self::Setting(name, value),
-            ItemFrame::OperatorJoinToken(id, token) => Self::OperatorJoinToken(id, token),
             ItemFrame::RevokedCertificate(serial, it) => Self::RevokedCertificate(serial, it),
             ItemFrame::ResidentRoute(name, route, residency) => {
                 Self::Route(name, Route { residency, ..route })

@@ -15,7 +15,7 @@ use crate::wire::{WIRE_HOT, WIRE_MEMBERS, WIRE_RESIDENCY, WIRE_SHARES};
 use crate::{ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState};
 
 pub use item::Item;
-pub use parts::{Form, LeaseRenewal, NodeSpec, Observation, ReplicaSpec, TokenProof};
+pub use parts::{Form, LeaseRenewal, NodeSpec, Observation, ReplicaSpec, TokenProof, TokenTerms};
 
 /// One change. The order of variants and fields is the format: new variants go to the end, with
 /// the wire version that has them in [`Command::since`].

@@ -5,7 +5,12 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
-use crate::{Belief, ClusterId, DiskId, Fingerprint, Hidden, LeaseSource, ReplicaId, TokenId};
+use crate::{
+    Belief, ClusterId, DiskId, Fingerprint, Hidden, LeaseSource, ReplicaId, TokenId, key_hash,
+};
+
+/// Hashed before proofs, so that what is stored is no hash of anything else.
+const STORED_PROOF: &[u8] = b"spillway stored join token\0";
 
 /// The first command of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,6 +47,31 @@ pub struct TokenProof {
     pub id: TokenId,
     /// Hash of its secret part, made by the node that was shown it.
     pub hash: Hidden,
+}
+
+impl TokenProof {
+    /// What the cluster keeps to know this proof by. The proof can't be found from it, so that nobody
+    /// who reads a backup or a disk can present it.
+    #[must_use]
+    pub fn stored(&self) -> Hidden {
+        key_hash(STORED_PROOF, self.hash.reveal())
+    }
+}
+
+/// A join token to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenTerms {
+    /// See [`TokenProof::stored`].
+    pub hash: Hidden,
+    /// The only region that it is good for, if it is bound to one.
+    pub region: Option<RegionName>,
+    /// For how many milliseconds it is good, 30 days at most, by the cluster's clock from when it is
+    /// made.
+    pub valid_ms: u64,
+    /// How many nodes may join by it.
+    pub uses: u32,
+    /// Whether the nodes that join by it may propose operators' orders.
+    pub is_operator: bool,
 }
 
 /// A replica as it is registered.

@@ -8,11 +8,12 @@ use crate::Hidden;
 /// What lets a node join, besides a certificate of the cluster's CA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
-    /// Hash of its secret part, which is 32 random bytes, so that no salt is needed.
+    /// What proofs are compared with, see [`crate::TokenProof::stored`]. Its secret part is 32 random
+    /// bytes, so that no salt is needed.
     pub hash: Hidden,
     /// The only region that it is good for, if it is bound to one.
     pub region: Option<RegionName>,
-    /// When it ends, milliseconds since 1970, by the stamps of entries.
+    /// When it ends, milliseconds since 1970, by the cluster's clock.
     pub expires_ms: u64,
     /// How many nodes may still join by it.
     pub uses_left: u32,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use spillway_types::ModelName;
 
 use crate::limits::{ARMS_MAX, FALLBACKS_MAX, MODELS_EACH_MAX, PERMILLE, REGIONS_MAX};
-use crate::rules::{check, members, regions};
+use crate::rules::{check, members, regions, tokens};
 use crate::state::{Done, Turn};
 use crate::{
     Expect, Fault, Item, JoinToken, Key, KeyId, KeyRole, Limit, LimitScope, Model, RecordKey,
@@ -53,16 +53,16 @@ pub(super) fn put(turn: &mut Turn<'_>, item: &Item, expect: Expect) -> Result<Do
             turn.put(id.clone(), token.clone())?;
             members::remember_token(turn, id, false);
         }
-        Item::OperatorJoinToken(id, token) => {
-            turn.expect::<JoinToken>(id, expect)?;
-            token.region.as_ref().map_or(Ok(()), |it| check::name(it.as_str(), "region"))?;
-            turn.put(id.clone(), token.clone())?;
-            members::remember_token(turn, id, true);
-        }
         Item::RevokedCertificate(serial, revoked) => {
             turn.expect::<RevokedCertificate>(serial, expect)?;
             check::text(&revoked.reason, "reason")?;
             turn.put(serial.clone(), revoked.clone())?;
+        }
+        Item::NewJoinToken(id, terms) => {
+            turn.expect::<JoinToken>(id, expect)?;
+            let token = tokens::made(turn, terms)?;
+            turn.put(id.clone(), token)?;
+            members::remember_token(turn, id, terms.is_operator);
         }
         Item::Setting(name, value) => {
             turn.expect::<Setting>(name, expect)?;

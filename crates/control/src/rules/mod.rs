@@ -10,7 +10,9 @@ mod nodes;
 mod regions;
 mod remove;
 mod replicas;
+pub(crate) mod room;
 mod shares;
+pub(crate) mod tokens;
 mod voters;
 
 use crate::state::{Done, Turn};

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use spillway_types::RegionName;
-
 use crate::limits::SEEDS_MAX;
-use crate::rules::{check, members, regions, remove};
+use crate::rules::{check, members, regions, remove, tokens};
 use crate::state::{Done, Turn, node_named, setting};
 use crate::{
-    ClusterId, Expect, Fault, Form, JoinToken, Node, NodeId, NodeRole, NodeSpec, Refusal,
-    RefusalCode, Region, TokenProof,
+    ClusterId, Expect, Fault, Form, Node, NodeId, NodeRole, NodeSpec, Refusal, RefusalCode, Region,
+    TokenProof,
 };
 
 /// Forms the cluster. The same cluster again is no change, another one a refusal.
@@ -111,9 +109,9 @@ fn join(turn: &mut Turn<'_>, spec: &NodeSpec, token: Option<&TokenProof>) -> Res
     let is_free =
         turn.is_operator() || setting(turn.records, "join.token_required") == Some("false");
     let used = match token {
-        Some(proof) => Some((proof.id.clone(), check_token(turn, proof, &spec.region)?)),
+        Some(proof) => Some((proof.id.clone(), tokens::used(turn, proof, &spec.region)?)),
         None if is_free => None,
-        None => return Err(token_refused("a new node needs a join token").into()),
+        None => return Err(tokens::refused("a new node needs a join token").into()),
     };
     let id = used.as_ref().map(|(id, _)| id);
     members::check_return(turn, spec, id)?;
@@ -171,33 +169,6 @@ fn check_disk(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), Refusal> {
     }
     let cause = format!("the disk of node {} belongs to another node or a removed one", spec.name);
     Err(Refusal::new(RefusalCode::RetiredDisk, cause, "empty its data folder and start it again"))
-}
-
-/// The token with one use less.
-fn check_token(
-    turn: &Turn<'_>,
-    proof: &TokenProof,
-    region: &RegionName,
-) -> Result<JoinToken, Refusal> {
-    check::name(proof.id.as_str(), "join token")?;
-    let Some(token) = turn.get::<JoinToken>(&proof.id).filter(|it| it.hash.matches(&proof.hash))
-    else {
-        return Err(token_refused("there is no such join token"));
-    };
-    if turn.ledger.stamp_ms >= token.expires_ms {
-        return Err(token_refused("the join token has expired"));
-    }
-    if token.region.as_ref().is_some_and(|only| only != region) {
-        return Err(token_refused("the join token is for another region"));
-    }
-    let Some(uses_left) = token.uses_left.checked_sub(1) else {
-        return Err(token_refused("the join token is used up"));
-    };
-    Ok(JoinToken { uses_left, ..token.clone() })
-}
-
-fn token_refused(cause: &str) -> Refusal {
-    Refusal::new(RefusalCode::TokenRefused, cause, "make one with `spillway join-token`")
 }
 
 fn wiped_disk(id: NodeId, spec: &NodeSpec) -> Refusal {

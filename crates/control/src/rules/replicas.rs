@@ -1,7 +1,7 @@
 //! Model servers.
 
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN, REPLICA_WEIGHT_MAX};
-use crate::rules::{check, leases};
+use crate::rules::{check, leases, room};
 use crate::state::{Done, Turn};
 use crate::{
     Expect, Fault, Health, LeaseSource, Refusal, RefusalCode, Region, Replica, ReplicaId,
@@ -31,6 +31,7 @@ pub(super) fn register(
         leases::start(turn, id, known.epoch, spec.source);
         return Ok(Done::default());
     }
+    room::check_replica(turn, &id.region)?;
     let (state, weight) = known.map_or_else(Default::default, |known| (known.state, known.weight));
     let epoch = turn.ledger.applied;
     let replica = Replica { spec: spec.clone(), incarnation, epoch, state, weight };

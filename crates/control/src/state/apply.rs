@@ -1,9 +1,7 @@
 //! The one way in.
 
-use crate::limits::STATE_BYTES_MAX;
 use crate::rules;
 use crate::state::audit::Seen;
-use crate::state::turn::proposing_node;
 use crate::state::{Done, State, Turn};
 use crate::{Digest, Effect, Entry, Fault, Outcome, Refusal, RefusalCode, wire};
 
@@ -14,22 +12,24 @@ impl State {
         if index <= self.ledger.applied {
             return Effect { outcome: already_applied(self.ledger.applied), changes: Vec::new() };
         }
-        let is_member = proposing_node(&self.records, &entry.proposer).is_some();
-        self.ledger.begin(index, entry, is_member);
-        let stamp_ms = self.ledger.stamp_ms;
-        self.requests.forget_old(stamp_ms);
+        let is_guarded = self.is_guarded();
+        let moment = self.begin(index, entry);
+        self.requests.forget_old(moment.settled_ms());
         if let Some(outcome) = self.requests.recall(entry) {
+            self.put_back(moment, entry);
             return Effect { outcome, changes: Vec::new() };
         }
         if let Err(refusal) = rules::members::admit(&self.records, &self.ledger, entry) {
             // Neither the operators' trail nor the memory of requests is for who has no right.
             let outcome = Outcome::from(refusal);
+            let stamp_ms = self.put_back(moment, entry);
             self.audit.record_refused(index, stamp_ms, entry, &outcome);
             return Effect { outcome, changes: Vec::new() };
         }
         let effect = self.carry_out(entry);
+        let stamp_ms = self.settle(moment, entry, &effect.outcome);
         let seen = Seen { outcome: &effect.outcome, is_change: !effect.changes.is_empty() };
-        self.requests.remember(index, stamp_ms, entry, &effect.outcome);
+        self.requests.remember((index, stamp_ms), entry, &effect.outcome, is_guarded);
         self.audit.record(index, stamp_ms, entry, seen);
         effect
     }
@@ -46,11 +46,11 @@ impl State {
         if self.is_wire_2() {
             return Digest::of(&(known_to_all, self.hot.digest())).0;
         }
+        let known_to_3 = (known_to_all, self.hot.digest(), &self.shares);
         if self.is_wire_4() {
-            return Digest::of(&(known_to_all, self.hot.digest(), &self.shares)).0;
+            return Digest::of(&known_to_3).0;
         }
-        let is_enforced = self.ledger.is_enforced;
-        Digest::of(&(known_to_all, self.hot.digest(), &self.shares, is_enforced)).0
+        Digest::of(&(known_to_3, &self.clock, self.ledger.is_enforced)).0
     }
 
     /// Length of all rows together, outcomes and audit included. The hot trie and the shares of
@@ -87,12 +87,7 @@ impl State {
         rules::check::proposer(&entry.proposer)?;
         wire::admits(self, &entry.command)?;
         rules::members::admit(&self.records, &self.ledger, entry)?;
-        if entry.command.is_growth() && self.bytes() > STATE_BYTES_MAX {
-            let cause = format!("all records together have more than {STATE_BYTES_MAX} bytes");
-            let remedy = "remove records that nobody needs";
-            return Err(Refusal::new(RefusalCode::StateFull, cause, remedy));
-        }
-        Ok(())
+        rules::room::check(&self.records, self.bytes(), (&entry.command, self.is_guarded()))
     }
 }
 

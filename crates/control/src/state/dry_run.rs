@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 
 use crate::rules;
 use crate::state::apply::all_stale;
-use crate::state::turn::proposing_node;
 use crate::state::{Done, State, Turn};
 use crate::{ChangeDiff, Entry, Fault};
 
@@ -15,18 +14,17 @@ use crate::{ChangeDiff, Entry, Fault};
 /// What [`State::apply`] would answer instead of changing something.
 pub fn dry_run(state: &State, entry: &Entry) -> Result<Vec<ChangeDiff>, Fault> {
     state.admit(entry)?;
-    let (mut records, mut ledger) = (state.records.clone(), state.ledger.clone());
-    let (mut hot, mut shares) = (state.hot.clone(), state.shares.clone());
-    let is_member = proposing_node(&records, &entry.proposer).is_some();
-    ledger.begin(ledger.applied + 1, entry, is_member);
-    let mut turn = Turn::new((&mut records, &mut ledger), (&mut hot, &mut shares), entry);
+    let mut next = state.clone();
+    next.begin(state.ledger.applied + 1, entry);
+    let beside = (&mut next.hot, &mut next.shares);
+    let mut turn = Turn::new((&mut next.records, &mut next.ledger), beside, entry);
     let Done { skipped } = rules::carry_out(&mut turn)?;
     if skipped > 0 && !turn.is_written {
         return Err(all_stale(skipped).into());
     }
     let keys: BTreeSet<_> = turn.changes.into_iter().map(|change| change.key).collect();
     let diff = |key| {
-        let (before, after) = (state.records.record(&key), records.record(&key));
+        let (before, after) = (state.records.record(&key), next.records.record(&key));
         ChangeDiff { key, before, after }
     };
     Ok(keys.into_iter().map(diff).collect())

@@ -14,7 +14,8 @@ use crate::{ClusterId, DiskId, Entry, NodeId};
 pub(crate) struct Ledger {
     /// Index of the last entry.
     pub(crate) applied: u64,
-    /// The latest stamp.
+    /// The time of the last entry that counted. Until all nodes know of [`crate::state::ClusterClock`],
+    /// the latest stamp.
     pub(crate) stamp_ms: u64,
     /// None until the cluster is formed.
     pub(crate) cluster: Option<ClusterId>,
@@ -33,11 +34,9 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Goes on to the entry at `index`. Only a member's stamp moves its region's clock.
-    pub(crate) fn begin(&mut self, index: u64, entry: &Entry, is_member: bool) {
-        self.applied = index;
-        self.stamp_ms = self.stamp_ms.max(entry.stamp_ms);
-        if let Some(clock) = self.clocks.get_mut(&entry.proposer.region).filter(|_| is_member) {
+    /// Moves the clock of the proposer's region by the entry's stamp.
+    pub(crate) fn advance_region(&mut self, entry: &Entry) {
+        if let Some(clock) = self.clocks.get_mut(&entry.proposer.region) {
             clock.advance(entry.stamp_ms);
         }
     }

@@ -4,9 +4,11 @@ mod apply;
 mod audit;
 mod beside;
 mod clock;
+mod cluster_clock;
 mod digest;
 mod dry_run;
 mod ledger;
+mod moment;
 mod requests;
 mod residences;
 mod snapshot;
@@ -17,6 +19,7 @@ use spillway_prefix::HotTrie;
 use spillway_quota::{Book, Shares};
 use spillway_types::{NodeName, RegionName};
 
+use crate::limits::CLOCK_DRIFT_MS;
 use crate::rules::{book, members};
 use crate::wire::{WIRE_HOT, WIRE_MEMBERS, WIRE_RESIDENCY, WIRE_SHARES};
 use crate::{
@@ -33,6 +36,7 @@ pub use table::{Row, Table};
 pub(crate) use audit::Audit;
 pub(crate) use beside::Beside;
 pub(crate) use clock::RegionClock;
+pub(crate) use cluster_clock::ClusterClock;
 pub(crate) use ledger::Ledger;
 pub(crate) use requests::Requests;
 pub(crate) use residences::Residences;
@@ -48,6 +52,7 @@ pub struct State {
     audit: Audit,
     hot: HotTrie,
     shares: Shares,
+    clock: ClusterClock,
 }
 
 impl State {
@@ -81,10 +86,26 @@ impl State {
         self.ledger.applied
     }
 
-    /// The latest stamp, milliseconds since 1970; 0 before the first entry.
+    /// The time of the last entry that was carried out, by the cluster's clock, milliseconds since
+    /// 1970; 0 before the first entry. No single node's clock moves it by more than 2 minutes.
     #[must_use]
     pub fn stamp_ms(&self) -> u64 {
         self.ledger.stamp_ms
+    }
+
+    /// Whether the node of that name, whose wall clock says `now_ms`, should propose something so
+    /// that the cluster's clock goes on: nobody else did for a while, or the clock is wrong. Nodes
+    /// have different patience, so that not all of them do it at once.
+    #[must_use]
+    pub fn is_time_due(&self, name: &NodeName, now_ms: u64) -> bool {
+        let Some((id, _)) = self.node(name).filter(|_| self.is_guarded()) else { return false };
+        let patience_ms = CLOCK_DRIFT_MS + id.0 % 20 * 1_000;
+        if self.clock.confirmed_ms().abs_diff(now_ms) < patience_ms {
+            return false;
+        }
+        let is_alone = self.records.nodes.len() == 1;
+        let said_ms = self.clock.said_ms(id);
+        is_alone || said_ms.is_none_or(|said_ms| said_ms.abs_diff(now_ms) >= patience_ms)
     }
 
     /// The region's own time, by which leases and transitions are measured. It moves only by the

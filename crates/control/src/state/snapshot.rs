@@ -9,7 +9,7 @@ use spillway_prefix::HotTrie;
 use spillway_quota::Shares;
 
 use crate::limits::SNAPSHOT_BYTES_MAX;
-use crate::state::{Audit, Beside, Ledger, Requests, Residences, State};
+use crate::state::{Audit, Beside, ClusterClock, Ledger, Requests, Residences, State};
 use crate::{Digest, EntryError, Records, WIRE};
 
 /// A snapshot could not be read.
@@ -76,32 +76,32 @@ impl State {
     pub(crate) fn to_layout(&self) -> Layout {
         let mut older = self.to_layout_4();
         let beside = Beside::take_from(&mut older.records, &mut older.ledger);
-        Layout { older, beside }
-    }
-
-    /// What nodes of wire version 4 read, as long as nothing newer took part.
-    pub(crate) fn to_layout_4(&self) -> Layout4 {
-        let Self { mut records, ledger, requests, audit, hot, shares } = self.clone();
-        let residences = Residences::take_from(&mut records);
-        Layout4 { records, ledger, requests, audit, hot, shares, residences }
+        Layout { older, beside, clock: self.clock.clone() }
     }
 
     /// What nodes of wire version 1 read, as long as nothing newer took part.
     pub(crate) fn to_layout_1(&self) -> Layout1 {
-        let Self { records, ledger, requests, audit, hot: _, shares: _ } = self.clone();
+        let Self { records, ledger, requests, audit, .. } = self.clone();
         Layout1 { records, ledger, requests, audit }
     }
 
     /// The same for nodes of wire version 2.
     pub(crate) fn to_layout_2(&self) -> Layout2 {
-        let Self { records, ledger, requests, audit, hot, shares: _ } = self.clone();
+        let Self { records, ledger, requests, audit, hot, .. } = self.clone();
         Layout2 { records, ledger, requests, audit, hot }
     }
 
     /// The same for nodes of wire version 3.
     pub(crate) fn to_layout_3(&self) -> Layout3 {
-        let Self { records, ledger, requests, audit, hot, shares } = self.clone();
+        let Self { records, ledger, requests, audit, hot, shares, .. } = self.clone();
         Layout3 { records, ledger, requests, audit, hot, shares }
+    }
+
+    /// The same for nodes of wire version 4.
+    pub(crate) fn to_layout_4(&self) -> Layout4 {
+        let Self { mut records, ledger, requests, audit, hot, shares, .. } = self.clone();
+        let residences = Residences::take_from(&mut records);
+        Layout4 { records, ledger, requests, audit, hot, shares, residences }
     }
 }
 
@@ -129,6 +129,7 @@ pub(crate) struct Head {
 pub(crate) struct Layout {
     older: Layout4,
     beside: Beside,
+    clock: ClusterClock,
 }
 
 /// The state as wire version 4 had it.
@@ -185,12 +186,6 @@ impl From<Layout2> for Layout3 {
     }
 }
 
-impl From<Layout4> for Layout {
-    fn from(older: Layout4) -> Self {
-        Self { older, beside: Beside::default() }
-    }
-}
-
 impl From<Layout3> for Layout4 {
     fn from(Layout3 { records, ledger, requests, audit, hot, shares }: Layout3) -> Self {
         let residences = Residences::default();
@@ -198,13 +193,19 @@ impl From<Layout3> for Layout4 {
     }
 }
 
+impl From<Layout4> for Layout {
+    fn from(older: Layout4) -> Self {
+        Self { older, beside: Beside::default(), clock: ClusterClock::default() }
+    }
+}
+
 impl From<Layout> for State {
     fn from(layout: Layout) -> Self {
-        let Layout { older, beside } = layout;
+        let Layout { older, beside, clock } = layout;
         let Layout4 { mut records, mut ledger, requests, audit, hot, shares, residences } = older;
         residences.put_into(&mut records);
         beside.put_into(&mut records, &mut ledger);
-        Self { records, ledger, requests, audit, hot, shares }
+        Self { records, ledger, requests, audit, hot, shares, clock }
     }
 }
 
@@ -222,7 +223,7 @@ impl Wire for Layout {
 
     fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         match version {
-            Layout1::VERSION | Layout2::VERSION | Layout3::VERSION => {
+            Layout1::VERSION..=Layout3::VERSION => {
                 Layout4::decode_older(version, payload).map(Self::from)
             }
             Layout4::VERSION => decode_payload::<Layout4>(payload).map(Self::from),

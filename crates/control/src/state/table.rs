@@ -48,6 +48,11 @@ impl<V> Row<V> {
     pub fn value(&self) -> &V {
         &self.value
     }
+
+    /// Its length on the wire, with its key.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.mark.1
+    }
 }
 
 impl<V: PartialEq> PartialEq for Row<V> {

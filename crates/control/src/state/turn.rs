@@ -6,7 +6,8 @@ use spillway_types::RegionName;
 
 use crate::records::Stored;
 use crate::rules::check;
-use crate::state::{Ledger, key_epoch, node_named, setting};
+use crate::state::{Ledger, key_epoch, node_named, setting, wire_oldest};
+use crate::wire::WIRE_MEMBERS;
 use crate::{
     Actor, Change, ChangeKind, Entry, Expect, Fault, NodeId, Proposer, Records, Refusal,
     RefusalCode,
@@ -130,6 +131,11 @@ impl<'a> Turn<'a> {
     /// Which key prompts are hashed with.
     pub(crate) fn key_epoch(&self) -> u64 {
         key_epoch(self.records)
+    }
+
+    /// See [`crate::State::is_guarded`].
+    pub(crate) fn is_guarded(&self) -> bool {
+        self.ledger.cluster.is_some() && wire_oldest(self.records) >= WIRE_MEMBERS
     }
 
     pub(crate) fn is_operator(&self) -> bool {

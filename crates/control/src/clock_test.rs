@@ -1,0 +1,215 @@
+//! The cluster's clock, and what ends by it.
+
+use crate::test_world::{World, node_spec, node_spec_of, put, register, renew, setting};
+use crate::{
+    Actor, Command, Entry, Hidden, Item, JoinToken, LeaseSource, NodeId, Outcome, RefusalCode,
+    State, TokenProof, TokenTerms,
+};
+
+const YEAR_MS: u64 = 365 * 24 * 3_600_000;
+const VALID_MS: u64 = 600_000;
+
+fn proof() -> TokenProof {
+    TokenProof { id: "t".into(), hash: Hidden::new([1; 32]) }
+}
+
+fn new_token() -> Command {
+    let terms = TokenTerms { hash: proof().stored(), region: None, valid_ms: VALID_MS, uses: 9, is_operator: false };
+    put(Item::NewJoinToken("t".into(), terms))
+}
+
+fn join(name: &str) -> Command {
+    Command::RegisterNode { node: node_spec(name, &name[..1]), token: Some(proof()) }
+}
+
+/// An entry of `node` that changes nothing and is not refused, stamped with any time.
+fn stamped(world: &World, node: &str, stamp_ms: u64) -> Entry {
+    let command = Command::ExpireLeases { region: node[..1].into() };
+    Entry { stamp_ms, ..world.by_node(node, command) }
+}
+
+/// Time passes; nodes say so when they should.
+fn pass(world: &mut World, wait_ms: u64) {
+    world.now_ms += wait_ms;
+    let nodes = world.state.records().nodes.iter();
+    let names: Vec<_> = nodes.map(|(_, node)| node.spec.name.clone()).collect();
+    for name in names {
+        if world.state.is_time_due(&name, world.now_ms) {
+            world.apply(&stamped(world, name.as_str(), world.now_ms));
+        }
+    }
+}
+
+/// A token made now lets nodes in for as long as it says.
+#[track_caller]
+fn check_token(world: &mut World) {
+    world.done(new_token());
+    pass(world, VALID_MS - 1_000);
+    world.applied("a1", join("x1"));
+    pass(world, 1_000);
+    assert_eq!(world.refused("a1", join("y1")), RefusalCode::TokenRefused);
+}
+
+#[test]
+fn a_token_made_after_an_entry_of_another_time_ends_when_it_should() {
+    for regions in [&[("a", 1)][..], &[("a", 1), ("b", 1)], &[("a", 3), ("b", 2)]] {
+        for ahead_ms in [YEAR_MS, u64::MAX] {
+            let mut world = World::of(regions);
+            let stamp_ms = world.now_ms.saturating_add(ahead_ms);
+            let outcome = world.apply(&stamped(&world, "a1", stamp_ms));
+            assert_eq!(outcome, Outcome::Unchanged);
+            check_token(&mut world);
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_entries_of_one_node_moves_no_clock_of_the_others() {
+    let mut world = World::of(&[("a", 2), ("b", 1)]);
+    for _ in 0..2_000 {
+        let ahead_ms = world.state.stamp_ms() + YEAR_MS;
+        world.apply(&stamped(&world, "b1", ahead_ms));
+    }
+    assert!(world.state.stamp_ms() <= world.now_ms + 120_000, "two minutes at most");
+    check_token(&mut world);
+}
+
+#[test]
+fn what_is_refused_and_what_strangers_say_moves_nothing() {
+    let mut world = World::of(&[("a", 1)]);
+    let token = world.by_operator(new_token());
+    world.apply(&token);
+    let clocks = |world: &World| (world.state.stamp_ms(), world.state.region_clock_ms(&"a".into()));
+    let before = clocks(&world);
+    let later_ms = world.now_ms + YEAR_MS;
+    let refused = world.by_node("a1", setting("nonsense", "1"));
+    let strange = world.by_node("a9", Command::ExpireLeases { region: "a".into() });
+    let stale = world.by_node("a1", renew("a/r", 7));
+    for entry in [refused, strange, stale] {
+        let outcome = world.apply(&Entry { stamp_ms: later_ms, ..entry });
+        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        assert_eq!(clocks(&world), before);
+    }
+    world.applied("a1", join("x1"));
+    let repeated = world.by_request(1, setting("health.transition_ms", "1"));
+    world.apply(&repeated);
+    let before = clocks(&world);
+    world.apply(&Entry { stamp_ms: later_ms, ..repeated });
+    assert_eq!(clocks(&world), before, "nor does what was carried out before");
+}
+
+#[test]
+fn what_is_written_down_of_a_wrong_clock_is_near_the_right_time() {
+    let mut world = World::of(&[("a", 2), ("b", 1)]);
+    let entry = world.by_node("b1", register("b/r", LeaseSource::Config, 0));
+    world.apply(&Entry { stamp_ms: u64::MAX, ..entry });
+    let entry = world.by_node("b1", setting("nonsense", "1"));
+    world.apply(&Entry { stamp_ms: u64::MAX, ..entry });
+    for (_, record) in world.state.system_audit().iter() {
+        assert!(record.stamp_ms <= world.now_ms + 120_000, "{record:?}");
+    }
+}
+
+/// A cluster of older nodes whose clock is wrong for good, and which is then upgraded.
+fn upgraded(ahead_ms: u64, nodes: &[&str]) -> World {
+    let mut world = World::of_wire(4, &[("a", nodes.len())]);
+    let stamp_ms = world.now_ms.saturating_add(ahead_ms);
+    world.apply(&stamped(&world, "a1", stamp_ms));
+    assert_eq!(world.state.stamp_ms(), stamp_ms, "the old rule");
+    let (hash, region) = (proof().hash, None);
+    let token = JoinToken { hash, region, expires_ms: u64::MAX, uses_left: 9 };
+    world.done(put(Item::JoinToken("old".into(), token)));
+    for node in nodes {
+        world.applied(node, Command::RegisterNode { node: node_spec(node, "a"), token: None });
+    }
+    world
+}
+
+#[test]
+fn a_cluster_whose_clock_was_wrong_heals_once_its_nodes_are_upgraded() {
+    for ahead_ms in [YEAR_MS, u64::MAX] {
+        for nodes in [&["a1"][..], &["a1", "a2", "a3"]] {
+            let mut world = upgraded(ahead_ms, nodes);
+            // A snapshot or a backup has the wrong time, too.
+            world.state = State::from_snapshot(&world.state.to_snapshot().unwrap()).unwrap();
+            for node in nodes {
+                assert!(world.state.is_time_due(&(*node).into(), world.now_ms) || *node != "a1");
+                world.apply(&stamped(&world, node, world.now_ms));
+            }
+            assert_eq!(world.state.stamp_ms(), world.now_ms, "{ahead_ms} {nodes:?}");
+            check_token(&mut world);
+        }
+    }
+}
+
+#[test]
+fn a_token_made_while_the_clock_is_wrong_keeps_what_it_has_left() {
+    let mut world = upgraded(YEAR_MS, &["a1", "a2", "a3"]);
+    world.done(new_token());
+    for node in ["a2", "a3"] {
+        world.apply(&stamped(&world, node, world.now_ms));
+    }
+    assert_eq!(world.state.stamp_ms(), world.now_ms);
+    pass(&mut world, VALID_MS - 1_000);
+    world.applied("a1", join("x1"));
+    pass(&mut world, 1_000);
+    assert_eq!(world.refused("a1", join("y1")), RefusalCode::TokenRefused);
+}
+
+#[test]
+fn tokens_that_are_stored_as_they_are_presented_end_with_the_upgrade() {
+    let mut world = World::of_wire(4, &[("a", 1)]);
+    let token = JoinToken { hash: proof().hash, region: None, expires_ms: u64::MAX, uses_left: 9 };
+    world.done(put(Item::JoinToken("t".into(), token)));
+    world.applied("a1", join("x1"));
+    assert_eq!(world.refused("a1", new_token()), RefusalCode::WireVersion);
+    let node = node_spec("a1", "a");
+    world.applied("a1", Command::RegisterNode { node, token: None });
+    let outcome = world.apply(&world.by_node("a1", join("y1")));
+    let Outcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
+    assert!(refusal.cause.contains("older version"), "{refusal}");
+    let old = Command::RegisterNode { node: node_spec_of(4, "z1", "z"), token: None };
+    assert_eq!(world.denied(old), RefusalCode::WireVersion, "older nodes can't read it any more");
+}
+
+#[test]
+fn nobody_joins_by_what_is_stored() {
+    let mut world = World::of(&[("a", 1)]);
+    world.done(new_token());
+    let stored = world.state.records().join_tokens.get(&"t".into()).unwrap().hash.clone();
+    let token = Some(TokenProof { id: "t".into(), hash: stored });
+    let node = node_spec("x1", "x");
+    assert_eq!(
+        world.refused("a1", Command::RegisterNode { node, token }),
+        RefusalCode::TokenRefused
+    );
+    world.applied("a1", join("x1"));
+}
+
+#[test]
+fn a_token_lives_30_days_at_most() {
+    let mut world = World::of(&[("a", 1)]);
+    for valid_ms in [0, 30 * 24 * 3_600_000 + 1, u64::MAX] {
+        let terms = TokenTerms { hash: proof().stored(), region: None, valid_ms, uses: 1, is_operator: false };
+        let command = put(Item::NewJoinToken("t".into(), terms));
+        assert_eq!(world.denied(command), RefusalCode::Invalid);
+    }
+}
+
+#[test]
+fn nodes_say_the_time_in_turns_when_nobody_else_does() {
+    let mut world = World::of(&[("a", 5)]);
+    world.now_ms += 60_000;
+    let is_due = |world: &World, node: &str| world.state.is_time_due(&node.into(), world.now_ms);
+    for node in ["a3", "a1", "a5"] {
+        assert!(is_due(&world, node), "{node}");
+        world.apply(&stamped(&world, node, world.now_ms));
+        assert!(!is_due(&world, node), "once");
+    }
+    assert_eq!(world.state.stamp_ms(), world.now_ms);
+    assert!(!is_due(&world, "a2") && !is_due(&world, "a4"), "three are enough");
+    assert!(!is_due(&world, "z1"), "no member");
+    assert!(!World::of_wire(4, &[("a", 1)]).state.is_time_due(&"a1".into(), 0));
+    assert_eq!(world.node_id("a1"), NodeId(1));
+    assert_eq!(stamped(&world, "a1", 0).actor, Actor::Node);
+}

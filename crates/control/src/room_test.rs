@@ -1,0 +1,65 @@
+//! Room in the state.
+
+use std::collections::BTreeSet;
+
+use crate::test_world::{World, put, replica_id, replica_spec};
+use crate::{
+    Command, Expect, Item, LeaseSource, Outcome, RefusalCode, ReplicaSpec, STATE_BYTES_MAX, Tenant,
+};
+
+/// A replica with as many models as there may be: some 60 KiB.
+fn large(id: &str) -> Command {
+    let models: BTreeSet<_> = (0..256).map(|n| format!("{n:-<230}").as_str().into()).collect();
+    let spec = ReplicaSpec { models, ..replica_spec(LeaseSource::Config) };
+    Command::RegisterReplica { id: replica_id(id), spec, incarnation: 1, expect: Expect::Any }
+}
+
+/// Registers large replicas until one is refused.
+fn fill(world: &mut World, by: &str) -> u64 {
+    for number in 0..1_000 {
+        let command = large(&format!("{}/r{number}", &by[..1]));
+        match world.apply(&world.by_node(by, command)) {
+            Outcome::Applied { .. } => {}
+            Outcome::Refused(refusal) => {
+                assert_eq!(refusal.code, RefusalCode::StateFull);
+                return world.state.records().replicas.bytes();
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    panic!("the state takes everything");
+}
+
+fn tenant(name: &str) -> Command {
+    put(Item::Tenant(name.into(), Tenant::default()))
+}
+
+#[test]
+fn a_region_that_fills_its_share_takes_no_room_from_others() {
+    let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1), ("d", 1)]);
+    let one = fill(&mut world, "a1");
+    assert!(one <= STATE_BYTES_MAX / 8, "{one}");
+    world.done(tenant("acme"));
+    world.applied("b1", large("b/r"));
+    world.done(large("a/by-operator"));
+    for by in ["b1", "c1", "d1"] {
+        fill(&mut world, by);
+    }
+    world.done(tenant("other"));
+    world.done(large("c/by-operator"));
+}
+
+#[test]
+fn the_only_region_leaves_room_for_operators() {
+    let mut world = World::of(&[("a", 1)]);
+    assert!(fill(&mut world, "a1") < STATE_BYTES_MAX / 2);
+    world.done(tenant("acme"));
+    world.done(large("a/by-operator"));
+    let mut is_refused = false;
+    for number in 0..100 {
+        let command = large(&format!("a/o{number}"));
+        is_refused |= matches!(world.apply(&world.by_operator(command)), Outcome::Refused(_));
+    }
+    assert!(is_refused, "operators' replicas have a limit, too");
+    world.done(tenant("other"));
+}

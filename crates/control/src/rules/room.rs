@@ -1,0 +1,71 @@
+//! Room in the state: what nodes write by themselves must not keep operators from writing.
+
+use spillway_types::RegionName;
+
+use crate::limits::{
+    NODES_REPLICAS_BYTES_MAX, REGION_REPLICAS_BYTES_MIN, REPLICAS_BYTES_MAX, STATE_BYTES_MAX,
+};
+use crate::state::Turn;
+use crate::{Command, Records, Refusal, RefusalCode};
+
+/// Whether `command` may make a state of `bytes` larger. Replicas with their leases and health have
+/// room of their own, see [`check_replica`].
+///
+/// # Errors
+/// [`RefusalCode::StateFull`].
+pub(crate) fn check(
+    records: &Records,
+    bytes: u64,
+    (command, is_guarded): (&Command, bool),
+) -> Result<(), Refusal> {
+    let is_replica = matches!(command, Command::RegisterReplica { .. });
+    if !command.is_growth() || (is_guarded && is_replica) {
+        return Ok(());
+    }
+    let beside = if is_guarded { replica_bytes(records) } else { 0 };
+    if bytes - beside <= STATE_BYTES_MAX {
+        return Ok(());
+    }
+    Err(full("all records together", STATE_BYTES_MAX))
+}
+
+/// Whether there is room for one more replica of `region`. Nodes of a region have a share, so that a
+/// faulty or hostile one takes no room from other regions, and none from operators.
+///
+/// # Errors
+/// [`RefusalCode::StateFull`].
+pub(super) fn check_replica(turn: &Turn<'_>, region: &RegionName) -> Result<(), Refusal> {
+    if !turn.is_guarded() {
+        return Ok(());
+    }
+    let all = turn.records.replicas.bytes();
+    if turn.is_operator() {
+        let is_room = all <= REPLICAS_BYTES_MAX;
+        return if is_room { Ok(()) } else { Err(full("all replicas", REPLICAS_BYTES_MAX)) };
+    }
+    if all > NODES_REPLICAS_BYTES_MAX {
+        return Err(full("all replicas", NODES_REPLICAS_BYTES_MAX));
+    }
+    let regions = turn.records.regions.len().max(1) as u64;
+    let share = (NODES_REPLICAS_BYTES_MAX / regions).max(REGION_REPLICAS_BYTES_MIN);
+    // As long as all regions together have less, nobody needs to count.
+    if all <= share || region_bytes(turn.records, region) <= share {
+        return Ok(());
+    }
+    Err(full(&format!("the replicas of region {region}"), share))
+}
+
+fn region_bytes(records: &Records, region: &RegionName) -> u64 {
+    let of_region = records.replicas.rows().filter(|(id, _)| id.region == *region);
+    of_region.map(|(_, row)| row.bytes()).sum()
+}
+
+fn replica_bytes(records: &Records) -> u64 {
+    records.replicas.bytes() + records.leases.bytes() + records.health.bytes()
+}
+
+fn full(what: &str, bytes_max: u64) -> Refusal {
+    let (cause, remedy) =
+        (format!("{what} have more than {bytes_max} bytes"), "remove records that nobody needs");
+    Refusal::new(RefusalCode::StateFull, cause, remedy)
+}
