@@ -31,6 +31,7 @@ mod session;
 mod settings;
 mod split;
 mod stream;
+mod tenant_rests;
 mod tenants;
 mod tls;
 mod upstream;
