@@ -5,12 +5,14 @@
 
 mod access;
 mod board;
+mod body_room;
 mod client;
 mod coming_guests;
 mod continuations;
 mod control_age;
 mod crowd;
 mod executor;
+mod frame_budget;
 mod gateway;
 mod hedging;
 mod knowledge;
