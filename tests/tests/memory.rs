@@ -1,6 +1,7 @@
 //! What load costs in memory. A binary of its own: other tests' memory would be counted along.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 
 use http::Method;
@@ -139,16 +140,118 @@ async fn a_node_refuses_work_before_its_memory_is_used_up_and_serves_again_later
 }
 
 #[tokio::test]
-async fn without_any_memory_left_connections_are_refused_as_well() {
+async fn without_any_memory_left_connections_are_refused_but_for_a_trickle() {
     let _alone = MEASURING.lock().await;
     let node = Setup::new().set("limits.memory_bytes_max = 1048576").start().await;
     let closed = |node: &Node| {
         Page::of(node).sum("spillway_client_connections_closed_total", &[("reason", "memory")])
     };
-    eventually("memory is full", || format!("{:?}", node.gateway().memory().pressure()) == "Full")
-        .await;
-    assert_eq!(Wire::connect(node.addresses()[0]).await.end().await.0, b"");
+    eventually("memory is full", || is_full(&node)).await;
+    let (mut refused, mut served) = (0, 0);
+    while refused == 0 || served == 0 {
+        // More at once than the trickle lets in between two looks.
+        let mut asked = tokio::task::JoinSet::new();
+        for _ in 0..40 {
+            asked.spawn(ask_whether_alive(node.addresses()[0]));
+        }
+        for is_served in asked.join_all().await {
+            if is_served { served += 1 } else { refused += 1 }
+        }
+        assert!(refused < 100_000, "nobody is ever let in");
+    }
     assert!(closed(&node) >= 1.0);
+}
+
+fn is_full(node: &Node) -> bool {
+    format!("{:?}", node.gateway().memory().pressure()) == "Full"
+}
+
+/// Whether a connection of its own gets a reply.
+async fn ask_whether_alive(address: SocketAddr) -> bool {
+    let mut wire = Wire::connect(address).await;
+    let request = "GET /livez HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    wire.try_send(request).await.is_ok() && wire.end().await.0.starts_with(b"HTTP/1.1 200")
+}
+
+#[tokio::test]
+async fn a_body_of_one_byte_chunks_takes_little_more_than_its_bytes() {
+    const CHUNKS: usize = 1_000_000;
+    let _alone = MEASURING.lock().await;
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().replica("a", replica.address).start().await;
+    // What a first request leaves behind is no part of it.
+    assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
+    let before = resident_bytes();
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    let head =
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+    wire.send(head).await;
+    let chunks = "1\r\n \r\n".repeat(1_000);
+    for _ in 0..CHUNKS / 1_000 {
+        wire.send(&chunks).await;
+    }
+    let held = || usize::try_from(node.gateway().counters().body_bytes()).expect("small");
+    eventually("all of it is read", || held() >= CHUNKS).await;
+    assert!(held() <= 2 * CHUNKS, "{} bytes are counted", held());
+    let grown = resident_bytes().saturating_sub(before);
+    assert!(grown < 16 << 20, "grew by {grown} bytes");
+    drop(wire);
+    eventually("it is given up", || held() == 0).await;
+}
+
+#[tokio::test]
+async fn a_body_under_way_is_stopped_when_memory_is_full() {
+    const SENT: usize = 8 << 20;
+    const CEILING: usize = 256 << 20;
+    let _alone = MEASURING.lock().await;
+    let replica = Scripted::start().await.serve(OK);
+    let setup = Setup::new().set(format!("limits.memory_bytes_max = {CEILING}"));
+    let node = setup.replica("a", replica.address).start().await;
+    let address = node.addresses()[0];
+    let mut wire = Wire::connect(address).await;
+    let length = SENT + 1_000;
+    let head =
+        format!("POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+    wire.send(head).await;
+    wire.send(" ".repeat(SENT)).await;
+    let held = || node.gateway().counters().body_bytes();
+    eventually("most of it is there", || held() >= SENT as u64).await;
+    let used = vec![1_u8; CEILING];
+    eventually("memory is full", || is_full(&node)).await;
+    let reply = wire.message().await;
+    assert!(reply.head.starts_with("HTTP/1.1 503 "), "{}", reply.head);
+    assert_eq!(reply.header("x-spillway-shed-reason"), Some("memory"));
+    assert!(reply.header("retry-after").is_some(), "{}", reply.head);
+    wire.end().await;
+    assert_eq!(held(), 0);
+    drop(used);
+    eventually("there is room again", || !node.gateway().memory().is_tight()).await;
+    assert_eq!(Client::once(address, chat("tiny", "")).await.status, 200);
+}
+
+#[tokio::test]
+async fn long_names_that_nobody_serves_leave_short_errors() {
+    const NAME: usize = 12 << 20;
+    let _alone = MEASURING.lock().await;
+    let node = Setup::new().start().await;
+    let name = "\\\"".repeat(NAME / 2);
+    let body = format!("{{\"model\":\"{name}\"}}");
+    let mut unread = Vec::new();
+    for _ in 0..4 {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        let head = format!(
+            "POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        wire.send(head).await;
+        wire.send(&body).await;
+        unread.push(wire);
+    }
+    for mut wire in unread {
+        let reply = wire.message().await;
+        assert!(reply.head.starts_with("HTTP/1.1 404 "), "{}", reply.head);
+        assert!(reply.body.len() < 2_000, "{} bytes", reply.body.len());
+    }
 }
 
 /// The client's side of the test above: holds connections until its input ends.

@@ -20,4 +20,5 @@ mod workers;
 mod world;
 
 pub use config::{Config, ConfigError};
+pub use memory::reclaim_memory;
 pub use node::{Node, StartError, Stopped};

@@ -4,17 +4,21 @@
 //! that the kernel keeps for it and would give up at once.
 
 use std::fs;
+use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use spillway_proxy::{Gateway, Pressure};
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-/// Between two looks. Within it a node takes in less than the tenth that is left when it begins to
-/// refuse: at 10 Gbit/s that is 125 MB.
+/// Between two looks while there is room, and between two renewals of the trickle.
 const LOOK: Duration = Duration::from_millis(100);
+/// Near the ceiling each of those is divided into so many: within 20 ms a node takes in 25 MB at
+/// 10 Gbit/s.
+const CLOSE_LOOKS: u32 = 5;
 /// Where the limit of the process's control group is: version 2, then version 1.
 const GROUP_LIMITS: [&str; 2] =
     ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
@@ -25,19 +29,46 @@ pub(crate) async fn watch(gateway: Arc<Gateway>, stop: CancellationToken) {
     let Some(ceiling) = set.or_else(ceiling_of_machine) else {
         return tracing::warn!("what memory there is can't be read; set limits.memory_bytes_max");
     };
-    let mut looks = interval(LOOK);
+    let memory = gateway.memory();
+    let mut looks = interval(LOOK / CLOSE_LOOKS);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut before = Pressure::Free;
-    while stop.run_until_cancelled(looks.tick()).await.is_some() {
+    let mut reclaiming: Option<JoinHandle<()>> = None;
+    for tick in (0..CLOSE_LOOKS).cycle() {
+        if stop.run_until_cancelled(looks.tick()).await.is_none() {
+            return;
+        }
+        let is_main = tick == 0;
+        if !is_main && !memory.is_near_ceiling() {
+            continue;
+        }
         let Some(used) = used_bytes() else {
             return tracing::warn!("the memory in use can't be read, so nothing is refused for it");
         };
-        let now = gateway.memory().note(used, ceiling);
+        let now = if is_main { memory.note(used, ceiling) } else { memory.look(used, ceiling) };
+        if is_main && memory.is_near_ceiling() {
+            // One at a time, however long it takes.
+            reclaiming = reclaiming.filter(|last| !last.is_finished()).or_else(reclaim_memory);
+        }
         if now != before {
             tell(before, now, (used, ceiling));
             before = now;
         }
     }
+}
+
+/// Makes the allocator return free pages to the system, on a thread of its own; `None` if the system has
+/// none left.
+///
+/// mimalloc returns what was free for a second when a thread has called it some thousand times, or
+/// ends. A node that refuses all work does neither, so what it freed would count as used for minutes.
+/// A thread that ends at once makes it look through the memory of all threads, and off the workers. The
+/// allocator's own call for this would take unsafe code. With another allocator it does nothing.
+#[must_use]
+pub fn reclaim_memory() -> Option<JoinHandle<()>> {
+    // Only a thread that has allocated something is known to the allocator.
+    let touch = || drop(black_box(Box::new(0_u64)));
+    thread::Builder::new().name("reclaim".to_owned()).spawn(touch).ok()
 }
 
 fn tell(before: Pressure, now: Pressure, (used, ceiling): (u64, u64)) {

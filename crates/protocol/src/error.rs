@@ -11,6 +11,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::Protocol;
+use crate::echo::bounded;
 
 /// Header that carries [`ErrorKind::code`], so that the gateway's errors can be told from a
 /// replica's whatever the body looks like.
@@ -221,10 +222,11 @@ impl ErrorKind {
 }
 
 impl GatewayError {
-    /// An error that blames no field.
+    /// An error that blames no field. A message of more than 4 KiB is cut.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), param: None, retry_after: None, shed: None }
+        let message = bounded(message.into());
+        Self { kind, message, param: None, retry_after: None, shed: None }
     }
 
     /// The same error, blaming a field of the request.

@@ -7,6 +7,7 @@
 mod body;
 mod client_address;
 mod continuation;
+mod echo;
 mod endpoint;
 mod error;
 pub mod grpc;
@@ -22,6 +23,7 @@ mod trace;
 pub use body::{BodyError, BodyErrorKind, Facts, PromptKind, TextField, read_facts};
 pub use client_address::TrustedProxies;
 pub use continuation::{CompletionApi, Next, Terms, Thread, Unfit, UsageTelling, ask_throughout};
+pub use echo::Echo;
 pub use endpoint::{Endpoint, Protocol, decode_name};
 pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,

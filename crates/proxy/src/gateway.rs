@@ -34,14 +34,6 @@ const RESPONSES_MAX: u64 = 100_000;
 /// How long a stored response's place is remembered after it was last asked for.
 const RESPONSE_IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// Bodies up to this length, as most are, find room where longer ones find none.
-const SHORT_BODY_BYTES: u64 = 64 << 10;
-/// This part of the room for bodies is theirs alone.
-const SHORT_BODIES_PART: u64 = 8;
-/// A client whose other bodies have more than this part gets no room for another one: what a single one
-/// sends leaves most of it to all others.
-const CLIENT_BODIES_PART: u64 = 4;
-
 /// Who stores a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
@@ -390,29 +382,9 @@ impl Gateway {
         self.bodies.holder(client, &self.key_hasher)
     }
 
-    /// Room for `bytes` more of buffered bodies. A long body leaves some of it to short ones: `whole` is
-    /// what it comes to with these.
-    ///
-    /// # Errors
-    /// If that is more than all may hold, or `holder` has a large part of it by other bodies already. With
-    /// a body of its own each client gets along, however long that is.
-    pub(crate) fn reserve_body(
-        self: &Arc<Self>,
-        (bytes, whole): (u64, u64),
-        holder: Option<BodyHolder>,
-    ) -> Result<BodyReservation, NoRoom> {
-        let held = self.counters.body_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        let own = holder.map_or(0, |holder| self.bodies.add(holder, bytes));
-        let reservation = BodyReservation { gateway: Arc::clone(self), bytes, holder };
-        let all = self.memory.bodies_bytes_max().min(self.config.limits.body_bytes_total_max);
-        let kept = if whole > SHORT_BODY_BYTES { all / SHORT_BODIES_PART } else { 0 };
-        if held > all - kept {
-            return Err(NoRoom::All);
-        }
-        if own.saturating_sub(whole) > all / CLIENT_BODIES_PART {
-            return Err(NoRoom::Client);
-        }
-        Ok(reservation)
+    /// Counts what the requests of one client hold of bodies.
+    pub(crate) fn bodies(&self) -> &BodyShares {
+        &self.bodies
     }
 }
 
@@ -420,7 +392,7 @@ impl Gateway {
 #[derive(Debug, Default)]
 pub struct Counters {
     connections: AtomicUsize,
-    body_bytes: AtomicU64,
+    pub(crate) body_bytes: AtomicU64,
     draining: AtomicUsize,
     leaving: AtomicUsize,
     closed_full: AtomicU64,
@@ -431,6 +403,7 @@ pub struct Counters {
     closed_idle: AtomicU64,
     closed_stalled: AtomicU64,
     closed_resets: AtomicU64,
+    closed_frames: AtomicU64,
     pub(crate) streams_stalled: AtomicU64,
     pub(crate) guests: AtomicU32,
     /// Requests that are served now, guests included.
@@ -497,6 +470,7 @@ impl Counters {
             ("idle", total(&self.closed_idle)),
             ("stalled", total(&self.closed_stalled)),
             ("resets", total(&self.closed_resets)),
+            ("frames", total(&self.closed_frames)),
         ]
     }
 
@@ -517,6 +491,7 @@ impl Counters {
             CloseReason::Idle => &self.closed_idle,
             CloseReason::Stalled => &self.closed_stalled,
             CloseReason::Resets => &self.closed_resets,
+            CloseReason::Frames => &self.closed_frames,
         };
         counter.fetch_add(1, Ordering::Relaxed);
     }
@@ -533,31 +508,5 @@ pub(crate) struct ConnectionPermit {
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.gateway.counters.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Memory that a buffered body may take; given back when dropped.
-#[derive(Debug)]
-pub(crate) struct BodyReservation {
-    gateway: Arc<Gateway>,
-    bytes: u64,
-    holder: Option<BodyHolder>,
-}
-
-/// Why there is no room for a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoRoom {
-    /// All of it is taken.
-    All,
-    /// Its client has as much as it may.
-    Client,
-}
-
-impl Drop for BodyReservation {
-    fn drop(&mut self) {
-        self.gateway.counters.body_bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        if let Some(holder) = self.holder {
-            self.gateway.bodies.give_back(holder, self.bytes);
-        }
     }
 }

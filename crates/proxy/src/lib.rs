@@ -5,12 +5,14 @@
 
 mod access;
 mod board;
+mod body_room;
 mod client;
 mod coming_guests;
 mod continuations;
 mod control_age;
 mod crowd;
 mod executor;
+mod frame_budget;
 mod gateway;
 mod hedging;
 mod knowledge;
@@ -31,6 +33,7 @@ mod session;
 mod settings;
 mod split;
 mod stream;
+mod tenant_rests;
 mod tenants;
 mod tls;
 mod upstream;

@@ -21,12 +21,17 @@ pub(crate) struct Room {
     pub(crate) kept: Option<Kept>,
     /// Only this replica and those after it count: what others leave to its tenant.
     pub(crate) first: Option<ReplicaSlot>,
+    /// The hash of its tenant, for replicas that have asked that one alone to leave them alone.
+    pub(crate) tenant: Option<u64>,
 }
 
 impl Room {
     /// Requests of this node that a replica may have, as far as this one is concerned.
     pub(crate) fn places(self, replica: &Replica, slot: ReplicaSlot) -> u32 {
         if self.first.is_some_and(|first| slot < first) {
+            return 0;
+        }
+        if self.tenant.is_some_and(|tenant| replica.tenant_rests().until(tenant).is_some()) {
             return 0;
         }
         let places = replica.places_for(self.can_wait);

@@ -15,13 +15,17 @@ const TIGHT_PERMILLE: u64 = 900;
 const FULL_PERMILLE: u64 = 970;
 /// Each state is left this much below where it began, so that it doesn't flicker.
 const BACK_PERMILLE: u64 = 50;
-/// Requests that are served between two looks whatever the memory.
+/// Requests, and connections, that are served whatever the memory each time that the trickle is renewed.
 const TRICKLE: i32 = 4;
 /// All buffered bodies together have this part of the ceiling at most: while one is gathered it takes
 /// up to three times its length, and they are not all that there is.
 const BODIES_PART: u64 = 5;
 /// And this part while memory is tight.
 const BODIES_PART_TIGHT: u64 = 16;
+/// And this part while it is full: what arrives then is stopped, but for short bodies.
+const BODIES_PART_FULL: u64 = 64;
+/// From this share of the ceiling on memory is looked at more often, and what is free is given back.
+const CLOSE_PERMILLE: u64 = 700;
 /// All that is read ahead of clients has this part of the ceiling at most, and nothing more is read while
 /// memory is tight: replicas that wait cost others time, a node without memory costs all.
 const AHEAD_PART: u64 = 8;
@@ -37,7 +41,7 @@ pub enum Pressure {
     /// Requests are refused, but for a few.
     Tight,
     // Full => (Tight | Free)
-    /// Connections are refused as well.
+    /// Connections are refused as well, but for a few.
     Full,
 }
 
@@ -45,8 +49,10 @@ pub enum Pressure {
 #[derive(Debug)]
 pub struct Memory {
     pressure: AtomicU8,
-    /// Requests that are let in until the next look.
+    /// Requests that are let in until the trickle is renewed.
     trickle: AtomicI32,
+    /// Connections that are let in until then.
+    connection_trickle: AtomicI32,
     used_bytes: AtomicU64,
     ceiling_bytes: AtomicU64,
     ahead: Arc<AheadRoom>,
@@ -84,6 +90,7 @@ impl Memory {
         Self {
             pressure: AtomicU8::default(),
             trickle: AtomicI32::default(),
+            connection_trickle: AtomicI32::default(),
             used_bytes: AtomicU64::default(),
             ceiling_bytes: AtomicU64::default(),
             ahead: Arc::new(AheadRoom::new(ahead_bytes_max)),
@@ -91,13 +98,20 @@ impl Memory {
         }
     }
 
-    /// Takes in what the process uses, and what it may. To be called several times a second; returns
-    /// the state from now on.
+    /// Takes in what the process uses and may use, and renews the trickle. To be called ten times a
+    /// second; returns the state from now on.
     pub fn note(&self, used_bytes: u64, ceiling_bytes: u64) -> Pressure {
+        self.trickle.store(TRICKLE, Ordering::Relaxed);
+        self.connection_trickle.store(TRICKLE, Ordering::Relaxed);
+        self.look(used_bytes, ceiling_bytes)
+    }
+
+    /// Takes in what the process uses and may use. May be called as often as one likes; returns the
+    /// state from now on.
+    pub fn look(&self, used_bytes: u64, ceiling_bytes: u64) -> Pressure {
         let next = self.pressure().next(used_bytes, ceiling_bytes);
         self.used_bytes.store(used_bytes, Ordering::Relaxed);
         self.ceiling_bytes.store(ceiling_bytes, Ordering::Relaxed);
-        self.trickle.store(TRICKLE, Ordering::Relaxed);
         self.pressure.store(next as u8, Ordering::Relaxed);
         self.ahead.resize(match (next, ceiling_bytes) {
             (Pressure::Free, 0) => self.ahead_bytes_max,
@@ -131,14 +145,28 @@ impl Memory {
         !self.is_tight() || self.trickle.fetch_sub(1, Ordering::Relaxed) > 0
     }
 
-    /// Whether a new connection is to be served.
+    /// Whether a new connection is to be served. To be asked once for each. Without a trickle, a node
+    /// whose memory became free unseen would go on refusing everybody.
     pub(crate) fn admits_connection(&self) -> bool {
-        self.pressure() < Pressure::Full
+        let is_in_trickle = || self.connection_trickle.fetch_sub(1, Ordering::Relaxed) > 0;
+        self.pressure() < Pressure::Full || is_in_trickle()
+    }
+
+    /// Whether the ceiling is so near that memory is to be looked at more often, and what is free of it
+    /// to be given back.
+    #[must_use]
+    pub fn is_near_ceiling(&self) -> bool {
+        let near = u128::from(self.ceiling_bytes()) * u128::from(CLOSE_PERMILLE);
+        near > 0 && u128::from(self.used_bytes()) * 1000 >= near
     }
 
     /// Bytes that all buffered bodies may have together.
     pub(crate) fn bodies_bytes_max(&self) -> u64 {
-        let part = if self.is_tight() { BODIES_PART_TIGHT } else { BODIES_PART };
+        let part = match self.pressure() {
+            Pressure::Free => BODIES_PART,
+            Pressure::Tight => BODIES_PART_TIGHT,
+            Pressure::Full => BODIES_PART_FULL,
+        };
         match self.ceiling_bytes() {
             0 => u64::MAX,
             ceiling => ceiling / part,
@@ -205,9 +233,33 @@ mod tests {
         assert_eq!(memory.bodies_bytes_max(), 62);
         memory.note(980, 1_000);
         assert_eq!(let_in(), 4);
-        assert!(!memory.admits_connection());
+        assert_eq!(memory.bodies_bytes_max(), 15);
         memory.note(100, 1_000);
         assert_eq!((let_in(), memory.bodies_bytes_max()), (100, 200));
+    }
+
+    #[test]
+    fn a_trickle_of_connections_is_let_in_while_memory_is_full() {
+        let memory = Memory::new(100);
+        let let_in = || (0..100).filter(|_| memory.admits_connection()).count();
+        memory.note(980, 1_000);
+        assert_eq!((let_in(), let_in()), (4, 0));
+        memory.look(985, 1_000);
+        assert_eq!(let_in(), 0, "a look alone renews nothing");
+        memory.note(980, 1_000);
+        assert_eq!(let_in(), 4);
+        memory.note(100, 1_000);
+        assert_eq!(let_in(), 100);
+    }
+
+    #[test]
+    fn memory_is_looked_at_closely_near_its_ceiling() {
+        let memory = Memory::new(100);
+        assert!(!memory.is_near_ceiling());
+        for (used, ceiling, is_near) in [(699, 1_000, false), (700, 1_000, true), (700, 0, false)] {
+            memory.look(used, ceiling);
+            assert_eq!(memory.is_near_ceiling(), is_near, "{used} of {ceiling}");
+        }
     }
 
     #[test]

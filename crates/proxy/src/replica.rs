@@ -15,6 +15,7 @@ use spillway_route::Sharer;
 use spillway_types::{Holder, ModelName, ModelVersion, ReplicaName};
 
 use crate::crowd::{Crowd, CrowdSeen};
+use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
 use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
 use crate::waiting::Waitings;
@@ -120,6 +121,8 @@ pub struct Replica {
     /// Milliseconds after [`EPOCH`] until which it gets nothing new, since it said that it has no room;
     /// 0 if it did not.
     resting_ms: AtomicU64,
+    /// Tenants that alone it asked to leave it alone.
+    tenant_rests: TenantRests,
     /// Its number in the prefix index; [`NO_HOLDER`] if it has none.
     holder: AtomicU32,
     /// Milliseconds after [`EPOCH`] at which it was last heard, or first had something to say.
@@ -152,6 +155,7 @@ impl Replica {
             started: AtomicU64::new(0),
             pending_tokens: AtomicU32::new(0),
             resting_ms: AtomicU64::new(0),
+            tenant_rests: TenantRests::default(),
             holder: AtomicU32::new(NO_HOLDER),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
@@ -260,6 +264,11 @@ impl Replica {
     pub(crate) fn rest(&self, now: Instant, asked: Option<Duration>) {
         let rest = asked.unwrap_or(REST).min(REST_MAX);
         self.resting_ms.fetch_max(since_epoch_ms(now + rest), Ordering::Relaxed);
+    }
+
+    /// Tenants that alone it asked to leave it alone.
+    pub(crate) fn tenant_rests(&self) -> &TenantRests {
+        &self.tenant_rests
     }
 
     /// Prompt tokens of this node's requests that it is predicted to have to read still: those that

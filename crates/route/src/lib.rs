@@ -26,6 +26,7 @@ mod moment;
 mod plan;
 mod policy;
 mod predict;
+mod refusals;
 mod rendezvous;
 mod reported;
 mod retry_budget;
@@ -54,6 +55,7 @@ pub use moment::{Loads, Moment, Snapshot};
 pub use plan::{Attempt, Plan, Reason, Refusal, plan};
 pub use policy::{Policy, UnknownPolicy};
 pub use predict::{Cost, Fit};
+pub use refusals::{RefusalScope, Refusals};
 pub use retry_budget::{RetryBudget, RetryBudgetConfig};
 pub use shed_reason::ShedReason;
 pub use spill::{

@@ -162,7 +162,7 @@ async fn errors_of_the_server_eject_a_replica_and_errors_of_the_request_do_not()
 async fn a_busy_replica_is_left_alone_for_as_long_as_it_asks() {
     let emulator = emulator(2).await;
     let node = Setup::new().emulated(&emulator).start().await;
-    let busy = Fault::Status { code: 429, retry_after_s: Some(2), probability: 1.0 };
+    let busy = Fault::Status { code: 503, retry_after_s: Some(2), probability: 1.0 };
     emulator.replica(0).set_fault(busy).await.expect("a fault");
     while emulator.replica(0).stats().received == 0 {
         assert_eq!(ask(&node).await.status, 200, "the other one has room");

@@ -90,6 +90,56 @@ async fn rapid_resets_close_their_connection_and_no_other() {
 }
 
 #[tokio::test]
+async fn floods_of_control_frames_close_their_connection_and_no_other() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let mut honest = Client::http2(node.addresses()[0]).await;
+    let floods = [
+        frame(2, 0, 1, &[0, 0, 0, 0, 1]),
+        frame(4, 0, 0, &[0, 4, 0, 1, 0, 0]),
+        frame(6, 0, 0, b"a flood!"),
+        frame(8, 0, 0, &[0, 0, 0, 1]),
+        frame(99, 0, 0, b"unknown"),
+    ];
+    for (number, flood) in floods.iter().enumerate() {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        wire.send(PREFACE).await;
+        let batch = flood.repeat(100);
+        let mut sent = 0;
+        while wire.try_send(&batch).await.is_ok() {
+            sent += batch.len();
+            assert!(sent < 64 << 20, "frames of kind {} go on for ever", flood[3]);
+        }
+        wire.end().await;
+        let closed = || {
+            Page::of(&node).sum("spillway_client_connections_closed_total", &[("reason", "frames")])
+        };
+        eventually("it is counted", || closed() == (number + 1) as f64).await;
+        assert_eq!(honest.fetch(chat("tiny", "")).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn an_honest_client_s_pings_and_windows_end_nothing() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    wire.send(PREFACE).await;
+    // As many as come with a page of streams, and then a reply whose pieces are acknowledged one by one.
+    for _ in 0..900 {
+        wire.send(frame(8, 0, 0, &[0, 0, 0, 1])).await;
+    }
+    let mut client = Client::http2(node.addresses()[0]).await;
+    let reply = spillway_tests::spawn(async move { client.fetch(chat("tiny", "")).await });
+    let (mut served, _) = replica.request().await;
+    served.send(OK).await;
+    assert_eq!(reply.await.expect("a reply").status, 200);
+    wire.send(frame(6, 0, 0, b"pingpong")).await;
+    let is_answer = |(kind, _, payload): &(u8, u32, Vec<u8>)| *kind == 6 && payload == b"pingpong";
+    while !is_answer(&next(&mut wire, &[6]).await) {}
+}
+
+#[tokio::test]
 async fn resets_one_by_one_close_their_connection_too() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("limits.resets_per_connection_max = 20").table(RAW_ROUTE);

@@ -275,6 +275,66 @@ async fn a_replica_that_answers_garbage_is_a_bad_gateway() {
 }
 
 #[tokio::test]
+async fn what_a_client_says_is_repeated_only_in_part() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let long = "x".repeat(20_000);
+    let json = format!("{{\"model\":\"{long}\"}}");
+    let form =
+        format!("--b\r\ncontent-disposition: form-data; name=\"model\"\r\n\r\n{long}\r\n--b--\r\n");
+    let upload = "multipart/form-data; boundary=b";
+    let requests = || {
+        [
+            post("/v1/chat/completions", json.clone()),
+            post("/v1/responses", json.clone()),
+            message(Method::POST, "/v1/audio/transcriptions", upload, full(form.clone())),
+            get(&format!("/v1/models/{long}")),
+            get(&format!("/v1/responses/{long}")),
+            get(&format!("/v2/models/{long}/ready")),
+            get(&format!("/{long}")),
+            message(
+                Method::from_bytes(&long.as_bytes()[..300]).expect("a method"),
+                "/v1/models",
+                "a/b",
+                full(""),
+            ),
+        ]
+    };
+    for client in &mut both(&node).await {
+        for request in requests() {
+            let asked = format!("{} {:.40}", request.method(), request.uri().path());
+            let reply = client.fetch(request).await;
+            assert!((400..500).contains(&reply.status), "{asked}: {}", reply.status);
+            assert!(reply.body.len() < 1_000, "{asked}: {} bytes", reply.body.len());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_replica_that_sends_informational_replies_without_end_has_broken_http() {
+    let replica = Scripted::start().await;
+    let node = Setup::new().replica("a", replica.address).start().await;
+    for status in ["102 Processing", "103 Early Hints"] {
+        let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
+        let (mut wire, _) = replica.request().await;
+        let flood = format!("HTTP/1.1 {status}\r\n\r\n").repeat(1_000);
+        let mut sent = 0;
+        while wire.try_send(&flood).await.is_ok() {
+            sent += flood.len();
+            assert!(sent < 64 << 20, "it is read for ever");
+        }
+        let reply = reply.await.expect("a reply");
+        assert_eq!((reply.status, reply.code()), (502, Some("replica_bad_response")));
+    }
+    // A few are what the protocol has them for.
+    let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
+    let (mut wire, _) = replica.request().await;
+    wire.send("HTTP/1.1 102 Processing\r\n\r\n".repeat(100)).await;
+    wire.send(OK).await;
+    assert_eq!(reply.await.expect("a reply").status, 200);
+}
+
+#[tokio::test]
 async fn bodies_that_memory_has_no_place_for_get_503() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("limits.body_bytes_total_max = 100000");

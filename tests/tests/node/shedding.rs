@@ -13,6 +13,7 @@ use spillway_tests::{
 use tokio::task::JoinHandle;
 
 use crate::gate::Gate;
+use crate::health::stands_at_last;
 use crate::reload::{File, reloads};
 
 /// Clients of this listener say themselves whose they are and how urgent.
@@ -247,6 +248,63 @@ async fn a_replica_that_refuses_for_its_load_is_left_alone_and_others_are_asked(
         assert_eq!(well.requests.count(), 20);
         assert_eq!(busy.requests.count(), 1, "it said so once");
         node.stop().await;
+    }
+}
+
+/// A request of this tenant.
+fn of(tenant: &str) -> Request {
+    with(chat("tiny", ""), "x-spillway-tenant", tenant)
+}
+
+#[tokio::test]
+async fn a_replica_s_429_to_one_tenant_closes_it_to_nobody_else() {
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 31\r\ncontent-length: 4\r\n\r\nbusy";
+    let replica = Scripted::start().await.serve(busy);
+    let node = Setup::new().listener(CLAIMS).replica("a", replica.address).start().await;
+    let reply = ask(&node, of("spender")).await.expect("a reply");
+    assert_eq!((reply.status, reply.header("retry-after")), (429, Some("31")));
+    for _ in 0..5 {
+        let reply = ask(&node, of("spender")).await.expect("a reply");
+        let retry_after_s = check_shed(&reply, (503, "overloaded"), "replica_busy");
+        assert!((25..=31).contains(&retry_after_s), "{retry_after_s}");
+    }
+    assert_eq!(replica.requests.count(), 1, "the tenant itself is kept away");
+    assert_eq!(ask(&node, of("other")).await.expect("a reply").status, 429);
+    assert_eq!(replica.requests.count(), 2, "another one is sent there");
+    assert_eq!(ask(&node, of("third")).await.expect("a reply").status, 429);
+    // It refuses whoever asks: then it has no room.
+    stands_at_last(&node, "a", "busy").await;
+    for tenant in ["fourth", "fifth"] {
+        let reply = ask(&node, of(tenant)).await.expect("a reply");
+        check_shed(&reply, (503, "overloaded"), "replica_busy");
+    }
+    assert_eq!(replica.requests.count(), 3);
+}
+
+#[tokio::test]
+async fn a_replica_that_refuses_some_tenants_and_serves_others_goes_on_serving() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().listener(CLAIMS).replica("a", replica.address);
+    let node = setup.set("retry.attempts_max = 1").start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let mut connection = None;
+    for number in 0..12 {
+        let is_refused = number % 2 == 1;
+        let tenant = format!("tenant-{number}");
+        let reply = client.fetch(of(if is_refused { &tenant } else { "served" }));
+        let answer = async {
+            let mut wire = match connection.take() {
+                Some(wire) => wire,
+                None => replica.accept().await,
+            };
+            wire.message().await;
+            let busy = "HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\r\n";
+            wire.send(if is_refused { busy } else { OK }).await;
+            wire
+        };
+        let (reply, wire) = tokio::join!(reply, answer);
+        assert_eq!(reply.status, if is_refused { 429 } else { 200 }, "{number}");
+        connection = Some(wire);
     }
 }
 

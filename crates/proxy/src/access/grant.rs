@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spillway_control::KeyId;
-use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_protocol::{Echo, ErrorKind, GatewayError};
 use spillway_types::{Allowed, Country, ModelName, Residency, RouteName, TenantName};
 
 use super::counts::{AccessCounts, AccessResult};
@@ -58,6 +58,7 @@ impl Grant {
             return Ok(());
         }
         self.count(AccessResult::Model);
+        let name = name.map(Echo);
         tracing::debug!(key = ?self.key, tenant = ?self.tenant, ?name, "model not allowed");
         Err(match name {
             Some(name) => {

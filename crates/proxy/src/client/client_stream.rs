@@ -4,12 +4,18 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::client::greet::Version;
 use crate::client::meter::Meter;
+use crate::frame_budget::{FrameBudget, Sender};
 use crate::stream::Stream;
+
+/// GOAWAY with ENHANCE_YOUR_CALM. The highest stream is named, since any may have been served.
+const CALM_DOWN: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 11];
 
 /// The stream hyper's server side works on.
 #[derive(Debug)]
@@ -18,11 +24,38 @@ pub(crate) struct ClientStream {
     /// Bytes read while the protocol was found out; they come first.
     read_ahead: Bytes,
     meter: Arc<Meter>,
+    /// What it may send of control frames; `None` over HTTP/1.1, which has none.
+    frames: Option<FrameBudget>,
 }
 
 impl ClientStream {
-    pub(crate) fn new(stream: Stream, read_ahead: Bytes, meter: Arc<Meter>) -> Self {
-        Self { stream, read_ahead, meter }
+    pub(crate) fn new(
+        stream: Stream,
+        (version, read_ahead): (Version, Bytes),
+        meter: Arc<Meter>,
+    ) -> Self {
+        let frames =
+            (version == Version::Http2).then(|| FrameBudget::new(Sender::Client, Instant::now()));
+        Self { stream, read_ahead, meter, frames }
+    }
+
+    /// Counts bytes that were read; `false` if they are more frames than the client may send.
+    fn admits(&mut self, bytes: &[u8]) -> bool {
+        self.meter.count_read(bytes.len());
+        let Self { frames: Some(frames), meter, .. } = self else { return true };
+        let is_admitted = frames.admits(bytes, || meter.earned(), Instant::now);
+        if !is_admitted {
+            meter.note_flood();
+        }
+        is_admitted
+    }
+
+    /// Tells the client why its connection ends, if the socket takes it at once.
+    fn say_calm_down(&mut self, cx: &mut Context<'_>) {
+        if !self.meter.read().write_blocked {
+            drop(Pin::new(&mut self.stream).poll_write(cx, &CALM_DOWN));
+            drop(Pin::new(&mut self.stream).poll_flush(cx));
+        }
     }
 
     fn counted(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -44,15 +77,18 @@ impl AsyncRead for ClientStream {
         let this = self.get_mut();
         if !this.read_ahead.is_empty() {
             let length = this.read_ahead.len().min(buffer.remaining());
-            buffer.put_slice(&this.read_ahead[..length]);
-            this.read_ahead.advance(length);
-            this.meter.count_read(length);
+            let read = this.read_ahead.split_to(length);
+            buffer.put_slice(&read);
+            // They are the preface at most, which is no flood.
+            let _: bool = this.admits(&read);
             return Poll::Ready(Ok(()));
         }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
-        if polled.is_ready() {
-            this.meter.count_read(buffer.filled().len() - before);
+        if polled.is_ready() && !this.admits(&buffer.filled()[before..]) {
+            // Whoever watches the connection ends it at once, and nothing more is read of it.
+            this.say_calm_down(cx);
+            return Poll::Pending;
         }
         polled
     }

@@ -22,6 +22,7 @@ use crate::client::listener::Listener;
 use crate::client::meter::Meter;
 use crate::client::streams::Streams;
 use crate::client::watchdog::{CloseReason, Watchdog};
+use crate::memory::Pressure;
 use crate::relay::Pump;
 use crate::request::serve;
 use crate::worker::Worker;
@@ -118,8 +119,8 @@ async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> O
     let believed = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
     let client = Arc::new(Client::new(greeted.address, greeted.stream.is_tls(), believed));
     let meter = Arc::clone(&client.meter);
-    let io =
-        TokioIo::new(ClientStream::new(greeted.stream, greeted.read_ahead, Arc::clone(&meter)));
+    let begun = (greeted.version, greeted.read_ahead);
+    let io = TokioIo::new(ClientStream::new(greeted.stream, begun, Arc::clone(&meter)));
     let serving = Arc::clone(worker);
     let serve =
         move |pump, request| serve(Arc::clone(&serving), Arc::clone(&client), pump, request);
@@ -203,6 +204,9 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
                 leave_reason.or_else(|| ended.err().as_ref().and_then(CloseReason::of_error)),
             );
         }
+        if meter.is_flooded() {
+            return Poll::Ready(Some(CloseReason::Frames));
+        }
         if let Some(pump) = pump {
             // The watchdog counts the bytes that the client takes, so it has no limit here.
             let _: Poll<()> = pump.poll(cx, None);
@@ -222,7 +226,8 @@ async fn watch<C: Future<Output = hyper::Result<()>>>(
         if tick.is_elapsed() || abandoned != abandoned_seen {
             abandoned_seen = abandoned;
             let now = Instant::now();
-            let verdict = watchdog.check(meter.read(), now);
+            let is_full = gateway.memory().pressure() == Pressure::Full;
+            let verdict = watchdog.check(meter.read(), is_full, now);
             if tick.is_elapsed() {
                 tick.as_mut().reset((now + watchdog.interval()).into());
                 registered = false;

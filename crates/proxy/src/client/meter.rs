@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use crate::frame_budget::{BYTES_PER_EARNED, EARNED_BY_PIECE};
+
 /// Shared by a connection's socket wrapper, its requests and its watchdog.
 ///
 /// Relaxed everywhere: the values guide time-outs, nothing is published through them.
@@ -18,6 +20,7 @@ pub(crate) struct Meter {
     settled_bytes: AtomicU64,
     pieces_taken: AtomicU64,
     pieces_waiting: AtomicU32,
+    is_flooded: AtomicBool,
 }
 
 /// One look at a [`Meter`].
@@ -92,6 +95,24 @@ impl Meter {
     pub(crate) fn request_ended(&self) {
         self.settled_bytes.store(self.read_bytes.load(Ordering::Relaxed), Ordering::Relaxed);
         self.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What the connection has earned for its control frames by requests and replies.
+    pub(crate) fn earned(&self) -> u64 {
+        let total = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let pieces = total(&self.requests) + total(&self.pieces_taken);
+        let by_bytes = total(&self.written_bytes) / BYTES_PER_EARNED;
+        pieces * EARNED_BY_PIECE + by_bytes
+    }
+
+    /// Notes that the client sends more control frames than it may.
+    pub(crate) fn note_flood(&self) {
+        self.is_flooded.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the client has sent more control frames than it may.
+    pub(crate) fn is_flooded(&self) -> bool {
+        self.is_flooded.load(Ordering::Relaxed)
     }
 
     /// Counts a request that the client gave up on, and returns how many there have been.

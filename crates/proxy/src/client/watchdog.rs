@@ -7,6 +7,9 @@ use crate::client::greet::Version;
 use crate::client::meter::Reading;
 use crate::settings::Limits;
 
+/// What a slow head or an unread reply has while memory is full: it holds some that others need.
+const PATIENCE_WHILE_FULL: Duration = Duration::from_secs(2);
+
 /// Why a connection is closed by the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseReason {
@@ -18,6 +21,8 @@ pub(crate) enum CloseReason {
     Stalled,
     /// Abandons requests at a rate that no honest client has.
     Resets,
+    /// Sends more HTTP/2 control frames than any honest client.
+    Frames,
 }
 
 impl CloseReason {
@@ -83,12 +88,18 @@ impl Watchdog {
     }
 
     /// Looks at a new reading. To be called each [`Watchdog::interval`], and at once when a request
-    /// was abandoned.
-    pub(crate) fn check(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
+    /// was abandoned. `is_full` says that the process has used up its memory.
+    pub(crate) fn check(
+        &mut self,
+        reading: Reading,
+        is_full: bool,
+        now: Instant,
+    ) -> Option<CloseReason> {
+        let patience = if is_full { PATIENCE_WHILE_FULL } else { Duration::MAX };
         let verdict = self
             .resets(reading, now)
-            .or_else(|| self.stalled(reading, now))
-            .or_else(|| self.waiting(reading, now));
+            .or_else(|| self.stalled(reading, patience, now))
+            .or_else(|| self.waiting(reading, patience, now));
         self.last = reading;
         verdict
     }
@@ -102,7 +113,12 @@ impl Watchdog {
         (recent > self.resets_max).then_some(CloseReason::Resets)
     }
 
-    fn stalled(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
+    fn stalled(
+        &mut self,
+        reading: Reading,
+        patience: Duration,
+        now: Instant,
+    ) -> Option<CloseReason> {
         let (is_blocked, has_moved) = match self.version {
             Version::Http1 => {
                 (reading.write_blocked, reading.written_bytes != self.last.written_bytes)
@@ -120,10 +136,16 @@ impl Watchdog {
             return None;
         }
         let since = *self.blocked_since.get_or_insert(now);
-        (now.saturating_duration_since(since) >= self.stall_timeout).then_some(CloseReason::Stalled)
+        let stall_timeout = self.stall_timeout.min(patience);
+        (now.saturating_duration_since(since) >= stall_timeout).then_some(CloseReason::Stalled)
     }
 
-    fn waiting(&mut self, reading: Reading, now: Instant) -> Option<CloseReason> {
+    fn waiting(
+        &mut self,
+        reading: Reading,
+        patience: Duration,
+        now: Instant,
+    ) -> Option<CloseReason> {
         if reading.in_flight > 0 {
             self.idle_since = None;
             self.head_since = None;
@@ -138,7 +160,7 @@ impl Watchdog {
         // Between requests HTTP/2 has its pings and windows: bytes there need not be a head.
         if self.version == Version::Http1 && reading.read_bytes > self.idle_read_bytes {
             let since = *self.head_since.get_or_insert(now);
-            let late = now.saturating_duration_since(since) >= self.head_timeout;
+            let late = now.saturating_duration_since(since) >= self.head_timeout.min(patience);
             return late.then_some(CloseReason::SlowHead);
         }
         let idle = self.idle_since.map(|since| now.saturating_duration_since(since));
@@ -167,11 +189,11 @@ mod tests {
         reading: impl Fn(Duration) -> Reading,
         for_at_most: Duration,
     ) -> Option<(Duration, CloseReason)> {
-        run_as(Version::Http1, reading, for_at_most)
+        run_as((Version::Http1, false), reading, for_at_most)
     }
 
     fn run_as(
-        version: Version,
+        (version, is_full): (Version, bool),
         reading: impl Fn(Duration) -> Reading,
         for_at_most: Duration,
     ) -> Option<(Duration, CloseReason)> {
@@ -179,7 +201,7 @@ mod tests {
         let mut watchdog = Watchdog::new(&limits(), version, start);
         let mut passed = Duration::ZERO;
         while passed <= for_at_most {
-            if let Some(reason) = watchdog.check(reading(passed), start + passed) {
+            if let Some(reason) = watchdog.check(reading(passed), is_full, start + passed) {
                 return Some((passed, reason));
             }
             passed += watchdog.interval();
@@ -230,15 +252,16 @@ mod tests {
             written_bytes: passed.as_secs(),
             ..Reading::default()
         };
-        let (after, reason) = run_as(Version::Http2, pinging, 200 * SECOND).expect("closed");
+        let (after, reason) =
+            run_as((Version::Http2, false), pinging, 200 * SECOND).expect("closed");
         assert_eq!(reason, CloseReason::Stalled);
         assert!(after >= 60 * SECOND && after <= 65 * SECOND, "{after:?}");
         let slow =
             |passed: Duration| Reading { pieces_taken: passed.as_secs() / 20, ..pinging(passed) };
-        assert_eq!(run_as(Version::Http2, slow, 600 * SECOND), None);
+        assert_eq!(run_as((Version::Http2, false), slow, 600 * SECOND), None);
         let idle =
             |passed: Duration| Reading { pieces_waiting: 0, in_flight: 0, ..pinging(passed) };
-        let (after, reason) = run_as(Version::Http2, idle, 200 * SECOND).expect("closed");
+        let (after, reason) = run_as((Version::Http2, false), idle, 200 * SECOND).expect("closed");
         assert_eq!((reason, after), (CloseReason::Idle, 75 * SECOND), "pings are no request head");
     }
 
@@ -259,6 +282,23 @@ mod tests {
             ..Reading::default()
         };
         assert_eq!(run(slow, 600 * SECOND), None);
+    }
+
+    #[test]
+    fn while_memory_is_full_slow_heads_and_unread_replies_are_cut_off_sooner() {
+        let http1 = (Version::Http1, true);
+        let dripping =
+            |passed: Duration| Reading { read_bytes: passed.as_secs(), ..Reading::default() };
+        let (after, reason) = run_as(http1, dripping, 100 * SECOND).expect("closed");
+        assert_eq!(reason, CloseReason::SlowHead);
+        assert!(after <= 10 * SECOND, "{after:?}");
+        let unread =
+            |_| Reading { requests: 1, in_flight: 1, write_blocked: true, ..Reading::default() };
+        let (after, reason) = run_as(http1, unread, 100 * SECOND).expect("closed");
+        assert_eq!(reason, CloseReason::Stalled);
+        assert!(after <= 10 * SECOND, "{after:?}");
+        let waiting = |_| Reading { requests: 1, in_flight: 1, ..Reading::default() };
+        assert_eq!(run_as(http1, waiting, 600 * SECOND), None);
     }
 
     #[test]

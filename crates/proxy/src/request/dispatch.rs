@@ -200,7 +200,9 @@ impl Dispatch<'_> {
         let inquiry = &self.prepared.inquiry;
         let lesson = Lesson::begin(self.worker, &replica, inquiry, &chosen);
         let work = Work::of(inquiry, &chosen);
-        let witness = Witness::new(self.worker, &replica, inquiry.model.as_ref(), (work, lesson));
+        let tenant = self.tenant.map(|key| key.tenant);
+        let asked_for = (inquiry.model.as_ref(), tenant);
+        let witness = Witness::new(self.worker, &replica, asked_for, (work, lesson));
         Some(Asked { chosen, replica, lease, witness })
     }
 
@@ -346,7 +348,7 @@ impl Dispatch<'_> {
         let Ok(Some(group)) = self.prepared.route.group_for(inquiry.model.as_ref(), pin) else {
             return Err(Refusal::NoReplica);
         };
-        if let Some(busy_until) = group.busy_until {
+        if let Some(busy_until) = group.busy_until.or_else(|| self.tenant_rests_until(group)) {
             so_far.busy_until = Some(busy_until);
             return Err(Refusal::AllBusy);
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use serde::Serialize;
-use spillway_protocol::{Endpoint, ErrorKind, GatewayError};
+use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
 use spillway_route::{
     Attempt, Cost, Fit, Judged, Moment, Objection, Obstacle, Reason, Refusal, SpillCost, SpillPlan,
     Weighed, plan_explained,
@@ -153,7 +153,7 @@ pub async fn explain(
     let gateway = &worker.gateway;
     let mut bare = Request::new(());
     *bare.uri_mut() = request.path.parse().map_err(|_| {
-        GatewayError::new(ErrorKind::BadRequest, format!("{:?} is no path", request.path))
+        GatewayError::new(ErrorKind::BadRequest, format!("{:?} is no path", Echo(&request.path)))
     })?;
     *bare.method_mut() = request.method;
     *bare.headers_mut() = request.headers;

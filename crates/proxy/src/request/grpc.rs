@@ -12,7 +12,7 @@ use spillway_protocol::grpc::{
     Serving, health_answer, health_service, parse_timeout, peek_model, read_model, rewrite_model,
     server_flag_answer, server_metadata_answer, speaks_grpc, status_in, trailers_of,
 };
-use spillway_protocol::{Endpoint, ErrorKind, GatewayError, Segments};
+use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError, Segments};
 use spillway_types::ModelName;
 use tokio::time::timeout;
 
@@ -141,7 +141,7 @@ fn check_service(view: &View, service: &str) -> Result<(), GatewayError> {
     if service.is_empty() || GrpcMethod::knows_service(service) || is_passed_on() {
         return Ok(());
     }
-    let message = format!("the service {service:?} is not served here");
+    let message = format!("the service {:?} is not served here", Echo(service));
     // The health protocol wants NOT_FOUND here, where a call would be told UNIMPLEMENTED.
     Err(GatewayError::new(ErrorKind::ModelNotFound, message))
 }
@@ -165,7 +165,7 @@ impl Surroundings<'_> {
             GrpcMethod::ModelStream => self.stream_call(body).await,
             GrpcMethod::Refused(why) => Err(GatewayError::new(ErrorKind::RouteNotFound, why)),
             _ => {
-                let message = format!("no route passes on {}", self.head.uri.path());
+                let message = format!("no route passes on {}", Echo(self.head.uri.path()));
                 Err(GatewayError::new(ErrorKind::RouteNotFound, message))
             }
         }
@@ -284,7 +284,7 @@ impl Surroundings<'_> {
             is_stored: false,
             continuing: None,
             body_wait,
-            _reservations: Vec::new(),
+            _reservations: None,
             route,
         })
     }

@@ -115,7 +115,11 @@ fn own_region(
     let waiting = gateway.waiting.before(&Asking { key, limits, asker });
     regions.own(
         model,
-        (&view, group, Room { can_wait: limits.count_max > 0, kept: None, first: None }),
+        (
+            &view,
+            group,
+            Room { can_wait: limits.count_max > 0, kept: None, first: None, tenant: None },
+        ),
         waiting,
     )
 }

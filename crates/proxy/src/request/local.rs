@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
-use spillway_protocol::{Endpoint, ErrorKind, GatewayError, decode_name, model_card, model_list};
+use spillway_protocol::{
+    Echo, Endpoint, ErrorKind, GatewayError, decode_name, model_card, model_list,
+};
 
 use crate::access::Grant;
 use crate::gateway::Gateway;
@@ -64,6 +66,7 @@ pub(crate) fn unknown_model(view: &View, grant: &Grant, name: &str) -> GatewayEr
     const SHOWN_MAX: usize = 20;
     let shown: Vec<&str> = usable(view, grant).take(SHOWN_MAX).collect();
     let more = if usable(view, grant).nth(SHOWN_MAX).is_some() { ", …" } else { "" };
+    let name = Echo(name);
     let message = if shown.is_empty() {
         format!("the model {name:?} does not exist: no model is served here")
     } else {

@@ -1,7 +1,7 @@
 //! Which methods each built-in endpoint understands.
 
 use http::Method;
-use spillway_protocol::{Endpoint, ErrorKind, GatewayError};
+use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError};
 
 /// Refuses a method that the endpoint does not understand.
 ///
@@ -13,6 +13,7 @@ pub(crate) fn check_method(endpoint: Endpoint<'_>, method: &Method) -> Result<()
     if allowed.is_empty() || allowed.split(", ").any(|name| name == method.as_str()) {
         return Ok(());
     }
+    let method = Echo(method.as_str());
     let message = format!("{method} is not understood here, but {allowed} is");
     Err(GatewayError::new(ErrorKind::MethodNotAllowed, message))
 }

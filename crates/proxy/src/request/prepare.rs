@@ -11,13 +11,14 @@ use http::uri::PathAndQuery;
 use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
-    CompletionApi, Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments, Terms,
-    UsageTelling, ask_throughout, decode_name, read_facts, rewrite,
+    CompletionApi, Echo, Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments,
+    Terms, UsageTelling, ask_throughout, decode_name, read_facts, rewrite,
 };
 use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
 
 use crate::access::Grant;
-use crate::gateway::{BodyReservation, Gateway};
+use crate::body_room::BodyReservation;
+use crate::gateway::Gateway;
 use crate::relay::Flavour;
 use crate::remote::GuestTerms;
 use crate::request::affinity::affinity;
@@ -58,13 +59,13 @@ pub(crate) struct Prepared {
     pub(crate) continuing: Option<Continuing>,
     /// How long the client took for its body.
     pub(crate) body_wait: Duration,
-    pub(crate) _reservations: Vec<BodyReservation>,
+    pub(crate) _reservations: Option<BodyReservation>,
 }
 
 impl Prepared {
     /// Its body is held no longer.
     pub(crate) fn forget_reservations(&mut self) {
-        self._reservations = Vec::new();
+        self._reservations = None;
     }
 }
 
@@ -223,8 +224,10 @@ impl Surroundings<'_> {
         if let Some(named) = &named
             && named != model.as_str()
         {
-            let message =
-                format!("{named:?} is an alias; uploads must name the model itself: {model}");
+            let message = format!(
+                "{:?} is an alias; uploads must name the model itself: {model}",
+                Echo(named)
+            );
             return Err(GatewayError::new(ErrorKind::BadRequest, message).with_param("model"));
         }
         Ok(Prepared {
@@ -318,11 +321,11 @@ impl Surroundings<'_> {
     async fn take_opaque(
         self,
         body: WireBody,
-    ) -> Result<(RequestBody, Duration, Vec<BodyReservation>), GatewayError> {
+    ) -> Result<(RequestBody, Duration, Option<BodyReservation>), GatewayError> {
         let limits = self.gateway.limits();
         let body = refuse_announced(body, &self.head.headers, limits.body_bytes_max).await?;
         if body.size_hint().exact().is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
-            return Ok((RequestBody::streamed(body, limits), Duration::ZERO, Vec::new()));
+            return Ok((RequestBody::streamed(body, limits), Duration::ZERO, None));
         }
         let buffered = self.buffer(body).await?;
         let body = RequestBody::Buffered(Segments::from(buffered.bytes));
@@ -430,7 +433,8 @@ fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
 }
 
 pub(super) fn no_such_path(head: &Parts) -> GatewayError {
-    let message = format!("nothing is served at {} {}", head.method, head.uri.path());
+    let (method, path) = (Echo(head.method.as_str()), Echo(head.uri.path()));
+    let message = format!("nothing is served at {method} {path}");
     GatewayError::new(ErrorKind::RouteNotFound, message)
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spillway_protocol::{ErrorKind, GatewayError, Segments};
+use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
 use spillway_types::ReplicaSlot;
 
 use crate::gateway::Home;
@@ -81,6 +81,6 @@ impl Surroundings<'_> {
 }
 
 fn no_such_response(id: &str) -> GatewayError {
-    let message = format!("no response with id {id:?} is known here");
+    let message = format!("no response with id {:?} is known here", Echo(id));
     GatewayError::new(ErrorKind::ResponseNotFound, message)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_protocol::{Echo, ErrorKind, GatewayError};
 use spillway_types::{ModelName, ModelVersion, ReplicaSlot, Residency};
 
 use crate::coming_guests::ComingGuest;
@@ -133,17 +133,18 @@ impl Surroundings<'_> {
     }
 
     fn refuse(self, unresolved: Unresolved, name: &str) -> GatewayError {
+        let shown = Echo(name);
         let (kind, message) = match unresolved {
             Unresolved::Unknown => return unknown_model(self.view, self.grant, name),
             Unresolved::VersionOfSplit => (
                 ErrorKind::ModelNotFound,
-                format!("{name:?} is a split and has no versions: ask for a version of a model"),
+                format!("{shown:?} is a split and has no versions: ask for a version of a model"),
             ),
             Unresolved::TwoVersions => {
-                (ErrorKind::BadRequest, format!("{name:?} and the path name different versions"))
+                (ErrorKind::BadRequest, format!("{shown:?} and the path name different versions"))
             }
             Unresolved::FixedName => {
-                (ErrorKind::BadRequest, format!("{name:?} is a split; uploads must name a model"))
+                (ErrorKind::BadRequest, format!("{shown:?} is a split; uploads must name a model"))
             }
         };
         GatewayError::new(kind, message).with_param("model")
@@ -184,7 +185,7 @@ impl NamePlace {
 }
 
 fn refuse_version(model: &ModelName, pin: Option<&Pin>, no_version: NoVersion) -> GatewayError {
-    let version = pin.map(|pin| pin.version.as_str()).unwrap_or_default();
+    let version = Echo(pin.map(|pin| pin.version.as_str()).unwrap_or_default());
     let message = match no_version {
         NoVersion::Unknown(known) if known.is_empty() => {
             format!("no replica says that it serves version {version:?} of the model {model}")

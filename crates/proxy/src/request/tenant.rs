@@ -35,7 +35,10 @@ impl Dispatch<'_> {
         let has_queue = prepared.route.spec.queue.limits.count_max > 0;
         let is_free = prepared.inquiry.model.is_some() && prepared.pinned.is_none();
         let can_wait = is_free && has_queue;
-        Room { can_wait, kept: if can_wait { self.kept() } else { None }, first: None }
+        // What only one replica can serve is sent there, and gets its refusal from there.
+        let tenant = self.tenant.filter(|_| prepared.pinned.is_none()).map(|key| key.tenant);
+        let kept = if can_wait { self.kept() } else { None };
+        Room { can_wait, kept, first: None, tenant }
     }
 
     /// The places that are tried before all others; `None` if they are all the same to it.
@@ -45,6 +48,18 @@ impl Dispatch<'_> {
         let first = Kept::first(&kept, group.group.candidates());
         let room = self.room();
         (room.can_wait && first.is_some()).then_some(Room { first, ..room })
+    }
+
+    /// When the first of a group's replicas may be asked, if all have asked its tenant to leave them
+    /// alone.
+    pub(super) fn tenant_rests_until(&self, group: &RouteGroup) -> Option<Instant> {
+        let tenant = self.tenant?.tenant;
+        let mut soonest = None;
+        for candidate in group.group.candidates() {
+            let until = self.view.replica(candidate.slot).tenant_rests().until(tenant)?;
+            soonest = Some(soonest.map_or(until, |soonest: Instant| soonest.min(until)));
+        }
+        soonest
     }
 
     /// Notes that its tenant is there.

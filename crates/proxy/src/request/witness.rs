@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Response, StatusCode, header};
 use spillway_protocol::{Usage, parse_orca};
-use spillway_route::Work;
+use spillway_route::{RefusalScope, Work};
 use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCounts};
 
 use crate::replica::Replica;
@@ -27,6 +27,8 @@ pub(crate) struct Witness {
     worker: Arc<Worker>,
     replica: Arc<Replica>,
     model: Option<ModelName>,
+    /// The hash of the request's tenant; `None` if it may be anybody's.
+    tenant: Option<u64>,
     asked_at: Instant,
     lesson: Option<Lesson>,
     work: Work,
@@ -54,7 +56,7 @@ impl Witness {
     pub(crate) fn new(
         worker: &Arc<Worker>,
         replica: &Arc<Replica>,
-        model: Option<&ModelName>,
+        (model, tenant): (Option<&ModelName>, Option<u64>),
         (work, lesson): (Work, Option<Lesson>),
     ) -> Self {
         replica.crowd().note_sent();
@@ -62,6 +64,7 @@ impl Witness {
             worker: Arc::clone(worker),
             replica: Arc::clone(replica),
             model: model.cloned(),
+            tenant,
             asked_at: Instant::now(),
             lesson,
             work,
@@ -105,14 +108,30 @@ impl Witness {
             self.tell(now, SignKind::Reported(Box::new(report)));
         }
         match head.status() {
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                let retry_after = retry_after(head.headers());
-                self.replica.rest(now, retry_after);
-                self.judge(now, SignKind::Busy { retry_after });
-            }
+            StatusCode::TOO_MANY_REQUESTS => self.refused(now, retry_after(head.headers())),
+            StatusCode::SERVICE_UNAVAILABLE => self.busy(now, retry_after(head.headers())),
+            status if status.is_success() => self.replica.tenant_rests().answered(now),
             status if is_fault(status) => self.judge(now, SignKind::Failed(Fault::ServerError)),
             _ => {}
         }
+    }
+
+    /// The replica refused with 429, which may be about the request's tenant alone.
+    fn refused(&mut self, now: Instant, retry_after: Option<Duration>) {
+        if self.seen == Seen::Judged {
+            return;
+        }
+        let rests = self.replica.tenant_rests();
+        match self.tenant.map(|tenant| rests.refused(tenant, now, retry_after)) {
+            Some(RefusalScope::Tenant) => self.seen = Seen::Judged,
+            Some(RefusalScope::Replica) | None => self.busy(now, retry_after),
+        }
+    }
+
+    /// The replica has no room for anybody.
+    fn busy(&mut self, now: Instant, retry_after: Option<Duration>) {
+        self.replica.rest(now, retry_after);
+        self.judge(now, SignKind::Busy { retry_after });
     }
 
     /// A gRPC call's status is known, from the head or the trailers.

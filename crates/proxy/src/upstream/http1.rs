@@ -19,12 +19,13 @@ use crate::replica::ConnectionCount;
 use crate::stream::Stream;
 use crate::upstream::body::OutboundBody;
 use crate::upstream::error::AttemptError;
+use crate::upstream::guarded_stream::{GuardedStream, HeadRoom};
 use crate::upstream::news::News;
 
 /// What a look at a body finds.
 type NextFrame<B> = Option<Result<Frame<<B as Body>::Data>, <B as Body>::Error>>;
 
-type Driver = http1::Connection<TokioIo<Stream>, OutboundBody>;
+type Driver = http1::Connection<TokioIo<GuardedStream>, OutboundBody>;
 
 /// A connection between requests, or together with the one it serves.
 ///
@@ -35,6 +36,7 @@ pub(crate) struct Http1Connection {
     driver: Driver,
     driver_ended: bool,
     news: News,
+    head_room: HeadRoom,
     idle_since: Instant,
     _count: ConnectionCount,
 }
@@ -45,6 +47,8 @@ impl Http1Connection {
     /// # Errors
     /// If hyper refuses the stream, which it has no reason to.
     pub(crate) async fn new(stream: Stream, count: ConnectionCount) -> Result<Self, AttemptError> {
+        let head_room = HeadRoom::new();
+        let stream = GuardedStream::http1(stream, head_room.clone());
         let (sender, driver) = http1::handshake(TokioIo::new(stream))
             .await
             .map_err(|error| AttemptError::of_exchange(error, true))?;
@@ -54,6 +58,7 @@ impl Http1Connection {
             driver,
             driver_ended: false,
             news: News::new(),
+            head_room,
             idle_since,
             _count: count,
         })
@@ -69,10 +74,11 @@ impl Http1Connection {
         &mut self,
         request: Request<OutboundBody>,
     ) -> Result<Response<Incoming>, AttemptError> {
-        let Self { sender, driver, driver_ended, news, .. } = self;
+        let Self { sender, driver, driver_ended, news, head_room, .. } = self;
         news.expect();
+        head_room.begin();
         let mut reply = pin!(sender.try_send_request(request));
-        poll_fn(|cx| {
+        let response = poll_fn(|cx| {
             news.poll(cx, |cx| {
                 // The driver writes the request and reads the head, which readies the reply.
                 drive(driver, driver_ended, cx);
@@ -83,12 +89,15 @@ impl Http1Connection {
         .map_err(|mut failed| {
             let unsent = failed.take_message().is_some();
             AttemptError::of_exchange(failed.into_error(), unsent)
-        })
+        })?;
+        head_room.end();
+        Ok(response)
     }
 
-    /// Whether a failed exchange left a part of a reply's head behind.
+    /// Whether a failed exchange left a part of a reply's head behind, or nothing but informational
+    /// replies came.
     pub(crate) fn saw_bytes(self) -> bool {
-        !self.driver.into_parts().read_buf.is_empty()
+        self.head_room.is_used_up() || !self.driver.into_parts().read_buf.is_empty()
     }
 
     /// The next piece of the reply that the last exchange began.

@@ -14,6 +14,7 @@ use crate::replica::ConnectionCount;
 use crate::stream::Stream;
 use crate::upstream::body::OutboundBody;
 use crate::upstream::error::AttemptError;
+use crate::upstream::guarded_stream::{FrameEarnings, GuardedStream};
 
 /// A connection with requests on it is probed this often: many requests would wait on a dead one.
 const PING_INTERVAL: Duration = Duration::from_secs(5);
@@ -29,7 +30,10 @@ const CONNECTION_WINDOW_BYTES: u32 = (1 << 31) - 1;
 
 /// A handle for requests on a shared connection; clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Http2Connection(SendRequest<OutboundBody>);
+pub(crate) struct Http2Connection {
+    sender: SendRequest<OutboundBody>,
+    earnings: FrameEarnings,
+}
 
 impl Http2Connection {
     /// Takes over a connected stream. The connection itself becomes a task: its streams belong to
@@ -42,6 +46,8 @@ impl Http2Connection {
         count: ConnectionCount,
         tracker: &TaskTracker,
     ) -> Result<Self, AttemptError> {
+        let earnings = FrameEarnings::default();
+        let stream = GuardedStream::http2(stream, earnings.clone());
         let (sender, connection) = http2::Builder::new(Executor(tracker.clone()))
             .timer(TokioTimer::new())
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
@@ -57,7 +63,7 @@ impl Http2Connection {
             }
             drop(count);
         });
-        Ok(Self(sender))
+        Ok(Self { sender, earnings })
     }
 
     /// Sends the request and waits for the reply's head. Dropping the future resets the stream.
@@ -68,7 +74,8 @@ impl Http2Connection {
         &mut self,
         request: Request<OutboundBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, AttemptError>> + use<> {
-        let reply = self.0.try_send_request(request);
+        self.earnings.request_sent();
+        let reply = self.sender.try_send_request(request);
         async move {
             reply.await.map_err(|mut failed| {
                 let unsent = failed.take_message().is_some();
@@ -79,6 +86,6 @@ impl Http2Connection {
 
     /// Whether the connection still takes requests.
     pub(crate) fn is_usable(&self) -> bool {
-        !self.0.is_closed()
+        !self.sender.is_closed()
     }
 }

@@ -4,6 +4,7 @@ mod attempt;
 mod body;
 mod connect;
 mod error;
+mod guarded_stream;
 mod http1;
 mod http2;
 mod lent_body;
