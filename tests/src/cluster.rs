@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
+use spillway_link::certs::{
+    Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity, serial_of_pem,
+};
 use spillway_link::delayed::{Path, Paths};
 use spillway_link::{
     CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
@@ -179,6 +181,16 @@ impl Cluster {
         // One that was stopped may hold it for a moment.
         eventually("the port is free", || UdpSocket::bind(link_address(index)).is_ok()).await;
         Node::start(config).await.expect("a node")
+    }
+
+    /// The serial number of node `index`'s certificate.
+    ///
+    /// # Panics
+    /// If its file can't be read.
+    #[must_use]
+    pub fn serial(&self, index: usize) -> String {
+        let pem = std::fs::read(self.files(index).certificate).expect("a file");
+        serial_of_pem(&pem).expect("a certificate")
     }
 
     /// In the place of node `index` a bare link that is connected to node `to`: it says what no

@@ -161,10 +161,14 @@ pub(super) fn remember_token(turn: &mut Turn<'_>, id: &TokenId, is_operator: boo
     }
 }
 
+/// Forgets the right of a node that is no member any more.
+pub(super) fn forget_right(turn: &mut Turn<'_>, id: NodeId) {
+    turn.remove::<NodeRight>(&id);
+}
+
 /// Remembers a node that is removed, and forgets the one that was removed longest ago if there are
 /// too many.
 pub(super) fn remember_removed(turn: &mut Turn<'_>, id: NodeId, spec: &NodeSpec) {
-    turn.remove::<NodeRight>(&id);
     if !turn.ledger.is_enforced {
         return;
     }
