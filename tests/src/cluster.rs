@@ -203,6 +203,7 @@ impl Cluster {
             Identity::new(CLUSTER, &self.regions[index], &node_name(index)).expect("an identity")
         };
         let address = link_address(index);
+        eventually("the port is free", || UdpSocket::bind(address).is_ok()).await;
         let mut config = spillway_link::Config::new(identity(index), address, self.files(index));
         config.paths = Some(Arc::clone(&self.paths[index]));
         let link = Link::start(config, Arc::new(TakesNothing)).expect("a link");
