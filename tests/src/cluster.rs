@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use spillway_link::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity};
+use spillway_link::certs::{
+    Authority, AuthorityFiles, IfExists, NodeFiles, PrefixKey, Validity, serial_of_pem,
+};
 use spillway_link::delayed::{Path, Paths};
 use spillway_link::{
     CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
@@ -181,6 +183,16 @@ impl Cluster {
         Node::start(config).await.expect("a node")
     }
 
+    /// The serial number of node `index`'s certificate.
+    ///
+    /// # Panics
+    /// If its file can't be read.
+    #[must_use]
+    pub fn serial(&self, index: usize) -> String {
+        let pem = std::fs::read(self.files(index).certificate).expect("a file");
+        serial_of_pem(&pem).expect("a certificate")
+    }
+
     /// In the place of node `index` a bare link that is connected to node `to`: it says what no
     /// node would say, and takes nothing. For a node of this process that has been started.
     ///
@@ -191,6 +203,7 @@ impl Cluster {
             Identity::new(CLUSTER, &self.regions[index], &node_name(index)).expect("an identity")
         };
         let address = link_address(index);
+        eventually("the port is free", || UdpSocket::bind(address).is_ok()).await;
         let mut config = spillway_link::Config::new(identity(index), address, self.files(index));
         config.paths = Some(Arc::clone(&self.paths[index]));
         let link = Link::start(config, Arc::new(TakesNothing)).expect("a link");

@@ -95,7 +95,9 @@ impl Agreement {
             let leads = status.role == Role::Leader;
             return (leads && is_due).then_some(Command::EnforceMembership);
         }
-        (!state.is_decided(own)).then_some(declare)
+        let right = state.records().node_rights.get(&own);
+        let is_said = right.is_some_and(|right| self.config.is_operator || right.is_edge);
+        (!is_said).then_some(declare)
     }
 
     /// The first command. Only the leader makes it, with the nodes as the log has them; each says by

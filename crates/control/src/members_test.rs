@@ -244,11 +244,47 @@ fn who_makes_the_cluster_anew_may_give_orders_there() {
     let to = ClusterId([8; 16]);
     world.applied("e1", Command::ReplaceCluster { from: CLUSTER, to });
     assert!(world.state.may_order(&"e1".into()));
-    assert!(world.state.is_removed(&"a1".into()));
+    // The others were not removed: their names are free, as ever when a cluster is made anew.
+    assert!(world.state.records().removed_nodes.is_empty());
     let right = |name: &str| {
         let id = world.state.node(&name.into())?.0;
         world.state.records().node_rights.get(&id).copied()
     };
-    assert_eq!(right("e1"), Some(NodeRight { is_operator: true }));
+    assert_eq!(right("e1"), Some(NodeRight { is_operator: true, is_edge: true }));
     assert_eq!(world.state.records().node_rights.len(), 1);
+}
+
+#[test]
+fn an_edge_node_votes_only_where_fewer_than_three_others_can() {
+    use crate::{Membership, MembershipPlan, Sight, voters};
+    let mut world = World::of(&[("a", 1), ("b", 1), ("c", 1), ("e", 1), ("f", 1)]);
+    for node in ["a1", "b1", "c1", "e1", "f1"] {
+        let is_operator = !matches!(node, "e1" | "f1");
+        world.applied(node, Command::DeclareOperators { is_operator });
+    }
+    world.applied("a1", Command::EnforceMembership);
+    let all: std::collections::BTreeSet<_> = world.state.records().nodes.keys().copied().collect();
+    let sight = Sight { live: all.clone(), caught_up: all.clone() };
+    let mut current = Membership { voters: all, learners: Default::default() };
+    let mut settle = |world: &World| {
+        while let MembershipPlan::ChangeVoters(next) = voters(&world.state, &sight, &current) {
+            let is_known = |id: &&crate::NodeId| world.state.records().nodes.get(id).is_some();
+            current.learners = sight.live.difference(&next).filter(is_known).copied().collect();
+            current.voters = next;
+        }
+        current.voters.len()
+    };
+    assert_eq!(settle(&world), 3);
+    let (c, f) = (world.node_id("c1"), world.node_id("f1"));
+    let set =
+        |node, is_operator| Command::SetNodeOperators { node, is_operator, expect: Expect::Any };
+    // Whom an operator trusts votes like others, and so do others without the right.
+    world.done(set(f, true));
+    world.done(set(c, false));
+    // With one of them gone, edge nodes have to help.
+    world.done(remove(RecordKey::Node(c)));
+    world.done(set(f, false));
+    let edges = ["e1", "f1"].map(|name| world.node_id(name));
+    assert!(settle(&world) >= 3);
+    assert!(edges.iter().any(|edge| current.voters.contains(edge)));
 }

@@ -242,6 +242,7 @@ proptest! {
         let mut state = world().state;
         for (index, entry) in log(entries) {
             let before = state.records().clone();
+            let is_admitted = state.check_proposer(&entry).is_ok();
             state.apply(index, &entry);
             let region = &entry.proposer.region;
             for (id, health) in state.records().health.iter() {
@@ -261,7 +262,8 @@ proptest! {
             if let Command::ExpireLeases { region } = &entry.command {
                 let now_ms = state.region_clock_ms(region).unwrap_or(0);
                 for (id, lease) in before.leases.iter() {
-                    let is_over = id.region == *region
+                    let is_over = is_admitted
+                        && id.region == *region
                         && *region == entry.proposer.region
                         && entry.request.is_none()
                         && lease.ends_ms <= now_ms;

@@ -12,6 +12,7 @@ mod orders;
 mod partition;
 mod residency;
 mod routes;
+mod thief;
 mod voters;
 mod weights;
 mod world;

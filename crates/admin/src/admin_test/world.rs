@@ -148,6 +148,7 @@ impl World {
                 let state = node.agreement.published();
                 let own = node.link.local_address().unwrap().to_string();
                 state.records().nodes.len() == expected
+                    && state.is_enforced()
                     && state.records().nodes.iter().any(|(_, known)| known.spec.address == own)
                     && node.agreement.status().voters.len() == expected
                     && node.agreement.leader().is_some()

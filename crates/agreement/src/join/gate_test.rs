@@ -86,6 +86,10 @@ async fn put_token(world: &World, uses_left: u32) {
 async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
     let world = World::started(3).await;
     world.settled().await;
+    eventually("membership is enforced", || {
+        (0..3).all(|at| world.agreement(at).published().is_enforced())
+    })
+    .await;
     put_token(&world, 1).await;
     let link = stranger(&world);
     for (question, expected) in [
@@ -125,6 +129,10 @@ async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
     for question in [join(spec(1), Some(0xaa)), standing(spec(1))] {
         assert_eq!(code(ask(&world, 2, &link, &question).await), RefusalCode::RetiredDisk);
     }
+    // The token is older than the removal, so it lets others in.
+    let again = ask(&world, 0, &link, &join(spec(2), Some(0xaa))).await;
+    assert_eq!(code(again), RefusalCode::TokenRefused);
+    put_token(&world, 3).await;
     let again = ask(&world, 0, &link, &join(spec(2), Some(0xaa))).await;
     assert!(matches!(again, Answer::Member(it) if it.number.0 == 5), "ids are not given twice");
 }

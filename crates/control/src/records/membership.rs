@@ -11,6 +11,8 @@ use crate::{CertificateSerial, Fingerprint, NodeId};
 pub struct NodeRight {
     /// Whether it may.
     pub is_operator: bool,
+    /// Whether it has said that it is an edge node: it votes only where too few others can.
+    pub is_edge: bool,
 }
 
 /// Where a join token comes from and what it grants.

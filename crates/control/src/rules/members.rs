@@ -61,13 +61,19 @@ pub(super) fn declare(turn: &mut Turn<'_>, is_operator: bool) -> Result<Done, Fa
         let (cause, remedy) = ("the proposer is no node of the cluster", "let it join first");
         return Err(Refusal::new(RefusalCode::NotPermitted, cause, remedy).into());
     };
-    if turn.get::<NodeRight>(&id).is_none() {
-        let is_last_without =
-            !is_operator && turn.ledger.is_enforced && are_all_without(turn, Some(id));
-        if is_last_without {
-            allow_all(turn, Some(id));
+    match turn.get::<NodeRight>(&id).copied() {
+        None => {
+            let is_last_without =
+                !is_operator && turn.ledger.is_enforced && are_all_without(turn, Some(id));
+            if is_last_without {
+                allow_all(turn, Some(id));
+            }
+            let is_edge = !is_operator;
+            put(turn, id, NodeRight { is_operator: is_operator || is_last_without, is_edge });
         }
-        decide(turn, id, is_operator || is_last_without);
+        // It may take back what others expect of it, and never more.
+        Some(right) if !is_operator => put(turn, id, NodeRight { is_edge: true, ..right }),
+        Some(_) => {}
     }
     Ok(Done::default())
 }
@@ -91,7 +97,7 @@ pub(super) fn set_operators(
 ) -> Result<Done, Fault> {
     turn.check_operator()?;
     turn.take::<Node>(&id, expect)?;
-    if turn.get::<NodeRight>(&id) == Some(&NodeRight { is_operator }) {
+    if turn.get::<NodeRight>(&id).is_some_and(|right| right.is_operator == is_operator) {
         return Ok(Done::default());
     }
     if !is_operator {
@@ -114,8 +120,13 @@ pub(super) fn admit_founder(turn: &mut Turn<'_>, id: NodeId) {
 }
 
 fn decide(turn: &mut Turn<'_>, id: NodeId, is_operator: bool) {
+    let is_edge = turn.get::<NodeRight>(&id).is_some_and(|right| right.is_edge);
+    put(turn, id, NodeRight { is_operator, is_edge });
+}
+
+fn put(turn: &mut Turn<'_>, id: NodeId, right: NodeRight) {
     // There is room: no more nodes than rights there may be.
-    drop(turn.put(id, NodeRight { is_operator }));
+    drop(turn.put(id, right));
 }
 
 /// Whether all nodes but one have said that they are not for operators. If that one says so too, all
@@ -161,10 +172,14 @@ pub(super) fn remember_token(turn: &mut Turn<'_>, id: &TokenId, is_operator: boo
     }
 }
 
+/// Forgets the right of a node that is no member any more.
+pub(super) fn forget_right(turn: &mut Turn<'_>, id: NodeId) {
+    turn.remove::<NodeRight>(&id);
+}
+
 /// Remembers a node that is removed, and forgets the one that was removed longest ago if there are
 /// too many.
 pub(super) fn remember_removed(turn: &mut Turn<'_>, id: NodeId, spec: &NodeSpec) {
-    turn.remove::<NodeRight>(&id);
     if !turn.ledger.is_enforced {
         return;
     }

@@ -69,7 +69,7 @@ pub(super) fn replace_cluster(
     };
     let others = turn.records.nodes.iter().filter(|(_, node)| node.spec.name != *founder);
     let others: Vec<NodeId> = others.map(|(id, _)| *id).collect();
-    others.into_iter().for_each(|id| remove::retire(turn, id));
+    others.into_iter().for_each(|id| drop(remove::replace(turn, id)));
     members::admit_founder(turn, id);
     turn.is_written = from != to;
     turn.ledger.cluster = Some(to);

@@ -136,12 +136,19 @@ fn refuse_part<V: Stored>(key: &V::Key) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalCode::NotPermitted, cause, "remove the replica"))
 }
 
-/// Takes a node out for good.
-pub(super) fn retire(turn: &mut Turn<'_>, id: NodeId) {
-    if let Some(node) = turn.remove::<Node>(&id) {
-        turn.ledger.retire(node.spec.disk);
+/// Takes a node out for good, and remembers its name.
+fn retire(turn: &mut Turn<'_>, id: NodeId) {
+    if let Some(node) = replace(turn, id) {
         members::remember_removed(turn, id, &node.spec);
     }
+}
+
+/// Takes a node out for good; its name is free.
+pub(super) fn replace(turn: &mut Turn<'_>, id: NodeId) -> Option<Node> {
+    let node = turn.remove::<Node>(&id)?;
+    turn.ledger.retire(node.spec.disk);
+    members::forget_right(turn, id);
+    Some(node)
 }
 
 fn owned<'a>(turn: &'a Turn<'_>, region: &'a RegionName) -> impl Iterator<Item = &'a ReplicaId> {

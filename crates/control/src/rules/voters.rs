@@ -46,6 +46,8 @@ pub enum MembershipPlan {
 /// Says what to change about who votes, one step at a time: one voter for each region and at most
 /// five, dead ones replaced by caught-up learners, nodes of removed or evacuated regions out.
 ///
+/// Edge nodes vote only where fewer than three others can.
+///
 /// With fewer than three regions, nodes of one region fill the group up to three voters. A dead
 /// voter that nobody can replace keeps its place as long as leaving it out would not let the rest
 /// survive more. Neither the present nor the planned voters ever lack a living majority.
@@ -53,7 +55,7 @@ pub fn voters(state: &State, sight: &Sight, current: &Membership) -> MembershipP
     if !has_majority(&current.voters, &sight.live) {
         return MembershipPlan::NoMajority;
     }
-    let view = View { state, sight, current };
+    let view = View::new(state, sight, current);
     view.learner_to_remove()
         .map(MembershipPlan::RemoveLearner)
         .or_else(|| view.learner_to_add().map(MembershipPlan::AddLearner))
@@ -69,9 +71,19 @@ struct View<'a> {
     state: &'a State,
     sight: &'a Sight,
     current: &'a Membership,
+    /// Whether no edge node votes: a voter can lead, and a leader writes what it likes. With fewer
+    /// than three others they vote too, or one failure would stop all writes.
+    is_strict: bool,
 }
 
-impl View<'_> {
+impl<'a> View<'a> {
+    fn new(state: &'a State, sight: &'a Sight, current: &'a Membership) -> Self {
+        let view = Self { state, sight, current, is_strict: true };
+        let nodes = state.records().nodes.iter();
+        let trusted = nodes.filter(|(id, node)| view.may_vote(**id, node)).count();
+        Self { is_strict: trusted >= VOTERS_MIN, ..view }
+    }
+
     fn node(&self, id: NodeId) -> Option<&Node> {
         self.state.records().nodes.get(&id)
     }
@@ -136,7 +148,7 @@ impl View<'_> {
         };
         let mut by_region: BTreeMap<&RegionName, Vec<NodeId>> = BTreeMap::new();
         for (id, node) in self.state.records().nodes.iter() {
-            if self.sight.live.contains(id) && is_ready(id) && self.may_vote(node) {
+            if self.sight.live.contains(id) && is_ready(id) && self.may_vote(*id, node) {
                 by_region.entry(&node.spec.region).or_default().push(*id);
             }
         }
@@ -146,9 +158,10 @@ impl View<'_> {
         by_region
     }
 
-    fn may_vote(&self, node: &Node) -> bool {
+    fn may_vote(&self, id: NodeId, node: &Node) -> bool {
         let region = self.state.records().regions.get(&node.spec.region);
         node.role == NodeRole::Any
+            && (!self.is_strict || !self.state.is_edge(id))
             && region.is_some_and(|region| region.state != RegionState::Evacuating)
     }
 
@@ -171,7 +184,7 @@ impl View<'_> {
         let taken: BTreeSet<_> =
             chosen.iter().filter_map(|id| self.node(*id)).map(|node| &node.spec.region).collect();
         let may_stay = |id: &&NodeId| {
-            let node = self.node(**id).filter(|node| self.may_vote(node));
+            let node = self.node(**id).filter(|node| self.may_vote(**id, node));
             let is_needed =
                 |node: &Node| regions < VOTERS_MIN || !taken.contains(&node.spec.region);
             !self.sight.live.contains(id) && node.is_some_and(is_needed)

@@ -141,6 +141,13 @@ impl State {
         !self.ledger.is_enforced || members::is_operator(&self.records, name)
     }
 
+    /// Whether a node has said that it is an edge node, and no operator trusts it with more.
+    #[must_use]
+    pub fn is_edge(&self, node: NodeId) -> bool {
+        let right = self.records.node_rights.get(&node);
+        right.is_some_and(|right| right.is_edge && !right.is_operator)
+    }
+
     /// Whether the entry's proposer may propose it, whatever else is wrong with it.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Serves those who knock.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use crate::tls::Refusal;
 
 /// How long a stranger may stay: a write to the log takes up to 10 s, and paths are long.
 const STAY_LIMIT: Duration = Duration::from_secs(15);
+/// Places that one node may have: the next question may come before the last one's end is noticed.
+const OF_ONE_MAX: usize = 2;
 /// How long it may take to begin its question.
 const QUESTION_LIMIT: Duration = Duration::from_secs(3);
 /// How long it may take to leave once it was answered.
@@ -34,29 +36,37 @@ pub trait Gate: Send + Sync + 'static {
 
 /// The strangers that are served.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Arc<Mutex<BTreeSet<NodeName>>>);
+pub(crate) struct Places(Arc<Mutex<BTreeMap<NodeName, usize>>>);
 
 /// One stranger that is served until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
-    places: Arc<Mutex<BTreeSet<NodeName>>>,
+    places: Arc<Mutex<BTreeMap<NodeName, usize>>>,
     name: NodeName,
 }
 
 impl Places {
-    /// A place for a node, if it has none: one certificate can't take the places of all others.
+    /// A place for a node, if it has few: one certificate can't take the places of all others.
     fn take(&self, name: &NodeName) -> Option<Place> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if places.len() >= STRANGERS_MAX || !places.insert(name.clone()) {
+        let taken: usize = places.values().sum();
+        let own = places.entry(name.clone()).or_default();
+        if taken >= STRANGERS_MAX || *own >= OF_ONE_MAX {
+            places.retain(|_, count| *count > 0);
             return None;
         }
+        *own += 1;
         Some(Place { places: Arc::clone(&self.0), name: name.clone() })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(own) = places.get_mut(&self.name) {
+            *own = own.saturating_sub(1);
+        }
+        places.retain(|_, count| *count > 0);
     }
 }
 

@@ -15,5 +15,5 @@ pub(crate) use knock::knock;
 /// The protocol of a knock, besides those of [`Kind`](crate::Kind).
 pub(crate) const PROTOCOL: &[u8] = b"spillway-join/1";
 
-/// Strangers served at a time, each node once. Joining is rare, and each may have a write to the log under way.
-pub(crate) const STRANGERS_MAX: usize = 4;
+/// Strangers served at a time. Joining is rare, and each may have a write to the log under way.
+pub(crate) const STRANGERS_MAX: usize = 8;

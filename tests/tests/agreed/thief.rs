@@ -1,0 +1,337 @@
+//! What a node's certificate and key are worth without the node: nothing that its membership does
+//! not give it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
+use http_body_util::Empty;
+use serde::{Deserialize, Serialize};
+use spillway_codec::Wire;
+use spillway_consensus::{ClusterId, DiskId, NodeId};
+use spillway_control::{
+    Actor, CertificateSerial, Command, Entry, Expect, Hidden, Item, Key, KeyRole, NodeRole,
+    Outcome, Proposer, RecordKey, RefusalCode, RevokedCertificate,
+};
+use spillway_link::{ForwardHead, Link, Room};
+use spillway_node::Node;
+use spillway_tests::{Cluster, OK, Scripted, Serving, Setup, eventually};
+
+use crate::join::{members, number};
+use crate::world::*;
+
+/// The messages of the log as a node writes them, for those who are none.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Ballot {
+    term: u64,
+    node: NodeId,
+    is_won: bool,
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Point {
+    term: u64,
+    index: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Purpose {
+    Append,
+    Call,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Opening {
+    cluster: Option<ClusterId>,
+    from: NodeId,
+    to: Option<(NodeId, Option<DiskId>)>,
+    purpose: Purpose,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Append {
+    ballot: Ballot,
+    previous: Option<Point>,
+    committed: Option<Point>,
+    entries: Vec<u8>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Candidacy {
+    ballot: Ballot,
+    last: Option<Point>,
+    is_transfer: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Call {
+    Vote(Candidacy),
+    PreVote(Candidacy),
+    Transfer { from: Ballot, to: NodeId, last: Option<Point> },
+    ReadIndex,
+    Propose { command: Vec<u8>, limit_ms: u32 },
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    /// For a reason that is not looked at.
+    Refused(u32),
+    Appended,
+    Conflict,
+    HigherVote,
+    Vote,
+    Transferred,
+    ReadIndex(u64),
+    Proposed {
+        index: u64,
+        outcome: Vec<u8>,
+    },
+}
+
+macro_rules! messages {
+    ($($kind:literal $message:ident)*) => {
+        $(impl Wire for $message {
+            const KIND: u16 = $kind;
+            const VERSION: u16 = 1;
+            const BYTES_MAX: usize = 128 << 10;
+        })*
+    };
+}
+
+messages!(0x0402 Opening 0x0403 Append 0x0404 Call 0x0407 Answer);
+
+/// Three nodes with replicas, and an edge node that follows the log without a vote and is stopped.
+struct World {
+    cluster: Cluster,
+    replicas: Vec<Serving>,
+    nodes: Vec<Option<Node>>,
+}
+
+const EDGE: usize = 3;
+
+impl World {
+    async fn started() -> Self {
+        let cluster = Cluster::new(&["one", "three", "two", "edge"]).agreeing();
+        let mut world = Self { cluster, replicas: Vec::new(), nodes: Vec::new() };
+        for index in 0..=EDGE {
+            world.replicas.push(Scripted::start().await.serve(OK));
+            world.nodes.push(None);
+            world.start(index).await;
+        }
+        eventually("membership is enforced", || {
+            world.nodes.iter().flatten().all(|node| members(node) == 4 && state(node).is_enforced())
+        })
+        .await;
+        let node = NodeId(number(world.node(0), "n3").expect("a number"));
+        let learner = Command::SetNodeRole {
+            node: spillway_control::NodeId(node.0),
+            role: NodeRole::Learner,
+            expect: Expect::Any,
+        };
+        let done = order(world.node(0), learner).await;
+        assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
+        eventually("the edge node has no vote", || {
+            let status = world.status(0);
+            status.voters.len() == 3 && !status.voters.contains(&node) && !status.is_joint
+        })
+        .await;
+        world
+    }
+
+    async fn start(&mut self, index: usize) {
+        let setup = match index {
+            EDGE => Setup::new(),
+            _ => Setup::new().replica("a", self.replicas[index].address),
+        };
+        self.nodes[index] = Some(self.cluster.start(index, setup).await);
+    }
+
+    async fn stop(&mut self, index: usize) {
+        self.nodes[index].take().expect("a node that runs").stop().await;
+    }
+
+    fn node(&self, index: usize) -> &Node {
+        self.nodes[index].as_ref().expect("a node that runs")
+    }
+
+    fn status(&self, index: usize) -> spillway_consensus::Status {
+        self.node(index).agreement().expect("a part").status()
+    }
+
+    /// The index of the node that leads.
+    async fn leader(&self) -> usize {
+        let mut found = None;
+        eventually("one leads", || {
+            found = (0..EDGE).find(|at| {
+                self.nodes[*at].is_some()
+                    && self.status(*at).role == spillway_consensus::Role::Leader
+            });
+            found.is_some()
+        })
+        .await;
+        found.expect("a leader")
+    }
+
+    /// Says something to node `to` on a stream of its own.
+    async fn say<T: Wire>(
+        &self,
+        link: &Link,
+        to: usize,
+        (purpose, it): (Purpose, T),
+    ) -> Option<Answer> {
+        let (status, name) = (self.status(to), format!("n{to}"));
+        let (mut sender, mut receiver) = link.open_control(&name.as_str().into()).ok()?;
+        let opening = Opening {
+            cluster: status.cluster,
+            from: NodeId(number(self.node(to), "n3").unwrap_or(4)),
+            to: Some((status.node, Some(status.disk))),
+            purpose,
+        };
+        sender.message(&opening).await.ok()?;
+        // An error means that the stream was ended from the other side.
+        drop(sender.message(&it).await);
+        sender.finish();
+        receiver.message::<Answer>().await.ok()?
+    }
+
+    /// An order as an operator of the edge node would give it.
+    fn minting(&self) -> Call {
+        let key = Key {
+            role: KeyRole::Admin,
+            salt: [1; 16],
+            hash: Hidden::new([2; 32]),
+            tenant: None,
+            models: [].into(),
+            regions: [].into(),
+            priority: 0,
+            expires_ms: None,
+            is_revoked: false,
+        };
+        let entry = Entry {
+            stamp_ms: 1,
+            proposer: Proposer { node: "n3".into(), region: "edge".into() },
+            request: None,
+            actor: Actor::Operator("root".to_owned()),
+            command: Command::Put { item: Item::Key("mine".into(), key), expect: Expect::Any },
+        };
+        let command = entry.to_bytes().expect("an entry").to_vec();
+        Call::Propose { command, limit_ms: 2_000 }
+    }
+
+    fn has_key(&self) -> bool {
+        let nodes = self.nodes.iter().flatten();
+        nodes.into_iter().any(|node| state(node).records().keys.get(&"mine".into()).is_some())
+    }
+
+    /// All that moves who leads.
+    async fn usurp(&self, link: &Link, to: usize) {
+        let status = self.status(to);
+        let own = NodeId(4);
+        for (node, ahead) in [(own, 1), (NodeId(9_999), 5_000), (own, u64::MAX - status.term)] {
+            let ballot = Ballot { term: status.term + ahead, node, is_won: true };
+            let append = Append { ballot, previous: None, committed: None, entries: Vec::new() };
+            self.say(link, to, (Purpose::Append, append)).await;
+            let last = Some(Point { term: ballot.term, index: 1_000_000 });
+            for is_transfer in [false, true] {
+                let ballot = Ballot { is_won: false, ..ballot };
+                let candidacy = || Candidacy { ballot, last, is_transfer };
+                self.say(link, to, (Purpose::Call, Call::PreVote(candidacy()))).await;
+                self.say(link, to, (Purpose::Call, Call::Vote(candidacy()))).await;
+            }
+            let from = Ballot { term: status.term, node: status.node, is_won: true };
+            let call = Call::Transfer { from, to: own, last };
+            self.say(link, to, (Purpose::Call, call)).await;
+        }
+        let after = self.status(to);
+        assert_eq!((after.term, after.leader), (status.term, status.leader));
+    }
+}
+
+async fn is_served(link: &Link, to: usize) -> bool {
+    let mut head = ForwardHead::new(Method::GET, "/v1/models".parse().expect("a path"));
+    (head.model, head.hop) = (Some("tiny".into()), 1);
+    let name = format!("n{to}").as_str().into();
+    let forwarding = link.forward(&name, head, Empty::<Bytes>::new(), Room::Unknown);
+    let answer = tokio::time::timeout(Duration::from_secs(5), forwarding).await;
+    matches!(answer, Ok(Ok(spillway_link::Answer::Reply(_))))
+}
+
+/// It has dialled again, more than once.
+async fn has_tried(link: &Link) {
+    let failed = || link.peers()[0].control_dials.failed;
+    let before = failed();
+    eventually("it has tried again", || failed() > before + 1).await;
+}
+
+fn is_connected(link: &Link) -> bool {
+    link.peers().iter().any(|peer| peer.control.is_some() || peer.data.is_some())
+}
+
+#[tokio::test]
+async fn an_edge_nodes_certificate_mints_no_key_and_moves_no_leader() {
+    let mut world = World::started().await;
+    // The edge node itself, as its admin listener would.
+    let order =
+        Command::SetRegionWeight { region: "one".into(), weight_permille: 1, expect: Expect::Any };
+    let Outcome::Refused(refusal) = crate::world::order(world.node(EDGE), order).await else {
+        panic!("an edge node gave an order")
+    };
+    assert_eq!(refusal.code, RefusalCode::NotPermitted);
+    assert!(refusal.remedy.contains("n0, n1, n2"), "{refusal}");
+    // Whoever has its certificate.
+    world.stop(EDGE).await;
+    let leader = world.leader().await;
+    let thief = world.cluster.bare_link(EDGE, leader).await;
+    let answer = world.say(&thief, leader, (Purpose::Call, world.minting())).await;
+    let Some(Answer::Proposed { outcome, .. }) = answer else { panic!("{answer:?}") };
+    let outcome: Outcome = spillway_codec::decode(&outcome).expect("an outcome");
+    assert!(matches!(&outcome, Outcome::Refused(it) if it.code == RefusalCode::NotPermitted));
+    world.usurp(&thief, leader).await;
+    assert!(!world.has_key());
+    set_region(world.node(0), "one", spillway_control::RegionState::Draining).await;
+}
+
+#[tokio::test]
+async fn a_removed_nodes_certificate_is_worth_nothing_at_once_and_after_restarts() {
+    let mut world = World::started().await;
+    world.stop(EDGE).await;
+    let leader = world.leader().await;
+    let thief = world.cluster.bare_link(EDGE, leader).await;
+    let edge = number(world.node(0), "n3").expect("a number");
+    remove(world.node(leader), RecordKey::Node(spillway_control::NodeId(edge))).await;
+    // Before the connection is closed nothing is taken from it either.
+    let answer = world.say(&thief, leader, (Purpose::Call, world.minting())).await;
+    assert!(!matches!(answer, Some(Answer::Proposed { .. })), "{answer:?}");
+    world.usurp(&thief, leader).await;
+    eventually("it is disconnected", || !is_connected(&thief)).await;
+    assert!(!is_served(&thief, leader).await && !world.has_key());
+    assert!(state(world.node(leader)).is_removed(&"n3".into()));
+    // The config of the node still names it.
+    world.stop(leader).await;
+    world.start(leader).await;
+    has_tried(&thief).await;
+    assert!(!is_connected(&thief) && !is_served(&thief, leader).await && !world.has_key());
+    eventually("the node is back", || {
+        members(world.node(leader)) == 3 && world.status(leader).leader.is_some()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_refused_by_all_nodes_until_it_is_taken_back() {
+    let mut world = World::started().await;
+    world.stop(EDGE).await;
+    let leader = world.leader().await;
+    let thief = world.cluster.bare_link(EDGE, leader).await;
+    let serial = CertificateSerial::from(world.cluster.serial(EDGE).as_str());
+    let revoked = RevokedCertificate { reason: "stolen".to_owned() };
+    put(world.node(leader), Item::RevokedCertificate(serial.clone(), revoked)).await;
+    eventually("it is disconnected", || !is_connected(&thief)).await;
+    world.stop(leader).await;
+    world.start(leader).await;
+    has_tried(&thief).await;
+    assert!(!is_connected(&thief));
+    let other = (leader + 1) % EDGE;
+    remove(world.node(other), RecordKey::RevokedCertificate(serial)).await;
+    eventually("it is accepted again", || is_connected(&thief)).await;
+}
