@@ -2,12 +2,15 @@
 //! two that work on a data folder.
 
 mod args;
+mod backup;
+mod backup_args;
 mod client;
 mod columns;
 mod explain;
 mod limits;
 mod offline;
 mod online;
+mod seal;
 mod text;
 mod trie;
 
@@ -24,6 +27,7 @@ pub(crate) use trie::TrieArgs;
 /// If the node can't be reached or refuses, or the folder can't be used.
 pub(crate) fn run(command: &ClusterCommand) -> Result<()> {
     match command {
+        ClusterCommand::BackupKey(args) => backup::backup_key(args),
         ClusterCommand::Restore(args) => offline::restore(args),
         ClusterCommand::ForceNewCluster(args) => offline::force_new_cluster(args),
         online => wait_for(online::run(online)),
