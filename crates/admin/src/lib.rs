@@ -16,6 +16,7 @@ mod fault;
 mod forms;
 mod listener;
 mod openapi;
+mod patterns;
 mod query;
 mod records;
 mod reply;

@@ -18,6 +18,7 @@ use crate::forms::{
     ReplicaRecord, RevokedRecord, RouteRecord, Secret, SettingInfo, SettingRecord, SplitRecord,
     TenantRecord,
 };
+use crate::patterns::of_parameter;
 use crate::query::PAGE_MAX;
 use crate::resource::Resource;
 
@@ -98,7 +99,7 @@ fn parameters(endpoint: &Endpoint) -> Vec<Value> {
     let mut all: Vec<Value> = names
         .map(|name| {
             let name = name.trim_end_matches('}');
-            let schema = json!({ "type": "string" });
+            let schema = json!({ "type": "string", "pattern": of_parameter(name) });
             json!({ "name": name, "in": "path", "required": true, "schema": schema })
         })
         .collect();

@@ -37,6 +37,17 @@ fn check(document: &Value, schema: &Value, value: &Value, at: &str, faults: &mut
             "maximum" if value.as_f64() > rule.as_f64() && value.is_number() => {
                 wrong(format!("{value} is above {rule}"));
             }
+            "pattern" => {
+                let pattern = regex_lite::Regex::new(rule.as_str().unwrap()).unwrap();
+                if value.as_str().is_some_and(|text| !pattern.is_match(text)) {
+                    wrong(format!("{value} does not fit {rule}"));
+                }
+            }
+            "propertyNames" => {
+                for name in value.as_object().into_iter().flat_map(|members| members.keys()) {
+                    check(document, rule, &Value::from(name.as_str()), at, faults);
+                }
+            }
             "oneOf" | "anyOf" => {
                 let count = rule
                     .as_array()

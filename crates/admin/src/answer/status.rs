@@ -77,6 +77,7 @@ pub(crate) struct LeaderAnswer {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TransferOrder {
     /// The name of a node with a vote.
+    #[schemars(regex(pattern = crate::patterns::NAME))]
     pub(crate) to: String,
 }
 

@@ -8,19 +8,23 @@ use spillway_control::{Key, KeyRole, Tenant};
 use spillway_types::NoCountry;
 
 use super::{named, residency_names, residency_rule, texts};
+use crate::patterns::{COUNTRY, MODEL, NAME, TEXT};
 
 /// Who pays for and owns requests.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct TenantRecord {
     /// What people call it.
+    #[schemars(regex(pattern = TEXT))]
     pub(crate) title: String,
     /// None of its keys is let in.
     pub(crate) is_suspended: bool,
     /// Regions that may serve its requests; empty for all.
+    #[schemars(inner(regex(pattern = NAME)))]
     pub(crate) regions: BTreeSet<String>,
     /// Countries that regions have to be in to serve them, as ISO 3166 codes of two capital letters;
     /// empty for all.
+    #[schemars(inner(regex(pattern = COUNTRY)))]
     pub(crate) countries: BTreeSet<String>,
 }
 
@@ -46,10 +50,13 @@ pub(crate) struct KeyRecord {
     /// What it is good for.
     pub(crate) role: Role,
     /// Whose requests they are; a client's key needs one.
+    #[schemars(regex(pattern = NAME))]
     pub(crate) tenant: Option<String>,
     /// Models that it may ask for; empty for all.
+    #[schemars(inner(regex(pattern = MODEL)))]
     pub(crate) models: BTreeSet<String>,
     /// Regions that may serve it; empty for all.
+    #[schemars(inner(regex(pattern = NAME)))]
     pub(crate) regions: BTreeSet<String>,
     /// Class of its requests: 0 is served first.
     pub(crate) priority: u8,

@@ -8,6 +8,8 @@ use spillway_control::{
     Node, NodeId, NodeRight, NodeRole, Region, RegionState, RemovedNode, RevokedCertificate,
 };
 
+use crate::patterns::{COUNTRY_OR_NONE, NAME};
+
 /// What can be set about a node.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -139,6 +141,7 @@ impl NodeInfo {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RegionRecord {
     /// ISO 3166 code of two capital letters; may be empty.
+    #[schemars(regex(pattern = COUNTRY_OR_NONE))]
     pub(crate) country: String,
     /// How much of the spilled work it takes, in thousandths of the usual.
     pub(crate) weight_permille: u16,
@@ -147,6 +150,7 @@ pub(crate) struct RegionRecord {
     /// What serving here costs beyond the cheapest region, as milliseconds of time to first token.
     pub(crate) price_ms: u32,
     /// Round trips to other regions to begin with, until they are measured.
+    #[schemars(extend("propertyNames" = { "pattern": NAME }))]
     pub(crate) rtt_hints_ms: BTreeMap<String, u32>,
 }
 

@@ -7,26 +7,32 @@ use serde::{Deserialize, Serialize};
 use spillway_control::{Health, Lease, LeaseSource, Replica, ReplicaSpec};
 
 use super::{named, texts};
+use crate::patterns::{MODEL, NAME, TEXT, URL};
 
 /// A model server as it is registered.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplicaRecord {
     /// `http://host:port` or `https://host:port`, without a user.
+    #[schemars(regex(pattern = URL))]
     pub(crate) url: String,
     /// The server's software, e.g. `vllm`.
     #[serde(default = "openai")]
+    #[schemars(regex(pattern = NAME))]
     pub(crate) engine: String,
     /// What it serves.
+    #[schemars(inner(regex(pattern = MODEL)))]
     pub(crate) models: BTreeSet<String>,
     /// Its share of the work, 1 to 1,000.
     #[serde(default = "one")]
     pub(crate) weight: u32,
     /// The pool that routes refer to.
     #[serde(default = "default_pool")]
+    #[schemars(regex(pattern = NAME))]
     pub(crate) pool: String,
     /// Its hardware, e.g. `h100`; may be empty.
     #[serde(default)]
+    #[schemars(regex(pattern = TEXT))]
     pub(crate) hardware: String,
     /// Requests at a time, if there is a limit.
     #[serde(default)]

@@ -5,12 +5,14 @@ use serde::{Deserialize, Serialize};
 use spillway_control::{JoinToken, TokenOrigin};
 
 use super::KeyRecord;
+use crate::patterns::NAME;
 
 /// A key to make.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NewKey {
     /// What it is called; drawn if it is left out.
+    #[schemars(regex(pattern = NAME))]
     pub(crate) key: Option<String>,
     /// What it may.
     pub(crate) record: KeyRecord,
@@ -49,6 +51,7 @@ impl From<&TokenOrigin> for TokenOriginInfo {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NewJoinToken {
     /// The only region that it is good for, if it is bound to one.
+    #[schemars(regex(pattern = NAME))]
     pub(crate) region: Option<String>,
     /// For how long it is good, in seconds; at most 30 days.
     pub(crate) valid_s: u64,

@@ -8,14 +8,17 @@ use spillway_control::{Arm, Limit, Model, Route, Split};
 use spillway_types::NoCountry;
 
 use super::{named, residency_names, residency_rule, texts};
+use crate::patterns::{COUNTRY, MODEL, NAME, NAME_OR_NONE, PATH};
 
 /// What a model's name stands for, and what stands in for it.
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ModelRecord {
     /// The model that requests for this name are for, if it is an alias.
+    #[schemars(regex(pattern = MODEL))]
     pub(crate) alias_of: Option<String>,
     /// Models to try instead, in this order.
+    #[schemars(inner(regex(pattern = MODEL)))]
     pub(crate) fallbacks: Vec<String>,
 }
 
@@ -24,17 +27,23 @@ pub(crate) struct ModelRecord {
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RouteRecord {
     /// Serves every path below this one; without it, the built-in endpoints.
+    #[schemars(regex(pattern = PATH))]
     pub(crate) path_prefix: Option<String>,
     /// Serves only these models; empty serves all.
+    #[schemars(inner(regex(pattern = MODEL)))]
     pub(crate) models: BTreeSet<String>,
     /// Uses only replicas of this pool; empty uses all.
+    #[schemars(regex(pattern = NAME_OR_NONE))]
     pub(crate) pool: String,
     /// How a replica is chosen, by its name in the config file; empty for the default.
+    #[schemars(regex(pattern = NAME_OR_NONE))]
     pub(crate) policy: String,
     /// Regions that may serve its requests; empty for all.
+    #[schemars(inner(regex(pattern = NAME)))]
     pub(crate) regions: BTreeSet<String>,
     /// Countries that regions have to be in to serve them, as ISO 3166 codes of two capital letters;
     /// empty for all.
+    #[schemars(inner(regex(pattern = COUNTRY)))]
     pub(crate) countries: BTreeSet<String>,
 }
 
@@ -51,11 +60,14 @@ pub(crate) struct SplitRecord {
 #[serde(deny_unknown_fields)]
 pub(crate) struct ArmRecord {
     /// Its name, unique in the split.
+    #[schemars(regex(pattern = NAME))]
     pub(crate) name: String,
     /// The model that serves it.
+    #[schemars(regex(pattern = MODEL))]
     pub(crate) model: String,
     /// Its version, if one is meant.
     #[serde(default)]
+    #[schemars(regex(pattern = NAME))]
     pub(crate) version: Option<String>,
     /// Its share, in thousandths.
     pub(crate) weight_permille: u16,
@@ -72,6 +84,7 @@ pub(crate) struct LimitRecord {
     /// Requests at a time.
     pub(crate) concurrency: Option<u32>,
     /// The share that a region has for itself, in thousandths.
+    #[schemars(extend("propertyNames" = { "pattern": NAME }))]
     pub(crate) floors_permille: BTreeMap<String, u16>,
 }
 

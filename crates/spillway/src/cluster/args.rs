@@ -8,6 +8,7 @@ use clap::{Args, Subcommand};
 use http::HeaderValue;
 use serde_json::Value;
 
+use super::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
 use super::members::NodesArgs;
 
 /// Commands about what the nodes of a cluster agree on.
@@ -72,12 +73,19 @@ pub(crate) enum ClusterCommand {
         The new node's config names the file as `join_token_file` in [cluster].")]
     JoinToken(JoinTokenArgs),
     /// Writes all that the nodes agree on into a file.
-    #[command(after_help = "Example: spillway backup state.backup")]
+    #[command(after_help = "Example: spillway backup state.backup.age --encrypt-to age1...\n\
+        Example: spillway backup state.backup.age --passphrase-file backup.passphrase\n\n\
+        An encrypted backup is a file of age-encryption.org/v1: `age` and `rage` read it, too.")]
     Backup(BackupArgs),
+    /// Makes a private key for backups and prints its public key, for `backup --encrypt-to`.
+    #[command(after_help = "Example: spillway backup-key backup.key\n\n\
+        Keep it away from the nodes: they need the public key alone.")]
+    BackupKey(BackupKeyArgs),
     /// Makes the data folder of a new cluster's first node from a backup. The node must not run.
     #[command(after_help = "Example: spillway restore state.backup --folder data --node a\n\n\
         The node begins alone, with the number that it had. The others join with empty folders and \
-        a token, under their old names if they like: see docs/control-plane.md.")]
+        a token, under their old names if they like: see docs/control-plane.md.\n\n\
+        An encrypted backup needs --passphrase-file or --identity.")]
     Restore(RestoreArgs),
     /// Makes a node's data folder that of a new cluster, when most voters are gone for good.
     #[command(after_help = "Example: spillway force-new-cluster --folder data --node a \
@@ -315,35 +323,6 @@ pub(crate) enum JoinTokenCommand {
         #[command(flatten)]
         change: ChangeArgs,
     },
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BackupArgs {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    /// Where the backup goes.
-    pub(crate) file: PathBuf,
-    /// Replaces a file that is there.
-    #[arg(long)]
-    pub(crate) force: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct RestoreArgs {
-    /// The backup.
-    pub(crate) file: PathBuf,
-    /// The node's data folder: empty, or not there yet.
-    #[arg(long)]
-    pub(crate) folder: PathBuf,
-    /// The node that begins the new cluster: one of those that the backup knows.
-    #[arg(long)]
-    pub(crate) node: String,
-    /// Checks all, and changes nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-    /// Prints one JSON object.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

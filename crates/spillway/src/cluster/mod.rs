@@ -2,6 +2,8 @@
 //! two that work on a data folder.
 
 mod args;
+mod backup;
+mod backup_args;
 mod client;
 mod columns;
 mod explain;
@@ -9,6 +11,7 @@ mod limits;
 mod members;
 mod offline;
 mod online;
+mod seal;
 mod text;
 mod trie;
 
@@ -26,6 +29,7 @@ pub(crate) use trie::TrieArgs;
 /// If the node can't be reached or refuses, or the folder can't be used.
 pub(crate) fn run(command: &ClusterCommand) -> Result<()> {
     match command {
+        ClusterCommand::BackupKey(args) => backup::backup_key(args),
         ClusterCommand::Restore(args) => offline::restore(args),
         ClusterCommand::ForceNewCluster(args) => offline::force_new_cluster(args),
         online => wait_for(online::run(online)),

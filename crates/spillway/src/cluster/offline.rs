@@ -3,10 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use serde_json::json;
 use spillway_consensus::{ClusterId, FolderOwner, Founder, NodeId, owner_of};
 
-use super::args::{ForceArgs, FounderArgs, RestoreArgs};
+use super::args::{ForceArgs, FounderArgs};
+use super::backup;
+use super::backup_args::RestoreArgs;
 use crate::output;
 
 pub(super) fn restore(args: &RestoreArgs) -> Result<()> {
@@ -14,16 +17,17 @@ pub(super) fn restore(args: &RestoreArgs) -> Result<()> {
     if owner_of(folder)?.is_some() {
         bail!("{} holds a log: name an empty folder", folder.display());
     }
+    let bytes = backup::read(args)?;
     if *dry_run {
         // The same in a folder that nobody needs: whether the backup is whole shows then.
         let elsewhere = tempfile::tempdir()?;
-        let (_, founder) = into_folder(args, &elsewhere.path().join("data"))?;
+        let (_, founder) = into_folder((args, bytes), &elsewhere.path().join("data"))?;
         let (file, folder) = (args.file.display(), folder.display());
         let Founder { node, name, region } = founder;
         let text = format!("{file} can be restored into {folder}: {name} of {region} is {node}");
         return report(args, None, &text);
     }
-    let (cluster, founder) = into_folder(args, folder)?;
+    let (cluster, founder) = into_folder((args, bytes), folder)?;
     let text = format!(
         "{} is the folder of cluster {cluster}, with node {} of {} alone: start it, then let the \
          others join by token, with empty folders",
@@ -64,8 +68,12 @@ fn consequences(owner: &FolderOwner, founder: &Founder) -> String {
     )
 }
 
-fn into_folder(args: &RestoreArgs, folder: &Path) -> Result<(ClusterId, Founder)> {
-    spillway_consensus::restore(&args.file, folder, &args.node.as_str().into())
+fn into_folder(
+    (args, bytes): (&RestoreArgs, Bytes),
+    folder: &Path,
+) -> Result<(ClusterId, Founder)> {
+    let backup = (args.file.as_path(), bytes);
+    spillway_consensus::restore_bytes(backup, folder, &args.node.as_str().into())
         .with_context(|| format!("{} can't be restored", args.file.display()))
 }
 

@@ -1,8 +1,5 @@
 //! Commands that ask a node.
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
@@ -10,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::args::{
-    BackupArgs, ChangeArgs, ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, DrainArgs,
+    ChangeArgs, ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, DrainArgs,
     JoinTokenArgs, JoinTokenCommand, OneKeyArgs, ResourceArgs, ResourceCommand, WeightArgs,
 };
 use super::client::{Client, escaped};
@@ -19,7 +16,7 @@ use super::columns::{
     TENANTS,
 };
 use super::text::{self, Column};
-use super::{limits, members};
+use super::{backup, limits, members};
 use crate::output;
 
 pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
@@ -40,10 +37,10 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         }
         ClusterCommand::Weight(args) => weight(args).await,
         ClusterCommand::JoinToken(args) => join_token(args).await,
-        ClusterCommand::Backup(args) => backup(args).await,
-        ClusterCommand::Restore(_) | ClusterCommand::ForceNewCluster(_) => {
-            bail!("this works on a folder")
-        }
+        ClusterCommand::Backup(args) => backup::backup(args).await,
+        ClusterCommand::BackupKey(_)
+        | ClusterCommand::Restore(_)
+        | ClusterCommand::ForceNewCluster(_) => bail!("this works on files"),
     }
 }
 
@@ -238,30 +235,6 @@ pub(super) fn show(client: &Client, answer: &Value, text: &str) -> Result<()> {
         output::note(&staleness);
     }
     Ok(output::line(text)?)
-}
-
-async fn backup(args: &BackupArgs) -> Result<()> {
-    let file = &args.file;
-    if file.exists() && !args.force {
-        bail!("{} is there already: give another name, or --force", file.display());
-    }
-    let client = Client::new(&args.connect)?;
-    let bytes = client.bytes("/v1/backup").await?;
-    write_whole(file, &bytes).with_context(|| format!("{} can't be written", file.display()))?;
-    let answer = json!({ "ok": true, "file": file, "bytes": bytes.len() });
-    show(&client, &answer, &format!("{}: {} bytes", file.display(), bytes.len()))
-}
-
-/// The file is there as a whole and on disk, or not at all.
-fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let mut file = File::create(&part)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&part, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 #[cfg(test)]
