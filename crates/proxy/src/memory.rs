@@ -5,7 +5,7 @@
 //! process holds may be what the allocator keeps, and then only work done shows that there is room.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU8, AtomicU64, Ordering};
 
 use crate::relay::AheadRoom;
 
@@ -17,6 +17,9 @@ const FULL_PERMILLE: u64 = 970;
 const BACK_PERMILLE: u64 = 50;
 /// Requests, and connections, that are served whatever the memory each time that the trickle is renewed.
 const TRICKLE: i32 = 4;
+/// Bytes that are read of all clients while memory is full each time that the trickle is renewed: heads of
+/// some hundred requests.
+const READ_TRICKLE_BYTES: i64 = 1 << 20;
 /// All buffered bodies together have this part of the ceiling at most: while one is gathered it takes
 /// up to three times its length, and they are not all that there is.
 const BODIES_PART: u64 = 5;
@@ -53,6 +56,8 @@ pub struct Memory {
     trickle: AtomicI32,
     /// Connections that are let in until then.
     connection_trickle: AtomicI32,
+    /// Bytes that are read of clients until then, if memory is full.
+    read_trickle: AtomicI64,
     used_bytes: AtomicU64,
     ceiling_bytes: AtomicU64,
     ahead: Arc<AheadRoom>,
@@ -91,6 +96,7 @@ impl Memory {
             pressure: AtomicU8::default(),
             trickle: AtomicI32::default(),
             connection_trickle: AtomicI32::default(),
+            read_trickle: AtomicI64::default(),
             used_bytes: AtomicU64::default(),
             ceiling_bytes: AtomicU64::default(),
             ahead: Arc::new(AheadRoom::new(ahead_bytes_max)),
@@ -103,6 +109,7 @@ impl Memory {
     pub fn note(&self, used_bytes: u64, ceiling_bytes: u64) -> Pressure {
         self.trickle.store(TRICKLE, Ordering::Relaxed);
         self.connection_trickle.store(TRICKLE, Ordering::Relaxed);
+        self.read_trickle.store(READ_TRICKLE_BYTES, Ordering::Relaxed);
         self.look(used_bytes, ceiling_bytes)
     }
 
@@ -150,6 +157,17 @@ impl Memory {
     pub(crate) fn admits_connection(&self) -> bool {
         let is_in_trickle = || self.connection_trickle.fetch_sub(1, Ordering::Relaxed) > 0;
         self.pressure() < Pressure::Full || is_in_trickle()
+    }
+
+    /// Whether anything is to be read of a client while memory is full. What is not read is not held.
+    pub(crate) fn admits_read(&self) -> bool {
+        self.read_trickle.load(Ordering::Relaxed) > 0
+    }
+
+    /// Counts bytes that were read of a client while memory is full.
+    pub(crate) fn count_read(&self, bytes: usize) {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.read_trickle.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Whether the ceiling is so near that memory is to be looked at more often, and what is free of it
@@ -250,6 +268,20 @@ mod tests {
         assert_eq!(let_in(), 4);
         memory.note(100, 1_000);
         assert_eq!(let_in(), 100);
+    }
+
+    #[test]
+    fn a_trickle_of_bytes_is_read_while_memory_is_full() {
+        let memory = Memory::new(100);
+        memory.note(980, 1_000);
+        memory.count_read(1 << 19);
+        assert!(memory.admits_read());
+        memory.count_read(1 << 19);
+        assert!(!memory.admits_read());
+        memory.look(980, 1_000);
+        assert!(!memory.admits_read(), "a look alone renews nothing");
+        memory.note(980, 1_000);
+        assert!(memory.admits_read());
     }
 
     #[test]

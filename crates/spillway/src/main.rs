@@ -78,7 +78,7 @@ mod tests {
             drop(std::hint::black_box(held));
             freed.send(()).unwrap();
             // A thread that ends would give it back by itself.
-            drop(ended.recv());
+            let _: Result<(), _> = ended.recv();
         });
         was_freed.recv().unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);

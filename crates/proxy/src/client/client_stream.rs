@@ -1,21 +1,28 @@
 //! A client's socket: replays what was read ahead, and counts what passes.
 
+use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Instant;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
 
 use crate::client::greet::Version;
 use crate::client::meter::Meter;
 use crate::frame_budget::{FrameBudget, Sender};
+use crate::gateway::Gateway;
+use crate::memory::Pressure;
 use crate::stream::Stream;
 
 /// GOAWAY with ENHANCE_YOUR_CALM. The highest stream is named, since any may have been served.
 const CALM_DOWN: [u8; 17] = [0, 0, 8, 7, 0, 0, 0, 0, 0, 0x7F, 0xFF, 0xFF, 0xFF, 0, 0, 0, 11];
+
+/// How often a connection is read while memory is full.
+const READ_PAUSE: Duration = Duration::from_millis(100);
 
 /// The stream hyper's server side works on.
 #[derive(Debug)]
@@ -24,6 +31,9 @@ pub(crate) struct ClientStream {
     /// Bytes read while the protocol was found out; they come first.
     read_ahead: Bytes,
     meter: Arc<Meter>,
+    gateway: Arc<Gateway>,
+    /// Until it may be read again; made when memory is full.
+    pause: Option<Pin<Box<Sleep>>>,
     /// What it may send of control frames; `None` over HTTP/1.1, which has none.
     frames: Option<FrameBudget>,
 }
@@ -32,11 +42,11 @@ impl ClientStream {
     pub(crate) fn new(
         stream: Stream,
         (version, read_ahead): (Version, Bytes),
-        meter: Arc<Meter>,
+        (gateway, meter): (Arc<Gateway>, Arc<Meter>),
     ) -> Self {
         let frames =
             (version == Version::Http2).then(|| FrameBudget::new(Sender::Client, Instant::now()));
-        Self { stream, read_ahead, meter, frames }
+        Self { stream, read_ahead, meter, gateway, pause: None, frames }
     }
 
     /// Counts bytes that were read; `false` if they are more frames than the client may send.
@@ -48,6 +58,23 @@ impl ClientStream {
             meter.note_flood();
         }
         is_admitted
+    }
+
+    /// Waits for this connection's turn to be read, if memory is full.
+    fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let memory = self.gateway.memory();
+        if memory.pressure() < Pressure::Full {
+            self.pause = None;
+            return Poll::Ready(());
+        }
+        let pause = self.pause.get_or_insert_with(|| Box::pin(sleep(READ_PAUSE)));
+        loop {
+            ready!(pause.as_mut().poll(cx));
+            pause.as_mut().reset(tokio::time::Instant::now() + READ_PAUSE);
+            if memory.admits_read() {
+                return Poll::Ready(());
+            }
+        }
     }
 
     /// Tells the client why its connection ends, if the socket takes it at once.
@@ -83,8 +110,12 @@ impl AsyncRead for ClientStream {
             let _: bool = this.admits(&read);
             return Poll::Ready(Ok(()));
         }
+        ready!(this.poll_turn(cx));
         let before = buffer.filled().len();
         let polled = Pin::new(&mut this.stream).poll_read(cx, buffer);
+        if this.pause.is_some() {
+            this.gateway.memory().count_read(buffer.filled().len() - before);
+        }
         if polled.is_ready() && !this.admits(&buffer.filled()[before..]) {
             // Whoever watches the connection ends it at once, and nothing more is read of it.
             this.say_calm_down(cx);

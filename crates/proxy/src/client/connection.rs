@@ -119,8 +119,9 @@ async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> O
     let believed = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
     let client = Arc::new(Client::new(greeted.address, greeted.stream.is_tls(), believed));
     let meter = Arc::clone(&client.meter);
+    let gateway = Arc::clone(&worker.gateway);
     let begun = (greeted.version, greeted.read_ahead);
-    let io = TokioIo::new(ClientStream::new(greeted.stream, begun, Arc::clone(&meter)));
+    let io = TokioIo::new(ClientStream::new(greeted.stream, begun, (gateway, Arc::clone(&meter))));
     let serving = Arc::clone(worker);
     let serve =
         move |pump, request| serve(Arc::clone(&serving), Arc::clone(&client), pump, request);
