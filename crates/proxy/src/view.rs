@@ -246,7 +246,7 @@ impl View {
     pub(crate) fn is_confined(&self, path: &str, route: &Route) -> bool {
         // A letter that needs no escape may hide the prefix of another route.
         let is_same = |text: &str| {
-            self.prefixed_route(text).is_some_and(|found| found.spec.name == route.spec.name)
+            self.prefixed_route(text).is_none_or(|found| found.spec.name == route.spec.name)
         };
         is_confined(path)
             && (!path.contains('%') || decode_name(path).is_some_and(|text| is_same(&text)))
