@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use percent_encoding::percent_decode_str;
 
 use crate::grpc::GrpcMethod;
+use crate::plain_path::{has_encoded_slash, is_plain};
 
 /// The API family that an endpoint belongs to; it decides how errors look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -200,37 +201,6 @@ fn classify_v2_model(item: &str) -> Endpoint<'_> {
         return Endpoint::Other;
     }
     Endpoint::V2Model { model, version, action }
-}
-
-/// Whether every server reads the path's segments as they stand here.
-fn is_plain(path: &str) -> bool {
-    path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_plain_segment))
-}
-
-fn is_plain_segment(segment: &str) -> bool {
-    // An encoded slash may hide a dot segment, so both sides of it are looked at.
-    escapes_are_complete(segment)
-        && percent_decode_str(segment).decode_utf8().is_ok_and(|text| {
-            text.bytes().all(is_plain_byte)
-                && text.split('/').all(|part| !matches!(part, "" | "." | ".."))
-        })
-}
-
-/// Controls end lines or strings somewhere; a backslash is a slash to some servers; `?`, `#` and
-/// `;` end the path for some once decoded.
-fn is_plain_byte(byte: u8) -> bool {
-    !byte.is_ascii_control() && !matches!(byte, b'\\' | b'?' | b'#' | b';')
-}
-
-fn escapes_are_complete(segment: &str) -> bool {
-    segment.split('%').skip(1).all(|after| {
-        let digits = after.as_bytes();
-        digits.len() >= 2 && digits[..2].iter().all(u8::is_ascii_hexdigit)
-    })
-}
-
-fn has_encoded_slash(text: &str) -> bool {
-    text.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2f"))
 }
 
 fn is_response_id(id: &str) -> bool {

@@ -57,6 +57,8 @@ pub enum ErrorKind {
     UnsupportedMediaType,
     /// The headers are larger than the limit.
     HeadersTooLarge,
+    /// The request asks for a part of HTTP that is not served, like another protocol on its connection.
+    NotImplemented,
     /// The client went away first; only logs and metrics ever show it.
     ClientClosed,
     /// A defect of the gateway.
@@ -67,6 +69,8 @@ pub enum ErrorKind {
     ReplicaReset,
     /// What the replica sent is no HTTP answer.
     ReplicaBadResponse,
+    /// The replica's answer leads to another server.
+    ReplicaRedirect,
     /// The replica's answer broke off.
     StreamCut,
     /// Shed: serving it would be too late or would harm those already served.
@@ -133,11 +137,13 @@ impl ErrorKind {
         Self::BodyTooLarge,
         Self::UnsupportedMediaType,
         Self::HeadersTooLarge,
+        Self::NotImplemented,
         Self::ClientClosed,
         Self::Internal,
         Self::ReplicaConnect,
         Self::ReplicaReset,
         Self::ReplicaBadResponse,
+        Self::ReplicaRedirect,
         Self::StreamCut,
         Self::Overloaded,
         Self::RateLimited,
@@ -162,11 +168,13 @@ impl ErrorKind {
             Self::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::NotImplemented => StatusCode::NOT_IMPLEMENTED,
             Self::ClientClosed => client_closed_status(),
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ReplicaConnect
             | Self::ReplicaReset
             | Self::ReplicaBadResponse
+            | Self::ReplicaRedirect
             | Self::StreamCut => StatusCode::BAD_GATEWAY,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
             // Not 429: the client did nothing wrong, and 503 is what load balancers understand.
@@ -194,11 +202,13 @@ impl ErrorKind {
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
             Self::HeadersTooLarge => "headers_too_large",
+            Self::NotImplemented => "not_implemented",
             Self::ClientClosed => "client_closed",
             Self::Internal => "internal",
             Self::ReplicaConnect => "replica_connect",
             Self::ReplicaReset => "replica_reset",
             Self::ReplicaBadResponse => "replica_bad_response",
+            Self::ReplicaRedirect => "replica_redirect",
             Self::StreamCut => "stream_cut",
             Self::Overloaded => "overloaded",
             Self::RateLimited => "rate_limited",

@@ -10,11 +10,14 @@ mod continuation;
 mod echo;
 mod endpoint;
 mod error;
+mod form;
 pub mod grpc;
 mod hash_by;
 mod models;
 mod orca;
+mod plain_path;
 mod prompt;
+mod reference;
 mod reply;
 mod splice;
 mod sse;
@@ -28,10 +31,13 @@ pub use endpoint::{Endpoint, Protocol, decode_name};
 pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,
 };
+pub use form::{Form, read_form};
 pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashBy, cookie};
 pub use models::{model_card, model_list};
 pub use orca::parse_orca;
+pub use plain_path::{is_confined, lies_below};
 pub use prompt::{PromptPiece, read_prompt};
+pub use reference::own_target;
 pub use reply::{Usage, response_id_in, usage_in};
 pub use splice::{Segments, json_string, replace_model, rewrite};
 pub use sse::{EventOptions, EventRelay, Tally};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use spillway_protocol::{HashBy, Protocol};
+use spillway_protocol::{HashBy, Protocol, decode_name, is_confined, lies_below};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{
     Admission, ModelName, ReplicaName, ReplicaSlot, Residency, RouteName, Standing,
@@ -242,6 +242,16 @@ impl View {
         self.slots.get(name).copied()
     }
 
+    /// Whether every server finds the path below the prefix of the same route as it is found here.
+    pub(crate) fn is_confined(&self, path: &str, route: &Route) -> bool {
+        // A letter that needs no escape may hide the prefix of another route.
+        let is_same = |text: &str| {
+            self.prefixed_route(text).is_none_or(|found| found.spec.name == route.spec.name)
+        };
+        is_confined(path)
+            && (!path.contains('%') || decode_name(path).is_some_and(|text| is_same(&text)))
+    }
+
     /// The route whose prefix the path lies below, if any.
     pub(crate) fn prefixed_route(&self, path: &str) -> Option<&Arc<Route>> {
         self.prefixed.iter().find(|route| {
@@ -378,25 +388,5 @@ impl Route {
             _ => None,
         };
         Ok(pinned.or_else(|| self.group(model)))
-    }
-}
-
-/// Whether `path` is `prefix` or lies below it as a folder.
-fn lies_below(path: &str, prefix: &str) -> bool {
-    path.strip_prefix(prefix)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_covers_itself_and_its_folder_only() {
-        assert!(lies_below("/v1/predict", "/v1/predict"));
-        assert!(lies_below("/v1/predict/x", "/v1/predict"));
-        assert!(lies_below("/v1/predict/x", "/v1/predict/"));
-        assert!(!lies_below("/v1/predictor", "/v1/predict"));
-        assert!(!lies_below("/v1", "/v1/predict"));
     }
 }

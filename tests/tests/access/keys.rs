@@ -230,3 +230,25 @@ async fn nobody_is_asked_where_the_config_says_so() {
         assert_eq!(replica.requests.last().header("authorization"), None);
     }
 }
+
+#[tokio::test]
+async fn of_several_keys_none_lets_in() {
+    let replica = Scripted::start().await.serve(OK);
+    let (own, other) = (Key::new("a", "acme", ""), Key::new("b", "other", ""));
+    let setup = Setup::new().replica("a", replica.address);
+    let node = setup.table(&*own.block).table(&*other.block).start().await;
+    for (name, text) in [
+        ("authorization", format!("Bearer {}", other.text)),
+        ("authorization", "Bearer sk-other".to_owned()),
+        ("x-api-key", other.text.clone()),
+        ("api-key", other.text.clone()),
+    ] {
+        let mut request = own.sign(chat("tiny", ""));
+        request.headers_mut().append(name, HeaderValue::try_from(&text).expect("a value"));
+        let reply = Client::once(node.addresses()[0], request).await;
+        assert_eq!((reply.status, reply.code()), (400, Some("bad_request")), "{name}");
+    }
+    assert_eq!(replica.requests.count(), 0);
+    let twice = with(own.sign(chat("tiny", "")), "x-api-key", &own.text);
+    assert_eq!(Client::once(node.addresses()[0], twice).await.status, 200);
+}

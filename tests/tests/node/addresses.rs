@@ -40,6 +40,48 @@ async fn forwarding_headers_are_believed_from_trusted_proxies_only() {
     }
 }
 
+#[tokio::test]
+async fn all_lines_of_a_trusted_proxy_are_passed_on_and_of_one_word_the_last() {
+    let replica = Scripted::start().await.serve(OK);
+    let listener = "trusted_proxies = [\"127.0.0.1\"]";
+    let node = Setup::new().listener(listener).replica("a", replica.address).start().await;
+    let mut request = chat("tiny", "");
+    for (name, value) in [
+        ("x-forwarded-for", "6.6.6.6"),
+        ("x-forwarded-for", "203.0.113.5"),
+        ("x-forwarded-proto", "http"),
+        ("x-forwarded-proto", "https"),
+    ] {
+        request.headers_mut().append(name, HeaderValue::from_static(value));
+    }
+    Client::once(node.addresses()[0], request).await;
+    let last = replica.requests.last();
+    assert_eq!(last.header("x-forwarded-for"), Some("6.6.6.6, 203.0.113.5, 127.0.0.1"));
+    assert_eq!(
+        (last.header("x-forwarded-proto"), last.header_count("x-forwarded-proto")),
+        (Some("https"), 1)
+    );
+}
+
+#[tokio::test]
+async fn whom_a_proxy_does_not_name_is_not_believed() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().listener(REQUIRED).replica("a", replica.address).start().await;
+    let request = REQUEST.replace("host: h", "host: h\r\nx-forwarded-for: 203.0.113.5");
+    let start = b"\r\n\r\n\0\r\nQUIT\n";
+    for (header, address) in [
+        (b"PROXY UNKNOWN\r\n".to_vec(), "127.0.0.1"),
+        ([start.as_slice(), &[0x21, 0, 0, 0]].concat(), "127.0.0.1"),
+        ([start.as_slice(), &[0x20, 0, 0, 0]].concat(), "203.0.113.5, 127.0.0.1"),
+    ] {
+        let mut wire = Wire::connect(node.addresses()[0]).await;
+        wire.send(&header).await;
+        wire.send(&request).await;
+        assert_eq!(wire.message().await.status(), 200);
+        assert_eq!(replica.requests.last().header("x-forwarded-for"), Some(address));
+    }
+}
+
 /// What the replica sees of a request behind these first bytes.
 async fn through(node: &Node, requests: &Recorded, header: &[u8]) -> Message {
     let mut wire = Wire::connect(node.addresses()[0]).await;

@@ -9,6 +9,7 @@ mod certificates;
 mod concurrency;
 mod config;
 mod discovery;
+mod doors;
 mod drain;
 mod fallbacks;
 #[expect(dead_code, reason = "tests of regions use more of it")]

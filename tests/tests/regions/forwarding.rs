@@ -149,3 +149,32 @@ async fn a_replica_can_not_say_in_a_node_s_name_that_it_did_not_serve() {
     edge.stop().await;
     core.stop().await;
 }
+
+#[tokio::test]
+async fn a_redirect_in_another_region_leads_back_to_this_gateway() {
+    const ROUTE: &str = "[[route]]\nname = \"mapped\"\npath_prefix = \"/here\"\n\
+                         replace_prefix = \"/there\"\nmodel = \"tiny\"\n";
+    for (location, told) in [
+        ("http://HOST/there/x?a", Ok("/here/x?a")),
+        ("//HOST/there/x", Ok("/here/x")),
+        ("y", Ok("/here/y")),
+        ("/elsewhere", Err("replica_redirect")),
+        ("http://10.9.8.7/there/x", Err("replica_redirect")),
+    ] {
+        let replica = Scripted::start().await;
+        let location = location.replace("HOST", &replica.address.to_string());
+        let head = format!("HTTP/1.1 307 Moved\r\nlocation: {location}");
+        let replica = replica.serve(format!("{head}\r\ncontent-length: 0\r\n\r\n"));
+        let cluster = Cluster::new(&["edge", "core"]);
+        let setup = || Setup::new().table(ROUTE);
+        let core = cluster.start(1, setup().replica("a", replica.address)).await;
+        let edge = cluster.start(0, setup()).await;
+        knows(&edge, "core").await;
+        let reply = Client::once(edge.addresses()[0], get("/here/z")).await;
+        let found = reply.header("location").ok_or_else(|| reply.code().unwrap_or_default());
+        assert_eq!(found, told, "{location}: {}", reply.status);
+        assert_eq!(reply.status, if told.is_ok() { 307 } else { 502 });
+        edge.stop().await;
+        core.stop().await;
+    }
+}

@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue, Method};
 use spillway_link::{Answer, ForwardHead, Link, RefusedReason};
 use spillway_node::Node;
-use spillway_tests::{Client, Cluster, Page, Reply, Setup, chat, eventually, knows, spawn};
+use spillway_tests::{
+    Client, Cluster, OK, Page, Reply, Scripted, Setup, chat, eventually, knows, spawn,
+};
 use tokio::task::JoinHandle;
 
 use crate::deadlines::forward;
@@ -218,4 +220,74 @@ async fn when_its_own_clients_come_back_guests_are_refused_within_a_report() {
     assert_eq!(guest.await.expect("a reply"), 200);
     drop(link);
     world.end().await;
+}
+
+#[tokio::test]
+async fn headers_of_a_guest_are_checked_as_if_its_client_had_come_here() {
+    let replica = Scripted::start().await.serve(OK);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
+    let link = cluster.bare_link(0, 1).await;
+    eventually("the replica is known", || core.gateway().view().models().len() == 1).await;
+    let ended = [
+        ("connection", "x-named"),
+        ("x-named", "1"),
+        ("keep-alive", "timeout=5"),
+        ("proxy-connection", "keep-alive"),
+        ("te", "gzip"),
+        ("upgrade", "websocket"),
+        ("expect", "100-continue"),
+        ("trailer", "x-sum"),
+        ("proxy-authorization", "Basic YQ=="),
+        ("authorization", "Bearer sk-client"),
+        ("x-api-key", "sw_a_1"),
+        ("x-spillway-tenant", "other"),
+        ("x-spillway-priority", "0"),
+        ("x-tenant-id", "other"),
+        ("x-original-url", "/admin"),
+    ];
+    let answer = forward(&link, |head| {
+        head.tenant = Some("acme".into());
+        head.headers.insert("x-kept", HeaderValue::from_static("1"));
+        head.headers.insert("host", HeaderValue::from_static("evil.example"));
+        head.headers.insert("content-length", HeaderValue::from_static("5"));
+        head.headers.insert("transfer-encoding", HeaderValue::from_static("gzip, chunked"));
+        for (name, value) in ended {
+            head.headers.insert(name, HeaderValue::from_static(value));
+        }
+    });
+    let Answer::Reply(reply) = answer.await.expect("an answer") else { panic!("refused") };
+    assert_eq!(reply.status(), 200);
+    let seen = replica.requests.last();
+    for (name, _) in ended {
+        assert_eq!(seen.header(name), None, "{name}");
+    }
+    assert_eq!(seen.header("x-kept"), Some("1"));
+    assert_eq!(seen.header("host"), Some(&*replica.address.to_string()));
+    assert_ne!(seen.header("transfer-encoding"), Some("gzip, chunked"));
+    assert!(seen.text().starts_with("{\"model\":\"tiny\""), "{}", seen.text());
+
+    for (change, status) in [
+        ((|head| head.method = Method::TRACE) as fn(&mut ForwardHead), 405),
+        (|head| head.method = Method::CONNECT, 405),
+        (
+            |head| {
+                for index in 0..30 {
+                    let name = format!("x-{index}").parse::<HeaderName>().expect("a name");
+                    let value = HeaderValue::try_from("a".repeat(4000)).expect("a value");
+                    head.headers.insert(name, value);
+                }
+            },
+            431,
+        ),
+    ] {
+        match forward(&link, change).await {
+            Ok(Answer::Reply(reply)) => assert_eq!(reply.status().as_u16(), status),
+            // The link has a limit of its own for heads.
+            other => assert_eq!(status, 431, "{other:?}"),
+        }
+    }
+    assert_eq!(replica.requests.count(), 1);
+    drop(link);
+    core.stop().await;
 }

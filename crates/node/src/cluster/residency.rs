@@ -25,10 +25,12 @@ pub(super) fn put(residency: &Residency, headers: &mut HeaderMap) -> Result<(), 
     Ok(())
 }
 
-/// Takes it from among the headers: replicas need not know. What can't be read allows no region.
+/// Takes it from among the headers: replicas need not know. What can't be read, or is said twice, allows
+/// no region.
 pub(super) fn take(headers: &mut HeaderMap) -> Residency {
+    let is_repeated = headers.get_all(&RESIDENCY).iter().nth(1).is_some();
     let Some(value) = headers.remove(&RESIDENCY) else { return Residency::default() };
-    read(&value).unwrap_or_else(nowhere)
+    read(&value).filter(|_| !is_repeated).unwrap_or_else(nowhere)
 }
 
 fn listed<T: std::fmt::Display>(what: &str, allowed: &Allowed<T>) -> Option<String> {
@@ -101,6 +103,17 @@ mod tests {
             let residency = take(&mut headers);
             assert!(!residency.allows("eu", Some(country("DE"))), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_said_twice_allows_no_region() {
+        let mut headers = HeaderMap::new();
+        for text in ["regions=eu", "regions=us"] {
+            headers.append(RESIDENCY.clone(), HeaderValue::from_static(text));
+        }
+        let residency = take(&mut headers);
+        assert!(!residency.allows("eu", None) && !residency.allows("us", None));
+        assert!(headers.is_empty());
     }
 
     #[test]

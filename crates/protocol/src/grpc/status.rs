@@ -64,13 +64,16 @@ impl GrpcStatus {
             ErrorKind::ModelNotFound | ErrorKind::ResponseNotFound => Self::NotFound,
             ErrorKind::RouteNotFound
             | ErrorKind::MethodNotAllowed
+            | ErrorKind::NotImplemented
             | ErrorKind::UnsupportedMediaType => Self::Unimplemented,
             ErrorKind::BodyTooLarge
             | ErrorKind::HeadersTooLarge
             | ErrorKind::Overloaded
             | ErrorKind::RateLimited => Self::ResourceExhausted,
             ErrorKind::ClientClosed => Self::Cancelled,
-            ErrorKind::Internal | ErrorKind::ReplicaBadResponse => Self::Internal,
+            ErrorKind::Internal | ErrorKind::ReplicaBadResponse | ErrorKind::ReplicaRedirect => {
+                Self::Internal
+            }
             ErrorKind::ReplicaConnect
             | ErrorKind::ReplicaReset
             | ErrorKind::StreamCut
@@ -205,11 +208,13 @@ mod tests {
             "8 body_too_large",
             "12 unsupported_media_type",
             "8 headers_too_large",
+            "12 not_implemented",
             "1 client_closed",
             "13 internal",
             "14 replica_connect",
             "14 replica_reset",
             "13 replica_bad_response",
+            "13 replica_redirect",
             "14 stream_cut",
             "8 overloaded",
             "8 rate_limited",

@@ -1,14 +1,16 @@
 //! Headers that say whose a request is: a trusted proxy's word, and anybody else's lie.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use http::{HeaderMap, HeaderName};
+use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_types::{Allowed, Country, ModelName, RegionName, Residency, TenantName};
 
 use super::grant::Grant;
 use super::table::KeyTable;
 
-static TENANT: HeaderName = HeaderName::from_static("x-spillway-tenant");
+pub(crate) static TENANT_CLAIM: HeaderName = HeaderName::from_static("x-spillway-tenant");
 static PRIORITY: HeaderName = HeaderName::from_static("x-spillway-priority");
 static MODELS: HeaderName = HeaderName::from_static("x-spillway-models");
 static REGIONS: HeaderName = HeaderName::from_static("x-spillway-regions");
@@ -24,36 +26,97 @@ static USUAL_CLAIMS: [HeaderName; 5] = [
 ];
 /// All headers of this beginning are the gateway's own.
 const OWN: &str = "x-spillway-";
+/// The class that is served last.
+const PRIORITY_MAX: u8 = 3;
+/// No tenant has a longer name.
+const TENANT_BYTES_MAX: usize = 256;
 
-/// Whether a header claims what only a credential may say.
+/// Whether a header claims what only a credential may say, also for servers that read an underscore as a
+/// hyphen.
 pub(crate) fn is_claim(name: &HeaderName) -> bool {
-    name.as_str().starts_with(OWN) || USUAL_CLAIMS.contains(name)
+    let is_usual = |name: &str| USUAL_CLAIMS.iter().any(|claim| claim == name);
+    is_own(name)
+        || USUAL_CLAIMS.contains(name)
+        || (name.as_str().contains('_') && {
+            let name = name.as_str().replace('_', "-");
+            name.starts_with(OWN) || is_usual(&name)
+        })
 }
 
-/// What a trusted proxy says of a request; `None` if it does not say whose it is, or says something
-/// that can't be read.
-pub(super) fn claimed(headers: &HeaderMap, table: &KeyTable) -> Option<Grant> {
-    let text = |name| match headers.get(name) {
-        None => Some(None),
-        Some(value) => value.to_str().ok().map(|text| Some(text.trim())),
+/// Whether a header is the gateway's own.
+pub(crate) fn is_own(name: &HeaderName) -> bool {
+    name.as_str().starts_with(OWN)
+}
+
+/// What a trusted proxy says of a request; `None` if it does not say whose it is. A list that is there
+/// but empty allows nothing.
+///
+/// # Errors
+/// If it says something twice, or something that can't be read.
+pub(super) fn claimed(
+    headers: &HeaderMap,
+    table: &KeyTable,
+) -> Result<Option<Grant>, GatewayError> {
+    check_claims(headers)?;
+    let text = |name: &HeaderName| match headers.get(name) {
+        None => Ok(None),
+        Some(value) => value.to_str().map(|text| Some(text.trim())).map_err(|_| unreadable(name)),
     };
-    let tenant = text(&TENANT)?.filter(|tenant| !tenant.is_empty())?;
-    let priority = text(&PRIORITY)?.map_or(Some(0), |priority| priority.parse().ok())?;
-    let models = text(&MODELS)?.unwrap_or_default();
-    let regions = text(&REGIONS)?.unwrap_or_default();
-    let countries = one_by_one(text(&COUNTRIES)?.unwrap_or_default()).map(|code| code.parse().ok());
-    let countries: Option<Vec<Country>> = countries.collect();
-    let said = Residency::new(listed::<RegionName>(regions), countries?);
+    let Some(tenant) = text(&TENANT_CLAIM)?.filter(|tenant| !tenant.is_empty()) else {
+        return Ok(None);
+    };
+    // Proxies that find a header twice may have made a list of it.
+    if tenant.contains(',') || tenant.len() > TENANT_BYTES_MAX {
+        return Err(unreadable(&TENANT_CLAIM));
+    }
+    let priority = text(&PRIORITY)?.map_or(Ok(0), |priority| {
+        let class = priority.parse().ok().filter(|class| *class <= PRIORITY_MAX);
+        class.ok_or_else(|| unreadable(&PRIORITY))
+    })?;
+    let countries = text(&COUNTRIES)?.map(|countries| {
+        let codes = one_by_one(countries).map(str::parse::<Country>);
+        codes.collect::<Result<BTreeSet<_>, _>>().map_err(|_| unreadable(&COUNTRIES))
+    });
+    let said = Residency {
+        regions: allowed(text(&REGIONS)?.map(listed::<RegionName>)),
+        countries: allowed(countries.transpose()?),
+    };
     let terms = table.terms(tenant);
-    Some(Grant {
+    Ok(Some(Grant {
         key: None,
         tenant: Some(TenantName::from(tenant)),
-        models: Allowed::all_if_empty(listed::<ModelName>(models)),
+        models: allowed(text(&MODELS)?.map(listed::<ModelName>)),
         residency: said.and(&terms.residency),
         priority,
         is_isolated: terms.is_isolated,
         counts: Some(table.counts(Some(tenant))),
-    })
+    }))
+}
+
+/// Refuses claims that are made twice, since one of them may be the client's, and the gateway's own
+/// headers that mean nothing, since a mistyped one would allow everything.
+fn check_claims(headers: &HeaderMap) -> Result<(), GatewayError> {
+    let known = [&TENANT_CLAIM, &PRIORITY, &MODELS, &REGIONS, &COUNTRIES];
+    for name in headers.keys().filter(|name| is_claim(name)) {
+        if headers.get_all(name).iter().nth(1).is_some() {
+            let message = format!("the header {name} must be said once");
+            return Err(GatewayError::new(ErrorKind::BadRequest, message));
+        }
+        if is_own(name) && !known.contains(&name) {
+            let message = format!("the header {name:.64} is not known here");
+            return Err(GatewayError::new(ErrorKind::BadRequest, message));
+        }
+    }
+    Ok(())
+}
+
+fn unreadable(name: &HeaderName) -> GatewayError {
+    GatewayError::new(ErrorKind::BadRequest, format!("the header {name} can't be read"))
+}
+
+/// Everything where nothing is said, and what is said otherwise.
+fn allowed<T: Ord>(said: Option<BTreeSet<T>>) -> Allowed<T> {
+    said.map_or(Allowed::All, |set| Allowed::Only(Arc::new(set)))
 }
 
 fn listed<'t, T: Ord + From<&'t str>>(text: &'t str) -> BTreeSet<T> {
@@ -70,11 +133,18 @@ mod tests {
 
     use super::*;
 
-    fn grant(pairs: &[(&'static str, &'static str)]) -> Option<Grant> {
-        let pairs = pairs
-            .iter()
-            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
-        claimed(&pairs.collect(), &KeyTable::default())
+    type Pairs<'p> = &'p [(&'static str, &'static str)];
+
+    fn grant(pairs: Pairs<'_>) -> Option<Grant> {
+        try_grant(pairs).unwrap_or_else(|error| panic!("{pairs:?}: {error}"))
+    }
+
+    fn try_grant(pairs: Pairs<'_>) -> Result<Option<Grant>, GatewayError> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        claimed(&headers, &KeyTable::default())
     }
 
     #[test]
@@ -96,19 +166,57 @@ mod tests {
     }
 
     #[test]
-    fn without_a_tenant_or_with_nonsense_nothing_is_said() {
+    fn without_a_tenant_nothing_is_said() {
         assert!(grant(&[]).is_none());
         assert!(grant(&[("x-spillway-tenant", " ")]).is_none());
-        let nonsense = [("x-spillway-tenant", "a"), ("x-spillway-priority", "high")];
-        assert!(grant(&nonsense).is_none());
-        assert!(grant(&nonsense[..1]).is_some_and(|grant| grant.models.is_all()));
-        let nowhere = [("x-spillway-tenant", "a"), ("x-spillway-countries", "Germany")];
-        assert!(grant(&nowhere).is_none(), "a rule that can't be read allows nothing");
+        assert!(grant(&[("x-spillway-tenant", "a")]).is_some_and(|grant| grant.models.is_all()));
+    }
+
+    #[test]
+    fn a_list_that_is_there_but_empty_allows_nothing() {
+        for list in ["", " ", ",", " , ,"] {
+            let claims = |name| [("x-spillway-tenant", "a"), (name, list)];
+            let none = |name| grant(&claims(name)).expect("a grant");
+            assert!(!none("x-spillway-models").allows(&"m".into()), "{list:?}");
+            let germany = "DE".parse().ok();
+            assert!(!none("x-spillway-regions").residency.allows("eu", germany), "{list:?}");
+            assert!(!none("x-spillway-countries").residency.allows("eu", germany), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn claims_that_are_repeated_or_make_no_sense_are_refused() {
+        for claims in [
+            &[("x-spillway-models", "m-evil"), ("x-spillway-models", "m-acme")][..],
+            &[("x-spillway-models", "m"), ("x-spillway-models", "m")],
+            &[("x-spillway-tenant", "b")],
+            &[("x-spillway-priority", "0"), ("x-spillway-priority", "3")],
+            &[("x-tenant-id", "a"), ("x-tenant-id", "b")],
+            &[("x-spillway-priority", "4")],
+            &[("x-spillway-priority", "-1")],
+            &[("x-spillway-priority", "")],
+            &[("x-spillway-priority", "high")],
+            &[("x-spillway-countries", "Germany")],
+            &[("x-spillway-model", "m")],
+            &[("x-spillway-residency", "regions=eu")],
+        ] {
+            let claims = [&[("x-spillway-tenant", "a")], claims].concat();
+            let refused = try_grant(&claims).map(drop).expect_err("refused");
+            assert_eq!(refused.kind, ErrorKind::BadRequest, "{claims:?}");
+        }
+        assert!(try_grant(&[("x-spillway-tenant", "evil, acme")]).is_err());
     }
 
     #[test]
     fn claims_are_known_by_their_names() {
-        for name in ["x-spillway-tenant", "x-spillway-anything", "x-tenant-id", "x-priority"] {
+        for name in [
+            "x-spillway-tenant",
+            "x-spillway-anything",
+            "x-tenant-id",
+            "x-priority",
+            "x_tenant_id",
+            "x-spillway_tenant",
+        ] {
             assert!(is_claim(&HeaderName::from_static(name)), "{name}");
         }
         assert!(!is_claim(&HeaderName::from_static("x-request-id")));

@@ -81,20 +81,28 @@ impl Doorkeeper {
     /// What the key among these headers allows. Counts the request.
     ///
     /// # Errors
-    /// If there is none, or it lets nobody in.
+    /// If there is none, more than one, or it lets nobody in.
     pub fn admit(&self, headers: &HeaderMap) -> Result<Arc<Grant>, GatewayError> {
         let posted = self.posted.load();
-        let Presented::Key(text) = Presented::of(headers) else {
-            let nobody = posted.table.nobody();
-            if Presented::of(headers) == Presented::Nothing {
+        let nobody = posted.table.nobody();
+        let text = match Presented::of(headers) {
+            Presented::Key(text) => text,
+            Presented::Nothing => {
                 nobody.count(AccessResult::Missing);
                 return Err(missing());
             }
-            nobody.count(AccessResult::Unknown);
-            return Err(unknown());
+            Presented::Foreign => {
+                nobody.count(AccessResult::Unknown);
+                return Err(unknown());
+            }
+            Presented::Several => {
+                nobody.count(AccessResult::Unknown);
+                let message = "the request has several keys, or says a header for keys twice";
+                return Err(GatewayError::new(ErrorKind::BadRequest, message));
+            }
         };
         let Some(entry) = self.verify(&posted, text) else {
-            posted.table.nobody().count(AccessResult::Unknown);
+            nobody.count(AccessResult::Unknown);
             return Err(unknown());
         };
         let result = entry.result(now_ms);
@@ -115,14 +123,15 @@ impl Doorkeeper {
     /// What a trusted proxy's headers allow. Counts the request.
     ///
     /// # Errors
-    /// If the proxy is not trusted, or does not say whose the request is.
+    /// If the proxy is not trusted, or does not say in one way whose the request is.
     pub(crate) fn believe(
         &self,
         headers: &HeaderMap,
         is_trusted: bool,
     ) -> Result<Arc<Grant>, GatewayError> {
         let table = self.table();
-        let grant = if is_trusted { claimed(headers, &table) } else { None };
+        let claims = if is_trusted { claimed(headers, &table) } else { Ok(None) };
+        let grant = claims.inspect_err(|_| table.nobody().count(AccessResult::Unknown))?;
         let Some(grant) = grant else {
             table.nobody().count(AccessResult::Missing);
             let message = "this listener takes requests of its trusted proxies alone, which say \

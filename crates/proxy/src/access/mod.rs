@@ -17,6 +17,6 @@ pub use grant::Grant;
 pub use mode::AccessMode;
 pub use table::{KeyTable, TenantTerms};
 
-pub(crate) use claims::is_claim;
+pub(crate) use claims::{TENANT_CLAIM, is_claim, is_own};
 pub(crate) use mode::AccessSwitch;
 pub(crate) use presented::{CLIENT_KEYS, is_key_of_ours};

@@ -3,7 +3,7 @@
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use spillway_control::KeyText;
 
-/// Where clients put keys: in this order, the first that has one of ours counts.
+/// Where clients put keys.
 pub(crate) static CLIENT_KEYS: [HeaderName; 3] = [
     header::AUTHORIZATION,
     HeaderName::from_static("x-api-key"),
@@ -21,19 +21,26 @@ pub(super) enum Presented<'h> {
     Foreign,
     /// What could be one.
     Key(&'h str),
+    /// More than one: which of them counts is anybody's guess.
+    Several,
 }
 
 impl<'h> Presented<'h> {
-    /// The key among these headers. A key of ours counts before any other, since a route may pass
-    /// the client's own credentials on to its replicas.
+    /// The key among these headers. A key of ours counts beside one of somebody else's in another header,
+    /// since a route may pass the client's own credentials on to its replicas.
     pub(super) fn of(headers: &'h HeaderMap) -> Self {
         let mut found = Self::Nothing;
         for name in &CLIENT_KEYS {
-            for value in headers.get_all(name) {
-                match token(value) {
-                    Some(token) if KeyText::is_marked(token) => return Self::Key(token),
-                    _ => found = Self::Foreign,
-                }
+            let mut values = headers.get_all(name).iter();
+            let Some(first) = values.next() else { continue };
+            if values.any(|other| other != first) {
+                return Self::Several;
+            }
+            match (token(first).filter(|token| KeyText::is_marked(token)), found) {
+                (Some(token), Self::Key(known)) if token != known => return Self::Several,
+                (Some(token), _) => found = Self::Key(token),
+                (None, Self::Nothing) => found = Self::Foreign,
+                (None, _) => {}
             }
         }
         found
@@ -99,11 +106,26 @@ mod tests {
     fn a_key_of_ours_counts_beside_another_s() {
         let pairs = [("authorization", "Bearer sk-other"), ("x-api-key", "sw_a_1")];
         check(&pairs, Presented::Key("sw_a_1"));
-        check(&[("x-api-key", "k"), ("x-api-key", "sw_a_1")], Presented::Key("sw_a_1"));
         check(&pairs[..1], Presented::Foreign);
         check(&[("authorization", "Basic sw_a_1")], Presented::Foreign);
         check(&[("accept", "sw_a_1")], Presented::Nothing);
         check(&[("authorization", &format!("Bearer sw_{}", "a".repeat(300)))], Presented::Foreign);
+    }
+
+    #[test]
+    fn of_several_keys_none_counts() {
+        for pairs in [
+            [("authorization", "Bearer sw_a_1"), ("authorization", "Bearer sw_b_1")],
+            [("authorization", "Bearer sw_a_1"), ("x-api-key", "sw_b_1")],
+            [("x-api-key", "sw_a_1"), ("api-key", "sw_b_1")],
+            [("authorization", "Bearer sk-other"), ("authorization", "Bearer sw_a_1")],
+            [("x-api-key", "k"), ("x-api-key", "sw_a_1")],
+        ] {
+            check(&pairs, Presented::Several);
+        }
+        let same = [("authorization", "Bearer sw_a_1"), ("x-api-key", "sw_a_1")];
+        check(&same, Presented::Key("sw_a_1"));
+        check(&[same[1], same[1]], Presented::Key("sw_a_1"));
     }
 
     #[test]

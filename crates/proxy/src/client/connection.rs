@@ -39,6 +39,8 @@ pub(crate) struct Client {
     /// The address as a header has it, made once for all requests.
     pub(crate) address_text: HeaderValue,
     pub(crate) is_tls: bool,
+    /// The address is that of a proxy, and of none of its clients.
+    pub(crate) is_unnamed: bool,
     pub(crate) trusted_proxies: Arc<TrustedProxies>,
     pub(crate) access: Arc<AccessSwitch>,
     pub(crate) meter: Arc<Meter>,
@@ -53,7 +55,20 @@ impl Client {
         // An address has only digits, letters, dots and colons, so the fallback never shows.
         let address_text = HeaderValue::try_from(address.to_string())
             .unwrap_or(HeaderValue::from_static("unknown"));
-        Self { address, address_text, is_tls, trusted_proxies, access, meter: Arc::default() }
+        Self {
+            address,
+            address_text,
+            is_tls,
+            is_unnamed: false,
+            trusted_proxies,
+            access,
+            meter: Arc::default(),
+        }
+    }
+
+    /// The same for a client whom its proxy does not name: what it says itself is nobody's word.
+    pub(crate) fn unnamed(self) -> Self {
+        Self { is_unnamed: true, trusted_proxies: Arc::default(), ..self }
     }
 
     /// Whether it is a proxy whose word about its clients is believed.
@@ -117,7 +132,8 @@ async fn first_words_missed(worker: &Worker) {
 /// Runs the HTTP protocol; returns the reason if the watchdog ended it.
 async fn drive(worker: &Arc<Worker>, listener: &Listener, greeted: Greeted) -> Option<CloseReason> {
     let believed = (Arc::clone(&listener.trusted_proxies), Arc::clone(&listener.access));
-    let client = Arc::new(Client::new(greeted.address, greeted.stream.is_tls(), believed));
+    let client = Client::new(greeted.address, greeted.stream.is_tls(), believed);
+    let client = Arc::new(if greeted.is_unnamed { client.unnamed() } else { client });
     let meter = Arc::clone(&client.meter);
     let gateway = Arc::clone(&worker.gateway);
     let begun = (greeted.version, greeted.read_ahead);

@@ -8,7 +8,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 
 use crate::client::listener::Listener;
-use crate::client::proxy_header::read_proxy_header;
+use crate::client::proxy_header::{Named, read_proxy_header};
 use crate::stream::Stream;
 
 /// What an HTTP/2 client with prior knowledge sends first.
@@ -23,6 +23,8 @@ pub(crate) struct Greeted {
     pub(crate) version: Version,
     /// The peer, or whom a trusted PROXY header named.
     pub(crate) address: IpAddr,
+    /// The address is a trusted proxy's, and somebody whom it does not name is behind it.
+    pub(crate) is_unnamed: bool,
 }
 
 /// The protocol of a connection.
@@ -41,7 +43,7 @@ pub(crate) async fn greet(
     mut tcp: TcpStream,
     peer: SocketAddr,
 ) -> io::Result<Greeted> {
-    let mut address = peer;
+    let (mut address, mut is_unnamed) = (peer, false);
     if listener.proxy_protocol {
         if !listener.trusted_proxies.trusts(peer.ip()) {
             return Err(io::Error::new(
@@ -49,16 +51,21 @@ pub(crate) async fn greet(
                 "PROXY header from a peer that is not a trusted proxy",
             ));
         }
-        address = read_proxy_header(&mut tcp, peer).await?;
+        match read_proxy_header(&mut tcp).await? {
+            Named::Client(client) => address = client,
+            Named::Proxy => {}
+            Named::Nobody => is_unnamed = true,
+        }
     }
     let address = address.ip().to_canonical();
     let Some(acceptor) = listener.acceptor() else {
         let (version, read_ahead) = tell_version(&mut tcp).await?;
-        return Ok(Greeted { stream: Stream::Plain(tcp), read_ahead, version, address });
+        let stream = Stream::Plain(tcp);
+        return Ok(Greeted { stream, read_ahead, version, address, is_unnamed });
     };
     let stream = Stream::Tls(Box::new(acceptor.accept(tcp).await?.into()));
     let version = if stream.speaks_http2() { Version::Http2 } else { Version::Http1 };
-    Ok(Greeted { stream, read_ahead: Bytes::new(), version, address })
+    Ok(Greeted { stream, read_ahead: Bytes::new(), version, address, is_unnamed })
 }
 
 /// Reads until the bytes differ from the HTTP/2 preface or complete it.

@@ -13,15 +13,23 @@ const TEXT_BYTES_MAX: usize = 107;
 /// Longest binary header taken: addresses and a few hundred bytes of extensions.
 const BINARY_BYTES_MAX: usize = 1024;
 
-/// The client address that a PROXY header names; `peer` itself where the header says it speaks for
-/// the proxy (`LOCAL`, `UNKNOWN`). Reads no byte beyond the header.
+/// Who is at the other end of a connection by its PROXY header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Named {
+    /// A client of the proxy, with its address.
+    Client(SocketAddr),
+    /// The proxy itself, e.g. to look whether this node is well (`LOCAL`).
+    Proxy,
+    /// A client of the proxy whose address it does not know or can't write (`UNKNOWN`, `AF_UNSPEC`,
+    /// `AF_UNIX`).
+    Nobody,
+}
+
+/// Whom a PROXY header names. Reads no byte beyond the header.
 ///
 /// # Errors
 /// If the header is malformed, too long, or the stream ends within it.
-pub(crate) async fn read_proxy_header(
-    stream: &mut (impl AsyncRead + Unpin),
-    peer: SocketAddr,
-) -> io::Result<SocketAddr> {
+pub(crate) async fn read_proxy_header(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Named> {
     let mut header = vec![0; SIGNATURE.len()];
     stream.read_exact(&mut header).await?;
     if header == SIGNATURE {
@@ -29,13 +37,12 @@ pub(crate) async fn read_proxy_header(
     } else {
         read_text_rest(stream, &mut header).await?;
     }
-    let address = match HeaderResult::parse(&header) {
-        HeaderResult::V1(Ok(text)) => text_source(&text.addresses),
-        HeaderResult::V2(Ok(binary)) => binary_source(&binary),
-        HeaderResult::V1(Err(error)) => return Err(malformed(&error)),
-        HeaderResult::V2(Err(error)) => return Err(malformed(&error)),
-    };
-    Ok(address.unwrap_or(peer))
+    match HeaderResult::parse(&header) {
+        HeaderResult::V1(Ok(text)) => Ok(text_source(&text.addresses)),
+        HeaderResult::V2(Ok(binary)) => Ok(binary_source(&binary)),
+        HeaderResult::V1(Err(error)) => Err(malformed(&error)),
+        HeaderResult::V2(Err(error)) => Err(malformed(&error)),
+    }
 }
 
 async fn read_binary_rest(
@@ -72,26 +79,26 @@ async fn read_text_rest(
     Ok(())
 }
 
-fn text_source(addresses: &v1::Addresses) -> Option<SocketAddr> {
+fn text_source(addresses: &v1::Addresses) -> Named {
     match addresses {
-        v1::Addresses::Tcp4(pair) => Some((pair.source_address, pair.source_port).into()),
-        v1::Addresses::Tcp6(pair) => Some((pair.source_address, pair.source_port).into()),
-        v1::Addresses::Unknown => None,
+        v1::Addresses::Tcp4(pair) => Named::Client((pair.source_address, pair.source_port).into()),
+        v1::Addresses::Tcp6(pair) => Named::Client((pair.source_address, pair.source_port).into()),
+        v1::Addresses::Unknown => Named::Nobody,
     }
 }
 
-fn binary_source(header: &v2::Header<'_>) -> Option<SocketAddr> {
+fn binary_source(header: &v2::Header<'_>) -> Named {
     if header.command == v2::Command::Local {
-        return None;
+        return Named::Proxy;
     }
     match header.addresses {
         v2::Addresses::IPv4(pair) => {
-            Some(SocketAddr::new(IpAddr::V4(pair.source_address), pair.source_port))
+            Named::Client(SocketAddr::new(IpAddr::V4(pair.source_address), pair.source_port))
         }
         v2::Addresses::IPv6(pair) => {
-            Some(SocketAddr::new(IpAddr::V6(pair.source_address), pair.source_port))
+            Named::Client(SocketAddr::new(IpAddr::V6(pair.source_address), pair.source_port))
         }
-        v2::Addresses::Unix(_) | v2::Addresses::Unspecified => None,
+        v2::Addresses::Unix(_) | v2::Addresses::Unspecified => Named::Nobody,
     }
 }
 
@@ -103,13 +110,13 @@ fn malformed(error: &impl ToString) -> io::Error {
 mod tests {
     use super::*;
 
-    fn peer() -> SocketAddr {
-        "192.0.2.1:9".parse().expect("an address")
+    fn client() -> Named {
+        Named::Client("203.0.113.7:4711".parse().expect("an address"))
     }
 
-    async fn check(bytes: &[u8]) -> (io::Result<SocketAddr>, Vec<u8>) {
+    async fn check(bytes: &[u8]) -> (io::Result<Named>, Vec<u8>) {
         let mut stream = bytes;
-        let address = read_proxy_header(&mut stream, peer()).await;
+        let address = read_proxy_header(&mut stream).await;
         (address, stream.to_vec())
     }
 
@@ -117,7 +124,7 @@ mod tests {
     async fn a_text_header_names_the_client_and_leaves_the_rest_alone() {
         let (address, rest) =
             check(b"PROXY TCP4 203.0.113.7 10.0.0.1 4711 80\r\nGET / HTTP/1.1").await;
-        assert_eq!(address.expect("parses").to_string(), "203.0.113.7:4711");
+        assert_eq!(address.expect("parses"), client());
         assert_eq!(rest, b"GET / HTTP/1.1");
     }
 
@@ -129,16 +136,24 @@ mod tests {
         ]);
         bytes.extend_from_slice(b"rest");
         let (address, rest) = check(&bytes).await;
-        assert_eq!(address.expect("parses").to_string(), "203.0.113.7:4711");
+        assert_eq!(address.expect("parses"), client());
         assert_eq!(rest, b"rest");
     }
 
     #[tokio::test]
-    async fn headers_without_an_address_mean_the_peer() {
-        let mut local = SIGNATURE.to_vec();
-        local.extend_from_slice(&[0x20, 0x00, 0, 0]);
-        for bytes in [b"PROXY UNKNOWN\r\n".as_slice(), &local] {
-            assert_eq!(check(bytes).await.0.expect("parses"), peer());
+    async fn a_proxy_speaks_for_itself_only_where_it_says_so() {
+        let binary = |rest: &[u8]| [SIGNATURE.as_slice(), rest].concat();
+        let unix = [&[0x21, 0x31, 0, 216], [b'x'; 216].as_slice()].concat();
+        for (bytes, expected) in [
+            (binary(&[0x20, 0x00, 0, 0]), Named::Proxy),
+            // The addresses of a LOCAL header say nothing.
+            (binary(&[0x20, 0x11, 0, 12, 9, 9, 9, 9, 8, 8, 8, 8, 0, 1, 0, 1]), Named::Proxy),
+            (b"PROXY UNKNOWN\r\n".to_vec(), Named::Nobody),
+            (b"PROXY UNKNOWN 203.0.113.7 10.0.0.1 4711 80\r\n".to_vec(), Named::Nobody),
+            (binary(&[0x21, 0x00, 0, 0]), Named::Nobody),
+            (binary(&unix), Named::Nobody),
+        ] {
+            assert_eq!(check(&bytes).await.0.expect("parses"), expected, "{bytes:?}");
         }
     }
 

@@ -19,7 +19,7 @@ use crate::gateway::{Home, StoredResponse};
 use crate::place::Place;
 use crate::relay::behind::Behind;
 use crate::relay::events::{Events, Flavour};
-use crate::request::{Record, Resume, Seeking, Witness};
+use crate::request::{Record, Resume, Seeking, Witness, clean_trailers};
 use crate::upstream::{ClientHalf, Http1Connection};
 use crate::wire_body::{WireBody, WireError};
 use crate::worker::Worker;
@@ -269,6 +269,7 @@ impl Relay {
                     self.note_status(trailers);
                     // It tells the gateway's own errors, also where a replica is one.
                     trailers.remove(&CODE_HEADER);
+                    clean_trailers(trailers);
                 }
                 self.complete();
                 return Some(trailers);

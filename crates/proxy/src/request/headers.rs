@@ -7,8 +7,9 @@ use http::request::Parts;
 use spillway_protocol::grpc::{GRPC_TIMEOUT, format_timeout, speaks_grpc};
 use spillway_protocol::{REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id};
 
-use crate::access::{CLIENT_KEYS, is_claim, is_key_of_ours};
+use crate::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
 use crate::client::Client;
+use crate::remote::GuestTerms;
 use crate::replica::Replica;
 use crate::upstream::{Line, LineKind, Traffic};
 
@@ -17,7 +18,7 @@ pub(crate) static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-ti
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(crate) static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 /// Headers that end at each hop, besides those that `Connection` names.
 static HOP_BY_HOP: [HeaderName; 6] = [
     header::CONNECTION,
@@ -31,13 +32,57 @@ static HOP_BY_HOP: [HeaderName; 6] = [
 /// of requests are not kept (those of replies are), and credentials for a proxy were for this one.
 static DROPPED: [HeaderName; 4] =
     [header::CONTENT_LENGTH, header::EXPECT, header::TRAILER, header::PROXY_AUTHORIZATION];
-/// What only a trusted proxy may say.
-static FORWARDING: [HeaderName; 4] = [
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("x-forwarded-proto"),
-    HeaderName::from_static("x-forwarded-host"),
-    header::FORWARDED,
+/// Trailers that would be taken for headers, which are settled by then (RFC 9110, section 6.5.1).
+static NO_TRAILERS: [HeaderName; 14] = [
+    header::AUTHORIZATION,
+    header::CACHE_CONTROL,
+    header::CONTENT_ENCODING,
+    header::CONTENT_LENGTH,
+    header::CONTENT_LOCATION,
+    header::CONTENT_RANGE,
+    header::CONTENT_TYPE,
+    header::HOST,
+    header::LINK,
+    header::LOCATION,
+    header::SET_COOKIE,
+    header::TRAILER,
+    header::WWW_AUTHENTICATE,
+    HeaderName::from_static("refresh"),
 ];
+
+/// Whether only a trusted proxy may say it.
+fn is_forwarding(name: &str) -> bool {
+    name.starts_with("x-forwarded-") || matches!(name, "forwarded" | "x-real-ip")
+}
+
+/// Whether some frameworks go by it instead of the path or method that was checked here. Nobody needs it.
+fn is_override(name: &str) -> bool {
+    matches!(
+        name,
+        "x-original-url"
+            | "x-rewrite-url"
+            | "x-http-method-override"
+            | "x-http-method"
+            | "x-method-override"
+    )
+}
+
+/// Whether it is an order to a proxy in front, which a replica has no right to give: to serve a file or
+/// another address instead of the reply, or to come to the replica itself from now on.
+fn is_order(name: &str) -> bool {
+    match name {
+        "alt-svc" | "x-sendfile" | "x-reproxy-url" | "proxy-authenticate" => true,
+        "proxy-authentication-info" => true,
+        "x-accel-buffering" => false,
+        _ => name.starts_with("x-accel-") || name.starts_with("x-lighttpd-send-"),
+    }
+}
+
+/// Applies `test` to a name, and to what servers make of it that read an underscore as a hyphen.
+fn in_each_spelling(name: &HeaderName, test: impl Fn(&str) -> bool) -> bool {
+    let name = name.as_str();
+    test(name) || (name.contains('_') && test(&name.replace('_', "-")))
+}
 
 /// What names this request in logs and traces, here and at the replica.
 #[derive(Clone, Debug)]
@@ -73,13 +118,48 @@ pub(crate) fn prepare_forwarding(
     let (trusted, believed) = (client.is_trusted(), client.is_believed());
     let host = head.headers.remove(header::HOST).or_else(|| authority_of(head));
     let headers = &mut head.headers;
+    remove_what_ends_here(headers, forward_authorization);
+    remove_all(headers, |name| {
+        (!trusted && in_each_spelling(name, is_forwarding)) || (!believed && is_claim(name))
+    });
+    append_address(headers, client);
+    keep_last(headers, &X_FORWARDED_PROTO);
+    keep_last(headers, &X_FORWARDED_HOST);
+    let scheme = if client.is_tls { "https" } else { "http" };
+    insert_if_absent(headers, &X_FORWARDED_PROTO, || Some(HeaderValue::from_static(scheme)));
+    insert_if_absent(headers, &X_FORWARDED_HOST, || host);
+    headers.insert(header::VIA, HeaderValue::from_static("1.1 spillway"));
+    headers.insert(REQUEST_ID.clone(), identity.request_id.clone());
+    headers.insert(TRACEPARENT.clone(), identity.trace.to_header_value());
+}
+
+/// Takes out of a request that another node forwarded what that node should have taken out. Claims stay
+/// if they are about the tenant that the node named.
+pub(crate) fn prepare_guest(
+    headers: &mut HeaderMap,
+    (guest, identity): (&GuestTerms, &Identity),
+    forward_authorization: bool,
+) {
+    remove_what_ends_here(headers, forward_authorization);
+    let tenant = guest.tenant.as_ref().map(|tenant| tenant.as_str().as_bytes());
+    let mut claimed = headers.get_all(&TENANT_CLAIM).iter().map(HeaderValue::as_bytes);
+    let is_claimed = tenant.is_some() && claimed.next() == tenant && claimed.next().is_none();
+    remove_all(headers, |name| name == header::HOST || (!is_claimed && is_claim(name)));
+    insert_if_absent(headers, &X_FORWARDED_FOR, || {
+        HeaderValue::try_from(guest.client.to_string()).ok()
+    });
+    headers.insert(REQUEST_ID.clone(), identity.request_id.clone());
+}
+
+/// Takes out what is for this node alone: headers of one hop, credentials, and what would have replicas
+/// read another request than the one that was checked here.
+fn remove_what_ends_here(headers: &mut HeaderMap, forward_authorization: bool) {
     remove_named_by_connection(headers);
     remove_all(headers, |name| {
         is_hop_by_hop(name)
             || DROPPED.contains(name)
             || (!forward_authorization && CLIENT_KEYS.contains(name))
-            || (!trusted && FORWARDING.contains(name))
-            || (!believed && is_claim(name))
+            || in_each_spelling(name, is_override)
     });
     if forward_authorization {
         remove_keys_of_ours(headers);
@@ -88,13 +168,25 @@ pub(crate) fn prepare_forwarding(
         // Of the headers that end at each hop this one is said anew: servers insist on it.
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
-    append_address(headers, client);
-    let scheme = if client.is_tls { "https" } else { "http" };
-    insert_if_absent(headers, &X_FORWARDED_PROTO, || Some(HeaderValue::from_static(scheme)));
-    insert_if_absent(headers, &X_FORWARDED_HOST, || host);
-    headers.insert(header::VIA, HeaderValue::from_static("1.1 spillway"));
-    headers.insert(REQUEST_ID.clone(), identity.request_id.clone());
-    headers.insert(TRACEPARENT.clone(), identity.trace.to_header_value());
+}
+
+/// Takes out of a reply's headers what concerns one connection only (RFC 9110, section 7.6.1). Of a
+/// replica's reply also what only this gateway may say, and orders to proxies in front of it.
+pub(crate) fn clean_reply(headers: &mut HeaderMap, is_replica: bool) {
+    remove_named_by_connection(headers);
+    remove_all(headers, |name| {
+        is_hop_by_hop(name) || is_order(name.as_str()) || (is_replica && is_own(name))
+    });
+}
+
+/// Takes out of a reply's trailers what could be taken for a header.
+pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
+    remove_all(trailers, |name| {
+        is_hop_by_hop(name)
+            || DROPPED.contains(name)
+            || NO_TRAILERS.contains(name)
+            || is_order(name.as_str())
+    });
 }
 
 /// Takes the client's credentials out, for a replica of a route that does not forward them.
@@ -144,12 +236,6 @@ pub(crate) fn tell_time_left(headers: &mut HeaderMap, left: Duration, traffic: T
     }
 }
 
-/// Removes what concerns one connection only (RFC 9110, section 7.6.1).
-pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    remove_named_by_connection(headers);
-    remove_all(headers, is_hop_by_hop);
-}
-
 fn remove_named_by_connection(headers: &mut HeaderMap) {
     if !headers.contains_key(header::CONNECTION) {
         return;
@@ -184,12 +270,23 @@ fn authority_of(head: &Parts) -> Option<HeaderValue> {
 }
 
 fn append_address(headers: &mut HeaderMap, client: &Client) {
-    let value = match headers.get(&X_FORWARDED_FOR).and_then(|value| value.to_str().ok()) {
-        // Addresses and a value that was a header already can't hold what a header can't.
-        Some(earlier) => HeaderValue::try_from(format!("{earlier}, {}", client.address)).ok(),
-        None => None,
-    };
-    headers.insert(X_FORWARDED_FOR.clone(), value.unwrap_or_else(|| client.address_text.clone()));
+    // All lines count: the proxy nearest to this node may have added one of its own.
+    let earlier = headers.get_all(&X_FORWARDED_FOR).iter().map(HeaderValue::to_str);
+    let earlier: Vec<&str> = earlier.collect::<Result<_, _>>().unwrap_or_default();
+    // Addresses and a value that was a header already can't hold what a header can't.
+    let value = (!earlier.is_empty())
+        .then(|| HeaderValue::try_from(format!("{}, {}", earlier.join(", "), client.address)).ok());
+    let value = value.flatten().unwrap_or_else(|| client.address_text.clone());
+    headers.insert(X_FORWARDED_FOR.clone(), value);
+}
+
+/// Of what several proxies have said the word of the nearest one counts.
+fn keep_last(headers: &mut HeaderMap, name: &HeaderName) {
+    let mut values = headers.get_all(name).iter();
+    let is_repeated = values.next().is_some() && values.next().is_some();
+    if is_repeated && let Some(last) = headers.get_all(name).iter().next_back().cloned() {
+        headers.insert(name.clone(), last);
+    }
 }
 
 fn insert_if_absent(
@@ -211,117 +308,4 @@ pub(crate) fn is_event_stream(headers: &HeaderMap) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use spillway_protocol::TrustedProxies;
-
-    use super::*;
-    use crate::access::{AccessMode, AccessSwitch};
-    use crate::client::Client;
-
-    fn client(trusted: &[&str]) -> Client {
-        client_by(trusted, AccessMode::Keys)
-    }
-
-    fn client_by(trusted: &[&str], access: AccessMode) -> Client {
-        let blocks = trusted.iter().map(|block| block.parse().expect("a block")).collect();
-        let address = "192.0.2.9".parse().expect("an address");
-        let access = Arc::new(AccessSwitch::new(access));
-        Client::new(address, false, (Arc::new(TrustedProxies::new(blocks)), access))
-    }
-
-    fn forwarded(client: &Client, headers: &[(&str, &str)], authorization: bool) -> HeaderMap {
-        let mut builder = http::Request::builder().uri("/v1/models");
-        for (name, value) in headers {
-            builder = builder.header(*name, *value);
-        }
-        let (mut head, ()) = builder.body(()).expect("a request").into_parts();
-        let identity = Identity::of(&head.headers, &mut fastrand::Rng::with_seed(1));
-        prepare_forwarding(&mut head, client, &identity, authorization);
-        head.headers
-    }
-
-    #[test]
-    fn a_client_s_keys_stay_here_unless_the_route_says_so() {
-        let keys = [("authorization", "Bearer sk"), ("x-api-key", "k"), ("api-key", "k")];
-        let stripped = forwarded(&client(&[]), &keys, false);
-        let kept = forwarded(&client(&[]), &keys, true);
-        for (name, _) in keys {
-            assert!(!stripped.contains_key(name), "{name}");
-            assert!(kept.contains_key(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_key_of_ours_goes_no_further_whatever_the_route_says() {
-        let keys = [
-            ("authorization", "Bearer sw_a_1"),
-            ("x-api-key", "theirs"),
-            ("x-api-key", "sw_b_2"),
-            ("api-key", "sw_c"),
-        ];
-        let kept = forwarded(&client(&[]), &keys, true);
-        assert!(!kept.contains_key("authorization") && !kept.contains_key("api-key"));
-        let left: Vec<_> = kept.get_all("x-api-key").iter().collect();
-        assert_eq!(left, ["theirs"]);
-    }
-
-    #[test]
-    fn only_a_trusted_proxy_of_a_listener_that_believes_it_says_whose_a_request_is() {
-        let claims = [("x-spillway-tenant", "acme"), ("x-tenant-id", "acme"), ("x-priority", "0")];
-        let proxy: &[&str] = &["192.0.2.0/24"];
-        for (trusted, mode, is_kept) in [
-            (proxy, AccessMode::Headers, true),
-            (&[], AccessMode::Headers, false),
-            (proxy, AccessMode::Keys, false),
-            (proxy, AccessMode::None, false),
-        ] {
-            let headers = forwarded(&client_by(trusted, mode), &claims, false);
-            for (name, _) in claims {
-                assert_eq!(headers.contains_key(name), is_kept, "{name} {mode:?} {trusted:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn hop_by_hop_headers_and_those_that_connection_names_are_dropped() {
-        let sent = [
-            ("connection", "keep-alive, X-Secret"),
-            ("x-secret", "1"),
-            ("keep-alive", "timeout=5"),
-            ("te", "trailers"),
-            ("transfer-encoding", "chunked"),
-            ("upgrade", "h2c"),
-            ("x-kept", "1"),
-        ];
-        let headers = forwarded(&client(&[]), &sent, false);
-        for (name, _) in &sent[..6] {
-            assert!(!headers.contains_key(*name), "{name}");
-        }
-        assert_eq!(headers["x-kept"], "1");
-    }
-
-    #[test]
-    fn only_a_trusted_proxy_is_believed_about_earlier_addresses() {
-        let sent = [("x-forwarded-for", "203.0.113.5"), ("x-forwarded-proto", "https")];
-        let untrusted = forwarded(&client(&[]), &sent, false);
-        assert_eq!(untrusted["x-forwarded-for"], "192.0.2.9");
-        assert_eq!(untrusted["x-forwarded-proto"], "http");
-        let trusted = forwarded(&client(&["192.0.2.0/24"]), &sent, false);
-        assert_eq!(trusted["x-forwarded-for"], "203.0.113.5, 192.0.2.9");
-        assert_eq!(trusted["x-forwarded-proto"], "https");
-    }
-
-    #[test]
-    fn a_trace_goes_on_and_an_invalid_request_id_is_replaced() {
-        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let headers = forwarded(&client(&[]), &[("traceparent", parent)], false);
-        let child = headers["traceparent"].to_str().expect("text");
-        assert_eq!(&child[..35], &parent[..35]);
-        assert_ne!(child, parent, "a span of its own");
-        assert_eq!(headers["x-request-id"].len(), 32);
-        let headers = forwarded(&client(&[]), &[("x-request-id", "mine-1")], false);
-        assert_eq!(headers["x-request-id"], "mine-1");
-    }
-}
+mod headers_test;

@@ -5,10 +5,10 @@ mod charge;
 mod dispatch;
 mod explain;
 mod fallback;
-mod form;
 mod forward;
 mod grpc;
 mod guest;
+mod head;
 mod headers;
 mod hedge;
 mod intake;
@@ -21,6 +21,7 @@ mod prepare;
 mod prompt;
 mod queue;
 mod record;
+mod redirect;
 mod resume;
 mod serve;
 mod so_far;
@@ -36,6 +37,7 @@ pub use explain::{
 };
 pub use guest::{GuestAnswer, GuestRefusal, admits_guest, serve_guest, shed_state_of};
 
+pub(crate) use headers::clean_trailers;
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 pub(crate) use record::Record;
 pub(crate) use resume::{Position, Resume, Seeking, Sought, has_events};

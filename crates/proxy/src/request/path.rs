@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use spillway_protocol::{Endpoint, ErrorKind, GatewayError, decode_name};
+use spillway_protocol::{Endpoint, ErrorKind, GatewayError, Protocol, decode_name, lies_below};
 use spillway_types::{ModelName, ModelVersion};
 
-use crate::view::Route;
+use crate::view::{Route, RouteSpec};
 
 /// What stands before a model's name in KServe V2's paths.
 const V2_MODELS: &str = "/v2/models/";
@@ -43,6 +43,48 @@ impl<'a> Renamed<'a> {
     }
 }
 
+/// What paths of a route begin with at this gateway, and what in its place at replicas. Both without a
+/// slash at the end, so that the rest begins a segment of its own.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prefixes<'a> {
+    here: &'a str,
+    there: &'a str,
+}
+
+impl<'a> Prefixes<'a> {
+    /// `None` if replicas see the paths as they are here.
+    pub(crate) fn of(spec: &'a RouteSpec) -> Option<Self> {
+        let (here, there) = (spec.path_prefix.as_deref()?, spec.replace_prefix.as_deref()?);
+        Some(Self::new(here, there))
+    }
+
+    pub(crate) fn new(here: &'a str, there: &'a str) -> Self {
+        let bare = |prefix: &'a str| prefix.strip_suffix('/').unwrap_or(prefix);
+        Self { here: bare(here), there: bare(there) }
+    }
+
+    fn replica_path(self, path: &str) -> String {
+        let path = format!("{}{}", self.there, path.strip_prefix(self.here).unwrap_or(path));
+        if path.is_empty() { "/".to_owned() } else { path }
+    }
+
+    /// The path here of what a replica calls `target`; `None` if this route does not lead there.
+    pub(crate) fn client_path(self, target: &str) -> Option<String> {
+        let path = &target[..target.find(['?', '#']).unwrap_or(target.len())];
+        if !lies_below(path, self.there) {
+            return None;
+        }
+        let rest = &target[self.there.len()..];
+        let path = if self.here.is_empty() && !rest.starts_with('/') {
+            format!("/{rest}")
+        } else {
+            format!("{}{rest}", self.here)
+        };
+        // Two slashes would begin the name of another server.
+        (!path.starts_with("//")).then_some(path)
+    }
+}
+
 /// The path as the replica is to see it.
 pub(crate) fn replica_path(
     head: &Parts,
@@ -52,8 +94,16 @@ pub(crate) fn replica_path(
     let original = head.uri.path_and_query();
     let spec = &route.spec;
     let mut path = Cow::Borrowed(head.uri.path());
-    if let (Some(prefix), Some(replacement)) = (&spec.path_prefix, &spec.replace_prefix) {
-        path = format!("{replacement}{}", &path[prefix.len()..]).into();
+    if let Some(prefixes) = Prefixes::of(spec) {
+        path = prefixes.replica_path(&path).into();
+    }
+    // Servers would redirect to the path without it, which loses bodies and keys of some clients.
+    let is_read = spec.path_prefix.is_none() || spec.protocol != Protocol::Raw;
+    let bare = path
+        .strip_suffix('/')
+        .filter(|bare| is_read && !bare.is_empty() && Endpoint::classify(bare) != Endpoint::Other);
+    if let Some(bare) = bare {
+        path = bare.to_owned().into();
     }
     if let Some(Renamed { encoded, model, version }) = renamed
         && let Some(rest) = path.strip_prefix(V2_MODELS).and_then(|rest| rest.strip_prefix(encoded))

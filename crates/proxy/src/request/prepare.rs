@@ -11,8 +11,8 @@ use http::uri::PathAndQuery;
 use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
-    CompletionApi, Echo, Endpoint, ErrorKind, Facts, GatewayError, KeySources, Protocol, Segments,
-    Terms, UsageTelling, ask_throughout, decode_name, read_facts, rewrite,
+    CompletionApi, Echo, Endpoint, ErrorKind, Facts, Form, GatewayError, KeySources, Protocol,
+    Segments, Terms, UsageTelling, ask_throughout, decode_name, read_facts, read_form, rewrite,
 };
 use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
 
@@ -23,7 +23,6 @@ use crate::relay::Flavour;
 use crate::remote::GuestTerms;
 use crate::request::affinity::affinity;
 use crate::request::fallback::Renaming;
-use crate::request::form::model_in_form;
 use crate::request::grpc::{call_timeout, refuse_no_call};
 use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{Buffered, buffer, refuse_announced};
@@ -116,6 +115,9 @@ async fn read(
     let head = around.head;
     if let Some(route) = around.view.prefixed_route(head.uri.path()) {
         let route = Arc::clone(route);
+        if !around.view.is_confined(head.uri.path(), &route) {
+            return Err(unclear_path());
+        }
         return match route.spec.protocol {
             Protocol::OpenAi => around.json(body, Flavour::OpenAi, Some(route)).await,
             Protocol::KServeV2 => around.opaque(body, Flavour::KServeV2, route).await,
@@ -217,11 +219,12 @@ impl Surroundings<'_> {
 
     /// A multipart upload whose model is one of its fields.
     async fn form(self, body: WireBody) -> Result<Prepared, GatewayError> {
+        refuse_encoding(&self.head.headers)?;
         let buffered = self.buffer(body).await?;
-        let named = model_in_form(&self.head.headers, &buffered.bytes).await?;
-        let wanted = Wanted::named(named.as_deref(), NamePlace::Form);
+        let Form { model: named, .. } = read_form(&self.head.headers, &buffered.bytes)?;
+        let wanted = Wanted::named(named, NamePlace::Form);
         let Found { route, model, target } = self.find(None, wanted)?;
-        if let Some(named) = &named
+        if let Some(named) = named
             && named != model.as_str()
         {
             let message = format!(
@@ -422,14 +425,19 @@ pub(crate) fn asked_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Gat
 
 /// A compressed body can't be read for its model without unpacking it.
 fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
-    match headers.get(http::header::CONTENT_ENCODING) {
-        None => Ok(()),
-        Some(encoding) if encoding == "identity" => Ok(()),
-        Some(_) => {
-            let message = "compressed request bodies are not read here: send the JSON as it is";
-            Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message))
-        }
+    let values = headers.get_all(http::header::CONTENT_ENCODING).iter();
+    let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
+    if codings.all(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"identity")) {
+        return Ok(());
     }
+    let message = "compressed request bodies are not read here: send the body as it is";
+    Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message))
+}
+
+fn unclear_path() -> GatewayError {
+    let message = "servers could read the path as another one: it must have no dot segments, doubled \
+                   or encoded slashes, backslashes, semicolons or needless escapes";
+    GatewayError::new(ErrorKind::BadRequest, message)
 }
 
 pub(super) fn no_such_path(head: &Parts) -> GatewayError {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, Version, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Incoming;
 use spillway_protocol::grpc::reply_fault;
 use spillway_protocol::{
@@ -23,13 +23,15 @@ use crate::remote::GuestTerms;
 use crate::request::charge::Charge;
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::grpc;
-use crate::request::headers::{Identity, prepare_forwarding, remove_hop_by_hop};
+use crate::request::head::{METHODS, check_guest_head, check_head};
+use crate::request::headers::{Identity, clean_reply, prepare_forwarding, prepare_guest};
 use crate::request::keepsakes::{Keepsakes, begin_session};
 use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
 use crate::request::prepare::{Prepared, Surroundings, prepare};
 use crate::request::queue::shed_error;
 use crate::request::record::Record;
+use crate::request::redirect::confine_reply;
 use crate::request::resume::{Resume, is_stream};
 use crate::request::tenant::tenant_key;
 use crate::request::told;
@@ -132,8 +134,11 @@ impl Exchange {
         let call = grpc::called(&head);
         let endpoint = call.unwrap_or_else(|| Endpoint::classify(&path));
         let prefixed = self.view.prefixed_route(&path);
+        // What a built-in endpoint would understand says nothing of a route.
+        let is_routed = prefixed.is_some() && call.is_none();
+        let endpoint = if is_routed { Endpoint::Other } else { endpoint };
         let protocol = protocol_of(prefixed.map(|route| route.spec.protocol), call, &path);
-        let grant = match self.admit(&head.headers, endpoint, prefixed.is_some()) {
+        let grant = match self.admit(&head, endpoint, prefixed.is_some()) {
             Ok(grant) => grant,
             Err(error) => return Ok(refuse(&error, protocol, endpoint, record)),
         };
@@ -190,17 +195,20 @@ impl Exchange {
     }
 
     /// What the request's credential allows. Asked before anything else of the request is read, but
-    /// for whether it asks for health.
+    /// for what makes its head no request, and whether it asks for health.
     fn admit(
         &self,
-        headers: &HeaderMap,
+        head: &Parts,
         endpoint: Endpoint<'_>,
         is_routed: bool,
     ) -> Result<Arc<Grant>, GatewayError> {
-        let doorkeeper = &self.worker.gateway.doorkeeper;
+        let (gateway, headers) = (&self.worker.gateway, &head.headers);
+        let doorkeeper = &gateway.doorkeeper;
         if let Some(guest) = &self.guest {
+            check_guest_head(head, gateway.limits().header_bytes_max)?;
             return Ok(Arc::new(doorkeeper.vouched_by(guest)));
         }
+        check_head(head)?;
         match self.client.access.mode() {
             AccessMode::None => Ok(doorkeeper.anybody()),
             // Whoever watches over processes has no keys.
@@ -223,7 +231,7 @@ impl Exchange {
     fn is_one_client(&self, headers: &HeaderMap) -> bool {
         let is_proxy =
             || self.client.is_trusted() && self.client_address(headers) == self.client.address;
-        self.guest.is_none() && !is_proxy()
+        self.guest.is_none() && !self.client.is_unnamed && !is_proxy()
     }
 
     /// Charges a client's own request to its limits; a guest was charged where it came from.
@@ -254,10 +262,12 @@ impl Exchange {
         }
         let gateway = &self.worker.gateway;
         let mut session = None;
-        if self.guest.is_none() {
-            // The first node has done both for a guest.
+        let forward_authorization = prepared.route.spec.forward_authorization;
+        if let Some(guest) = &self.guest {
+            // The node that has the client has done the rest.
+            prepare_guest(&mut head.headers, (guest, identity), forward_authorization);
+        } else {
             session = begin_session(gateway, prepared, &head.headers);
-            let forward_authorization = prepared.route.spec.forward_authorization;
             prepare_forwarding(head, &self.client, identity, forward_authorization);
         }
         record.planned(prepared.body_wait);
@@ -272,7 +282,8 @@ impl Exchange {
             started: record.started(),
             tenant,
         };
-        let dispatched = dispatch.run(record).await?;
+        let mut dispatched = dispatch.run(record).await?;
+        confine_reply(&mut dispatched, prepared, head)?;
         let replied = (dispatched.place.replica(), dispatched.reply.response.status());
         let keepsakes = Keepsakes::of(gateway, prepared, &head.headers, session.as_ref(), replied);
         Ok((dispatched, keepsakes))
@@ -354,12 +365,13 @@ impl Exchange {
             return grpc::translated(trailers, record);
         }
         let upstream = Upstream { body, connection: reply.connection, place, witness };
-        remove_hop_by_hop(&mut head.headers);
-        if upstream.place.replica().is_some() {
-            // Only nodes may speak of their own errors and of how a request was routed.
-            head.headers.remove(&CODE_HEADER);
-            head.headers.remove(&SHED_REASON);
+        // Only nodes may speak of their own errors and of how a request was routed.
+        clean_reply(&mut head.headers, upstream.place.replica().is_some());
+        if head.status == StatusCode::NO_CONTENT {
+            head.headers.remove(header::CONTENT_LENGTH);
         }
+        // The version is that of each connection; hyper lowers it for clients that need it.
+        head.version = Version::HTTP_11;
         if self.worker.gateway.config.expose_routing {
             let hop = self.guest.as_ref().map_or(0, |guest| guest.hop);
             let region = self.worker.gateway.config.region.as_str();
@@ -409,7 +421,8 @@ fn refuse(
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
     }
     if error.kind == ErrorKind::MethodNotAllowed {
-        headers.insert(header::ALLOW, HeaderValue::from_static(allowed_methods(endpoint)));
+        let allowed = Some(allowed_methods(endpoint)).filter(|list| !list.is_empty());
+        headers.insert(header::ALLOW, HeaderValue::from_static(allowed.unwrap_or(METHODS)));
     }
     response
 }

@@ -60,7 +60,7 @@ impl FailedAttempt {
             AttemptError::Unsent(_) | AttemptError::Reset(_) if !self.was_kept => {
                 Some(Fault::Reset)
             }
-            AttemptError::BadReply(_) => Some(Fault::BadReply),
+            AttemptError::BadReply(_) | AttemptError::Switched => Some(Fault::BadReply),
             AttemptError::FirstByteTimeout => Some(Fault::Silent),
             AttemptError::Unsent(_)
             | AttemptError::Reset(_)
@@ -105,7 +105,11 @@ pub(crate) async fn attempt(
             }
         }
     };
-    let reply: Result<Reply, AttemptError> = reply.await;
+    let reply: Result<Reply, AttemptError> = match reply.await {
+        // What follows it is no HTTP.
+        Ok(reply) if reply.response.status().is_informational() => Err(AttemptError::Switched),
+        reply => reply,
+    };
     reply.map_err(|error| FailedAttempt { error, was_kept })
 }
 

@@ -23,6 +23,9 @@ pub(crate) enum AttemptError {
     /// What came back is no HTTP reply.
     #[error("invalid reply: {0}")]
     BadReply(hyper::Error),
+    /// It went over to another protocol, which nobody had asked for.
+    #[error("switched protocols unasked")]
+    Switched,
     /// Nothing came back in time.
     #[error("no reply in time")]
     FirstByteTimeout,
@@ -68,6 +71,7 @@ impl AttemptError {
             Self::Connect(_) | Self::ConnectTimeout | Self::Unsent(_) => RetrySafety::Unsent,
             Self::Reset(_) => RetrySafety::Reset,
             Self::BadReply(_)
+            | Self::Switched
             | Self::FirstByteTimeout
             | Self::DeadlinePassed
             | Self::BodyGone
@@ -88,6 +92,10 @@ impl AttemptError {
             Self::BadReply(_) => (
                 ErrorKind::ReplicaBadResponse,
                 format!("replica {replica} sent something that is not an HTTP reply"),
+            ),
+            Self::Switched => (
+                ErrorKind::ReplicaBadResponse,
+                format!("replica {replica} switched to another protocol unasked"),
             ),
             Self::FirstByteTimeout => (
                 ErrorKind::FirstByteTimeout,

@@ -1,0 +1,67 @@
+//! The content type of a form.
+
+use http::{HeaderMap, header};
+
+use super::malformed;
+use crate::error::{ErrorKind, GatewayError};
+
+/// Longest boundary (RFC 2046, section 5.1.1).
+const BOUNDARY_BYTES_MAX: usize = 70;
+
+/// The boundary that the request's content type names.
+///
+/// # Errors
+/// If the content type is another one, is said twice, or could be read in two ways.
+pub(super) fn boundary(headers: &HeaderMap) -> Result<&str, GatewayError> {
+    let mut values = headers.get_all(header::CONTENT_TYPE).iter();
+    let first = values.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if values.next().is_some() {
+        return Err(malformed("there is more than one Content-Type"));
+    }
+    let (kind, parameters) = first.split_once(';').unwrap_or((first, ""));
+    if !kind.trim().eq_ignore_ascii_case("multipart/form-data") {
+        let message = "multipart/form-data is needed here";
+        return Err(GatewayError::new(ErrorKind::UnsupportedMediaType, message));
+    }
+    read_parameters(parameters).ok_or_else(|| {
+        malformed("its Content-Type must be multipart/form-data; boundary=..., each said once")
+    })
+}
+
+/// The boundary among the parameters; `None` if anything beside it is not understood.
+fn read_parameters(mut rest: &str) -> Option<&str> {
+    let (mut boundary, mut has_charset) = (None, false);
+    loop {
+        let (name, value) = rest.trim_start_matches(' ').split_once('=')?;
+        let (value, is_quoted, behind) = read_value(value)?;
+        match name {
+            "boundary" if boundary.is_none() && is_boundary(value, is_quoted) => {
+                boundary = Some(value);
+            }
+            "charset" if !has_charset && value.eq_ignore_ascii_case("utf-8") => has_charset = true,
+            _ => return None,
+        }
+        match behind.trim_start_matches(' ').strip_prefix(';') {
+            Some(more) => rest = more,
+            None if behind.trim_matches(' ').is_empty() => return boundary,
+            None => return None,
+        }
+    }
+}
+
+/// A parameter's value, whether it was quoted, and what follows. An escape ends in `None`.
+fn read_value(text: &str) -> Option<(&str, bool, &str)> {
+    if let Some(quoted) = text.strip_prefix('"') {
+        let (value, behind) = quoted.split_once('"')?;
+        return (!value.contains('\\')).then_some((value, true, behind));
+    }
+    let end = text.find([';', ' ']).unwrap_or(text.len());
+    Some((&text[..end], false, &text[end..]))
+}
+
+/// Whether the boundary has only characters that every server takes there.
+fn is_boundary(text: &str, is_quoted: bool) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"'+_-.".contains(&byte);
+    let is_usual = |byte: u8| is_plain(byte) || is_quoted && b"()/:=?,".contains(&byte);
+    (1..=BOUNDARY_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_usual)
+}

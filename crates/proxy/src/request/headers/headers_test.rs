@@ -1,0 +1,112 @@
+use std::sync::Arc;
+
+use spillway_protocol::TrustedProxies;
+
+use super::*;
+use crate::access::{AccessMode, AccessSwitch};
+use crate::client::Client;
+
+fn client(trusted: &[&str]) -> Client {
+    client_by(trusted, AccessMode::Keys)
+}
+
+fn client_by(trusted: &[&str], access: AccessMode) -> Client {
+    let blocks = trusted.iter().map(|block| block.parse().expect("a block")).collect();
+    let address = "192.0.2.9".parse().expect("an address");
+    let access = Arc::new(AccessSwitch::new(access));
+    Client::new(address, false, (Arc::new(TrustedProxies::new(blocks)), access))
+}
+
+fn forwarded(client: &Client, headers: &[(&str, &str)], authorization: bool) -> HeaderMap {
+    let mut builder = http::Request::builder().uri("/v1/models");
+    for (name, value) in headers {
+        builder = builder.header(*name, *value);
+    }
+    let (mut head, ()) = builder.body(()).expect("a request").into_parts();
+    let identity = Identity::of(&head.headers, &mut fastrand::Rng::with_seed(1));
+    prepare_forwarding(&mut head, client, &identity, authorization);
+    head.headers
+}
+
+#[test]
+fn a_client_s_keys_stay_here_unless_the_route_says_so() {
+    let keys = [("authorization", "Bearer sk"), ("x-api-key", "k"), ("api-key", "k")];
+    let stripped = forwarded(&client(&[]), &keys, false);
+    let kept = forwarded(&client(&[]), &keys, true);
+    for (name, _) in keys {
+        assert!(!stripped.contains_key(name), "{name}");
+        assert!(kept.contains_key(name), "{name}");
+    }
+}
+
+#[test]
+fn a_key_of_ours_goes_no_further_whatever_the_route_says() {
+    let keys = [
+        ("authorization", "Bearer sw_a_1"),
+        ("x-api-key", "theirs"),
+        ("x-api-key", "sw_b_2"),
+        ("api-key", "sw_c"),
+    ];
+    let kept = forwarded(&client(&[]), &keys, true);
+    assert!(!kept.contains_key("authorization") && !kept.contains_key("api-key"));
+    let left: Vec<_> = kept.get_all("x-api-key").iter().collect();
+    assert_eq!(left, ["theirs"]);
+}
+
+#[test]
+fn only_a_trusted_proxy_of_a_listener_that_believes_it_says_whose_a_request_is() {
+    let claims = [("x-spillway-tenant", "acme"), ("x-tenant-id", "acme"), ("x-priority", "0")];
+    let proxy: &[&str] = &["192.0.2.0/24"];
+    for (trusted, mode, is_kept) in [
+        (proxy, AccessMode::Headers, true),
+        (&[], AccessMode::Headers, false),
+        (proxy, AccessMode::Keys, false),
+        (proxy, AccessMode::None, false),
+    ] {
+        let headers = forwarded(&client_by(trusted, mode), &claims, false);
+        for (name, _) in claims {
+            assert_eq!(headers.contains_key(name), is_kept, "{name} {mode:?} {trusted:?}");
+        }
+    }
+}
+
+#[test]
+fn hop_by_hop_headers_and_those_that_connection_names_are_dropped() {
+    let sent = [
+        ("connection", "keep-alive, X-Secret"),
+        ("x-secret", "1"),
+        ("keep-alive", "timeout=5"),
+        ("te", "trailers"),
+        ("transfer-encoding", "chunked"),
+        ("upgrade", "h2c"),
+        ("x-kept", "1"),
+    ];
+    let headers = forwarded(&client(&[]), &sent, false);
+    for (name, _) in &sent[..6] {
+        assert!(!headers.contains_key(*name), "{name}");
+    }
+    assert_eq!(headers["x-kept"], "1");
+}
+
+#[test]
+fn only_a_trusted_proxy_is_believed_about_earlier_addresses() {
+    let sent = [("x-forwarded-for", "203.0.113.5"), ("x-forwarded-proto", "https")];
+    let untrusted = forwarded(&client(&[]), &sent, false);
+    assert_eq!(untrusted["x-forwarded-for"], "192.0.2.9");
+    assert_eq!(untrusted["x-forwarded-proto"], "http");
+    let trusted = forwarded(&client(&["192.0.2.0/24"]), &sent, false);
+    assert_eq!(trusted["x-forwarded-for"], "203.0.113.5, 192.0.2.9");
+    assert_eq!(trusted["x-forwarded-proto"], "https");
+}
+
+#[test]
+fn a_trace_goes_on_and_an_invalid_request_id_is_replaced() {
+    let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let headers = forwarded(&client(&[]), &[("traceparent", parent)], false);
+    let child = headers["traceparent"].to_str().expect("text");
+    assert_eq!(&child[..35], &parent[..35]);
+    assert_ne!(child, parent, "a span of its own");
+    assert_eq!(headers["x-request-id"].len(), 32);
+    let headers = forwarded(&client(&[]), &[("x-request-id", "mine-1")], false);
+    assert_eq!(headers["x-request-id"], "mine-1");
+}

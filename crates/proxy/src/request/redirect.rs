@@ -1,0 +1,178 @@
+//! References in a replica's reply: they lead back to this gateway, or nowhere.
+//!
+//! A client that follows a replica's own address would get past keys and limits, and one that follows a
+//! replica to any other host takes its key along.
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Response, StatusCode};
+use spillway_protocol::{ErrorKind, GatewayError, own_target};
+
+use crate::request::dispatch::Dispatched;
+use crate::request::headers::X_FORWARDED_HOST;
+use crate::request::path::Prefixes;
+use crate::request::prepare::Prepared;
+
+static REFRESH: HeaderName = HeaderName::from_static("refresh");
+
+/// Where a reply comes from.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a> {
+    /// What its paths begin with here and there, if that differs.
+    prefixes: Option<Prefixes<'a>>,
+    /// The path that was asked for there.
+    path: &'a PathAndQuery,
+    /// Names of that server as it may know them: its address, and the host that its client asked for.
+    hosts: [Option<&'a HeaderValue>; 2],
+}
+
+/// Keeps the client from following a replica to another server.
+///
+/// # Errors
+/// If the reply is a redirect to one.
+pub(super) fn confine_reply(
+    dispatched: &mut Dispatched,
+    prepared: &Prepared,
+    asked: &Parts,
+) -> Result<(), GatewayError> {
+    let line = dispatched.place.replica().map(|replica| replica.line(prepared.traffic()));
+    let source = match &line {
+        Some(line) => Source {
+            prefixes: Prefixes::of(&prepared.route.spec),
+            path: &prepared.path,
+            hosts: [Some(line.authority), asked.headers.get(&X_FORWARDED_HOST)],
+        },
+        // The other node has led it back to its client's paths already.
+        None => {
+            let Some(path) = asked.uri.path_and_query() else { return Ok(()) };
+            Source { prefixes: None, path, hosts: [None, None] }
+        }
+    };
+    confine(&mut dispatched.reply.response, source)
+}
+
+/// Rewrites references to the server itself into paths of this gateway, and takes others out.
+///
+/// # Errors
+/// If the reply sends its client to another server.
+fn confine<B>(reply: &mut Response<B>, source: Source<'_>) -> Result<(), GatewayError> {
+    if !reply.headers().keys().any(is_reference) {
+        return Ok(());
+    }
+    let status = reply.status();
+    let headers = reply.headers_mut();
+    let is_led = rewrite(headers, &header::LOCATION, |text| source.own_path(text));
+    if !is_led && status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+        let message = "the replica's reply leads to another server, or nowhere";
+        return Err(GatewayError::new(ErrorKind::ReplicaRedirect, message));
+    }
+    rewrite(headers, &header::CONTENT_LOCATION, |text| source.own_path(text));
+    rewrite(headers, &REFRESH, |text| source.own_refresh(text));
+    source.rewrite_links(headers);
+    Ok(())
+}
+
+fn is_reference(name: &HeaderName) -> bool {
+    matches!(name.as_str(), "location" | "content-location" | "refresh" | "link")
+}
+
+/// Replaces a header's one value; takes it out where there is no other value for it. `false` if it was
+/// taken out.
+fn rewrite(
+    headers: &mut HeaderMap,
+    name: &HeaderName,
+    replace: impl FnOnce(&str) -> Option<String>,
+) -> bool {
+    let mut values = headers.get_all(name).iter();
+    let Some(first) = values.next() else { return true };
+    let is_one = values.next().is_none();
+    let text = first.to_str().ok().filter(|_| is_one);
+    let value = text.and_then(replace).and_then(|text| HeaderValue::try_from(text).ok());
+    match value {
+        Some(value) => drop(headers.insert(name, value)),
+        None => {
+            headers.remove(name);
+            return false;
+        }
+    }
+    true
+}
+
+impl Source<'_> {
+    /// The path at this gateway of what `reference` names; `None` if it lies elsewhere.
+    fn own_path(self, reference: &str) -> Option<String> {
+        let target = own_target(reference, self.path, |authority, scheme| {
+            self.hosts.iter().flatten().any(|host| is_same(host, authority, scheme))
+        })?;
+        match self.prefixes {
+            Some(prefixes) => prefixes.client_path(&target),
+            None => Some(target),
+        }
+    }
+
+    /// `5; url=/x`, or seconds alone.
+    fn own_refresh(self, text: &str) -> Option<String> {
+        let (seconds, rest) = text.split_once([';', ',']).unwrap_or((text, ""));
+        let seconds: u32 = seconds.trim().parse().ok()?;
+        if rest.trim().is_empty() {
+            return Some(seconds.to_string());
+        }
+        let (name, reference) = rest.split_once('=')?;
+        let reference = reference.trim().trim_matches(['"', '\'']);
+        let path = self.own_path(reference).filter(|_| name.trim().eq_ignore_ascii_case("url"))?;
+        Some(format!("{seconds}; url={path}"))
+    }
+
+    fn rewrite_links(self, headers: &mut HeaderMap) {
+        let header::Entry::Occupied(links) = headers.entry(header::LINK) else { return };
+        let (name, values) = links.remove_entry_mult();
+        let values: Vec<HeaderValue> = values.collect();
+        for value in values {
+            let text = value.to_str().ok().and_then(|text| self.own_links(text));
+            if let Some(Ok(value)) = text.map(HeaderValue::try_from) {
+                headers.append(&name, value);
+            }
+        }
+    }
+
+    /// A list of `<reference>; parameters`, each with its reference replaced.
+    fn own_links(self, text: &str) -> Option<String> {
+        let (mut rest, mut links) = (text, String::with_capacity(text.len()));
+        let (mut is_quoted, mut is_any) = (false, false);
+        while let Some(at) = rest.find(['<', '"']) {
+            let (before, mark) = rest.split_at(at);
+            links.push_str(before);
+            let (mark, behind) = mark.split_at(1);
+            rest = behind;
+            is_quoted ^= mark == "\"";
+            if mark == "\"" || is_quoted {
+                links.push_str(mark);
+                continue;
+            }
+            let (reference, behind) = rest.split_once('>')?;
+            links.extend(["<", &self.own_path(reference)?, ">"]);
+            rest = behind;
+            is_any = true;
+        }
+        links.push_str(rest);
+        (is_any && !is_quoted && !links.contains('\\')).then_some(links)
+    }
+}
+
+/// Whether an authority is that of the server. Many know only the name by which they were asked, and
+/// not whether it was by TLS.
+fn is_same(host: &HeaderValue, authority: &str, scheme: Option<&str>) -> bool {
+    let Ok(host) = host.to_str() else { return false };
+    let default = match scheme {
+        Some("http") => ":80",
+        Some("https") => ":443",
+        _ => "",
+    };
+    let bare = authority.strip_suffix(default).unwrap_or(authority);
+    let is_equal = |text: &str| !text.is_empty() && host.eq_ignore_ascii_case(text);
+    is_equal(authority) || is_equal(bare) || is_equal(&format!("{authority}{default}"))
+}
+
+#[cfg(test)]
+mod redirect_test;
