@@ -246,12 +246,12 @@ impl Divider {
             drop(tokio::time::timeout(LEAVE_LIMIT, giving_back).await);
         }
         let now = Instant::now();
+        self.debts.write(self.parts.gateway.quotas(), now);
         let tokens = self.book.terms.keys().map(|scope| {
             let spent = self.quotas().spent(scope, LimitKind::TokenRate, now);
             let spent = spent.into_iter().map(|(age, units)| (age.as_millis() as u64, units));
             (scope.clone(), spent.collect())
         });
-        self.debts.write(self.parts.gateway.quotas(), now);
         self.saved.stopped = Some(Stopped { at: Uptime::now(), tokens: tokens.collect() });
         self.drop_all();
         self.save();
