@@ -5,9 +5,11 @@
 //! ranges, and what is changed of them is a list of slices.
 
 mod body;
+mod cache_mask;
 mod client_address;
 mod continuation;
 mod endpoint;
+mod engine_fields;
 mod error;
 pub mod grpc;
 mod hash_by;
@@ -18,11 +20,14 @@ mod reply;
 mod splice;
 mod sse;
 mod trace;
+mod v2;
 
-pub use body::{BodyError, BodyErrorKind, Facts, PromptKind, TextField, read_facts};
+pub use body::{BodyError, BodyErrorKind, Facts, PromptKind, PromptLoad, TextField, read_facts};
+pub use cache_mask::CacheMask;
 pub use client_address::TrustedProxies;
 pub use continuation::{CompletionApi, Next, Terms, Thread, Unfit, UsageTelling, ask_throughout};
 pub use endpoint::{Endpoint, Protocol, decode_name};
+pub use engine_fields::EngineFields;
 pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,
 };
@@ -31,8 +36,11 @@ pub use models::{model_card, model_list};
 pub use orca::parse_orca;
 pub use prompt::{PromptPiece, read_prompt};
 pub use reply::{Usage, response_id_in, usage_in};
-pub use splice::{Segments, json_string, replace_model, rewrite};
+pub use splice::{
+    Changes, SaltField, Segments, UsageWish, change, json_string, replace_model, rewrite, salted,
+};
 pub use sse::{EventOptions, EventRelay, Tally};
 pub use trace::{
     REQUEST_ID, TRACEPARENT, TRACESTATE, TraceContext, new_request_id, valid_request_id,
 };
+pub use v2::{V2Facts, V2Watch, read_v2};

@@ -10,6 +10,7 @@ mod concurrency;
 mod config;
 mod discovery;
 mod drain;
+mod engine_fields;
 mod fallbacks;
 #[expect(dead_code, reason = "tests of regions use more of it")]
 #[path = "../regions/gate.rs"]
@@ -23,6 +24,7 @@ mod headers;
 mod health;
 mod hedging;
 mod http2;
+mod isolation;
 mod life;
 mod limits;
 mod load;

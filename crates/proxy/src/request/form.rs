@@ -6,19 +6,19 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use http_body_util::{BodyExt, Full};
 use multer::{Constraints, Multipart, SizeLimit};
-use spillway_protocol::{ErrorKind, GatewayError};
+use spillway_protocol::{EngineFields, ErrorKind, GatewayError};
 
 /// No model has a longer name.
 const MODEL_BYTES_MAX: u64 = 1024;
 
-/// The value of the field `model`, if there is one.
+/// The value of the field `model`, if there is one, and the fields that steer the model server.
 ///
 /// # Errors
 /// If the body is not well-formed multipart data, or names the model twice.
 pub(crate) async fn model_in_form(
     headers: &HeaderMap,
     body: &Bytes,
-) -> Result<Option<String>, GatewayError> {
+) -> Result<(Option<String>, EngineFields), GatewayError> {
     let content_type =
         headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let boundary = multer::parse_boundary(content_type).map_err(|error| {
@@ -30,8 +30,9 @@ pub(crate) async fn model_in_form(
         Constraints::new().size_limit(SizeLimit::new().for_field("model", MODEL_BYTES_MAX));
     let mut form =
         Multipart::with_constraints::<_, _, Infallible, _>(stream, boundary, constraints);
-    let mut model = None;
+    let (mut model, mut engine_fields) = (None, EngineFields::NONE);
     while let Some(field) = form.next_field().await.map_err(|error| malformed(&error))? {
+        engine_fields.note(field.name().unwrap_or_default());
         if field.name() != Some("model") {
             continue;
         }
@@ -40,7 +41,7 @@ pub(crate) async fn model_in_form(
         }
         model = Some(field.text().await.map_err(|error| malformed(&error))?);
     }
-    Ok(model)
+    Ok((model, engine_fields))
 }
 
 fn malformed(error: &impl ToString) -> GatewayError {
@@ -56,7 +57,17 @@ mod tests {
         let mut headers = HeaderMap::new();
         let value = "multipart/form-data; boundary=X".parse().expect("a header");
         headers.insert(header::CONTENT_TYPE, value);
-        model_in_form(&headers, &Bytes::from_static(body.as_bytes())).await
+        let body = Bytes::from_static(body.as_bytes());
+        Ok(model_in_form(&headers, &body).await?.0)
+    }
+
+    #[tokio::test]
+    async fn fields_that_steer_the_model_server_are_noted() {
+        let body = "--X\r\ncontent-disposition: form-data; name=\"priority\"\r\n\r\n1\r\n--X--\r\n";
+        let headers = [(header::CONTENT_TYPE, "multipart/form-data; boundary=X".parse().unwrap())];
+        let body = Bytes::from_static(body.as_bytes());
+        let (_, fields) = model_in_form(&headers.into_iter().collect(), &body).await.unwrap();
+        assert_eq!(Some(fields), EngineFields::named("priority"));
     }
 
     #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod affinity;
 mod charge;
+mod cost;
 mod dispatch;
 mod explain;
 mod fallback;
@@ -22,6 +23,7 @@ mod prompt;
 mod queue;
 mod record;
 mod resume;
+mod salting;
 mod serve;
 mod so_far;
 mod stored;

@@ -23,7 +23,9 @@ use crate::remote::GuestTerms;
 use crate::request::charge::Charge;
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::grpc;
-use crate::request::headers::{Identity, prepare_forwarding, remove_hop_by_hop};
+use crate::request::headers::{
+    Identity, prepare_forwarding, remove_engine_headers, remove_hop_by_hop,
+};
 use crate::request::keepsakes::{Keepsakes, begin_session};
 use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
@@ -235,7 +237,12 @@ impl Exchange {
     ) -> Result<(), GatewayError> {
         if self.guest.is_none() {
             record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
-            record.charged(Charge::take(&self.worker.gateway, grant, &prepared.inquiry)?);
+            record.charged(Charge::take(
+                &self.worker.gateway,
+                grant,
+                &prepared.inquiry,
+                &prepared.cost,
+            )?);
         }
         Ok(())
     }
@@ -259,6 +266,12 @@ impl Exchange {
             session = begin_session(gateway, prepared, &head.headers);
             let forward_authorization = prepared.route.spec.forward_authorization;
             prepare_forwarding(head, &self.client, identity, forward_authorization);
+            let is_built_in = prepared.route.spec.path_prefix.is_none();
+            remove_engine_headers(
+                &mut head.headers,
+                prepared.route.spec.engine_fields,
+                is_built_in,
+            );
         }
         record.planned(prepared.body_wait);
         let tenant = tenant_key(gateway, prepared);
@@ -325,6 +338,9 @@ impl Exchange {
             tenant: prepared.inquiry.tenant.clone(),
             idle: prepared.route.spec.timeouts.idle,
             deadline: prepared.inquiry.deadline,
+            mask: prepared
+                .shows_cache(&self.worker.gateway, Some(&dispatched.place))
+                .then(Box::default),
             client_half: prepared.body.take_half(),
             resume: is_stream(&dispatched.reply.response)
                 .then(|| Resume::of(&self.worker, prepared, head, &self.dice))
