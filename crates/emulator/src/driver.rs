@@ -64,6 +64,8 @@ pub(crate) struct Job<'a> {
     pub(crate) prompt: &'a [u32],
     pub(crate) output: &'a [u32],
     pub(crate) finish: Finish,
+    /// Keeps its cache entries apart from those of other salts; 0 shares them with all that have none.
+    pub(crate) salt: u64,
 }
 
 impl Driver {
@@ -98,7 +100,8 @@ impl Driver {
         let mut core = self.core();
         let id = RequestId(core.last_id + 1);
         let block_tokens = core.engine.config().block_tokens;
-        let request = Request::from_tokens(id, job.prompt, job.output, block_tokens);
+        let mut request = Request::from_tokens(id, job.prompt, job.output, block_tokens);
+        request.blocks.iter_mut().for_each(|block| *block ^= job.salt);
         let now = core.clock.virtual_at(submitted);
         core.engine.submit(now, request)?;
         core.last_id = id.0;

@@ -19,7 +19,8 @@ fn driver(time_scale: f64) -> (Arc<Driver>, tokio_util::sync::DropGuard) {
 }
 
 fn submit(driver: &Arc<Driver>, prompt: usize, output: usize) -> Generation {
-    let job = Job { prompt: &vec![1; prompt], output: &vec![2; output], finish: Finish::Stop };
+    let job =
+        Job { prompt: &vec![1; prompt], output: &vec![2; output], finish: Finish::Stop, salt: 0 };
     driver.submit(job).unwrap()
 }
 

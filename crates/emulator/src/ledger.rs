@@ -24,7 +24,7 @@ pub enum Outcome {
 /// One request of the recent past.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RequestRecord {
-    /// Its `x-request-id`, if it had one.
+    /// Its `x-request-id`, if it had one, without what the gateway puts behind a client's own.
     pub request_id: Option<String>,
     /// How it ended.
     pub outcome: Outcome,
@@ -63,7 +63,8 @@ impl Ledger {
 
     /// Enters a request. The ticket must be closed once; dropped unclosed, it counts as aborted.
     pub(crate) fn receive(self: &Arc<Self>, headers: &Arc<HeaderMap>) -> Ticket {
-        let request_id = headers.get("x-request-id").and_then(|value| value.to_str().ok());
+        let request_id =
+            headers.get("x-request-id").and_then(|value| value.to_str().ok()).map(chosen_id);
         let record =
             RequestRecord { request_id: request_id.map(str::to_owned), outcome: Outcome::InFlight };
         let mut books = self.books();
@@ -140,6 +141,15 @@ impl Drop for Ticket {
         if self.open {
             self.ledger.close(self.number, Outcome::Aborted);
         }
+    }
+}
+
+/// A client's id of a request as it chose it: the gateway puts a dash and 16 hexadecimal digits behind it.
+fn chosen_id(id: &str) -> &str {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    match id.rsplit_once('-') {
+        Some((chosen, random)) if random.len() == 16 && random.bytes().all(is_digit) => chosen,
+        _ => id,
     }
 }
 

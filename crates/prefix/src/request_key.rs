@@ -19,6 +19,20 @@ impl PrefixHasher {
         hasher.finalize64()
     }
 
+    /// What engines are to keep cache entries apart by, for prompts that share none with others: 64
+    /// hexadecimal digits.
+    ///
+    /// Nobody can guess it without the secret, so nobody finds out by their own prompts what somebody
+    /// else's cache holds. Nodes with the same secret give the same, wherever the request comes in.
+    #[must_use]
+    pub fn engine_salt(&self, scope: &[u8]) -> String {
+        let mut hasher = HighwayHasher::new(Key(self.key.0));
+        append_field(&mut hasher, b"spillway engine salt 1");
+        append_field(&mut hasher, scope);
+        let parts = hasher.finalize256();
+        parts.iter().map(|part| format!("{part:016x}")).collect()
+    }
+
     /// The keyed hash of a whole request: of these fields, and of a body that may be in pieces. Equal
     /// requests have equal hashes, however their bodies are cut.
     ///
@@ -70,6 +84,16 @@ mod tests {
         ] {
             assert_ne!(changed, whole);
         }
+    }
+
+    #[test]
+    fn an_engine_salt_depends_on_scope_and_secret() {
+        let hasher = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()).unwrap();
+        let other = PrefixHasher::new([1, 2, 3, 5], PrefixConfig::default()).unwrap();
+        let salt = hasher.engine_salt(b"a");
+        assert_eq!((salt.len(), &salt), (64, &hasher.engine_salt(b"a")));
+        assert_ne!(salt, hasher.engine_salt(b"b"));
+        assert_ne!(salt, other.engine_salt(b"a"));
     }
 
     #[test]

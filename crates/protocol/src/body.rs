@@ -6,18 +6,26 @@
 
 mod body_error;
 mod members;
+mod name_table;
+mod numbers;
+mod prompt_load;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::value::RawValue;
 
+use crate::engine_fields::{self, EngineFields};
+
 pub use body_error::{BodyError, BodyErrorKind};
 use members::Members;
 pub(crate) use members::Source;
+pub(crate) use name_table::{NameTable, folded};
+pub(crate) use numbers::{Number, number};
+pub use prompt_load::PromptLoad;
 
-/// The top-level fields that are read, in the order of [`Field`].
-const FIELD_NAMES: [&str; 21] = [
+/// The top-level fields that are read for what they say, in the order of [`Field`].
+const FACT_NAMES: [&str; 27] = [
     "model",
     "stream",
     "stream_options",
@@ -31,21 +39,93 @@ const FIELD_NAMES: [&str; 21] = [
     "max_completion_tokens",
     "max_output_tokens",
     "max_tokens",
+    "max_new_tokens",
+    "n_predict",
+    "num_predict",
+    "min_tokens",
     "n",
+    "best_of",
+    "n_cmpl",
+    "num_return_sequences",
     "previous_response_id",
     "cache_salt",
     "extra_key",
-    "lora_path",
     "chat_template",
     "chat_template_kwargs",
     "reasoning_effort",
 ];
 
+/// Further fields that engines read as parts of a prompt.
+const TEXT_NAMES: [&str; 18] = [
+    "text_1",
+    "data_1",
+    "queries",
+    "documents",
+    "items",
+    "text_2",
+    "data_2",
+    "texts",
+    "inputs",
+    "suffix",
+    "input_ids",
+    "prompt_token_ids",
+    "prompt_embeds",
+    "input_embeds",
+    "tokens",
+    "context",
+    "previous_response",
+    "previous_input_messages",
+];
+/// Those of [`TEXT_NAMES`] that each of the others is compared with.
+const QUERIES: Range<usize> = 0..3;
+/// Those whose elements are compared with a query, one by one.
+const DOCUMENTS: Range<usize> = 3..8;
+
+const TEXTS_AT: usize = FACT_NAMES.len();
+const ENGINE_AT: usize = TEXTS_AT + TEXT_NAMES.len();
+const NAMES: usize = ENGINE_AT + engine_fields::NAMES.len();
+
+/// All top-level fields that are read.
+const FIELD_NAMES: [&str; NAMES] = {
+    let mut names = [""; NAMES];
+    let mut at = 0;
+    while at < NAMES {
+        names[at] = if at < TEXTS_AT {
+            FACT_NAMES[at]
+        } else if at < ENGINE_AT {
+            TEXT_NAMES[at - TEXTS_AT]
+        } else {
+            engine_fields::NAMES[at - ENGINE_AT]
+        };
+        at += 1;
+    }
+    names
+};
+
+static FIELDS: NameTable<NAMES> = NameTable::new(FIELD_NAMES);
+static OPTIONS: NameTable<1> = NameTable::new(["include_usage"]);
+
 /// Fields by which engines change what they put before the first message.
 const TEMPLATE_FIELDS: [Field; 3] =
     [Field::ChatTemplate, Field::ChatTemplateKwargs, Field::ReasoningEffort];
 
-/// Positions in [`FIELD_NAMES`].
+/// Fields that limit how many tokens an answer has, whatever the endpoint: which of them counts is up to
+/// the engine.
+const OUTPUT_FIELDS: [Field; 7] = [
+    Field::MaxCompletionTokens,
+    Field::MaxOutputTokens,
+    Field::MaxTokens,
+    Field::MaxNewTokens,
+    Field::NPredict,
+    Field::NumPredict,
+    Field::MinTokens,
+];
+
+/// Fields that say how many answers are made.
+const ANSWER_FIELDS: [Field; 4] =
+    [Field::N, Field::BestOf, Field::NCmpl, Field::NumReturnSequences];
+
+/// Positions in [`FACT_NAMES`].
 #[derive(Clone, Copy)]
 enum Field {
     Model,
@@ -61,11 +141,17 @@ enum Field {
     MaxCompletionTokens,
     MaxOutputTokens,
     MaxTokens,
+    MaxNewTokens,
+    NPredict,
+    NumPredict,
+    MinTokens,
     N,
+    BestOf,
+    NCmpl,
+    NumReturnSequences,
     PreviousResponseId,
     CacheSalt,
     ExtraKey,
-    LoraPath,
     ChatTemplate,
     ChatTemplateKwargs,
     ReasoningEffort,
@@ -122,11 +208,19 @@ pub struct Facts<'b> {
     pub(crate) template: [(&'static str, Option<Range<usize>>); TEMPLATE_FIELDS.len()],
     /// The end user as the client names them; `None` if it is no string.
     pub user: Option<Cow<'b, str>>,
-    /// Most tokens to generate: `max_completion_tokens`, `max_output_tokens` or the older
-    /// `max_tokens`; `None` if it is no whole number.
-    pub max_tokens: Option<u64>,
-    /// How many answers; `None` if it is no whole number.
-    pub n: Option<u64>,
+    /// Most tokens of one answer: the largest of all fields that any engine could take it from. `None`
+    /// if none says it.
+    pub max_tokens: Option<u32>,
+    /// A field says by a negative number that an answer may be as long as it likes.
+    pub is_unbounded: bool,
+    /// Answers to each prompt: the largest of `n`, `best_of` and what else engines call it; at least 1.
+    pub answers: u32,
+    /// The fields that steer the engine, unless null.
+    pub engine_fields: EngineFields,
+    /// Further parts of prompts, in the order of their names; `None` where absent or null.
+    pub(crate) texts: [Option<Range<usize>>; TEXT_NAMES.len()],
+    /// The value of each of [`Self::cache_salts`], even if it is null.
+    pub(crate) cache_salt_values: [Option<Range<usize>>; 2],
     /// The stored response that this request continues.
     pub previous_response_id: Option<Cow<'b, str>>,
     /// Just after the body's `{`, where a field can be put in.
@@ -146,7 +240,7 @@ pub struct Facts<'b> {
 /// [`BodyError`] if the body is no JSON object in UTF-8, or if engines would not agree on it.
 pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     let source = Source::new(body)?;
-    let members = source.members(source.object()?, &FIELD_NAMES)?;
+    let members = source.members(source.object()?, &FIELDS)?;
     let options = stream_options(&source, &members)?;
     let model_raw = members.value(Field::Model as usize);
     let span = |field: Field| Some(source.span(not_null(members.value(field as usize))?));
@@ -158,7 +252,11 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     ];
     let prompt = prompt.into_iter().find_map(|(field, kind)| Some((span(field)?, kind)));
     let (prompt, prompt_kind) = prompt.unzip();
-    let count = |field: Field| members.value(field as usize)?.get().parse().ok();
+    let output = output(&source, &members)?;
+    let engine = |index: usize| not_null(members.value(ENGINE_AT + index));
+    let engine_fields = (0..engine_fields::NAMES.len()).filter(|at| engine(*at).is_some());
+    let engine_fields =
+        engine_fields.map(EngineFields::at).fold(EngineFields::NONE, EngineFields::with);
     Ok(Facts {
         model: model_raw.map_or(Ok(None), |raw| source.text(raw, "model"))?,
         stream: flag(&source, members.value(Field::Stream as usize), "stream")?.unwrap_or(false),
@@ -169,16 +267,21 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
         tools: span(Field::Tools),
         instructions: span(Field::Instructions),
         cache_salts: [Field::CacheSalt, Field::ExtraKey].map(span),
-        adapter: span(Field::LoraPath),
-        template: TEMPLATE_FIELDS.map(|field| (FIELD_NAMES[field as usize], span(field))),
+        adapter: engine(LORA_PATH).map(|raw| source.span(raw)),
+        template: TEMPLATE_FIELDS.map(|field| (FACT_NAMES[field as usize], span(field))),
         user: members
             .value(Field::User as usize)
             .and_then(|raw| source.text(raw, "user").ok().flatten())
             .map(|field| field.value),
-        max_tokens: [Field::MaxCompletionTokens, Field::MaxOutputTokens, Field::MaxTokens]
-            .into_iter()
-            .find_map(count),
-        n: count(Field::N),
+        max_tokens: output.tokens_max,
+        is_unbounded: output.is_unbounded,
+        answers: output.answers,
+        engine_fields,
+        texts: std::array::from_fn(|at| {
+            not_null(members.value(TEXTS_AT + at)).map(|raw| source.span(raw))
+        }),
+        cache_salt_values: [Field::CacheSalt, Field::ExtraKey]
+            .map(|field| members.value(field as usize).map(|raw| source.span(raw))),
         previous_response_id: members
             .value(Field::PreviousResponseId as usize)
             .map_or(Ok(None), |raw| source.text(raw, "previous_response_id"))?
@@ -190,6 +293,51 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     })
 }
 
+/// The field that names an adapter, among those that steer the engine.
+const LORA_PATH: usize = {
+    let mut at = 0;
+    while !matches!(engine_fields::NAMES[at].as_bytes(), b"lora_path") {
+        at += 1;
+    }
+    at
+};
+
+/// What a body says of the length and number of its answers.
+struct Output {
+    tokens_max: Option<u32>,
+    is_unbounded: bool,
+    answers: u32,
+}
+
+fn output(source: &Source<'_>, members: &Members<'_, NAMES>) -> Result<Output, BodyError> {
+    let mut output = Output { tokens_max: None, is_unbounded: false, answers: 1 };
+    for field in OUTPUT_FIELDS {
+        match members.value(field as usize).map_or(Number::None, number) {
+            // Engines take zero for "not said", or refuse it.
+            Number::None | Number::Some(0) => {}
+            Number::Some(tokens) => output.tokens_max = output.tokens_max.max(Some(tokens)),
+            Number::Negative => output.is_unbounded = true,
+            Number::Other => return Err(wrong_number(source, members, field)),
+        }
+    }
+    for field in ANSWER_FIELDS {
+        match members.value(field as usize).map_or(Number::None, number) {
+            Number::None => {}
+            Number::Some(answers) => output.answers = output.answers.max(answers),
+            Number::Negative | Number::Other => return Err(wrong_number(source, members, field)),
+        }
+    }
+    Ok(output)
+}
+
+/// Engines read `"5"`, `5.0` and `5e0` as five, or refuse them.
+fn wrong_number(source: &Source<'_>, members: &Members<'_, NAMES>, field: Field) -> BodyError {
+    let at = members.value(field as usize).map_or(0..0, |raw| source.span(raw)).start;
+    let field = FACT_NAMES[field as usize];
+    let expected = "a whole number of at most 4294967295, without quotes, point or exponent";
+    source.error(at, BodyErrorKind::WrongType { field, expected })
+}
+
 #[derive(Default)]
 struct StreamOptions {
     span: Option<Range<usize>>,
@@ -199,7 +347,7 @@ struct StreamOptions {
 
 fn stream_options(
     source: &Source<'_>,
-    members: &Members<'_, { FIELD_NAMES.len() }>,
+    members: &Members<'_, NAMES>,
 ) -> Result<StreamOptions, BodyError> {
     let Some(raw) = members.value(Field::StreamOptions as usize) else {
         return Ok(StreamOptions::default());
@@ -211,7 +359,7 @@ fn stream_options(
     if !raw.get().starts_with('{') {
         return Err(source.wrong_type(raw, "stream_options", "an object"));
     }
-    let options = source.members(raw.get(), &["include_usage"])?;
+    let options = source.members(raw.get(), &OPTIONS)?;
     let value = options.value(0);
     Ok(StreamOptions {
         span,

@@ -27,6 +27,8 @@ pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The longest wait that is asked for: what is predicted for later is worth nothing, and capacity
 /// that comes back should be found.
 pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
+/// The longest wait that is told to a client that has used up a limit and is in debt.
+const LIMIT_DELAY_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// Why the gateway answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -265,7 +267,12 @@ impl GatewayError {
         let status = self.kind.status();
         let is_shed =
             [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-        let known = self.retry_after.map(|delay| delay.clamp(RETRY_DELAY, RETRY_DELAY_MAX));
+        // When a limit has room is known; when a place is free is predicted.
+        let longest = match self.kind {
+            ErrorKind::RateLimited => LIMIT_DELAY_MAX,
+            _ => RETRY_DELAY_MAX,
+        };
+        let known = self.retry_after.map(|delay| delay.clamp(RETRY_DELAY, longest));
         known.or_else(|| is_shed.then_some(RETRY_DELAY))
     }
 

@@ -5,10 +5,12 @@
 //! ranges, and what is changed of them is a list of slices.
 
 mod body;
+mod cache_mask;
 mod client_address;
 mod continuation;
 mod echo;
 mod endpoint;
+mod engine_fields;
 mod error;
 mod form;
 pub mod grpc;
@@ -22,12 +24,15 @@ mod reply;
 mod splice;
 mod sse;
 mod trace;
+mod v2;
 
-pub use body::{BodyError, BodyErrorKind, Facts, PromptKind, TextField, read_facts};
+pub use body::{BodyError, BodyErrorKind, Facts, PromptKind, PromptLoad, TextField, read_facts};
+pub use cache_mask::CacheMask;
 pub use client_address::TrustedProxies;
 pub use continuation::{CompletionApi, Next, Terms, Thread, Unfit, UsageTelling, ask_throughout};
 pub use echo::Echo;
 pub use endpoint::{Endpoint, Protocol, decode_name};
+pub use engine_fields::EngineFields;
 pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,
 };
@@ -39,8 +44,11 @@ pub use plain_path::{is_confined, lies_below};
 pub use prompt::{PromptPiece, read_prompt};
 pub use reference::own_target;
 pub use reply::{Usage, response_id_in, usage_in};
-pub use splice::{Segments, json_string, replace_model, rewrite};
+pub use splice::{
+    Changes, SaltField, Segments, UsageWish, change, json_string, replace_model, rewrite, salted,
+};
 pub use sse::{EventOptions, EventRelay, Tally};
 pub use trace::{
     REQUEST_ID, TRACEPARENT, TRACESTATE, TraceContext, new_request_id, valid_request_id,
 };
+pub use v2::{V2Facts, V2Watch, read_v2};

@@ -60,6 +60,19 @@ pub fn read_prompt(facts: &Facts<'_>, body: &[u8], take: impl FnMut(PromptPiece<
     writer.finish();
 }
 
+/// How many elements an array has; 1 for anything else.
+pub(crate) fn elements(body: &[u8], json: &Range<usize>) -> u64 {
+    if body[json.clone()].first() != Some(&b'[') {
+        return 1;
+    }
+    let mut walk = Walk::into(body, json);
+    let mut count = 0;
+    while walk.peek().is_some() && walk.element().is_some() {
+        count += 1;
+    }
+    count
+}
+
 fn has_elements(body: &[u8], json: &Range<usize>) -> bool {
     Walk::into(body, json).peek().is_some()
 }

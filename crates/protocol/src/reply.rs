@@ -74,13 +74,20 @@ pub(crate) fn read_usage(value: &[u8]) -> Option<Usage> {
     let fields = UsageFields::deserialize(&mut serde_json::Deserializer::from_slice(value)).ok()?;
     let prompt_tokens = fields.prompt_tokens.or(fields.input_tokens);
     let completion_tokens = fields.completion_tokens.or(fields.output_tokens);
-    if prompt_tokens.is_none() && completion_tokens.is_none() {
-        return None;
-    }
+    let (prompt_tokens, completion_tokens) = match (prompt_tokens, completion_tokens) {
+        (None, None) => (fields.total_tokens?, 0),
+        (Some(prompt), None) => {
+            (prompt, fields.total_tokens.map_or(0, |total| total.saturating_sub(prompt)))
+        }
+        (prompt, Some(completion)) => {
+            let rest = || fields.total_tokens.map_or(0, |total| total.saturating_sub(completion));
+            (prompt.unwrap_or_else(rest), completion)
+        }
+    };
     let details = fields.prompt_tokens_details.or(fields.input_tokens_details);
     Some(Usage {
-        prompt_tokens: prompt_tokens.unwrap_or(0),
-        completion_tokens: completion_tokens.unwrap_or(0),
+        prompt_tokens,
+        completion_tokens,
         cached_tokens: details.and_then(|details| details.cached_tokens),
     })
 }
@@ -91,6 +98,7 @@ struct UsageFields {
     input_tokens: Option<u64>,
     completion_tokens: Option<u64>,
     output_tokens: Option<u64>,
+    total_tokens: Option<u64>,
     prompt_tokens_details: Option<Details>,
     input_tokens_details: Option<Details>,
 }
@@ -134,6 +142,14 @@ mod tests {
             r#"{"usage":{"prompt_tokens":8,"total_tokens":8,"prompt_tokens_details":null}}"#,
             Some((8, 0, None)),
         );
+    }
+
+    #[test]
+    fn a_total_says_what_no_other_number_does() {
+        check_usage(r#"{"usage":{"total_tokens":9}}"#, Some((9, 0, None)));
+        check_usage(r#"{"usage":{"prompt_tokens":5,"total_tokens":9}}"#, Some((5, 4, None)));
+        check_usage(r#"{"usage":{"completion_tokens":4,"total_tokens":9}}"#, Some((5, 4, None)));
+        check_usage(r#"{"usage":{"prompt_tokens":9,"total_tokens":5}}"#, Some((9, 0, None)));
     }
 
     #[test]

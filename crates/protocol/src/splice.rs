@@ -93,6 +93,47 @@ pub fn replace_model(body: &Bytes, facts: &Facts<'_>, model: &str) -> Segments {
     rewrite(body, facts, Some(model), false)
 }
 
+/// What of a body is to be changed on its way to a replica.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Changes<'a> {
+    /// Another model name.
+    pub model: Option<&'a str>,
+    /// Whether usage is asked for.
+    pub usage: UsageWish,
+    /// What keeps its cache entries apart from those of others: takes the place of the client's own value.
+    pub salt: Option<(SaltField, &'a str)>,
+}
+
+/// Whether a stream is to tell its usage though its client did not ask for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UsageWish {
+    /// As the client asked.
+    #[default]
+    AsSent,
+    /// At its end.
+    AtEnd,
+    /// In every event, if the engine knows how to tell that.
+    Throughout,
+}
+
+/// The field that an engine keeps cache entries apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaltField {
+    /// `cache_salt`, as vLLM has it.
+    CacheSalt,
+    /// `extra_key`, as SGLang has it.
+    ExtraKey,
+}
+
+impl SaltField {
+    fn name(self) -> &'static str {
+        match self {
+            Self::CacheSalt => "cache_salt",
+            Self::ExtraKey => "extra_key",
+        }
+    }
+}
+
 /// The body with another model name, if one is given, and with usage asked for, if that is wished
 /// and the request is a stream that doesn't ask for it already. Other bytes stay as they were.
 ///
@@ -104,23 +145,49 @@ pub fn rewrite(
     new_model: Option<&str>,
     inject_usage: bool,
 ) -> Segments {
-    let mut edits = SmallVec::<[Edit; 2]>::new();
-    edits.extend(new_model.map(|model| model_edit(facts, model)));
-    if inject_usage && facts.stream && facts.include_usage != Some(true) {
-        edits.push(usage_edit(body, facts));
+    let usage = if inject_usage { UsageWish::AtEnd } else { UsageWish::AsSent };
+    change(body, facts, &Changes { model: new_model, usage, salt: None })
+}
+
+/// The body with these changes; other bytes stay as they were.
+///
+/// `facts` must be what [`crate::read_facts`] said of this very body.
+#[must_use]
+pub fn change(body: &Bytes, facts: &Facts<'_>, changes: &Changes<'_>) -> Segments {
+    let mut edits = SmallVec::<[Edit; 4]>::new();
+    // First, since what is put in behind it may need no comma.
+    edits.extend(changes.salt.map(|salt| salt_edit(facts, salt, changes.model.is_some())));
+    edits.extend(changes.model.map(|model| model_edit(facts, model)));
+    match changes.usage {
+        UsageWish::Throughout if facts.stream && !asks_throughout(facts, body) => {
+            throughout_edits(body, facts, &mut edits);
+        }
+        UsageWish::AtEnd | UsageWish::Throughout
+            if facts.stream && facts.include_usage != Some(true) =>
+        {
+            edits.push(usage_edit(body, facts));
+        }
+        UsageWish::AsSent | UsageWish::AtEnd | UsageWish::Throughout => {}
     }
     edits.sort_by_key(|edit| edit.at.start);
     apply(body, edits)
 }
 
-/// The same with usage asked for in every event of the stream, which the body must not do already.
-pub(crate) fn rewrite_throughout(
-    body: &Bytes,
-    facts: &Facts<'_>,
-    new_model: Option<&str>,
-) -> Segments {
-    let mut edits = SmallVec::<[Edit; 3]>::new();
-    edits.extend(new_model.map(|model| model_edit(facts, model)));
+/// A body in one piece with a salt for the engine's cache; `None` if it can't be read.
+#[must_use]
+pub fn salted(body: &Bytes, salt: (SaltField, &str)) -> Option<Segments> {
+    let facts = crate::read_facts(body).ok()?;
+    Some(change(body, &facts, &Changes { salt: Some(salt), ..Changes::default() }))
+}
+
+/// Whether the client names the option by which usage is told in every event.
+pub(crate) fn asks_throughout(facts: &Facts<'_>, body: &[u8]) -> bool {
+    let options = facts.stream_options.clone().and_then(|at| body.get(at)).unwrap_or_default();
+    memchr::memmem::find(options, b"\"continuous_usage_stats\"").is_some()
+}
+
+/// Asks for usage in every event of the stream, which the body must not do already.
+fn throughout_edits(body: &Bytes, facts: &Facts<'_>, edits: &mut SmallVec<[Edit; 4]>) {
     match &facts.stream_options {
         Some(options) if body[options.start] == b'{' => {
             let is_named = facts.include_usage_value.is_some();
@@ -138,8 +205,6 @@ pub(crate) fn rewrite_throughout(
             edits.push(Edit { at, with: Bytes::from_static(THROUGHOUT_OPTIONS) });
         }
     }
-    edits.sort_by_key(|edit| edit.at.start);
-    apply(body, edits)
 }
 
 /// `text` as a JSON string with its quotes.
@@ -147,6 +212,17 @@ pub(crate) fn rewrite_throughout(
 #[expect(clippy::expect_used, reason = "a string always serialises")]
 pub fn json_string(text: &str) -> Bytes {
     serde_json::to_vec(text).expect("a string serialises").into()
+}
+
+/// Replaces the client's own value, since of two fields of one name engines might take either.
+fn salt_edit(facts: &Facts<'_>, (field, salt): (SaltField, &str), is_followed: bool) -> Edit {
+    let value = json_string(salt);
+    if let Some(at) = &facts.cache_salt_values[field as usize] {
+        return Edit { at: at.clone(), with: value };
+    }
+    let comma: &[u8] = if facts.is_empty_object && !is_followed { b"" } else { b"," };
+    let with = [b"\"", field.name().as_bytes(), b"\":", &*value, comma].concat();
+    Edit { at: facts.insert_at..facts.insert_at, with: with.into() }
 }
 
 fn model_edit(facts: &Facts<'_>, model: &str) -> Edit {

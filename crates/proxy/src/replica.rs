@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use http::{HeaderName, HeaderValue};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use spillway_protocol::SaltField;
 use spillway_route::Sharer;
 use spillway_types::{Holder, ModelName, ModelVersion, ReplicaName};
 
@@ -64,6 +65,8 @@ pub struct ReplicaSpec {
     pub idle: Duration,
     /// It goes on with a chat's last message when it is told to (`continue_final_message`).
     pub continues_chats: bool,
+    /// By which field it keeps cache entries of prompts apart; `None` if by none.
+    pub salt_field: Option<SaltField>,
     /// Header that this replica wants, e.g. its API key. Replaces what the client sent.
     pub credential: Option<(HeaderName, HeaderValue)>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use spillway_protocol::{HashBy, Protocol, decode_name, is_confined, lies_below};
+use spillway_protocol::{EngineFields, HashBy, Protocol, decode_name, is_confined, lies_below};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{
     Admission, ModelName, ReplicaName, ReplicaSlot, Residency, RouteName, Standing,
@@ -58,6 +58,8 @@ pub struct RouteSpec {
     pub inject_usage: bool,
     /// Passes the client's `Authorization` on to the replica.
     pub forward_authorization: bool,
+    /// Fields by which its clients may steer the model server.
+    pub engine_fields: EngineFields,
     /// Has another replica go on with a stream of a completion that breaks off; `None` tells the
     /// client.
     pub continuation: Option<ContinuationSpec>,

@@ -240,6 +240,7 @@ impl Holder {
         }
         let floor = Units::each(|kind| if self.knows(kind, now_ns) { floor[kind] } else { 0 });
         quotas.hold(seen.scope, &Holding { floor, lease, lease_ends_ns: self.ends_ns });
+        quotas.pay_at(seen.scope, now_ns);
     }
 
     /// Whether all is known that was charged to floors of a kind and still counts.

@@ -110,6 +110,30 @@ impl Limiter {
         }
     }
 
+    /// Charges what is owed as far as there is room.
+    pub(crate) fn pay(&self, now_ns: u64) {
+        LimitKind::ALL.into_iter().filter_map(|kind| self.meter(kind)).for_each(|m| m.pay(now_ns));
+    }
+
+    /// Adds to what is owed.
+    pub(crate) fn owe(&self, units: Units) {
+        for kind in LimitKind::ALL {
+            if let Some(meter) = self.meter(kind) {
+                meter.owe(units[kind]);
+            }
+        }
+    }
+
+    /// Tokens that are used and not charged yet.
+    pub(crate) fn tokens_owed(&self) -> u64 {
+        self.meter(LimitKind::TokenRate).map_or(0, Meter::debt)
+    }
+
+    /// Whether tokens are limited.
+    pub(crate) fn limits_tokens(&self) -> bool {
+        self.meter(LimitKind::TokenRate).is_some()
+    }
+
     pub(crate) fn assume(&self, now_ns: u64, units: Units) {
         for kind in LimitKind::ALL {
             if let Some(meter) = self.meter(kind) {

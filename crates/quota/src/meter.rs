@@ -16,6 +16,8 @@ const DRIFT: u64 = 1_000;
 const PLACE_WAIT_NS: u64 = 1_000_000_000;
 /// When to ask again for more than there is by what this node holds: it may hold more by then.
 const SHARE_WAIT_NS: u64 = 3_000_000_000;
+/// The longest wait that is told.
+const DEBT_WAIT_MAX_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
 /// Counts what is charged against what is held. Any thread charges at any time; one task says what
 /// is held.
@@ -24,7 +26,8 @@ pub(crate) struct Meter {
     window: Option<Window>,
     /// Charges that count now.
     in_use: AtomicU64,
-    /// What was used beyond its charge and waits for room to be charged.
+    /// What was used beyond its charge and waits for room to be charged. Kept whole, however much it
+    /// is: what was forgiven would be free.
     debt: AtomicU64,
     /// The whole limit, in all regions.
     whole: AtomicU64,
@@ -78,7 +81,7 @@ impl Meter {
     pub(crate) fn charge(&self, now_ns: u64, units: u64) -> Result<Charge, u64> {
         self.drain(now_ns);
         let held = self.held(now_ns);
-        if !self.pay(now_ns, held) || !self.reserve(now_ns, units) {
+        if !self.pay_from(now_ns, held) || !self.reserve(now_ns, units) {
             self.refused.fetch_add(units, Ordering::Relaxed);
             return Err(self.wait_ns(now_ns, units, held));
         }
@@ -101,8 +104,22 @@ impl Meter {
         let Some(used) = used.map(|used| used.min(UNITS_MAX)) else { return };
         self.give_back(charge, charge.units.saturating_sub(used));
         let lacking = used.saturating_sub(charge.units);
-        if lacking > 0 {
-            self.debt.fetch_add(lacking, Ordering::Relaxed);
+        self.owe(lacking);
+    }
+
+    /// Charges debt as far as there is room. To be called now and then, so that debt becomes less also
+    /// while nobody asks for anything.
+    pub(crate) fn pay(&self, now_ns: u64) {
+        if self.debt.load(Ordering::Relaxed) > 0 {
+            self.drain(now_ns);
+            self.pay_from(now_ns, self.held(now_ns));
+        }
+    }
+
+    /// Adds to what has to be charged before anything else.
+    pub(crate) fn owe(&self, units: u64) {
+        if units > 0 && self.window.is_some() {
+            self.edit_debt(|debt| debt.saturating_add(units));
         }
     }
 
@@ -120,7 +137,7 @@ impl Meter {
         self.floor.store(floor, Ordering::SeqCst);
     }
 
-    /// The whole limit: only so much debt is worth remembering.
+    /// The whole limit, in all regions.
     pub(crate) fn set_whole(&self, whole: u64) {
         self.whole.store(whole.min(UNITS_MAX), Ordering::Relaxed);
     }
@@ -169,8 +186,10 @@ impl Meter {
 
     pub(crate) fn take_asked(&self) -> Asked {
         let in_use = self.in_use.load(Ordering::Relaxed);
+        // Debt needs what is held as requests do, or it would stay where nobody asks any more.
+        let needed = in_use.saturating_add(self.debt());
         Asked {
-            peak: self.peak.swap(in_use, Ordering::Relaxed).max(in_use),
+            peak: self.peak.swap(in_use, Ordering::Relaxed).max(needed),
             refused: self.refused.swap(0, Ordering::Relaxed),
         }
     }
@@ -201,20 +220,34 @@ impl Meter {
     }
 
     /// Charges debt as far as there is room; whether none is left.
-    fn pay(&self, now_ns: u64, held: u64) -> bool {
-        if self.debt.load(Ordering::Relaxed) == 0 {
+    ///
+    /// What is to be paid leaves the debt before it is charged, so that it is never charged twice. Who
+    /// asks in between is let in only where there is room beside the rest.
+    fn pay_from(&self, now_ns: u64, held: u64) -> bool {
+        let owed = self.debt.load(Ordering::Acquire);
+        if owed == 0 {
             return true;
         }
-        let owed = self.debt.swap(0, Ordering::AcqRel).min(self.whole());
         let room = held.saturating_sub(self.in_use.load(Ordering::Acquire));
-        let part = owed.min(room);
-        let is_paid = part > 0 && self.reserve(now_ns, part);
-        if is_paid && let Some(window) = &self.window {
+        let before = self.edit_debt(|debt| debt - debt.min(room));
+        let part = before.min(room);
+        if part == 0 {
+            return before == 0;
+        }
+        if !self.reserve(now_ns, part) {
+            self.owe(part);
+            return false;
+        }
+        if let Some(window) = &self.window {
             window.note(now_ns, part, &self.in_use);
         }
-        let left = owed - if is_paid { part } else { 0 };
-        self.debt.fetch_add(left, Ordering::AcqRel);
-        left == 0
+        before == part
+    }
+
+    /// Changes what is owed, and returns what was before.
+    fn edit_debt(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let edit = |debt| Some(change(debt));
+        self.debt.fetch_update(Ordering::AcqRel, Ordering::Acquire, edit).unwrap_or_default()
     }
 
     fn give_back(&self, charge: Charge, units: u64) {
@@ -225,14 +258,25 @@ impl Meter {
         self.in_use.fetch_sub(counted, Ordering::AcqRel);
     }
 
+    /// In how many nanoseconds there is room for `units` beside all debt, if nobody else asks.
+    ///
+    /// A node that holds less than the limit may hold more by then, so the wait is the least there can
+    /// be. Charges that leave the window make room, and debt that takes it leaves one window later: so
+    /// each further window makes as much room as is held.
     fn wait_ns(&self, now_ns: u64, units: u64, held: u64) -> u64 {
         let Some(window) = &self.window else { return PLACE_WAIT_NS };
-        let needed = units + self.debt();
-        if needed > held {
-            return SHARE_WAIT_NS;
+        let debt = self.debt();
+        let needed = debt.saturating_add(units);
+        if held == 0 || units > held || (needed > held && held < self.whole()) {
+            let windows = if debt == 0 { 0 } else { debt / self.whole().max(1) };
+            let wait_ns = windows.saturating_mul(window.round_ns()).max(SHARE_WAIT_NS);
+            return wait_ns.min(DEBT_WAIT_MAX_NS);
         }
-        let over = (self.in_use.load(Ordering::Acquire) + needed).saturating_sub(held);
-        window.wait_ns(now_ns, over).unwrap_or(SHARE_WAIT_NS)
+        let in_use = self.in_use.load(Ordering::Acquire);
+        let over = in_use.saturating_add(needed).saturating_sub(held).max(1);
+        let windows = (over - 1) / held;
+        let wait_ns = window.wait_ns(now_ns, over - windows * held).unwrap_or(SHARE_WAIT_NS);
+        windows.saturating_mul(window.round_ns()).saturating_add(wait_ns).min(DEBT_WAIT_MAX_NS)
     }
 }
 

@@ -170,3 +170,69 @@ fn it_makes_no_difference_for_how_long_the_process_runs() {
         }
     }
 }
+
+#[test]
+fn debt_beyond_one_limit_is_paid_whole_window_by_window() {
+    let meter = tokens(1_000);
+    let charge = meter.charge(0, 10).unwrap();
+    meter.settle(charge, Some(9_000));
+    // Nobody asks for anything meanwhile.
+    let mut paid = 10;
+    for second in 1..=600 {
+        meter.pay(second * S);
+        let debt = meter.debt();
+        let in_use = meter.in_use(second * S);
+        assert!(in_use <= 1_000, "{in_use} after {second} s");
+        paid = paid.max(9_000 - debt);
+        assert!(paid <= 1_000 * (second / 60 + 1), "{paid} after {second} s");
+    }
+    assert_eq!((meter.debt(), meter.in_use(700 * S)), (0, 0));
+    meter.charge(700 * S, 1_000).unwrap();
+}
+
+#[test]
+fn who_is_in_debt_is_told_when_it_is_paid() {
+    let meter = tokens(1_000);
+    let charge = meter.charge(0, 10).unwrap();
+    meter.settle(charge, Some(7_500));
+    let wait_ns = meter.charge(S, 100).unwrap_err();
+    assert!((420 * S..440 * S).contains(&wait_ns), "{wait_ns}");
+    for quarter in 4..4 * wait_ns / S {
+        meter.pay(quarter * S / 4);
+        assert!(quarter > 4 * 360 || meter.debt() > 0, "paid after {quarter} quarters of a second");
+    }
+    meter.charge(S + wait_ns, 100).unwrap();
+}
+
+/// Clients that use more than they were charged for, 200 at a time, at random times.
+#[test]
+fn liars_use_no_more_than_the_limit_over_many_windows_but_for_what_was_under_way_at_once() {
+    const WHOLE: u64 = 3_000;
+    const USED_MAX: u64 = 900;
+    for (seed, parallel) in [(1, 1), (2, 1), (3, 200), (4, 200), (5, 17)] {
+        let meter = tokens(WHOLE);
+        let mut dice = fastrand::Rng::with_seed(seed);
+        let (mut running, mut now_ns, mut used_all) = (Vec::new(), 0, 0);
+        let mut batch_max = 0;
+        while now_ns < 600 * S {
+            now_ns += dice.u64(..2 * S);
+            if dice.u8(..4) == 0 {
+                meter.pay(now_ns);
+            }
+            while running.len() < parallel
+                && let Ok(charge) = meter.charge(now_ns, dice.u64(1..20))
+            {
+                running.push(charge);
+            }
+            batch_max = batch_max.max(running.len() as u64);
+            for charge in running.drain(..) {
+                let used = dice.u64(..=USED_MAX);
+                used_all += used.max(charge.units);
+                meter.settle(charge, Some(used.max(charge.units)));
+            }
+        }
+        let bound = 11 * WHOLE + batch_max * USED_MAX;
+        assert!(used_all <= bound, "{parallel} at a time used {used_all} of {bound}");
+        assert!(used_all >= 8 * WHOLE, "{parallel} at a time used {used_all} only");
+    }
+}

@@ -80,6 +80,14 @@ impl Quotas {
         Ok(hold)
     }
 
+    /// Whether any limit on tokens applies to the request.
+    #[must_use]
+    pub fn limits_tokens(&self, ask: &QuotaAsk<'_>) -> bool {
+        let table = self.table.load();
+        !table.is_empty
+            && table.applying(ask).into_iter().flatten().any(|limiter| limiter.limits_tokens())
+    }
+
     /// How many tokens a request of this model will generate if it names no maximum: 95 of 100
     /// replies were no longer.
     #[must_use]
@@ -115,6 +123,28 @@ impl Quotas {
     pub fn hold(&self, scope: &Scope, holding: &Holding) {
         if let Some(limiter) = self.table.load().find(scope) {
             limiter.hold(holding);
+        }
+    }
+
+    /// Charges what is owed to a limit as far as there is room, though nobody asks for anything.
+    pub(crate) fn pay_at(&self, scope: &Scope, now_ns: u64) {
+        if let Some(limiter) = self.table.load().find(scope) {
+            limiter.pay(now_ns);
+        }
+    }
+
+    /// Tokens that are owed to each limit; limits to which nothing is owed are left out.
+    #[must_use]
+    pub fn debts(&self) -> Vec<(Scope, u64)> {
+        let table = self.table.load();
+        let owing = table.all().filter(|limiter| limiter.tokens_owed() > 0);
+        owing.map(|limiter| (limiter.scope.clone(), limiter.tokens_owed())).collect()
+    }
+
+    /// Adds what a process before this one owed.
+    pub fn owe(&self, scope: &Scope, units: Units) {
+        if let Some(limiter) = self.table.load().find(scope) {
+            limiter.owe(units);
         }
     }
 

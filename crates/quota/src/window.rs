@@ -40,6 +40,12 @@ impl Window {
         Self { step_ns: length_ns.div_ceil(steps).max(1), slots, drained: AtomicU64::new(0) }
     }
 
+    /// How long it takes at most until what leaves the window is charged again and leaves it once
+    /// more: the window, and a step in which nobody may have looked.
+    pub(crate) fn round_ns(&self) -> u64 {
+        self.step_ns * (self.slots.len() as u64 + 1)
+    }
+
     /// Takes out of `in_use` what no longer counts at `now_ns`.
     pub(crate) fn drain(&self, now_ns: u64, in_use: &AtomicU64) {
         let step = now_ns / self.step_ns;

@@ -1,11 +1,12 @@
 //! Limits that an operator sets hold in all regions together.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use spillway_control::{Item, LEASE_MS, Limit, LimitScope};
 use spillway_node::Node;
 use spillway_quota::{LimitKind, Scope, Units};
-use spillway_tests::{Reply, eventually};
+use spillway_tests::{Client, Reply, chat, eventually, post};
 
 use crate::world::{REGIONS, World, ask, put, remove, state};
 
@@ -147,4 +148,74 @@ async fn a_limit_outlives_restarts_and_ends_with_its_record() {
     })
     .await;
     eventually("nothing is held", || state(world.node(0)).shares().pools().is_empty()).await;
+}
+
+/// A request that would use 900 tokens, and says so in a field that the engine may read or not.
+async fn lie(address: SocketAddr, fields: &str) -> Reply {
+    let fields = format!(",\"ignore_eos\":true,{fields}");
+    Client::once(address, chat("tiny", &fields)).await
+}
+
+#[tokio::test]
+async fn who_lies_in_one_field_uses_no_more_than_the_limit() {
+    let world = World::started(&["one"]).await;
+    let (node, whole) = (world.node(0), 3_000);
+    put(node, limit(Limit { tokens_per_min: Some(whole), ..Limit::default() })).await;
+    is_divided(&world, LimitKind::TokenRate, whole).await;
+    let lies = [
+        r#""max_tokens":900,"max_output_tokens":1"#,
+        r#""max_tokens":900,"max_completion_tokens":null,"max_output_tokens":1"#,
+        r#""max_output_tokens":1,"n_predict":1,"max_tokens":900"#,
+    ];
+    let mut asking = tokio::task::JoinSet::new();
+    for index in 0..60 {
+        let (address, fields) = (node.addresses()[0], lies[index % lies.len()]);
+        asking.spawn(async move { lie(address, fields).await });
+    }
+    let mut used = 0;
+    while let Some(reply) = asking.join_next().await {
+        let reply = reply.unwrap();
+        match reply.status {
+            200 => used += reply.json()["usage"]["total_tokens"].as_u64().unwrap(),
+            429 => {}
+            other => panic!("{other}: {}", reply.text()),
+        }
+    }
+    assert!((900..=whole).contains(&used), "{used} tokens of {whole}");
+    for refused in [r#""max_tokens":"900""#, r#""max_tokens":9e2"#, r#""max_tokens":-1"#] {
+        let reply = lie(node.addresses()[0], refused).await;
+        assert_eq!(reply.status, 400, "{refused}: {}", reply.text());
+    }
+}
+
+#[tokio::test]
+async fn no_way_around_a_limit_of_tokens_is_free() {
+    let world = World::started(&["one"]).await;
+    let node = world.node(0);
+    put(node, limit(Limit { tokens_per_min: Some(2_000), ..Limit::default() })).await;
+    is_divided(&world, LimitKind::TokenRate, 2_000).await;
+    let quotas = node.gateway().quotas();
+    let ask = spillway_quota::QuotaAsk {
+        key: None,
+        tenant: None,
+        model: Some("tiny"),
+        tokens: 2_000,
+        now: Instant::now(),
+    };
+    let _all = quotas.admit(&ask).unwrap();
+    let tensor = r#"{"inputs":[{"name":"a","shape":[1],"datatype":"INT32","data":[1]}]}"#;
+    for (path, body) in [
+        ("/v2/models/tiny/infer", tensor),
+        ("/v2/models/tiny/generate", r#"{"text_input":"x","parameters":{"max_tokens":9}}"#),
+        ("/v1/embeddings", r#"{"model":"tiny","input":["a","b"]}"#),
+        ("/v1/rerank", r#"{"model":"tiny","query":"q","documents":["a"]}"#),
+        ("/v1/score", r#"{"model":"tiny","text_1":"q","text_2":["a"]}"#),
+        ("/v1/completions", r#"{"model":"tiny","prompt_embeds":"abcd"}"#),
+        ("/v1/responses", r#"{"model":"tiny","input":"x"}"#),
+        ("/tokenize", r#"{"model":"tiny","prompt":"x"}"#),
+    ] {
+        let reply = Client::once(node.addresses()[0], post(path, body)).await;
+        assert_eq!(reply.status, 429, "{path}: {}", reply.text());
+        assert_eq!(reply.header("x-spillway-shed-reason"), Some("token_rate"), "{path}");
+    }
 }

@@ -410,6 +410,7 @@ prefix_aware = { match_permille_min = 1, imbalance_min = 1.0, imbalance_ratio_mi
 prequal = { probes = 1, cold_permille = 1 }
 inject_usage = true
 forward_authorization = true
+allow_engine_fields = ["priority"]
 continue_streams = true
 continue_bytes_max = 1
 continuations_max = 1

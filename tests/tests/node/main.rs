@@ -11,6 +11,7 @@ mod config;
 mod discovery;
 mod doors;
 mod drain;
+mod engine_fields;
 mod fallbacks;
 #[expect(dead_code, reason = "tests of regions use more of it")]
 #[path = "../regions/gate.rs"]
@@ -24,6 +25,7 @@ mod headers;
 mod health;
 mod hedging;
 mod http2;
+mod isolation;
 mod life;
 mod limits;
 mod load;

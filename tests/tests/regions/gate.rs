@@ -108,7 +108,9 @@ fn enter(books: &Mutex<Books>, message: Message) -> (usize, oneshot::Receiver<()
     let (go, gone) = oneshot::channel();
     let mut books = lock(books);
     let (number, busy) = (books.arrived.len(), books.held.len() + 1);
-    let id = message.header("x-request-id").unwrap_or_default().to_owned();
+    // Without what the node put behind it.
+    let id = message.header("x-request-id").unwrap_or_default();
+    let id = id.rsplit_once('-').map_or(id, |(chosen, _)| chosen).to_owned();
     books.held.push(Held { number, id: id.clone(), go: Some(go) });
     books.arrived.push(Arrived { id, message, busy });
     (number, gone)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::body::{EventFormat, EventStream};
 use crate::driver::{Generation, Job};
-use crate::text::{Answer, Finish, Length, opaque_id};
+use crate::text::{Answer, Finish, Length, hash_tokens, opaque_id, tokenize};
 
 use super::{ApiError, Call};
 
@@ -25,6 +25,10 @@ pub(crate) struct Sampling {
     n: Option<u32>,
     ignore_eos: Option<bool>,
     seed: Option<i64>,
+    /// Keeps cache entries apart, as vLLM and SGLang have it.
+    cache_salt: Option<Value>,
+    /// The same, as SGLang has it.
+    extra_key: Option<Value>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -53,6 +57,17 @@ impl Sampling {
     pub(crate) fn usage_throughout(&self) -> bool {
         let told = self.stream_options.and_then(|options| options.continuous_usage_stats);
         self.include_usage() && told.unwrap_or(false)
+    }
+
+    /// What its cache entries are kept apart by; 0 if by nothing.
+    fn cache_salt(&self) -> u64 {
+        let salts = [&self.cache_salt, &self.extra_key];
+        if salts.iter().all(|salt| salt.as_ref().is_none_or(Value::is_null)) {
+            return 0;
+        }
+        let mut tokens = Vec::new();
+        tokenize(&json!(salts).to_string(), &mut tokens);
+        hash_tokens(&tokens)
     }
 
     fn length(&self, prompt_tokens: usize, tokens_max: u32) -> Result<Length, ApiError> {
@@ -90,7 +105,7 @@ pub(crate) fn start(call: &Call, prompt: &[u32], sampling: &Sampling) -> Result<
     let seed = replica.seed ^ sampling.seed.unwrap_or(0).cast_unsigned();
     let answer = Answer::new(prompt, seed, length);
     let output = answer.to_tokens();
-    let job = Job { prompt, output: &output, finish: answer.finish };
+    let job = Job { prompt, output: &output, finish: answer.finish, salt: sampling.cache_salt() };
     let generation = replica.driver.submit(job)?;
     call.start();
     Ok(Started { generation, answer, prompt_tokens: token_count(prompt) })
@@ -103,7 +118,7 @@ pub(crate) async fn prefill(call: &Call, prompts: &[Vec<u32>]) -> Result<(), Api
     for group in prompts.chunks(PREFILLS_AT_ONCE) {
         let mut generations = Vec::with_capacity(group.len());
         for prompt in group {
-            let job = Job { prompt, output: &[], finish: Finish::Stop };
+            let job = Job { prompt, output: &[], finish: Finish::Stop, salt: 0 };
             generations.push(call.replica.driver.submit(job)?);
         }
         call.start();

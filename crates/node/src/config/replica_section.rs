@@ -3,6 +3,7 @@
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use spillway_protocol::SaltField;
 use spillway_proxy::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
 use spillway_replicas::ServerKind;
 use spillway_types::{ModelName, ReplicaName};
@@ -251,6 +252,7 @@ impl ReplicaSection {
             in_flight_max: self.connections_max.unwrap_or(CONNECTIONS_MAX).max(1),
             idle: Duration::from_millis(self.idle_ms),
             continues_chats: self.kind.continues_chats(),
+            salt_field: salt_field(self.kind),
             credential,
         })
     }
@@ -378,4 +380,18 @@ fn default_idle_ms() -> u64 {
 
 fn default_credential_header() -> String {
     "authorization".to_owned()
+}
+/// By which field of a request such a server keeps cache entries of prompts apart.
+fn salt_field(kind: ServerKind) -> Option<SaltField> {
+    match kind {
+        ServerKind::Vllm => Some(SaltField::CacheSalt),
+        ServerKind::Sglang => Some(SaltField::ExtraKey),
+        ServerKind::Triton
+        | ServerKind::Tgi
+        | ServerKind::LlamaCpp
+        | ServerKind::MlServer
+        | ServerKind::TorchServe
+        | ServerKind::TfServing
+        | ServerKind::Generic => None,
+    }
 }

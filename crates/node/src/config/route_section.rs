@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_protocol::{HashBy, Protocol};
+use spillway_protocol::{EngineFields, HashBy, Protocol};
 use spillway_proxy::{ContinuationSpec, QueueSpec, RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning, WaitLimits};
 use spillway_types::{Country, ModelName, RegionName, Residency, RouteName};
@@ -81,6 +81,11 @@ pub(crate) struct RouteSection {
     /// Passes the client's `Authorization` and API key headers on to the replica.
     #[serde(default)]
     pub(crate) forward_authorization: bool,
+    /// Fields of requests by which its clients may steer the model server, e.g. `priority`. Requests
+    /// with any other of these fields are refused.
+    #[serde(default)]
+    #[schemars(with = "Vec<String>")]
+    pub(crate) allow_engine_fields: Vec<Spanned<String>>,
     /// Requests that wait for a place at most, for each of the route's models; as in `[spill]` if not
     /// set.
     #[serde(default)]
@@ -168,6 +173,7 @@ impl RouteSection {
             prequal: PrequalSection::default(),
             inject_usage: false,
             forward_authorization: false,
+            allow_engine_fields: Vec::new(),
             queue_max: None,
             queue_bytes_max: None,
             queue_ms: None,
@@ -254,6 +260,7 @@ impl RouteSection {
         let queue = self.queue_over(source, queue)?;
         let hedge = self.hedge.as_ref().map(|hedge| hedge.get_ref().lower(source, hedge.span()));
         let policy = self.policy();
+        let engine_fields = engine_fields(&self.allow_engine_fields, source)?;
         Ok(RouteSpec {
             session: session.map(|session| lower_session(source, session)).transpose()?,
             name: RouteName::from(self.name.into_inner()),
@@ -278,6 +285,7 @@ impl RouteSection {
             hash_by: self.hash_by.map(Spanned::into_inner),
             inject_usage: self.inject_usage,
             forward_authorization: self.forward_authorization,
+            engine_fields,
             continuation: self.continue_streams.then_some(ContinuationSpec {
                 text_bytes_max: self.continue_bytes_max,
                 count_max: self.continuations_max,
@@ -288,6 +296,19 @@ impl RouteSection {
             residency: Residency::new(self.regions, self.countries),
         })
     }
+}
+
+/// # Errors
+/// If a name is none of a field that steers a model server.
+fn engine_fields(names: &[Spanned<String>], source: &Source) -> Result<EngineFields, ConfigError> {
+    names.iter().try_fold(EngineFields::NONE, |fields, name| {
+        let field = EngineFields::named(name.get_ref()).ok_or_else(|| {
+            let message = format!("{:?} is no field that steers a model server", name.get_ref());
+            let remedy = format!("use some of: {}", EngineFields::all_names().join(", "));
+            source.fault(name.span(), message, remedy)
+        })?;
+        Ok(fields.with(field))
+    })
 }
 
 /// About 60,000 tokens: more than models say in one answer.

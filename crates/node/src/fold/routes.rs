@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use spillway_control::Route;
-use spillway_protocol::Protocol;
+use spillway_protocol::{EngineFields, Protocol};
 use spillway_proxy::{QueueSpec, RouteSpec, Timeouts};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{ModelName, Residency, RouteName};
@@ -142,6 +142,7 @@ fn plain(
         session: None,
         inject_usage: false,
         forward_authorization: false,
+        engine_fields: EngineFields::NONE,
         continuation: None,
         queue,
         hedge: None,

@@ -3,6 +3,7 @@
 //! The crate `quota` decides; here it gets what was agreed on, what it says is proposed, and what
 //! has to outlive the process is written to the data folder. Requests meet only `Gateway::quotas`.
 
+mod debts;
 mod live;
 mod saved;
 mod task;

@@ -12,6 +12,8 @@ use super::uptime::Uptime;
 
 /// The file's name in the data folder.
 const FILE: &str = "limits";
+/// The name of the file with what is owed.
+const OWED_FILE: &str = "limits_owed";
 
 /// What the next process has to know.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +31,19 @@ pub(super) struct Stopped {
     pub(super) at: Uptime,
     /// Tokens of each limit, with how many milliseconds before they were charged at least.
     pub(super) tokens: BTreeMap<Scope, Vec<(u64, u64)>>,
+}
+
+/// What a node owes to limits: tokens that were used beyond their charge and are not charged yet.
+///
+/// A file of its own, so that a process which crashes leaves it behind, and so that older nodes can
+/// still read the other one.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Owed(pub(super) BTreeMap<Scope, u64>);
+
+impl Wire for Owed {
+    const KIND: u16 = 0x0503;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = 16 << 20;
 }
 
 impl Wire for Saved {
@@ -52,10 +67,24 @@ pub(super) fn path(folder: &Path) -> PathBuf {
     folder.join(FILE)
 }
 
+/// Where debt is kept.
+pub(super) fn owed_path(folder: &Path) -> PathBuf {
+    folder.join(OWED_FILE)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::saved::{load, save};
+
+    #[test]
+    fn what_was_owed_is_there_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = owed_path(folder.path());
+        let owed = Owed([(Scope::Tenant("t".into()), 21_000)].into());
+        save(&path, &owed).unwrap();
+        assert_eq!(load(&path).unwrap(), Some(owed));
+    }
 
     #[test]
     fn what_was_kept_is_there_again() {

@@ -15,6 +15,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::debts::Debts;
 use super::saved::{self, Saved, Stopped};
 use super::uptime::Uptime;
 use crate::saved::{load, save};
@@ -63,6 +64,7 @@ struct Divider {
     saved: Saved,
     /// What the process before charged, as long as it was not counted.
     stopped: Option<Stopped>,
+    debts: Debts,
     answers: (mpsc::Sender<Answer>, mpsc::Receiver<Answer>),
 }
 
@@ -115,6 +117,7 @@ impl Divider {
             path,
             saved: Saved { lowered: kept, stopped: None },
             stopped,
+            debts: Debts::load(&parts.folder),
             answers: mpsc::channel(4),
             parts,
         };
@@ -157,7 +160,9 @@ impl Divider {
         self.take_book(&state);
         let gateway = Arc::clone(&self.parts.gateway);
         let seen = (state.shares(), &self.book);
-        let Some(said) = self.holder.look(Instant::now(), seen, gateway.quotas()) else { return };
+        let said = self.holder.look(Instant::now(), seen, gateway.quotas());
+        self.debts.note(gateway.quotas(), Instant::now());
+        let Some(said) = said else { return };
         if !self.note_lowered() {
             // What is not written down is not said.
             self.holder.answered(
@@ -199,6 +204,7 @@ impl Divider {
             .map(|(scope, terms)| LimitTerms { scope: scope.clone(), whole: terms.whole })
             .collect();
         self.quotas().set_limits(&terms);
+        self.debts.charge(self.parts.gateway.quotas(), &terms);
         if state.cluster().is_some()
             && let Some(stopped) = self.stopped.take()
         {
@@ -240,6 +246,7 @@ impl Divider {
             drop(tokio::time::timeout(LEAVE_LIMIT, giving_back).await);
         }
         let now = Instant::now();
+        self.debts.write(self.parts.gateway.quotas(), now);
         let tokens = self.book.terms.keys().map(|scope| {
             let spent = self.quotas().spent(scope, LimitKind::TokenRate, now);
             let spent = spent.into_iter().map(|(age, units)| (age.as_millis() as u64, units));

@@ -32,7 +32,7 @@ fn a_chat_request_tells_all_its_facts() {
     assert_eq!(&body[facts.tools.unwrap()], r#"[{"type": "function"}]"#);
     assert_eq!(facts.user.as_deref(), Some("u-1"));
     assert_eq!(facts.max_tokens, Some(7));
-    assert_eq!(facts.n, Some(2));
+    assert_eq!(facts.answers, 2);
     assert_eq!(&body[..facts.insert_at], " {");
     assert!(!facts.is_empty_object);
 }
@@ -73,7 +73,7 @@ fn null_is_the_same_as_absent() {
     assert_eq!(facts.prompt, None);
     assert_eq!(facts.tools, None);
     assert_eq!((facts.user, facts.previous_response_id), (None, None));
-    assert_eq!((facts.max_tokens, facts.n), (None, None));
+    assert_eq!((facts.max_tokens, facts.answers), (None, 1));
 }
 
 #[test]
@@ -110,18 +110,55 @@ fn fields_of_the_same_name_deeper_down_mean_nothing() {
 }
 
 #[test]
-fn the_newer_name_of_the_token_limit_counts() {
-    assert_eq!(facts(r#"{"max_tokens":1,"max_completion_tokens":2}"#).max_tokens, Some(2));
-    assert_eq!(facts(r#"{"max_tokens":1,"max_completion_tokens":null}"#).max_tokens, Some(1));
+fn the_largest_of_all_token_limits_counts() {
+    let most = |body: &str| facts(body).max_tokens;
+    assert_eq!(most(r#"{"max_tokens":900,"max_output_tokens":1}"#), Some(900));
+    assert_eq!(most(r#"{"max_tokens":1,"max_completion_tokens":2,"n_predict":7}"#), Some(7));
+    assert_eq!(most(r#"{"max_tokens":1,"max_completion_tokens":null}"#), Some(1));
+    assert_eq!(most(r#"{"max_tokens":0}"#), None);
+    assert_eq!(facts(r#"{"n":2,"best_of":5}"#).answers, 5);
+    assert_eq!(facts(r#"{"n":0}"#).answers, 1);
+    let facts = facts(r#"{"max_tokens":-1,"max_completion_tokens":5}"#);
+    assert_eq!((facts.max_tokens, facts.is_unbounded), (Some(5), true));
 }
 
 #[test]
-fn hints_of_an_odd_type_are_no_facts_but_no_error_either() {
-    let body = r#"{"max_tokens":"5","n":1.5,"user":7}"#;
-    let facts = facts(body);
-    assert_eq!((facts.max_tokens, facts.n, facts.user), (None, None, None));
-    assert_eq!(self::facts(r#"{"n":-1,"max_tokens":1e3}"#).n, None);
-    assert_eq!(self::facts(r#"{"n":99999999999999999999999}"#).n, None);
+fn numbers_that_engines_read_in_different_ways_are_refused() {
+    for field in ["max_tokens", "max_completion_tokens", "max_output_tokens", "n", "best_of"] {
+        for value in [r#""4096""#, "4096.0", "1e3", "true", "[5]", "4294967296", "-1.5"] {
+            let body = format!(r#"{{"x":1,"{field}":{value}}}"#);
+            let (kind, at) = refused(&body);
+            let is_it =
+                matches!(kind, BodyErrorKind::WrongType { field: said, .. } if said == field);
+            assert!(is_it && at == body.find(value).unwrap(), "{body}: {kind:?} at {at}");
+        }
+    }
+    assert!(matches!(refused(r#"{"n":-1}"#).0, BodyErrorKind::WrongType { field: "n", .. }));
+    // Nobody goes by these.
+    assert_eq!(facts(r#"{"user":7}"#).user, None);
+}
+
+#[test]
+fn fields_that_steer_engines_are_noted_unless_null() {
+    let named = |name| EngineFields::named(name).unwrap();
+    let facts =
+        facts(r#"{"priority":-5,"lora_path":"x","rid":null,"metadata":{"request_id":"r"}}"#);
+    assert_eq!(facts.engine_fields, named("priority").with(named("lora_path")));
+    assert_eq!(facts.adapter, Some(27..30));
+}
+
+#[test]
+fn letters_that_fold_to_those_of_a_field_are_refused_as_its_misspelling() {
+    for (key, field) in [
+        ("\\u017ftream", "stream"),
+        ("\u{17f}tream", "stream"),
+        ("max_to\u{212a}ens", "max_tokens"),
+        ("me\u{17f}\u{17f}age\u{17f}", "messages"),
+        ("PRIORITY", "priority"),
+    ] {
+        let body = format!(r#"{{"{key}":null}}"#);
+        assert_eq!(refused(&body).0, BodyErrorKind::Misspelt { field }, "{body}");
+    }
 }
 
 #[test]
@@ -272,6 +309,18 @@ fn any_key() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), prop::sample::select(&FIELD_NAMES[..]).prop_map(str::to_owned)]
 }
 
+fn is_number(name: &str) -> bool {
+    let fields = OUTPUT_FIELDS.into_iter().chain(ANSWER_FIELDS);
+    fields.into_iter().any(|field| FACT_NAMES[field as usize] == name)
+}
+
+/// Whether a field that may come by chance has a value that is not refused.
+fn is_readable(name: &str, value: &Value) -> bool {
+    !is_number(name)
+        || value.is_null()
+        || value.as_u64().is_some_and(|number| u32::try_from(number).is_ok())
+}
+
 /// A value of a type that is not refused for this field.
 fn value_of(name: &'static str) -> BoxedStrategy<Value> {
     let text = prop_oneof![Just(Value::Null), any::<String>().prop_map(Value::from)];
@@ -279,6 +328,9 @@ fn value_of(name: &'static str) -> BoxedStrategy<Value> {
     match name {
         "model" | "previous_response_id" => text.boxed(),
         "stream" => flag.boxed(),
+        _ if is_number(name) => {
+            prop_oneof![Just(Value::Null), any::<u32>().prop_map(Value::from)].boxed()
+        }
         "stream_options" => prop_oneof![
             Just(Value::Null),
             Just(json!({})),
@@ -300,12 +352,12 @@ pub(crate) fn any_members() -> impl Strategy<Value = Vec<(String, Value)>> {
     let unknown = ("[a-zA-Z_\"\\\\\u{e9}]{0,9}", any_value());
     prop::collection::vec(prop_oneof![3 => known, 1 => unknown], 0..10).prop_map(|mut members| {
         let mut seen = Vec::new();
-        members.retain(|(name, _)| {
+        members.retain(|(name, value)| {
             let is_new = !seen.contains(&name.to_lowercase());
             let is_exact =
                 FIELD_NAMES.iter().all(|known| known == name || !known.eq_ignore_ascii_case(name));
             seen.push(name.to_lowercase());
-            is_new && is_exact
+            is_new && is_exact && is_readable(name, value)
         });
         members
     })
@@ -377,7 +429,9 @@ proptest! {
         prop_assert_eq!(facts.tools.is_some(), is_given(&tree, "tools"));
         prop_assert_eq!(facts.instructions.is_some(), is_given(&tree, "instructions"));
         prop_assert_eq!(facts.user.as_deref(), text("user"));
-        prop_assert_eq!(facts.n, tree.get("n").and_then(Value::as_u64));
+        let answers = ["n", "best_of", "n_cmpl", "num_return_sequences"];
+        let answers = answers.iter().filter_map(|name| tree.get(*name)?.as_u64()).max();
+        prop_assert_eq!(u64::from(facts.answers), answers.unwrap_or(1).max(1));
         prop_assert_eq!(facts.previous_response_id.as_deref(), text("previous_response_id"));
         prop_assert_eq!(facts.is_empty_object, tree.is_empty());
         prop_assert_eq!(body[..facts.insert_at].trim_start(), "{");

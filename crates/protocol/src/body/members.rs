@@ -7,7 +7,7 @@ use std::ops::Range;
 use serde::de::{DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::{BodyError, BodyErrorKind, TextField};
+use super::{BodyError, BodyErrorKind, NameTable, TextField};
 
 /// A body that is known to be UTF-8, so that its slices needn't be checked again.
 pub(crate) struct Source<'b> {
@@ -62,7 +62,7 @@ impl<'b> Source<'b> {
     pub(crate) fn members<const N: usize>(
         &self,
         part: &'b str,
-        names: &[&'static str; N],
+        names: &NameTable<N>,
     ) -> Result<Members<'b, N>, BodyError> {
         let mut json = serde_json::Deserializer::from_str(part);
         let members = json
@@ -123,7 +123,7 @@ impl<'b> Source<'b> {
         self.error(self.offset(part) + at, BodyErrorKind::NotJson(reason.to_owned()))
     }
 
-    fn error(&self, offset: usize, kind: BodyErrorKind) -> BodyError {
+    pub(super) fn error(&self, offset: usize, kind: BodyErrorKind) -> BodyError {
         BodyError::new(self.text.as_bytes(), offset, kind)
     }
 
@@ -157,7 +157,7 @@ impl<'b, const N: usize> Members<'b, N> {
 }
 
 struct MembersVisitor<'n, const N: usize> {
-    names: &'n [&'static str; N],
+    names: &'n NameTable<N>,
 }
 
 impl<'b, const N: usize> Visitor<'b> for MembersVisitor<'_, N> {
@@ -172,9 +172,11 @@ impl<'b, const N: usize> Visitor<'b> for MembersVisitor<'_, N> {
         while let Some(key) = map.next_key_seed(KeySeed { names: self.names })? {
             members.is_empty = false;
             match key {
-                Key::Known(index) => members.put(index, self.names[index], map.next_value()?),
+                Key::Known(index) => {
+                    members.put(index, self.names.names()[index], map.next_value()?);
+                }
                 Key::Misspelt(index) => {
-                    let kind = BodyErrorKind::Misspelt { field: self.names[index] };
+                    let kind = BodyErrorKind::Misspelt { field: self.names.names()[index] };
                     members.object_to(map.next_value()?, kind);
                 }
                 Key::Other => {
@@ -193,11 +195,11 @@ enum Key {
     Other,
 }
 
-struct KeySeed<'n> {
-    names: &'n [&'static str],
+struct KeySeed<'n, const N: usize> {
+    names: &'n NameTable<N>,
 }
 
-impl<'b> DeserializeSeed<'b> for KeySeed<'_> {
+impl<'b, const N: usize> DeserializeSeed<'b> for KeySeed<'_, N> {
     type Value = Key;
 
     fn deserialize<D: serde::Deserializer<'b>>(self, deserializer: D) -> Result<Key, D::Error> {
@@ -205,7 +207,7 @@ impl<'b> DeserializeSeed<'b> for KeySeed<'_> {
     }
 }
 
-impl Visitor<'_> for KeySeed<'_> {
+impl<const N: usize> Visitor<'_> for KeySeed<'_, N> {
     type Value = Key;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -213,9 +215,8 @@ impl Visitor<'_> for KeySeed<'_> {
     }
 
     fn visit_str<E>(self, text: &str) -> Result<Key, E> {
-        let position = self.names.iter().position(|name| name.eq_ignore_ascii_case(text));
-        Ok(match position {
-            Some(index) if self.names[index] == text => Key::Known(index),
+        Ok(match self.names.find(text) {
+            Some(index) if self.names.names()[index] == text => Key::Known(index),
             Some(index) => Key::Misspelt(index),
             None => Key::Other,
         })

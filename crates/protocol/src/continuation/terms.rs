@@ -8,9 +8,10 @@ use serde_json::value::RawValue;
 use smallvec::SmallVec;
 
 use super::unfit::Unfit;
-use crate::body::Source;
+use crate::Facts;
+use crate::body::{NameTable, Source};
+use crate::splice::{Changes, UsageWish, asks_throughout, change};
 use crate::splice::{Edit, Segments, apply, json_string};
-use crate::{Facts, rewrite};
 
 /// The fields that are read, in the order of [`Field`].
 const NAMES: [&str; 11] = [
@@ -26,6 +27,8 @@ const NAMES: [&str; 11] = [
     "add_generation_prompt",
     "continue_final_message",
 ];
+
+static FIELDS: NameTable<{ NAMES.len() }> = NameTable::new(NAMES);
 
 /// Positions in [`NAMES`].
 #[derive(Clone, Copy)]
@@ -77,6 +80,16 @@ const BARRED: [(&str, Unfit); 30] = [
     ("truncate_prompt_tokens", Unfit::TokenPrompt),
     ("audio", Unfit::Media),
 ];
+
+static BARRED_NAMES: NameTable<{ BARRED.len() }> = NameTable::new({
+    let mut names = [""; BARRED.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = BARRED[at].0;
+        at += 1;
+    }
+    names
+});
 
 /// Values that change nothing, as they are written.
 const HARMLESS: [&str; 6] = ["null", "false", "0", "0.0", "[]", "\"\""];
@@ -149,16 +162,7 @@ impl UsageTelling {
 /// `facts` must be what [`crate::read_facts`] said of this very body.
 #[must_use]
 pub fn ask_throughout(body: &Bytes, facts: &Facts<'_>, new_model: Option<&str>) -> Segments {
-    if asks_throughout(facts, body) {
-        return rewrite(body, facts, new_model, true);
-    }
-    crate::splice::rewrite_throughout(body, facts, new_model)
-}
-
-/// Whether the client names the option by which usage is told in every event.
-fn asks_throughout(facts: &Facts<'_>, body: &[u8]) -> bool {
-    let options = facts.stream_options.clone().and_then(|at| body.get(at)).unwrap_or_default();
-    memchr::memmem::find(options, b"\"continuous_usage_stats\"").is_some()
+    change(body, facts, &Changes { model: new_model, usage: UsageWish::Throughout, salt: None })
 }
 
 impl Terms {
@@ -169,8 +173,7 @@ impl Terms {
     pub fn read(body: &[u8], api: CompletionApi) -> Result<Self, Unfit> {
         let source = Source::new(body).map_err(|_| Unfit::Unreadable)?;
         let object = source.object().map_err(|_| Unfit::Unreadable)?;
-        let barred = BARRED.map(|(name, _)| name);
-        let found = source.members(object, &barred).map_err(|_| Unfit::Unreadable)?;
+        let found = source.members(object, &BARRED_NAMES).map_err(|_| Unfit::Unreadable)?;
         for (index, (name, unfit)) in BARRED.iter().enumerate() {
             let value = found.value(index).map_or("null", RawValue::get);
             let is_one_answer = *unfit == Unfit::SeveralAnswers && value == "1";
@@ -179,7 +182,7 @@ impl Terms {
                 return Err(*unfit);
             }
         }
-        let members = source.members(object, &NAMES).map_err(|_| Unfit::Unreadable)?;
+        let members = source.members(object, &FIELDS).map_err(|_| Unfit::Unreadable)?;
         let value = |field: Field| members.value(field as usize).filter(|raw| raw.get() != "null");
         if value(Field::ResponseFormat).is_some_and(|format| !is_plain(format)) {
             return Err(Unfit::Structured);

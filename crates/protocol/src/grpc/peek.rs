@@ -7,11 +7,14 @@ use bytes::Bytes;
 
 use super::FRAME_HEAD_BYTES;
 use super::wire::{Fields, Stop, put_bytes};
-use crate::Segments;
+use crate::{EngineFields, Segments};
 
 /// The fields that are read.
 const MODEL: u32 = 1;
 const VERSION: u32 = 2;
+/// The parameters of a request for inference: a map, whose entries have their key in field 1.
+pub(super) const PARAMETERS: u32 = 4;
+const KEY: u32 = 1;
 
 /// A model as a message names it; what it does not say is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,6 +62,35 @@ pub fn read_model(body: &[u8]) -> Peek<'_> {
         }
         Ok(_) | Err(Peek::NeedMore) => Peek::Malformed,
         Err(unread) => unread,
+    }
+}
+
+/// The fields that steer an engine among the parameters of a message, which is the first of `body`: also
+/// of one that is cut off.
+#[must_use]
+pub fn engine_fields(body: &[u8]) -> EngineFields {
+    let mut seen = EngineFields::NONE;
+    let Ok(length) = frame_head(body) else { return seen };
+    let message = &body[FRAME_HEAD_BYTES..];
+    let available = usize::try_from(length).unwrap_or(usize::MAX).min(message.len());
+    let mut fields = Fields::new(&message[..available], length);
+    while let Ok(tag) = fields.tag() {
+        let Ok(value) = fields.value(tag) else { break };
+        if tag.number == u64::from(PARAMETERS) {
+            note_key(&mut seen, value.unwrap_or_default());
+        }
+    }
+    seen
+}
+
+/// Notes the key of an entry of a map.
+pub(super) fn note_key(seen: &mut EngineFields, entry: &[u8]) {
+    let mut fields = Fields::new(entry, entry.len() as u64);
+    while let Ok(tag) = fields.tag() {
+        let Ok(value) = fields.value(tag) else { break };
+        if tag.number == u64::from(KEY) {
+            seen.note(&String::from_utf8_lossy(value.unwrap_or_default()));
+        }
     }
 }
 

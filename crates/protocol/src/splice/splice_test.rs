@@ -173,6 +173,31 @@ proptest! {
     }
 
     #[test]
+    fn a_salt_takes_the_place_of_the_clients_own_whatever_else_is_changed(
+        members in any_members(),
+        space in prop::sample::select(vec!["", " ", "\r\n\t"]),
+        escape_keys in any::<bool>(),
+        model in prop::option::of("[a-z\"]{0,8}"),
+        usage in prop::sample::select(vec![
+            UsageWish::AsSent, UsageWish::AtEnd, UsageWish::Throughout
+        ]),
+        field in prop::sample::select(vec![SaltField::CacheSalt, SaltField::ExtraKey]),
+    ) {
+        let body = Bytes::from(render(&members, space, escape_keys));
+        let facts = read_facts(&body).unwrap();
+        let plain = Changes { model: model.as_deref(), usage, salt: None };
+        let whole = |changes: &Changes<'_>| {
+            let pieces: Vec<u8> = change(&body, &facts, changes).iter().flatten().copied().collect();
+            serde_json::from_slice::<Value>(&pieces).map(|tree| (tree, pieces)).unwrap()
+        };
+        let (mut expected, _) = whole(&plain);
+        expected[field.name()] = "5a17".into();
+        let (tree, pieces) = whole(&Changes { salt: Some((field, "5a17")), ..plain });
+        prop_assert_eq!(tree, expected);
+        prop_assert!(read_facts(&pieces).is_ok(), "no field is there twice");
+    }
+
+    #[test]
     fn the_prompt_is_never_copied(members in any_members(), model in any::<String>()) {
         let body = Bytes::from(render(&members, " ", false));
         let facts = read_facts(&body).unwrap();

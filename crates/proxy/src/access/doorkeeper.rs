@@ -166,6 +166,11 @@ impl Doorkeeper {
         }
     }
 
+    /// Whether any tenant's prompts must not look like those of others.
+    pub(crate) fn isolates_any(&self) -> bool {
+        self.posted.load().table.isolates_any()
+    }
+
     /// Whether a tenant's requests may be served there, by what is known of it now.
     pub(crate) fn allows(
         &self,

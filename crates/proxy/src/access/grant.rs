@@ -41,6 +41,11 @@ impl Grant {
         self.models.allows(name) || names.behind(name).is_some_and(|behind| self.allows(behind))
     }
 
+    /// Its tenant, if that shares no cache entries with others.
+    pub(crate) fn isolated_tenant(&self) -> Option<&TenantName> {
+        self.tenant.as_ref().filter(|_| self.is_isolated)
+    }
+
     /// Whether it may use this very model.
     pub(crate) fn allows(&self, model: &ModelName) -> bool {
         self.models.allows(model)

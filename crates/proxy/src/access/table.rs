@@ -31,6 +31,7 @@ pub struct TenantTerms {
 pub struct KeyTable {
     keys: BTreeMap<Box<str>, Entry>,
     tenants: BTreeMap<TenantName, Tenant>,
+    isolates_any: bool,
     /// Of requests that are nobody's.
     nobody: Arc<AccessCounts>,
     /// Of tenants beyond the limit.
@@ -85,6 +86,7 @@ impl KeyTable {
         for tenant in keys.iter().filter_map(|(_, key)| key.tenant.as_ref()) {
             terms.entry(tenant.clone()).or_default();
         }
+        table.isolates_any = terms.values().any(|terms| terms.is_isolated);
         for (index, (name, terms)) in terms.into_iter().enumerate() {
             let tenant = table.tenant(&name, terms, index < TENANTS_COUNTED_MAX, previous);
             table.tenants.insert(name, tenant);
@@ -121,6 +123,11 @@ impl KeyTable {
 
     pub(super) fn entry(&self, id: &str) -> Option<&Entry> {
         self.keys.get(id)
+    }
+
+    /// Whether any tenant's prompts must not look like those of others.
+    pub(super) fn isolates_any(&self) -> bool {
+        self.isolates_any
     }
 
     pub(super) fn nobody(&self) -> &AccessCounts {

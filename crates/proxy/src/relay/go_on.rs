@@ -100,6 +100,9 @@ impl Sought {
                 relay.connection = dispatched.reply.connection;
                 relay.place = Some(dispatched.place);
                 relay.witness = dispatched.witness;
+                if resume.shows_cache(relay.place.as_ref()) {
+                    relay.plan.mask.get_or_insert_default();
+                }
                 relay.plan.resume = Some(resume);
                 relay.last_piece_at = Instant::now();
                 if let Some(events) = &mut relay.events {

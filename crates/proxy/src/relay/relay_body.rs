@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::header;
 use http::response::Parts;
 use http_body::{Body, Frame, SizeHint};
-use spillway_protocol::{CODE_HEADER, Usage, response_id_in, usage_in};
+use spillway_protocol::{CODE_HEADER, CacheMask, Usage, response_id_in, usage_in};
 use spillway_types::{Deadline, End, TenantName, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
@@ -35,6 +35,8 @@ pub(crate) struct RelayPlan {
     pub(crate) tenant: Option<TenantName>,
     pub(crate) idle: Duration,
     pub(crate) deadline: Deadline,
+    /// Hides what a replica had cached that keeps the prompts of isolated tenants no more apart than others.
+    pub(crate) mask: Option<Box<CacheMask>>,
     /// The client's half of a gRPC stream.
     pub(crate) client_half: Option<ClientHalf>,
     /// By which somebody else can go on with a stream that breaks off.
@@ -192,7 +194,8 @@ impl Relay {
         if next.is_some() {
             self.forget_if_unfit();
         }
-        Poll::Ready(next)
+        let Some(mask) = &mut self.plan.mask else { return Poll::Ready(next) };
+        Poll::Ready(next.map(|frame| frame.map_data(|piece| mask.mask(piece))))
     }
 
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Frame<Bytes>>> {
@@ -330,6 +333,7 @@ impl Relay {
 
     fn read_usage(&mut self, piece: &[u8]) {
         if matches!(self.plan.flavour, Flavour::KServeV2 | Flavour::Grpc | Flavour::Raw) {
+            self.record_mut(|record| record.reply_bytes(piece.len()));
             return;
         }
         if let Some(usage) = usage_in(piece) {

@@ -9,10 +9,11 @@ use spillway_types::{End, Inquiry, Outcome};
 
 use crate::access::Grant;
 use crate::gateway::Gateway;
+use crate::request::cost::Cost;
 use crate::request::queue::shed_error;
 
-/// Bytes of a prompt's JSON text that count as a token before the replica says how many there were.
-const TOKEN_BYTES: u64 = 4;
+/// Bytes of a reply that tells no usage which count as a token.
+const REPLY_TOKEN_BYTES: u64 = 4;
 
 /// What a request has charged, until it ends.
 #[derive(Debug)]
@@ -32,17 +33,12 @@ impl Charge {
         gateway: &Gateway,
         grant: &Grant,
         inquiry: &Inquiry,
+        cost: &Cost,
     ) -> Result<Self, GatewayError> {
-        let prompt_tokens = u64::from(inquiry.prompt_bytes).div_ceil(TOKEN_BYTES);
         let model = inquiry.model.as_ref().map(|model| model.as_str());
-        // Without a prompt there are no tokens to speak of.
-        let tokens = match prompt_tokens {
-            0 => 0,
-            tokens => {
-                let usual = || model.map_or(0, |model| gateway.quotas().expected_output(model));
-                tokens + u64::from(inquiry.output_tokens_max.unwrap_or_else(usual))
-            }
-        };
+        // A request without a model is expected to be answered as one of a model that nobody knows.
+        let usual = || gateway.quotas().expected_output(model.unwrap_or_default());
+        let tokens = cost.tokens(usual);
         let ask = QuotaAsk {
             key: grant.key.as_ref().map(|key| key.as_str()),
             tenant: inquiry.tenant.as_ref().map(|tenant| tenant.as_str()),
@@ -50,33 +46,52 @@ impl Charge {
             tokens,
             now: Instant::now(),
         };
+        if let Err(error) = cost.check()
+            && gateway.quotas().limits_tokens(&ask)
+        {
+            return Err(error);
+        }
         let hold = gateway.quotas().admit(&ask).map_err(|refusal| refused(&refusal))?;
-        Ok(Self { hold, prompt_tokens })
+        Ok(Self { hold, prompt_tokens: cost.prompt_tokens })
     }
 
     /// The request ended in this way: what it did not use is given back.
-    pub(crate) fn settle(self, gateway: &Gateway, outcome: &Outcome) {
+    /// `reply_bytes` were replied by a replica that tells no usage; `was_sent` says whether any got it.
+    pub(crate) fn settle(
+        self,
+        gateway: &Gateway,
+        outcome: &Outcome,
+        (reply_bytes, was_sent): (u64, bool),
+    ) {
         let model = outcome.fallback_for.as_ref().or(outcome.model.as_ref());
         let completion = u32::try_from(outcome.tokens.completion).unwrap_or(u32::MAX);
         if let Some(model) = model.filter(|_| completion > 0 && outcome.end == End::Complete) {
             gateway.quotas().note_output(model.as_str(), completion);
         }
-        let used = self.used(outcome);
+        let used = self.used(outcome, reply_bytes, was_sent);
         self.hold.settle(used);
     }
 
     /// The tokens that it used; `None` if nobody knows.
-    fn used(&self, outcome: &Outcome) -> Option<u64> {
+    fn used(&self, outcome: &Outcome, reply_bytes: u64, was_sent: bool) -> Option<u64> {
         let tokens = outcome.tokens;
         if tokens.prompt > 0 {
-            return Some(tokens.prompt + tokens.completion);
+            return Some(tokens.prompt.saturating_add(tokens.completion));
         }
-        let is_refusal = outcome.status >= 400 && outcome.end != End::CancelledBeforeReply;
+        let is_refused = match outcome.end {
+            // The gateway's own answer, e.g. that time was up: a replica may have worked all the while.
+            End::Answered => !was_sent,
+            End::CancelledBeforeReply | End::CancelledInReply => !was_sent,
+            _ => outcome.status >= 400,
+        };
         match tokens.completion {
-            0 if is_refusal => Some(0),
+            0 if is_refused => Some(0),
+            0 if reply_bytes > 0 && outcome.end == End::Complete => {
+                Some(self.prompt_tokens.saturating_add(reply_bytes.div_ceil(REPLY_TOKEN_BYTES)))
+            }
             // It may have been worked on for as long as it may.
             0 => None,
-            completion => Some(self.prompt_tokens + completion),
+            completion => Some(self.prompt_tokens.saturating_add(completion)),
         }
     }
 }

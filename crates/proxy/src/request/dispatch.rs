@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use http::header::ACCEPT_ENCODING;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, Method, Request, StatusCode, Uri};
@@ -175,6 +176,7 @@ impl Dispatch<'_> {
         }
         record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, chosen.prediction);
         let hedging = self.hedging(so_far);
+        let was_sent = record.sent(true);
         let reply = match hedging {
             Some(hedging) => {
                 let (last, reply) = self.race(hedging, (asked, kept), record, so_far).await;
@@ -183,6 +185,11 @@ impl Dispatch<'_> {
             }
             None => self.attempt(&asked.replica, kept, &mut asked.witness).await,
         };
+        let is_refused = match &reply {
+            Ok(reply) => REFUSING.contains(&reply.response.status()),
+            Err(failed) => failed.error.retry_safety() == RetrySafety::Unsent,
+        };
+        record.sent(was_sent || !is_refused);
         match reply {
             Ok(reply) => Ok(self.take_reply(asked, reply, record, so_far)),
             Err(failed) => self.take_failure(asked, &failed, (record, so_far)),
@@ -456,8 +463,12 @@ impl Dispatch<'_> {
 
     /// `None` if the body was streamed to an earlier attempt.
     pub(super) fn request(&mut self, replica: &Replica) -> Option<Request<OutboundBody>> {
-        let body = self.prepared.body.for_attempt()?;
+        let body = self.prepared.body_for(replica)?;
         let mut headers: HeaderMap = self.head.headers.clone();
+        if self.prepared.hides_cache(&self.worker.gateway, replica) {
+            // What is compressed can't be looked through.
+            headers.remove(ACCEPT_ENCODING);
+        }
         let fell_back = self.prepared.fell_back_from().is_some();
         if fell_back && !self.prepared.route.spec.forward_authorization {
             remove_client_keys(&mut headers);

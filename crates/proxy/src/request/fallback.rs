@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::request::Parts;
 use spillway_protocol::grpc::rewrite_model;
-use spillway_protocol::{Endpoint, GatewayError, KeySources, read_facts, rewrite};
+use spillway_protocol::{
+    Changes, Endpoint, GatewayError, KeySources, UsageWish, change, read_facts,
+};
 use spillway_types::ModelName;
 
 use crate::access::Grant;
@@ -14,7 +16,8 @@ use crate::gateway::Gateway;
 use crate::request::affinity::affinity;
 use crate::request::path::{Renamed, replica_path};
 use crate::request::prepare::Prepared;
-use crate::request::prompt::{PromptScope, hash_prompt};
+use crate::request::prompt::{PromptScope, engine_salt, hash_prompt};
+use crate::request::salting::Salting;
 use crate::upstream::RequestBody;
 use crate::versions::Pin;
 use crate::view::{Route, View};
@@ -166,10 +169,16 @@ impl Prepared {
                 let name = to.model.as_str();
                 let is_other = facts.model.as_ref().is_none_or(|named| named.value != name);
                 let new_model = is_other.then_some(name);
-                let body = rewrite(original, &facts, new_model, *inject_usage);
+                facts.engine_fields.check(route.spec.engine_fields)?;
+                let usage = if *inject_usage { UsageWish::AtEnd } else { UsageWish::AsSent };
+                let changes = Changes { model: new_model, usage, salt: None };
+                let body = change(original, &facts, &changes);
                 let tenant = self.inquiry.tenant.as_ref().filter(|_| self.inquiry.is_isolated);
                 let scope = PromptScope { model: &to.model, tenant };
-                let prompt = hash_prompt(&gateway.prompt_hasher(), &facts, original, scope);
+                let hasher = gateway.prompt_hasher();
+                let salt = engine_salt(&hasher, &facts, original, scope);
+                self.salting = salt.map(|salt| Salting::new(salt, (&facts, original), &changes));
+                let prompt = hash_prompt(&hasher, &facts, original, scope);
                 let sources = KeySources {
                     headers: &head.headers,
                     user: facts.user.as_deref(),

@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Limited};
 use spillway_protocol::grpc::{
     GRPC_TIMEOUT, GrpcMethod, GrpcStatus, MODEL_BYTES_MAX, MessageFault, Messages, ModelRef, Peek,
-    Serving, health_answer, health_service, parse_timeout, peek_model, read_model, rewrite_model,
-    server_flag_answer, server_metadata_answer, speaks_grpc, status_in, trailers_of,
+    Serving, engine_fields, health_answer, health_service, parse_timeout, peek_model, read_model,
+    rewrite_model, server_flag_answer, server_metadata_answer, speaks_grpc, status_in, trailers_of,
 };
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError, Segments};
 use spillway_types::ModelName;
@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use crate::gateway::Gateway;
 use crate::relay::{Flavour, ReplyBody};
+use crate::request::cost::Cost;
 use crate::request::fallback::Renaming;
 use crate::request::local::is_ready;
 use crate::request::methods::check_method;
@@ -179,6 +180,8 @@ impl Surroundings<'_> {
         target.allow_fallback(self, &route, &model, || Renaming::Message {
             original: buffered.bytes.clone(),
         });
+        engine_fields(&buffered.bytes).check(route.spec.engine_fields)?;
+        let cost = Cost::of_unread(self.head, Some(buffered.bytes.len() as u64));
         let version = new_version(named, &target);
         let segments = if named.model == model.as_str() && version.is_none() {
             Segments::from(buffered.bytes)
@@ -190,6 +193,8 @@ impl Surroundings<'_> {
             is_one_client: self.is_one_client,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(segments),
+            salting: None,
+            cost,
             target,
             pinned: None,
             flavour: Flavour::Grpc,
@@ -197,7 +202,7 @@ impl Surroundings<'_> {
             is_stored: false,
             continuing: None,
             body_wait: buffered.wait,
-            _reservations: buffered.reservations,
+            _reservation: buffered.reservation,
             route,
         })
     }
@@ -277,6 +282,8 @@ impl Surroundings<'_> {
             is_one_client: self.is_one_client,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Messages { body: Some(body), half: Some(half) },
+            salting: None,
+            cost: Cost::of_stream(),
             target,
             pinned: None,
             flavour: Flavour::Grpc,
@@ -284,7 +291,7 @@ impl Surroundings<'_> {
             is_stored: false,
             continuing: None,
             body_wait,
-            _reservations: None,
+            _reservation: None,
             route,
         })
     }

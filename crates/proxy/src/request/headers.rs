@@ -5,7 +5,9 @@ use std::time::Duration;
 use http::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use spillway_protocol::grpc::{GRPC_TIMEOUT, format_timeout, speaks_grpc};
-use spillway_protocol::{REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id};
+use spillway_protocol::{
+    EngineFields, REQUEST_ID, TRACEPARENT, TraceContext, new_request_id, valid_request_id,
+};
 
 use crate::access::{CLIENT_KEYS, TENANT_CLAIM, is_claim, is_key_of_ours, is_own};
 use crate::client::Client;
@@ -84,27 +86,33 @@ fn in_each_spelling(name: &HeaderName, test: impl Fn(&str) -> bool) -> bool {
     test(name) || (name.contains('_') && test(&name.replace('_', "-")))
 }
 
+/// Bytes of a client's id that are kept, so that with what is put behind it it is a valid one.
+const CHOSEN_ID_BYTES_MAX: usize = 111;
+
 /// What names this request in logs and traces, here and at the replica.
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) request_id: HeaderValue,
+    /// The same, made unique for the replica where the client chose it.
+    upstream_id: HeaderValue,
     trace: TraceContext,
 }
 
 impl Identity {
     /// The client's own id and trace where they are valid, else fresh ones.
     pub(crate) fn of(headers: &HeaderMap, dice: &mut fastrand::Rng) -> Self {
-        let request_id = headers
-            .get(&REQUEST_ID)
-            .filter(|value| value.to_str().is_ok_and(valid_request_id))
-            .cloned()
-            .unwrap_or_else(|| new_request_id(dice.u128(..)));
+        let chosen = headers.get(&REQUEST_ID).filter(|id| id.to_str().is_ok_and(valid_request_id));
+        let request_id = chosen.cloned().unwrap_or_else(|| new_request_id(dice.u128(..)));
+        let upstream_id = match chosen {
+            Some(chosen) => unique_request_id(chosen, dice.u64(..)),
+            None => request_id.clone(),
+        };
         let span = dice.u64(1..);
         let trace = headers
             .get(&TRACEPARENT)
             .and_then(TraceContext::parse)
             .map_or_else(|| TraceContext::new(dice.u128(1..), span, false), |up| up.child(span));
-        Self { request_id, trace }
+        Self { request_id, upstream_id, trace }
     }
 }
 
@@ -129,7 +137,7 @@ pub(crate) fn prepare_forwarding(
     insert_if_absent(headers, &X_FORWARDED_PROTO, || Some(HeaderValue::from_static(scheme)));
     insert_if_absent(headers, &X_FORWARDED_HOST, || host);
     headers.insert(header::VIA, HeaderValue::from_static("1.1 spillway"));
-    headers.insert(REQUEST_ID.clone(), identity.request_id.clone());
+    headers.insert(REQUEST_ID.clone(), identity.upstream_id.clone());
     headers.insert(TRACEPARENT.clone(), identity.trace.to_header_value());
 }
 
@@ -187,6 +195,60 @@ pub(crate) fn clean_trailers(trailers: &mut HeaderMap) {
             || NO_TRAILERS.contains(name)
             || is_order(name.as_str())
     });
+}
+
+/// Takes out headers by which model servers and the routers in front of them let requests be steered,
+/// unless the field that each stands for is `allowed`. What a session's header means to a server behind a
+/// path of its own is not known, so it goes on there.
+pub(crate) fn remove_engine_headers(
+    headers: &mut HeaderMap,
+    allowed: EngineFields,
+    is_built_in: bool,
+) {
+    let steers = |name: &str| {
+        let field = match name {
+            "x-session-id" if is_built_in => "session_id",
+            name => engine_header(name).unwrap_or_default(),
+        };
+        EngineFields::named(field).is_some_and(|field| !allowed.contains(field))
+    };
+    remove_all(headers, |name| in_each_spelling(name, &steers));
+}
+
+/// The field that a header stands for.
+fn engine_header(name: &str) -> Option<&'static str> {
+    if !name.starts_with("x-") {
+        return None;
+    }
+    Some(match name {
+        "x-override-rid" => "rid",
+        "x-override-bootstrap-host" => "bootstrap_host",
+        "x-override-bootstrap-port" => "bootstrap_port",
+        "x-override-bootstrap-room" => "bootstrap_room",
+        "x-override-conversation-id" => "conversation_id",
+        "x-override-priority" => "priority",
+        "x-override-disagg-prefill-dp-rank" => "disagg_prefill_dp_rank",
+        "x-override-routed-dp-rank" | "x-smg-target-worker" | "x-smg-routing-key" => {
+            "routed_dp_rank"
+        }
+        "x-data-parallel-rank" | "x-dp-rank" | "x-data-parallel-host-port" => "data_parallel_rank",
+        "x-prefiller-host-port"
+        | "x-prefiller-url"
+        | "x-encoder-hosts-ports"
+        | "x-worker-instance-id"
+        | "x-prefill-instance-id"
+        | "x-decode-instance-id" => "kv_transfer_params",
+        _ => return None,
+    })
+}
+
+/// A client's id of a request with something behind it that no other request has: servers make their own id
+/// of it, and of two requests with the same one may end the other.
+fn unique_request_id(chosen: &HeaderValue, random: u64) -> HeaderValue {
+    let chosen = chosen.to_str().unwrap_or_default();
+    let kept = &chosen[..chosen.len().min(CHOSEN_ID_BYTES_MAX)];
+    HeaderValue::try_from(format!("{kept}-{random:016x}"))
+        .unwrap_or_else(|_| new_request_id(random.into()))
 }
 
 /// Takes the client's credentials out, for a replica of a route that does not forward them.

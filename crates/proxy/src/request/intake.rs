@@ -39,7 +39,7 @@ pub(crate) struct Buffered {
     /// How long its last byte was waited for.
     pub(crate) wait: Duration,
     /// Counts the memory; to be kept as long as the bytes are.
-    pub(crate) reservations: Option<BodyReservation>,
+    pub(crate) reservation: Option<BodyReservation>,
 }
 
 /// Reads a body to its end. One that arrives in one piece is not copied; a longer one is gathered
@@ -87,7 +87,7 @@ pub(crate) async fn buffer(
         }
     }
     let bytes = gathered.into_bytes();
-    Ok(Buffered { bytes, wait: started.elapsed(), reservations: Some(reservation) })
+    Ok(Buffered { bytes, wait: started.elapsed(), reservation: Some(reservation) })
 }
 
 /// Why the next piece of a body is not waited for.

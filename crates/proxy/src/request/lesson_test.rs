@@ -42,6 +42,7 @@ fn replica() -> Arc<Replica> {
         idle: Duration::from_secs(1),
         credential: None,
         continues_chats: false,
+        salt_field: None,
     };
     Arc::new(Replica::new(spec, 1).expect("a replica"))
 }

@@ -2,6 +2,7 @@
 
 mod affinity;
 mod charge;
+mod cost;
 mod dispatch;
 mod explain;
 mod fallback;
@@ -23,6 +24,7 @@ mod queue;
 mod record;
 mod redirect;
 mod resume;
+mod salting;
 mod serve;
 mod so_far;
 mod stored;

@@ -5,34 +5,40 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use http::HeaderMap;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
-    CompletionApi, Echo, Endpoint, ErrorKind, Facts, Form, GatewayError, KeySources, Protocol,
-    Segments, Terms, UsageTelling, ask_throughout, decode_name, read_facts, read_form, rewrite,
+    Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts, Form, GatewayError,
+    KeySources, Protocol, Segments, Terms, UsageTelling, UsageWish, V2Watch, change, decode_name,
+    read_facts, read_form, read_v2,
 };
 use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
 
 use crate::access::Grant;
 use crate::body_room::BodyReservation;
 use crate::gateway::Gateway;
+use crate::place::Place;
 use crate::relay::Flavour;
 use crate::remote::GuestTerms;
+use crate::replica::Replica;
 use crate::request::affinity::affinity;
+use crate::request::cost::Cost;
 use crate::request::fallback::Renaming;
 use crate::request::grpc::{call_timeout, refuse_no_call};
 use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{Buffered, buffer, refuse_announced};
 use crate::request::methods::check_method;
 use crate::request::path::{Renamed, replica_path};
-use crate::request::prompt::{Prompt, PromptScope, hash_prompt};
+use crate::request::prompt::{Prompt, PromptScope, engine_salt, hash_prompt};
 use crate::request::resume::Continuing;
+use crate::request::salting::Salting;
 use crate::request::stored::Stored;
 use crate::request::target::{Found, NamePlace, Target, Wanted};
-use crate::upstream::RequestBody;
+use crate::upstream::{OutboundBody, RequestBody};
 use crate::view::{Route, View};
 use crate::wire_body::WireBody;
 
@@ -44,6 +50,10 @@ pub(crate) struct Prepared {
     /// All with its client's address are that client.
     pub(crate) is_one_client: bool,
     pub(crate) body: RequestBody,
+    /// Its body for replicas that keep cache entries apart, if its tenant shares none with others.
+    pub(crate) salting: Option<Box<Salting>>,
+    /// The most tokens that it may use.
+    pub(crate) cost: Cost,
     pub(crate) path: PathAndQuery,
     /// What was chosen besides route and model.
     pub(crate) target: Target,
@@ -58,14 +68,46 @@ pub(crate) struct Prepared {
     pub(crate) continuing: Option<Continuing>,
     /// How long the client took for its body.
     pub(crate) body_wait: Duration,
-    pub(crate) _reservations: Option<BodyReservation>,
+    pub(crate) _reservation: Option<BodyReservation>,
 }
 
 impl Prepared {
     /// Its body is held no longer.
-    pub(crate) fn forget_reservations(&mut self) {
-        self._reservations = None;
+    pub(crate) fn forget_reservation(&mut self) {
+        self._reservation = None;
     }
+
+    /// The body for one attempt; `None` if it was streamed to an earlier one.
+    pub(crate) fn body_for(&mut self, replica: &Replica) -> Option<OutboundBody> {
+        match (&self.salting, replica.spec().salt_field) {
+            (Some(salting), Some(field)) => Some(OutboundBody::of(salting.body(field))),
+            _ => self.body.for_attempt(),
+        }
+    }
+
+    /// Whether a reply of the replica must not tell what was cached: some tenant's prompts are isolated, and
+    /// it does not keep this request's apart.
+    pub(crate) fn hides_cache(&self, gateway: &Gateway, replica: &Replica) -> bool {
+        let is_isolated = self.inquiry.is_isolated;
+        let is_apart =
+            replica.spec().salt_field.is_some() && (self.salting.is_some() || !is_isolated);
+        let is_hidden = is_isolated || gateway.doorkeeper.isolates_any();
+        is_hidden && !is_apart && self.flavour != Flavour::Grpc
+    }
+
+    /// The same of wherever it is served; another region hides what its own replicas tell.
+    pub(crate) fn shows_cache(&self, gateway: &Gateway, place: Option<&Place>) -> bool {
+        let replica = place.and_then(Place::replica);
+        replica.is_some_and(|replica| self.hides_cache(gateway, replica))
+    }
+}
+
+/// A body that is not read for its prompt.
+struct Opaque {
+    body: RequestBody,
+    body_wait: Duration,
+    reservation: Option<BodyReservation>,
+    cost: Cost,
 }
 
 /// What a body says that routing goes by; nothing where bodies are not read.
@@ -175,11 +217,19 @@ impl Surroundings<'_> {
         let is_free = pinned.is_none() && home.is_none();
         let continuing = self.continuing(&route, (&facts, &buffered.bytes)).filter(|_| is_free);
         let is_followed = continuing.is_some_and(|continuing| continuing.fit.is_ok());
-        let segments = match is_followed {
-            true => ask_throughout(&buffered.bytes, &facts, new_model),
-            false => rewrite(&buffered.bytes, &facts, new_model, inject),
+        facts.engine_fields.check(route.spec.engine_fields)?;
+        let usage = match (is_followed, inject) {
+            (true, _) => UsageWish::Throughout,
+            (false, true) => UsageWish::AtEnd,
+            (false, false) => UsageWish::AsSent,
         };
+        let changes = Changes { model: new_model, usage, salt: None };
+        let segments = change(&buffered.bytes, &facts, &changes);
         let contents = self.contents(&facts, &buffered.bytes, &model);
+        let salting = self.salting((&facts, &buffered.bytes), &model, &changes);
+        let path = self.head.uri.path();
+        let read = (&facts, &buffered.bytes[..]);
+        let cost = Cost::of_json(Endpoint::classify(path), path, read, contents.prompt.bytes);
         target.home = home;
         if pinned.is_none() && target.home.is_none() {
             target.allow_fallback(self, &route, &model, || Renaming::Body {
@@ -192,6 +242,8 @@ impl Surroundings<'_> {
             is_one_client: self.is_one_client,
             path: replica_path(self.head, &route, None)?,
             body: RequestBody::Buffered(segments),
+            salting,
+            cost,
             target,
             pinned,
             flavour,
@@ -200,7 +252,7 @@ impl Surroundings<'_> {
             is_stored: flavour == Flavour::Responses,
             continuing,
             body_wait: buffered.wait,
-            _reservations: buffered.reservations,
+            _reservation: buffered.reservation,
             route,
         })
     }
@@ -221,9 +273,12 @@ impl Surroundings<'_> {
     async fn form(self, body: WireBody) -> Result<Prepared, GatewayError> {
         refuse_encoding(&self.head.headers)?;
         let buffered = self.buffer(body).await?;
-        let Form { model: named, .. } = read_form(&self.head.headers, &buffered.bytes)?;
+        let Form { model: named, names } = read_form(&self.head.headers, &buffered.bytes)?;
         let wanted = Wanted::named(named, NamePlace::Form);
         let Found { route, model, target } = self.find(None, wanted)?;
+        let mut engine_fields = EngineFields::NONE;
+        names.iter().for_each(|name| engine_fields.note(name));
+        engine_fields.check(route.spec.engine_fields)?;
         if let Some(named) = named
             && named != model.as_str()
         {
@@ -238,14 +293,16 @@ impl Surroundings<'_> {
             is_one_client: self.is_one_client,
             target,
             path: replica_path(self.head, &route, None)?,
+            cost: Cost::of_upload(buffered.bytes.len()),
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
+            salting: None,
             pinned: None,
             flavour: Flavour::OpenAi,
             strip_usage: false,
             is_stored: false,
             continuing: None,
             body_wait: buffered.wait,
-            _reservations: buffered.reservations,
+            _reservation: buffered.reservation,
             route,
         })
     }
@@ -295,12 +352,15 @@ impl Surroundings<'_> {
         (route, model, target): (Arc<Route>, Option<ModelName>, Target),
         path: PathAndQuery,
     ) -> Result<Prepared, GatewayError> {
-        let (body, body_wait, reservations) = self.take_opaque(body).await?;
+        let Opaque { body, body_wait, reservation, cost } =
+            self.take_opaque(body, flavour, &route).await?;
         Ok(Prepared {
             inquiry: self.inquiry(&route, model, Contents::default())?,
             is_one_client: self.is_one_client,
             path,
             body,
+            salting: None,
+            cost,
             target,
             pinned: None,
             flavour,
@@ -308,7 +368,7 @@ impl Surroundings<'_> {
             is_stored: false,
             continuing: None,
             body_wait,
-            _reservations: reservations,
+            _reservation: reservation,
             route,
         })
     }
@@ -320,19 +380,53 @@ impl Surroundings<'_> {
         buffer(self.gateway, holder, body).await
     }
 
-    /// Buffers a body that is known to be short, so that it can be retried; streams any other.
+    /// Buffers a body that is known to be short, so that it can be retried; streams any other. The JSON of
+    /// a V2 request is read for its parameters, or watched for them as it passes.
     async fn take_opaque(
         self,
         body: WireBody,
-    ) -> Result<(RequestBody, Duration, Option<BodyReservation>), GatewayError> {
+        flavour: Flavour,
+        route: &Route,
+    ) -> Result<Opaque, GatewayError> {
         let limits = self.gateway.limits();
         let body = refuse_announced(body, &self.head.headers, limits.body_bytes_max).await?;
-        if body.size_hint().exact().is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
-            return Ok((RequestBody::streamed(body, limits), Duration::ZERO, None));
+        let bytes = body.size_hint().exact();
+        let cost = Cost::of_unread(self.head, bytes);
+        let is_read = flavour == Flavour::KServeV2;
+        let generates = is_read && generates(self.head.uri.path());
+        if !generates && bytes.is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
+            let watch = is_read.then(|| V2Watch::new(route.spec.engine_fields, self.json_bytes()));
+            let body = RequestBody::streamed(body, limits, watch);
+            return Ok(Opaque { body, body_wait: Duration::ZERO, reservation: None, cost });
         }
         let buffered = self.buffer(body).await?;
+        let mut cost = Cost::of_unread(self.head, Some(buffered.bytes.len() as u64));
+        if is_read && !buffered.bytes.is_empty() {
+            let json_bytes = usize::try_from(self.json_bytes()).unwrap_or(usize::MAX);
+            let facts = read_v2(&buffered.bytes[..buffered.bytes.len().min(json_bytes)])?;
+            facts.engine_fields.check(route.spec.engine_fields)?;
+            cost = cost.with_parameters(&facts);
+        }
         let body = RequestBody::Buffered(Segments::from(buffered.bytes));
-        Ok((body, buffered.wait, buffered.reservations))
+        Ok(Opaque { body, body_wait: buffered.wait, reservation: buffered.reservation, cost })
+    }
+
+    /// How many bytes of a V2 request are JSON: all of them, unless tensors stand behind it.
+    fn json_bytes(self) -> u64 {
+        let length = self.head.headers.get("inference-header-content-length");
+        length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(u64::MAX)
+    }
+
+    /// Its body for replicas that keep cache entries apart.
+    fn salting(
+        self,
+        (facts, body): (&Facts<'_>, &Bytes),
+        model: &ModelName,
+        changes: &Changes<'_>,
+    ) -> Option<Box<Salting>> {
+        let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
+        let salt = engine_salt(&self.gateway.prompt_hasher(), facts, body, scope)?;
+        Some(Salting::new(salt, (facts, body), changes))
     }
 
     pub(super) fn inquiry(
@@ -369,12 +463,10 @@ impl Surroundings<'_> {
     }
 
     fn contents<'f>(self, facts: &'f Facts<'_>, body: &[u8], model: &ModelName) -> Contents<'f> {
-        let tenant = self.grant.tenant.as_ref().filter(|_| self.grant.is_isolated);
-        let scope = PromptScope { model, tenant };
-        let tokens_max = facts.max_tokens.map(|tokens| u32::try_from(tokens).unwrap_or(u32::MAX));
+        let scope = PromptScope { model, tenant: self.grant.isolated_tenant() };
         Contents {
             prompt: hash_prompt(&self.gateway.prompt_hasher(), facts, body, scope),
-            output_tokens_max: tokens_max,
+            output_tokens_max: facts.max_tokens,
             user: facts.user.as_deref(),
         }
     }
@@ -402,6 +494,12 @@ impl Surroundings<'_> {
         let asked = (&prepared.route.spec.name, asked);
         Err(self.grant.refuse_region(asked, (own, regions.own_country)))
     }
+}
+
+/// Whether a V2 path is of the extension that generates text.
+fn generates(path: &str) -> bool {
+    let action = path.trim_end_matches('/').rsplit('/').next();
+    matches!(action, Some("generate" | "generate_stream"))
 }
 
 fn asks_no_usage(facts: &Facts<'_>) -> bool {

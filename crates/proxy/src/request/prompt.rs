@@ -65,6 +65,18 @@ pub(crate) fn hash_prompt(
     Prompt { blocks: stream.finish(), bytes: u32::try_from(bytes).unwrap_or(u32::MAX) }
 }
 
+/// What engines are to keep the cache entries of this prompt apart by, if its tenant is to share none.
+pub(crate) fn engine_salt(
+    hasher: &PrefixHasher,
+    facts: &Facts<'_>,
+    body: &[u8],
+    scope: PromptScope<'_>,
+) -> Option<String> {
+    let tenant = scope.tenant?;
+    let asked = facts.cache_salts.each_ref().map(|salt| salt.clone().map(|range| &body[range]));
+    Some(hasher.engine_salt(&salt(Some(tenant), asked)))
+}
+
 /// Stands for a blob by its keyed digest, as often as makes up its weight in text.
 fn blob(hasher: &PrefixHasher, stream: &mut PrefixStream, url: &[u8]) {
     let digest = hasher.hash_request_key(url).to_le_bytes();

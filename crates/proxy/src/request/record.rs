@@ -29,6 +29,10 @@ pub(crate) struct Record {
     asked_at: Option<Instant>,
     /// What it has charged to limits.
     charge: Option<Charge>,
+    /// Bytes of its reply, where that tells no usage.
+    reply_bytes: u64,
+    /// A replica or another region may have got it.
+    was_sent: bool,
     /// The class of its client.
     priority: u8,
     outcome: Option<Outcome>,
@@ -69,6 +73,8 @@ impl Record {
             started,
             asked_at: None,
             charge: None,
+            reply_bytes: 0,
+            was_sent: false,
             priority: 0,
             outcome: Some(outcome),
         }
@@ -116,10 +122,21 @@ impl Record {
         });
     }
 
+    /// Whether a replica may have begun to work on it. Returns what was known before.
+    pub(crate) fn sent(&mut self, was_sent: bool) -> bool {
+        std::mem::replace(&mut self.was_sent, was_sent)
+    }
+
+    /// So many bytes of a reply that tells no usage have come.
+    pub(crate) fn reply_bytes(&mut self, bytes: usize) {
+        self.reply_bytes = self.reply_bytes.saturating_add(bytes as u64);
+    }
+
     /// Another region serves it; what the replicas of this one did or would have done says nothing
     /// of that.
     pub(crate) fn forwarded(&mut self, region: &RegionName) {
         self.asked_at = None;
+        self.was_sent = true;
         self.edit(|outcome| {
             outcome.region = Some(region.clone());
             outcome.predicted = None;
@@ -264,7 +281,7 @@ impl Record {
     /// Gives back what was charged and not used. Only the first call counts.
     fn settle(&mut self) {
         if let (Some(charge), Some(outcome)) = (self.charge.take(), &self.outcome) {
-            charge.settle(&self.worker.gateway, outcome);
+            charge.settle(&self.worker.gateway, outcome, (self.reply_bytes, self.was_sent));
         }
     }
 

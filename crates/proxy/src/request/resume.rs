@@ -121,7 +121,8 @@ impl Resume {
         }
         self.original = Segments::default();
         self.prepared.body = RequestBody::Buffered(Segments::default());
-        self.prepared.forget_reservations();
+        self.prepared.salting = None;
+        self.prepared.forget_reservation();
     }
 
     /// What the request says about going on.
@@ -179,7 +180,15 @@ impl Resume {
             }
             _ => self.original.clone(),
         };
+        // Whoever goes on keeps its cache entries apart as well.
+        self.prepared.salting =
+            self.prepared.salting.take().and_then(|salting| salting.again(&body));
         self.prepared.body = RequestBody::Buffered(body);
+    }
+
+    /// Whether whoever serves it now must not tell what was cached.
+    pub(crate) fn shows_cache(&self, place: Option<&Place>) -> bool {
+        self.prepared.shows_cache(&self.worker.gateway, place)
     }
 
     /// Looks for somebody until there is one: who was killed may be back soon, and who is busy may

@@ -24,7 +24,9 @@ use crate::request::charge::Charge;
 use crate::request::dispatch::{Dispatch, Dispatched};
 use crate::request::grpc;
 use crate::request::head::{METHODS, check_guest_head, check_head};
-use crate::request::headers::{Identity, clean_reply, prepare_forwarding, prepare_guest};
+use crate::request::headers::{
+    Identity, clean_reply, prepare_forwarding, prepare_guest, remove_engine_headers,
+};
 use crate::request::keepsakes::{Keepsakes, begin_session};
 use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
@@ -243,7 +245,12 @@ impl Exchange {
     ) -> Result<(), GatewayError> {
         if self.guest.is_none() {
             record.routed(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
-            record.charged(Charge::take(&self.worker.gateway, grant, &prepared.inquiry)?);
+            record.charged(Charge::take(
+                &self.worker.gateway,
+                grant,
+                &prepared.inquiry,
+                &prepared.cost,
+            )?);
         }
         Ok(())
     }
@@ -270,6 +277,8 @@ impl Exchange {
             session = begin_session(gateway, prepared, &head.headers);
             prepare_forwarding(head, &self.client, identity, forward_authorization);
         }
+        let is_built_in = prepared.route.spec.path_prefix.is_none();
+        remove_engine_headers(&mut head.headers, prepared.route.spec.engine_fields, is_built_in);
         record.planned(prepared.body_wait);
         let tenant = tenant_key(gateway, prepared);
         let dispatch = Dispatch {
@@ -336,6 +345,9 @@ impl Exchange {
             tenant: prepared.inquiry.tenant.clone(),
             idle: prepared.route.spec.timeouts.idle,
             deadline: prepared.inquiry.deadline,
+            mask: prepared
+                .shows_cache(&self.worker.gateway, Some(&dispatched.place))
+                .then(Box::default),
             client_half: prepared.body.take_half(),
             resume: is_stream(&dispatched.reply.response)
                 .then(|| Resume::of(&self.worker, prepared, head, &self.dice))

@@ -9,6 +9,7 @@ use spillway_types::ReplicaSlot;
 use crate::gateway::Home;
 use crate::relay::Flavour;
 use crate::remote::Destination;
+use crate::request::cost::Cost;
 use crate::request::path::replica_path;
 use crate::request::prepare::{Contents, Prepared, Surroundings, no_such_path};
 use crate::request::target::Target;
@@ -48,6 +49,8 @@ impl Surroundings<'_> {
             is_one_client: self.is_one_client,
             path: replica_path(self.head, route, None)?,
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
+            salting: None,
+            cost: Cost::default(),
             target: Target { home, ..Target::default() },
             pinned,
             flavour: Flavour::Responses,
@@ -55,7 +58,7 @@ impl Surroundings<'_> {
             is_stored: false,
             continuing: None,
             body_wait: buffered.wait,
-            _reservations: buffered.reservations,
+            _reservation: buffered.reservation,
             route: Arc::clone(route),
         })
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use spillway_protocol::{GatewayError, Segments};
+use spillway_protocol::{GatewayError, Segments, V2Watch};
 
 use crate::settings::Limits;
 use crate::upstream::message_body::{ClientHalf, MessageBody};
@@ -41,8 +41,9 @@ impl RequestBody {
     }
 
     /// A body that is sent on while it comes in, within the limits.
-    pub(crate) fn streamed(incoming: WireBody, limits: &Limits) -> Self {
-        let body = StreamedBody::new(incoming, limits);
+    /// `watch` looks at it as it passes.
+    pub(crate) fn streamed(incoming: WireBody, limits: &Limits, watch: Option<V2Watch>) -> Self {
+        let body = StreamedBody::new(incoming, limits, watch);
         Self::Streamed { fault: body.fault(), body: Some(body) }
     }
 
@@ -88,10 +89,7 @@ impl RequestBody {
     /// The body for one attempt; `None` if it was streamed to an earlier one.
     pub(crate) fn for_attempt(&mut self) -> Option<OutboundBody> {
         match self {
-            Self::Buffered(segments) => Some(OutboundBody::Buffered {
-                bytes_left: segments.len() as u64,
-                slices: segments.iter().cloned().collect(),
-            }),
+            Self::Buffered(segments) => Some(OutboundBody::of(segments)),
             Self::Streamed { body, .. } => body.take().map(OutboundBody::Streamed),
             Self::Messages { body, .. } => body.take().map(OutboundBody::Messages),
         }
@@ -107,6 +105,14 @@ pub(crate) enum OutboundBody {
     Streamed(StreamedBody),
     /// The same, message by message.
     Messages(MessageBody),
+}
+
+impl OutboundBody {
+    /// A body that is held.
+    pub(crate) fn of(segments: &Segments) -> Self {
+        let bytes_left = segments.len() as u64;
+        Self::Buffered { bytes_left, slices: segments.iter().cloned().collect() }
+    }
 }
 
 impl Body for OutboundBody {

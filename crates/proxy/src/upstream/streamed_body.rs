@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use spillway_protocol::GatewayError;
+use spillway_protocol::{GatewayError, V2Watch};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::request::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
@@ -25,6 +25,7 @@ pub(crate) struct StreamedBody {
     incoming: WireBody,
     bytes: u64,
     bytes_max: u64,
+    watch: Option<V2Watch>,
     pause_max: Duration,
     /// Made at the first pause: a body that is all there never needs it.
     pause: Option<Pin<Box<Sleep>>>,
@@ -55,11 +56,12 @@ impl StreamedBodyError {
 }
 
 impl StreamedBody {
-    pub(crate) fn new(incoming: WireBody, limits: &Limits) -> Self {
+    pub(crate) fn new(incoming: WireBody, limits: &Limits, watch: Option<V2Watch>) -> Self {
         Self {
             incoming,
             bytes: 0,
             bytes_max: limits.body_bytes_max,
+            watch,
             pause_max: limits.body_timeout,
             pause: None,
             is_pausing: false,
@@ -100,10 +102,17 @@ impl StreamedBody {
             self.is_pausing = false;
             let Some(frame) = next.transpose()? else { return Poll::Ready(None) };
             self.bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
-            match refuse_oversize(self.bytes, self.bytes_max) {
+            match refuse_oversize(self.bytes, self.bytes_max).and_then(|()| self.look(&frame)) {
                 Ok(()) => return Poll::Ready(Some(Ok(frame))),
                 Err(error) => self.start_discarding(error),
             }
+        }
+    }
+
+    fn look(&mut self, frame: &Frame<Bytes>) -> Result<(), GatewayError> {
+        match (&mut self.watch, frame.data_ref()) {
+            (Some(watch), Some(piece)) => watch.look(piece),
+            _ => Ok(()),
         }
     }
 

@@ -149,3 +149,22 @@ proptest! {
         prop_assert_eq!(read_model(&rewritten), found(&name, before.version));
     }
 }
+
+#[test]
+fn parameters_that_steer_an_engine_are_found_wherever_they_stand() {
+    let entry = |key: &[u8]| {
+        let mut entry = Vec::new();
+        put_bytes(&mut entry, 2, b"\x10\x01");
+        put_bytes(&mut entry, 1, key);
+        entry
+    };
+    let mut message = Vec::new();
+    put_bytes(&mut message, 5, &[7; 300]);
+    put_bytes(&mut message, 4, &entry(b"temperature"));
+    put_bytes(&mut message, 1, b"m");
+    assert_eq!(engine_fields(&framed(&message)), EngineFields::NONE);
+    put_bytes(&mut message, 4, &entry(b"priority"));
+    let framed = framed(&message);
+    assert_eq!(engine_fields(&framed), EngineFields::named("priority").unwrap());
+    assert_eq!(engine_fields(&framed[..100]), EngineFields::NONE);
+}

@@ -108,5 +108,32 @@ fn a_trace_goes_on_and_an_invalid_request_id_is_replaced() {
     assert_ne!(child, parent, "a span of its own");
     assert_eq!(headers["x-request-id"].len(), 32);
     let headers = forwarded(&client(&[]), &[("x-request-id", "mine-1")], false);
-    assert_eq!(headers["x-request-id"], "mine-1");
+    // Unique at the replica, however often the client sends it.
+    let id = headers["x-request-id"].to_str().expect("text");
+    assert!(id.starts_with("mine-1-") && id.len() == "mine-1-".len() + 16, "{id}");
+    let longest = "x".repeat(128);
+    let headers = forwarded(&client(&[]), &[("x-request-id", &longest)], false);
+    assert!(headers["x-request-id"].to_str().is_ok_and(valid_request_id));
+}
+
+#[test]
+fn headers_that_steer_a_model_server_go_on_only_where_their_field_may() {
+    let headers = || {
+        let names = [
+            "x-data-parallel-rank",
+            "x-override_priority",
+            "x-override-priority",
+            "x-session-id",
+            "x-mine",
+        ];
+        names.map(|name| (HeaderName::from_static(name), HeaderValue::from_static("1")))
+    };
+    let left = |allowed: EngineFields, is_built_in| {
+        let mut map: HeaderMap = headers().into_iter().collect();
+        remove_engine_headers(&mut map, allowed, is_built_in);
+        map.len()
+    };
+    assert_eq!(left(EngineFields::NONE, true), 1);
+    assert_eq!(left(EngineFields::NONE, false), 2);
+    assert_eq!(left(EngineFields::named("priority").unwrap_or_default(), true), 3);
 }

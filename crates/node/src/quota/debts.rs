@@ -1,0 +1,107 @@
+//! What this node owes to limits, kept over restarts.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use spillway_quota::{LimitTerms, Quotas, Scope, Units};
+
+use super::saved::{Owed, owed_path};
+use crate::saved::{load, save};
+
+/// The least time between two writes. A process that crashes forgets what came to be owed since.
+const PACE: Duration = Duration::from_secs(5);
+
+/// What this node owes to limits, and the file that says so to its next process.
+#[derive(Debug)]
+pub(super) struct Debts {
+    path: PathBuf,
+    /// What the process before owed to limits that are not known here yet.
+    before: BTreeMap<Scope, u64>,
+    written: Owed,
+    written_at: Option<Instant>,
+}
+
+impl Debts {
+    /// Reads what the process before owed.
+    pub(super) fn load(folder: &Path) -> Self {
+        let path = owed_path(folder);
+        let written = load::<Owed>(&path).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "what was owed to limits is not known");
+            None
+        });
+        let written = written.unwrap_or_default();
+        Self { path, before: written.0.clone(), written, written_at: None }
+    }
+
+    /// Adds to each of these limits what the process before owed to it.
+    pub(super) fn charge(&mut self, quotas: &Quotas, limits: &[LimitTerms]) {
+        for terms in limits {
+            if let Some(tokens) = self.before.remove(&terms.scope) {
+                quotas.owe(&terms.scope, Units([0, tokens, 0]));
+            }
+        }
+    }
+
+    /// Writes down what is owed if that has changed, now and then.
+    pub(super) fn note(&mut self, quotas: &Quotas, now: Instant) {
+        let is_early = self.written_at.is_some_and(|at| now.duration_since(at) < PACE);
+        if !is_early {
+            self.write(quotas, now);
+        }
+    }
+
+    /// Writes down what is owed if that has changed.
+    pub(super) fn write(&mut self, quotas: &Quotas, now: Instant) {
+        let mut owed = self.before.clone();
+        owed.extend(quotas.debts());
+        let owed = Owed(owed);
+        if owed == self.written {
+            return;
+        }
+        self.written_at = Some(now);
+        match save(&self.path, &owed) {
+            Ok(()) => self.written = owed,
+            Err(error) => {
+                tracing::warn!(%error, path = %self.path.display(), "debts can't be written down");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_quota::{Holding, QuotaAsk};
+
+    use super::*;
+
+    fn limited(now: Instant) -> (Quotas, [LimitTerms; 1]) {
+        let quotas = Quotas::new(now);
+        let limits = [LimitTerms { scope: Scope::Global, whole: [None, Some(100), None] }];
+        quotas.set_limits(&limits);
+        let floor = Units([0, 100, 0]);
+        quotas.hold(&Scope::Global, &Holding { floor, ..Holding::default() });
+        (quotas, limits)
+    }
+
+    #[test]
+    fn what_a_process_owes_the_next_one_owes() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let (quotas, _) = limited(now);
+        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 1, now };
+        quotas.admit(&ask).unwrap().settle(Some(5_000));
+        Debts::load(folder.path()).note(&quotas, now);
+        // It crashes, and the next one hears of the limit only some time later.
+        let (next, limits) = limited(now);
+        let mut debts = Debts::load(folder.path());
+        debts.charge(&next, &[]);
+        debts.write(&next, now);
+        debts.charge(&next, &limits);
+        assert_eq!(next.usage(&Scope::Global, now).unwrap().debt, Units([0, 4_999, 0]));
+        assert!(next.admit(&ask).is_err());
+        let (third, _) = limited(now);
+        Debts::load(folder.path()).charge(&third, &limits);
+        assert_eq!(third.usage(&Scope::Global, now).unwrap().debt, Units([0, 4_999, 0]));
+    }
+}

@@ -1,0 +1,94 @@
+//! Finds a name among known ones, as the most lenient of engines would read it.
+
+use std::borrow::Cow;
+
+/// Names of this length and longer are found as well, but share one list.
+const LENGTHS: usize = 32;
+/// Ends a list.
+const NONE: u8 = u8::MAX;
+
+/// Known names, grouped by their length: most keys of a body are unknown, and most of those differ in
+/// length from all but a few known ones.
+#[derive(Debug)]
+pub(crate) struct NameTable<const N: usize> {
+    names: [&'static str; N],
+    /// The first name of each length.
+    first: [u8; LENGTHS],
+    /// The next name of the same length.
+    next: [u8; N],
+}
+
+impl<const N: usize> NameTable<N> {
+    /// A table of fewer than 255 names in lower case ASCII.
+    pub(crate) const fn new(names: [&'static str; N]) -> Self {
+        assert!(N < NONE as usize);
+        let mut first = [NONE; LENGTHS];
+        let mut next = [NONE; N];
+        let mut at = 0;
+        while at < N {
+            let list = list_of(names[at].len());
+            next[at] = first[list];
+            first[list] = at as u8;
+            at += 1;
+        }
+        Self { names, first, next }
+    }
+
+    pub(crate) fn names(&self) -> &[&'static str; N] {
+        &self.names
+    }
+
+    /// Where the name stands that `key` is, or would be with another case of its letters.
+    pub(crate) fn find(&self, key: &str) -> Option<usize> {
+        let key = folded(key);
+        let mut at = self.first[list_of(key.len())];
+        while at != NONE {
+            let index = usize::from(at);
+            if self.names[index].eq_ignore_ascii_case(&key) {
+                return Some(index);
+            }
+            at = self.next[index];
+        }
+        None
+    }
+}
+
+const fn list_of(length: usize) -> usize {
+    if length < LENGTHS { length } else { LENGTHS - 1 }
+}
+
+/// The key with those letters in ASCII that engines which ignore case take for a letter of ASCII:
+/// Unicode folds the long s to `s` and the Kelvin sign to `k`.
+pub(crate) fn folded(key: &str) -> Cow<'_, str> {
+    if key.is_ascii() || !key.contains(['\u{17f}', '\u{212a}']) {
+        return Cow::Borrowed(key);
+    }
+    Cow::Owned(key.replace('\u{17f}', "s").replace('\u{212a}', "k"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static TABLE: NameTable<4> =
+        NameTable::new(["model", "a_name_that_is_longer_than_any_list", "stream", "max_tokens"]);
+
+    #[test]
+    fn names_are_found_whatever_case_and_whatever_letter_folds_to_theirs() {
+        for key in ["model", "MODEL", "MoDeL"] {
+            assert_eq!(TABLE.find(key), Some(0), "{key}");
+        }
+        assert_eq!(TABLE.find("A_Name_that_is_longer_than_any_list"), Some(1));
+        for key in ["stream", "\u{17f}tream", "\u{17f}TREAM"] {
+            assert_eq!(TABLE.find(key), Some(2), "{key}");
+        }
+        for key in ["max_tokens", "max_to\u{212a}ens", "max_to\u{212a}en\u{17f}"] {
+            assert_eq!(TABLE.find(key), Some(3), "{key}");
+        }
+        for key in
+            ["", "modem", "models", "mode", "\u{17f}", "a_name_that_is_longer_than_any_lisT!"]
+        {
+            assert_eq!(TABLE.find(key), None, "{key}");
+        }
+    }
+}

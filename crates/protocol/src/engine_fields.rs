@@ -1,0 +1,166 @@
+//! Fields of a request that steer the engine and not the answer.
+
+use crate::body::{NameTable, folded};
+use crate::{ErrorKind, GatewayError};
+
+/// Names that vLLM, SGLang, TensorRT-LLM, llama.cpp and TGI read to decide when, where, with which
+/// adapter or with whose state they work on a request.
+///
+/// A client that may set them could push its requests before those of others (`priority`), take the id
+/// of another's request (`request_id`, `rid`), have the engine connect to a host of its choice
+/// (`kv_transfer_params`, `bootstrap_host`), use an adapter that its key is not for (`lora_path`), go on
+/// with another's state (`session_params`, `id_slot`), run code (`custom_logit_processor`), or hide how
+/// many tokens were made for it (`stream_interval`).
+pub(crate) const NAMES: [&str; 41] = [
+    "priority",
+    "request_id",
+    "rid",
+    "session_id",
+    "session_params",
+    "conversation_id",
+    "kv_transfer_params",
+    "ec_transfer_params",
+    "disaggregated_params",
+    "conversation_params",
+    "scheduling_params",
+    "migration_request",
+    "bootstrap_host",
+    "bootstrap_port",
+    "bootstrap_room",
+    "bootstrap_pair_key",
+    "data_parallel_rank",
+    "data_parallel_rank_decode",
+    "routed_dp_rank",
+    "decode_dp_rank",
+    "disagg_prefill_dp_rank",
+    "disagg_request_id",
+    "lora_path",
+    "lora_request",
+    "lora_name",
+    "lora_id",
+    "lora",
+    "adapter_id",
+    "adapter_source",
+    "custom_logit_processor",
+    "custom_params",
+    "custom_labels",
+    "logits_processors",
+    "ngram_corpus_id",
+    "vllm_xargs",
+    "extra_args",
+    "mm_processor_kwargs",
+    "media_io_kwargs",
+    "id_slot",
+    "slot_id",
+    "stream_interval",
+];
+
+static TABLE: NameTable<{ NAMES.len() }> = NameTable::new(NAMES);
+
+/// A set of such fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineFields(u64);
+
+impl EngineFields {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// The names of all fields that steer an engine.
+    #[must_use]
+    pub fn all_names() -> &'static [&'static str] {
+        &NAMES
+    }
+
+    /// The field of this name; `None` if it steers no engine. Letters count whatever their case.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        TABLE.find(name).map(Self::at)
+    }
+
+    /// Adds a field by its name, if it steers an engine.
+    pub fn note(&mut self, name: &str) {
+        self.0 |= Self::named(name).unwrap_or_default().0;
+    }
+
+    /// These and those.
+    #[must_use]
+    pub fn with(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether all of `others` are among them.
+    #[must_use]
+    pub fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    /// Checks that a request with these fields has none but the `allowed` ones.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadRequest`] with the first field that is not allowed, and what to do about it.
+    pub fn check(self, allowed: Self) -> Result<(), GatewayError> {
+        let refused = self.0 & !allowed.0;
+        if refused == 0 {
+            return Ok(());
+        }
+        let name = NAMES[refused.trailing_zeros() as usize];
+        let message = format!(
+            "The field '{name}' steers the model server and is not allowed here. Leave it out, or ask the \
+             operator to list it in allow_engine_fields of the route."
+        );
+        Err(GatewayError::new(ErrorKind::BadRequest, message).with_param(name))
+    }
+
+    pub(crate) fn at(index: usize) -> Self {
+        Self(1 << index)
+    }
+
+    /// Those that the text of a request, which can't be read in another way, seems to have.
+    pub(crate) fn seen_in(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        // Which name an escape hides is not worth to be found out.
+        if text.contains("\\u00") {
+            return Self::at(0);
+        }
+        let text = folded(&text).to_ascii_lowercase();
+        let mut seen = Self::NONE;
+        for (index, name) in NAMES.iter().enumerate() {
+            if text.contains(&format!("\"{name}\"")) {
+                seen = seen.with(Self::at(index));
+            }
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_known_in_any_case_and_others_are_not() {
+        for name in NAMES {
+            let field = EngineFields::named(name).unwrap();
+            assert_eq!(EngineFields::named(&name.to_uppercase()), Some(field), "{name}");
+            assert!(field.check(field).is_ok());
+            let error = field.check(EngineFields::NONE).unwrap_err();
+            assert_eq!((error.kind, error.param), (ErrorKind::BadRequest, Some(name)));
+            assert!(error.message.contains(name), "{error}");
+        }
+        assert_eq!(EngineFields::named("ses\u{17f}ion_id"), EngineFields::named("session_id"));
+        for name in ["", "model", "messages", "user", "cache_salt", "temperature"] {
+            assert_eq!(EngineFields::named(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_fields_that_are_not_allowed_are_refused() {
+        let mut fields = EngineFields::NONE;
+        fields.note("priority");
+        fields.note("temperature");
+        assert!(fields.check(EngineFields::named("priority").unwrap()).is_ok());
+        fields.note("lora_path");
+        let error = fields.check(EngineFields::named("priority").unwrap()).unwrap_err();
+        assert_eq!(error.param, Some("lora_path"));
+    }
+}

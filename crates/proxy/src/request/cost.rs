@@ -1,0 +1,203 @@
+//! The most tokens that a request may cost, as far as it says before it is served.
+
+use http::Method;
+use http::request::Parts;
+use spillway_protocol::{Endpoint, ErrorKind, Facts, GatewayError, V2Facts};
+
+/// Bytes of a request that is not read which count as a token.
+const TOKEN_BYTES: u64 = 4;
+/// Bytes of an upload which count as a token: sound has far fewer of them than text.
+const UPLOAD_TOKEN_BYTES: u64 = 64;
+
+/// The most tokens that a request may cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// About how many tokens there are to read.
+    pub(crate) prompt_tokens: u64,
+    /// Answers that are made.
+    answers: u64,
+    output: Output,
+}
+
+/// How many tokens an answer may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Output {
+    /// Nothing is generated.
+    #[default]
+    None,
+    /// So many.
+    AtMost(u32),
+    /// As many as usual: the request does not say.
+    Usual,
+    /// It can't be said beforehand: why not, and what to do about it.
+    Unknown(&'static str),
+}
+
+impl Cost {
+    /// Of a request whose JSON body was read; `prompt_bytes` of it are prompts that were hashed.
+    pub(crate) fn of_json(
+        endpoint: Endpoint<'_>,
+        path: &str,
+        (facts, body): (&Facts<'_>, &[u8]),
+        prompt_bytes: u32,
+    ) -> Self {
+        let load = facts.prompt_load(body, u64::from(prompt_bytes));
+        let output = match facts.max_tokens {
+            _ if facts.is_unbounded => Output::Unknown(
+                "A negative number for the longest answer means no limit, which a limit on tokens \
+                 does not allow: say how many tokens it may have.",
+            ),
+            Some(tokens) => Output::AtMost(tokens),
+            None if generates(endpoint, path) => Output::Usual,
+            None => Output::None,
+        };
+        let answers = u64::from(facts.answers).saturating_mul(load.prompts);
+        Self { prompt_tokens: load.tokens, answers, output }
+    }
+
+    /// Of an upload of so many bytes.
+    pub(crate) fn of_upload(bytes: usize) -> Self {
+        let prompt_tokens = (bytes as u64).div_ceil(UPLOAD_TOKEN_BYTES);
+        Self { prompt_tokens, answers: 1, output: Output::Usual }
+    }
+
+    /// Of a request of so many bytes whose body is not read for its prompt; `None` if nobody knows how many
+    /// there will be.
+    pub(crate) fn of_unread(head: &Parts, bytes: Option<u64>) -> Self {
+        if [Method::GET, Method::HEAD, Method::OPTIONS, Method::DELETE].contains(&head.method) {
+            return Self::default();
+        }
+        let Some(bytes) = bytes else {
+            return Self {
+                output: Output::Unknown(
+                    "Under a limit on tokens a body that is not read must say its length: send \
+                     content-length.",
+                ),
+                ..Self::default()
+            };
+        };
+        let prompt_tokens = bytes.div_ceil(TOKEN_BYTES);
+        Self { prompt_tokens, answers: 1, output: Output::Usual }
+    }
+
+    /// The same of a V2 request that was read for its parameters.
+    pub(crate) fn with_parameters(self, facts: &V2Facts) -> Self {
+        let output = match (facts.max_tokens, self.output) {
+            _ if facts.is_unbounded => Output::Unknown(
+                "Under a limit on tokens the longest answer must be a whole number of tokens.",
+            ),
+            (Some(tokens), Output::Usual) => Output::AtMost(tokens),
+            (_, output) => output,
+        };
+        Self { answers: u64::from(facts.answers), output, ..self }
+    }
+
+    /// Of a call over gRPC that may have any number of messages.
+    pub(crate) fn of_stream() -> Self {
+        Self {
+            output: Output::Unknown(
+                "A limit on tokens allows no calls with a stream of requests: call ModelInfer, or \
+                 generate_stream over HTTP.",
+            ),
+            ..Self::default()
+        }
+    }
+
+    /// The most tokens that it may use, if an answer usually has `usual` tokens at most.
+    pub(crate) fn tokens(&self, usual: impl FnOnce() -> u32) -> u64 {
+        let output = match self.output {
+            Output::None | Output::Unknown(_) => 0,
+            Output::AtMost(tokens) => tokens,
+            Output::Usual => usual(),
+        };
+        self.prompt_tokens.saturating_add(u64::from(output).saturating_mul(self.answers.max(1)))
+    }
+
+    /// # Errors
+    /// If a limit on tokens applies to it and nobody knows what it may cost.
+    pub(crate) fn check(&self) -> Result<(), GatewayError> {
+        match self.output {
+            Output::Unknown(why) => Err(GatewayError::new(ErrorKind::BadRequest, why)),
+            Output::None | Output::AtMost(_) | Output::Usual => Ok(()),
+        }
+    }
+}
+
+/// Whether an endpoint generates anything. What a route of its own stands for is not known.
+fn generates(endpoint: Endpoint<'_>, path: &str) -> bool {
+    match endpoint {
+        Endpoint::Embeddings | Endpoint::Rerank => false,
+        Endpoint::JsonPassthrough => {
+            let path = path.trim_end_matches('/');
+            path.ends_with("/audio/speech") || path.ends_with("/images/generations")
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use spillway_protocol::{read_facts, read_v2};
+
+    use super::*;
+
+    fn tokens(path: &str, body: &Value) -> Result<u64, GatewayError> {
+        let body = body.to_string();
+        let facts = read_facts(body.as_bytes()).unwrap();
+        let endpoint = Endpoint::classify(path);
+        let cost = Cost::of_json(endpoint, path, (&facts, body.as_bytes()), 40);
+        cost.check().map(|()| cost.tokens(|| 1_000))
+    }
+
+    fn messages(extra: Value) -> Value {
+        let mut body = json!({"messages": [{"role": "user", "content": "hello"}]});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        body
+    }
+
+    #[test]
+    fn the_largest_of_all_that_an_engine_could_make_of_it_is_charged() {
+        let chat = |extra| tokens("/v1/chat/completions", &messages(extra)).unwrap();
+        assert_eq!(chat(json!({})), 1_010);
+        assert_eq!(chat(json!({"max_tokens": 900, "max_output_tokens": 1})), 910);
+        assert_eq!(chat(json!({"max_output_tokens": 900, "max_completion_tokens": 1})), 910);
+        assert_eq!(chat(json!({"max_tokens": 900, "n": 4, "best_of": 8})), 7_210);
+        assert_eq!(chat(json!({"n": 3})), 3_010);
+        let four = json!({"prompt": ["a", "b", "c", "d"], "max_tokens": 100, "n": 2});
+        assert!((800..820).contains(&tokens("/v1/completions", &four).unwrap()));
+        assert!(tokens("/v1/chat/completions", &messages(json!({"max_tokens": -1}))).is_err());
+    }
+
+    #[test]
+    fn what_generates_nothing_costs_what_it_reads() {
+        let text = "x".repeat(400);
+        for (path, body) in [
+            ("/v1/embeddings", json!({"input": [text, text]})),
+            ("/v1/rerank", json!({"query": "q", "documents": [text, text]})),
+            ("/v1/score", json!({"text_1": "q", "text_2": [text, text]})),
+            ("/tokenize", json!({"model": "m", "words": [text, text]})),
+        ] {
+            let tokens = tokens(path, &body).unwrap();
+            assert!((200..230).contains(&tokens), "{path}: {tokens}");
+        }
+    }
+
+    #[test]
+    fn bodies_that_are_not_read_cost_their_length_and_an_answer() {
+        let head =
+            |method| http::Request::builder().method(method).body(()).unwrap().into_parts().0;
+        let post = head("POST");
+        let cost = Cost::of_unread(&post, Some(400));
+        assert_eq!(cost.tokens(|| 1_000), 1_100);
+        let facts =
+            read_v2(br#"{"text_input":"x","parameters":{"max_tokens":9000,"n":2}}"#).unwrap();
+        assert_eq!(cost.with_parameters(&facts).tokens(|| 1_000), 18_100);
+        let facts = read_v2(br#"{"max_tokens":"9000"}"#).unwrap();
+        assert!(cost.with_parameters(&facts).check().is_err());
+        assert!(Cost::of_unread(&post, None).check().is_err());
+        assert!(Cost::of_stream().check().is_err());
+        let cost = Cost::of_unread(&head("GET"), None);
+        assert_eq!((cost.check().is_ok(), cost.tokens(|| 1_000)), (true, 0));
+    }
+}

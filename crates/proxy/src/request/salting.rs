@@ -1,0 +1,50 @@
+//! Keeps the cache entries of an isolated tenant's prompts apart at the engine.
+
+use bytes::{Bytes, BytesMut};
+use spillway_protocol::{Changes, Facts, SaltField, Segments, change, salted};
+
+/// The bodies of a request that replicas get which can keep cache entries apart.
+#[derive(Clone, Debug)]
+pub(crate) struct Salting {
+    salt: String,
+    /// With `cache_salt`.
+    by_cache_salt: Segments,
+    /// With `extra_key`.
+    by_extra_key: Segments,
+}
+
+impl Salting {
+    /// A body of which `facts` were read, with these changes and with `salt` in the place of the client's own.
+    pub(crate) fn new(
+        salt: String,
+        (facts, body): (&Facts<'_>, &Bytes),
+        changes: &Changes<'_>,
+    ) -> Box<Self> {
+        let with = |field| change(body, facts, &Changes { salt: Some((field, &salt)), ..*changes });
+        let by_cache_salt = with(SaltField::CacheSalt);
+        let by_extra_key = with(SaltField::ExtraKey);
+        Box::new(Self { salt, by_cache_salt, by_extra_key })
+    }
+
+    /// The same salt in another body; `None` if that can't be read.
+    pub(crate) fn again(self, body: &Segments) -> Option<Box<Self>> {
+        let body = in_one_piece(body);
+        let by_cache_salt = salted(&body, (SaltField::CacheSalt, &self.salt))?;
+        let by_extra_key = salted(&body, (SaltField::ExtraKey, &self.salt))?;
+        Some(Box::new(Self { salt: self.salt, by_cache_salt, by_extra_key }))
+    }
+
+    /// The body for a replica that goes by this field.
+    pub(crate) fn body(&self, field: SaltField) -> &Segments {
+        match field {
+            SaltField::CacheSalt => &self.by_cache_salt,
+            SaltField::ExtraKey => &self.by_extra_key,
+        }
+    }
+}
+
+fn in_one_piece(body: &Segments) -> Bytes {
+    let mut whole = BytesMut::with_capacity(body.len());
+    body.iter().for_each(|slice| whole.extend_from_slice(slice));
+    whole.freeze()
+}

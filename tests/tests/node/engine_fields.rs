@@ -1,0 +1,109 @@
+//! Fields and headers by which clients could steer a model server.
+
+use http::HeaderValue;
+use spillway_tests::{Client, OK, RAW_ROUTE, Scripted, Setup, chat, post};
+
+#[tokio::test]
+async fn fields_that_steer_the_model_server_are_refused_unless_the_route_allows_them() {
+    let replica = Scripted::start().await;
+    let url = format!("http://{}", replica.address);
+    let route = "[[route]]\nname = \"llm\"\nallow_engine_fields = [\"priority\"]\n";
+    let strict = Setup::new().replica_with("one", &url, "models = [\"tiny\"]\n").start().await;
+    let allowing =
+        Setup::new().replica_with("one", &url, "models = [\"tiny\"]\n").table(route).start().await;
+    let serving = replica.serve(OK);
+    for (field, value) in [
+        ("priority", "-5"),
+        ("request_id", "\"resp_1\""),
+        ("kv_transfer_params", "{\"remote_host\":\"10.0.0.1\"}"),
+        ("lora_path", "\"other\""),
+        ("bootstrap_host", "\"10.0.0.1\""),
+        ("data_parallel_rank", "3"),
+        ("custom_logit_processor", "\"code\""),
+        ("stream_interval", "100000"),
+    ] {
+        let ask = |node: &spillway_node::Node| {
+            let request = chat("tiny", &format!(",\"{field}\":{value}"));
+            Client::once(node.addresses()[0], request)
+        };
+        let refused = ask(&strict).await;
+        assert_eq!(refused.status, 400, "{field}: {}", refused.text());
+        assert_eq!(refused.json()["error"]["param"], field);
+        assert!(refused.text().contains("allow_engine_fields"), "{}", refused.text());
+        let expected = if field == "priority" { 200 } else { 400 };
+        assert_eq!(ask(&allowing).await.status, expected, "{field}");
+        let null = chat("tiny", &format!(",\"{field}\":null"));
+        assert_eq!(Client::once(strict.addresses()[0], null).await.status, 200, "{field}");
+    }
+    assert_eq!(serving.requests.count(), 9, "nothing that was refused reached the replica");
+}
+
+#[tokio::test]
+async fn parameters_of_v2_are_refused_in_short_requests_and_in_long_ones() {
+    let replica = Scripted::start().await;
+    let url = format!("http://{}", replica.address);
+    let node = Setup::new().replica_with("one", &url, "models = [\"tiny\"]\n").start().await;
+    let _serving = replica.serve(OK);
+    let tensor = "1.25,".repeat(400_000);
+    for (action, body) in [
+        ("generate", r#"{"text_input":"x","priority":1}"#.to_owned()),
+        ("generate", r#"{"text_input":"x","parameters":{"priority":1}}"#.to_owned()),
+        ("infer", r#"{"inputs":[],"parameters":{"priority":1}}"#.to_owned()),
+        (
+            "infer",
+            format!(r#"{{"inputs":[{{"data":[{tensor}1]}}],"parameters":{{"priority":1}}}}"#),
+        ),
+    ] {
+        let request = post(&format!("/v2/models/tiny/{action}"), body);
+        let reply = Client::once(node.addresses()[0], request).await;
+        assert_eq!(reply.status, 400, "{action}: {}", reply.text());
+        assert!(reply.text().contains("priority"), "{}", reply.text());
+    }
+    let long = format!(r#"{{"inputs":[{{"data":[{tensor}1]}}],"parameters":{{"x":1}}}}"#);
+    let reply = Client::once(node.addresses()[0], post("/v2/models/tiny/infer", long)).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+#[tokio::test]
+async fn headers_that_steer_the_model_server_do_not_reach_it() {
+    let replica = Scripted::start().await;
+    let url = format!("http://{}", replica.address);
+    let node = Setup::new()
+        .replica_with("one", &url, "models = [\"tiny\"]\n")
+        .table(RAW_ROUTE)
+        .start()
+        .await;
+    let serving = replica.serve(OK);
+    for path in ["/v1/chat/completions", "/raw/generate"] {
+        let mut request = chat("tiny", "");
+        *request.uri_mut() = path.parse().expect("a path");
+        for name in ["x-data-parallel-rank", "x-override-priority", "x-prefiller-host-port"] {
+            request.headers_mut().insert(name, HeaderValue::from_static("7"));
+        }
+        request.headers_mut().insert("x-other", HeaderValue::from_static("7"));
+        assert_eq!(Client::once(node.addresses()[0], request).await.status, 200);
+        let head = serving.requests.last().head.to_lowercase();
+        assert!(!head.contains("rank") && !head.contains("override") && !head.contains("prefill"));
+        assert!(head.contains("x-other: 7"), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn two_requests_of_the_same_id_have_different_ones_at_the_replica() {
+    let replica = Scripted::start().await;
+    let url = format!("http://{}", replica.address);
+    let node = Setup::new().replica_with("one", &url, "models = [\"tiny\"]\n").start().await;
+    let serving = replica.serve(OK);
+    let mut ids = Vec::new();
+    for _ in 0..2 {
+        let mut request = chat("tiny", "");
+        request.headers_mut().insert("x-request-id", HeaderValue::from_static("mine"));
+        let reply = Client::once(node.addresses()[0], request).await;
+        assert_eq!(reply.header("x-request-id"), Some("mine"));
+        let head = serving.requests.last().head;
+        let id = head.lines().find_map(|line| line.strip_prefix("x-request-id: ")).expect("an id");
+        assert!(id.starts_with("mine-"), "{id}");
+        ids.push(id.to_owned());
+    }
+    assert_ne!(ids[0], ids[1]);
+}
