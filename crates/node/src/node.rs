@@ -131,8 +131,6 @@ impl Node {
         let (mut learning, knowledge) = Task::new(config.knowledge, &gateway, &workers);
         let feedback = Arc::new(Feedback::new(&gateway, &workers, Metrics::new(facts), &knowledge));
         let (stop_tasks, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let has_replicas =
-            !config.world.replicas.is_empty() || !config.world.discoveries.is_empty();
         let keeper = Keeper::start(KeeperParts {
             gateway: Arc::clone(&gateway),
             feedback: Arc::clone(&feedback),
@@ -153,7 +151,6 @@ impl Node {
             feedback: &feedback,
             tasks: &tasks,
             stop: &stop_tasks,
-            has_replicas,
         };
         // Boxed, since nearly nothing of the start is as large.
         let joining = Box::pin(base.join(config.cluster, config.spill, &mut learning));
@@ -289,8 +286,6 @@ struct Base<'a> {
     feedback: &'a Feedback,
     tasks: &'a TaskTracker,
     stop: &'a CancellationToken,
-    /// Whether the config names replicas, or where to find some.
-    has_replicas: bool,
 }
 
 impl Base<'_> {
@@ -338,7 +333,6 @@ impl Base<'_> {
             feedback: self.feedback,
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
-            has_replicas: self.has_replicas,
         }))
         .await?;
         ties.agreement = agreed.as_ref().map(|agreed| Arc::downgrade(agreed.agreement()));

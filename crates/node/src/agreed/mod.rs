@@ -52,8 +52,6 @@ pub(crate) struct AgreedParts<'a> {
     pub(crate) feedback: &'a Feedback,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
-    /// Whether its config names replicas, or where to find some: otherwise it is an edge node.
-    pub(crate) has_replicas: bool,
 }
 
 impl Agreed {
@@ -77,7 +75,7 @@ impl Agreed {
             folder,
             seeds: others.chain([own]).collect(),
             join_token: parts.config.join_token_file.clone(),
-            is_operator: parts.has_replicas,
+            is_operator: parts.config.has_replicas,
             rtt_max: rtts.max().unwrap_or(RTT_MAX_UNKNOWN),
         };
         let agreement = Agreement::start(config, Arc::clone(&parts.link)).await?;

@@ -103,6 +103,9 @@ pub(crate) struct RegionSection {
 pub struct ClusterConfig {
     /// Name of the cluster.
     pub id: String,
+    /// Whether this node's config names replicas, or where to find some: otherwise it is an edge
+    /// node.
+    pub has_replicas: bool,
     /// UDP address for other nodes.
     pub address: SocketAddr,
     /// PEM file of the cluster's CA.
@@ -184,12 +187,21 @@ fn default_weight_percent() -> Spanned<u16> {
 /// The sections that concern other nodes.
 #[derive(Debug)]
 pub(crate) struct ClusterSections {
-    pub(crate) cluster: Option<ClusterSection>,
-    pub(crate) peers: Vec<PeerSection>,
-    pub(crate) regions: Vec<RegionSection>,
+    cluster: Option<ClusterSection>,
+    peers: Vec<PeerSection>,
+    regions: Vec<RegionSection>,
+    /// Whether there are replicas, or ways to find some.
+    has_replicas: bool,
 }
 
 impl ClusterSections {
+    pub(crate) fn new(
+        (cluster, peers, regions): (Option<ClusterSection>, Vec<PeerSection>, Vec<RegionSection>),
+        has_replicas: bool,
+    ) -> Self {
+        Self { cluster, peers, regions, has_replicas }
+    }
+
     /// # Errors
     /// Whatever does not work, with its line.
     pub(crate) fn lower(
@@ -225,6 +237,7 @@ impl ClusterSections {
         let advertise = lower_advertise(source, &cluster)?;
         let file = |name: &Spanned<PathBuf>| readable(source, name);
         Ok(Some(ClusterConfig {
+            has_replicas: self.has_replicas,
             ca: file(&cluster.ca)?,
             certificate: file(&cluster.certificate)?,
             key: file(&cluster.key)?,

@@ -57,8 +57,8 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     served.extend(discoveries.iter().flat_map(DiscoveryConfig::models));
     let names =
         NameSections { aliases: file.aliases, splits: file.split, fallbacks: file.fallback };
-    let sections =
-        ClusterSections { cluster: file.cluster, peers: file.peer, regions: file.region };
+    let others = (file.cluster, file.peer, file.region);
+    let sections = ClusterSections::new(others, !replicas.is_empty() || !discoveries.is_empty());
     let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;
     check_country(source, &file.node, cluster.as_ref())?;
     // Other regions may serve what nobody serves here.
