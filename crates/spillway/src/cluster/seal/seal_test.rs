@@ -76,7 +76,7 @@ fn every_cut_and_every_altered_byte_is_noticed() {
 fn a_file_that_asks_for_too_much_work_is_refused() {
     let sealed = seal(b"x", &Lock::Passphrase(passphrase("p"))).unwrap();
     let text = sealed.windows(4).position(|bytes| bytes == b" 18\n").unwrap();
-    let mut altered = sealed.clone();
+    let mut altered = sealed;
     altered[text + 1..text + 3].copy_from_slice(b"30");
     let fault = open(&altered, &by_passphrase("p")).unwrap_err();
     assert!(fault.to_string().contains("more work than is allowed"), "{fault}");
