@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use http::{HeaderMap, Response, StatusCode, header};
+use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{Usage, parse_orca};
 use spillway_route::{RefusalScope, Work};
 use spillway_types::{End, Fault, LoadReport, ModelName, Sign, SignKind, TokenCounts};
@@ -18,6 +19,7 @@ use crate::worker::Worker;
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// gRPC status codes that say something about the server rather than about the request.
+const GRPC_OK: u8 = 0;
 const GRPC_RESOURCE_EXHAUSTED: u8 = 8;
 const GRPC_SERVER_FAULTS: [u8; 4] = [2, 13, 14, 15];
 
@@ -110,13 +112,16 @@ impl Witness {
         match head.status() {
             StatusCode::TOO_MANY_REQUESTS => self.refused(now, retry_after(head.headers())),
             StatusCode::SERVICE_UNAVAILABLE => self.busy(now, retry_after(head.headers())),
-            status if status.is_success() => self.replica.tenant_rests().answered(now),
+            // A gRPC call's status comes later.
+            status if status.is_success() && !speaks_grpc(head.headers()) => {
+                self.replica.tenant_rests().answered(now);
+            }
             status if is_fault(status) => self.judge(now, SignKind::Failed(Fault::ServerError)),
             _ => {}
         }
     }
 
-    /// The replica refused with 429, which may be about the request's tenant alone.
+    /// The replica refused with 429 or `RESOURCE_EXHAUSTED`, which may be about the request's tenant alone.
     fn refused(&mut self, now: Instant, retry_after: Option<Duration>) {
         if self.seen == Seen::Judged {
             return;
@@ -138,7 +143,9 @@ impl Witness {
     pub(crate) fn grpc_status(&mut self, code: u8) {
         let now = Instant::now();
         if code == GRPC_RESOURCE_EXHAUSTED {
-            self.judge(now, SignKind::Busy { retry_after: None });
+            self.refused(now, None);
+        } else if code == GRPC_OK {
+            self.replica.tenant_rests().answered(now);
         } else if GRPC_SERVER_FAULTS.contains(&code) {
             self.judge(now, SignKind::Failed(Fault::ServerError));
         }
