@@ -169,6 +169,10 @@ impl Dispatch<'_> {
             self.prepared.body.give_back(body);
         }
         match reply {
+            // What follows it is no HTTP.
+            Ok(Ok(reply)) if reply.response.status().is_informational() => {
+                Err(RemoteFailure::Broken("it switched protocols unasked".into()))
+            }
             Ok(reply) => reply,
             Err(_) if bound == deadline => Err(RemoteFailure::DeadlinePassed),
             Err(_) => Err(RemoteFailure::Broken("it did not begin its reply in time".into())),
