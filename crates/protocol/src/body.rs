@@ -17,7 +17,7 @@ use members::Members;
 pub(crate) use members::Source;
 
 /// The top-level fields that are read, in the order of [`Field`].
-const FIELD_NAMES: [&str; 21] = [
+const FIELD_NAMES: [&str; 23] = [
     "model",
     "stream",
     "stream_options",
@@ -39,6 +39,8 @@ const FIELD_NAMES: [&str; 21] = [
     "chat_template",
     "chat_template_kwargs",
     "reasoning_effort",
+    "store",
+    "request_id",
 ];
 
 /// Fields by which engines change what they put before the first message.
@@ -69,6 +71,8 @@ enum Field {
     ChatTemplate,
     ChatTemplateKwargs,
     ReasoningEffort,
+    Store,
+    RequestId,
 }
 
 /// Which field the prompt stands in.
@@ -129,6 +133,9 @@ pub struct Facts<'b> {
     pub n: Option<u64>,
     /// The stored response that this request continues.
     pub previous_response_id: Option<Cow<'b, str>>,
+    /// Whether the response may be asked for again: not if `store` is `false`, nor by a `request_id`,
+    /// which some engines take for the response's id, so that clients could choose those of others.
+    pub is_stored: bool,
     /// Just after the body's `{`, where a field can be put in.
     pub insert_at: usize,
     /// Whether a field put in there needs no comma after it.
@@ -183,6 +190,8 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
             .value(Field::PreviousResponseId as usize)
             .map_or(Ok(None), |raw| source.text(raw, "previous_response_id"))?
             .map(|field| field.value),
+        is_stored: members.value(Field::Store as usize).is_none_or(|raw| raw.get() != "false")
+            && not_null(members.value(Field::RequestId as usize)).is_none(),
         insert_at: source.object_start() + 1,
         is_empty_object: members.is_empty(),
         model_value: model_raw.map(|raw| source.span(raw)),

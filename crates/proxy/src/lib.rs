@@ -30,6 +30,7 @@ mod route_group;
 mod session;
 mod settings;
 mod split;
+mod stored_responses;
 mod stream;
 mod tenants;
 mod tls;
