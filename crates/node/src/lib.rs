@@ -12,6 +12,7 @@ mod keeper;
 mod knowledge;
 mod memory;
 mod node;
+mod port_holder;
 mod quota;
 mod reload;
 mod resolve;
@@ -21,3 +22,4 @@ mod world;
 
 pub use config::{Config, ConfigError};
 pub use node::{Node, StartError, Stopped};
+pub use port_holder::{Transport, holder_of};

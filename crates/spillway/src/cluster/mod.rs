@@ -4,6 +4,7 @@
 mod args;
 mod client;
 mod columns;
+mod connect;
 mod explain;
 mod limits;
 mod offline;
@@ -13,7 +14,8 @@ mod trie;
 
 use anyhow::Result;
 
-pub(crate) use args::{ClusterCommand, ClusterKeysCommand, Connect};
+pub(crate) use args::{ClusterCommand, ClusterKeysCommand};
+pub(crate) use connect::Connect;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use online::replicas;
 pub(crate) use trie::TrieArgs;

@@ -10,7 +10,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::args::{
-    BackupArgs, ChangeArgs, ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, DrainArgs,
+    BackupArgs, ChangeArgs, ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs,
     JoinTokenArgs, JoinTokenCommand, OneKeyArgs, ResourceArgs, ResourceCommand, WeightArgs,
 };
 use super::client::{Client, escaped};
@@ -18,6 +18,7 @@ use super::columns::{
     JOIN_TOKENS, KEYS, LIMITS, MEMBERS, MODELS, NODES, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS,
     TENANTS,
 };
+use super::connect::Connect;
 use super::limits;
 use super::text::{self, Column};
 use crate::output;
