@@ -1,10 +1,13 @@
 //! Who asks, and what they may.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::request::Parts;
 use http::{HeaderMap, StatusCode, header};
 use spillway_control::{KeyId, KeyRole, KeyText, State, key_hash};
+use tokio::sync::watch;
 
 use crate::config::{AdminConfig, AdminRole};
 use crate::error::ApiError;
@@ -17,8 +20,47 @@ pub(crate) struct Caller {
     pub(crate) role: AdminRole,
 }
 
+/// What a caller showed, for looking at it again while its request goes on.
+#[derive(Clone)]
+pub(crate) struct Credential {
+    token: Option<Arc<str>>,
+    config: watch::Receiver<Arc<AdminConfig>>,
+}
+
 /// The name of whoever needs no token.
 const LOCAL: &str = "local";
+
+impl Credential {
+    pub(crate) fn of(
+        head: &Parts,
+        config: watch::Receiver<Arc<AdminConfig>>,
+    ) -> Result<Self, ApiError> {
+        Ok(Self { token: token(&head.headers)?.map(Arc::from), config })
+    }
+
+    /// Whether it still lets its holder in.
+    pub(crate) fn holds(&self, state: Option<&State>) -> bool {
+        let config = self.config.borrow();
+        match &self.token {
+            Some(token) => known(token, &config, state).is_some(),
+            None => !config.wants_token(),
+        }
+    }
+
+    /// Returns once other tokens hold.
+    pub(crate) async fn changed(&mut self) {
+        if self.config.changed().await.is_err() {
+            // Nobody is left who could change them.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credential").finish_non_exhaustive()
+    }
+}
 
 /// Who asks, by the tokens of the config and the keys of `state`.
 pub(crate) fn caller(
@@ -26,14 +68,31 @@ pub(crate) fn caller(
     config: &AdminConfig,
     state: Option<&State>,
 ) -> Result<Caller, ApiError> {
+    check_host(head, config)?;
     match token(&head.headers)? {
-        Some(token) => {
-            let known = of_config(token, config).or_else(|| of_state(token, state?));
-            known.ok_or_else(|| unauthorized("the token is unknown, revoked or expired"))
-        }
-        None if config.tokens.is_empty() => local(head),
-        None => Err(unauthorized("there is no token")),
+        Some(token) => known(token, config, state)
+            .ok_or_else(|| unauthorized("the token is unknown, revoked or expired")),
+        None if config.wants_token() => Err(unauthorized("there is no token")),
+        None => local(head),
     }
+}
+
+fn known(token: &str, config: &AdminConfig, state: Option<&State>) -> Option<Caller> {
+    of_config(token, config).or_else(|| of_state(token, state?))
+}
+
+/// Refuses requests that name another host: a web page whose name was pointed at this machine would
+/// send such. Every `Host` counts, and the host of the target. A request without any is no browser's.
+pub(crate) fn check_host(head: &Parts, config: &AdminConfig) -> Result<(), ApiError> {
+    let mut hosts = head.headers.get_all(header::HOST).iter().map(|host| host.to_str().ok());
+    let target = head.uri.authority().map(|authority| authority.as_str());
+    let is_ours = |host: &str| is_local(host) || is_named(host, &config.names);
+    if hosts.all(|host| host.is_some_and(is_ours)) && target.is_none_or(is_ours) {
+        return Ok(());
+    }
+    let cause = "the request names a host that is not this listener";
+    let remedy = "name the listener by its IP address, or add the name to names in [admin]";
+    Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", cause, remedy))
 }
 
 /// Whether the caller may do what needs `role`.
@@ -80,17 +139,20 @@ fn of_state(token: &str, state: &State) -> Option<Caller> {
 }
 
 /// Whoever reaches a listener without tokens may do everything, except web pages: a browser would
-/// carry their requests here, with an `Origin`, or with the page's own name as `Host` if that name
-/// was pointed at this machine.
+/// carry their requests here with an `Origin`.
 fn local(head: &Parts) -> Result<Caller, ApiError> {
-    let host = head.headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let host = host.or_else(|| head.uri.authority().map(|authority| authority.as_str()));
-    if head.headers.contains_key(header::ORIGIN) || !host.is_some_and(is_local) {
+    let has_host = head.headers.contains_key(header::HOST) || head.uri.authority().is_some();
+    if head.headers.contains_key(header::ORIGIN) || !has_host {
         let cause = "the request seems to come from a web page";
         let remedy = "name the listener by its IP address, or set a token file";
         return Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", cause, remedy));
     }
     Ok(Caller { name: LOCAL.to_owned(), role: AdminRole::Admin })
+}
+
+fn is_named(host: &str, names: &[String]) -> bool {
+    let Ok(authority) = host.parse::<http::uri::Authority>() else { return false };
+    names.iter().any(|name| name.eq_ignore_ascii_case(authority.host()))
 }
 
 fn is_local(host: &str) -> bool {
@@ -105,7 +167,7 @@ pub(crate) fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn unauthorized(cause: &str) -> ApiError {
+pub(crate) fn unauthorized(cause: &str) -> ApiError {
     let remedy = "send `Authorization: Bearer TOKEN`, as in the node's token file";
     ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", cause, remedy)
 }
@@ -113,6 +175,33 @@ fn unauthorized(cause: &str) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_host_that_a_request_names_has_to_be_the_listener() {
+        let config =
+            AdminConfig { names: vec!["Node-1.internal".to_owned()], ..Default::default() };
+        let check = |uri: &str, hosts: &[&str]| {
+            let mut request = http::Request::get(uri);
+            for host in hosts {
+                request = request.header("host", *host);
+            }
+            check_host(&request.body(()).unwrap().into_parts().0, &config).is_ok()
+        };
+        for host in ["127.0.0.1", "[::1]:9900", "localhost:1", "node-1.internal:9900"] {
+            assert!(check("/metrics", &[host]), "{host}");
+        }
+        assert!(check("/metrics", &[]), "as checks over HTTP/1.0 are");
+        assert!(check("http://127.0.0.1:9900/metrics", &["127.0.0.1:9900"]));
+        for hosts in [
+            &["evil.example"][..],
+            &["127.0.0.1", "evil.example"],
+            &["node-1.internal.evil.example"],
+            &[""],
+        ] {
+            assert!(!check("/metrics", hosts), "{hosts:?}");
+        }
+        assert!(!check("http://evil.example/metrics", &["127.0.0.1"]));
+    }
 
     #[test]
     fn only_addresses_and_localhost_are_local() {

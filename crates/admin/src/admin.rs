@@ -5,9 +5,9 @@ use std::sync::Arc;
 use http::{HeaderValue, Request, StatusCode, header};
 use hyper::body::Incoming;
 use spillway_agreement::Agreement;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
-use crate::access;
+use crate::access::{self, Credential};
 use crate::answer::{self, Cluster};
 use crate::call::{self, Call};
 use crate::config::{AdminConfig, AdminRole};
@@ -27,7 +27,8 @@ pub struct Admin {
 
 #[derive(Debug)]
 struct Shared {
-    config: AdminConfig,
+    /// Replaced whole; streams end when their tokens do.
+    config: watch::Sender<Arc<AdminConfig>>,
     watchers: Arc<Semaphore>,
     /// One at a time: each holds the whole state.
     backups: Arc<Semaphore>,
@@ -40,6 +41,7 @@ impl Admin {
     pub fn new(agreement: Option<Arc<Agreement>>, config: AdminConfig) -> Self {
         let watchers = Arc::new(Semaphore::new(config.watchers_max));
         let backups = Arc::new(Semaphore::new(1));
+        let config = watch::Sender::new(Arc::new(config));
         let shared = Arc::new(Shared { config, watchers, backups });
         Self { agreement, explain: None, shared }
     }
@@ -51,6 +53,18 @@ impl Admin {
         Self { explain: Some(by), ..self }
     }
 
+    /// Goes by other tokens and names from now on, on connections that are open already, too. What is
+    /// under way by a token that holds no more ends.
+    pub fn replace(&self, config: AdminConfig) {
+        self.shared.config.send_replace(Arc::new(config));
+    }
+
+    /// The tokens and names that hold now.
+    #[must_use]
+    pub fn config(&self) -> Arc<AdminConfig> {
+        Arc::clone(&self.shared.config.borrow())
+    }
+
     /// Whether whoever sends a request with this head may do what that role may: for what else is
     /// behind the same listener.
     ///
@@ -58,8 +72,17 @@ impl Admin {
     /// The answer that says why not.
     pub fn check(&self, head: &http::request::Parts, role: AdminRole) -> Result<(), Box<Reply>> {
         let state = self.agreement.as_ref().map(|agreement| agreement.published());
-        let caller = access::caller(head, &self.shared.config, state.as_deref());
+        let caller = access::caller(head, &self.config(), state.as_deref());
         let checked = caller.and_then(|caller| access::check_role(&caller, role));
+        checked.map_err(|error| Box::new(error.into_reply()))
+    }
+
+    /// Whether a request with this head names this listener: for what needs no token.
+    ///
+    /// # Errors
+    /// The answer that says why not.
+    pub fn check_host(&self, head: &http::request::Parts) -> Result<(), Box<Reply>> {
+        let checked = access::check_host(head, &self.config());
         checked.map_err(|error| Box::new(error.into_reply()))
     }
 
@@ -71,7 +94,7 @@ impl Admin {
 
     async fn try_answer(&self, request: Request<Incoming>) -> Result<Reply, ApiError> {
         let (head, body) = request.into_parts();
-        let config = &self.shared.config;
+        let config = &*self.config();
         let state = self.agreement.as_ref().map(|agreement| agreement.published());
         // First, so that who may not ask learns nothing, not even what there is.
         let caller = access::caller(&head, config, state.as_deref())?;
@@ -82,10 +105,16 @@ impl Admin {
             Found::Nothing => return Err(no_path()),
         };
         access::check_role(&caller, endpoint.role)?;
+        let credential = Credential::of(&head, self.shared.config.subscribe())?;
         if endpoint.operation == Operation::OpenApi {
             return Ok(json(StatusCode::OK, openapi()));
         }
         let call = Call::read((endpoint, path), caller, (head, body), config).await?;
+        let state = self.agreement.as_ref().map(|agreement| agreement.published());
+        // The body may have taken its time.
+        if !credential.holds(state.as_deref()) {
+            return Err(access::unauthorized("the token was revoked meanwhile"));
+        }
         if endpoint.operation == Operation::Explain {
             return answer::explain(self.explain.as_deref(), &call).await;
         }
@@ -95,6 +124,7 @@ impl Admin {
             config,
             watchers: &self.shared.watchers,
             backups: &self.shared.backups,
+            credential: &credential,
         };
         answer::answer(&cluster, &call).await
     }

@@ -12,6 +12,12 @@ pub struct AdminConfig {
     /// Without any, whoever reaches the listener may do everything: see
     /// [`crate::check_listener`].
     pub tokens: Vec<ConfigToken>,
+    /// Whether a token is needed even if `tokens` is empty: a token file is set. Whoever takes the last
+    /// token out of it lets nobody in, instead of everybody.
+    pub requires_token: bool,
+    /// Names by which clients may reach the listener, besides IP addresses and `localhost`. A web page
+    /// can point a name of its own at this machine.
+    pub names: Vec<String>,
     /// How long a write or a linearizable read may take. Longer than it takes to elect a leader, so
     /// that a write that met with its loss is settled.
     pub time_limit: Duration,
@@ -28,11 +34,21 @@ impl Default for AdminConfig {
     fn default() -> Self {
         Self {
             tokens: Vec::new(),
+            requires_token: false,
+            names: Vec::new(),
             time_limit: Duration::from_secs(10),
             body_limit: Duration::from_secs(10),
             watchers_max: 64,
             watch_alive: Duration::from_secs(15),
         }
+    }
+}
+
+impl AdminConfig {
+    /// Whether nobody gets in without a token.
+    #[must_use]
+    pub fn wants_token(&self) -> bool {
+        self.requires_token || !self.tokens.is_empty()
     }
 }
 

@@ -33,7 +33,7 @@ pub struct ListenerFault {
 /// # Errors
 /// If the address is not loopback and there is no token.
 pub fn check_listener(address: SocketAddr, config: &AdminConfig) -> Result<(), ListenerFault> {
-    if config.tokens.is_empty() && !address.ip().to_canonical().is_loopback() {
+    if !config.wants_token() && !address.ip().to_canonical().is_loopback() {
         return Err(ListenerFault { address });
     }
     Ok(())

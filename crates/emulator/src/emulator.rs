@@ -26,12 +26,12 @@ pub enum StartError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A port could not be opened.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {cause}")]
     Listen {
         /// Which one.
         address: SocketAddr,
         /// Why.
-        source: std::io::Error,
+        cause: std::io::Error,
     },
 }
 
@@ -45,7 +45,7 @@ impl Emulator {
         let stop = CancellationToken::new();
         let mut opened = Vec::new();
         for (index, address) in (0..).zip(config.addresses()?) {
-            let listen = |source| StartError::Listen { address, source };
+            let listen = |cause| StartError::Listen { address, cause };
             let listener = TcpListener::bind(address).await.map_err(listen)?;
             let replica = Replica::new(&config, index, &listener, &tasks, &stop).map_err(listen)?;
             opened.push((Arc::new(replica), listener));

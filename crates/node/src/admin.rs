@@ -1,6 +1,8 @@
 //! The operators' listener: metrics, health, and what is known of replicas.
 
-use std::convert::Infallible;
+mod connections;
+mod places;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,30 +10,26 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use socket2::SockRef;
-use spillway_admin::{AdminRole, Reply, connection_builder};
+use spillway_admin::{AdminRole, Reply};
 use spillway_health::{DrainReason, Order, UnknownReplica};
 use spillway_types::{LoadReport, ReplicaName};
-use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio::time::timeout;
 
+pub(crate) use self::connections::{AdminSocket, serve_admin};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 
-/// Connections at a time: a few scrapers, people, and replicas that push their load.
-const CONNECTIONS_MAX: usize = 256;
-/// Who takes nothing that is sent for so long has lost the connection: a watcher that never reads
-/// would keep its place for ever.
-const STALL_MAX: Duration = Duration::from_secs(60);
 /// Bytes of a request's body: orders and load reports are short.
 const BODY_BYTES_MAX: usize = 16 << 10;
+/// How long a request's body may take to arrive.
+const BODY_LIMIT: Duration = Duration::from_secs(10);
 /// How long a drain may take where its order does not say.
 const DRAIN_S: u64 = 600;
+
+/// The format of `/metrics`.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// What the listener shows and passes on.
 #[derive(Clone, Debug)]
@@ -52,74 +50,54 @@ struct DrainBody {
     preemption: bool,
 }
 
-/// Serves until told to stop.
-pub(crate) async fn serve_admin(
-    listener: TcpListener,
-    admin: Admin,
-    stop: CancellationToken,
-    tracker: TaskTracker,
-) {
-    let places = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
-    loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            () = stop.cancelled() => return,
-        };
-        let Ok((tcp, _)) = accepted else { continue };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        if let Err(error) = bound_stalls(&tcp, STALL_MAX) {
-            tracing::debug!(%error, "a stalled client of the admin listener will not be noticed");
-        }
-        let admin = admin.clone();
-        let stop = stop.clone();
-        tracker.spawn(async move {
-            let service = service_fn(move |request| {
-                let admin = admin.clone();
-                async move { Ok::<_, Infallible>(admin.answer(request).await) }
-            });
-            let connection = connection_builder().serve_connection(TokioIo::new(tcp), service);
-            tokio::select! {
-                _ = connection => {}
-                () = stop.cancelled() => {}
-            }
-            drop(place);
-        });
-    }
-}
-
-/// Lets the kernel end a connection whose peer takes nothing for `limit`, whether it is gone or only
-/// does not read.
-fn bound_stalls(tcp: &TcpStream, limit: Duration) -> std::io::Result<()> {
-    SockRef::from(tcp).set_tcp_user_timeout(Some(limit))
-}
-
 impl Admin {
+    /// Whether whoever sends a request is let in at all. Checks of this node's health let nobody in:
+    /// anybody may send them.
+    fn knows<B>(&self, request: &Request<B>) -> bool {
+        !is_check(request.uri().path()) && self.is_let_in(request).is_ok()
+    }
+
+    /// What may be done by whoever may read.
+    fn is_let_in<B>(&self, request: &Request<B>) -> Result<(), Box<Reply>> {
+        self.api.check(&head_of(request), AdminRole::Read)
+    }
+
     async fn answer(&self, request: Request<Incoming>) -> Reply {
-        const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         let path = request.uri().path().to_owned();
         if path.starts_with("/v1/") {
             return self.api.answer(request).await;
         }
+        if is_check(&path) {
+            return match self.api.check_host(&head_of(&request)) {
+                Ok(()) => self.checked(&path),
+                Err(refusal) => *refusal,
+            };
+        }
+        if let Err(refusal) = self.is_let_in(&request) {
+            return *refusal;
+        }
         if let Some(rest) = path.strip_prefix("/replicas/") {
-            let (head, body) = request.into_parts();
-            return match self.api.check(&head, AdminRole::Operate) {
-                Ok(()) => self.about_replica(rest, Request::from_parts(head, body)).await,
+            return match self.api.check(&head_of(&request), AdminRole::Operate) {
+                Ok(()) => self.about_replica(rest, request).await,
                 Err(refusal) => *refusal,
             };
         }
         match path.as_str() {
             "/metrics" => reply(StatusCode::OK, OPEN_METRICS, self.feedback.scrape().into()),
             "/replicas" => json(StatusCode::OK, &self.keeper.members().await),
-            "/livez" => json(StatusCode::OK, &serde_json::json!({})),
-            "/readyz" if self.is_ready() => json(StatusCode::OK, &serde_json::json!({})),
-            "/readyz" => {
-                error(StatusCode::SERVICE_UNAVAILABLE, "draining, or no replica is configured")
-            }
             _ => error(
                 StatusCode::NOT_FOUND,
                 "try /metrics, /replicas, /livez, /readyz or /v1/openapi.json",
             ),
         }
+    }
+
+    /// The answer to a check of this node's health, which says nothing else about it.
+    fn checked(&self, path: &str) -> Reply {
+        if path != "/readyz" || self.is_ready() {
+            return json(StatusCode::OK, &serde_json::json!({}));
+        }
+        error(StatusCode::SERVICE_UNAVAILABLE, "draining, or no replica is configured")
     }
 
     /// `/replicas/{name}/{action}`.
@@ -168,13 +146,29 @@ impl DrainBody {
     }
 }
 
+/// Whether anybody may ask: load balancers and orchestrators have no token.
+fn is_check(path: &str) -> bool {
+    matches!(path, "/livez" | "/readyz" | "/healthz")
+}
+
+/// A request without its body, for those who only look at its head.
+fn head_of<B>(request: &Request<B>) -> http::request::Parts {
+    let (mut head, ()) = Request::new(()).into_parts();
+    head.method = request.method().clone();
+    head.uri = request.uri().clone();
+    head.headers = request.headers().clone();
+    head
+}
+
 /// A JSON body; an empty one stands for `{}`.
 ///
 /// # Errors
 /// What is wrong with it.
 async fn body<T: DeserializeOwned>(request: Request<Incoming>) -> Result<T, String> {
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX);
-    let bytes = body.collect().await.map_err(|error| error.to_string())?.to_bytes();
+    let collected = timeout(BODY_LIMIT, body.collect()).await;
+    let collected = collected.map_err(|_| "the body did not arrive in time".to_owned())?;
+    let bytes = collected.map_err(|error| error.to_string())?.to_bytes();
     let text = if bytes.is_empty() { b"{}".as_slice() } else { &bytes };
     serde_json::from_slice(text).map_err(|error| error.to_string())
 }
@@ -195,32 +189,4 @@ fn reply(status: StatusCode, content_type: &'static str, body: Bytes) -> Reply {
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io::ErrorKind;
-
-    use tokio::io::AsyncWriteExt as _;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_client_that_never_reads_is_let_go() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let (mut tcp, _) = listener.accept().await.unwrap();
-        bound_stalls(&tcp, Duration::from_millis(500)).unwrap();
-        let writing = async {
-            let chunk = vec![0; 1 << 20];
-            loop {
-                if let Err(error) = tcp.write_all(&chunk).await {
-                    return error.kind();
-                }
-            }
-        };
-        let ended = tokio::time::timeout(Duration::from_secs(20), writing).await;
-        assert_eq!(ended.expect("an end"), ErrorKind::TimedOut);
-        drop(silent);
-    }
 }

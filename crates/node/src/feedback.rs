@@ -136,6 +136,7 @@ impl Feedback {
             outcomes_dropped: self.workers.iter().map(|worker| worker.outcomes_dropped()).sum(),
             retries_refused: counters.retries_refused(),
             residency: counters.residency(),
+            responses_not_kept: self.gateway.responses_not_kept(),
             continuations: counters.continuations(),
             last_resorts: last_resorts.collect(),
             facts_dropped: self.facts_dropped.load(Ordering::Relaxed),

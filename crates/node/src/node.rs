@@ -1,5 +1,6 @@
 //! A running node: everything put together, and taken apart again without losing a request.
 
+mod open;
 mod stop;
 
 use std::net::SocketAddr;
@@ -8,25 +9,24 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use spillway_admin::AdminConfig;
 use spillway_agreement::Agreement;
 use spillway_consensus::{Consistency, Read};
 use spillway_control::State;
 use spillway_prefix::{PrefixConfig, PrefixConfigError, PrefixHasher};
-use spillway_proxy::{Gateway, GatewayConfig, Listener, ReplicaTlsError, TlsError, View, Worker};
+use spillway_proxy::{Gateway, GatewayConfig, ReplicaTlsError, TlsError, View, Worker};
 use spillway_telemetry::Metrics;
 use spillway_types::RegionName;
-use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use self::open::{no_cluster, open_admin, open_listeners, told, warn_of_clear_tokens};
 pub use self::stop::Stopped;
 use crate::access::KeyBook;
-use crate::admin::{Admin, serve_admin};
+use crate::admin::{Admin, AdminSocket, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, Book, Said};
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
-use crate::config::{ClusterConfig, Config, KnowledgeConfig, ListenerConfig, SpillConfig};
+use crate::config::{AdminListener, ClusterConfig, Config, KnowledgeConfig, SpillConfig};
 use crate::explain::Explainer;
 use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
@@ -34,7 +34,7 @@ use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::knowledge::{Knowledge, Task, Ties};
 use crate::memory;
 use crate::quota::{Division, DivisionParts};
-use crate::reload::Reloader;
+use crate::reload::{Reloader, RunningAdmin};
 use crate::resolve::refresh_loop;
 use crate::workers::{self, Bound, unit_count};
 
@@ -45,12 +45,14 @@ const RECALL_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address can't be listened on.
-    #[error("can't listen on {address}: {source}")]
+    #[error("can't listen on {address}: {cause}{}", told(holder.as_deref()))]
     Listen {
         /// The address.
         address: SocketAddr,
         /// Why not.
-        source: std::io::Error,
+        cause: std::io::Error,
+        /// Which process has it, if the address is taken and that can be found out.
+        holder: Option<String>,
     },
     /// A listener's certificate does not work.
     #[error(transparent)]
@@ -114,10 +116,8 @@ impl Node {
 
     async fn started(config: Config) -> Result<Self, StartError> {
         let units = unit_count(config.worker_layout, config.workers);
-        let mut bound = open_listeners(config.listeners, units)?;
-        let (admin_address, admin_api) =
-            config.admin.map(|admin| (admin.address, admin.api)).unzip();
-        let admin = open_admin(admin_address).await?;
+        let mut bound = open_listeners(config.listeners).await?;
+        let admin = open_admin(config.admin.as_ref()).await?;
 
         let hasher = hasher(config.cluster.as_ref(), config.knowledge.prefix)?;
         let gateway_config = GatewayConfig { seed: getrandom::u64()?, ..config.gateway };
@@ -158,13 +158,14 @@ impl Node {
         keeper.started().await;
         let stop_workers = CancellationToken::new();
         let layout = (config.worker_layout, config.workers);
-        let mut threads = workers::start(&workers[..units], &mut bound, layout, &stop_workers)
-            .map_err(StartError::Thread)?;
+        let mut threads =
+            workers::start(&workers[..units], &gateway, &mut bound, layout, &stop_workers)
+                .map_err(StartError::Thread)?;
         threads.push(learning.start(stop_tasks.clone()).map_err(StartError::Thread)?);
 
         let node = Self {
             addresses: bound.iter().map(|bound| bound.address).collect(),
-            admin_address: admin.as_ref().and_then(|admin| admin.local_addr().ok()),
+            admin_address: admin.as_ref().and_then(|admin| admin.socket.local_addr().ok()),
             gateway,
             feedback,
             threads,
@@ -183,7 +184,7 @@ impl Node {
             node.tasks.spawn(Arc::clone(worker).sweep_loop());
         }
         let file = config.path.map(|path| (path, config.text, config.knowledge));
-        node.start_tasks(admin.zip(admin_api), file, bound);
+        node.start_tasks(admin.zip(config.admin), file, bound);
         Ok(node)
     }
 
@@ -225,7 +226,7 @@ impl Node {
 
     fn start_tasks(
         &self,
-        admin: Option<(TcpListener, AdminConfig)>,
+        admin: Option<(AdminSocket, AdminListener)>,
         file: Option<(PathBuf, String, KnowledgeConfig)>,
         bound: Vec<Bound>,
     ) {
@@ -238,8 +239,13 @@ impl Node {
             let stop = stop();
             self.tasks.spawn(async move { stop.run_until_cancelled(follow).await });
         }
-        if let Some((admin, api)) = admin {
-            let api = spillway_admin::Admin::new(self.agreement().cloned(), api);
+        let running = admin.as_ref().map(|(socket, config)| {
+            warn_of_clear_tokens(config);
+            let api = spillway_admin::Admin::new(self.agreement().cloned(), config.api.clone());
+            RunningAdmin { config: config.clone(), api, tls: socket.tls.clone() }
+        });
+        if let (Some((socket, _)), Some(running)) = (admin, &running) {
+            let api = running.api.clone();
             let asked = self.feedback.workers.first().map(Arc::clone).map(Explainer);
             let api = match asked {
                 Some(asked) => api.explaining(Arc::new(asked)),
@@ -247,7 +253,7 @@ impl Node {
             };
             let shown =
                 Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone(), api };
-            self.tasks.spawn(serve_admin(admin, shown, stop(), self.tasks.clone()));
+            self.tasks.spawn(serve_admin(socket, shown, stop(), self.tasks.clone()));
         }
         if let Some((path, text, knowledge)) = file {
             let reloader = Reloader {
@@ -256,6 +262,7 @@ impl Node {
                 knowledge,
                 keeper: self.keeper.clone(),
                 keys: Arc::clone(&self.keys),
+                admin: running,
                 listeners: bound
                     .into_iter()
                     .map(|bound| (bound.configured, bound.listener))
@@ -313,7 +320,8 @@ impl Base<'_> {
             feedback: self.feedback,
             tasks: self.tasks.clone(),
             stop: self.stop.clone(),
-        })?;
+        })
+        .map_err(no_cluster)?;
         let data = config.data.clone();
         let mut ties = Ties {
             me: (self.node.into(), region.into()),
@@ -389,25 +397,6 @@ impl Drop for Node {
 
 fn make_workers(gateway: &Arc<Gateway>, count: usize) -> Vec<Arc<Worker>> {
     (0..count).map(|id| Arc::new(Worker::new(id, Arc::clone(gateway)))).collect()
-}
-
-fn open_listeners(configs: Vec<ListenerConfig>, units: usize) -> Result<Vec<Bound>, StartError> {
-    let mut bound = Vec::new();
-    for config in configs {
-        let listener = Listener::new(config.spec)?;
-        let opened = Bound::open(listener, config.address, units)
-            .map_err(|source| StartError::Listen { address: config.address, source })?;
-        bound.push(opened);
-    }
-    Ok(bound)
-}
-
-async fn open_admin(address: Option<SocketAddr>) -> Result<Option<TcpListener>, StartError> {
-    let Some(address) = address else { return Ok(None) };
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|source| StartError::Listen { address, source })?;
-    Ok(Some(listener))
 }
 
 /// Hashes with the cluster's key, so that nodes agree on prompts and on where a request's key

@@ -1,19 +1,21 @@
 //! A changed config takes effect without a restart; a bad one changes nothing.
 
+use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use notify::{RecursiveMode, Watcher};
+use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use spillway_link::Link;
-use spillway_proxy::{AccessMode, Listener};
+use spillway_proxy::{AccessMode, Listener, ServerTls};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::KeyBook;
-use crate::config::{Config, KnowledgeConfig, ListenerConfig};
+use crate::config::{AdminListener, Config, KnowledgeConfig, ListenerConfig};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 
@@ -30,6 +32,7 @@ pub(crate) struct Reloader {
     pub(crate) knowledge: KnowledgeConfig,
     pub(crate) keeper: KeeperHandle,
     pub(crate) keys: Arc<KeyBook>,
+    pub(crate) admin: Option<RunningAdmin>,
     /// By the addresses in the config that they were opened by.
     pub(crate) listeners: Vec<(SocketAddr, Arc<Listener>)>,
     pub(crate) feedback: Arc<Feedback>,
@@ -37,20 +40,46 @@ pub(crate) struct Reloader {
     pub(crate) link: Option<Weak<Link>>,
 }
 
+/// The admin listener that serves.
+#[derive(Debug)]
+pub(crate) struct RunningAdmin {
+    /// As it was started.
+    pub(crate) config: AdminListener,
+    pub(crate) api: spillway_admin::Admin,
+    pub(crate) tls: Option<Arc<ServerTls>>,
+}
+
+impl RunningAdmin {
+    /// Takes other tokens, names and certificates into use.
+    fn replace(&self, config: AdminListener) -> Result<(), String> {
+        let before = &self.config;
+        if before.address != config.address || before.tls.is_some() != config.tls.is_some() {
+            tracing::warn!("another address or another use of TLS in [admin] takes a restart");
+        }
+        let mut api = config.api;
+        // The address that is open may be another than the one that the config was checked for.
+        api.requires_token |= !before.address.ip().to_canonical().is_loopback();
+        self.api.replace(api);
+        match (&self.tls, &config.tls) {
+            (Some(tls), Some(identity)) => tls.replace(identity).map_err(|error| error.to_string()),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Reloader {
-    /// Reloads on SIGHUP and whenever the file changes, until told to stop.
+    /// Reloads on SIGHUP and whenever the file or one with tokens changes, until told to stop.
     pub(crate) async fn run(self, stop: CancellationToken) {
         // One place: a second change while one waits needs no second reload.
         let (changed, mut changes) = mpsc::channel(1);
-        let _watcher = watch(&self.path, changed.clone())
-            .inspect_err(|error| tracing::warn!(%error, "file changes will not be noticed"))
-            .ok();
+        let files = self.admin.as_ref().map(|admin| admin.config.files.clone()).unwrap_or_default();
+        let mut watcher = self.watch(files, &changed);
         let mut hangup = match signal(SignalKind::hangup()) {
             Ok(hangup) => hangup,
             Err(error) => return tracing::warn!(%error, "SIGHUP will not be noticed"),
         };
         // Changed after it was read, and before anybody watched.
-        if std::fs::read_to_string(&self.path).is_ok_and(|text| text != self.text) {
+        if self.is_stale() {
             let _: Result<(), _> = changed.try_send(());
         }
         loop {
@@ -62,12 +91,44 @@ impl Reloader {
                 }
                 () = stop.cancelled() => return,
             }
-            self.reload().await;
+            if let Some(files) = self.reload().await
+                && watcher.as_ref().is_none_or(|(_, watched)| *watched != files)
+            {
+                watcher = self.watch(files, &changed);
+            }
         }
     }
 
-    async fn reload(&self) {
-        let result = match Config::load(&self.path) {
+    /// Watches the config and these files.
+    fn watch(
+        &self,
+        files: Vec<PathBuf>,
+        changed: &mpsc::Sender<()>,
+    ) -> Option<(RecommendedWatcher, Vec<PathBuf>)> {
+        let all: Vec<PathBuf> = std::iter::once(&self.path).chain(&files).cloned().collect();
+        watch(all, changed.clone())
+            .inspect_err(|error| tracing::warn!(%error, "file changes will not be noticed"))
+            .ok()
+            .map(|watcher| (watcher, files))
+    }
+
+    fn is_stale(&self) -> bool {
+        let is_other = |text: String| text != self.text;
+        let Some(admin) = &self.admin else {
+            return std::fs::read_to_string(&self.path).is_ok_and(is_other);
+        };
+        let now =
+            Config::load(&self.path).ok().and_then(|config| Some((config.text, config.admin?)));
+        now.is_some_and(|(text, now)| is_other(text) || now.api.tokens != admin.api.config().tokens)
+    }
+
+    /// Reloads everything. Returns the files with tokens, if the config could be read.
+    async fn reload(&self) -> Option<Vec<PathBuf>> {
+        let loaded = Config::load(&self.path);
+        let files = loaded.as_ref().ok().map(|config| {
+            config.admin.as_ref().map(|admin| admin.files.clone()).unwrap_or_default()
+        });
+        let result = match loaded {
             Ok(config) => self.apply(config).await,
             Err(error) => Err(error.to_string()),
         };
@@ -76,14 +137,24 @@ impl Reloader {
             Ok(()) => tracing::info!(path = %self.path.display(), "config reloaded"),
             Err(error) => tracing::error!("config not reloaded, the old one stays in use: {error}"),
         }
+        files
     }
 
-    /// Replicas, routes, aliases, keys and certificates change; everything else waits for a restart.
+    /// Replicas, routes, aliases, keys, tokens and certificates change; everything else waits for a
+    /// restart.
     async fn apply(&self, config: Config) -> Result<(), String> {
         let identities = config.world.identities.clone();
         let places = self.places(&config.listeners);
         // First: the names of new replicas are looked up, and a revoked key may not wait for that.
         self.keys.take_config(config.access);
+        let admin = match (&self.admin, config.admin) {
+            (Some(running), Some(admin)) => running.replace(admin),
+            (None, None) => Ok(()),
+            _ => {
+                tracing::warn!("an [admin] that comes or goes takes a restart");
+                Ok(())
+            }
+        };
         match &places {
             Some(places) => self.replace_access(&config.listeners, places),
             None => tracing::warn!("other listeners and their auth take effect after a restart"),
@@ -97,10 +168,10 @@ impl Reloader {
                 listener.replace_identity(identity).map_err(|error| error.to_string())?;
             }
         }
-        match self.link.as_ref().and_then(Weak::upgrade) {
-            Some(link) => link.reload().await.map(drop).map_err(|error| error.to_string()),
-            None => Ok(()),
+        if let Some(link) = self.link.as_ref().and_then(Weak::upgrade) {
+            link.reload().await.map(drop).map_err(|error| error.to_string())?;
         }
+        admin
     }
 
     /// Where each listener stands in the config now; `None` if the config has others.
@@ -137,13 +208,19 @@ fn places(before: &[SocketAddr], after: &[SocketAddr]) -> Option<Vec<usize>> {
     places.filter(|places| places.len() == after.len())
 }
 
-/// Watches the file's folder: many tools replace a file instead of writing to it.
-fn watch(path: &Path, changed: mpsc::Sender<()>) -> notify::Result<impl Watcher + use<>> {
-    let name = path.file_name().map(ToOwned::to_owned);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+/// Watches the files' folders: many tools replace a file instead of writing to it.
+fn watch(files: Vec<PathBuf>, changed: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
+    let folder = |file: &Path| {
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        folder.unwrap_or_else(|| Path::new(".")).to_owned()
+    };
+    let folders: BTreeSet<PathBuf> = files.iter().map(|file| folder(file)).collect();
+    let names: BTreeSet<OsString> =
+        files.iter().filter_map(|file| file.file_name()).map(ToOwned::to_owned).collect();
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
         let Ok(event) = event else { return };
-        let is_ours = event.paths.iter().any(|path| path.file_name() == name.as_deref());
+        let is_named = |path: &PathBuf| path.file_name().is_some_and(|name| names.contains(name));
+        let is_ours = event.paths.iter().any(is_named);
         // Kubernetes swaps a link beside the file instead of the file.
         let is_link = event.paths.iter().any(|path| path.ends_with("..data"));
         if !event.kind.is_access() && (is_ours || is_link) {
@@ -151,7 +228,9 @@ fn watch(path: &Path, changed: mpsc::Sender<()>) -> notify::Result<impl Watcher 
             let _: Result<(), _> = changed.try_send(());
         }
     })?;
-    watcher.watch(folder.unwrap_or_else(|| Path::new(".")), RecursiveMode::NonRecursive)?;
+    for folder in folders {
+        watcher.watch(&folder, RecursiveMode::NonRecursive)?;
+    }
     Ok(watcher)
 }
 

@@ -1,58 +1,96 @@
-//! The threads that serve requests, and the sockets they accept on.
+//! The threads that serve requests, the thread that accepts for them, and the listening sockets.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
-use spillway_proxy::{Listener, Worker, accept_loop};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use spillway_proxy::{Accepted, Gateway, HandOut, Listener, Worker, accept_loop, serve_handed};
 use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::WorkerLayout;
+use crate::port_holder::narrower_or_wider;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 4096;
+/// Accepted connections that may wait for their worker; more wait in the kernel.
+const HANDED_MAX: usize = 256;
+/// How long an accepting thread waits for a connection before it looks whether the node drains.
+const ACCEPT_LIMIT: Duration = Duration::from_millis(50);
+/// How often a socket is opened at most. Of two that begin to listen at the same moment both may
+/// fail; of those that try again after different pauses one succeeds.
+const TRIES_MAX: u32 = 6;
+/// The longest pause before the second try; each further one may be twice as long.
+const PAUSE_MS: u64 = 10;
 
-/// A listener with one socket per accepting thread.
+/// A listener with its socket.
 #[derive(Debug)]
 pub(crate) struct Bound {
     pub(crate) listener: Arc<Listener>,
     pub(crate) address: SocketAddr,
     /// The address in the config; its port may be 0.
     pub(crate) configured: SocketAddr,
-    sockets: Vec<TcpListener>,
+    socket: Option<TcpListener>,
 }
 
 impl Bound {
-    /// Opens `count` sockets on one address; the kernel spreads connections over them.
+    /// Opens the one socket of a listener. Unless it `shares` its port, the kernel lets no other
+    /// process listen on it, on this address or on one that overlaps with it.
     ///
     /// # Errors
     /// If the address is taken or not ours.
-    pub(crate) fn open(listener: Listener, address: SocketAddr, count: usize) -> io::Result<Self> {
-        let (configured, first) = (address, open_socket(address)?);
-        // Port 0 has become a real one by now, which the other sockets must share.
-        let address = first.local_addr()?;
-        let mut sockets = vec![first];
-        for _ in 1..count {
-            sockets.push(open_socket(address)?);
-        }
-        Ok(Self { listener: Arc::new(listener), address, configured, sockets })
+    pub(crate) async fn open(
+        listener: Listener,
+        configured: SocketAddr,
+        shares: bool,
+    ) -> io::Result<Self> {
+        let socket = open_socket(configured, shares).await?;
+        // Port 0 has become a real one by now.
+        let address = socket.local_addr()?;
+        Ok(Self { listener: Arc::new(listener), address, configured, socket: Some(socket) })
     }
 }
 
-fn open_socket(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
+/// Opens a socket that listens. Two processes may share a port only if both say so, and only by the
+/// same address.
+///
+/// # Errors
+/// If the address is taken or not ours.
+pub(crate) async fn open_socket(address: SocketAddr, shares: bool) -> io::Result<TcpListener> {
+    for attempt in 1..TRIES_MAX {
+        let socket = bound_socket(address, shares)?;
+        match socket.listen(BACKLOG) {
+            Ok(()) => return Ok(socket.into()),
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => return Err(error),
+            Err(_) => {}
+        }
+        drop(socket);
+        let pause_ms = getrandom::u64().unwrap_or(0) % (PAUSE_MS << attempt);
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+    }
+    let socket = bound_socket(address, shares)?;
     socket.listen(BACKLOG)?;
     Ok(socket.into())
 }
 
-/// How many accepting units a layout has: each gets its own sockets, pools and queue.
+fn bound_socket(address: SocketAddr, shares: bool) -> io::Result<Socket> {
+    if shares && narrower_or_wider(address).is_some() {
+        return Err(io::ErrorKind::AddrInUse.into());
+    }
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    // With this on one of them alone, the kernel refuses the second.
+    socket.set_reuse_port(shares)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// How many serving units a layout has: each gets its own pools and queue.
 pub(crate) fn unit_count(layout: WorkerLayout, threads: usize) -> usize {
     match layout {
         WorkerLayout::PerCore => threads,
@@ -66,23 +104,48 @@ pub(crate) fn unit_count(layout: WorkerLayout, threads: usize) -> usize {
 /// If a thread or runtime can't be made.
 pub(crate) fn start(
     workers: &[Arc<Worker>],
+    gateway: &Arc<Gateway>,
     bound: &mut [Bound],
     (layout, threads): (WorkerLayout, usize),
     stop: &CancellationToken,
 ) -> io::Result<Vec<JoinHandle<()>>> {
+    let mut sockets = bound
+        .iter_mut()
+        .filter_map(|bound| Some((Arc::clone(&bound.listener), bound.socket.take()?)))
+        .collect();
     let mut handles = Vec::new();
+    let mut senders = Vec::new();
     for (index, worker) in workers.iter().enumerate() {
         let runtime = runtime(layout, threads)?;
-        let sockets: Vec<_> = bound
-            .iter_mut()
-            .filter_map(|bound| Some((Arc::clone(&bound.listener), bound.sockets.pop()?)))
-            .collect();
-        let worker = Arc::clone(worker);
-        let stop = stop.clone();
+        let (sender, handed) = mpsc::channel(HANDED_MAX);
+        senders.push(sender);
+        // A single one accepts by itself.
+        let own = if workers.len() == 1 { std::mem::take(&mut sockets) } else { Vec::new() };
+        let (worker, stop) = (Arc::clone(worker), stop.clone());
         let thread = Builder::new().name(format!("spillway-{index}"));
-        handles.push(thread.spawn(move || runtime.block_on(serve(worker, sockets, stop)))?);
+        let served = async move { serve(worker, own, handed, stop).await };
+        handles.push(thread.spawn(move || runtime.block_on(served))?);
+    }
+    for (index, socket) in sockets.into_iter().enumerate() {
+        let out = HandOut::new(Arc::clone(gateway), senders.clone());
+        handles.push(start_accepting(index, out, socket)?);
     }
     Ok(handles)
+}
+
+type Sockets = Vec<(Arc<Listener>, TcpListener)>;
+
+/// Starts the thread that accepts for all workers. A thread of its own, since a worker that is busy
+/// with its streams would keep all others waiting for connections.
+fn start_accepting(
+    index: usize,
+    out: HandOut,
+    (listener, socket): (Arc<Listener>, TcpListener),
+) -> io::Result<JoinHandle<()>> {
+    socket.set_nonblocking(false)?;
+    SockRef::from(&socket).set_read_timeout(Some(ACCEPT_LIMIT))?;
+    let thread = Builder::new().name(format!("spillway-accept-{index}"));
+    thread.spawn(move || out.accept(&listener, &socket))
 }
 
 fn runtime(layout: WorkerLayout, threads: usize) -> io::Result<Runtime> {
@@ -98,11 +161,13 @@ fn runtime(layout: WorkerLayout, threads: usize) -> io::Result<Runtime> {
 
 async fn serve(
     worker: Arc<Worker>,
-    sockets: Vec<(Arc<Listener>, TcpListener)>,
+    sockets: Sockets,
+    handed: mpsc::Receiver<Accepted>,
     stop: CancellationToken,
 ) {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(Arc::clone(&worker).sweep_loop());
+    tasks.spawn(serve_handed(Arc::clone(&worker), handed));
     for (listener, socket) in sockets {
         match tokio::net::TcpListener::from_std(socket) {
             Ok(socket) => drop(tasks.spawn(accept_loop(Arc::clone(&worker), listener, socket))),

@@ -25,7 +25,7 @@ pub(crate) use numbers::{Number, number};
 pub use prompt_load::PromptLoad;
 
 /// The top-level fields that are read for what they say, in the order of [`Field`].
-const FACT_NAMES: [&str; 27] = [
+const FACT_NAMES: [&str; 28] = [
     "model",
     "stream",
     "stream_options",
@@ -53,6 +53,7 @@ const FACT_NAMES: [&str; 27] = [
     "chat_template",
     "chat_template_kwargs",
     "reasoning_effort",
+    "store",
 ];
 
 /// Further fields that engines read as parts of a prompt.
@@ -155,6 +156,7 @@ enum Field {
     ChatTemplate,
     ChatTemplateKwargs,
     ReasoningEffort,
+    Store,
 }
 
 /// Which field the prompt stands in.
@@ -223,6 +225,9 @@ pub struct Facts<'b> {
     pub(crate) cache_salt_values: [Option<Range<usize>>; 2],
     /// The stored response that this request continues.
     pub previous_response_id: Option<Cow<'b, str>>,
+    /// Whether the response may be asked for again: not if `store` is `false`, nor by a `request_id`,
+    /// which some engines take for the response's id, so that clients could choose those of others.
+    pub is_stored: bool,
     /// Just after the body's `{`, where a field can be put in.
     pub insert_at: usize,
     /// Whether a field put in there needs no comma after it.
@@ -286,6 +291,8 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
             .value(Field::PreviousResponseId as usize)
             .map_or(Ok(None), |raw| source.text(raw, "previous_response_id"))?
             .map(|field| field.value),
+        is_stored: members.value(Field::Store as usize).is_none_or(|raw| raw.get() != "false")
+            && engine(REQUEST_ID).is_none(),
         insert_at: source.object_start() + 1,
         is_empty_object: members.is_empty(),
         model_value: model_raw.map(|raw| source.span(raw)),
@@ -293,14 +300,28 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     })
 }
 
-/// The field that names an adapter, among those that steer the engine.
-const LORA_PATH: usize = {
+/// The field that names an adapter.
+const LORA_PATH: usize = engine_field("lora_path");
+/// The field that some engines take for the id of the response.
+const REQUEST_ID: usize = engine_field("request_id");
+
+/// The position of a field among those that steer the engine.
+const fn engine_field(name: &str) -> usize {
     let mut at = 0;
-    while !matches!(engine_fields::NAMES[at].as_bytes(), b"lora_path") {
+    while !is_equal(engine_fields::NAMES[at].as_bytes(), name.as_bytes()) {
         at += 1;
     }
     at
-};
+}
+
+/// Compares in constants, where `==` of slices is not available.
+const fn is_equal(a: &[u8], b: &[u8]) -> bool {
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
 
 /// What a body says of the length and number of its answers.
 struct Output {

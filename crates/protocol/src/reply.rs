@@ -22,7 +22,6 @@ pub struct Usage {
 const USAGE_KEY: &[u8] = b"\"usage\"";
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(USAGE_KEY));
 static USAGE_REVERSE: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(USAGE_KEY));
-static ID: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"id\""));
 
 /// A reply made of nested, unfinished usage objects would be read once for each of them.
 const TRIES_MAX: usize = 8;
@@ -46,19 +45,61 @@ pub(crate) fn may_have_usage(bytes: &[u8]) -> bool {
     USAGE.find(bytes).is_some()
 }
 
-/// The id of a stored response: the first `id` that begins with `resp`, in a reply of the
-/// Responses API or in its `response.created` event.
+/// The id of a stored response: the reply's own `id`, or that of `response` in its
+/// `response.created` event, if it begins with `resp`. Ids that stand anywhere else may be the
+/// client's own words, e.g. in `metadata`, which engines repeat.
 #[must_use]
 pub fn response_id_in(bytes: &[u8]) -> Option<&str> {
-    ID.find_iter(bytes).find_map(|at| {
-        let value = member_value(&bytes[at + 4..])?.strip_prefix(b"\"")?;
-        let is_of_id =
-            |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
-        let length = value.iter().take_while(|byte| is_of_id(byte)).count();
-        let id = &value[..length];
-        let is_response = id.starts_with(b"resp") && value.get(length) == Some(&b'"');
-        is_response.then(|| std::str::from_utf8(id).ok())?
-    })
+    let start = memchr::memchr(b'{', bytes)?;
+    let object = &bytes[start..];
+    let value = member(object, b"id").or_else(|| member(member(object, b"response")?, b"id"))?;
+    let value = value.strip_prefix(b"\"")?;
+    let is_of_id = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    let length = value.iter().take_while(|byte| is_of_id(byte)).count();
+    let id = &value[..length];
+    let is_response = id.starts_with(b"resp") && value.get(length) == Some(&b'"');
+    is_response.then(|| std::str::from_utf8(id).ok())?
+}
+
+/// What follows the colon of a member of an object, which may be cut off anywhere. Only its own
+/// members count, not those of what is inside it.
+fn member<'b>(object: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
+    let (mut at, mut depth) = (0, 0_usize);
+    while let Some(byte) = object.get(at) {
+        match byte {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' if depth <= 1 => return None,
+            b'}' | b']' => depth -= 1,
+            b'"' => {
+                let length = string_length(&object[at + 1..])?;
+                let text = &object[at + 1..at + 1 + length];
+                at += length + 1;
+                let value = (depth == 1 && text == name).then(|| member_value(&object[at + 1..]));
+                if let Some(Some(value)) = value {
+                    return Some(value);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+/// Bytes up to the quote that ends a string.
+fn string_length(text: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += memchr::memchr2(b'"', b'\\', &text[at..])?;
+        if text[at] == b'"' {
+            return Some(at);
+        }
+        // What a backslash stands before is no end.
+        at += 2;
+        if at > text.len() {
+            return None;
+        }
+    }
 }
 
 /// What follows a key's colon.
@@ -200,6 +241,17 @@ mod tests {
             Some("resp_a-b.c"),
         );
         check_id(r#"{"output":[{"id":"msg_1"}],"id":"resp_2"}"#, Some("resp_2"));
+        check_id(r#"{"a":"\\","b":"\\\"id\\\":","id":"resp_3","out"#, Some("resp_3"));
+    }
+
+    #[test]
+    fn an_id_that_a_reply_repeats_of_its_request_is_not_its_own() {
+        check_id(r#"{"metadata":{"id":"resp_x"},"id":"resp_1"}"#, Some("resp_1"));
+        check_id(r#"{"detail":[{"input":{"id":"resp_x"}}]}"#, None);
+        check_id(r#"{"metadata":{"response":{"id":"resp_x"}}}"#, None);
+        check_id(r#"{"response":{"metadata":{"id":"resp_x"},"id":"resp_1"}}"#, Some("resp_1"));
+        check_id(r#"{"tools":[{"id":"resp_x"}],"id":7}"#, None);
+        check_id(r#"{} {"id":"resp_x"}"#, None);
     }
 
     #[test]

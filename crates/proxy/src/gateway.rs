@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use arc_swap::{ArcSwap, Guard};
-use moka::sync::Cache;
 use spillway_prefix::PrefixHasher;
 use spillway_quota::Quotas;
 use spillway_route::{RetryBudget, RetryBudgetConfig};
-use spillway_types::{Country, ModelName, NodeName, RegionName, ReplicaName, TenantName};
+use spillway_types::{Country, ModelName};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -21,45 +20,14 @@ use crate::continuations::Continuations;
 use crate::control_age::ControlAge;
 use crate::knowledge::Knowledge;
 use crate::memory::Memory;
-use crate::place::Place;
 use crate::queue_spec::WaitTotals;
 use crate::regions::Regions;
 use crate::remote::Remote;
 use crate::settings::{Limits, Retry};
+use crate::stored_responses::StoredResponses;
 use crate::view::View;
 use crate::waiting::Waitings;
 
-/// Stored responses whose place is remembered at most.
-const RESPONSES_MAX: u64 = 100_000;
-/// How long a stored response's place is remembered after it was last asked for.
-const RESPONSE_IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
-
-/// Who stores a response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
-    /// A replica of the own region.
-    Replica(ReplicaName),
-    /// A replica of another region, which this node of it knows.
-    Node(RegionName, NodeName),
-}
-
-/// A stored response.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct StoredResponse {
-    pub(crate) home: Home,
-    /// Who alone may ask for it.
-    pub(crate) tenant: Option<TenantName>,
-}
-
-impl Home {
-    /// Where a reply comes from.
-    pub(crate) fn of(place: &Place) -> Self {
-        match place {
-            Place::Replica(lease) => Self::Replica(lease.replica().spec().name.clone()),
-            Place::Region(place) => Self::Node(place.region.clone(), place.node.clone()),
-        }
-    }
-}
 
 /// Facts and switches that hold for the whole life of a node.
 #[derive(Clone, Debug)]
@@ -91,8 +59,7 @@ pub struct Gateway {
     /// What is known of caches.
     knowledge: Knowledge,
     pub(crate) retry_budget: RetryBudget,
-    /// Who stores a response, by its id.
-    pub(crate) responses: Cache<String, StoredResponse>,
+    pub(crate) responses: StoredResponses,
     /// Who lets clients in.
     pub(crate) doorkeeper: Doorkeeper,
     pub(crate) counters: Counters,
@@ -139,10 +106,7 @@ impl Gateway {
             key_hasher: hasher,
             knowledge: Knowledge::default(),
             retry_budget: RetryBudget::new(budget, Instant::now()),
-            responses: Cache::builder()
-                .max_capacity(RESPONSES_MAX)
-                .time_to_idle(RESPONSE_IDLE_MAX)
-                .build(),
+            responses: StoredResponses::default(),
             doorkeeper: Doorkeeper::new(),
             counters: Counters::default(),
             clients: Arc::new(Shares::new(config.limits.connections_per_client_max)),
@@ -272,6 +236,13 @@ impl Gateway {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Totals since start of replies of `/v1/responses` whose ids this node did not keep, by reason:
+    /// their clients can't ask for them again.
+    #[must_use]
+    pub fn responses_not_kept(&self) -> Vec<(&'static str, u64)> {
+        self.responses.not_kept()
     }
 
     /// Limits on what clients may ask for. Whoever knows them sets them there; before that there are

@@ -32,6 +32,7 @@ mod route_group;
 mod session;
 mod settings;
 mod split;
+mod stored_responses;
 mod stream;
 mod tenant_rests;
 mod tenants;
@@ -45,7 +46,10 @@ mod worker;
 
 pub use access::{AccessMode, AccessResult, Doorkeeper, Grant, KeyTable, TenantTally, TenantTerms};
 pub use board::Board;
-pub use client::{Listener, ListenerSpec, TlsError, TlsIdentity, accept_loop};
+pub use client::{
+    Accepted, HandOut, Listener, ListenerSpec, ServerTls, TlsError, TlsIdentity, accept_loop,
+    serve_handed,
+};
 pub use coming_guests::{ComingGuest, ComingGuests};
 pub use continuations::ContinuationSpec;
 pub use control_age::{ControlAge, ControlState};

@@ -1,8 +1,11 @@
 //! `spillway emulate`: model servers without GPUs.
 
-use anyhow::{Context, Result};
+use std::io::ErrorKind;
+
+use anyhow::{Result, anyhow};
 use serde_json::json;
-use spillway_emulator::{Config, Emulator, EngineConfig};
+use spillway_emulator::{Config, Emulator, EngineConfig, StartError};
+use spillway_node::{Transport, holder_of};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::EmulateArgs;
@@ -23,10 +26,22 @@ pub(crate) fn run(args: &EmulateArgs) -> Result<()> {
     runtime.block_on(serve(config, args.json))
 }
 
+/// Says who has the port, if it is taken.
+fn with_holder(error: StartError) -> anyhow::Error {
+    let holder = match &error {
+        StartError::Listen { address, cause } if cause.kind() == ErrorKind::AddrInUse => {
+            holder_of(*address, Transport::Tcp)
+        }
+        _ => None,
+    };
+    let told = holder.map(|holder| format!(": {holder}")).unwrap_or_default();
+    anyhow!("can't start the emulator: {error}{told}")
+}
+
 async fn serve(config: Config, as_json: bool) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let emulator = Emulator::start(config).await.context("can't start the emulator")?;
+    let emulator = Emulator::start(config).await.map_err(with_holder)?;
     if as_json {
         output::line(&json!({"replicas": emulator.addresses()}).to_string())?;
     }

@@ -1,5 +1,6 @@
 //! The `spillway` command: an inference gateway node, its config checks, a demo and an emulator.
 
+mod admin_stream;
 mod certs;
 mod check;
 mod cli;

@@ -21,5 +21,32 @@ pub(crate) fn note(text: &str) {
 /// Writes an error and its causes to standard error.
 pub(crate) fn error(error: &anyhow::Error) {
     // If even this can't be written there is nowhere left to say so.
-    drop(writeln!(stderr().lock(), "spillway: {error:#}"));
+    drop(writeln!(stderr().lock(), "spillway: {}", text_of(error)));
+}
+
+/// An error and its causes, but for those that it has repeated already.
+fn text_of(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        match () {
+            () if text.is_empty() => text = cause,
+            () if text.contains(&cause) => {}
+            () => text = format!("{text}: {cause}"),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn no_cause_is_told_twice() {
+        let taken = anyhow!("in use").context("can't listen on a: in use").context("can't start");
+        assert_eq!(text_of(&taken), "can't start: can't listen on a: in use");
+        assert_eq!(text_of(&anyhow!("no").context("it")), "it: no");
+    }
 }

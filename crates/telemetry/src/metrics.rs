@@ -37,6 +37,7 @@ pub struct Metrics {
     access: Family<Labels, Counter>,
     retries_refused: Counter,
     residency: Family<Labels, Counter>,
+    responses_not_kept: Family<Labels, Counter>,
     continuations: Family<Labels, Counter>,
     outcomes_dropped: Counter,
     reloads: Family<Labels, Counter>,
@@ -85,6 +86,8 @@ pub struct Live {
     /// Totals since start, by the place that found it, of requests that were not served because of
     /// where they may be.
     pub residency: Vec<(&'static str, u64)>,
+    /// Totals since start, by reason, of replies of `/v1/responses` whose ids were not kept.
+    pub responses_not_kept: Vec<(&'static str, u64)>,
     /// Totals since start of streams whose replica broke off, by what came of it and why.
     pub continuations: Vec<(&'static str, &'static str, u64)>,
     /// Routes and models without an open replica.
@@ -133,6 +136,7 @@ impl Metrics {
             access: metric(&mut r, names::ACCESS, "Requests for entry"),
             retries_refused: metric(&mut r, names::RETRIES_REFUSED, "Retries refused"),
             residency: metric(&mut r, names::RESIDENCY_REFUSALS, "Refusals for residency"),
+            responses_not_kept: metric(&mut r, names::RESPONSES_NOT_KEPT, "Ids not kept"),
             continuations: metric(&mut r, names::CONTINUATIONS, "Streams that broke off"),
             outcomes_dropped: metric(&mut r, names::OUTCOMES_DROPPED, "Outcomes not recorded"),
             reloads: metric(&mut r, names::RELOADS, "Config reloads"),
@@ -267,6 +271,10 @@ impl Metrics {
         raise(&self.retries_refused, live.retries_refused);
         for (at, total) in &live.residency {
             raise(&self.residency.get_or_create(&vec![("at", (*at).to_owned())]), *total);
+        }
+        for (reason, total) in &live.responses_not_kept {
+            let labels = vec![("reason", (*reason).to_owned())];
+            raise(&self.responses_not_kept.get_or_create(&labels), *total);
         }
         for (result, reason, total) in &live.continuations {
             let labels = vec![("result", (*result).to_owned()), ("reason", (*reason).to_owned())];

@@ -60,6 +60,8 @@ pub const GUESTS: &str = "spillway_guests";
 pub const GUEST_REQUESTS: &str = "spillway_guest_requests";
 /// Requests that were not served because of where they may be, by the place that found it.
 pub const RESIDENCY_REFUSALS: &str = "spillway_residency_refusals";
+/// Replies of `/v1/responses` whose ids were not kept, by reason: id_too_long, id_taken.
+pub const RESPONSES_NOT_KEPT: &str = "spillway_responses_not_kept";
 /// 1 while a region is left out because too much of what was sent there failed.
 pub const REGION_BREAKER_OPEN: &str = "spillway_region_breaker_open";
 /// 1 if requests could be sent to a region, else 0.

@@ -1,7 +1,11 @@
 //! What one tenant has is not another's.
 
+use std::net::SocketAddr;
+
 use http::Method;
-use spillway_tests::{Client, OK, Page, Scripted, Setup, emulator, full, get, message, post};
+use spillway_tests::{
+    Client, OK, Page, Scripted, Serving, Setup, emulator, full, get, message, post,
+};
 
 use crate::keys::Key;
 
@@ -38,6 +42,110 @@ async fn a_stored_response_is_its_tenant_s_alone() {
     assert_eq!(client.fetch(same.sign(get(&path))).await.json()["id"], id.as_str());
     assert_eq!(client.fetch(own.sign(post("/v1/responses", go_on))).await.status, 200);
     assert_eq!(client.fetch(own.sign(delete())).await.status, 200);
+}
+
+/// A replica that takes the id of a response from its client, as some engines do.
+async fn naming_replica(id: &str) -> Serving {
+    let body = format!(r#"{{"id":"{id}","output":[{{"text":"my secret"}}]}}"#);
+    let head = format!("content-type: application/json\r\ncontent-length: {}", body.len());
+    Scripted::start().await.serve(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}"))
+}
+
+fn of_model(model: &str, name: &str, address: SocketAddr) -> String {
+    format!("[[replica]]\nname = \"{name}\"\nurl = \"http://{address}\"\nmodels = [\"{model}\"]\n")
+}
+
+#[tokio::test]
+async fn a_reply_with_the_id_of_another_tenant_s_response_takes_nothing_over() {
+    let replica = naming_replica("resp_victim").await;
+    let own = Key::new("a", "acme", "models = [\"m-acme\"]");
+    let same = Key::new("b", "acme", "models = [\"m-other\"]");
+    let evil = Key::new("c", "evil", "models = [\"m-evil\"]");
+    let mut setup = Setup::new();
+    for (model, name) in [("m-acme", "x"), ("m-evil", "y"), ("m-other", "z")] {
+        setup = setup.table(of_model(model, name, replica.address));
+    }
+    for key in [&own, &same, &evil] {
+        setup = setup.table(&*key.block);
+    }
+    let node = setup.start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let ask = |model: &str| post("/v1/responses", STORE.replace("tiny", model));
+    let path = "/v1/responses/resp_victim";
+    assert_eq!(client.fetch(own.sign(ask("m-acme"))).await.status, 200);
+    for more in ["", r#""request_id":"resp_victim","store":false,"#] {
+        for (key, model) in [(&evil, "m-evil"), (&same, "m-other")] {
+            let body =
+                STORE.replace("tiny", model).replace("\"input\"", &format!("{more}\"input\""));
+            client.fetch(key.sign(post("/v1/responses", body))).await;
+        }
+    }
+    let before = replica.requests.count();
+    let delete = || message(Method::DELETE, path, "application/json", full(""));
+    let go_on = |model: &str| {
+        let id = "\"previous_response_id\":\"resp_victim\",\"input\"";
+        post("/v1/responses", STORE.replace("tiny", model).replace("\"input\"", id))
+    };
+    for request in [get(path), delete(), get(&format!("{path}/input_items")), go_on("m-evil")] {
+        let reply = client.fetch(evil.sign(request)).await;
+        assert_eq!((reply.status, reply.code()), (404, Some("response_not_found")));
+    }
+    for request in [get(path), delete(), go_on("m-other")] {
+        let reply = client.fetch(same.sign(request)).await;
+        assert_eq!((reply.status, reply.code()), (403, Some("model_not_allowed")));
+    }
+    assert_eq!(replica.requests.count(), before, "the replica is not asked");
+    assert_eq!(client.fetch(own.sign(get(path))).await.status, 200);
+    let page = Page::of(&node);
+    assert!(page.sum("spillway_responses_not_kept_total", &[("reason", "id_taken")]) >= 2.0);
+}
+
+#[tokio::test]
+async fn an_id_that_the_node_does_not_know_is_not_continued_where_there_are_tenants() {
+    let replica = naming_replica("resp_new").await;
+    let key = Key::new("a", "acme", "");
+    let node = Setup::new().replica("a", replica.address).table(&*key.block).start().await;
+    let body = STORE.replace("\"input\"", "\"previous_response_id\":\"resp_else\",\"input\"");
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let reply = client.fetch(key.sign(post("/v1/responses", body))).await;
+    assert_eq!((reply.status, reply.code()), (404, Some("response_not_found")));
+    let long = get(&format!("/v1/responses/{}", "r".repeat(4_000)));
+    let reply = client.fetch(key.sign(long)).await;
+    assert_eq!((reply.status, reply.code()), (404, Some("response_not_found")));
+    assert!(reply.text().len() < 400, "{}", reply.text());
+    assert_eq!(replica.requests.count(), 0);
+}
+
+#[tokio::test]
+async fn what_is_not_to_be_stored_is_not_found_again() {
+    let key = Key::new("a", "acme", "");
+    let long = format!("resp_{}", "x".repeat(200_000));
+    for (id, more) in [("resp_a", "\"store\":false,"), (&*long, "")] {
+        let replica = naming_replica(id).await;
+        let node = Setup::new().replica("a", replica.address).table(&*key.block).start().await;
+        let mut client = Client::http1(node.addresses()[0]).await;
+        let body = STORE.replace("\"input\"", &format!("{more}\"input\""));
+        let reply = client.fetch(key.sign(post("/v1/responses", body))).await;
+        assert_eq!(reply.status, 200);
+        assert!(reply.text().contains(id), "the answer itself is whole");
+        let found = client.fetch(key.sign(get(&format!("/v1/responses/{}", &id[..6])))).await;
+        assert_eq!((found.status, found.code()), (404, Some("response_not_found")));
+        assert_eq!(replica.requests.count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_failed_request_stores_nothing_though_its_error_repeats_an_id() {
+    let key = Key::new("a", "acme", "");
+    let body = r#"{"id":"resp_victim"}"#;
+    let head = format!("content-type: application/json\r\ncontent-length: {}", body.len());
+    let reply = format!("HTTP/1.1 422 Unprocessable Content\r\n{head}\r\n\r\n{body}");
+    let replica = Scripted::start().await.serve(reply);
+    let node = Setup::new().replica("a", replica.address).table(&*key.block).start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    assert_eq!(client.fetch(key.sign(post("/v1/responses", STORE))).await.status, 422);
+    assert_eq!(client.fetch(key.sign(get("/v1/responses/resp_victim"))).await.status, 404);
+    assert_eq!(replica.requests.count(), 1);
 }
 
 /// How many of two equal long prompts of two tenants met the same replica, by what they hash to.

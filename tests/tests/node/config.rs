@@ -221,6 +221,8 @@ expose_routing = true
 [admin]
 address = "127.0.0.1:0"
 token_file = "t"
+names = ["n"]
+tls = { certificate = "certificate.pem", key = "key.pem" }
 [limits]
 connections_max = 1
 connections_per_client_max = 1
@@ -345,6 +347,7 @@ tenant_room_percent = 1
 [[listener]]
 address = "127.0.0.1:0"
 auth = "none"
+share_port = false
 proxy_protocol = "off"
 trusted_proxies = []
 tls = { certificate = "certificate.pem", key = "key.pem" }

@@ -3,6 +3,7 @@
 
 mod accounting;
 mod addresses;
+mod admin;
 mod affinity;
 mod cancel;
 mod certificates;

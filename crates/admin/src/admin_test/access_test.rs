@@ -1,5 +1,9 @@
 //! Who may do what.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Method;
 use serde_json::{Value, json};
 
 use super::client::Client;
@@ -111,6 +115,44 @@ async fn a_web_page_does_not_pass_for_the_operator_of_this_machine() {
     assert_eq!(rebound.refused(403), "forbidden");
     let wrong = client.token("anything").get("/v1/status").await;
     assert_eq!(wrong.refused(401), "unauthorized");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_tokens_hold_at_once_and_what_was_watched_by_an_old_one_ends() {
+    let world = World::one(config()).await;
+    let client = world.client(0);
+    let mut kept = client.token(READER).open(Method::GET, "/v1/watch", Bytes::new()).await;
+    let mut ended = client.token(ADMIN).open(Method::GET, "/v1/watch", Bytes::new()).await;
+    for stream in [&mut kept, &mut ended] {
+        assert_eq!(stream.event().await.unwrap().kind, "begin");
+    }
+    let tokens = parse_token_file(&format!("eve read {READER}")).unwrap();
+    world.admin(0).replace(AdminConfig { tokens, ..config() });
+    assert!(ended.event().await.is_none());
+    assert_eq!(client.token(ADMIN).get("/v1/status").await.refused(401), "unauthorized");
+    client.token(READER).get("/v1/status").await.done();
+    assert!(kept.is_silent_for(Duration::from_millis(300)).await);
+    let none = AdminConfig { tokens: Vec::new(), requires_token: true, ..config() };
+    world.admin(0).replace(none);
+    assert!(kept.event().await.is_none());
+    assert_eq!(client.get("/v1/status").await.refused(401), "unauthorized");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_watched_by_a_revoked_key_ends() {
+    let world = World::one(config()).await;
+    let client = world.client(0);
+    let admin = client.token(ADMIN);
+    let made = admin.post("/v1/keys", &json!({ "record": { "role": "read" } })).await.done();
+    admin.put("/v1/models/m?dry_run=true", &json!({})).await.done();
+    let reader = client.token(made["secret"].as_str().unwrap());
+    let mut stream = reader.open(Method::GET, "/v1/watch", Bytes::new()).await;
+    assert_eq!(stream.event().await.unwrap().kind, "begin");
+    let key = made["key"].as_str().unwrap();
+    admin.post(&format!("/v1/keys/{key}/revoke"), &Value::Null).await.done();
+    while let Some(event) = stream.event().await {
+        assert!(event.data.to_string().contains("keys"), "{event:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -52,6 +52,7 @@ pub(super) struct Node {
     link: Arc<Link>,
     pub(super) agreement: Arc<Agreement>,
     pub(super) address: SocketAddr,
+    admin: Admin,
     _listening: DropGuard,
 }
 
@@ -97,10 +98,9 @@ impl World {
             rtt_max: Duration::from_millis(100),
         };
         let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
-        let (address, listening) =
-            listen(Admin::new(Some(Arc::clone(&agreement)), admin).explaining(Arc::new(Teller)))
-                .await;
-        self.nodes[at] = Some(Node { link, agreement, address, _listening: listening });
+        let admin = Admin::new(Some(Arc::clone(&agreement)), admin).explaining(Arc::new(Teller));
+        let (address, listening) = listen(admin.clone()).await;
+        self.nodes[at] = Some(Node { link, agreement, address, admin, _listening: listening });
         self.introduce();
     }
 
@@ -164,6 +164,11 @@ impl World {
     /// A client of a node, without a token.
     pub(super) fn client(&self, at: usize) -> Client {
         Client::new(self.node(at).address)
+    }
+
+    /// What answers at a node.
+    pub(super) fn admin(&self, at: usize) -> &Admin {
+        &self.nodes[at].as_ref().unwrap().admin
     }
 
     /// The node that leads, as it says itself.

@@ -21,6 +21,7 @@ use spillway_agreement::Agreement;
 use spillway_consensus::{Consistency, Read};
 use tokio::sync::Semaphore;
 
+use crate::access::Credential;
 use crate::call::Call;
 use crate::config::AdminConfig;
 use crate::endpoint::Operation;
@@ -43,6 +44,8 @@ pub(crate) struct Cluster<'a> {
     pub(crate) config: &'a AdminConfig,
     pub(crate) watchers: &'a Arc<Semaphore>,
     pub(crate) backups: &'a Arc<Semaphore>,
+    /// What the caller showed.
+    pub(crate) credential: &'a Credential,
 }
 
 /// How fresh an answer is.

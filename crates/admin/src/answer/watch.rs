@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::timeout;
 
 use super::{Cluster, Freshness};
+use crate::access::Credential;
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::fault;
@@ -69,6 +70,10 @@ struct Watcher {
     told: u64,
     state: WatchState,
     alive: Duration,
+    /// The watch ends with it.
+    credential: Credential,
+    /// Keys are looked up in what is published, which follows what is applied.
+    published: watch::Receiver<u64>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -104,6 +109,8 @@ pub(super) async fn watch(cluster: &Cluster<'_>, call: &Call) -> Result<Reply, A
         told: from.unwrap_or(freshness.index),
         state: WatchState::Begun,
         alive: cluster.config.watch_alive,
+        credential: cluster.credential.clone(),
+        published: cluster.agreement.publications(),
         _place: place,
     };
     let events = unfold(watcher, |mut watcher| async {
@@ -133,6 +140,10 @@ impl Watcher {
     async fn watch(&mut self) -> Option<String> {
         loop {
             self.applied.mark_unchanged();
+            self.published.mark_unchanged();
+            if !self.credential.holds(Some(&self.agreement.published())) {
+                return None;
+            }
             let freshness = freshness(&self.agreement).await?;
             match self.agreement.changes_after(self.told) {
                 Err(too_old) => {
@@ -142,7 +153,12 @@ impl Watcher {
                 Ok(changes) if !changes.is_empty() => return Some(self.tell(&changes)),
                 Ok(_) => {}
             }
-            match timeout(self.alive, self.applied.changed()).await {
+            let changed = tokio::select! {
+                changed = timeout(self.alive, self.applied.changed()) => changed,
+                () = self.credential.changed() => continue,
+                Ok(()) = self.published.changed() => continue,
+            };
+            match changed {
                 Ok(Ok(())) => {}
                 // The log has ended.
                 Ok(Err(_)) => return None,

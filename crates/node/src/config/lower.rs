@@ -9,7 +9,7 @@ use spillway_admin::{AdminConfig, check_listener, parse_token_file};
 use spillway_protocol::TrustedProxies;
 use spillway_proxy::{
     GatewayConfig, Listener, ListenerSpec, NameSpec, QueueSpec, Replica, Retry, RouteSpec,
-    Timeouts, TlsIdentity,
+    ServerTls, Timeouts, TlsIdentity,
 };
 use spillway_types::ModelName;
 use toml::Spanned;
@@ -121,7 +121,12 @@ fn lower_routes(
 }
 
 fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener, ConfigError> {
-    let mut api = AdminConfig::default();
+    let mut api = AdminConfig {
+        requires_token: section.token_file.is_some(),
+        names: section.names.clone(),
+        ..AdminConfig::default()
+    };
+    let mut files = Vec::new();
     if let Some(name) = &section.token_file {
         let path = source.resolve(&name.get_ref().to_string_lossy());
         let text = std::fs::read_to_string(&path).map_err(|error| {
@@ -132,13 +137,23 @@ fn lower_admin(source: &Source, section: &AdminSection) -> Result<AdminListener,
             let message = format!("{} line {}: {}", path.display(), fault.line, fault.cause);
             source.fault(name.span(), message, fault.remedy)
         })?;
+        files.push(path);
     }
     let address = *section.address.get_ref();
     check_listener(address, &api).map_err(|fault| {
         let remedy = "listen on 127.0.0.1, or add token_file = \"...\" to [admin]";
         source.fault(section.address.span(), fault.to_string(), remedy)
     })?;
-    Ok(AdminListener { address, api })
+    let tls = section.tls.as_ref().map(|tls| read_identity(source, tls)).transpose()?;
+    if let (Some(identity), Some(section)) = (&tls, &section.tls) {
+        ServerTls::new(identity).map_err(|error| {
+            let remedy = "check that both are PEM files and belong together";
+            source.fault(section.certificate.span(), error.to_string(), remedy)
+        })?;
+        let named = [&section.certificate, &section.key];
+        files.extend(named.map(|name| source.resolve(name.get_ref())));
+    }
+    Ok(AdminListener { address, api, tls, files })
 }
 
 fn lower_listener(
@@ -174,7 +189,8 @@ fn lower_listener(
         return Err(source.fault(tls.certificate.span(), error.to_string(), remedy));
     }
     let address = section.address.into_inner();
-    Ok((ListenerConfig { address, spec: spec(), access }, identity))
+    let shares_port = section.share_port;
+    Ok((ListenerConfig { address, shares_port, spec: spec(), access }, identity))
 }
 
 fn read_identity(source: &Source, tls: &TlsSection) -> Result<TlsIdentity, ConfigError> {

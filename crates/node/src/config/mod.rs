@@ -52,6 +52,10 @@ pub struct AdminListener {
     pub address: SocketAddr,
     /// The admin API behind it.
     pub api: AdminConfig,
+    /// Its certificate; `None` speaks cleartext.
+    pub tls: Option<TlsIdentity>,
+    /// The files that tokens and certificate were read from.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// A checked config.
@@ -94,6 +98,8 @@ pub struct Config {
 pub struct ListenerConfig {
     /// Where to listen; port 0 takes a free one.
     pub address: SocketAddr,
+    /// Whether other processes that say the same may listen on the address too.
+    pub shares_port: bool,
     /// How to treat those who connect.
     pub spec: ListenerSpec,
     /// How it finds out who asks; this can change while the node runs.

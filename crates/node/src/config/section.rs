@@ -17,7 +17,7 @@ use crate::config::access_section::AuthMode;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerLayout {
-    /// A runtime and listening sockets of its own for each worker; the kernel spreads connections.
+    /// A runtime of its own for each worker; connections are handed out to them in turn.
     /// Cheapest per request.
     #[default]
     PerCore,
@@ -73,6 +73,11 @@ pub(crate) struct ListenerSection {
     /// IP address and port.
     #[schemars(with = "SocketAddr")]
     pub(crate) address: Spanned<SocketAddr>,
+    /// Whether another process may listen on the same address, so that a new one can take over before
+    /// the old one ends. Both have to say so, and to run as the same user; new connections are spread
+    /// over them.
+    #[serde(default)]
+    pub(crate) share_port: bool,
     /// How its clients show who they are, if not as `[auth]` says.
     #[serde(default)]
     pub(crate) auth: Option<AuthMode>,
@@ -123,6 +128,13 @@ pub(crate) struct AdminSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) token_file: Option<Spanned<PathBuf>>,
+    /// TLS; without it the listener speaks cleartext.
+    #[serde(default)]
+    pub(crate) tls: Option<TlsSection>,
+    /// Names by which operators reach it, besides IP addresses and `localhost`. A request that names
+    /// another host is refused.
+    #[serde(default)]
+    pub(crate) names: Vec<String>,
 }
 
 /// `[limits]`: what clients may take.

@@ -16,6 +16,17 @@ fn refused(body: impl AsRef<[u8]>) -> (BodyErrorKind, usize) {
 }
 
 #[test]
+fn a_response_is_stored_unless_the_body_says_no_or_chooses_its_id() {
+    let is_stored = |body: &str| read_facts(body.as_bytes()).unwrap().is_stored;
+    for body in [r#"{}"#, r#"{"store":true}"#, r#"{"store":null}"#, r#"{"request_id":null}"#] {
+        assert!(is_stored(body), "{body}");
+    }
+    for body in [r#"{"store":false}"#, r#"{"request_id":"resp_1"}"#] {
+        assert!(!is_stored(body), "{body}");
+    }
+}
+
+#[test]
 fn a_chat_request_tells_all_its_facts() {
     let body = r#" {"model": "tiny", "stream": true, "stream_options": {"include_usage": false},
         "tools": [{"type": "function"}], "user": "u-1", "max_tokens": 7, "n": 2,
@@ -43,6 +54,7 @@ fn a_responses_request_tells_what_it_continues() {
         "previous_response_id":"resp_1"}"#;
     let facts = facts(body);
     assert_eq!(facts.previous_response_id.as_deref(), Some("resp_1"));
+    assert!(facts.is_stored);
     assert_eq!(&body[facts.prompt.unwrap()], r#""hi""#);
     assert_eq!(&body[facts.instructions.unwrap()], r#""Be brief.""#);
     assert_eq!(facts.max_tokens, Some(5));

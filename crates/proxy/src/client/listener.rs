@@ -77,7 +77,8 @@ impl Listener {
     /// # Errors
     /// If the TLS identity does not work.
     pub fn new(spec: ListenerSpec) -> Result<Self, TlsError> {
-        let tls = spec.tls.as_ref().map(server_config).transpose()?.map(Arc::new);
+        let tls = spec.tls.as_ref().map(|tls| server_config(tls, &CLIENTS)).transpose()?;
+        let tls = tls.map(Arc::new);
         Ok(Self {
             tls: ArcSwapOption::new(tls),
             proxy_protocol: spec.proxy_protocol,
@@ -91,7 +92,7 @@ impl Listener {
     /// # Errors
     /// If the identity does not work; the old one stays in use then.
     pub fn replace_identity(&self, identity: &TlsIdentity) -> Result<(), TlsError> {
-        self.tls.store(Some(Arc::new(server_config(identity)?)));
+        self.tls.store(Some(Arc::new(server_config(identity, &CLIENTS)?)));
         Ok(())
     }
 
@@ -106,7 +107,17 @@ impl Listener {
     }
 }
 
-fn server_config(identity: &TlsIdentity) -> Result<rustls::ServerConfig, TlsError> {
+/// The protocols that clients may choose from.
+const CLIENTS: [&str; 2] = ["h2", "http/1.1"];
+
+/// The server's side of TLS with this certificate, for these protocols.
+///
+/// # Errors
+/// If the identity does not work.
+pub(super) fn server_config(
+    identity: &TlsIdentity,
+    protocols: &[&str],
+) -> Result<rustls::ServerConfig, TlsError> {
     let chain = CertificateDer::pem_slice_iter(&identity.certificate_pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|source| TlsError::Pem { what: "certificate", source })?;
@@ -116,6 +127,6 @@ fn server_config(identity: &TlsIdentity) -> Result<rustls::ServerConfig, TlsErro
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
     Ok(config)
 }

@@ -8,12 +8,14 @@ mod greet;
 mod listener;
 mod meter;
 mod proxy_header;
+mod server_tls;
 mod shares;
 mod streams;
 mod watchdog;
 
-pub use accept::accept_loop;
+pub use accept::{Accepted, HandOut, accept_loop, serve_handed};
 pub use listener::{Listener, ListenerSpec, TlsError, TlsIdentity};
+pub use server_tls::ServerTls;
 
 pub(crate) use body_shares::{BodyHolder, BodyShares};
 pub(crate) use connection::Client;

@@ -11,15 +11,15 @@ use http::header;
 use http::response::Parts;
 use http_body::{Body, Frame, SizeHint};
 use spillway_protocol::{CODE_HEADER, CacheMask, Usage, response_id_in, usage_in};
-use spillway_types::{Deadline, End, TenantName, TokenCounts};
+use spillway_types::{Deadline, End, ModelName, TenantName, TokenCounts};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::client::PieceOut;
-use crate::gateway::{Home, StoredResponse};
 use crate::place::Place;
 use crate::relay::behind::Behind;
 use crate::relay::events::{Events, Flavour};
 use crate::request::{Record, Resume, Seeking, Witness, clean_trailers};
+use crate::stored_responses::{Home, NotKept, StoredResponse};
 use crate::upstream::{ClientHalf, Http1Connection};
 use crate::wire_body::{WireBody, WireError};
 use crate::worker::Worker;
@@ -30,7 +30,8 @@ pub(crate) struct RelayPlan {
     pub(crate) worker: Arc<Worker>,
     pub(crate) flavour: Flavour,
     pub(crate) strip_usage: bool,
-    pub(crate) is_stored: bool,
+    /// The model that the client named, if the replica stores the reply.
+    pub(crate) stored_for: Option<ModelName>,
     /// Who alone may ask for it again.
     pub(crate) tenant: Option<TenantName>,
     pub(crate) idle: Duration,
@@ -320,14 +321,23 @@ impl Relay {
         }
     }
 
-    /// A stored response is asked for again by its id, and only who gave it has it.
+    /// Keeps the id of a stored response: it is asked for again by that, and only who gave it has it.
     fn remember_response(&self, first_piece: &[u8]) {
-        if !self.plan.is_stored {
-            return;
-        }
-        if let (Some(id), Some(place)) = (response_id_in(first_piece), &self.place) {
-            let stored = StoredResponse { home: Home::of(place), tenant: self.plan.tenant.clone() };
-            self.plan.worker.gateway.responses.insert(id.to_owned(), stored);
+        let (Some(model), Some(place)) = (&self.plan.stored_for, &self.place) else { return };
+        let Some(id) = response_id_in(first_piece) else { return };
+        let (home, tenant) = (Home::of(place), self.plan.tenant.clone());
+        let stored = StoredResponse { home, tenant, model: model.clone() };
+        let responses = &self.plan.worker.gateway.responses;
+        match responses.keep(id, stored, Instant::now()) {
+            Ok(()) => {}
+            Err(NotKept::Taken) => tracing::warn!(
+                id, tenant = ?self.plan.tenant,
+                "a replica gave out the id of another response: this reply can't be asked for again"
+            ),
+            Err(NotKept::LongId) => tracing::debug!(
+                bytes = id.len(),
+                "the id of a response is too long: the reply can't be asked for again"
+            ),
         }
     }
 

@@ -42,7 +42,7 @@ impl Dispatch<'_> {
         let is_repeatable = matches!(self.prepared.body, RequestBody::Buffered(_))
             && self.head.method == Method::POST
             && self.prepared.flavour != Flavour::Grpc
-            && !self.prepared.is_stored
+            && self.prepared.stored_for.is_none()
             && self.prepared.pinned.is_none();
         if !is_repeatable || so_far.attempts != 1 {
             return None;

@@ -62,8 +62,8 @@ pub(crate) struct Prepared {
     pub(crate) flavour: Flavour,
     /// The usage report of the stream was our wish, not the client's.
     pub(crate) strip_usage: bool,
-    /// The reply's id is to be remembered with its replica.
-    pub(crate) is_stored: bool,
+    /// The model as the client named it, if the reply's id is to be remembered with its replica.
+    pub(crate) stored_for: Option<ModelName>,
     /// What its stream's continuation depends on; `None` if none is wanted.
     pub(crate) continuing: Option<Continuing>,
     /// How long the client took for its body.
@@ -230,6 +230,8 @@ impl Surroundings<'_> {
         let path = self.head.uri.path();
         let read = (&facts, &buffered.bytes[..]);
         let cost = Cost::of_json(Endpoint::classify(path), path, read, contents.prompt.bytes);
+        let stored_for = (flavour == Flavour::Responses && facts.is_stored)
+            .then(|| named.map_or_else(|| model.clone(), ModelName::from));
         target.home = home;
         if pinned.is_none() && target.home.is_none() {
             target.allow_fallback(self, &route, &model, || Renaming::Body {
@@ -249,7 +251,7 @@ impl Surroundings<'_> {
             flavour,
             // What is followed is stripped as it passes.
             strip_usage: inject && !is_followed,
-            is_stored: flavour == Flavour::Responses,
+            stored_for,
             continuing,
             body_wait: buffered.wait,
             _reservation: buffered.reservation,
@@ -299,7 +301,7 @@ impl Surroundings<'_> {
             pinned: None,
             flavour: Flavour::OpenAi,
             strip_usage: false,
-            is_stored: false,
+            stored_for: None,
             continuing: None,
             body_wait: buffered.wait,
             _reservation: buffered.reservation,
@@ -365,7 +367,7 @@ impl Surroundings<'_> {
             pinned: None,
             flavour,
             strip_usage: false,
-            is_stored: false,
+            stored_for: None,
             continuing: None,
             body_wait,
             _reservation: reservation,

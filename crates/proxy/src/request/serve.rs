@@ -337,11 +337,13 @@ impl Exchange {
             record.fell_back(&prepared.route.spec.name, prepared.inquiry.model.as_ref());
         }
         let policy = prepared.route.spec.policy;
+        let is_success = dispatched.reply.response.status().is_success();
         let plan = RelayPlan {
             worker: Arc::clone(&self.worker),
             flavour: prepared.flavour,
             strip_usage: prepared.strip_usage,
-            is_stored: prepared.is_stored,
+            // What is no success stores nothing, whatever ids it repeats.
+            stored_for: prepared.stored_for.take().filter(|_| is_success),
             tenant: prepared.inquiry.tenant.clone(),
             idle: prepared.route.spec.timeouts.idle,
             deadline: prepared.inquiry.deadline,

@@ -2,17 +2,18 @@
 //! whose they are.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError, Segments};
 use spillway_types::ReplicaSlot;
 
-use crate::gateway::Home;
 use crate::relay::Flavour;
 use crate::remote::Destination;
 use crate::request::cost::Cost;
 use crate::request::path::replica_path;
 use crate::request::prepare::{Contents, Prepared, Surroundings, no_such_path};
 use crate::request::target::Target;
+use crate::stored_responses::Home;
 use crate::upstream::RequestBody;
 use crate::wire_body::WireBody;
 
@@ -55,7 +56,7 @@ impl Surroundings<'_> {
             pinned,
             flavour: Flavour::Responses,
             strip_usage: false,
-            is_stored: false,
+            stored_for: None,
             continuing: None,
             body_wait: buffered.wait,
             _reservation: buffered.reservation,
@@ -63,15 +64,20 @@ impl Surroundings<'_> {
         })
     }
 
-    /// Who stores a response; `None` if nobody here knows.
+    /// Who stores a response; `None` if nobody here knows, and it can be no other tenant's.
     ///
     /// # Errors
-    /// If it is another tenant's: that it exists is not told.
+    /// If it is or may be another tenant's: that it exists is not told. If the key may not use its
+    /// model.
     pub(super) fn storing(self, id: &str) -> Result<Option<Stored>, GatewayError> {
-        let Some(stored) = self.gateway.responses.get(id) else { return Ok(None) };
+        let Some(stored) = self.gateway.responses.find(id, Instant::now()) else {
+            // Another node may have stored it, or this one before a restart, for whomever.
+            return if self.is_shared() { Ok(None) } else { Err(no_such_response(id)) };
+        };
         if stored.tenant != self.grant.tenant {
             return Err(no_such_response(id));
         }
+        self.grant.check_name(self.view.names(), Some(stored.model.as_str()))?;
         Ok(match stored.home {
             Home::Replica(replica) => self.view.slot(&replica).map(Stored::Here),
             // Who forwarded it here took this node for its home.
@@ -80,6 +86,13 @@ impl Surroundings<'_> {
                 Some(Stored::There(Destination { region, node: Some(node) }))
             }
         })
+    }
+
+    /// Whether all clients share all stored responses, or another node has found out already that the
+    /// request may have this one.
+    fn is_shared(self) -> bool {
+        let is_anybody = self.grant.tenant.is_none() && self.gateway.keys().is_empty();
+        is_anybody || self.guest.is_some()
     }
 }
 

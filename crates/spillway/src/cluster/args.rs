@@ -1,14 +1,12 @@
 //! What can be said to the commands about a cluster.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use http::HeaderValue;
 use serde_json::Value;
 
 use super::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
+use super::connect::Connect;
 use super::members::NodesArgs;
 
 /// Commands about what the nodes of a cluster agree on.
@@ -93,51 +91,6 @@ pub(crate) enum ClusterCommand {
         The node must not run. Nodes of the old cluster can't join with their folders: empty them, \
         and let them join by token. See docs/control-plane.md.")]
     ForceNewCluster(ForceArgs),
-}
-
-/// Where the admin API is.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Connect {
-    /// The admin listener of any node of the cluster.
-    #[arg(long, global = true, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
-    #[arg(value_parser = parse_admin)]
-    pub(crate) admin: Authority,
-    /// The file with the token, if the listener wants one.
-    #[arg(long, global = true, env = "SPILLWAY_TOKEN_FILE")]
-    pub(crate) token_file: Option<PathBuf>,
-    /// Prints JSON.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-}
-
-impl Connect {
-    /// The token as a header has it.
-    ///
-    /// # Errors
-    /// If the file can't be read, or holds no token.
-    pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>> {
-        let Some(file) = &self.token_file else { return Ok(None) };
-        let text = std::fs::read_to_string(file)
-            .with_context(|| format!("the token file {} can't be read", file.display()))?;
-        let token = text.trim();
-        let is_one = !token.is_empty() && !token.contains(char::is_whitespace);
-        let value = HeaderValue::from_str(&format!("Bearer {token}"));
-        let mut value = value.ok().filter(|_| is_one).with_context(|| {
-            format!("the token file {} has to hold one token and nothing else", file.display())
-        })?;
-        value.set_sensitive(true);
-        Ok(Some(value))
-    }
-}
-
-/// `host:port` of an admin listener.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Authority(pub(crate) String);
-
-impl fmt::Display for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
 }
 
 /// How something is changed.
@@ -356,33 +309,4 @@ pub(crate) struct FounderArgs {
 
 fn parse_json(text: &str) -> Result<Value, serde_json::Error> {
     serde_json::from_str(text)
-}
-
-/// `http://host:port`, or `host:port` alone.
-fn parse_admin(text: &str) -> Result<Authority, String> {
-    let rest = text.strip_prefix("http://").unwrap_or(text);
-    let authority = rest.strip_suffix('/').unwrap_or(rest);
-    let parsed: Result<http::uri::Authority, _> = authority.parse();
-    match parsed {
-        Ok(parsed) if parsed.port_u16().is_some() && !parsed.host().is_empty() => {
-            Ok(Authority(authority.to_owned()))
-        }
-        _ => Err("write it as http://host:port".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_admin_listener_is_a_url_or_an_address() {
-        for text in ["http://127.0.0.1:9900", "http://127.0.0.1:9900/", "127.0.0.1:9900"] {
-            assert_eq!(parse_admin(text), Ok(Authority("127.0.0.1:9900".to_owned())), "{text}");
-        }
-        assert!(parse_admin("http://[::1]:9900").is_ok());
-        for wrong in ["127.0.0.1", "https://127.0.0.1:9900", "http://h:1/v1", "", ":9900/"] {
-            assert!(parse_admin(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::args::Connect;
+use super::connect::Connect;
 use super::seal::Recipient;
 
 #[derive(Debug, Args)]

@@ -10,11 +10,12 @@ use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::args::{ChangeArgs, Connect};
+use super::args::ChangeArgs;
+use super::connect::Connect;
+use crate::admin_stream;
 use crate::output;
 
 /// Time for the whole exchange: longer than a node takes to settle a write.
@@ -31,7 +32,7 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 
 /// A client of the admin API of one node.
 pub(super) struct Client {
-    authority: String,
+    connect: Connect,
     token: Option<HeaderValue>,
     pub(super) as_json: bool,
 }
@@ -53,8 +54,8 @@ impl Client {
     /// # Errors
     /// If the token can't be read.
     pub(super) fn new(connect: &Connect) -> Result<Self> {
-        let (authority, as_json) = (connect.admin.0.clone(), connect.json);
-        Ok(Self { authority, token: connect.authorization()?, as_json })
+        let (token, as_json) = (connect.authorization()?, connect.json);
+        Ok(Self { connect: connect.clone(), token, as_json })
     }
 
     /// What stands at `path`; without a quorum, what the node has, which says that it is stale.
@@ -168,20 +169,17 @@ impl Client {
 
     async fn exchange(&self, ask: &Ask<'_>) -> Result<(StatusCode, Bytes)> {
         let asked = timeout(TIMEOUT, self.exchange_unlimited(ask)).await;
-        asked.with_context(|| format!("the node at {} does not answer", self.authority))?
+        asked.with_context(|| format!("the node at {} does not answer", self.connect.admin))?
     }
 
     async fn exchange_unlimited(&self, ask: &Ask<'_>) -> Result<(StatusCode, Bytes)> {
-        let authority = &self.authority;
-        let tcp = TcpStream::connect(authority).await.with_context(|| {
-            format!("no node at {authority}: is [admin] set in its config? give --admin its URL")
-        })?;
-        let (mut sender, connection) = handshake(TokioIo::new(tcp)).await?;
+        let stream = admin_stream::open(&self.connect).await?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
         let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
         let mut request = Request::builder()
             .method(&ask.method)
             .uri(ask.path)
-            .header(header::HOST, authority)
+            .header(header::HOST, &self.connect.admin.authority)
             .header(header::CONTENT_TYPE, "application/json");
         for (name, value) in &ask.headers {
             request = request.header(*name, value);

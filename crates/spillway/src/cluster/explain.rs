@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::args::Connect;
 use super::client::Client;
+use super::connect::Connect;
 use super::online::show;
 use super::text::aligned;
 

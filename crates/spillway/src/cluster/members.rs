@@ -8,7 +8,8 @@ use http::Method;
 use serde_json::{Value, json};
 use spillway_link::certs::serial_of_pem;
 
-use super::args::{ChangeArgs, Connect, ResourceCommand, StatusArgs};
+use super::args::{ChangeArgs, ResourceCommand, StatusArgs};
+use super::connect::Connect;
 use super::client::{Client, escaped};
 use super::columns::{NODES, REMOVED_NODES, REVOKED_CERTIFICATES};
 use super::online::{change, list, records};

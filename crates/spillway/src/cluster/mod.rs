@@ -6,6 +6,7 @@ mod backup;
 mod backup_args;
 mod client;
 mod columns;
+mod connect;
 mod explain;
 mod limits;
 mod members;
@@ -17,7 +18,8 @@ mod trie;
 
 use anyhow::Result;
 
-pub(crate) use args::{ClusterCommand, ClusterKeysCommand, Connect};
+pub(crate) use args::{ClusterCommand, ClusterKeysCommand};
+pub(crate) use connect::Connect;
 pub(crate) use explain::ExplainArgs;
 pub(crate) use members::ClusterCertsCommand;
 pub(crate) use online::replicas;

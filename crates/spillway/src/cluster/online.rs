@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::args::{
-    ChangeArgs, ClusterCommand, ClusterKeysCommand, Connect, CreateKeyArgs, DrainArgs,
+    ChangeArgs, ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs,
     JoinTokenArgs, JoinTokenCommand, OneKeyArgs, ResourceArgs, ResourceCommand, WeightArgs,
 };
 use super::client::{Client, escaped};
@@ -15,6 +15,7 @@ use super::columns::{
     JOIN_TOKENS, KEYS, LIMITS, MEMBERS, MODELS, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS,
     TENANTS,
 };
+use super::connect::Connect;
 use super::text::{self, Column};
 use super::{backup, limits, members};
 use crate::output;

@@ -5,8 +5,9 @@ use clap::{Args, Subcommand};
 use http::Method;
 use serde_json::Value;
 
-use super::args::{ChangeArgs, Connect};
+use super::args::ChangeArgs;
 use super::client::Client;
+use super::connect::Connect;
 use super::online::{change, show};
 use super::text::{self, Column};
 

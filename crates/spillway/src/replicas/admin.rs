@@ -9,10 +9,10 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
+use crate::admin_stream;
 use crate::cluster::Connect;
 
 /// Time for the whole exchange.
@@ -57,15 +57,13 @@ async fn ask(connect: &Connect, method: Method, path: &str, body: Bytes) -> Resu
 
 async fn exchange(connect: &Connect, method: Method, path: &str, body: Bytes) -> Result<Value> {
     let admin = &connect.admin;
-    let tcp = TcpStream::connect(&admin.0).await.with_context(|| {
-        format!("no node at {admin}: is [admin] set in its config? give its address with --admin")
-    })?;
-    let (mut sender, connection) = handshake(TokioIo::new(tcp)).await?;
+    let stream = admin_stream::open(connect).await?;
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await?;
     let _driver = AbortOnDropHandle::new(TaskTracker::new().spawn(connection));
     let mut request = Request::builder()
         .method(method)
         .uri(path)
-        .header(header::HOST, &admin.0)
+        .header(header::HOST, &admin.authority)
         .header(header::CONTENT_TYPE, "application/json");
     if let Some(token) = connect.authorization()? {
         request = request.header(header::AUTHORIZATION, token);

@@ -1,0 +1,165 @@
+//! Connections of the admin listener, with or without TLS.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use socket2::SockRef;
+use spillway_admin::{Body, connection_builder};
+use spillway_proxy::ServerTls;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Admin;
+use super::places::{Busy, Place, Places};
+
+/// Who takes nothing that is sent for so long has lost the connection: a watcher that never reads
+/// would keep its place for ever.
+const STALL_MAX: Duration = Duration::from_secs(60);
+/// Pause after a failed accept, as when the process has no file descriptor left.
+const ERROR_PAUSE: Duration = Duration::from_millis(20);
+
+/// The admin listener's socket and certificate.
+#[derive(Debug)]
+pub(crate) struct AdminSocket {
+    pub(crate) socket: TcpListener,
+    /// `None` speaks cleartext.
+    pub(crate) tls: Option<Arc<ServerTls>>,
+}
+
+/// Serves until told to stop.
+pub(crate) async fn serve_admin(
+    listener: AdminSocket,
+    admin: Admin,
+    stop: CancellationToken,
+    tracker: TaskTracker,
+) {
+    let places = Arc::new(Places::default());
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.socket.accept() => accepted,
+            () = stop.cancelled() => return,
+        };
+        let Ok((tcp, peer)) = accepted else {
+            tokio::time::sleep(ERROR_PAUSE).await;
+            continue;
+        };
+        let Some(place) = places.take(peer.ip(), Instant::now()).map(Arc::new) else {
+            say_full(peer.ip());
+            continue;
+        };
+        if let Err(error) = bound_stalls(&tcp, STALL_MAX) {
+            tracing::debug!(%error, "a stalled client of the admin listener will not be noticed");
+        }
+        let (admin, tls, stop) = (admin.clone(), listener.tls.clone(), stop.clone());
+        tracker.spawn(async move {
+            tokio::select! {
+                () = serve(tcp, tls, admin, &place) => {}
+                () = place.over() => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+fn say_full(client: IpAddr) {
+    tracing::warn!(%client, "the admin listener is full of busy connections: one more is refused");
+}
+
+async fn serve(tcp: TcpStream, tls: Option<Arc<ServerTls>>, admin: Admin, place: &Arc<Place>) {
+    match tls {
+        None => serve_stream(tcp, admin, place).await,
+        Some(tls) => match tls.accept(tcp).await {
+            Ok(stream) => serve_stream(stream, admin, place).await,
+            Err(error) => tracing::debug!(%error, "a TLS handshake of the admin listener failed"),
+        },
+    }
+}
+
+async fn serve_stream(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    admin: Admin,
+    place: &Arc<Place>,
+) {
+    let service = service_fn(move |request| {
+        let (admin, place) = (admin.clone(), Arc::clone(place));
+        async move {
+            let busy = place.busy(admin.knows(&request));
+            let reply = admin.answer(request).await;
+            Ok::<_, Infallible>(reply.map(|body| HeldBody { body, _busy: busy }))
+        }
+    });
+    let served = connection_builder().serve_connection(TokioIo::new(stream), service).await;
+    if let Err(error) = served {
+        tracing::debug!(%error, "a connection of the admin listener broke off");
+    }
+}
+
+/// A reply's body. The connection is busy until all of it is sent.
+struct HeldBody {
+    body: Body,
+    _busy: Busy,
+}
+
+impl http_body::Body for HeldBody {
+    type Data = Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Lets the kernel end a connection whose peer takes nothing for `limit`, whether it is gone or only
+/// does not read.
+fn bound_stalls(tcp: &TcpStream, limit: Duration) -> std::io::Result<()> {
+    SockRef::from(tcp).set_tcp_user_timeout(Some(limit))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_client_that_never_reads_is_let_go() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let silent = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut tcp, _) = listener.accept().await.unwrap();
+        bound_stalls(&tcp, Duration::from_millis(500)).unwrap();
+        let writing = async {
+            let chunk = vec![0; 1 << 20];
+            loop {
+                if let Err(error) = tcp.write_all(&chunk).await {
+                    return error.kind();
+                }
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(20), writing).await;
+        assert_eq!(ended.expect("an end"), ErrorKind::TimedOut);
+        drop(silent);
+    }
+}

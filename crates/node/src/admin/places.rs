@@ -1,0 +1,272 @@
+//! Who has a connection to the admin listener, and who has to leave when another one comes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+/// Connections at a time: a few scrapers, people, and replicas that push their load.
+const CONNECTIONS_MAX: usize = 256;
+/// Of these, connections that have not shown a good token. The others are kept for those that have.
+const GUESTS_MAX: usize = 128;
+/// Of these, connections of one client.
+const GUESTS_PER_CLIENT_MAX: usize = 64;
+/// How long a connection without a good token may take for its next request, its TLS handshake
+/// included: checks and scrapers send one at once.
+const GUEST_LIMIT: Duration = Duration::from_secs(5);
+/// Of an IPv6 address this much is the client's.
+const IPV6_BITS: u32 = 64;
+
+/// The connections of the admin listener.
+#[derive(Debug, Default)]
+pub(super) struct Places(Mutex<Table>);
+
+/// A connection's place; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: u64,
+    places: Arc<Places>,
+    /// Somebody else needs the place.
+    taken_back: CancellationToken,
+}
+
+/// A request under way. Its connection is not idle until it is dropped.
+#[derive(Debug)]
+pub(super) struct Busy(Arc<Place>);
+
+#[derive(Debug, Default)]
+struct Table {
+    /// By number: who came first has the least.
+    holders: BTreeMap<u64, Holder>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Holder {
+    client: IpAddr,
+    /// Its last request showed a good token, or needed none.
+    is_known: bool,
+    /// Requests under way.
+    requests: u32,
+    /// When its last request ended, or it came.
+    idle_since: Instant,
+    taken_back: CancellationToken,
+}
+
+impl Places {
+    /// A place for one more connection. The oldest of those that have shown no token makes room, first
+    /// among those of the same client, then of the client with most; else the longest idle one.
+    /// `None` if all are busy.
+    pub(super) fn take(self: &Arc<Self>, client: IpAddr, now: Instant) -> Option<Place> {
+        let (number, taken_back) = self.table().take(client_of(client), now)?;
+        Some(Place { number, places: Arc::clone(self), taken_back })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// A request has come. `is_known` says whether it showed a good token or needs none.
+    pub(super) fn busy(self: &Arc<Self>, is_known: bool) -> Busy {
+        if let Some(holder) = self.places.table().holders.get_mut(&self.number) {
+            holder.is_known = is_known;
+            holder.requests += 1;
+        }
+        Busy(Arc::clone(self))
+    }
+
+    /// Returns when the connection has to end: somebody else needs its place, or it has shown no good
+    /// token and sends nothing.
+    pub(super) async fn over(&self) {
+        let stayed = async {
+            while let Some(until) = self.idle_until(Instant::now()) {
+                tokio::time::sleep_until(until.into()).await;
+            }
+        };
+        tokio::select! {
+            () = self.taken_back.cancelled() => {}
+            () = stayed => {}
+        }
+    }
+
+    /// When to look again; `None` if the connection has stayed too long.
+    fn idle_until(&self, now: Instant) -> Option<Instant> {
+        let table = self.places.table();
+        let holder = table.holders.get(&self.number)?;
+        if holder.is_known || holder.requests > 0 {
+            return Some(now + GUEST_LIMIT);
+        }
+        Some(holder.idle_since + GUEST_LIMIT).filter(|until| *until > now)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if let Some(holder) = self.0.places.table().holders.get_mut(&self.0.number) {
+            holder.requests -= 1;
+            holder.idle_since = Instant::now();
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.table().holders.remove(&self.number);
+    }
+}
+
+impl Table {
+    fn take(&mut self, client: IpAddr, now: Instant) -> Option<(u64, CancellationToken)> {
+        if let Some(number) = self.leaving(client) {
+            let leaves = self.holders.remove(&number)?;
+            leaves.taken_back.cancel();
+        }
+        if self.holders.len() >= CONNECTIONS_MAX {
+            return None;
+        }
+        self.next += 1;
+        let (number, taken_back) = (self.next, CancellationToken::new());
+        let holder = Holder {
+            client,
+            is_known: false,
+            requests: 0,
+            idle_since: now,
+            taken_back: taken_back.clone(),
+        };
+        self.holders.insert(number, holder);
+        Some((number, taken_back))
+    }
+
+    /// Who has to leave before one more connection of `client` comes, if anybody has to.
+    fn leaving(&self, client: IpAddr) -> Option<u64> {
+        let guests = || self.holders.iter().filter(|(_, holder)| !holder.is_known);
+        let oldest_of = |client: IpAddr| {
+            { guests() }.find(|(_, holder)| holder.client == client).map(|(number, _)| *number)
+        };
+        let own = guests().filter(|(_, holder)| holder.client == client).count();
+        if own >= GUESTS_PER_CLIENT_MAX {
+            return oldest_of(client);
+        }
+        let is_full = self.holders.len() >= CONNECTIONS_MAX;
+        if !is_full && guests().count() < GUESTS_MAX {
+            return None;
+        }
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        guests().for_each(|(_, holder)| *counts.entry(holder.client).or_default() += 1);
+        let most = counts.into_iter().max_by_key(|(_, count)| *count);
+        let idle = || {
+            let idle = self.holders.iter().filter(|(_, holder)| holder.requests == 0);
+            idle.min_by_key(|(_, holder)| holder.idle_since).map(|(number, _)| *number)
+        };
+        most.and_then(|(client, _)| oldest_of(client)).or_else(idle)
+    }
+}
+
+/// What counts as one client.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let kept = address.to_bits() >> (128 - IPV6_BITS) << (128 - IPV6_BITS);
+            Ipv6Addr::from_bits(kept).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        [192, 0, 2, last].into()
+    }
+
+    fn guests(places: &Arc<Places>, client: u8, count: usize) -> Vec<Arc<Place>> {
+        let now = Instant::now();
+        (0..count).map(|_| Arc::new(places.take(address(client), now).unwrap())).collect()
+    }
+
+    fn left(places: &[Arc<Place>]) -> usize {
+        places.iter().filter(|place| !place.taken_back.is_cancelled()).count()
+    }
+
+    #[test]
+    fn a_newcomer_takes_the_place_of_its_own_client_s_oldest_guest() {
+        let places = Arc::new(Places::default());
+        let other = guests(&places, 2, 1);
+        let first = guests(&places, 1, GUESTS_PER_CLIENT_MAX);
+        let more = guests(&places, 1, 3);
+        assert!(first[..3].iter().all(|place| place.taken_back.is_cancelled()));
+        assert_eq!((left(&first), left(&more), left(&other)), (GUESTS_PER_CLIENT_MAX - 3, 3, 1));
+    }
+
+    #[test]
+    fn who_has_shown_a_token_never_makes_room_for_guests() {
+        let places = Arc::new(Places::default());
+        let mut known = Vec::new();
+        for _ in 0..100 {
+            known.extend(guests(&places, 1, 1));
+            drop(known[known.len() - 1].busy(true));
+        }
+        let mut held = Vec::new();
+        for client in 2..250 {
+            held.extend(guests(&places, client, 5));
+        }
+        assert_eq!((left(&known), left(&held)), (100, GUESTS_MAX));
+        assert!(places.table().holders.len() <= CONNECTIONS_MAX);
+    }
+
+    #[test]
+    fn the_client_with_most_guests_makes_room_when_there_are_too_many() {
+        let places = Arc::new(Places::default());
+        let operator = guests(&places, 9, 1);
+        let mut held = guests(&places, 1, GUESTS_PER_CLIENT_MAX);
+        held.extend(guests(&places, 2, GUESTS_PER_CLIENT_MAX + 20));
+        assert_eq!(left(&operator), 1);
+        assert_eq!(left(&held), GUESTS_MAX - 1);
+    }
+
+    #[test]
+    fn of_known_ones_the_longest_idle_makes_room_and_a_busy_one_never() {
+        let places = Arc::new(Places::default());
+        let mut known = Vec::new();
+        for client in 0..=255 {
+            let place = guests(&places, client, 1).remove(0);
+            drop(place.busy(true));
+            known.push(place);
+        }
+        let stays = known[0].busy(true);
+        let next = guests(&places, 1, 1);
+        assert!(known[1].taken_back.is_cancelled() && !known[0].taken_back.is_cancelled());
+        drop(next[0].busy(true));
+        let _busy: Vec<Busy> = known.iter().chain(&next).map(|place| place.busy(true)).collect();
+        assert!(places.take(address(1), Instant::now()).is_none());
+        drop(stays);
+    }
+
+    #[test]
+    fn places_are_given_back() {
+        let places = Arc::new(Places::default());
+        drop(guests(&places, 1, 500));
+        assert!(places.table().holders.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_sends_nothing_is_let_go_and_a_known_one_is_not() {
+        let places = Arc::new(Places::default());
+        let [guest, known] = [1, 2].map(|client| guests(&places, client, 1).remove(0));
+        drop(known.busy(true));
+        let over = |place: Arc<Place>| async move { place.over().await };
+        let known_is_over = tokio::time::timeout(Duration::from_millis(1), over(known)).await;
+        assert!(known_is_over.is_err());
+        let busy = guest.busy(false);
+        assert!(guest.idle_until(Instant::now() + 2 * GUEST_LIMIT).is_some(), "it is answered");
+        drop(busy);
+        assert!(guest.idle_until(Instant::now()).is_some());
+        assert_eq!(guest.idle_until(Instant::now() + 2 * GUEST_LIMIT), None);
+    }
+}

@@ -1,0 +1,77 @@
+//! Opens the sockets of a node, and says who has those that can't be opened.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use spillway_link::StartFault;
+use spillway_proxy::{Listener, ServerTls};
+use tokio::net::TcpListener;
+
+use super::StartError;
+use crate::admin::AdminSocket;
+use crate::cluster::ClusterError;
+use crate::config::{AdminListener, ListenerConfig};
+use crate::port_holder::{Transport, holder_of};
+use crate::workers::{Bound, open_socket};
+
+/// Opens all listeners that clients connect to.
+///
+/// # Errors
+/// If an address is taken or a certificate does not work.
+pub(super) async fn open_listeners(configs: Vec<ListenerConfig>) -> Result<Vec<Bound>, StartError> {
+    let mut bound = Vec::new();
+    for config in configs {
+        let listener = Listener::new(config.spec)?;
+        let opened = Bound::open(listener, config.address, config.shares_port).await;
+        bound.push(opened.map_err(|cause| no_listening((config.address, Transport::Tcp), cause))?);
+    }
+    Ok(bound)
+}
+
+/// A taken UDP port is told like any other.
+pub(super) fn no_cluster(error: ClusterError) -> StartError {
+    match error {
+        ClusterError::Link(StartFault::Socket { address, cause })
+            if cause.kind() == std::io::ErrorKind::AddrInUse =>
+        {
+            no_listening((address, Transport::Udp), cause)
+        }
+        error => error.into(),
+    }
+}
+
+fn no_listening(
+    (address, transport): (SocketAddr, Transport),
+    cause: std::io::Error,
+) -> StartError {
+    let is_taken = cause.kind() == std::io::ErrorKind::AddrInUse;
+    let holder = is_taken.then(|| holder_of(address, transport)).flatten();
+    StartError::Listen { address, cause, holder }
+}
+
+/// Who has the address, behind why it can't be listened on.
+pub(super) fn told(holder: Option<&str>) -> String {
+    holder.map(|holder| format!(": {holder}")).unwrap_or_default()
+}
+
+/// Opens the admin listener, if there is to be one.
+///
+/// # Errors
+/// If its address is taken or its certificate does not work.
+pub(super) async fn open_admin(
+    config: Option<&AdminListener>,
+) -> Result<Option<AdminSocket>, StartError> {
+    let Some(config) = config else { return Ok(None) };
+    let tls = config.tls.as_ref().map(ServerTls::new).transpose()?.map(Arc::new);
+    let opened = open_socket(config.address, false).await.and_then(TcpListener::from_std);
+    let socket = opened.map_err(|cause| no_listening((config.address, Transport::Tcp), cause))?;
+    Ok(Some(AdminSocket { socket, tls }))
+}
+
+pub(super) fn warn_of_clear_tokens(config: &AdminListener) {
+    let is_local = config.address.ip().to_canonical().is_loopback();
+    if config.tls.is_none() && !is_local {
+        let address = config.address;
+        tracing::warn!(%address, "tokens of operators travel in cleartext: set tls in [admin]");
+    }
+}

@@ -1,0 +1,65 @@
+//! Connections to a node's admin listener, with or without TLS.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::cluster::Connect;
+
+/// A connection that requests go over.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// Connects to the admin listener.
+///
+/// # Errors
+/// If nobody listens there, or it does not show a certificate that can be trusted.
+pub(crate) async fn open(connect: &Connect) -> Result<Box<dyn Stream>> {
+    let admin = &connect.admin;
+    let tcp = TcpStream::connect(&admin.authority).await.with_context(|| {
+        format!("no node at {admin}: is [admin] set in its config? give its URL with --admin")
+    })?;
+    if !admin.is_tls {
+        return Ok(Box::new(tcp));
+    }
+    let parsed: http::uri::Authority = admin.authority.parse()?;
+    let host = parsed.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(host).context("the host can't stand in a certificate")?;
+    let connector = TlsConnector::from(Arc::new(config(connect.ca.as_deref())?));
+    let stream = connector.connect(name, tcp).await;
+    let stream = stream.with_context(|| {
+        format!("no TLS with {admin}: --ca FILE names the CA that its certificate is of")
+    })?;
+    Ok(Box::new(stream))
+}
+
+fn config(ca: Option<&Path>) -> Result<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        Some(ca) => {
+            let unreadable = || format!("the CA file {} can't be read", ca.display());
+            let certificates = CertificateDer::pem_file_iter(ca).with_context(unreadable)?;
+            for certificate in certificates {
+                roots.add(certificate.with_context(unreadable)?)?;
+            }
+            anyhow::ensure!(!roots.is_empty(), "the CA file {} has no certificate", ca.display());
+        }
+        None => {
+            let known = rustls_native_certs::load_native_certs().certs;
+            // Those that can't be read are of no use to anybody else either.
+            let _: (usize, usize) = roots.add_parsable_certificates(known);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(config?.with_root_certificates(roots).with_no_client_auth())
+}

@@ -1,0 +1,96 @@
+//! Where a node's admin listener is, and how it is asked.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use http::HeaderValue;
+
+/// Where the admin API is.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Connect {
+    /// The admin listener of any node of the cluster.
+    #[arg(long, global = true, env = "SPILLWAY_ADMIN", default_value = "http://127.0.0.1:9900")]
+    #[arg(value_parser = parse_admin)]
+    pub(crate) admin: AdminUrl,
+    /// The CA that the listener's certificate is of, as PEM; those of this machine, if left out.
+    #[arg(long, global = true, env = "SPILLWAY_CA")]
+    pub(crate) ca: Option<PathBuf>,
+    /// The file with the token, if the listener wants one.
+    #[arg(long, global = true, env = "SPILLWAY_TOKEN_FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Prints JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+impl Connect {
+    /// The token as a header has it.
+    ///
+    /// # Errors
+    /// If the file can't be read, or holds no token.
+    pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>> {
+        let Some(file) = &self.token_file else { return Ok(None) };
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("the token file {} can't be read", file.display()))?;
+        let token = text.trim();
+        let is_one = !token.is_empty() && !token.contains(char::is_whitespace);
+        let value = HeaderValue::from_str(&format!("Bearer {token}"));
+        let mut value = value.ok().filter(|_| is_one).with_context(|| {
+            format!("the token file {} has to hold one token and nothing else", file.display())
+        })?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+}
+
+/// Where an admin listener is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AdminUrl {
+    /// `host:port`.
+    pub(crate) authority: String,
+    pub(crate) is_tls: bool,
+}
+
+impl fmt::Display for AdminUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.authority)
+    }
+}
+
+/// `http://host:port`, `https://host:port`, or `host:port` alone.
+fn parse_admin(text: &str) -> Result<AdminUrl, String> {
+    let tls = text.strip_prefix("https://");
+    let rest = tls.unwrap_or_else(|| text.strip_prefix("http://").unwrap_or(text));
+    let authority = rest.strip_suffix('/').unwrap_or(rest);
+    let parsed: Result<http::uri::Authority, _> = authority.parse();
+    match parsed {
+        Ok(parsed) if parsed.port_u16().is_some() && !parsed.host().is_empty() => {
+            Ok(AdminUrl { authority: authority.to_owned(), is_tls: tls.is_some() })
+        }
+        _ => Err("write it as http://host:port or https://host:port".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_admin_listener_is_a_url_or_an_address() {
+        for (text, is_tls) in [
+            ("http://127.0.0.1:9900", false),
+            ("http://127.0.0.1:9900/", false),
+            ("127.0.0.1:9900", false),
+            ("https://127.0.0.1:9900", true),
+        ] {
+            let authority = "127.0.0.1:9900".to_owned();
+            assert_eq!(parse_admin(text), Ok(AdminUrl { authority, is_tls }), "{text}");
+        }
+        assert!(parse_admin("http://[::1]:9900").is_ok());
+        for wrong in ["127.0.0.1", "ftp://127.0.0.1:9900", "http://h:1/v1", "", ":9900/"] {
+            assert!(parse_admin(wrong).is_err(), "{wrong}");
+        }
+    }
+}
