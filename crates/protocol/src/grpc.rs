@@ -10,6 +10,7 @@ mod method;
 mod peek;
 mod status;
 mod timeout;
+mod walk;
 mod wire;
 
 pub use answer::{
