@@ -9,6 +9,8 @@ mod client_address;
 mod continuation;
 mod endpoint;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod grpc;
 mod hash_by;
 mod models;

@@ -11,6 +11,8 @@ mod continuations;
 mod control_age;
 mod crowd;
 mod executor;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod gateway;
 mod hedging;
 mod knowledge;

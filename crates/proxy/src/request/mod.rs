@@ -7,6 +7,8 @@ mod explain;
 mod fallback;
 mod form;
 mod forward;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod grpc;
 mod guest;
 mod headers;

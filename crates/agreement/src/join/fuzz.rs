@@ -1,0 +1,24 @@
+//! Fuzz targets of what is asked and answered at the gate.
+
+use spillway_codec::fuzz::check_message;
+
+use super::message::{Answer, Question};
+
+/// The targets, by the name of the folder of their inputs.
+pub const TARGETS: &[(&str, fn(&[u8]))] = &[("join_question", question), ("join_answer", answer)];
+
+fn question(input: &[u8]) {
+    drop(check_message::<Question>(input));
+}
+
+fn answer(input: &[u8]) {
+    drop(check_message::<Answer>(input));
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn targets_hold_on_kept_inputs_and_on_mutations_of_them() {
+        spillway_fuzz::check(super::TARGETS);
+    }
+}
