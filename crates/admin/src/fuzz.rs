@@ -15,8 +15,11 @@ use crate::forms::{
 use crate::parse_token_file;
 use crate::query::{PAGE_MAX, Query};
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] =
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] =
     &[("admin_query", query), ("admin_body", body), ("admin_token_file", token_file)];
 
 /// Pages are never longer than allowed, and unknown parameters never pass.
@@ -40,7 +43,7 @@ fn query(input: &[u8]) {
 
 /// A body that can be read as a record is written as the same record again.
 fn body(input: &[u8]) {
-    drop(record::<NodeRecord>(input));
+    let _node = record::<NodeRecord>(input);
     drop(record::<SettingRecord>(input));
     drop(record::<KeyRecord>(input));
     drop(record::<NewKey>(input));

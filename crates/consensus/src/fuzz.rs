@@ -5,8 +5,11 @@ use spillway_codec::fuzz::check_message;
 use crate::raft::{Members, Vote};
 use crate::wire::{Answer, Append, Call, EntryRecord, Offer, Opening, Parcel};
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
     ("consensus_opening", opening),
     ("consensus_append", append),
     ("consensus_call", call),
@@ -15,7 +18,7 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
 ];
 
 fn opening(input: &[u8]) {
-    drop(check_message::<Opening>(input));
+    let _opening = check_message::<Opening>(input);
     let _parcel = check_message::<Parcel>(input);
 }
 

@@ -10,8 +10,11 @@ use crate::{
     voters,
 };
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] =
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] =
     &[("log_entry", log_entry), ("snapshot", snapshot), ("credential", credential)];
 
 /// Commands of every kind, which the states of snapshots have to bear. About nodes, regions and

@@ -19,7 +19,7 @@ use std::{env, fs};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Mutations of each target in a test; a few seconds for all targets together.
-const RUNS: u32 = 2_000;
+const RUNS: u64 = 2_000;
 /// The environment variable that replaces [`RUNS`].
 const RUNS_VARIABLE: &str = "SPILLWAY_FUZZ_RUNS";
 /// The environment variable that replaces the seed of the mutations.
@@ -49,7 +49,7 @@ pub fn run_one((name, run): Target, input: &[u8]) {
 /// # Panics
 /// If an input makes a target panic. The message has the input and says how to keep it.
 pub fn check(targets: &[Target]) {
-    let runs = number(RUNS_VARIABLE).unwrap_or(u64::from(RUNS));
+    let runs = number(RUNS_VARIABLE).unwrap_or(RUNS);
     for target in targets {
         let kept = read_inputs(target.0);
         assert!(!kept.is_empty(), "{}: add a valid input as a seed", folder(target.0).display());

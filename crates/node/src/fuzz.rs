@@ -5,8 +5,11 @@ use std::path::Path;
 use crate::cluster::fuzz::{model_list, residency_header};
 use crate::config::fuzz::read_replicas;
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
     ("residency_header", residency_header),
     ("peer_model_list", model_list),
     ("replica_file", replica_file),

@@ -16,8 +16,11 @@ use crate::{
     response_id_in, rewrite, usage_in, valid_request_id,
 };
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
     ("json_body", json_body),
     ("grpc_model", grpc_model),
     ("grpc_messages", grpc_messages),
@@ -60,7 +63,7 @@ fn json_body(input: &[u8]) {
     assert!(after.is_ok(), "a rewritten body is refused: {after:?}");
     let model = after.as_ref().ok().and_then(|facts| facts.model.as_ref());
     assert_eq!(model.map(|model| &*model.value), Some("another"));
-    let api = if input.len() % 2 == 0 { CompletionApi::Chat } else { CompletionApi::Text };
+    let api = if input.len().is_multiple_of(2) { CompletionApi::Chat } else { CompletionApi::Text };
     if let Ok(terms) = Terms::read(input, api) {
         let behind = joined(&terms.body_behind(&body, "said \"so\"", 1));
         assert!(read_facts(&behind).is_ok(), "a body that goes on behind a text is refused");

@@ -10,8 +10,11 @@ use crate::client::fuzz::{connection_start, proxy_header};
 use crate::request::fuzz::{form_upload, retry_after_header};
 use crate::session::{SessionSpec, Sessions};
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
     ("proxy_header", proxy_header),
     ("connection_start", connection_start),
     ("presented_key", presented_key),

@@ -11,8 +11,11 @@ use crate::sharing::Frame;
 use crate::speeds::Telling;
 use crate::{Config, Heard, Member, NameId, Pulse, Sharing, SharingConfig, Speeds};
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
     ("load_datagram", load_datagram),
     ("speed_datagram", speed_datagram),
     ("prompt_datagram", prompt_datagram),
@@ -21,10 +24,16 @@ pub const TARGETS: &[(&str, fn(&[u8]))] = &[
 /// The nodes that a datagram may come from: a sibling, and a node elsewhere.
 const SENDERS: [(&str, &str); 2] = [("b", "eu"), ("c", "us")];
 
+/// Some moment: only what passes from there counts.
+#[expect(clippy::disallowed_methods, reason = "there is no other way to have an instant")]
+fn some_moment() -> Instant {
+    Instant::now()
+}
+
 /// Whatever a peer tells, views have numbers that make sense, and the gossip goes on.
 fn load_datagram(input: &[u8]) {
     let Some(datagram) = check_message::<Datagram>(input) else { return };
-    let mut now = Instant::now();
+    let mut now = some_moment();
     let me = Member::new("a", "eu");
     let mut pulse = Pulse::new(me, 5, Config::default(), fastrand::Rng::with_seed(1), now);
     let members = [("a", "eu"), SENDERS[0], SENDERS[1]];
@@ -57,7 +66,7 @@ fn speed_datagram(input: &[u8]) {
     let Ok(bytes) = encode(&telling) else { return };
     let mut speeds = Speeds::new(1);
     let (node, region) = (NodeName::from("c"), RegionName::from("us"));
-    let now = Instant::now();
+    let now = some_moment();
     drop(speeds.handle_datagram(now, (&node, &region), &bytes));
     let model = NameId::of_model(&ModelName::from("tiny"));
     if let Some(speed) = speeds.speed(&region, model, now) {

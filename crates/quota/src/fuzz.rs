@@ -9,8 +9,11 @@ use crate::{
     Units, floors,
 };
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[("share_statements", share_statements)];
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[("share_statements", share_statements)];
 
 /// The whole of the limit of each kind.
 const WHOLE: [u64; 3] = [10, 1_000, u64::MAX];

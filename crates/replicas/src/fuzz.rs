@@ -10,8 +10,11 @@ use crate::check::status_in;
 use crate::discovery::fuzz::endpoints;
 use crate::{Expectation, Mapping, ServerKind};
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] =
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] =
     &[("metrics_page", metrics_page), ("check_answer", check_answer), ("dns_answer", dns_answer)];
 
 /// The shortest question or record in a message of a name server.

@@ -4,8 +4,11 @@ use spillway_codec::fuzz::check_message;
 
 use super::message::{Answer, Question};
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[("join_question", question), ("join_answer", answer)];
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[("join_question", question), ("join_answer", answer)];
 
 fn question(input: &[u8]) {
     drop(check_message::<Question>(input));

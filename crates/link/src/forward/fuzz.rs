@@ -9,8 +9,11 @@ use super::word::{ReplyHead, Trailers, Word};
 use crate::hello::Hello;
 use crate::identity::Identity;
 
-/// The targets, by the name of the folder of their inputs.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
     ("forward_head", forward_head),
     ("forward_reply", forward_reply),
     ("forward_pieces", forward_pieces),
