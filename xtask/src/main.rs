@@ -1,4 +1,4 @@
-//! The project's own tasks: `cargo xtask verify | fix | tidy | test | chaos`.
+//! The project's own tasks: `cargo xtask verify | fix | tidy | test | fuzz | chaos`.
 //!
 //! Everything CI runs is here, so that a person can run the same thing with the same words.
 #![expect(
@@ -9,6 +9,7 @@
 
 mod command;
 mod fix;
+mod fuzz;
 mod metadata;
 mod report;
 mod test;
@@ -19,7 +20,9 @@ mod verify;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
+
+use crate::test::Suite;
 
 /// The project's own tasks.
 #[derive(Debug, Parser)]
@@ -46,19 +49,16 @@ enum Task {
         #[arg(value_enum, default_value_t = Suite::All)]
         suite: Suite,
     },
+    /// Looks for inputs that break parsers, guided by what code they reach; needs a C++ compiler.
+    Fuzz {
+        /// Which target; all of them when left out.
+        target: Option<String>,
+        /// For how long, all targets together.
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+    },
     /// Puts real nodes on trial over an emulated network; needs Linux and root.
     Chaos,
-}
-
-/// A choice of tests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Suite {
-    /// Everything below.
-    All,
-    /// Rust tests and doctests.
-    Unit,
-    /// Real Python clients and a real model server against the built binary.
-    Clients,
 }
 
 const EXAMPLES: &str = "\
@@ -68,6 +68,8 @@ Examples:
   cargo xtask tidy --json    findings as JSON, one array
   cargo xtask test           everything: Rust tests, doctests, real clients
   cargo xtask test clients   only the real clients
+  cargo xtask fuzz           a minute of guided fuzzing, all targets together
+  cargo xtask fuzz snapshot --seconds 600
   cargo xtask chaos          kills, cuts, crashes and slow disks, about six minutes";
 
 fn main() -> ExitCode {
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Task::Fix => fix::run(&root(), cli.json),
         Task::Tidy => tidy::run(&root(), cli.json),
         Task::Test { suite } => test::run(&root(), suite, cli.json),
+        Task::Fuzz { target, seconds } => fuzz::run(&root(), target.as_deref(), seconds, cli.json),
         Task::Chaos => test::chaos(&root(), cli.json),
     };
     match outcome {

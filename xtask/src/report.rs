@@ -1,5 +1,6 @@
 //! Steps with their outcome and time, printed as a table at the end.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ pub(crate) struct Report {
 /// One step that was done or left out.
 #[derive(Debug, Serialize)]
 struct Step {
-    name: &'static str,
+    name: Cow<'static, str>,
     seconds: f64,
     #[serde(flatten)]
     outcome: Outcome,
@@ -37,9 +38,10 @@ impl Report {
     /// Does `work` under `name` and keeps its outcome; true unless it failed.
     pub(crate) fn step(
         &mut self,
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         work: impl FnOnce() -> Result<Outcome>,
     ) -> bool {
+        let name = name.into();
         eprintln!("\n== {name}");
         let started = Instant::now();
         let outcome = work().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
@@ -57,8 +59,8 @@ impl Report {
         Ok(self.good())
     }
 
-    fn push(&mut self, name: &'static str, time: Duration, outcome: Outcome) {
-        self.steps.push(Step { name, seconds: time.as_secs_f64(), outcome });
+    fn push(&mut self, name: impl Into<Cow<'static, str>>, time: Duration, outcome: Outcome) {
+        self.steps.push(Step { name: name.into(), seconds: time.as_secs_f64(), outcome });
     }
 
     fn good(&self) -> bool {

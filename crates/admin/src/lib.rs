@@ -14,6 +14,8 @@ mod error;
 mod explain;
 mod fault;
 mod forms;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod listener;
 mod openapi;
 mod patterns;

@@ -23,6 +23,8 @@ pub use agreement::{Agreement, NoSuchNode};
 pub use changes::{Changed, TooOld};
 pub use config::AgreementConfig;
 pub use hints::HintCounts;
+#[cfg(any(test, fuzzing))]
+pub use join::fuzz;
 
 #[cfg(test)]
 mod agreement_test;

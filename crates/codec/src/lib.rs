@@ -10,6 +10,8 @@
 
 mod careful;
 mod error;
+#[cfg(any(test, fuzzing, feature = "golden"))]
+pub mod fuzz;
 #[cfg(any(test, feature = "golden"))]
 pub mod golden;
 mod header;

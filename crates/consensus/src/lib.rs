@@ -9,6 +9,8 @@ mod config;
 mod consensus;
 mod disk;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod ids;
 mod machine;
 mod net;

@@ -14,7 +14,13 @@ fn proof() -> TokenProof {
 }
 
 fn new_token() -> Command {
-    let terms = TokenTerms { hash: proof().stored(), region: None, valid_ms: VALID_MS, uses: 9, is_operator: false };
+    let terms = TokenTerms {
+        hash: proof().stored(),
+        region: None,
+        valid_ms: VALID_MS,
+        uses: 9,
+        is_operator: false,
+    };
     put(Item::NewJoinToken("t".into(), terms))
 }
 
@@ -190,7 +196,13 @@ fn nobody_joins_by_what_is_stored() {
 fn a_token_lives_30_days_at_most() {
     let mut world = World::of(&[("a", 1)]);
     for valid_ms in [0, 30 * 24 * 3_600_000 + 1, u64::MAX] {
-        let terms = TokenTerms { hash: proof().stored(), region: None, valid_ms, uses: 1, is_operator: false };
+        let terms = TokenTerms {
+            hash: proof().stored(),
+            region: None,
+            valid_ms,
+            uses: 1,
+            is_operator: false,
+        };
         let command = put(Item::NewJoinToken("t".into(), terms));
         assert_eq!(world.denied(command), RefusalCode::Invalid);
     }

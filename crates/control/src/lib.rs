@@ -10,6 +10,8 @@
 
 mod command;
 mod entry;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod hex;
 mod hidden;
 mod join_text;

@@ -2,9 +2,9 @@
 
 use crate::test_world::{CLUSTER, World, node_spec, put, refusal, remove, renew, setting};
 use crate::{
-    CertificateSerial, ClusterId, Command, Entry, Expect, Hidden, Item, NodeRight,
-    NodeSpec, Outcome, Proposer, RecordKey, Refusal, RefusalCode, RevokedCertificate, State,
-    TokenProof, TokenTerms,
+    CertificateSerial, ClusterId, Command, Entry, Expect, Hidden, Item, NodeRight, NodeSpec,
+    Outcome, Proposer, RecordKey, Refusal, RefusalCode, RevokedCertificate, State, TokenProof,
+    TokenTerms,
 };
 
 /// Two nodes with replicas and an edge node, and membership enforced.

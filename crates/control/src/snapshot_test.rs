@@ -17,8 +17,7 @@ pub(crate) fn full() -> World {
     world.applied("a1", Command::EnforceMembership);
     world.done(Command::RegisterNode { node: node_spec_of(crate::WIRE, "d1", "d"), token: None });
     world.done(remove(RecordKey::Node(world.node_id("d1"))));
-    let (_, token) =
-        items().into_iter().find(|(name, _)| *name == "put_new_join_token").unwrap();
+    let (_, token) = items().into_iter().find(|(name, _)| *name == "put_new_join_token").unwrap();
     world.done(put(token));
     let revoked = RevokedCertificate { reason: "stolen".to_owned() };
     world.done(put(Item::RevokedCertificate("5c1d".into(), revoked)));

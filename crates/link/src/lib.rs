@@ -33,6 +33,8 @@ pub use code::StreamCode;
 pub use config::{CertificateFiles, Config, Congestion, Limits, PeerConfig, Transport};
 pub use counters::Totals;
 pub use endpoint::StartFault;
+#[cfg(any(test, fuzzing))]
+pub use forward::fuzz;
 pub use forward::{
     Answer, BodyFault, BodyPlan, BoxBody, BoxError, Deciding, ForwardBody, ForwardError,
     ForwardHead, Handler, PieceFault, Refused, RefusedReason, Room, Serving, Stage,

@@ -8,6 +8,8 @@ pub mod config;
 mod explain;
 mod feedback;
 mod fold;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod keeper;
 mod knowledge;
 mod memory;

@@ -13,6 +13,8 @@ mod endpoint;
 mod engine_fields;
 mod error;
 mod form;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod grpc;
 mod hash_by;
 mod models;

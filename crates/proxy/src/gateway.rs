@@ -28,7 +28,6 @@ use crate::stored_responses::StoredResponses;
 use crate::view::View;
 use crate::waiting::Waitings;
 
-
 /// Facts and switches that hold for the whole life of a node.
 #[derive(Clone, Debug)]
 pub struct GatewayConfig {

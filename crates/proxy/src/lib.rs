@@ -13,6 +13,8 @@ mod control_age;
 mod crowd;
 mod executor;
 mod frame_budget;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod gateway;
 mod hedging;
 mod knowledge;

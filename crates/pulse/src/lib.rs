@@ -20,6 +20,8 @@ mod datagram_v1;
 mod entry;
 mod event;
 mod fair;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod ledger;
 mod member;
 mod mirror;

@@ -9,6 +9,8 @@ mod book;
 mod fair;
 mod fate;
 mod floors;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod holder;
 mod kind;
 mod limiter;

@@ -7,6 +7,8 @@
 mod check;
 pub mod discovery;
 mod fact;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod http;
 mod kind;
 mod monitor;

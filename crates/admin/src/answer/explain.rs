@@ -101,7 +101,7 @@ pub(crate) async fn explain(by: Option<&dyn Explain>, call: &Call) -> Result<Rep
     Ok(json(StatusCode::OK, &explained))
 }
 
-fn request(order: ExplainOrder) -> Result<ExplainRequest, ApiError> {
+pub(super) fn request(order: ExplainOrder) -> Result<ExplainRequest, ApiError> {
     let path = order.path.unwrap_or_else(|| PATH.to_owned());
     if !path.starts_with('/') {
         let remedy = format!("write it as {PATH}");

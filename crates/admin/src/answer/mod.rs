@@ -6,6 +6,8 @@ mod command;
 mod create;
 mod diff;
 mod explain;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod read;
 mod status;
 mod trie;

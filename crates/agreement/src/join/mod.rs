@@ -4,6 +4,8 @@
 //! wherever the leader is, and answers with the number that the node has from then on.
 
 mod asking;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod gate;
 mod message;
 mod note;

@@ -30,6 +30,8 @@ use crate::{
 pub use audit::{AuditRecord, AuditRing};
 pub use digest::Digest;
 pub use dry_run::dry_run;
+#[cfg(any(test, fuzzing))]
+pub(crate) use snapshot::Layout;
 pub use snapshot::SnapshotError;
 pub use table::{Row, Table};
 

@@ -6,6 +6,8 @@
 mod body;
 mod client;
 mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod handler;
 mod head;
 mod headers;

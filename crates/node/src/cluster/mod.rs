@@ -7,6 +7,8 @@
 mod barred;
 mod breakers;
 mod driver;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod guests;
 mod names;
 mod others;

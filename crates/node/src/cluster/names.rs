@@ -67,8 +67,13 @@ pub(super) async fn ask(link: &Link, node: &NodeName) -> Vec<ModelName> {
         let answer = link.forward(node, head, Empty::new(), Room::Unknown).await.ok()?;
         let Answer::Reply(reply) = answer else { return None };
         let body = Limited::new(reply.into_body(), LIST_BYTES_MAX).collect().await.ok()?;
-        serde_json::from_slice::<ModelList>(&body.to_bytes()).ok()
+        Some(read_list(&body.to_bytes()))
     };
-    let list = tokio::time::timeout(LIST_TIME_MAX, asked).await.ok().flatten();
+    tokio::time::timeout(LIST_TIME_MAX, asked).await.ok().flatten().unwrap_or_default()
+}
+
+/// Reads the models of a list as OpenAI has it; none if it is no such list.
+pub(super) fn read_list(body: &[u8]) -> Vec<ModelName> {
+    let list = serde_json::from_slice::<ModelList>(body).ok();
     list.map(|list| list.data.into_iter().map(|card| card.id).collect()).unwrap_or_default()
 }

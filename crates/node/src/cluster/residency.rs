@@ -25,8 +25,8 @@ pub(super) fn put(residency: &Residency, headers: &mut HeaderMap) -> Result<(), 
     Ok(())
 }
 
-/// Takes it from among the headers: replicas need not know. What can't be read, or is said twice, allows
-/// no region.
+/// Takes it from among the headers: replicas need not know. What can't be read, or is said twice,
+/// allows no region.
 pub(super) fn take(headers: &mut HeaderMap) -> Residency {
     let is_repeated = headers.get_all(&RESIDENCY).iter().nth(1).is_some();
     let Some(value) = headers.remove(&RESIDENCY) else { return Residency::default() };
@@ -45,6 +45,8 @@ fn read(value: &HeaderValue) -> Option<Residency> {
         let (what, names) = part.split_once('=')?;
         let names = names.split(',').filter(|name| !name.is_empty());
         match what {
+            "regions" if !residency.regions.is_all() => return None,
+            "countries" if !residency.countries.is_all() => return None,
             "regions" => residency.regions = only(names.map(|name| Some(RegionName::from(name))))?,
             "countries" => {
                 residency.countries = only(names.map(|code| code.parse::<Country>().ok()))?;
@@ -92,6 +94,22 @@ mod tests {
             assert_eq!(headers.len(), usize::from(!residency.is_anywhere()));
             assert_eq!(take(&mut headers), residency);
             assert!(headers.is_empty());
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_said_twice_allows_no_region() {
+        let lines = |lines: &[&'static str]| {
+            let pairs =
+                lines.iter().map(|line| (RESIDENCY.clone(), HeaderValue::from_static(line)));
+            take(&mut pairs.collect())
+        };
+        for twice in [
+            &["regions=us", "regions=eu"][..],
+            &["regions=us;regions=eu"],
+            &["countries=US;regions=eu;countries=DE"],
+        ] {
+            assert!(!lines(twice).allows("eu", Some(country("DE"))), "{twice:?}");
         }
     }
 

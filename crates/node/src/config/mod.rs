@@ -10,6 +10,8 @@ mod discovery_section;
 mod environment;
 mod error;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod health_section;
 mod hedge_section;
 mod lower;

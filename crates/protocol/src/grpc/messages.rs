@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::FRAME_HEAD_BYTES;
 use super::peek::{Peek, frame_head_of, model_fields, peek_model};
+use super::walk::{FieldWalk, NoFields};
 use crate::{ErrorKind, GatewayError};
 
 /// Bytes of a message that are looked through for its model. Names are short and stand first.
@@ -66,7 +67,7 @@ enum Place {
     // Naming => Message, where a name is
     Naming { held: BytesMut },
     // Message => (Head | Naming)
-    Message { bytes_left: u64, tail: Bytes },
+    Message { bytes_left: u64, tail: Bytes, walk: FieldWalk },
 }
 
 impl Messages {
@@ -142,14 +143,14 @@ impl Messages {
                     piece = &piece[taken..];
                     if *have == FRAME_HEAD_BYTES {
                         let bytes_left = length_of(*head, self.bytes_max)?;
-                        self.begin(bytes_left, Bytes::new());
+                        self.begin(bytes_left, Bytes::new())?;
                     }
                 }
                 Place::Message { bytes_left, .. } => {
                     let taken = limited(piece.len(), *bytes_left);
                     *bytes_left -= taken as u64;
                     piece = &piece[taken..];
-                    self.end_if_done();
+                    self.end_if_done()?;
                 }
                 Place::Naming { .. } => return Ok(()),
             }
@@ -166,12 +167,15 @@ impl Messages {
                     let Some(rest) = self.name(seen)? else { return Ok(()) };
                     piece = rest;
                 }
-                Place::Message { bytes_left, .. } => {
+                Place::Message { bytes_left, tail, walk } => {
                     let taken = limited(piece.len(), *bytes_left);
                     *bytes_left -= taken as u64;
                     let passed = piece.split_to(taken);
+                    if !tail.is_empty() {
+                        walk.push(&passed)?;
+                    }
                     self.emit(passed);
-                    self.end_if_done();
+                    self.end_if_done()?;
                 }
                 Place::Head { .. } => return Ok(()),
             }
@@ -207,29 +211,39 @@ impl Messages {
         let too_large = MessageFault::TooLarge { bytes_max: self.bytes_max };
         let framed_length = u32::try_from(renamed_length).map_err(|_| too_large)?;
         self.emit(frame_head_of(framed_length));
-        self.begin(length, tail);
+        self.begin(length, tail)?;
         Ok(Some(seen.slice(FRAME_HEAD_BYTES..)))
     }
 
-    fn begin(&mut self, bytes_left: u64, tail: Bytes) {
-        self.place = Place::Message { bytes_left, tail };
-        self.end_if_done();
+    fn begin(&mut self, bytes_left: u64, tail: Bytes) -> Result<(), MessageFault> {
+        self.place = Place::Message { bytes_left, tail, walk: FieldWalk::default() };
+        self.end_if_done()
     }
 
-    fn end_if_done(&mut self) {
-        let Place::Message { bytes_left: 0, tail } = &mut self.place else { return };
+    fn end_if_done(&mut self) -> Result<(), MessageFault> {
+        let Place::Message { bytes_left: 0, tail, walk } = &mut self.place else { return Ok(()) };
+        if !tail.is_empty() && !walk.is_between_fields() {
+            return Err(MessageFault::Malformed);
+        }
         let tail = std::mem::take(tail);
         self.emit(tail);
         self.place = match self.rename {
             Some(_) => Place::Naming { held: BytesMut::new() },
             None => Place::Head { head: [0; FRAME_HEAD_BYTES], have: 0 },
         };
+        Ok(())
     }
 
     fn emit(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.ready.push_back(piece);
         }
+    }
+}
+
+impl From<NoFields> for MessageFault {
+    fn from(_: NoFields) -> Self {
+        Self::Malformed
     }
 }
 

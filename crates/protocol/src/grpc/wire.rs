@@ -1,12 +1,12 @@
 //! The wire format of protocol buffers, as far as fields have to be stepped over.
 
 /// Bytes of the longest varint.
-const VARINT_BYTES_MAX: usize = 10;
+pub(super) const VARINT_BYTES_MAX: usize = 10;
 /// The wire types of fields that are still in use; groups are not.
-const VARINT: u64 = 0;
-const FIXED_64: u64 = 1;
-const BYTES: u64 = 2;
-const FIXED_32: u64 = 5;
+pub(super) const VARINT: u64 = 0;
+pub(super) const FIXED_64: u64 = 1;
+pub(super) const BYTES: u64 = 2;
+pub(super) const FIXED_32: u64 = 5;
 
 /// What stands in front of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,8 @@
 mod claims;
 mod counts;
 mod doorkeeper;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod grant;
 mod mode;
 mod presented;

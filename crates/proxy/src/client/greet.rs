@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 
 use crate::client::listener::Listener;
@@ -69,7 +69,9 @@ pub(crate) async fn greet(
 }
 
 /// Reads until the bytes differ from the HTTP/2 preface or complete it.
-async fn tell_version(tcp: &mut TcpStream) -> io::Result<(Version, Bytes)> {
+pub(crate) async fn tell_version(
+    tcp: &mut (impl AsyncRead + Unpin),
+) -> io::Result<(Version, Bytes)> {
     let mut seen = Vec::with_capacity(HTTP2_PREFACE.len());
     while seen.len() < HTTP2_PREFACE.len() {
         let space = HTTP2_PREFACE.len() - seen.len();

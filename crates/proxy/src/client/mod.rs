@@ -4,6 +4,8 @@ mod accept;
 mod body_shares;
 mod client_stream;
 mod connection;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod greet;
 mod listener;
 mod meter;

@@ -7,6 +7,8 @@ mod dispatch;
 mod explain;
 mod fallback;
 mod forward;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod grpc;
 mod guest;
 mod head;

@@ -16,7 +16,7 @@ use crate::upstream::{FailedAttempt, RetrySafety};
 use crate::worker::Worker;
 
 /// A replica that asks for more rest than this is taken at its word only so far.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
+pub(super) const RETRY_AFTER_MAX: Duration = Duration::from_secs(3600);
 
 /// gRPC status codes that say something about the server rather than about the request.
 const GRPC_OK: u8 = 0;
@@ -237,7 +237,7 @@ fn is_fault(status: StatusCode) -> bool {
 }
 
 /// `Retry-After` in either of its forms: seconds, or a date.
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),

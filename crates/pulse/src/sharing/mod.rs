@@ -12,6 +12,8 @@ mod machine;
 mod queue;
 
 pub use counters::SharingCounters;
+#[cfg(any(test, fuzzing))]
+pub(crate) use frame::Frame;
 pub(crate) use frame::KIND as PROMPTS_KIND;
 pub use machine::{Heard, ShareRefusal, Sharing, SharingConfig, To};
 

@@ -73,7 +73,7 @@ fn put_varint(bytes: &mut BytesMut, mut value: u64) {
 }
 
 /// The status in a framed `HealthCheckResponse`; `None` if it is none.
-fn decode(frame: &[u8]) -> Option<u64> {
+pub(crate) fn decode(frame: &[u8]) -> Option<u64> {
     let (head, message) = frame.split_at_checked(5)?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
     if head[0] != 0 || usize::try_from(length).ok()? != message.len() {

@@ -17,6 +17,9 @@ pub use expectation::Expectation;
 pub use notice::NoticeCheck;
 pub(crate) use notice::notice;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use grpc::decode as status_in;
+
 use crate::http::Failure;
 
 /// Share of an interval by which each pause between checks varies, so that many replicas, and many

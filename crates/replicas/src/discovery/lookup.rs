@@ -63,26 +63,14 @@ impl Resolver {
     async fn ask_address(&self, name: &str, port: u16) -> Result<Answer, Answer> {
         let parsed = Name::from_utf8(name).map_err(|_| Answer::Failed)?;
         let records = self.addresses(parsed).await?;
-        let host = name.trim_end_matches('.');
-        let endpoint =
-            |address| Endpoint { host: host.to_owned(), address: Some(address), port, weight: 1 };
-        let endpoints = records.iter().filter_map(|record| record.data.ip_addr()).map(endpoint);
-        Ok(Answer::Endpoints(endpoints.take(ENDPOINTS_MAX).collect(), ttl(&records)))
+        let endpoints = addresses_in((name.trim_end_matches('.'), port), &records);
+        Ok(Answer::Endpoints(endpoints, ttl(&records)))
     }
 
     async fn ask_service(&self, name: &str) -> Result<Answer, Answer> {
         let name = Name::from_utf8(name).map_err(|_| Answer::Failed)?;
         let lookup = self.0.lookup(name, RecordType::SRV).await.map_err(|error| why(&error))?;
-        let services: Vec<&SRV> = lookup
-            .answers()
-            .iter()
-            .filter_map(|record| match &record.data {
-                // A target of nothing but the root says that there is no such service.
-                RData::SRV(service) if !service.target.is_root() => Some(service),
-                _ => None,
-            })
-            .take(ENDPOINTS_MAX)
-            .collect();
+        let services = services_in(lookup.answers());
         if services.is_empty() {
             return Err(Answer::Empty);
         }
@@ -93,13 +81,7 @@ impl Resolver {
             let found = records.iter().filter_map(|record| record.data.ip_addr());
             addresses.extend(found.map(|address| (target.clone(), address)));
         }
-        let endpoint = |service: &&SRV| Endpoint {
-            host: service.target.to_utf8().trim_end_matches('.').to_owned(),
-            address: address_of(&service.target, &addresses),
-            port: service.port,
-            weight: u32::from(service.weight).max(1),
-        };
-        Ok(Answer::Endpoints(services.iter().map(endpoint).collect(), ttl))
+        Ok(Answer::Endpoints(endpoints_of(&services, &addresses), ttl))
     }
 
     /// The addresses of those targets that the answer did not tell. One that can't be had is left
@@ -181,7 +163,39 @@ fn ttl(records: &[Record]) -> Duration {
     Duration::from_secs(u64::from(ttls.min().unwrap_or_default()))
 }
 
-fn told_along(additionals: &[Record]) -> Vec<(Name, IpAddr)> {
+/// The endpoints at the addresses of a name.
+pub(super) fn addresses_in((host, port): (&str, u16), records: &[Record]) -> Vec<Endpoint> {
+    let endpoint =
+        |address| Endpoint { host: host.to_owned(), address: Some(address), port, weight: 1 };
+    let addresses = records.iter().filter_map(|record| record.data.ip_addr());
+    addresses.map(endpoint).take(ENDPOINTS_MAX).collect()
+}
+
+/// The services that an answer names.
+pub(super) fn services_in(answers: &[Record]) -> Vec<&SRV> {
+    answers
+        .iter()
+        .filter_map(|record| match &record.data {
+            // A target of nothing but the root says that there is no such service.
+            RData::SRV(service) if !service.target.is_root() => Some(service),
+            _ => None,
+        })
+        .take(ENDPOINTS_MAX)
+        .collect()
+}
+
+/// The endpoints of these services, with those addresses that are known.
+pub(super) fn endpoints_of(services: &[&SRV], addresses: &[(Name, IpAddr)]) -> Vec<Endpoint> {
+    let endpoint = |service: &&SRV| Endpoint {
+        host: service.target.to_utf8().trim_end_matches('.').to_owned(),
+        address: address_of(&service.target, addresses),
+        port: service.port,
+        weight: u32::from(service.weight).max(1),
+    };
+    services.iter().map(endpoint).collect()
+}
+
+pub(super) fn told_along(additionals: &[Record]) -> Vec<(Name, IpAddr)> {
     let address = |record: &Record| Some((record.name.clone(), record.data.ip_addr()?));
     additionals.iter().filter_map(address).collect()
 }

@@ -5,6 +5,8 @@
 
 mod dns;
 mod file;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod known;
 mod lookup;
 

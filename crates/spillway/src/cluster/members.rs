@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use spillway_link::certs::serial_of_pem;
 
 use super::args::{ChangeArgs, ResourceCommand, StatusArgs};
-use super::connect::Connect;
 use super::client::{Client, escaped};
 use super::columns::{NODES, REMOVED_NODES, REVOKED_CERTIFICATES};
+use super::connect::Connect;
 use super::online::{change, list, records};
 
 /// Shows or changes nodes.

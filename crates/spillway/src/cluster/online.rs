@@ -7,8 +7,8 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::args::{
-    ChangeArgs, ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs,
-    JoinTokenArgs, JoinTokenCommand, OneKeyArgs, ResourceArgs, ResourceCommand, WeightArgs,
+    ChangeArgs, ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs,
+    JoinTokenCommand, OneKeyArgs, ResourceArgs, ResourceCommand, WeightArgs,
 };
 use super::client::{Client, escaped};
 use super::columns::{

@@ -90,6 +90,18 @@ fn other_models_are_refused_where_they_may_not_be_used_whatever_stands_behind_th
 }
 
 #[test]
+fn a_field_whose_length_would_swallow_the_name_behind_it_is_refused() {
+    // Behind the name that is read stands another one, and a field that claims three bytes more
+    // than there are: as many as the name has that is put in behind it.
+    let sly = framed(b"\x0A\x01a\x22\x01x\x0A\x01b\x2A\x03");
+    for piece_length in [1, 7, 1_000] {
+        let mut only = Messages::renaming(BYTES_MAX, "a", "a", None).or_refused();
+        let (passed, result) = pass(&mut only, &sly, piece_length);
+        assert_eq!(result, Err(MessageFault::Malformed), "{piece_length}: {passed:?}");
+    }
+}
+
+#[test]
 fn it_is_known_whether_the_sender_owes_the_rest_of_a_message() {
     let stream = message("a", 50);
     for mut messages in [Messages::new(BYTES_MAX), Messages::renaming(BYTES_MAX, "a", "b", None)] {

@@ -1,0 +1,27 @@
+//! Fuzz targets of what is asked and answered at the gate.
+
+use spillway_codec::fuzz::check_message;
+
+use super::message::{Answer, Question};
+
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[("join_question", question), ("join_answer", answer)];
+
+fn question(input: &[u8]) {
+    drop(check_message::<Question>(input));
+}
+
+fn answer(input: &[u8]) {
+    drop(check_message::<Answer>(input));
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn targets_hold_on_kept_inputs_and_on_mutations_of_them() {
+        spillway_fuzz::check(super::TARGETS);
+    }
+}

@@ -1,0 +1,270 @@
+//! Fuzz targets of what clients and replicas send.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use serde_json::Value;
+
+use crate::grpc::fuzz::last_model;
+use crate::grpc::{
+    FRAME_HEAD_BYTES, Messages, ModelRef, Peek, format_timeout, parse_timeout, peek_model,
+    read_model, rewrite_model,
+};
+use crate::{
+    CompletionApi, Endpoint, EventOptions, EventRelay, Segments, Terms, Thread, TraceContext,
+    TrustedProxies, UsageTelling, cookie, decode_name, is_confined, own_target, parse_orca,
+    read_facts, read_form, read_prompt, response_id_in, rewrite, usage_in, valid_request_id,
+};
+
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
+    ("json_body", json_body),
+    ("grpc_model", grpc_model),
+    ("grpc_messages", grpc_messages),
+    ("event_stream", event_stream),
+    ("continued_stream", continued_stream),
+    ("request_path", request_path),
+    ("request_headers", request_headers),
+    ("replica_reply", replica_reply),
+    ("form_upload", form_upload),
+    ("redirect", redirect),
+];
+
+/// Reasons for which a tree refuses what may go through where it is not read.
+const TREE_LIMITS: [&str; 4] =
+    ["surrogate", "hex escape", "number out of range", "recursion limit"];
+
+/// Facts agree with a full parse, and a rewritten body says what it was rewritten to.
+fn json_body(input: &[u8]) {
+    let facts = match read_facts(input) {
+        Ok(facts) => facts,
+        Err(error) => {
+            assert!(error.offset() <= input.len() && error.line() >= 1 && error.column() >= 1);
+            return;
+        }
+    };
+    match serde_json::from_slice::<Value>(input) {
+        Ok(tree) => {
+            let model = facts.model.as_ref().map(|model| &*model.value);
+            assert_eq!(model, tree.get("model").and_then(Value::as_str));
+            assert_eq!(facts.stream, tree.get("stream") == Some(&Value::Bool(true)));
+        }
+        Err(error) => {
+            let text = error.to_string();
+            assert!(TREE_LIMITS.iter().any(|limit| text.contains(limit)), "{text}");
+        }
+    }
+    let mut prompt_bytes = 0;
+    read_prompt(&facts, input, |piece| prompt_bytes += format!("{piece:?}").len());
+    let body = Bytes::copy_from_slice(input);
+    let whole = joined(&rewrite(&body, &facts, Some("another"), true));
+    let after = read_facts(&whole);
+    assert!(after.is_ok(), "a rewritten body is refused: {after:?}");
+    let model = after.as_ref().ok().and_then(|facts| facts.model.as_ref());
+    assert_eq!(model.map(|model| &*model.value), Some("another"));
+    let api = if input.len().is_multiple_of(2) { CompletionApi::Chat } else { CompletionApi::Text };
+    if let Ok(terms) = Terms::read(input, api) {
+        let behind = joined(&terms.body_behind(&body, "said \"so\"", 1));
+        assert!(read_facts(&behind).is_ok(), "a body that goes on behind a text is refused");
+    }
+}
+
+/// A model that is found is one of the form's fields, stands in the body as it is, and no second part
+/// names one.
+fn form_upload(input: &[u8]) {
+    // The first line is the content type, so that boundaries are mutated as well.
+    let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
+    let Ok(content_type) = HeaderValue::from_bytes(&input[..end]) else { return };
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, content_type);
+    let body = input.get(end + 1..).unwrap_or_default();
+    let Ok(form) = read_form(&headers, body) else { return };
+    let named = form.names.iter().filter(|name| name.eq_ignore_ascii_case("model")).count();
+    assert_eq!(named, usize::from(form.model.is_some()));
+    if let Some(model) = form.model {
+        assert!(model.len() <= 1_024, "a name of {} bytes", model.len());
+        assert!(memchr::memmem::find(body, model.as_bytes()).is_some());
+    }
+}
+
+/// A redirect that is passed on leads to a path of this gateway, and a confined path has no way up.
+fn redirect(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let base = PathAndQuery::from_static("/v1/chat/x?q=1");
+    let found = own_target(text, &base, |authority, _| authority == "10.0.0.1:8000");
+    if let Some(found) = found {
+        assert!(found.starts_with('/') && !found.starts_with("//"), "{found:?}");
+        assert!(!found.bytes().any(|byte| byte == b'\\' || byte.is_ascii_control()), "{found:?}");
+    }
+    if is_confined(text) {
+        let decoded = decode_name(text).map(|text| text.into_owned()).unwrap_or_default();
+        assert!(!decoded.split('/').any(|part| matches!(part, "." | "..")), "{text:?}");
+    }
+}
+
+/// A name found early is the name found in the whole, and a rewritten one is read back.
+fn grpc_model(input: &[u8]) {
+    let whole = peek_model(input);
+    let early = peek_model(&input[..input.len() / 2]);
+    assert!(early == Peek::NeedMore || early == whole);
+    assert_ne!(read_model(input), Peek::NeedMore);
+    if let Peek::Found(before) = read_model(input) {
+        let rewritten = joined(&rewrite_model(&Bytes::copy_from_slice(input), "another", None));
+        let expected = ModelRef { model: "another", version: before.version };
+        assert_eq!(read_model(&rewritten), Peek::Found(expected));
+    }
+}
+
+fn joined(segments: &Segments) -> Vec<u8> {
+    segments.iter().flatten().copied().collect()
+}
+
+/// Messages come out as they went in however they are cut, or renamed and nothing else.
+fn grpc_messages(input: &[u8]) {
+    let cut = input.first().map_or(1, |byte| usize::from(*byte % 16) + 1);
+    let run = |mut messages: Messages| {
+        let mut out = Vec::new();
+        for piece in input.chunks(cut) {
+            messages.push(Bytes::copy_from_slice(piece)).ok()?;
+            while let Some(piece) = messages.pop() {
+                out.extend_from_slice(&piece);
+            }
+        }
+        Some((out, messages.is_within_message()))
+    };
+    if let Some((out, _)) = run(Messages::new(1_000)) {
+        assert_eq!(out, input);
+    }
+    let renamed = run(Messages::renaming(1_000, "alias", "another", Some("2")).or_refused());
+    let Some((out, false)) = renamed else { return };
+    let mut rest = &out[..];
+    while let Some((head, behind)) = rest.split_first_chunk::<FRAME_HEAD_BYTES>() {
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let model = last_model(&behind[..length]);
+        assert_eq!(model, Some(&b"another"[..]), "a message for another model went through");
+        rest = &behind[length..];
+    }
+}
+
+/// No byte of a stream is lost, added or changed, however it is cut.
+fn event_stream(input: &[u8]) {
+    let cut = input.first().map_or(1, |byte| usize::from(*byte % 32) + 1);
+    let options = EventOptions { strip_usage: false, held_bytes_max: 64 };
+    let mut relay = EventRelay::new(options);
+    let mut out = Vec::new();
+    for piece in input.chunks(cut) {
+        relay.push(Bytes::copy_from_slice(piece));
+        while let Some(piece) = relay.pop() {
+            out.extend_from_slice(&piece);
+        }
+    }
+    out.extend(relay.finish().into_iter().flatten());
+    assert_eq!(out, input);
+    let mut stripping = EventRelay::new(EventOptions { strip_usage: true, ..options });
+    stripping.push(Bytes::copy_from_slice(input));
+    let kept: usize = std::iter::from_fn(|| stripping.pop()).map(|piece| piece.len()).sum();
+    assert!(kept <= input.len());
+}
+
+/// The text that is kept of a stream stays within its limit, and going on never panics.
+fn continued_stream(input: &[u8]) {
+    const TEXT_BYTES_MAX: usize = 256;
+    let (chat, text) = (CompletionApi::Chat, CompletionApi::Text);
+    for (api, telling) in [(chat, UsageTelling::AtEnd), (text, UsageTelling::Throughout)] {
+        let mut thread = Thread::new(api, telling, TEXT_BYTES_MAX);
+        for (index, half) in input.split_inclusive(|byte| *byte == 0).enumerate() {
+            if index > 0 {
+                let _next = thread.broke_off(Err(crate::Unfit::Unreadable));
+                thread.take_up();
+            }
+            thread.push(&Bytes::copy_from_slice(half));
+            while thread.pop().is_some() {}
+            assert!(thread.text().len() <= TEXT_BYTES_MAX);
+        }
+        thread.release();
+        let _usage = thread.usage();
+    }
+}
+
+/// No path that is classified as a model's own leaves its place by dots or doubled slashes.
+fn request_path(input: &[u8]) {
+    let Ok(path) = std::str::from_utf8(input) else { return };
+    let endpoint = Endpoint::classify(path);
+    let _protocol = (endpoint.protocol(), endpoint.is_health(), crate::Protocol::of_path(path));
+    if let Endpoint::V2Model { .. } | Endpoint::ModelById { .. } = endpoint {
+        assert!(path.split('/').all(|segment| segment != "." && segment != ".."), "{path}");
+        assert!(!path.contains("//"), "{path}");
+    }
+    if let Some(name) = decode_name(path) {
+        assert!(name.len() <= path.len());
+    }
+}
+
+/// Each line of the input is the value of each header that is parsed.
+fn request_headers(input: &[u8]) {
+    let values: Vec<HeaderValue> = input
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| HeaderValue::from_bytes(line).ok())
+        .collect();
+    let mut headers = HeaderMap::new();
+    for name in ["x-forwarded-for", "forwarded", "cookie"] {
+        for value in &values {
+            headers.append(HeaderName::from_static(name), value.clone());
+        }
+    }
+    let peer = IpAddr::from([192, 0, 2, 1]);
+    assert_eq!(TrustedProxies::default().client(peer, &headers), peer, "an untrusted peer");
+    let all = "0.0.0.0/0".parse().into_iter().chain("::/0".parse()).collect();
+    let _client = TrustedProxies::new(all).client(peer, &headers);
+    let found = cookie(&headers, "home").unwrap_or_default();
+    assert!(found.len() <= input.len());
+    for value in &values {
+        one_header(value);
+    }
+}
+
+fn one_header(value: &HeaderValue) {
+    if let Some(context) = TraceContext::parse(value) {
+        assert!(context.trace_id != 0 && context.parent != 0);
+        assert_eq!(TraceContext::parse(&context.to_header_value()), Some(context));
+    }
+    if let Some(timeout) = parse_timeout(value.as_bytes()) {
+        let written = parse_timeout(format_timeout(timeout).as_bytes());
+        assert!(written.is_some_and(|written| written <= timeout.max(TICK)), "{timeout:?}");
+    }
+    if let Ok(text) = value.to_str() {
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+        assert!(!valid_request_id(text) || is_plain);
+    }
+}
+
+/// Zero is written as this: some servers take zero for no limit.
+const TICK: std::time::Duration = std::time::Duration::from_nanos(1);
+
+/// What replicas say of load, usage and stored responses is finite and a part of what they sent.
+fn replica_reply(input: &[u8]) {
+    let _usage = usage_in(input);
+    if let Some(id) = response_id_in(input) {
+        assert!(id.starts_with("resp") && id.len() <= input.len());
+    }
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    if let Some(load) = parse_orca(text) {
+        for count in [load.queued, load.running].into_iter().flatten() {
+            assert!(count.is_finite() && count >= 0.0, "{load:?}");
+        }
+        assert!(load.kv_use.is_none_or(|share| (0.0..=1.0).contains(&share)), "{load:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn targets_hold_on_kept_inputs_and_on_mutations_of_them() {
+        spillway_fuzz::check(super::TARGETS);
+    }
+}

@@ -1,0 +1,50 @@
+//! Fuzz targets of what says whose a request is.
+
+use std::collections::BTreeSet;
+
+use http::HeaderMap;
+use spillway_types::TenantName;
+
+use super::Doorkeeper;
+use super::presented::{CLIENT_KEYS, Presented, is_key_of_ours};
+use crate::fuzz::headers_in;
+
+/// A key is found only where clients put keys, and never passed on to replicas.
+pub(crate) fn presented_key(input: &[u8]) {
+    let headers = headers_in(input);
+    let is_ours = |name| headers.get_all(name).iter().any(is_key_of_ours);
+    match Presented::of(&headers) {
+        Presented::Nothing => {
+            assert!(CLIENT_KEYS.iter().all(|name| !headers.contains_key(name)));
+        }
+        Presented::Foreign | Presented::Several => {}
+        Presented::Key(key) => {
+            assert!(key.starts_with("sw_") && key.len() <= 256);
+            assert!(CLIENT_KEYS.iter().any(is_ours), "a key that replicas would see");
+        }
+    }
+    assert!(Doorkeeper::new().admit(&headers).is_err(), "a key that nobody made");
+}
+
+/// A trusted proxy's claims allow only what they name, and nobody else's allow anything.
+pub(crate) fn claims(input: &[u8]) {
+    let headers = headers_in(input);
+    let doorkeeper = Doorkeeper::new();
+    assert!(doorkeeper.believe(&headers, false).is_err(), "claims of a stranger");
+    let Ok(grant) = doorkeeper.believe(&headers, true) else { return };
+    let said = headers.get("x-spillway-tenant").and_then(|value| value.to_str().ok());
+    assert_eq!(grant.tenant.as_ref().map(TenantName::as_str), said.map(str::trim));
+    let models = listed(&headers, "x-spillway-models");
+    assert!(models.is_none() || !grant.models.allows("a model that nobody names"));
+    assert!(models.iter().flatten().all(|model| grant.models.allows(model.as_str())));
+    let regions = listed(&headers, "x-spillway-regions");
+    assert!(regions.is_none() || !grant.residency.allows("a region that nobody names", None));
+    let countries = listed(&headers, "x-spillway-countries");
+    assert!(countries.is_none() || !grant.residency.allows("eu", None));
+}
+
+/// The names that a header lists, if it is there.
+fn listed(headers: &HeaderMap, name: &str) -> Option<BTreeSet<String>> {
+    let text = headers.get(name)?.to_str().unwrap_or_default();
+    Some(text.split(',').map(|one| one.trim().to_owned()).filter(|one| !one.is_empty()).collect())
+}

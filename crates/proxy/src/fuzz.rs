@@ -1,0 +1,71 @@
+//! Fuzz targets of what clients, trusted proxies and replicas send.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use spillway_prefix::{PrefixConfig, PrefixHasher};
+
+use crate::access::fuzz::{claims, presented_key};
+use crate::client::fuzz::{connection_start, proxy_header};
+use crate::request::fuzz::retry_after_header;
+use crate::session::{SessionSpec, Sessions};
+
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
+    ("proxy_header", proxy_header),
+    ("connection_start", connection_start),
+    ("presented_key", presented_key),
+    ("claims", claims),
+    ("session_cookie", session_cookie),
+    ("retry_after_header", retry_after_header),
+];
+
+/// Headers of lines `name: value`. Lines that are none are left out, as a parser would refuse them.
+pub(crate) fn headers_in(input: &[u8]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in input.split(|byte| *byte == b'\n').take(64) {
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
+        let name = HeaderName::from_bytes(&line[..colon]);
+        let value = HeaderValue::from_bytes(line[colon + 1..].trim_ascii());
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+/// A cookie leads only to a replica that it names in full, and what is set leads back there.
+fn session_cookie(input: &[u8]) {
+    const REPLICA: u64 = 0x1234_5678_9abc_def0;
+    let Ok(hasher) = PrefixHasher::new([1, 2, 3, 4], PrefixConfig::default()) else { return };
+    let max_age = Duration::from_secs(60);
+    let sessions = Sessions::new(SessionSpec::Cookie { name: "home".to_owned(), max_age });
+    let find = |value: &[u8]| {
+        let mut headers = HeaderMap::new();
+        headers.append("cookie", HeaderValue::from_bytes(value).ok()?);
+        Some(sessions.find(&headers, None, &hasher, |place| place == REPLICA))
+    };
+    let Some(found) = find(input) else { return };
+    if found.place.is_some() {
+        let name = format!("{REPLICA:016x}");
+        let lower = input.to_ascii_lowercase();
+        let is_named = lower.windows(name.len()).any(|part| part == name.as_bytes());
+        assert!(is_named, "a session of a replica that no cookie names");
+    }
+    if let Some(set) = sessions.replied(&found, REPLICA) {
+        assert!(set.value.len() <= 128, "a cookie of {} bytes", set.value.len());
+        let back = find(format!("home={}", set.value).as_bytes());
+        assert_eq!(back.and_then(|back| back.place), Some(REPLICA));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn targets_hold_on_kept_inputs_and_on_mutations_of_them() {
+        spillway_fuzz::check(super::TARGETS);
+    }
+}

@@ -1,0 +1,102 @@
+//! Fuzz targets of datagrams between nodes.
+
+use std::time::{Duration, Instant};
+
+use spillway_codec::fuzz::check_message;
+use spillway_codec::{decode, encode};
+use spillway_types::{ModelName, NodeName, RegionName};
+
+use crate::datagram::Datagram;
+use crate::sharing::Frame;
+use crate::speeds::Telling;
+use crate::{Config, Heard, Member, NameId, Pulse, Sharing, SharingConfig, Speeds};
+
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] = &[
+    ("load_datagram", load_datagram),
+    ("speed_datagram", speed_datagram),
+    ("prompt_datagram", prompt_datagram),
+];
+
+/// The nodes that a datagram may come from: a sibling, and a node elsewhere.
+const SENDERS: [(&str, &str); 2] = [("b", "eu"), ("c", "us")];
+
+/// Some moment: only what passes from there counts.
+#[expect(clippy::disallowed_methods, reason = "there is no other way to have an instant")]
+fn some_moment() -> Instant {
+    Instant::now()
+}
+
+/// Whatever a peer tells, views have numbers that make sense, and the gossip goes on.
+fn load_datagram(input: &[u8]) {
+    let Some(datagram) = check_message::<Datagram>(input) else { return };
+    let mut now = some_moment();
+    let me = Member::new("a", "eu");
+    let mut pulse = Pulse::new(me, 5, Config::default(), fastrand::Rng::with_seed(1), now);
+    let members = [("a", "eu"), SENDERS[0], SENDERS[1]];
+    pulse.set_members(&members.map(|(node, region)| Member::new(node, region)), now);
+    for (node, region) in SENDERS {
+        let (node, region) = (NodeName::from(node), RegionName::from(region));
+        let own = Datagram { origin: NameId::of_node(&region, &node), ..datagram.clone() };
+        let Ok(bytes) = encode(&own) else { return };
+        drop(pulse.handle_datagram(now, &node, &region, &bytes));
+        now += Duration::from_millis(50);
+        pulse.handle_timeout(now);
+        while let Some((_, sent)) = pulse.poll_transmit() {
+            assert!(decode::<Datagram>(&sent).is_ok(), "an answer that nobody can read");
+        }
+        while pulse.poll_event().is_some() {}
+    }
+    for view in pulse.regions(now) {
+        for report in view.models.values() {
+            let load = report.load;
+            assert!(load.queued >= 0.0 && load.running >= 0.0, "{load:?}");
+            assert!(load.kv_use.is_none_or(|share| (0.0..=1.0).contains(&share)), "{load:?}");
+        }
+    }
+    drop(pulse.peers(now));
+}
+
+/// Speeds that a region tells are finite and not negative.
+fn speed_datagram(input: &[u8]) {
+    let Some(telling) = check_message::<Telling>(input) else { return };
+    let Ok(bytes) = encode(&telling) else { return };
+    let mut speeds = Speeds::new(1);
+    let (node, region) = (NodeName::from("c"), RegionName::from("us"));
+    let now = some_moment();
+    drop(speeds.handle_datagram(now, (&node, &region), &bytes));
+    let model = NameId::of_model(&ModelName::from("tiny"));
+    if let Some(speed) = speeds.speed(&region, model, now) {
+        for number in [speed.floor_ms, speed.prefill_ms, speed.decode_ms, speed.ends_per_s] {
+            assert!(number.is_finite() && number >= 0.0, "{speed:?}");
+        }
+    }
+}
+
+/// A prompt that a sibling tells of is never longer than prompts may be.
+fn prompt_datagram(input: &[u8]) {
+    let Some(frame) = check_message::<Frame>(input) else { return };
+    let config = SharingConfig { blocks_max: 256, chain_blocks_max: 32, ..Default::default() };
+    let most = config.chain_blocks_max;
+    let mut sharing = Sharing::new(config, frame.epoch);
+    let Ok(bytes) = encode(&frame) else { return };
+    for _ in 0..2 {
+        let told = sharing.handle_datagram(&NodeName::from("b"), &bytes, |heard| {
+            let (Heard::Sent(_, blocks) | Heard::Cached(_, blocks, _)) = heard;
+            assert!(blocks.len() <= most, "{} blocks", blocks.len());
+        });
+        drop(told);
+        drop(sharing.flush());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn targets_hold_on_kept_inputs_and_on_mutations_of_them() {
+        spillway_fuzz::check(super::TARGETS);
+    }
+}

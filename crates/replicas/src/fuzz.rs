@@ -1,0 +1,70 @@
+//! Fuzz targets of what replicas, metrics pages and name servers answer.
+
+use std::time::Duration;
+
+use hickory_resolver::proto::op::Message;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::check::status_in;
+use crate::discovery::fuzz::endpoints;
+use crate::{Expectation, Mapping, ServerKind};
+
+/// A target: the name of the folder of its inputs, and what runs one of them.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// The targets of this crate.
+pub const TARGETS: &[Target] =
+    &[("metrics_page", metrics_page), ("check_answer", check_answer), ("dns_answer", dns_answer)];
+
+/// The shortest question or record in a message of a name server.
+const RECORD_BYTES_MIN: usize = 5;
+
+/// Loads read from a page are finite, not negative, and shares are shares.
+fn metrics_page(input: &[u8]) {
+    for kind in [ServerKind::Vllm, ServerKind::Sglang, ServerKind::Triton] {
+        let Some(mapping) = Mapping::of(kind) else { continue };
+        let (load, _cache) = mapping.read(input);
+        for count in [load.queued, load.running, load.pending].into_iter().flatten() {
+            assert!(count.is_finite() && count >= 0.0, "{load:?}");
+        }
+        for share in [load.kv_use, load.gpu_use, load.gpu_memory_use].into_iter().flatten() {
+            assert!((0.0..=1.0).contains(&share), "{load:?}");
+        }
+    }
+}
+
+/// What a check expects is looked for in any answer.
+fn check_answer(input: &[u8]) {
+    let _status = status_in(input);
+    let pointer = "/status/0".to_owned();
+    let _met = Expectation::Json { pointer, value: Some(json!({"ok": [1.5, true]})) }.is_met(input);
+    let is_equal = Expectation::Equals("ok".to_owned()).is_met(input);
+    assert!(!is_equal || Expectation::Contains("ok".to_owned()).is_met(input));
+}
+
+/// Any message of a name server makes a bounded set of endpoints, each with a name and a weight.
+fn dns_answer(input: &[u8]) {
+    // Hickory sets memory aside by the counts in the header, which is not ours to test.
+    let counts = input.get(4..12).unwrap_or_default().chunks_exact(2);
+    let claimed: usize =
+        counts.map(|count| usize::from(u16::from_be_bytes([count[0], count[1]]))).sum();
+    if claimed > input.len() / RECORD_BYTES_MIN {
+        return;
+    }
+    let Ok(message) = Message::from_vec(input) else { return };
+    let now = Instant::now();
+    for found in endpoints(&message.answers, &message.additionals, (now, Duration::ZERO)) {
+        assert!(found.len() <= 1_024, "{} endpoints", found.len());
+        assert!(found.iter().all(|endpoint| endpoint.weight >= 1 && !endpoint.host.is_empty()));
+        assert!(found.is_sorted(), "in no order");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn targets_hold_on_kept_inputs_and_on_mutations_of_them() {
+        spillway_fuzz::check(super::TARGETS);
+    }
+}

@@ -1,0 +1,85 @@
+//! `cargo xtask fuzz`: gives the fuzz targets to libFuzzer for a bounded time.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::command::{self, command, first_line};
+use crate::metadata::Metadata;
+use crate::report::{Outcome, Report};
+
+/// Where the inputs that are kept stand, a folder for each target.
+const INPUTS: &str = "crates/fuzz/inputs";
+/// Compiles crates of the workspace with coverage counters.
+const WRAPPER: &str = "crates/fuzz/instrument.sh";
+/// Seconds in which one input has to be done with. Parsers take milliseconds, also unoptimized.
+const INPUT_S_MAX: u32 = 10;
+/// Megabytes that a run may hold, its corpus included.
+const RUN_MB_MAX: u32 = 1_024;
+/// Length of generated inputs, in bytes.
+const INPUT_BYTES_MAX: u32 = 4_096;
+
+/// Runs `target`, or each of them, for `seconds` in sum; true when none failed.
+pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -> Result<bool> {
+    let targets = targets(root, target)?;
+    let mut report = Report::default();
+    let built = report.step("build the instrumented targets", || {
+        if first_line(&mut command(root, "c++ --version")).is_none() {
+            bail!("a C++ compiler is missing: install it (Debian: apt-get install g++)");
+        }
+        let line = "cargo build --locked --package spillway-fuzz --features guided";
+        let mut build = command(root, line);
+        command::run(build.env("RUSTC_WORKSPACE_WRAPPER", root.join(WRAPPER)))?;
+        Ok(Outcome::Passed)
+    });
+    if built {
+        let folder = Metadata::load(root)?.target_directory;
+        let started = Instant::now();
+        for (done, name) in targets.iter().enumerate() {
+            // What a target leaves of its part is for those after it.
+            let left = f64::from(seconds) - started.elapsed().as_secs_f64();
+            let part = (left / (targets.len() - done) as f64).max(1.0) as u32;
+            report.step(name.clone(), || fuzz(root, &folder, (name, part)));
+        }
+    }
+    report.finish(json)
+}
+
+/// The names of all targets, or of the one that is asked for.
+fn targets(root: &Path, asked: Option<&str>) -> Result<Vec<String>> {
+    let folder = root.join(INPUTS);
+    let entries = fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    match asked {
+        None => Ok(names),
+        Some(asked) if names.iter().any(|name| name == asked) => Ok(vec![asked.to_owned()]),
+        Some(asked) => bail!("there is no target {asked}; there are {}", names.join(", ")),
+    }
+}
+
+/// Fuzzes one target. What libFuzzer finds on the way stays in the target folder for the next run.
+fn fuzz(root: &Path, folder: &Path, (name, seconds): (&str, u32)) -> Result<Outcome> {
+    let corpus = folder.join("fuzz/corpus").join(name);
+    let failed = folder.join("fuzz/failed").join(name);
+    for folder in [&corpus, &failed] {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    let mut fuzzer = Command::new(folder.join("debug/spillway-fuzz"));
+    fuzzer.current_dir(root).env("SPILLWAY_FUZZ_TARGET", name);
+    fuzzer.args([&corpus, &root.join(INPUTS).join(name)]);
+    fuzzer.arg(format!("-artifact_prefix={}/", failed.display()));
+    fuzzer.arg(format!("-max_total_time={seconds}"));
+    fuzzer.arg(format!("-timeout={INPUT_S_MAX}"));
+    fuzzer.arg(format!("-rss_limit_mb={RUN_MB_MAX}"));
+    fuzzer.arg(format!("-max_len={INPUT_BYTES_MAX}"));
+    fuzzer.args(["-print_final_stats=1", "-verbosity=0", "-close_fd_mask=0"]);
+    command::run(&mut fuzzer).with_context(|| {
+        format!("mend the parser and keep the input of {} in {INPUTS}/{name}", failed.display())
+    })?;
+    Ok(Outcome::Passed)
+}
