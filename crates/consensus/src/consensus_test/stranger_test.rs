@@ -176,7 +176,10 @@ async fn a_node_that_missed_a_change_of_voters_follows_the_new_leader() {
     world.start(3).await;
     let member = world.nodes[3].member();
     world.log(0).add_learner(NodeId(4), member, LIMIT).await.unwrap();
-    world.agree().await;
+    until("all know the new member", || {
+        (0..3).all(|at| world.log(at).status().members.contains_key(&NodeId(4)))
+    })
+    .await;
     world.isolate(2, true);
     let voters = [NodeId(1), NodeId(2), NodeId(4)].into();
     world.log(0).change_voters(voters, crate::Former::Learners, LIMIT).await.unwrap();

@@ -94,7 +94,9 @@ async fn a_restarted_node_gives_no_vote_within_a_lease_then_one_a_term_and_keeps
     world.kill(2).await;
     world.start(2).await;
     until("they are connected", || {
-        world.nodes[2].up().link.peers().iter().all(|peer| peer.is_connected())
+        [1, 2]
+            .iter()
+            .all(|at| world.nodes[*at].up().link.peers().iter().all(|peer| peer.is_connected()))
     })
     .await;
     while let Answer::Refused(_) = ask(&world, 80, 2, false).await {}

@@ -17,6 +17,9 @@ use crate::rules::isolation::Voice;
 use crate::rules::standing::{Situation, Standing, is_near};
 use crate::wire::{Ballot, Candidacy};
 
+/// How often a leader yields to a member without a vote at most.
+const YIELD_PERIOD: Duration = Duration::from_secs(60);
+
 type Metrics = openraft::RaftMetrics<Types>;
 
 /// What this node knows of the members. Filled once the log runs.
@@ -25,6 +28,8 @@ pub(crate) struct Guard {
     metrics: OnceLock<WatchReceiverOf<Types, Metrics>>,
     /// Names that a member has told this node, while its own log does not know them.
     vouched: std::sync::Mutex<std::collections::BTreeSet<NodeName>>,
+    /// When this node last believed a member without a vote.
+    yielded: std::sync::Mutex<Option<Instant>>,
     /// To whom the leader hands over.
     wanted: watch::Sender<Option<Wanted>>,
 }
@@ -60,6 +65,16 @@ impl Guard {
     fn is_vouched(&self, name: &NodeName) -> bool {
         let vouched = self.vouched.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         vouched.contains(name)
+    }
+
+    /// Whether a leader may yield now to a member without a vote.
+    fn may_yield(&self) -> bool {
+        let mut yielded = self.yielded.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let may = yielded.is_none_or(|at| at.elapsed() >= YIELD_PERIOD);
+        if may {
+            *yielded = Some(Instant::now());
+        }
+        may
     }
 
     fn look<R>(&self, look: impl FnOnce(&Metrics) -> R) -> Option<R> {
@@ -127,11 +142,14 @@ impl Context {
     }
 
     /// Whether a later ballot that another node answers with is to be believed: only voters decide
-    /// who leads, and none of them leaps over terms.
+    /// who leads, and none of them leaps over terms. A member without a vote is believed once a
+    /// minute: one that lost its vote while it stood for election follows nobody of an earlier term.
     pub(crate) fn believes(&self, id: NodeId, ballot: Ballot) -> bool {
         let believed = self.guard.look(|metrics| {
-            let votes = metrics.membership_config.membership().voter_ids().any(|it| it == id);
-            votes && is_near(ballot, metrics.current_term)
+            let members = metrics.membership_config.membership();
+            let votes = members.voter_ids().any(|it| it == id);
+            let may_count = votes || (members.get_node(&id).is_some() && self.guard.may_yield());
+            is_near(ballot, metrics.current_term) && may_count
         });
         believed != Some(false)
     }
