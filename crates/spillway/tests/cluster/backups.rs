@@ -55,9 +55,9 @@ fn a_backup_with_a_passphrase_is_read_by_who_knows_it() {
         let mut bytes = bytes.clone();
         let middle = bytes.len() - 40;
         if damage == "torn" {
-            bytes.truncate(middle)
+            bytes.truncate(middle);
         } else {
-            bytes[middle] ^= 1
+            bytes[middle] ^= 1;
         }
         let damaged = world.path(damage);
         fs::write(&damaged, &bytes).unwrap();
