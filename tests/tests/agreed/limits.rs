@@ -69,7 +69,8 @@ async fn a_limit_of_tokens_is_spent_once_in_all_regions_together() {
             admitted += more;
             assert_eq!(refusal.header("x-spillway-shed-reason"), Some("token_rate"));
             let seconds: u64 = refusal.header("retry-after").unwrap().parse().unwrap();
-            assert!((1..=60).contains(&seconds), "{seconds}");
+            // A window and a step of it, rounded up.
+            assert!((1..=62).contains(&seconds), "{seconds}");
         }
         assert!(held_by_all(&world, LimitKind::TokenRate) <= whole);
     }
@@ -172,11 +173,12 @@ async fn who_lies_in_one_field_uses_no_more_than_the_limit() {
         let (address, fields) = (node.addresses()[0], lies[index % lies.len()]);
         asking.spawn(async move { lie(address, fields).await });
     }
+    // Its replica tells no usage, so each that is let in counts with all that it may use.
     let mut used = 0;
     while let Some(reply) = asking.join_next().await {
         let reply = reply.unwrap();
         match reply.status {
-            200 => used += reply.json()["usage"]["total_tokens"].as_u64().unwrap(),
+            200 => used += 900,
             429 => {}
             other => panic!("{other}: {}", reply.text()),
         }
