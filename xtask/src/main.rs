@@ -20,7 +20,9 @@ mod verify;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand};
+
+use crate::test::Suite;
 
 /// The project's own tasks.
 #[derive(Debug, Parser)]
@@ -57,17 +59,6 @@ enum Task {
     },
     /// Puts real nodes on trial over an emulated network; needs Linux and root.
     Chaos,
-}
-
-/// A choice of tests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Suite {
-    /// Everything below.
-    All,
-    /// Rust tests and doctests.
-    Unit,
-    /// Real Python clients and a real model server against the built binary.
-    Clients,
 }
 
 const EXAMPLES: &str = "\

@@ -3,12 +3,23 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use clap::ValueEnum;
 
-use crate::Suite;
 use crate::command::{self, command, first_line};
 use crate::metadata::Metadata;
 use crate::report::{Outcome, Report};
 use crate::venv::Venv;
+
+/// A choice of tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Suite {
+    /// Everything below.
+    All,
+    /// Rust tests and doctests.
+    Unit,
+    /// Real Python clients and a real model server against the built binary.
+    Clients,
+}
 
 /// Runs the tests of `suite`; true when all passed.
 pub(crate) fn run(root: &Path, suite: Suite, json: bool) -> Result<bool> {

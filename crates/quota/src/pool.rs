@@ -75,12 +75,15 @@ impl Pool {
         &self.leases
     }
 
-    /// All that may be in use.
+    /// All that may be in use. More than can be counted is as much as can be counted: rows of a
+    /// snapshot that were never given out must not look like room.
     #[must_use]
     pub fn taken(&self) -> Units {
         let floors = self.floors.values();
         let held = floors.chain(self.leases.values().map(|lease| &lease.held));
-        held.fold(Units::NONE, |sum, units| Units::each(|kind| sum[kind] + units[kind]))
+        let add =
+            |sum: Units, units: &Units| Units::each(|kind| sum[kind].saturating_add(units[kind]));
+        held.fold(Units::NONE, add)
     }
 
     pub(crate) fn rows(&self) -> usize {
@@ -175,9 +178,9 @@ impl Pool {
     /// part of what nobody needs.
     pub(crate) fn targets(&self, terms: &PoolTerms, kind: LimitKind) -> Vec<u64> {
         let owned = |node: &NodeName| terms.floors.get(node).map_or(0, |floor| floor[kind]);
-        let kept: u64 = self.floors.iter().map(|(node, floor)| floor[kind].max(owned(node))).sum();
+        let floors = self.floors.iter().map(|(node, floor)| floor[kind].max(owned(node)));
         let ending = self.leases.values().filter(|lease| lease.is_ending);
-        let kept = kept + ending.map(|lease| lease.held[kind]).sum::<u64>();
+        let kept = floors.chain(ending.map(|lease| lease.held[kind])).fold(0, u64::saturating_add);
         let whole = terms.whole[kind as usize].unwrap_or(0);
         let surplus = whole.saturating_sub(kept);
         let going_on = || self.leases.values().filter(|lease| !lease.is_ending);
@@ -212,4 +215,39 @@ fn needed(lease: &Lease, target: u64, kind: LimitKind) -> u64 {
 
 fn spare(lease: &Lease, target: u64, kind: LimitKind) -> u64 {
     target.saturating_sub(lease.held[kind])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a snapshot may say that nobody ever gave out.
+    fn beyond_counting() -> Pool {
+        let most = Units([u64::MAX; 3]);
+        let lease = |is_ending| Lease { held: most, need: most, is_ending };
+        let run = |node: &str| Run { node: node.into(), incarnation: 1 };
+        Pool {
+            whole: most,
+            floors: [("a".into(), most)].into(),
+            leases: [(run("a"), lease(false)), (run("b"), lease(true))].into(),
+        }
+    }
+
+    #[test]
+    fn more_than_can_be_counted_leaves_no_room() {
+        let mut pool = beyond_counting();
+        assert_eq!(pool.taken(), Units([u64::MAX; 3]));
+        let terms = PoolTerms { whole: [Some(10); 3], floors: BTreeMap::new() };
+        let newcomer = Run { node: "c".into(), incarnation: 1 };
+        let line = ShareLine {
+            scope: crate::Scope::Global,
+            floor: Units::NONE,
+            lease: Units::NONE,
+            need: Units([5; 3]),
+        };
+        pool.hear(&newcomer, &line);
+        pool.settle(&terms);
+        assert_eq!(pool.lease(&newcomer).map(|lease| lease.held), Some(Units::NONE));
+        assert_eq!(pool.targets(&terms, LimitKind::TokenRate).iter().sum::<u64>(), 0);
+    }
 }
