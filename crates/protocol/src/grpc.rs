@@ -5,6 +5,8 @@
 //! every tensor, and would tie the gateway to one version of each service.
 
 mod answer;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod fuzz;
 mod messages;
 mod method;
 mod peek;
