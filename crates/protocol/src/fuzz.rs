@@ -74,8 +74,8 @@ fn json_body(input: &[u8]) {
     }
 }
 
-/// A model that is found is one of the form's fields, stands in the body as it is, and no second part
-/// names one.
+/// A model that is found is the one field that names it, and stands byte for byte between an empty line and
+/// a boundary.
 fn form_upload(input: &[u8]) {
     // The first line is the content type, so that boundaries are mutated as well.
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
@@ -87,8 +87,9 @@ fn form_upload(input: &[u8]) {
     let named = form.names.iter().filter(|name| name.eq_ignore_ascii_case("model")).count();
     assert_eq!(named, usize::from(form.model.is_some()));
     if let Some(model) = form.model {
-        assert!(model.len() <= 1_024, "a name of {} bytes", model.len());
-        assert!(memchr::memmem::find(body, model.as_bytes()).is_some());
+        assert!(model.len() <= 1_024 && !model.contains(char::is_control), "{model:?}");
+        let part = format!("\r\n\r\n{model}\r\n--");
+        assert!(memchr::memmem::find(body, part.as_bytes()).is_some(), "{model:?}");
     }
 }
 

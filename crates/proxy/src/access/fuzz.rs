@@ -34,6 +34,9 @@ pub(crate) fn claims(input: &[u8]) {
     let Ok(grant) = doorkeeper.believe(&headers, true) else { return };
     let said = headers.get("x-spillway-tenant").and_then(|value| value.to_str().ok());
     assert_eq!(grant.tenant.as_ref().map(TenantName::as_str), said.map(str::trim));
+    for name in ["x-spillway-tenant", "x-spillway-models", "x-spillway-regions"] {
+        assert!(headers.get_all(name).iter().count() <= 1, "{name} counts though it is repeated");
+    }
     let models = listed(&headers, "x-spillway-models");
     assert!(models.is_none() || !grant.models.allows("a model that nobody names"));
     assert!(models.iter().flatten().all(|model| grant.models.allows(model.as_str())));

@@ -19,8 +19,10 @@ pub(crate) fn proxy_header(input: &[u8]) {
         match named {
             Named::Client(address) => assert_eq!(source, Some(Ok(address.ip())), "{line:?}"),
             Named::Nobody => assert!(line.starts_with("PROXY UNKNOWN"), "{line:?}"),
-            Named::Proxy => panic!("text headers never name the proxy itself: {line:?}"),
+            Named::Proxy => assert!(line.is_empty(), "no text header speaks for the proxy itself"),
         }
+    } else if named == Named::Proxy {
+        assert_eq!(header[12], 0x20, "only LOCAL speaks for the proxy itself");
     }
     // The same header in front of other bytes says the same.
     let longer = [header, b"GET / HTTP/1.1\r\n\r\n"].concat();
