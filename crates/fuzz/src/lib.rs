@@ -80,7 +80,9 @@ fn run_or_report(target: Target, input: &[u8]) {
         let _infallible = write!(hex, "{byte:02x}");
     }
     let place = if written { path.display().to_string() } else { "nowhere".to_owned() };
-    let said = cause.downcast_ref::<String>().map_or("see above", String::as_str);
+    // A panic's message is one or the other, as it was formatted or not.
+    let text = cause.downcast_ref::<String>().map(String::as_str);
+    let said = text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("see above");
     let kept = folder(name);
     panic!(
         "{name} fails on an input of {} bytes, written to {place}: {said}. Mend the parser and keep \

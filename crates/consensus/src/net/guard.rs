@@ -125,6 +125,7 @@ impl Context {
         let situation = Situation {
             sender: id,
             standing,
+            is_followed: self.follows_now(id, ballot),
             term: (!self.log.is_blank()).then_some(term),
             silence: if is_confirmed { Duration::ZERO } else { silence },
             lease: self.timing().lease(),
@@ -132,13 +133,23 @@ impl Context {
         situation.admits(ballot)
     }
 
-    /// Whether `id` is the leader that this node follows now, with that very ballot.
-    pub(crate) fn follows_now(&self, id: NodeId, ballot: Option<Ballot>) -> bool {
-        let follows = self.guard.look(|metrics| {
-            let own = Ballot::from(&metrics.vote);
-            metrics.current_leader == Some(id) && ballot.is_none_or(|ballot| ballot == own)
-        });
-        follows == Some(true)
+    /// Whether `id` won the election of `ballot`, which is the latest that this node knows.
+    pub(crate) fn follows_now(&self, id: NodeId, ballot: Ballot) -> bool {
+        let is_latest = self.guard.look(|metrics| Ballot::from(&metrics.vote) == ballot);
+        ballot.node == id && ballot.is_won && is_latest == Some(true)
+    }
+
+    /// Waits until this node follows that leader, a heartbeat at most: what a node has just heard
+    /// counts once it is on its disk.
+    pub(crate) async fn follows_soon(&self, id: NodeId, ballot: Ballot) -> bool {
+        let Some(mut metrics) = self.guard.metrics.get().cloned() else { return false };
+        let following = async {
+            while !self.follows_now(id, ballot) {
+                metrics.changed().await.ok()?;
+            }
+            Some(())
+        };
+        matches!(timeout(self.timing().heartbeat, following).await, Ok(Some(())))
     }
 
     /// Whether a later ballot that another node answers with is to be believed: only voters decide

@@ -118,8 +118,7 @@ impl<M: Machine> Server<M> {
     /// Whether to listen to the sender as the leader or candidate of `ballot`.
     pub(super) fn listens(&self, sender: (NodeId, &Identity), ballot: Ballot) -> bool {
         // A removed node may still lead until another one has taken over from it.
-        let is_gone =
-            self.is_removed(sender.1) && !self.context.follows_now(sender.0, Some(ballot));
+        let is_gone = self.is_removed(sender.1) && !self.context.follows_now(sender.0, ballot);
         let listens = !is_gone && self.context.listens(sender, ballot, self.heard.age());
         if !listens {
             tracing::warn!(from = %sender.1, ?ballot, "it neither leads nor stands for election");
@@ -142,7 +141,7 @@ impl<M: Machine> Server<M> {
             }
             Call::Vote(candidacy) => self.vote(candidacy, false).await,
             Call::PreVote(candidacy) => self.vote(candidacy, true).await,
-            Call::Transfer { from, .. } if !self.context.follows_now(id, Some(from)) => {
+            Call::Transfer { from, .. } if !self.context.follows_soon(id, from).await => {
                 Answer::Refused(Refusal::NotNow)
             }
             Call::Transfer { from, to, last } => self.transfer(from, to, last).await,

@@ -36,6 +36,8 @@ pub(crate) struct Situation {
     /// Whose stream it is, which the certificate proves.
     pub(crate) sender: NodeId,
     pub(crate) standing: Standing,
+    /// Whether this node follows the sender already, by that very ballot.
+    pub(crate) is_followed: bool,
     /// This node's own term; `None` if its log is empty.
     pub(crate) term: Option<u64>,
     /// For how long no leader was heard.
@@ -50,7 +52,8 @@ impl Situation {
         let is_silent = self.silence >= SILENT_MIN.max(SILENT_LEASES * self.lease);
         let may_lead = match self.standing {
             Standing::Voter | Standing::Unjudged => true,
-            Standing::Member => is_silent,
+            // Whoever was believed once goes on: its next word ends the silence.
+            Standing::Member => is_silent || self.is_followed,
             Standing::Stranger => false,
         };
         may_lead && ballot.node == self.sender && self.term.is_none_or(|own| is_near(ballot, own))
@@ -74,6 +77,7 @@ mod tests {
         Situation {
             sender: NodeId(2),
             standing,
+            is_followed: false,
             term: Some(5),
             silence: Duration::ZERO,
             lease: Duration::from_secs(1),
@@ -112,9 +116,15 @@ mod tests {
     }
 
     #[test]
+    fn a_member_that_was_believed_goes_on() {
+        let followed = Situation { is_followed: true, ..situation(Standing::Member) };
+        assert!(followed.admits(ballot(5, 2)) && !followed.admits(ballot(5, 3)));
+    }
+
+    #[test]
     fn a_stranger_is_never_believed() {
         let stranger = situation(Standing::Stranger);
-        let silent = Situation { silence: Duration::MAX, ..stranger };
+        let silent = Situation { silence: Duration::MAX, is_followed: true, ..stranger };
         assert!(!silent.admits(ballot(5, 2)));
     }
 }

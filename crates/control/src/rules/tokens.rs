@@ -57,7 +57,7 @@ fn check_proof(token: &JoinToken, proof: &TokenProof, is_guarded: bool) -> Resul
 
 /// Ends tokens earlier by what the cluster's clock went back, so that none lives longer than it was
 /// to: those made while the clock was wrong keep what they have left. The one that entry `index` made
-/// knows the right time.
+/// knows the right time. Watchers are not told: the time that is left is the same.
 pub(crate) fn shorten(records: &mut Records, back_ms: u64, index: u64) {
     if back_ms == 0 {
         return;
