@@ -63,7 +63,9 @@ impl Handler for Guests {
         Box::pin(async move {
             let (terms, coming) = decision?;
             let serving: Serving = Box::pin(async move {
-                let served = serve_guest(worker, request(head, body), terms, coming).await;
+                let serving = serve_guest(worker, request(head, body), terms, coming);
+                // Boxed by itself: it is most of what a guest takes.
+                let served = Box::pin(serving).await;
                 Ok(answer(served).map(boxed))
             });
             Ok(serving)

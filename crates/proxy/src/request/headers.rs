@@ -212,7 +212,7 @@ pub(crate) fn remove_engine_headers(
         };
         EngineFields::named(field).is_some_and(|field| !allowed.contains(field))
     };
-    remove_all(headers, |name| in_each_spelling(name, &steers));
+    remove_all(headers, |name| in_each_spelling(name, steers));
 }
 
 /// The field that a header stands for.
