@@ -36,7 +36,7 @@ def faulty(world: World) -> Iterator[World]:
     """The world, whose model `faulty` may be broken and is healed afterwards."""
     yield world
     world.set_fault({"kind": "none"})
-    world.wait_until_busy(False)
+    world.wait_until_welcome()
 
 
 @pytest.fixture(autouse=True)

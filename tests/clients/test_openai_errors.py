@@ -5,7 +5,7 @@ import time
 import openai
 import pytest
 
-from world import BODY_BYTES_MAX, FAULTY, IDLE_MS, World
+from world import BODY_BYTES_MAX, FAULTY, IDLE_MS, World, metrics
 
 PROMPT = [{"role": "user", "content": "Hello."}]
 
@@ -72,8 +72,9 @@ def test_an_error_of_the_replica_is_passed_on(
         client.chat.completions.create(model=model, messages=PROMPT)
     assert caught.value.response.headers["retry-after"] == "1"
     assert "x-spillway-code" not in caught.value.response.headers
-    # The node takes it at its word; the next test begins when that is over.
-    faulty.wait_until_busy(True)
+    # The node takes it at its word for this client; the next test begins when that is over.
+    assert faulty.is_kept_away(model)
+    assert 'admission="busy"' not in metrics(faulty.admin)
 
 
 def test_a_refusal_of_the_replica_is_passed_on(client: openai.OpenAI) -> None:

@@ -5,6 +5,7 @@ import os
 import shutil
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ HERE = Path(__file__).parent
 REPLICAS = 4
 # One model server under two names: the node speaks HTTP/1.1 to the first and HTTP/2 to the second.
 FAULTY = ["faulty", "faulty-h2"]
+SHORT = {"role": "user", "content": "hi"}
 # The same server once more, with room for one request at a time; and a server that is not there.
 NARROW, GONE = "narrow", "gone"
 BODY_BYTES_MAX = 4 << 20
@@ -99,11 +101,22 @@ class World:
             assert json.load(response)["fault"]["kind"] == fault["kind"]
 
 
-    def wait_until_busy(self, is_busy: bool) -> None:
-        """Until a replica is left alone since it asked for that, or none is any more."""
+    def is_kept_away(self, model: str) -> bool:
+        """Whether this client gets no request to the model's replica, which has asked it to wait."""
+        body = json.dumps({"model": model, "max_tokens": 1, "messages": [SHORT]}).encode()
+        headers = {"content-type": "application/json"}
+        request = urllib.request.Request(f"{self.url}/v1/chat/completions", body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10):
+                return False
+        except urllib.error.HTTPError as error:
+            return error.headers.get("x-spillway-shed-reason") == "replica_busy"
+
+    def wait_until_welcome(self) -> None:
+        """Until no replica is left alone since it asked for that, by all or by this client."""
         due = time.monotonic() + 10
-        while ('admission="busy"' in metrics(self.admin)) != is_busy:
-            assert time.monotonic() < due, f"never came true: busy is {is_busy}"
+        while 'admission="busy"' in metrics(self.admin) or any(map(self.is_kept_away, FAULTY)):
+            assert time.monotonic() < due, "a replica is still left alone"
             time.sleep(0.02)  # wait: until it is looked at again
 
 

@@ -126,6 +126,14 @@ impl Client {
         answer.is_ok_and(|answer| answer.status.is_success())
     }
 
+    /// Lets operators' orders come from a node; `false` if that was refused or not answered.
+    pub(crate) async fn trust(&self, node: &str) -> bool {
+        let body = json!({ "operators": true }).to_string();
+        let path = format!("/v1/nodes/{node}/operators");
+        let answer = self.send(("POST", &path), &[], body, LIMIT).await;
+        answer.is_ok_and(|answer| answer.status.is_success())
+    }
+
     /// Sends a model's request; the region that served it, as the reply says.
     pub(crate) async fn chat(&self, limit: Duration) -> Result<(), String> {
         let body = json!({

@@ -6,8 +6,12 @@ use std::ops::Range;
 
 use serde::de::{DeserializeSeed, Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+use smallvec::SmallVec;
 
 use super::{BodyError, BodyErrorKind, NameTable, TextField};
+
+/// Known members that a usual body has at most.
+const USUAL: usize = 12;
 
 /// A body that is known to be UTF-8, so that its slices needn't be checked again.
 pub(crate) struct Source<'b> {
@@ -17,7 +21,10 @@ pub(crate) struct Source<'b> {
 
 /// The values of `N` known members of one object, as they stand in the body.
 pub(crate) struct Members<'b, const N: usize> {
-    values: [Option<&'b RawValue>; N],
+    values: SmallVec<[&'b RawValue; USUAL]>,
+    /// Where each value stands in `values`, counted from 1; 0 if there is none. Most names are rare, and
+    /// this is moved about.
+    places: [u8; N],
     is_empty: bool,
     conflict: Option<Conflict<'b>>,
 }
@@ -136,7 +143,7 @@ impl<'b> Source<'b> {
 impl<'b, const N: usize> Members<'b, N> {
     /// The value of the name at `index`, even if it is null.
     pub(crate) fn value(&self, index: usize) -> Option<&'b RawValue> {
-        self.values[index]
+        self.values.get(usize::from(self.places[index]).checked_sub(1)?).copied()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -144,10 +151,12 @@ impl<'b, const N: usize> Members<'b, N> {
     }
 
     fn put(&mut self, index: usize, name: &'static str, value: &'b RawValue) {
-        if self.values[index].is_some() {
+        if self.places[index] != 0 {
             self.object_to(value, BodyErrorKind::Duplicate { field: name });
         } else {
-            self.values[index] = Some(value);
+            self.values.push(value);
+            // Each name has one place, and a table has fewer than 255 names.
+            self.places[index] = self.values.len() as u8;
         }
     }
 
@@ -168,7 +177,8 @@ impl<'b, const N: usize> Visitor<'b> for MembersVisitor<'_, N> {
     }
 
     fn visit_map<A: MapAccess<'b>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut members = Members { values: [None; N], is_empty: true, conflict: None };
+        let mut members =
+            Members { values: SmallVec::new(), places: [0; N], is_empty: true, conflict: None };
         while let Some(key) = map.next_key_seed(KeySeed { names: self.names })? {
             members.is_empty = false;
             match key {

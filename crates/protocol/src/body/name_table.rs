@@ -24,12 +24,13 @@ impl<const N: usize> NameTable<N> {
         assert!(N < NONE as usize);
         let mut first = [NONE; LENGTHS];
         let mut next = [NONE; N];
-        let mut at = 0;
-        while at < N {
+        // From behind, so that of each length the names that stand first, the usual ones, are met first.
+        let mut at = N;
+        while at > 0 {
+            at -= 1;
             let list = list_of(names[at].len());
             next[at] = first[list];
             first[list] = at as u8;
-            at += 1;
         }
         Self { names, first, next }
     }
@@ -41,10 +42,12 @@ impl<const N: usize> NameTable<N> {
     /// Where the name stands that `key` is, or would be with another case of its letters.
     pub(crate) fn find(&self, key: &str) -> Option<usize> {
         let key = folded(key);
+        let initial = key.as_bytes().first()?.to_ascii_lowercase();
         let mut at = self.first[list_of(key.len())];
         while at != NONE {
             let index = usize::from(at);
-            if self.names[index].eq_ignore_ascii_case(&key) {
+            let name = self.names[index];
+            if name.as_bytes().first() == Some(&initial) && name.eq_ignore_ascii_case(&key) {
                 return Some(index);
             }
             at = self.next[index];

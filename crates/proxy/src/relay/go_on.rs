@@ -100,7 +100,7 @@ impl Sought {
                 relay.connection = dispatched.reply.connection;
                 relay.place = Some(dispatched.place);
                 relay.witness = dispatched.witness;
-                if resume.shows_cache(relay.place.as_ref()) {
+                if resume.hides_cache_at(relay.place.as_ref()) {
                     relay.plan.mask.get_or_insert_default();
                 }
                 relay.plan.resume = Some(resume);

@@ -19,6 +19,7 @@ mod keepsakes;
 mod lesson;
 mod local;
 mod methods;
+mod opaque;
 mod path;
 mod prepare;
 mod prompt;

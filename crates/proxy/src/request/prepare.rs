@@ -9,12 +9,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::request::Parts;
 use http::uri::PathAndQuery;
-use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
     Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts, Form, GatewayError,
-    KeySources, Protocol, Segments, Terms, UsageTelling, UsageWish, V2Watch, change, decode_name,
-    read_facts, read_form, read_v2,
+    KeySources, Protocol, Segments, Terms, UsageTelling, UsageWish, change, decode_name,
+    read_facts, read_form,
 };
 use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
 
@@ -95,19 +94,11 @@ impl Prepared {
         is_hidden && !is_apart && self.flavour != Flavour::Grpc
     }
 
-    /// The same of wherever it is served; another region hides what its own replicas tell.
-    pub(crate) fn shows_cache(&self, gateway: &Gateway, place: Option<&Place>) -> bool {
+    /// The same of the place that serves it. Another region hides what its own replicas tell.
+    pub(crate) fn hides_cache_at(&self, gateway: &Gateway, place: Option<&Place>) -> bool {
         let replica = place.and_then(Place::replica);
         replica.is_some_and(|replica| self.hides_cache(gateway, replica))
     }
-}
-
-/// A body that is not read for its prompt.
-struct Opaque {
-    body: RequestBody,
-    body_wait: Duration,
-    reservation: Option<BodyReservation>,
-    cost: Cost,
 }
 
 /// What a body says that routing goes by; nothing where bodies are not read.
@@ -327,96 +318,11 @@ impl Surroundings<'_> {
         self.unread(body, Flavour::KServeV2, found, path).await
     }
 
-    /// A request of a route whose bodies are not read.
-    async fn opaque(
-        self,
-        body: WireBody,
-        flavour: Flavour,
-        route: Arc<Route>,
-    ) -> Result<Prepared, GatewayError> {
-        let found = if route.spec.default_model.is_some() {
-            let wanted = Wanted::named(None, NamePlace::Route);
-            let Found { route, model, mut target } = self.find(Some(route), wanted)?;
-            target.allow_fallback(self, &route, &model, || Renaming::Nothing);
-            (route, Some(model), target)
-        } else {
-            self.grant.check_name(self.view.names(), None)?;
-            (route, None, Target::default())
-        };
-        let path = replica_path(self.head, &found.0, None)?;
-        self.unread(body, flavour, found, path).await
-    }
-
-    async fn unread(
-        self,
-        body: WireBody,
-        flavour: Flavour,
-        (route, model, target): (Arc<Route>, Option<ModelName>, Target),
-        path: PathAndQuery,
-    ) -> Result<Prepared, GatewayError> {
-        let Opaque { body, body_wait, reservation, cost } =
-            self.take_opaque(body, flavour, &route).await?;
-        Ok(Prepared {
-            inquiry: self.inquiry(&route, model, Contents::default())?,
-            is_one_client: self.is_one_client,
-            path,
-            body,
-            salting: None,
-            cost,
-            target,
-            pinned: None,
-            flavour,
-            strip_usage: false,
-            stored_for: None,
-            continuing: None,
-            body_wait,
-            _reservation: reservation,
-            route,
-        })
-    }
-
     pub(super) async fn buffer(self, body: WireBody) -> Result<Buffered, GatewayError> {
         let bytes_max = self.gateway.limits().body_bytes_max;
         let body = refuse_announced(body, &self.head.headers, bytes_max).await?;
         let holder = self.is_one_client.then(|| self.gateway.body_holder(self.client));
         buffer(self.gateway, holder, body).await
-    }
-
-    /// Buffers a body that is known to be short, so that it can be retried; streams any other. The JSON of
-    /// a V2 request is read for its parameters, or watched for them as it passes.
-    async fn take_opaque(
-        self,
-        body: WireBody,
-        flavour: Flavour,
-        route: &Route,
-    ) -> Result<Opaque, GatewayError> {
-        let limits = self.gateway.limits();
-        let body = refuse_announced(body, &self.head.headers, limits.body_bytes_max).await?;
-        let bytes = body.size_hint().exact();
-        let cost = Cost::of_unread(self.head, bytes);
-        let is_read = flavour == Flavour::KServeV2;
-        let generates = is_read && generates(self.head.uri.path());
-        if !generates && bytes.is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
-            let watch = is_read.then(|| V2Watch::new(route.spec.engine_fields, self.json_bytes()));
-            let body = RequestBody::streamed(body, limits, watch);
-            return Ok(Opaque { body, body_wait: Duration::ZERO, reservation: None, cost });
-        }
-        let buffered = self.buffer(body).await?;
-        let mut cost = Cost::of_unread(self.head, Some(buffered.bytes.len() as u64));
-        if is_read && !buffered.bytes.is_empty() {
-            let json_bytes = usize::try_from(self.json_bytes()).unwrap_or(usize::MAX);
-            let facts = read_v2(&buffered.bytes[..buffered.bytes.len().min(json_bytes)])?;
-            facts.engine_fields.check(route.spec.engine_fields)?;
-            cost = cost.with_parameters(&facts);
-        }
-        let body = RequestBody::Buffered(Segments::from(buffered.bytes));
-        Ok(Opaque { body, body_wait: buffered.wait, reservation: buffered.reservation, cost })
-    }
-
-    /// How many bytes of a V2 request are JSON: all of them, unless tensors stand behind it.
-    fn json_bytes(self) -> u64 {
-        let length = self.head.headers.get("inference-header-content-length");
-        length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(u64::MAX)
     }
 
     /// Its body for replicas that keep cache entries apart.
@@ -496,12 +402,6 @@ impl Surroundings<'_> {
         let asked = (&prepared.route.spec.name, asked);
         Err(self.grant.refuse_region(asked, (own, regions.own_country)))
     }
-}
-
-/// Whether a V2 path is of the extension that generates text.
-fn generates(path: &str) -> bool {
-    let action = path.trim_end_matches('/').rsplit('/').next();
-    matches!(action, Some("generate" | "generate_stream"))
 }
 
 fn asks_no_usage(facts: &Facts<'_>) -> bool {

@@ -187,8 +187,8 @@ impl Resume {
     }
 
     /// Whether whoever serves it now must not tell what was cached.
-    pub(crate) fn shows_cache(&self, place: Option<&Place>) -> bool {
-        self.prepared.shows_cache(&self.worker.gateway, place)
+    pub(crate) fn hides_cache_at(&self, place: Option<&Place>) -> bool {
+        self.prepared.hides_cache_at(&self.worker.gateway, place)
     }
 
     /// Looks for somebody until there is one: who was killed may be back soon, and who is busy may

@@ -268,17 +268,20 @@ impl Exchange {
             record.split(&chosen.arm);
         }
         let gateway = &self.worker.gateway;
-        let mut session = None;
-        let forward_authorization = prepared.route.spec.forward_authorization;
-        if let Some(guest) = &self.guest {
-            // The node that has the client has done the rest.
-            prepare_guest(&mut head.headers, (guest, identity), forward_authorization);
-        } else {
-            session = begin_session(gateway, prepared, &head.headers);
-            prepare_forwarding(head, &self.client, identity, forward_authorization);
-        }
+        let is_guest = self.guest.is_some();
+        let session =
+            (!is_guest).then(|| begin_session(gateway, prepared, &head.headers)).flatten();
         let is_built_in = prepared.route.spec.path_prefix.is_none();
+        // Before this node adds headers of its own, which it need not look through.
         remove_engine_headers(&mut head.headers, prepared.route.spec.engine_fields, is_built_in);
+        let forward_authorization = prepared.route.spec.forward_authorization;
+        match &self.guest {
+            // The node that has the client has done the rest.
+            Some(guest) => {
+                prepare_guest(&mut head.headers, (guest, identity), forward_authorization);
+            }
+            None => prepare_forwarding(head, &self.client, identity, forward_authorization),
+        }
         record.planned(prepared.body_wait);
         let tenant = tenant_key(gateway, prepared);
         let dispatch = Dispatch {
@@ -348,7 +351,7 @@ impl Exchange {
             idle: prepared.route.spec.timeouts.idle,
             deadline: prepared.inquiry.deadline,
             mask: prepared
-                .shows_cache(&self.worker.gateway, Some(&dispatched.place))
+                .hides_cache_at(&self.worker.gateway, Some(&dispatched.place))
                 .then(Box::default),
             client_half: prepared.body.take_half(),
             resume: is_stream(&dispatched.reply.response)

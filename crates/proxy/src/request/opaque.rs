@@ -1,0 +1,122 @@
+//! Requests whose bodies are not read for a prompt: routes of other protocols, and tensors.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::uri::PathAndQuery;
+use http_body::Body;
+use spillway_protocol::{GatewayError, Segments, V2Watch, read_v2};
+use spillway_types::ModelName;
+
+use crate::body_room::BodyReservation;
+use crate::relay::Flavour;
+use crate::request::cost::Cost;
+use crate::request::fallback::Renaming;
+use crate::request::intake::refuse_announced;
+use crate::request::path::replica_path;
+use crate::request::prepare::{Contents, Prepared, Surroundings};
+use crate::request::target::{Found, NamePlace, Target, Wanted};
+use crate::upstream::RequestBody;
+use crate::view::Route;
+use crate::wire_body::WireBody;
+
+/// A body that is not read for its prompt.
+struct Opaque {
+    body: RequestBody,
+    body_wait: Duration,
+    reservation: Option<BodyReservation>,
+    cost: Cost,
+}
+
+impl Surroundings<'_> {
+    /// A request of a route whose bodies are not read.
+    pub(super) async fn opaque(
+        self,
+        body: WireBody,
+        flavour: Flavour,
+        route: Arc<Route>,
+    ) -> Result<Prepared, GatewayError> {
+        let found = if route.spec.default_model.is_some() {
+            let wanted = Wanted::named(None, NamePlace::Route);
+            let Found { route, model, mut target } = self.find(Some(route), wanted)?;
+            target.allow_fallback(self, &route, &model, || Renaming::Nothing);
+            (route, Some(model), target)
+        } else {
+            self.grant.check_name(self.view.names(), None)?;
+            (route, None, Target::default())
+        };
+        let path = replica_path(self.head, &found.0, None)?;
+        self.unread(body, flavour, found, path).await
+    }
+
+    pub(super) async fn unread(
+        self,
+        body: WireBody,
+        flavour: Flavour,
+        (route, model, target): (Arc<Route>, Option<ModelName>, Target),
+        path: PathAndQuery,
+    ) -> Result<Prepared, GatewayError> {
+        let Opaque { body, body_wait, reservation, cost } =
+            self.take_opaque(body, flavour, &route).await?;
+        Ok(Prepared {
+            inquiry: self.inquiry(&route, model, Contents::default())?,
+            is_one_client: self.is_one_client,
+            path,
+            body,
+            salting: None,
+            cost,
+            target,
+            pinned: None,
+            flavour,
+            strip_usage: false,
+            stored_for: None,
+            continuing: None,
+            body_wait,
+            _reservation: reservation,
+            route,
+        })
+    }
+
+    /// Buffers a body that is known to be short, so that it can be retried; streams any other. The JSON of
+    /// a V2 request is read for its parameters, or watched for them as it passes.
+    async fn take_opaque(
+        self,
+        body: WireBody,
+        flavour: Flavour,
+        route: &Route,
+    ) -> Result<Opaque, GatewayError> {
+        let limits = self.gateway.limits();
+        let body = refuse_announced(body, &self.head.headers, limits.body_bytes_max).await?;
+        let bytes = body.size_hint().exact();
+        let cost = Cost::of_unread(self.head, bytes);
+        let is_read = flavour == Flavour::KServeV2;
+        let generates = is_read && generates(self.head.uri.path());
+        if !generates && bytes.is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
+            let watch = is_read.then(|| V2Watch::new(route.spec.engine_fields, self.json_bytes()));
+            let body = RequestBody::streamed(body, limits, watch);
+            return Ok(Opaque { body, body_wait: Duration::ZERO, reservation: None, cost });
+        }
+        let buffered = self.buffer(body).await?;
+        let mut cost = Cost::of_unread(self.head, Some(buffered.bytes.len() as u64));
+        if is_read && !buffered.bytes.is_empty() {
+            let json_bytes = usize::try_from(self.json_bytes()).unwrap_or(usize::MAX);
+            let facts = read_v2(&buffered.bytes[..buffered.bytes.len().min(json_bytes)])?;
+            facts.engine_fields.check(route.spec.engine_fields)?;
+            cost = cost.with_parameters(&facts);
+        }
+        let body = RequestBody::Buffered(Segments::from(buffered.bytes));
+        Ok(Opaque { body, body_wait: buffered.wait, reservation: buffered.reservation, cost })
+    }
+
+    /// How many bytes of a V2 request are JSON: all of them, unless tensors stand behind it.
+    fn json_bytes(self) -> u64 {
+        let length = self.head.headers.get("inference-header-content-length");
+        length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(u64::MAX)
+    }
+}
+
+/// Whether a V2 path is of the extension that generates text.
+fn generates(path: &str) -> bool {
+    let action = path.trim_end_matches('/').rsplit('/').next();
+    matches!(action, Some("generate" | "generate_stream"))
+}
