@@ -6,6 +6,12 @@ use spillway_chaos::load::{Plan, Trial, run};
 
 use super::programs;
 
+/// A rate of requests that are not urgent, and the points of it that a busy machine may cost: while it
+/// does something else, some of them are predicted to be late and refused. Who finds no other region
+/// loses most of them.
+const NOT_URGENT: &str = "others served";
+const BUSY_POINTS: f64 = 3.0;
+
 /// Runs a trial once and checks what does not depend on how busy the machine is: what must never
 /// happen, and shares. Times are for a release build with a machine of its own.
 fn check(trial: Trial) {
@@ -24,9 +30,10 @@ fn check(trial: Trial) {
     }
     for figure in report.figures.iter().filter(|figure| figure.unit == "%") {
         let measured = figure.quantile(0.95);
-        let holds = figure
-            .aim
-            .is_none_or(|aim| if figure.is_rate { measured >= aim } else { measured <= aim });
+        let spare = if figure.what.contains(NOT_URGENT) { BUSY_POINTS } else { 0.0 };
+        let holds = figure.aim.is_none_or(|aim| {
+            if figure.is_rate { measured >= aim - spare } else { measured <= aim }
+        });
         assert!(holds, "{figure:?}");
     }
 }
