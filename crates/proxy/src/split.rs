@@ -204,6 +204,22 @@ mod tests {
 
     const BOTH: &[&str] = &["new", "old"];
 
+    proptest::proptest! {
+        /// A remembered arm is one that exists and gets requests: nobody talks their way into another.
+        #[test]
+        fn no_cookie_leads_to_an_arm_without_weight(
+            line in "(arm=)?(canary|stable|[ -~]{0,16})(; ?arm=(canary|stable|[ -~]{0,16}))?",
+            seed in proptest::prelude::any::<u64>(),
+        ) {
+            let mut headers = HeaderMap::new();
+            headers.append("cookie", line.parse().expect("visible characters"));
+            let sources = ArmSources { headers: &headers, user: None, stored_at: None };
+            let closed = weighted("random", Some("arm"), 0);
+            let (arm, _) = closed.choose(sources, &mut fastrand::Rng::with_seed(seed));
+            proptest::prop_assert_eq!(arm.model.as_str(), "old");
+        }
+    }
+
     #[test]
     fn every_form_is_read_and_nothing_else() {
         let parse = |text: &str| text.parse::<SplitBy>();
