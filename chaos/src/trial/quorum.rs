@@ -92,6 +92,7 @@ async fn trust_edge(cluster: &Cluster) -> anyhow::Result<()> {
     let start = Instant::now();
     while !cluster.sites[LOCAL].admin.trust(&cluster.sites[EDGE].name).await {
         anyhow::ensure!(start.elapsed() < PATIENCE, "the edge node gets no right");
+        // wait: until the cluster is formed and takes orders
         sleep(LOOK).await;
     }
     Ok(())
