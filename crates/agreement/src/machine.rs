@@ -98,3 +98,81 @@ impl Machine for Replica {
         self.state.digest().to_u128()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use spillway_control::{
+        Actor, ClusterId, DiskId, Expect, Fingerprint, Form, NodeId, NodeSpec, Proposer, RecordKey,
+        WIRE,
+    };
+
+    use super::*;
+
+    const OLD: ClusterId = ClusterId([1; 16]);
+    const NEW: ClusterId = ClusterId([2; 16]);
+
+    fn apply(replica: &mut Replica, index: u64, by: &str, command: Command) -> Outcome {
+        let proposer = Proposer { node: by.into(), region: "r".into() };
+        let actor = match command {
+            Command::Remove { .. } => Actor::Operator("ada".to_owned()),
+            _ => Actor::Node,
+        };
+        let entry = Entry { stamp_ms: 1_800_000_000_000, proposer, request: None, actor, command };
+        replica.apply(index, &entry)
+    }
+
+    /// A cluster of `a` and `b`, which enforces membership.
+    fn enforced() -> Replica {
+        let mut replica = Replica::new(Arc::default(), Arc::default());
+        let spec = |name: &str| NodeSpec {
+            name: name.into(),
+            region: "r".into(),
+            address: format!("{name}.example:1"),
+            disk: DiskId([name.as_bytes()[0]; 16]),
+            fingerprint: Fingerprint([name.as_bytes()[0]; 32]),
+            wire_oldest: 1,
+            wire_newest: WIRE,
+        };
+        let nodes = ["a", "b"].map(spec).into();
+        let declare = || Command::DeclareOperators { is_operator: true };
+        let commands = [
+            ("a", Command::Form(Form { cluster: OLD, nodes })),
+            ("a", declare()),
+            ("b", declare()),
+            ("a", Command::EnforceMembership),
+        ];
+        for (index, (by, command)) in (1..).zip(commands) {
+            let outcome = apply(&mut replica, index, by, command);
+            assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+        }
+        replica
+    }
+
+    #[test]
+    fn only_the_one_member_that_is_left_makes_a_cluster_anew() {
+        let mut replica = enforced();
+        let anew = || Command::ReplaceCluster { from: OLD, to: NEW };
+        let histories: [&[&[&str]]; 4] = [&[], &[&["a", "b"]], &[&["b"]], &[&["a"], &["a", "b"]]];
+        for (index, members) in (5..).zip(histories) {
+            for names in members {
+                replica.members(&names.iter().map(|name| (*name).into()).collect::<Vec<_>>());
+            }
+            let outcome = apply(&mut replica, index, "a", anew());
+            let Outcome::Refused(refusal) = outcome else { panic!("{members:?}: {outcome:?}") };
+            assert_eq!(refusal.code, RefusalCode::NotPermitted);
+            assert_eq!(replica.state().cluster(), Some(OLD));
+        }
+        replica.members(&["a".into()]);
+        let outcome = apply(&mut replica, 9, "a", anew());
+        assert!(matches!(outcome, Outcome::Applied { .. }), "{outcome:?}");
+    }
+
+    #[test]
+    fn the_log_is_told_who_was_removed() {
+        let mut replica = enforced();
+        assert!(!replica.is_removed(&"b".into()) && !replica.is_removed(&"z".into()));
+        let key = RecordKey::Node(NodeId(2));
+        apply(&mut replica, 5, "a", Command::Remove { key, expect: Expect::Any });
+        assert!(replica.is_removed(&"b".into()) && !replica.is_removed(&"a".into()));
+    }
+}

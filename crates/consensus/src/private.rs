@@ -146,6 +146,18 @@ mod tests {
     }
 
     #[test]
+    fn what_a_link_in_the_folder_leads_to_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, elsewhere) = (folder.path().join("data"), folder.path().join("elsewhere"));
+        fs::create_dir(&data).unwrap();
+        fs::write(&elsewhere, "x").unwrap();
+        set_mode(&elsewhere, 0o644);
+        std::os::unix::fs::symlink(&elsewhere, data.join("link")).unwrap();
+        tighten(&data).unwrap();
+        assert_eq!(mode(&elsewhere), 0o644);
+    }
+
+    #[test]
     fn a_folder_that_users_share_stays_as_it_is() {
         let folder = tempfile::tempdir().unwrap();
         set_mode(folder.path(), 0o1777);

@@ -1,9 +1,9 @@
 //! The cluster's clock, and what ends by it.
 
-use crate::test_world::{World, node_spec, node_spec_of, put, register, renew, setting};
+use crate::test_world::{CLUSTER, World, node_spec, node_spec_of, put, register, renew, setting};
 use crate::{
-    Actor, Command, Entry, Hidden, Item, JoinToken, LeaseSource, NodeId, Outcome, RefusalCode,
-    State, TokenProof, TokenTerms,
+    Actor, Command, Entry, Form, Hidden, Item, JoinToken, LeaseSource, NodeId, Outcome,
+    RefusalCode, State, TokenProof, TokenTerms,
 };
 
 const YEAR_MS: u64 = 365 * 24 * 3_600_000;
@@ -91,6 +91,11 @@ fn what_is_refused_and_what_strangers_say_moves_nothing() {
     let refused = world.by_node("a1", setting("nonsense", "1"));
     let strange = world.by_node("a9", Command::ExpireLeases { region: "a".into() });
     let stale = world.by_node("a1", renew("a/r", 7));
+    // What it says is so already, which is no refusal.
+    let form = Command::Form(Form { cluster: CLUSTER, nodes: Vec::new() });
+    let idle = Entry { stamp_ms: later_ms, ..world.by_node("a9", form) };
+    assert_eq!(world.apply(&idle), Outcome::Unchanged);
+    assert_eq!(clocks(&world), before);
     for entry in [refused, strange, stale] {
         let outcome = world.apply(&Entry { stamp_ms: later_ms, ..entry });
         assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
@@ -102,6 +107,22 @@ fn what_is_refused_and_what_strangers_say_moves_nothing() {
     let before = clocks(&world);
     world.apply(&Entry { stamp_ms: later_ms, ..repeated });
     assert_eq!(clocks(&world), before, "nor does what was carried out before");
+}
+
+#[test]
+fn an_order_without_the_right_moves_nothing() {
+    let mut world = World::of(&[("a", 1), ("e", 1)]);
+    for node in ["a1", "e1"] {
+        world.applied(node, Command::DeclareOperators { is_operator: node == "a1" });
+    }
+    world.applied("a1", Command::EnforceMembership);
+    let clocks = |world: &World| (world.state.stamp_ms(), world.state.region_clock_ms(&"e".into()));
+    let before = clocks(&world);
+    let order = world.by_node("e1", setting("health.transition_ms", "1"));
+    let (stamp_ms, actor) = (world.now_ms + YEAR_MS, Actor::Operator("eve".to_owned()));
+    let outcome = world.apply(&Entry { stamp_ms, actor, ..order });
+    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    assert_eq!(clocks(&world), before);
 }
 
 #[test]

@@ -75,6 +75,8 @@ mod node_test;
 #[cfg(test)]
 mod property_test;
 #[cfg(test)]
+mod removed_test;
+#[cfg(test)]
 mod replica_test;
 #[cfg(test)]
 mod request_test;

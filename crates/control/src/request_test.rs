@@ -102,6 +102,15 @@ fn a_name_that_an_operator_gave_is_not_pushed_out_by_writes_without_one() {
 }
 
 #[test]
+fn a_node_uses_up_no_name_that_operators_give_to_requests() {
+    let mut world = world();
+    let named = numbered(&world, 0, true);
+    let by_node = Entry { actor: Actor::Node, ..named.clone() };
+    assert_eq!(refusal(world.apply(&by_node)).code, RefusalCode::NotPermitted);
+    assert!(matches!(world.apply(&named), Outcome::Applied { .. }));
+}
+
+#[test]
 fn the_oldest_of_too_many_is_forgotten() {
     let mut world = world();
     let first = numbered(&world, 0, false);

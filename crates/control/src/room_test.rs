@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crate::test_world::{World, put, replica_id, replica_spec};
+use crate::items_test::key;
+use crate::test_world::{World, put, remove, replica_id, replica_spec};
 use crate::{
-    Command, Expect, Item, LeaseSource, Outcome, RefusalCode, ReplicaSpec, STATE_BYTES_MAX, Tenant,
+    Command, Expect, Item, Key, LeaseSource, Outcome, RecordKey, RefusalCode, ReplicaSpec,
+    STATE_BYTES_MAX, Tenant,
 };
 
 /// A replica with as many models as there may be: some 60 KiB.
@@ -62,4 +64,32 @@ fn the_only_region_leaves_room_for_operators() {
     }
     assert!(is_refused, "operators' replicas have a limit, too");
     world.done(tenant("other"));
+}
+
+#[test]
+fn many_regions_together_leave_room_for_operators() {
+    let regions = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let mut world = World::of(&regions.map(|region| (region, 1)));
+    let all = regions.map(|region| fill(&mut world, &format!("{region}1")));
+    assert!(all[7] < STATE_BYTES_MAX * 7 / 16, "{all:?}");
+    world.done(large("a/by-operator"));
+}
+
+#[test]
+fn replicas_and_what_operators_write_take_no_room_from_each_other() {
+    let mut world = World::of(&[("a", 1)]);
+    fill(&mut world, "a1");
+    world.done(tenant("acme"));
+    let models: BTreeSet<_> = (0..256).map(|n| format!("{n:-<230}").as_str().into()).collect();
+    let is_full = (0..1_000).any(|number| {
+        let key = Key { models: models.clone(), ..key(Some("acme")) };
+        let command = put(Item::Key(format!("k{number}").as_str().into(), key));
+        let outcome = world.apply(&world.by_operator(command));
+        matches!(outcome, Outcome::Refused(refusal) if refusal.code == RefusalCode::StateFull)
+    });
+    let beside = world.state.bytes() - world.state.records().replicas.bytes();
+    assert!(is_full && beside > STATE_BYTES_MAX * 15 / 16, "{beside}");
+    // A replica that comes back finds room.
+    world.applied("a1", remove(RecordKey::Replica(replica_id("a/r0"))));
+    world.applied("a1", large("a/r0"));
 }

@@ -12,7 +12,6 @@ use crate::hello;
 use crate::join::{self, Guest};
 use crate::kind::Kind;
 use crate::peer::{Arrival, Origin};
-use crate::rpc::CONTROL_STREAMS_MAX;
 use crate::shared::Shared;
 use crate::tls::{Refusal, identity_of, peer_certificate};
 use crate::transport;
@@ -119,8 +118,8 @@ async fn welcome(
     })?;
     if kind == Kind::Control {
         switch.is_control();
-        connection.set_max_concurrent_bi_streams(CONTROL_STREAMS_MAX.into());
     }
+    transport::open_to_peer(&shared.transport, connection, kind);
     let process =
         hello::exchange(connection, shared.process).await.or(Err(CloseCode::Malformed))?;
     // The members may have changed since the certificate was judged.

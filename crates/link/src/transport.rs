@@ -16,6 +16,10 @@ const WINDOW_BYTES_MIN: u64 = 32 << 10;
 /// The most: a mistake in the config must not flood a path.
 const WINDOW_BYTES_MAX: u64 = 1 << 20;
 
+/// What somebody may send before this node knows that it is a peer: a question at the gate, or a
+/// hello. One stream of each direction is enough for that.
+const STRANGER_WINDOW_BYTES: u32 = 64 << 10;
+
 /// Packets that are acknowledged together. With QUIC's usual two, half the packets of short requests
 /// are acknowledgements, and each wakes a node up. What comes late is acknowledged after 25 ms, and
 /// gaps at once.
@@ -43,8 +47,9 @@ pub(crate) fn dialled(settings: &Transport, kind: Kind, rtt: Duration) -> Arc<Tr
 }
 
 /// Settings of a connection that this node accepts. Its kind is not known before it is set up; then
-/// `switch` is told. The rest of what is special to a kind comes from the dialler: the shorter idle
-/// time of both counts.
+/// `switch` is told, and [`open_to_peer`] makes room. Room that was given can't be taken back, so
+/// whoever is no peer never gets it. The rest of what is special to a kind comes from the dialler:
+/// the shorter idle time of both counts.
 pub(crate) fn accepted(settings: &Transport, switch: &KindSwitch) -> Arc<TransportConfig> {
     let mut config = common(settings);
     let rtt = ms(settings.rtt_default_ms);
@@ -53,7 +58,22 @@ pub(crate) fn accepted(settings: &Transport, switch: &KindSwitch) -> Arc<Transpo
         .congestion_controller_factory(by_kind(settings, switch, rtt))
         .max_idle_timeout(Some(VarInt::from_u32(settings.data_idle_ms).into()))
         .keep_alive_interval(Some(ms(settings.control_keep_alive_ms)));
+    config
+        .receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES))
+        .max_concurrent_bidi_streams(VarInt::from_u32(1))
+        .max_concurrent_uni_streams(VarInt::from_u32(1));
     Arc::new(config)
+}
+
+/// Gives an accepted connection the room of its kind, once it is known to be a peer's.
+pub(crate) fn open_to_peer(settings: &Transport, connection: &quinn::Connection, kind: Kind) {
+    let streams = match kind {
+        Kind::Control => CONTROL_STREAMS_MAX,
+        Kind::Data => settings.streams_max,
+    };
+    connection.set_receive_window(VarInt::from_u32(settings.connection_window_bytes));
+    connection.set_max_concurrent_bi_streams(VarInt::from_u32(streams));
+    connection.set_max_concurrent_uni_streams(VarInt::from_u32(BULK_STREAMS_MAX));
 }
 
 fn common(settings: &Transport) -> TransportConfig {

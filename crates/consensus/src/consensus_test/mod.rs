@@ -7,6 +7,7 @@ mod conform_test;
 mod disk_test;
 mod elect_test;
 mod failover_test;
+mod liar_test;
 mod member_test;
 mod partition_test;
 mod read_test;

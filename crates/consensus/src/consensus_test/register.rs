@@ -1,10 +1,11 @@
 //! A machine for tests: numbers by key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use spillway_codec::Wire;
+use spillway_types::NodeName;
 
 use crate::{Machine, MachineFault};
 
@@ -13,6 +14,8 @@ use crate::{Machine, MachineFault};
 pub(crate) struct Register {
     pub(crate) numbers: BTreeMap<u64, u64>,
     pub(crate) commands: u64,
+    /// Nodes that were removed.
+    removed: BTreeSet<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,6 +25,8 @@ pub(crate) enum Change {
     Count(u64),
     /// Does nothing but take room.
     Pad(String),
+    /// Removes a node from what the machine knows; the members of the log stay.
+    Remove(String),
 }
 
 /// The number before.
@@ -60,7 +65,15 @@ impl Machine for Register {
                 Before(Some(*number - 1))
             }
             Change::Pad(_) => Before(None),
+            Change::Remove(name) => {
+                self.removed.insert(name.clone());
+                Before(None)
+            }
         }
+    }
+
+    fn is_removed(&self, name: &NodeName) -> bool {
+        self.removed.contains(name.as_str())
     }
 
     fn snapshot(&self) -> Result<Bytes, MachineFault> {

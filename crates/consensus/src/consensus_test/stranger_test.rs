@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use spillway_link::Identity;
 
+use super::register::Change;
 use super::world::{LIMIT, World, until};
 use crate::wire::{
-    Answer, Append, Ballot, Call, Candidacy, Octets, Offer, Point, Purpose, Refusal, SnapshotHead,
+    Answer, Append, Ballot, Call, Candidacy, Octets, Offer, Parcel, Point, Purpose, Refusal,
+    SnapshotHead,
 };
-use crate::{NodeId, Role};
+use crate::{NodeId, Role, Urgency};
 
 const NEAR: Duration = Duration::from_millis(4);
 
 /// Three voters, and a fourth certificate: of a learner, or of nobody.
-async fn with_fourth(is_member: bool) -> World {
+pub(super) async fn with_fourth(is_member: bool) -> World {
     let mut world = World::new(4, NEAR);
     for at in 0..3 {
         world.start(at).await;
@@ -51,7 +54,7 @@ fn candidacy(term: u64, node: u64, is_transfer: bool) -> Candidacy {
 }
 
 /// The leader leads as before, in the same term, and commits.
-async fn goes_on(world: &World, term: u64) {
+pub(super) async fn goes_on(world: &World, term: u64) {
     for at in 0..3 {
         let status = world.log(at).status();
         assert_eq!((status.term, status.leader), (term, Some(NodeId(1))), "node {at}");
@@ -166,6 +169,94 @@ async fn a_leader_is_not_deposed_by_the_answer_of_a_member_without_a_vote() {
     assert!(context.believes(NodeId(2), won(term + 1, 2)));
     assert!(!context.believes(NodeId(2), won(u64::MAX, 2)));
     assert!(!context.believes(NodeId(4), won(term + 1, 2)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_yields_to_a_member_without_a_vote_only_once_in_a_while() {
+    let world = with_fourth(true).await;
+    let context = &world.log(0).context;
+    let later = won(world.log(0).status().term + 1, 4);
+    assert!(!context.believes(NodeId(9_999), later), "no member");
+    assert!(context.believes(NodeId(4), later));
+    assert!(!context.believes(NodeId(4), later));
+}
+
+/// A leader hears no other one, so its silence says nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_with_a_majority_listens_to_no_member_without_a_vote() {
+    let world = with_fourth(true).await;
+    let from = Identity::new("test", "r", "n4").unwrap();
+    let later = won(world.log(0).status().term + 1, 4);
+    let silence = Some(Duration::from_secs(3_600));
+    assert!(!world.log(0).context.listens((NodeId(4), &from), later, silence));
+    assert!(world.log(1).context.listens((NodeId(4), &from), later, silence));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_node_that_a_leader_named_a_moment_ago_is_wanted() {
+    let world = World::three(NEAR).await;
+    let context = &world.log(1).context;
+    let term = world.log(1).status().term;
+    context.want(won(term, 1), NodeId(3));
+    assert!(!context.is_wanted(&candidacy(term + 1, 2, true)).await, "another one");
+    assert!(!context.is_wanted(&candidacy(term, 3, true)).await, "the same term");
+    context.want(won(term, 1), NodeId(3));
+    assert!(context.is_wanted(&candidacy(term + 1, 3, true)).await);
+    // wait: the leader's word ends by the clock.
+    tokio::time::sleep(2 * world.timing.lease()).await;
+    assert!(!context.is_wanted(&candidacy(term + 1, 3, true)).await, "long ago");
+}
+
+/// What the machine knows of a removal comes before the members of the log follow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_voter_has_no_say_while_it_still_is_a_member() {
+    let mut world = World::three(NEAR).await;
+    let term = world.log(0).status().term;
+    world.kill(2).await;
+    let removal = Change::Remove("n3".to_owned());
+    world.log(0).propose(&removal, Urgency::Operator, LIMIT).await.unwrap();
+    world.agree().await;
+    let thief = world.thief(2).await;
+    for to in [0, 1] {
+        for call in [
+            Call::Propose { command: Octets(Bytes::from_static(b"x")), limit_ms: 1_000 },
+            Call::ReadIndex,
+            Call::Speaks(2),
+        ] {
+            let answer = world.say(&thief, (3, to), (Purpose::Call, call.clone())).await;
+            assert_eq!(answer, Some(Answer::Refused(Refusal::NotYou)), "{call:?}");
+        }
+        // Nor does it lead, which nothing but its removal keeps a voter from.
+        let later = won(term + 1, 3);
+        assert_eq!(world.say(&thief, (3, to), (Purpose::Append, heartbeat(later))).await, None);
+    }
+    let status = world.log(0).status();
+    assert_eq!((status.term, status.leader), (term, Some(NodeId(1))));
+}
+
+/// Bytes that were not offered so are not waited for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_is_as_long_as_it_was_offered() {
+    let mut world = World::three(NEAR).await;
+    let term = world.log(1).status().term;
+    world.kill(2).await;
+    let thief = world.thief(2).await;
+    let name = "n2".into();
+    let (mut sender, mut receiver) = thief.open_control(&name).unwrap();
+    sender.message(&world.opening(3, 1, Purpose::Snapshot)).await.unwrap();
+    let head = SnapshotHead {
+        last: Some(Point { term: term + 1, index: 1_000_000 }),
+        members_at: None,
+        members: (&openraft_members()).into(),
+        bytes: 64,
+        checksum: 0,
+    };
+    sender.message(&Offer { ballot: won(term + 1, 3), head, transfer: 7 }).await.unwrap();
+    assert_eq!(receiver.message().await.unwrap(), Some(Answer::Ready));
+    let mut bulk = thief.open_bulk(&name).unwrap();
+    bulk.message(&Parcel { transfer: 7, bytes: u64::MAX }).await.unwrap();
+    let answer = tokio::time::timeout(LIMIT, receiver.message::<Answer>()).await;
+    assert_eq!(answer.unwrap().unwrap(), Some(Answer::Refused(Refusal::Damaged)));
 }
 
 /// Who lags behind may know a leader only as a member without a vote: it follows after a while.

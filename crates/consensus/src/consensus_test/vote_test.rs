@@ -88,6 +88,9 @@ async fn a_restarted_node_gives_no_vote_within_a_lease_then_one_a_term_and_keeps
     assert!(term < 50 && is_granted(&ask(&world, 60, 1, true).await));
     // A vote does, and is given once a term.
     assert!(is_granted(&ask(&world, 80, 1, false).await));
+    until("it is on its disk", || world.log(2).status().term == 80).await;
+    let asked = Ballot { term: 80, node: NodeId(1), is_won: false };
+    assert!(!world.log(2).context.follows_now(NodeId(1), asked), "a candidate leads nobody");
     assert!(!is_granted(&ask(&world, 80, 2, false).await));
     assert!(is_granted(&ask(&world, 80, 1, false).await));
     // It is still given after a restart, to the same one.

@@ -85,3 +85,22 @@ impl Drop for Place {
         self.parcels.lock().remove(&self.key);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_snapshots_are_expected_one_from_a_node_and_none_that_is_too_long() {
+        let parcels = Parcels::default();
+        let [a, b, c]: [NodeName; 3] = ["a", "b", "c"].map(Into::into);
+        let most = crate::SNAPSHOT_BYTES_MAX as u64;
+        assert!(parcels.expect(&a, 1, most + 1).is_none());
+        let first = parcels.expect(&a, 1, most).unwrap();
+        assert!(parcels.expect(&a, 2, 1).is_none(), "one from each node");
+        let _second = parcels.expect(&b, 1, 1).unwrap();
+        assert!(parcels.expect(&c, 1, 1).is_none(), "two at a time");
+        drop(first);
+        assert!(parcels.expect(&c, 1, 1).is_some());
+    }
+}

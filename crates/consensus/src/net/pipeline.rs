@@ -55,6 +55,8 @@ pub(super) struct Pipeline<S> {
 struct UnderWay {
     ballot: Ballot,
     previous: Option<LogId>,
+    /// What the follower has to have once it has taken it in.
+    last: Option<LogId>,
     sent: Instant,
 }
 
@@ -184,7 +186,8 @@ where
         };
         self.outgoing =
             encode_append(append).map_err(|error| NetFault::Stream(error.to_string()))?;
-        self.under_way.push_back(UnderWay { ballot, previous, sent: Instant::now() });
+        let last = request.entries.last().map(|entry| entry.log_id).or(previous);
+        self.under_way.push_back(UnderWay { ballot, previous, last, sent: Instant::now() });
         Ok(())
     }
 
@@ -213,6 +216,10 @@ where
         match verdict {
             Verdict::HigherVote(ballot) if !self.context.believes(self.id, ballot) => {
                 return Err(NetFault::Unbelieved);
+            }
+            // openraft takes such a claim as it is, and stops over one that can't be.
+            Verdict::Appended(at) if at.map(LogId::from) != request.last => {
+                return Err(NetFault::Unexpected);
             }
             Verdict::HigherVote(_) => {}
             Verdict::Appended(_) | Verdict::Conflict(_) => self.follows(&request, took),

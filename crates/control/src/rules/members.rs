@@ -5,8 +5,8 @@ use spillway_types::NodeName;
 use crate::limits::REMOVED_NODES_MAX;
 use crate::state::{Done, Ledger, Turn, node_named, proposing_node};
 use crate::{
-    Actor, Command, Entry, Expect, Fault, JoinToken, Node, NodeId, NodeRight, NodeSpec, Records,
-    Refusal, RefusalCode, RemovedNode, TokenId, TokenOrigin,
+    Actor, Command, Entry, Expect, Fault, Node, NodeId, NodeRight, NodeSpec, Records, Refusal,
+    RefusalCode, RemovedNode, TokenId, TokenOrigin,
 };
 
 /// Nodes that a refusal names: as many as a person needs.
@@ -237,9 +237,8 @@ pub(super) fn check_own_record(turn: &Turn<'_>, spec: &NodeSpec) -> Result<(), R
     Err(Refusal::new(RefusalCode::NotOwner, cause, "let that node propose it"))
 }
 
-/// Whether nodes that join by a token get the right.
+/// Whether nodes that join by a token get the right. The token is one that lets a node in.
 pub(super) fn grants(turn: &Turn<'_>, token: Option<&TokenId>) -> bool {
-    let has_token = |id: &&TokenId| turn.get::<JoinToken>(id).is_some();
-    let origin = token.filter(has_token).and_then(|id| turn.get::<TokenOrigin>(id));
+    let origin = token.and_then(|id| turn.get::<TokenOrigin>(id));
     origin.is_some_and(|origin| origin.is_operator)
 }

@@ -180,6 +180,16 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_went_back_does_so_again_only_if_most_nodes_say_so_again() {
+        let mut clock = ClusterClock::starting_at(NOW_MS + YEAR_MS);
+        let mut say = |node, stamp_ms| clock.take_in(NodeId(node), stamp_ms, (1..=3).map(NodeId));
+        say(1, NOW_MS);
+        assert_eq!(say(2, NOW_MS), YEAR_MS);
+        assert_eq!(say(1, NOW_MS - YEAR_MS), 0, "one of three");
+        assert_eq!(clock.confirmed_ms(), NOW_MS);
+    }
+
+    #[test]
     fn a_node_that_is_alone_moves_it_by_a_day_an_entry_and_back_at_once() {
         let clock = after(1, &[(1, u64::MAX)]);
         assert_eq!(clock.confirmed_ms(), NOW_MS + CLOCK_ALONE_STEP_MS_MAX);

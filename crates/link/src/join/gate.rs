@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use quinn::VarInt;
 use spillway_types::NodeName;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -24,8 +23,6 @@ const OF_ONE_MAX: usize = 2;
 const QUESTION_LIMIT: Duration = Duration::from_secs(3);
 /// How long it may take to leave once it was answered.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
-/// What a stranger may send before it is read: one question and no more.
-const WINDOW_BYTES: u32 = 64 << 10;
 
 /// Who answers those who knock. Called from the link's own tasks, so it must not block.
 pub trait Gate: Send + Sync + 'static {
@@ -80,9 +77,6 @@ pub(crate) struct Guest {
 /// Answers one question, then waits until the asker has it and leaves.
 pub(crate) async fn serve(shared: &Arc<Shared>, guest: Guest) {
     let Guest { connection, from } = guest;
-    connection.set_max_concurrent_uni_streams(VarInt::from_u32(0));
-    connection.set_max_concurrent_bi_streams(VarInt::from_u32(1));
-    connection.set_receive_window(VarInt::from_u32(WINDOW_BYTES));
     let code = match (shared.gate.load_full(), shared.strangers.take(from.node())) {
         (None, _) => CloseCode::NotMember,
         (Some(_), None) => {

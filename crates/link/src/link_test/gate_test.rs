@@ -158,3 +158,57 @@ async fn only_a_few_strangers_are_served_at_a_time() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// Says nothing and reads nothing.
+struct Mute;
+
+impl Gate for Mute {
+    fn knocked(&self, _from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
+        Box::pin(async move {
+            std::future::pending::<()>().await;
+            drop(streams);
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_stranger_has_one_stream_and_a_little_room() {
+    let world = World::new();
+    let node = world.start("eu", "a");
+    node.link.open_gate(Some(Arc::new(Mute)));
+    let files = world.issue(&identity("us", "z"), &world.authority);
+    let client = RawClient::new();
+    let connection = client.connection(&node, &files, b"spillway-join/1").await;
+    let (mut sender, _receiver) = connection.open_bi().await.unwrap();
+    sender.write_all(&[0; 4 << 10]).await.unwrap();
+    until("it is served", || node.link.status().totals.strangers == 1).await;
+    // A hello takes one.
+    let _hello = connection.open_uni().await.unwrap();
+    // wait: that nothing more is taken has no event; a second is many round trips.
+    let a_while = Duration::from_secs(1);
+    let (second, one_way, much) = tokio::join!(
+        tokio::time::timeout(a_while, connection.open_bi()),
+        tokio::time::timeout(a_while, connection.open_uni()),
+        tokio::time::timeout(a_while, sender.write_all(&[0; 128 << 10])),
+    );
+    assert!(second.is_err() && one_way.is_err(), "more streams");
+    assert!(much.is_err(), "it is read into memory");
+}
+
+#[tokio::test]
+async fn a_stranger_that_asks_nothing_or_does_not_leave_is_shown_out() {
+    let world = World::new();
+    let node = world.start("eu", "a");
+    let (_permits, served) = open(&node, 9);
+    let files = world.issue(&identity("us", "z"), &world.authority);
+    let client = RawClient::new();
+    let mute = client.connection(&node, &files, b"spillway-join/1").await;
+    let stays = client.connection(&node, &files, b"spillway-join/1").await;
+    let (mut sender, _receiver) = stays.open_bi().await.unwrap();
+    sender.write_all(&spillway_codec::encode(&Word("?".to_owned())).unwrap()).await.unwrap();
+    until("it is answered", || served.load(Ordering::SeqCst) == 1).await;
+    // A served stranger may stay for 15 s in all.
+    let limit = Duration::from_secs(12);
+    tokio::time::timeout(limit, mute.closed()).await.expect("who asks nothing has to go");
+    tokio::time::timeout(limit, stays.closed()).await.expect("who was answered has to go");
+}

@@ -130,6 +130,18 @@ impl RawClient {
         Self { endpoint: Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap() }
     }
 
+    /// Dials and says nothing.
+    pub(super) async fn connection(
+        &self,
+        to: &TestNode,
+        files: &CertificateFiles,
+        protocol: &[u8],
+    ) -> Connection {
+        let config = client_config(Some(files), protocol);
+        let name = to.me.dns_name();
+        self.endpoint.connect_with(config, to.address(), &name).unwrap().await.unwrap()
+    }
+
     /// Dials and waits until the node has welcomed it, or the connection has ended.
     pub(super) async fn dial(
         &self,

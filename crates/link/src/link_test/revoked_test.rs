@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 
-use super::world::{World, until};
+use super::raw::RawServer;
+use super::world::{World, identity, until};
 use crate::certs::serial_of_pem;
-use crate::{DatagramFault, Refusal};
+use crate::{DatagramFault, ForwardHead, PeerConfig, Refusal, Room};
 
 fn serial(world: &World, region: &str, node: &str) -> String {
     let files = crate::certs::NodeFiles::in_folder(world.path(), region, node);
@@ -31,6 +32,29 @@ async fn a_revoked_certificate_ends_its_connections_and_makes_no_new_ones() {
     world.issue(&b.me, &world.authority);
     b.link.reload().await.unwrap();
     a.connected(&b).await;
+}
+
+#[tokio::test]
+async fn a_node_that_answers_with_a_revoked_certificate_is_refused() {
+    let world = World::new();
+    let node = world.start("eu", "a");
+    let me = identity("us", "b");
+    let server = RawServer::new(&world.issue(&me, &world.authority));
+    node.link.set_revoked([serial(&world, "us", "b")].into());
+    let address = server.address().to_string();
+    node.link.set_peers(vec![PeerConfig { identity: me, address, rtt_ms: None }]);
+    assert!(server.accept().await.is_err(), "the handshake went through");
+    until("it is counted", || node.refusals(Refusal::Revoked) > 0).await;
+}
+
+#[tokio::test]
+async fn a_serial_number_is_written_without_leading_zeros() {
+    let world = World::new();
+    for _ in 0..100 {
+        world.issue(&identity("us", "b"), &world.authority);
+        let serial = serial(&world, "us", "b");
+        assert!(!serial.starts_with('0') && serial.len() > 8, "{serial}");
+    }
 }
 
 #[tokio::test]
@@ -61,6 +85,10 @@ async fn a_peer_that_leaves_is_neither_told_nor_heard() {
     let told = a.link.send_datagram(b.me.node(), Bytes::from_static(b"three"));
     assert_eq!(told, Err(DatagramFault::NotConnected));
     assert!(a.link.connected_in(b.me.region()).is_empty());
+    let head = ForwardHead::new(http::Method::GET, "/".parse().unwrap());
+    let body = http_body_util::Empty::<Bytes>::new();
+    let asked = b.link.forward(a.me.node(), head, body, Room::Unknown).await;
+    assert!(asked.is_err(), "a request of a peer that leaves is served");
     assert!(a.link.open_control(b.me.node()).is_ok(), "the log goes on");
     a.link.set_leaving(BTreeSet::new());
     b.link.send_datagram(a.me.node(), Bytes::from_static(b"two")).unwrap();

@@ -206,3 +206,29 @@ fn reason_of(error: &CertificateError) -> Refusal {
         _ => Refusal::BadCertificate,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A certificate that nobody vouches for, with these names.
+    fn certificate(uris: &[&str]) -> CertificateDer<'static> {
+        let mut parameters = rcgen::CertificateParams::default();
+        let names = uris.iter().map(|uri| rcgen::SanType::URI((*uri).try_into().unwrap()));
+        parameters.subject_alt_names = names.collect();
+        let key = rcgen::KeyPair::generate().unwrap();
+        parameters.self_signed(&key).unwrap().der().clone()
+    }
+
+    #[test]
+    fn a_certificate_names_exactly_one_node() {
+        let [one, other] = ["a", "b"].map(|node| Identity::new("test", "eu", node).unwrap());
+        assert_eq!(identity_of(&certificate(&[&one.uri()])), Ok(one.clone()));
+        let strange = certificate(&["https://example.com/", &one.uri()]);
+        assert_eq!(identity_of(&strange), Ok(one.clone()));
+        let both = certificate(&[&one.uri(), &other.uri()]);
+        assert_eq!(identity_of(&both), Err(Refusal::NoIdentity));
+        let none = certificate(&["https://example.com/"]);
+        assert_eq!(identity_of(&none), Err(Refusal::NoIdentity));
+    }
+}

@@ -175,29 +175,5 @@ fn peers(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn status(voters: &[u64], members: &[(u64, &str)], leader: u64) -> Status {
-        let member = |(id, name): &(u64, &str)| {
-            let disk = spillway_consensus::DiskId(u128::from(*id));
-            (NodeId(*id), Member { name: (*name).into(), region: "r".into(), disk })
-        };
-        Status {
-            voters: voters.iter().map(|id| NodeId(*id)).collect(),
-            members: members.iter().map(member).collect(),
-            leader: Some(NodeId(leader)),
-            ..Status::outside(spillway_consensus::DiskId(0))
-        }
-    }
-
-    #[test]
-    fn a_removed_node_is_needed_only_as_leader_or_for_a_majority() {
-        let three = [(1, "a"), (2, "b"), (3, "c")];
-        let gone: BTreeSet<NodeName> = ["c".into()].into();
-        assert!(needed(&status(&[1, 2, 3], &three, 1), &gone).is_empty());
-        assert_eq!(needed(&status(&[1, 2, 3], &three, 3), &gone), gone);
-        assert_eq!(needed(&status(&[1, 3], &three, 1), &gone), gone);
-        assert!(needed(&status(&[1, 2], &three, 1), &gone).is_empty());
-    }
-}
+#[path = "peers_test.rs"]
+mod tests;

@@ -100,3 +100,55 @@ fn keys_are_read_as_they_are_written() {
         assert!(Identity::read_all(wrong, place).is_err(), "{wrong}");
     }
 }
+
+/// Replaces what stands between the mark and the checksum of the head.
+fn with_stanzas(sealed: &[u8], stanzas: &str) -> Vec<u8> {
+    let end = sealed.windows(4).position(|bytes| bytes == b"\n---").unwrap() + 1;
+    [MARK, stanzas.as_bytes(), &sealed[end..]].concat()
+}
+
+/// The stanzas of a head.
+fn stanzas(sealed: &[u8]) -> String {
+    let end = sealed.windows(4).position(|bytes| bytes == b"\n---").unwrap() + 1;
+    String::from_utf8(sealed[MARK.len()..end].to_vec()).unwrap()
+}
+
+#[test]
+fn a_head_with_an_added_recipient_is_noticed() {
+    let [mine, other] = [(); 2].map(|()| Identity::new().unwrap());
+    let lock = |identity: &Identity| Lock::Recipients(vec![identity.recipient()]);
+    let sealed = seal(b"state", &lock(&mine)).unwrap();
+    let added = stanzas(&seal(b"x", &lock(&other)).unwrap());
+    let altered = with_stanzas(&sealed, &(stanzas(&sealed) + &added));
+    let fault = open(&altered, &by_key(&mine)).unwrap_err();
+    assert!(fault.to_string().contains("checksum of its head"), "{fault}");
+}
+
+#[test]
+fn a_passphrase_stands_alone_in_a_head() {
+    let mine = Identity::new().unwrap();
+    let sealed = seal(b"state", &Lock::Recipients(vec![mine.recipient()])).unwrap();
+    // Not one that is known, so that no work is done for it.
+    let scrypt = format!("-> scrypt {} 18\n{}\n", "A".repeat(22), "A".repeat(43));
+    let altered = with_stanzas(&sealed, &(stanzas(&sealed) + &scrypt));
+    let fault = open(&altered, &by_key(&mine)).unwrap_err();
+    assert!(fault.to_string().contains("beside other keys"), "{fault}");
+}
+
+#[test]
+fn a_head_has_a_limit_of_recipients() {
+    let mine = Identity::new().unwrap();
+    let sealed = seal(b"state", &Lock::Recipients(vec![mine.recipient()])).unwrap();
+    let many = with_stanzas(&sealed, &stanzas(&sealed).repeat(1_025));
+    let fault = open(&many, &by_key(&mine)).unwrap_err();
+    assert!(fault.to_string().contains("too many recipients"), "{fault}");
+    let long = with_stanzas(&sealed, &format!("-> other\n{}\n\n", "A".repeat(68)));
+    assert!(matches!(open(&long, &by_key(&mine)), Err(SealFault::Damaged(_))));
+}
+
+#[test]
+fn a_recipient_that_agrees_with_everybody_is_refused() {
+    let all_zero = Recipient(x25519_dalek::PublicKey::from([0; 32]));
+    let fault = seal(b"state", &Lock::Recipients(vec![all_zero])).unwrap_err();
+    assert!(matches!(fault, SealFault::BadRecipient(_)), "{fault}");
+}
