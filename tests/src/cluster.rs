@@ -14,7 +14,7 @@ use spillway_link::{
     CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
     Refused, RefusedReason,
 };
-use spillway_node::{Config, Node};
+use spillway_node::{Config, Node, StartError};
 use tempfile::TempDir;
 
 use crate::setup::Setup;
@@ -172,15 +172,26 @@ impl Cluster {
     /// # Panics
     /// If the config is wrong.
     pub async fn start(&self, index: usize, setup: Setup) -> Node {
+        // One that was stopped may hold it for a moment.
+        eventually("the port is free", || UdpSocket::bind(link_address(index)).is_ok()).await;
+        self.try_start(index, setup).await.expect("a node")
+    }
+
+    /// The same at once, whoever has its port.
+    ///
+    /// # Errors
+    /// If the node does not start.
+    ///
+    /// # Panics
+    /// If the config is wrong.
+    pub async fn try_start(&self, index: usize, setup: Setup) -> Result<Node, StartError> {
         let text = self.text(index, setup);
         let config = Config::parse(&text, FilePath::new("cluster.toml"), []);
         let mut config = config.unwrap_or_else(|error| panic!("{error}\n{text}"));
         if let Some(cluster) = &mut config.cluster {
             cluster.paths = Some(Arc::clone(&self.paths[index]));
         }
-        // One that was stopped may hold it for a moment.
-        eventually("the port is free", || UdpSocket::bind(link_address(index)).is_ok()).await;
-        Node::start(config).await.expect("a node")
+        Node::start(config).await
     }
 
     /// The serial number of node `index`'s certificate.

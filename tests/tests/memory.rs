@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use http::Method;
 use spillway_node::Node;
@@ -197,6 +198,25 @@ async fn a_body_of_one_byte_chunks_takes_little_more_than_its_bytes() {
     assert!(grown < 16 << 20, "grew by {grown} bytes");
     drop(wire);
     eventually("it is given up", || held() == 0).await;
+}
+
+#[tokio::test]
+async fn while_memory_is_full_a_client_is_read_piece_by_piece() {
+    const SENT: usize = 512 << 10;
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("limits.memory_bytes_max = 1048576").table(RAW_ROUTE);
+    let setup = setup.set("limits.buffered_bytes_max = 1024");
+    let node = setup.replica("a", replica.address).start().await;
+    eventually("memory is full", || is_full(&node)).await;
+    let mut wire = Wire::connect(node.addresses()[0]).await;
+    let head = format!("POST /raw/x HTTP/1.1\r\nhost: x\r\ncontent-length: {SENT}\r\n\r\n");
+    let begun = Instant::now();
+    wire.send(head).await;
+    wire.send(" ".repeat(SENT)).await;
+    let (mut served, _) = replica.request().await;
+    assert!(begun.elapsed() > Duration::from_millis(250), "{:?}", begun.elapsed());
+    served.send(OK).await;
+    assert_eq!(wire.message().await.status(), 200);
 }
 
 #[tokio::test]

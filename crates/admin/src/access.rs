@@ -204,6 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn without_a_token_whoever_names_no_host_or_comes_from_a_page_is_nobody() {
+        let of = |headers: &[(&str, &str)]| {
+            let mut request = http::Request::get("/metrics");
+            for (name, value) in headers {
+                request = request.header(*name, *value);
+            }
+            let head = request.body(()).unwrap().into_parts().0;
+            caller(&head, &AdminConfig::default(), None).is_ok()
+        };
+        assert!(of(&[("host", "127.0.0.1")]));
+        assert!(!of(&[]));
+        assert!(!of(&[("host", "127.0.0.1"), ("origin", "http://127.0.0.1")]));
+    }
+
+    #[test]
     fn only_addresses_and_localhost_are_local() {
         for host in ["127.0.0.1", "127.0.0.1:9900", "[::1]:9900", "localhost:9900", "LOCALHOST"] {
             assert!(is_local(host), "{host}");

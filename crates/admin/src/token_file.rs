@@ -104,6 +104,16 @@ mod tests {
     }
 
     #[test]
+    fn so_many_tokens_are_taken_and_no_more() {
+        let lines = |count: usize| {
+            (0..count).map(|at| format!("n{at} read {TOKEN}{at}\n")).collect::<String>()
+        };
+        assert_eq!(parse_token_file(&lines(TOKENS_MAX)).unwrap().len(), TOKENS_MAX);
+        let fault = parse_token_file(&lines(TOKENS_MAX + 1)).unwrap_err();
+        assert_eq!(fault.line, TOKENS_MAX + 1);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_with_its_line_and_without_the_token() {
         let twice = format!("ada admin {TOKEN}\nbob read {TOKEN}");
         let cases = [

@@ -187,6 +187,14 @@ mod tests {
         );
     }
 
+    #[test]
+    fn texts_and_exponents_within_a_hidden_value_hide_nothing_else() {
+        let reply = r#"{"cached_tokens_details":{"a\"b":17,"c\\":18},"cached_tokens":1E+5,"n":3}"#;
+        let expected =
+            r#"{"cached_tokens_details":{"a\"b":0 ,"c\\":0 },"cached_tokens":0   ,"n":3}"#;
+        assert_eq!(masked(reply, &[]), expected);
+    }
+
     proptest! {
         #[test]
         fn it_makes_no_difference_how_a_reply_is_cut(

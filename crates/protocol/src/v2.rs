@@ -206,6 +206,10 @@ mod tests {
         assert_eq!(facts.engine_fields, named("priority"));
         let facts = read_v2(b"\xff{\"PRIORITY\":1}").unwrap();
         assert_eq!(facts.engine_fields, named("priority"));
+        let facts = read(r#"/**/{"parameters":{"priority":1}}"#);
+        assert_eq!(facts.engine_fields, named("priority"));
+        let escaped = r#"{"inputs":[{"data":[NaN]}],"parameters":{"prior\u0069ty":1}}"#;
+        assert_ne!(read(escaped).engine_fields, EngineFields::NONE);
         assert_eq!(read(r#"{"inputs":[{"data":[NaN]}]}"#).engine_fields, EngineFields::NONE);
     }
 }

@@ -251,6 +251,8 @@ mod tests {
         assert!(table.find("resp_1", later).is_some(), "which is a use");
         assert!(table.find("resp_1", later + IDLE_MAX).is_some());
         let end = later + IDLE_MAX + IDLE_MAX + Duration::from_secs(1);
+        table.keep("resp_2", of("acme", "m"), later + IDLE_MAX, BYTES_MAX).unwrap();
+        assert_eq!(table.find("resp_2", end), None);
         assert_eq!(table.keep("resp_1", of("evil", "m"), end, BYTES_MAX), Ok(()));
         assert_eq!(table.find("resp_1", end), Some(of("evil", "m")));
     }

@@ -236,3 +236,13 @@ fn liars_use_no_more_than_the_limit_over_many_windows_but_for_what_was_under_way
         assert!(used_all >= 8 * WHOLE, "{parallel} at a time used {used_all} only");
     }
 }
+
+#[test]
+fn what_is_owed_is_asked_for_though_nobody_asks_for_anything_else() {
+    let meter = tokens(100);
+    meter.owe(700);
+    meter.pay(0);
+    assert_eq!((meter.in_use(0), meter.debt()), (100, 600));
+    meter.take_asked();
+    assert_eq!(meter.take_asked().peak, 700);
+}

@@ -148,3 +148,14 @@ fn what_was_charged_counts_on_when_a_limit_limits_other_kinds_as_well() {
     drop(other);
     assert_eq!(quotas.usage(&Scope::Global, now).unwrap().in_use, Units::NONE);
 }
+
+#[test]
+fn what_is_owed_is_paid_though_nobody_asks() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    quotas.set_limits(&[terms(Scope::Global, [None, Some(100), None])]);
+    holds(&quotas, &Scope::Global, [0, 100, 0]);
+    quotas.owe(&Scope::Global, Units([0, 250, 0]));
+    quotas.pay_at(&Scope::Global, 0);
+    assert_eq!(quotas.usage(&Scope::Global, now).unwrap().debt, Units([0, 150, 0]));
+}

@@ -134,3 +134,23 @@ async fn a_nearer_region_that_is_not_among_a_key_s_is_passed_over() {
         node.stop().await;
     }
 }
+
+#[tokio::test]
+async fn a_tenant_that_is_isolated_is_so_in_other_regions() {
+    let replica = Scripted::start().await.serve(OK);
+    let key = Key::new("a", "acme", "");
+    let isolated = "[[tenant]]\nname = \"acme\"\nisolate_prompts = true\n";
+    let setup = || Setup::new().table(&*key.block).table(isolated);
+    let cluster = Cluster::new(&["edge", "core"]);
+    let edge = cluster.start(0, setup()).await;
+    let url = format!("http://{}", replica.address);
+    let core = setup().replica_with("a", &url, "kind = \"vllm\"\nmetrics = { scrape = false }");
+    let core = cluster.start(1, core).await;
+    knows(&edge, "core").await;
+    let reply = ask(&edge, &key).await;
+    assert_eq!((reply.status, reply.header("x-spillway-region")), (200, Some("core")));
+    let sent = replica.requests.last().text();
+    assert_eq!(sent.matches("\"cache_salt\":\"").count(), 1, "{sent}");
+    edge.stop().await;
+    core.stop().await;
+}

@@ -7,7 +7,7 @@ use spillway_tests::{
     Client, OK, Page, Scripted, Serving, Setup, emulator, full, get, message, post,
 };
 
-use crate::keys::Key;
+use crate::keys::{Key, with};
 
 /// The id in a reply.
 pub(crate) fn response_id(text: &str) -> String {
@@ -113,6 +113,25 @@ async fn an_id_that_the_node_does_not_know_is_not_continued_where_there_are_tena
     let reply = client.fetch(key.sign(long)).await;
     assert_eq!((reply.status, reply.code()), (404, Some("response_not_found")));
     assert!(reply.text().len() < 400, "{}", reply.text());
+    assert_eq!(replica.requests.count(), 0);
+}
+
+#[tokio::test]
+async fn an_unknown_id_is_nobody_s_where_any_tenant_may_own_it() {
+    let replica = naming_replica("resp_new").await;
+    let key = Key::new("a", "acme", "");
+    let claims = "auth = \"headers\"\ntrusted_proxies = [\"127.0.0.1/32\"]";
+    let by_claims = Setup::new().listener(claims).replica("a", replica.address).start().await;
+    let setup = Setup::new().listener("auth = \"none\"").replica("a", replica.address);
+    let beside_keys = setup.table(&*key.block).start().await;
+    let body = STORE.replace("\"input\"", "\"previous_response_id\":\"resp_else\",\"input\"");
+    let ask = || post("/v1/responses", body.clone());
+    for (node, request) in
+        [(&by_claims, with(ask(), "x-spillway-tenant", "acme")), (&beside_keys, ask())]
+    {
+        let reply = Client::once(node.addresses()[0], request).await;
+        assert_eq!((reply.status, reply.code()), (404, Some("response_not_found")));
+    }
     assert_eq!(replica.requests.count(), 0);
 }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use http::HeaderValue;
 use spillway_control::{Item, LEASE_MS, Limit, LimitScope};
 use spillway_node::Node;
 use spillway_quota::{LimitKind, Scope, Units};
@@ -151,6 +152,28 @@ async fn a_limit_outlives_restarts_and_ends_with_its_record() {
     eventually("nothing is held", || state(world.node(0)).shares().pools().is_empty()).await;
 }
 
+#[tokio::test]
+async fn what_is_owed_to_a_limit_is_owed_after_a_restart_too() {
+    let mut world = World::started(&["one"]).await;
+    put(world.node(0), limit(Limit { tokens_per_min: Some(1_000), ..Limit::default() })).await;
+    is_divided(&world, LimitKind::TokenRate, 1_000).await;
+    let owe = |world: &World, tokens: u64| {
+        world.node(0).gateway().quotas().owe(&Scope::Global, Units([0, tokens, 0]));
+    };
+    let file = world.cluster.data(0).join("limits_owed");
+    owe(&world, 3_000_000);
+    eventually("it is written down while the node runs", || file.exists()).await;
+    owe(&world, 4_000_000);
+    world.nodes[0].take().expect("a node").stop().await;
+    world.start(0).await;
+    let owed = || {
+        let usage = world.node(0).gateway().quotas().usage(&Scope::Global, Instant::now());
+        usage.unwrap_or_default().debt[LimitKind::TokenRate]
+    };
+    eventually("all but what was paid is owed", || owed() > 6_900_000).await;
+    assert_eq!(ask(world.node(0)).await.status, 429);
+}
+
 /// A request that would use 900 tokens, and says so in a field that the engine may read or not.
 async fn lie(address: SocketAddr, fields: &str) -> Reply {
     let fields = format!(",\"ignore_eos\":true,{fields}");
@@ -220,4 +243,8 @@ async fn no_way_around_a_limit_of_tokens_is_free() {
         assert_eq!(reply.status, 429, "{path}: {}", reply.text());
         assert_eq!(reply.header("x-spillway-shed-reason"), Some("token_rate"), "{path}");
     }
+    let mut packed = post("/v2/models/tiny/infer", tensor);
+    packed.headers_mut().insert("content-encoding", HeaderValue::from_static("gzip"));
+    let reply = Client::once(node.addresses()[0], packed).await;
+    assert_eq!(reply.status, 400, "nobody knows what it asks for: {}", reply.text());
 }

@@ -147,6 +147,43 @@ async fn a_token_that_is_taken_out_of_its_file_ends_on_open_connections_too() {
 }
 
 #[tokio::test]
+async fn a_token_that_ends_while_a_body_arrives_orders_nothing() {
+    let tokens = Tokens::new();
+    let file = File::new(&tokens.setup());
+    let node = file.start().await;
+    let mut wire = Wire::connect(node.admin_address().expect("one")).await;
+    let head = format!(
+        "PUT /v1/models/m HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {ADMIN}\r\n\
+         expect: 100-continue\r\ncontent-length: 2\r\n\r\n"
+    );
+    wire.send(head).await;
+    assert!(wire.head().await.starts_with("HTTP/1.1 100"), "its body is waited for");
+    tokens.write(&format!("eve read {READER}\n"));
+    eventually("it is reloaded", || reloads(&node, "applied") >= 1.0).await;
+    wire.send("{}").await;
+    assert_eq!(wire.message().await.status(), 401);
+}
+
+#[tokio::test]
+async fn a_listener_that_others_reach_wants_a_token_whatever_is_reloaded() {
+    let tokens = Tokens::new();
+    let open = Setup::new();
+    let file = File::new(&tokens.setup());
+    let text = tokens.setup().text();
+    file.replace(&text.replace("admin.address = \"127.0.0.1:0\"", "admin.address = \"0.0.0.0:0\""));
+    let node = file.start().await;
+    let mut address = node.admin_address().expect("one");
+    address.set_ip([127, 0, 0, 1].into());
+    let ask = async |request| Client::once(address, request).await.status;
+    assert_eq!(ask(get("/metrics")).await, 401);
+    // The config is fine by itself: its address is loopback. What is open is another one.
+    file.replace(&open.text());
+    eventually("it is reloaded", || reloads(&node, "applied") >= 1.0).await;
+    assert_eq!(ask(get("/metrics")).await, 401);
+    assert_eq!(ask(signed(get("/metrics"), READER)).await, 401);
+}
+
+#[tokio::test]
 async fn idle_connections_keep_no_operator_out() {
     let tokens = Tokens::new();
     let node = tokens.setup().start().await;

@@ -1,7 +1,12 @@
 //! Fields and headers by which clients could steer a model server.
 
-use http::HeaderValue;
-use spillway_tests::{Client, OK, RAW_ROUTE, Scripted, Setup, chat, post};
+use http::{HeaderValue, Method};
+use spillway_emulator::kserve::{InferRequest, Parameter, ParameterValue};
+use spillway_tests::{
+    CallServer, Client, OK, RAW_ROUTE, Scripted, Setup, chat, full, message, post,
+};
+
+use crate::grpc_calls::{code, connect, frame, infer, kserve, scripted};
 
 #[tokio::test]
 async fn fields_that_steer_the_model_server_are_refused_unless_the_route_allows_them() {
@@ -62,6 +67,83 @@ async fn parameters_of_v2_are_refused_in_short_requests_and_in_long_ones() {
     let long = format!(r#"{{"inputs":[{{"data":[{tensor}1]}}],"parameters":{{"x":1}}}}"#);
     let reply = Client::once(node.addresses()[0], post("/v2/models/tiny/infer", long)).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+#[tokio::test]
+async fn no_header_hides_parameters_from_the_gateway() {
+    let replica = Scripted::start().await;
+    let url = format!("http://{}", replica.address);
+    let node = Setup::new().replica_with("one", &url, "models = [\"tiny\"]\n").start().await;
+    let serving = replica.serve(OK);
+    let ask = |action: &str, headers: &[(&'static str, &'static str)]| {
+        let body = r#"{"text_input":"x","parameters":{"priority":1}}"#;
+        let mut request = post(&format!("/v2/models/tiny/{action}"), body);
+        for (name, value) in headers {
+            request.headers_mut().append(*name, HeaderValue::from_static(value));
+        }
+        Client::once(node.addresses()[0], request)
+    };
+    let length = "inference-header-content-length";
+    // Whoever generates text reads all of the body.
+    for (status, action, headers) in [
+        (400, "generate", &[(length, "0")][..]),
+        (400, "generate_stream", &[(length, "2")]),
+        (400, "infer", &[(length, "0"), (length, "46")]),
+        (400, "infer", &[(length, "many")]),
+        (415, "generate_stream", &[("content-encoding", "gzip")]),
+        (415, "generate", &[("content-encoding", "identity, deflate")]),
+    ] {
+        let reply = ask(action, headers).await;
+        assert_eq!(reply.status, status, "{action} {headers:?}: {}", reply.text());
+    }
+    assert_eq!(serving.requests.count(), 0);
+}
+
+#[tokio::test]
+async fn fields_of_uploads_and_parameters_of_calls_are_looked_at() {
+    let replica = Scripted::start().await;
+    let url = format!("http://{}", replica.address);
+    let node = Setup::new().replica_with("one", &url, "models = [\"tiny\"]\n").start().await;
+    let serving = replica.serve(OK);
+    for (field, status) in [("priority", 400), ("language", 200)] {
+        let body = format!(
+            "--X\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\ntiny\r\n\
+             --X\r\nContent-Disposition: form-data; name=\"{field}\"\r\n\r\n1\r\n--X--\r\n"
+        );
+        let kind = "multipart/form-data; boundary=X";
+        let form = message(Method::POST, "/v1/audio/transcriptions", kind, full(body));
+        let reply = Client::once(node.addresses()[0], form).await;
+        assert_eq!(reply.status, status, "{field}: {}", reply.text());
+    }
+    assert_eq!(serving.requests.count(), 1);
+    let mut server = CallServer::start().await;
+    let node = scripted(Setup::new(), "a", &server).start().await;
+    let parameters = [("priority".to_owned(), Parameter::from(ParameterValue::Int(1)))].into();
+    let steering = InferRequest { parameters, ..infer("tiny", &[1]) };
+    let reply = connect(&node).await.fetch(kserve("ModelInfer", full(frame(&steering)))).await;
+    assert_eq!(code(&reply), "3");
+    assert!(server.is_alone());
+}
+
+#[tokio::test]
+async fn a_model_that_stands_in_takes_no_more_than_its_own_route_allows() {
+    let small = Scripted::start().await.serve(OK);
+    let route = |name: &str, model: &str, lines: &str| {
+        format!("[[route]]\nname = \"{name}\"\nmodels = [\"{model}\"]\n{lines}\n")
+    };
+    let refusing = format!("http://{}", Scripted::refusing());
+    let node = Setup::new()
+        .set("fallback.big = [\"small\"]")
+        .replica_with("a", &refusing, "models = [\"big\"]")
+        .replica_with("b", &format!("http://{}", small.address), "models = [\"small\"]")
+        .table(route("one", "big", "allow_engine_fields = [\"priority\"]"))
+        .table(route("two", "small", ""))
+        .start()
+        .await;
+    assert_eq!(Client::once(node.addresses()[0], chat("big", "")).await.status, 200);
+    let reply = Client::once(node.addresses()[0], chat("big", ",\"priority\":1")).await;
+    assert_ne!(reply.status, 200, "{}", reply.text());
+    assert_eq!(small.requests.count(), 1);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! HTTP/2 clients that misuse what the protocol lets them do.
 
 use spillway_node::Node;
-use spillway_tests::{Client, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, chat, eventually};
+use spillway_tests::{Client, OK, Page, RAW_ROUTE, Scripted, Setup, Wire, chat, eventually, spawn};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const HEADERS: u8 = 1;
@@ -130,7 +130,7 @@ async fn an_honest_client_s_pings_and_windows_end_nothing() {
         wire.send(frame(8, 0, 0, &[0, 0, 0, 1])).await;
     }
     let mut client = Client::http2(node.addresses()[0]).await;
-    let reply = spillway_tests::spawn(async move { client.fetch(chat("tiny", "")).await });
+    let reply = spawn(async move { client.fetch(chat("tiny", "")).await });
     let (mut served, _) = replica.request().await;
     served.send(OK).await;
     assert_eq!(reply.await.expect("a reply").status, 200);
@@ -201,4 +201,38 @@ async fn one_stream_that_is_not_read_hinders_no_other() {
     assert_eq!(reply.body, "ok");
     drop(held);
     wire.end().await;
+}
+
+/// The head of a reply with this status, on the first stream.
+fn reply_head(status: &str, flags: u8) -> Vec<u8> {
+    frame(HEADERS, flags, 1, &[b"\x08\x03", status.as_bytes()].concat())
+}
+
+#[tokio::test]
+async fn a_replica_that_sends_informational_replies_without_end_is_cut_off() {
+    let replica = Scripted::start().await;
+    let url = format!("http://{}", replica.address);
+    let node = Setup::new().replica_with("a", &url, "protocol = \"http2\"").start().await;
+    let interim = reply_head("103", 0x4).repeat(100);
+    let asked = async || {
+        let mut wire = replica.accept().await;
+        wire.exactly(24).await;
+        wire.send(frame(4, 0, 0, &[])).await;
+        next(&mut wire, &[HEADERS]).await;
+        wire
+    };
+    let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
+    let mut wire = asked().await;
+    let mut sent = 0;
+    while wire.try_send(&interim).await.is_ok() {
+        sent += interim.len();
+        assert!(sent < 64 << 20, "it is read for ever");
+    }
+    assert_eq!(reply.await.expect("a reply").status, 502);
+    // A few are what the protocol has them for.
+    let reply = spawn(Client::once(node.addresses()[0], chat("tiny", "")));
+    let mut wire = asked().await;
+    wire.send(&interim).await;
+    wire.send(reply_head("200", 0x5)).await;
+    assert_eq!(reply.await.expect("a reply").status, 200);
 }

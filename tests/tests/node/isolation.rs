@@ -1,9 +1,11 @@
 //! Prompts of isolated tenants at engines: nobody learns from the cache what another has asked.
 
-use http::HeaderValue;
+use http::{HeaderValue, Method, Request};
 use serde_json::{Value, json};
 use spillway_node::Node;
-use spillway_tests::{Client, OK, Reply, Scripted, Setup, chat, emulator, post};
+use spillway_tests::{
+    Client, ClientBody, OK, Reply, Scripted, Serving, Setup, chat, emulator, full, message, post,
+};
 
 const TENANTS: &str = "[[tenant]]\nname = \"victim\"\nisolate_prompts = true\n\
     [[tenant]]\nname = \"attacker\"\nisolate_prompts = true\n";
@@ -30,6 +32,18 @@ async fn ask(node: &Node, tenant: &'static str, body: &Value) -> Reply {
 
 fn cached(reply: &Reply) -> u64 {
     reply.json()["usage"]["prompt_tokens_details"]["cached_tokens"].as_u64().expect("a number")
+}
+
+/// The body of the last request but those by which a node looks at a replica's load.
+fn last_post(serving: &Serving) -> String {
+    let mut posts = serving.requests.all();
+    posts.retain(|request| request.first_line().starts_with("POST"));
+    posts.pop().expect("a request").text()
+}
+
+fn of(tenant: &'static str, mut request: Request<ClientBody>) -> Request<ClientBody> {
+    request.headers_mut().insert("x-spillway-tenant", HeaderValue::from_static(tenant));
+    request
 }
 
 #[tokio::test]
@@ -90,8 +104,7 @@ async fn the_salt_is_there_once_whatever_the_client_sent() {
         let mut request = chat("tiny", fields);
         request.headers_mut().insert("x-spillway-tenant", HeaderValue::from_static(tenant));
         assert_eq!(Client::once(node.addresses()[0], request).await.status, 200);
-        let sent = serving.requests.last();
-        let text = String::from_utf8(sent.body.to_vec()).expect("JSON");
+        let text = last_post(&serving);
         let body: Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(text.replace("\\u0061", "a").matches("\"cache_salt\"").count(), 1, "{text}");
         salts.push(body["cache_salt"].as_str().expect("text").to_owned());
@@ -102,4 +115,47 @@ async fn the_salt_is_there_once_whatever_the_client_sent() {
     salts.sort_unstable();
     salts.dedup();
     assert_eq!(salts.len(), 4, "all others differ");
+}
+
+#[tokio::test]
+async fn what_can_t_be_salted_does_not_tell_what_was_cached() {
+    let usage = r#"{"usage":{"prompt_tokens_details":{"cached_tokens":96}}}"#;
+    let head = "content-type: application/json\r\ncontent-length: ";
+    let reply = format!("HTTP/1.1 200 OK\r\n{head}{}\r\n\r\n{usage}", usage.len());
+    let replica = Scripted::start().await.serve(reply);
+    let url = format!("http://{}", replica.address);
+    let node =
+        setup().replica_with("one", &url, "kind = \"vllm\"\nmodels = [\"tiny\"]\n").start().await;
+    let form = "--X\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\ntiny\r\n--X--\r\n";
+    let kind = "multipart/form-data; boundary=X";
+    let upload = || message(Method::POST, "/v1/audio/transcriptions", kind, full(form));
+    for (request, shown) in [
+        (of("victim", upload()), usage.replace("96", "0 ")),
+        (of("victim", chat("tiny", "")), usage.to_owned()),
+        (of("somebody else", upload()), usage.to_owned()),
+    ] {
+        let reply = Client::once(node.addresses()[0], request).await;
+        assert_eq!((reply.status, reply.text()), (200, &*shown));
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_stands_in_gets_the_salt_too() {
+    let small = Scripted::start().await.serve(OK);
+    let refusing = format!("http://{}", Scripted::refusing());
+    let node = setup()
+        .set("fallback.big = [\"small\"]")
+        .replica_with("a", &refusing, "kind = \"vllm\"\nmodels = [\"big\"]")
+        .replica_with(
+            "b",
+            &format!("http://{}", small.address),
+            "kind = \"vllm\"\nmodels = [\"small\"]",
+        )
+        .start()
+        .await;
+    let reply = Client::once(node.addresses()[0], of("victim", chat("big", ""))).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let body: Value = serde_json::from_str(&last_post(&small)).expect("JSON");
+    assert_eq!(body["model"], "small");
+    assert_eq!(body["cache_salt"].as_str().map(str::len), Some(64), "{body}");
 }

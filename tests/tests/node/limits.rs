@@ -359,6 +359,21 @@ async fn bodies_that_memory_has_no_place_for_get_503() {
 }
 
 #[tokio::test]
+async fn a_part_of_the_memory_for_bodies_is_for_short_ones() {
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new()
+        .set("limits.body_bytes_total_max = 800000")
+        .replica("a", replica.address)
+        .start()
+        .await;
+    for (bytes, status) in [(650_000, 200), (750_000, 503), (60_000, 200)] {
+        let json = format!("{{\"model\":\"tiny\",\"x\":\"{}\"}}", "x".repeat(bytes));
+        let reply = Client::once(node.addresses()[0], post("/v1/completions", json)).await;
+        assert_eq!(reply.status, status, "{bytes} bytes");
+    }
+}
+
+#[tokio::test]
 async fn connections_beyond_the_limit_are_closed_at_once() {
     let node = Setup::new().set("limits.connections_max = 3").start().await;
     let address = node.addresses()[0];

@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use http::HeaderValue;
 use http_body_util::BodyExt;
 use spillway_tests::{
-    Client, Cluster, OK, Scripted, Setup, chat, eventually, get, knows, noise, post, within,
+    Client, Cluster, OK, Scripted, Setup, chat, eventually, get, knows, noise, post, spawn, within,
 };
 
 const RTT: Duration = Duration::from_millis(80);
@@ -177,4 +178,41 @@ async fn a_redirect_in_another_region_leads_back_to_this_gateway() {
         edge.stop().await;
         core.stop().await;
     }
+}
+
+#[tokio::test]
+async fn a_429_to_one_tenant_of_another_region_closes_the_replica_to_nobody_else() {
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 31\r\ncontent-length: 4\r\n\r\nbusy";
+    let replica = Scripted::start().await.serve(busy);
+    let claims = "auth = \"headers\"\ntrusted_proxies = [\"127.0.0.0/8\"]";
+    let cluster = Cluster::new(&["edge", "core"]);
+    let setup = || Setup::new().listener(claims).set("spill.queue_ms = 500");
+    let core = cluster.start(1, setup().replica("a", replica.address)).await;
+    let edge = cluster.start(0, setup()).await;
+    knows(&edge, "core").await;
+    let address = edge.addresses()[0];
+    let ask = |tenant: &'static str| {
+        let mut request = chat("tiny", "");
+        request.headers_mut().insert("x-spillway-tenant", HeaderValue::from_static(tenant));
+        Client::once(address, request)
+    };
+    assert_eq!(ask("spender").await.text(), "busy");
+    let kept = spawn(ask("spender"));
+    assert_eq!(ask("other").await.text(), "busy", "another one is sent there");
+    let kept = kept.await.expect("a reply");
+    assert!(kept.status >= 400 && kept.text() != "busy", "{}", kept.text());
+    assert_eq!(replica.requests.count(), 2, "the tenant itself is kept away");
+    edge.stop().await;
+    core.stop().await;
+}
+
+#[tokio::test]
+async fn a_node_whose_port_for_nodes_is_taken_says_by_whom() {
+    let cluster = Cluster::new(&["edge", "core"]);
+    let edge = cluster.start(0, Setup::new()).await;
+    let taken = cluster.try_start(0, Setup::new()).await.expect_err("the port is taken");
+    let holder = format!("served by pid {} (", std::process::id());
+    let text = taken.to_string();
+    assert!(text.contains("can't listen on") && text.contains(&holder), "{text}");
+    edge.stop().await;
 }

@@ -1,7 +1,8 @@
 //! Engines with manners of their own, byte by byte.
 
+use http::{HeaderValue, Request};
 use serde_json::{Value, json};
-use spillway_tests::{Client, Message, Scripted, Wire};
+use spillway_tests::{Client, ClientBody, Message, Scripted, Setup, Wire};
 
 use crate::stream::{Api, Stream, continuing};
 
@@ -18,9 +19,14 @@ fn delta(id: &str, delta: Value, finish: Option<&str>) -> String {
 
 /// Sends a request through a node over two replicas, has the first break off after `begin`, and
 /// answers for the second with `rest`. Gives what the client saw, and what each replica was asked.
-async fn exchange(
-    api: Api,
-    more: Value,
+async fn exchange(api: Api, more: Value, replies: (String, String)) -> (Stream, Value, Value) {
+    exchange_by(continuing(""), api.request(&more), replies).await
+}
+
+/// The same of a node with more in its config.
+async fn exchange_by(
+    setup: Setup,
+    request: Request<ClientBody>,
     (begin, rest): (String, String),
 ) -> (Stream, Value, Value) {
     let replicas = [Scripted::start().await, Scripted::start().await];
@@ -28,7 +34,7 @@ async fn exchange(
     let node = replicas
         .iter()
         .enumerate()
-        .fold(continuing(""), |setup, (index, replica)| {
+        .fold(setup, |setup, (index, replica)| {
             let url = format!("http://{}", replica.address);
             setup.replica_with(&format!("r{index}"), &url, kind)
         })
@@ -47,7 +53,7 @@ async fn exchange(
         wire.finish().await;
         (first, second)
     };
-    let client = Client::once(node.addresses()[0], api.request(&more));
+    let client = Client::once(node.addresses()[0], request);
     let (reply, (first, second)) = tokio::join!(client, served);
     let parsed = |message: Message| serde_json::from_str(&message.text()).expect("JSON");
     (Stream::read(reply.text()), parsed(first), parsed(second))
@@ -123,4 +129,21 @@ async fn an_engine_that_says_it_died_is_gone_on_from() {
     let (stream, _, second) = exchange(Api::Chat, json!({}), (begin.concat(), rest.concat())).await;
     assert_eq!((stream.text.as_str(), stream.errors.len(), stream.dones), ("One two", 0, 1));
     assert_eq!(second["messages"][1]["content"], "One");
+}
+
+#[tokio::test]
+async fn who_goes_on_gets_the_salt_of_an_isolated_tenant_too() {
+    let trust = "auth = \"headers\"\ntrusted_proxies = [\"127.0.0.1/32\"]";
+    let isolated = "[[tenant]]\nname = \"acme\"\nisolate_prompts = true\n";
+    let setup = continuing("").listener(trust).table(isolated);
+    let begin = delta("a", json!({"role": "assistant", "content": "One two"}), None);
+    let rest =
+        [delta("b", json!({"content": " three"}), Some("stop")), "data: [DONE]\n\n".to_owned()];
+    let mut request = Api::Chat.request(&json!({"cache_salt": "mine"}));
+    request.headers_mut().insert("x-spillway-tenant", HeaderValue::from_static("acme"));
+    let (stream, first, second) = exchange_by(setup, request, (begin, rest.concat())).await;
+    assert_eq!(stream.text, "One two three");
+    assert_eq!(second["continue_final_message"], true);
+    assert_eq!(first["cache_salt"].as_str().map(str::len), Some(64), "{first}");
+    assert_eq!(second["cache_salt"], first["cache_salt"]);
 }

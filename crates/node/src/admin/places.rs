@@ -249,6 +249,15 @@ mod tests {
     }
 
     #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let client = |text: &str| client_of(text.parse().unwrap());
+        assert_eq!(client("2001:db8:1:2::1"), client("2001:db8:1:2:ffff::9"));
+        assert_ne!(client("2001:db8:1:2::1"), client("2001:db8:1:3::1"));
+        assert_eq!(client("::ffff:192.0.2.1"), client("192.0.2.1"));
+        assert_ne!(client("192.0.2.1"), client("192.0.2.2"));
+    }
+
+    #[test]
     fn places_are_given_back() {
         let places = Arc::new(Places::default());
         drop(guests(&places, 1, 500));
@@ -261,8 +270,13 @@ mod tests {
         let [guest, known] = [1, 2].map(|client| guests(&places, client, 1).remove(0));
         drop(known.busy(true));
         let over = |place: Arc<Place>| async move { place.over().await };
-        let known_is_over = tokio::time::timeout(Duration::from_millis(1), over(known)).await;
+        let later = Instant::now() + 2 * GUEST_LIMIT;
+        assert!(known.idle_until(later).is_some());
+        let known_is_over =
+            tokio::time::timeout(Duration::from_millis(1), over(Arc::clone(&known))).await;
         assert!(known_is_over.is_err());
+        drop(known.busy(false));
+        assert_eq!(known.idle_until(later), None, "it has shown something else since");
         let busy = guest.busy(false);
         assert!(guest.idle_until(Instant::now() + 2 * GUEST_LIMIT).is_some(), "it is answered");
         drop(busy);

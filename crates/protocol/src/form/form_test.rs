@@ -100,6 +100,10 @@ fn a_second_model_is_refused_in_every_spelling() {
         "Content-Disposition: form-data; name=\"x\"\r\nContent-Disposition: form-data; name=\"model\"", // evil
         "Content-Disposition: form-data;\r\n name=\"model\"", // 400
         "Content-Disposition : form-data; name=\"model\"",    // 400
+        "Content-Disposition: form-data; name=\"model\"\r\nContent-Disposition: form-data; name=\"x\"",
+        "Content-Disposition: form-data; name=\"x\"\r\nContent-Type: a/b\r\nContent-Type: text/plain",
+        "Content-Disposition: form-data; name=\"x\"\r\nX-Y: z\nContent-Disposition: form-data; name=\"model\"",
+        "Content-Disposition: form-data; name=\"x\"\r\nX-Y: z\rw",
         "Content-Disposition: form-data; name=\"y\"\n\nz\nContent-Disposition: form-data; name=\"model\"", // 400
         r#"Content-Disposition: form-data; name="model"; filename="f""#, // a file
         r#"Content-Disposition: form-data; name="model"; filename="""#,  // a file
@@ -116,6 +120,8 @@ fn a_second_model_is_refused_in_every_spelling() {
     ] {
         refused(head, &[USUAL], &two(head));
     }
+    let glued = GOOD.replace("--X\r\n", "--Xab") + "--X--\r\n";
+    refused("a part on the line of its boundary", &[USUAL], &glued);
     refused("no headers", &[USUAL], &format!("{GOOD}--X\r\n\r\nevil\r\n--X--\r\n"));
 }
 

@@ -132,6 +132,7 @@ mod tests {
     use http::HeaderValue;
 
     use super::*;
+    use crate::access::TenantTerms;
 
     type Pairs<'p> = &'p [(&'static str, &'static str)];
 
@@ -163,6 +164,21 @@ mod tests {
         let allows = |region, code: &str| grant.residency.allows(region, code.parse().ok());
         assert!(allows("eu", "DE") && allows("eu", "FR") && !allows("us", "DE"));
         assert!(!allows("eu", "US") && !allows("eu", ""));
+    }
+
+    #[test]
+    fn a_proxy_may_narrow_where_a_tenant_is_served_and_not_widen_it() {
+        let residency = Residency::new(["eu".into()], []);
+        let terms = TenantTerms { residency, ..TenantTerms::default() };
+        let table = KeyTable::new([], [("acme".into(), terms)], None);
+        for (regions, in_eu) in [("eu, us", true), ("us", false)] {
+            let mut headers = HeaderMap::new();
+            headers.insert(TENANT_CLAIM.clone(), HeaderValue::from_static("acme"));
+            headers.insert(REGIONS.clone(), HeaderValue::from_static(regions));
+            let grant = claimed(&headers, &table).unwrap().expect("a grant");
+            assert_eq!(grant.residency.allows("eu", None), in_eu, "{regions}");
+            assert!(!grant.residency.allows("us", None), "{regions}");
+        }
     }
 
     #[test]
@@ -205,6 +221,9 @@ mod tests {
             assert_eq!(refused.kind, ErrorKind::BadRequest, "{claims:?}");
         }
         assert!(try_grant(&[("x-spillway-tenant", "evil, acme")]).is_err());
+        let mut headers = HeaderMap::new();
+        headers.insert(TENANT_CLAIM.clone(), HeaderValue::try_from("a".repeat(257)).unwrap());
+        assert!(claimed(&headers, &KeyTable::default()).is_err());
     }
 
     #[test]

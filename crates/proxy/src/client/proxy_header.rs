@@ -167,4 +167,17 @@ mod tests {
             assert!(check(bytes).await.0.is_err(), "{bytes:?}");
         }
     }
+
+    #[tokio::test]
+    async fn of_a_header_that_is_too_long_no_more_is_read_than_tells_that() {
+        let text = [b"PROXY UNKNOWN ".as_slice(), &[b'1'; 4_096], b"\r\n"].concat();
+        let mut binary = SIGNATURE.to_vec();
+        binary.extend_from_slice(&[0x21, 0x11, 0x04, 0x01]);
+        binary.extend_from_slice(&[0; 1_025]);
+        for (bytes, read) in [(text, TEXT_BYTES_MAX), (binary, SIGNATURE.len() + 4)] {
+            let (address, rest) = check(&bytes).await;
+            assert!(address.is_err());
+            assert_eq!(bytes.len() - rest.len(), read);
+        }
+    }
 }

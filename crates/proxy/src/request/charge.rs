@@ -105,3 +105,60 @@ fn refused(refusal: &QuotaRefusal) -> GatewayError {
     let error = shed_error(reason).with_retry_after(refusal.retry_after);
     GatewayError { message: refusal.to_string(), ..error }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use spillway_quota::Quotas;
+    use spillway_types::{BlockHashes, TokenCounts};
+
+    use super::*;
+
+    fn ended(end: End, completion: u64) -> Outcome {
+        Outcome {
+            route: None,
+            model: None,
+            arm: None,
+            fallback_for: None,
+            region: None,
+            is_guest: false,
+            replica: None,
+            status: 499,
+            grpc_status: None,
+            end,
+            duration: Duration::ZERO,
+            first_byte: None,
+            overhead: Duration::ZERO,
+            retries_unsent: 0,
+            retries_reset: 0,
+            tokens: TokenCounts { prompt: 0, completion, cached: 0 },
+            gaps: None,
+            prefix: BlockHashes::default(),
+            reply_time: None,
+            predicted: None,
+            shed: None,
+            hedge: None,
+        }
+    }
+
+    #[test]
+    fn only_what_no_replica_worked_on_is_free() {
+        let now = Instant::now();
+        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 900, now };
+        let hold = Quotas::new(now).admit(&ask).unwrap();
+        let charge = Charge { hold, prompt_tokens: 100 };
+        for end in [End::Answered, End::CancelledBeforeReply, End::CancelledInReply] {
+            assert_eq!(
+                charge.used(&ended(end, 0), 0, false),
+                Some(0),
+                "{end:?} before it was sent"
+            );
+            assert_eq!(charge.used(&ended(end, 0), 0, true), None, "{end:?}: all of the charge");
+            assert_eq!(charge.used(&ended(end, 7), 0, true), Some(107), "{end:?}");
+        }
+        let whole = Outcome { status: 200, ..ended(End::Complete, 0) };
+        assert_eq!(charge.used(&whole, 400, true), Some(200), "a reply without usage");
+        assert_eq!(charge.used(&ended(End::Complete, 0), 400, true), Some(0), "an error");
+    }
+}

@@ -92,6 +92,14 @@ impl Cost {
         Self { answers: u64::from(facts.answers), output, ..self }
     }
 
+    /// Of a V2 request whose body is compressed.
+    pub(crate) fn of_compressed() -> Self {
+        let output = Output::Unknown(
+            "A limit on tokens allows no compressed bodies: send the body as it is.",
+        );
+        Self { output, ..Self::default() }
+    }
+
     /// Of a call over gRPC that may have any number of messages.
     pub(crate) fn of_stream() -> Self {
         Self {
@@ -184,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn what_is_made_of_text_costs_an_answer() {
+        let text = "x".repeat(400);
+        for path in ["/v1/audio/speech", "/v1/audio/speech/", "/v1/images/generations"] {
+            let tokens = tokens(path, &json!({"model": "m", "input": text})).unwrap();
+            assert_eq!(tokens, 1_010, "{path}");
+        }
+    }
+
+    #[test]
     fn bodies_that_are_not_read_cost_their_length_and_an_answer() {
         let head =
             |method| http::Request::builder().method(method).body(()).unwrap().into_parts().0;
@@ -197,6 +214,8 @@ mod tests {
         assert!(cost.with_parameters(&facts).check().is_err());
         assert!(Cost::of_unread(&post, None).check().is_err());
         assert!(Cost::of_stream().check().is_err());
+        assert!(Cost::of_compressed().check().is_err());
+        assert_eq!(Cost::of_upload(6_400).tokens(|| 1_000), 1_100);
         let cost = Cost::of_unread(&head("GET"), None);
         assert_eq!((cost.check().is_ok(), cost.tokens(|| 1_000)), (true, 0));
     }

@@ -169,11 +169,7 @@ impl Dispatch<'_> {
             self.prepared.body.give_back(body);
         }
         match reply {
-            // What follows it is no HTTP.
-            Ok(Ok(reply)) if reply.response.status().is_informational() => {
-                Err(RemoteFailure::Broken("it switched protocols unasked".into()))
-            }
-            Ok(reply) => reply,
+            Ok(reply) => reply.and_then(refuse_switch),
             Err(_) if bound == deadline => Err(RemoteFailure::DeadlinePassed),
             Err(_) => Err(RemoteFailure::Broken("it did not begin its reply in time".into())),
         }
@@ -206,6 +202,14 @@ impl Dispatch<'_> {
     }
 }
 
+/// Refuses a reply that switches protocols, which nobody asked for: what follows it is no HTTP.
+fn refuse_switch(reply: RemoteReply) -> Result<RemoteReply, RemoteFailure> {
+    if reply.response.status().is_informational() {
+        return Err(RemoteFailure::Broken("it switched protocols unasked".into()));
+    }
+    Ok(reply)
+}
+
 /// Whether a reply says that the region could not serve the request: an error of its gateway, which
 /// alone may send the header of its codes, that is neither the client's fault nor load.
 fn is_fault(response: &Response<LinkBody>) -> bool {
@@ -217,4 +221,23 @@ fn is_fault(response: &Response<LinkBody>) -> bool {
 
 fn has_room(regions: &Regions, to: &Destination, model: Option<&ModelName>) -> bool {
     model.is_some_and(|model| regions.has_room(&to.region, model))
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::Empty;
+
+    use super::*;
+
+    #[test]
+    fn a_node_whose_reply_is_informational_has_broken_the_link() {
+        for (status, is_taken) in
+            [(100, false), (101, false), (103, false), (200, true), (404, true)]
+        {
+            let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+            let response = Response::builder().status(status).body(body).expect("a reply");
+            let checked = refuse_switch(RemoteReply { node: "n1".into(), response });
+            assert_eq!(checked.is_ok(), is_taken, "{status}");
+        }
+    }
 }

@@ -192,6 +192,7 @@ mod tests {
             (Version::HTTP_11, "http://a/x", &[("host", "b")]),
             (Version::HTTP_11, "http://a:81/x", &[("host", "a")]),
             (Version::HTTP_11, "http://user@a/x", &[("host", "a")]),
+            (Version::HTTP_2, "http://user@a/x", &[]),
             (Version::HTTP_2, "http://a/x", &[("host", "b")]),
             (Version::HTTP_2, "https://a/x", &[("host", "a:80")]),
         ] {
@@ -234,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_guests_are_bounded() {
+    fn methods_and_headers_of_guests_are_bounded() {
         let head = |bytes| {
             let request = http::Request::builder().header("a", "b".repeat(bytes)).body(());
             request.expect("a request").into_parts().0
@@ -242,5 +243,9 @@ mod tests {
         assert!(check_guest_head(&head(1000), 1000).is_ok());
         let refused = check_guest_head(&head(6000), 1000).expect_err("too long");
         assert_eq!(refused.kind, ErrorKind::HeadersTooLarge);
+        let mut traced = head(1);
+        traced.method = Method::TRACE;
+        let refused = check_guest_head(&traced, 1000).expect_err("a method of proxies");
+        assert_eq!(refused.kind, ErrorKind::MethodNotAllowed);
     }
 }

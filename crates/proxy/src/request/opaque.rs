@@ -14,7 +14,7 @@ use crate::request::cost::Cost;
 use crate::request::fallback::Renaming;
 use crate::request::intake::refuse_announced;
 use crate::request::path::replica_path;
-use crate::request::prepare::{Contents, Prepared, Surroundings};
+use crate::request::prepare::{Contents, Prepared, Surroundings, refuse_encoding};
 use crate::request::target::{Found, NamePlace, Target, Wanted};
 use crate::upstream::RequestBody;
 use crate::view::Route;
@@ -88,18 +88,30 @@ impl Surroundings<'_> {
         let limits = self.gateway.limits();
         let body = refuse_announced(body, &self.head.headers, limits.body_bytes_max).await?;
         let bytes = body.size_hint().exact();
-        let cost = Cost::of_unread(self.head, bytes);
-        let is_read = flavour == Flavour::KServeV2;
-        let generates = is_read && generates(self.head.uri.path());
+        let is_v2 = flavour == Flavour::KServeV2;
+        let generates = is_v2 && generates(self.head.uri.path());
+        let encoding = refuse_encoding(&self.head.headers);
+        // Tensors may be compressed, and are passed on as they are.
+        let is_read = is_v2 && encoding.is_ok();
+        if generates {
+            encoding?;
+        }
+        let cost_of = |bytes| match is_v2 && !is_read {
+            true => Cost::of_compressed(),
+            false => Cost::of_unread(self.head, bytes),
+        };
         if !generates && bytes.is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
             let watch = is_read.then(|| V2Watch::new(route.spec.engine_fields, self.json_bytes()));
             let body = RequestBody::streamed(body, limits, watch);
+            let cost = cost_of(bytes);
             return Ok(Opaque { body, body_wait: Duration::ZERO, reservation: None, cost });
         }
         let buffered = self.buffer(body).await?;
-        let mut cost = Cost::of_unread(self.head, Some(buffered.bytes.len() as u64));
+        let mut cost = cost_of(Some(buffered.bytes.len() as u64));
         if is_read && !buffered.bytes.is_empty() {
-            let json_bytes = usize::try_from(self.json_bytes()).unwrap_or(usize::MAX);
+            // Servers that generate text take no tensors behind it, whatever the header says.
+            let json_bytes = if generates { u64::MAX } else { self.json_bytes() };
+            let json_bytes = usize::try_from(json_bytes).unwrap_or(usize::MAX);
             let facts = read_v2(&buffered.bytes[..buffered.bytes.len().min(json_bytes)])?;
             facts.engine_fields.check(route.spec.engine_fields)?;
             cost = cost.with_parameters(&facts);
@@ -108,9 +120,11 @@ impl Surroundings<'_> {
         Ok(Opaque { body, body_wait: buffered.wait, reservation: buffered.reservation, cost })
     }
 
-    /// How many bytes of a V2 request are JSON: all of them, unless tensors stand behind it.
+    /// How many bytes of a V2 request are JSON: all of them, unless its header says in one way that tensors
+    /// stand behind it.
     fn json_bytes(self) -> u64 {
-        let length = self.head.headers.get("inference-header-content-length");
+        let mut lengths = self.head.headers.get_all("inference-header-content-length").iter();
+        let length = lengths.next().filter(|_| lengths.next().is_none());
         length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(u64::MAX)
     }
 }

@@ -424,7 +424,7 @@ pub(crate) fn asked_timeout(headers: &HeaderMap) -> Result<Option<Duration>, Gat
 }
 
 /// A compressed body can't be read for its model without unpacking it.
-fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
+pub(super) fn refuse_encoding(headers: &HeaderMap) -> Result<(), GatewayError> {
     let values = headers.get_all(http::header::CONTENT_ENCODING).iter();
     let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     if codings.all(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"identity")) {

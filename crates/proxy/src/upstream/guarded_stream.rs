@@ -175,7 +175,38 @@ impl AsyncWrite for GuardedStream {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
     use super::*;
+
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap());
+        let (near, far) = tokio::join!(near, listener.accept());
+        (near.unwrap(), far.unwrap().0)
+    }
+
+    #[tokio::test]
+    async fn control_frames_beyond_what_was_earned_end_the_connection() {
+        const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+        let (near, mut far) = connected().await;
+        let earnings = FrameEarnings::default();
+        let mut guarded = GuardedStream::http2(Stream::Plain(near), earnings.clone());
+        guarded.write_all(&[0; 64 << 10]).await.unwrap();
+        assert_eq!(earnings.0.load(Ordering::Relaxed), (64 << 10) / BYTES_PER_EARNED);
+        far.write_all(&PING.repeat(20_000)).await.unwrap();
+        drop(far);
+        let mut chunk = [0; 1_024];
+        let error = loop {
+            match guarded.read(&mut chunk).await {
+                Ok(0) => panic!("all of them were read"),
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.to_string(), TooMuch::Frames.to_string());
+    }
 
     #[test]
     fn bytes_are_counted_only_while_a_head_is_waited_for() {

@@ -137,3 +137,38 @@ fn headers_that_steer_a_model_server_go_on_only_where_their_field_may() {
     assert_eq!(left(EngineFields::NONE, false), 2);
     assert_eq!(left(EngineFields::named("priority").unwrap_or_default(), true), 3);
 }
+
+#[test]
+fn claims_of_a_guest_stay_only_if_they_are_about_its_tenant() {
+    let terms = |tenant: Option<&str>| GuestTerms {
+        model: None,
+        version: None,
+        time_left: Duration::ZERO,
+        hop: 1,
+        client: "192.0.2.9".parse().expect("an address"),
+        prefix: Vec::new(),
+        tenant: tenant.map(Into::into),
+        priority: 0,
+        residency: spillway_types::Residency::default(),
+    };
+    let left = |tenant: Option<&str>, claimed: &[&str]| {
+        let mut headers = HeaderMap::new();
+        headers.insert("x-tenant-id", HeaderValue::from_static("evil"));
+        for claim in claimed {
+            headers.append(&TENANT_CLAIM, HeaderValue::try_from(*claim).expect("a value"));
+        }
+        let identity = Identity::of(&headers, &mut fastrand::Rng::with_seed(1));
+        prepare_guest(&mut headers, (&terms(tenant), &identity), false);
+        headers.contains_key("x-tenant-id")
+    };
+    assert!(left(Some("acme"), &["acme"]), "its node believed them");
+    for (tenant, claimed) in [
+        (Some("acme"), &["evil"][..]),
+        (Some("acme"), &["acme", "evil"]),
+        (Some("acme"), &[]),
+        (None, &["evil"]),
+        (None, &[]),
+    ] {
+        assert!(!left(tenant, claimed), "{tenant:?} {claimed:?}");
+    }
+}

@@ -67,6 +67,8 @@ fn a_redirect_to_anywhere_else_is_refused() {
         let created = confined(201, &[("location", location)], None).expect("no redirect");
         assert!(created.is_empty(), "{location}");
     }
+    let unchanged = confined(304, &[("location", "//evil.example/x")], None).expect("no redirect");
+    assert!(unchanged.is_empty());
     let two = confined(302, &[("location", "/x"), ("location", "/x")], None);
     assert_eq!(two.map(drop), Err(ErrorKind::ReplicaRedirect));
 }
