@@ -122,7 +122,7 @@ fn a_signature_of_the_log_lets_no_other_node_in_and_none_twice() {
         is_refused(&mut world, NodeSpec { name, disk, ..b1.clone() }, &signature);
     }
     // Another token of the same operator does not take it either.
-    let mut same = signature.clone();
+    let mut same = signature;
     same.id = "u".into();
     world.done(put(Item::JoinToken("u".into(), token(9))));
     is_refused(&mut world, node_spec("b2", "b"), &same);
@@ -150,7 +150,7 @@ fn a_signature_for_another_cluster_or_of_changed_terms_lets_nobody_in() {
         NodeSpec { address: "10.0.0.9:7443".to_owned(), ..b1.clone() },
         NodeSpec { region: "c".into(), ..b1.clone() },
         NodeSpec { fingerprint: Fingerprint([8; 32]), ..b1.clone() },
-        NodeSpec { wire_oldest: 2, ..b1.clone() },
+        NodeSpec { wire_oldest: 2, ..b1 },
     ] {
         let command = Command::JoinNode { node, token: signature.clone() };
         assert_eq!(world.refused("a1", command), RefusalCode::TokenRefused);
