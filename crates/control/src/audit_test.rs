@@ -1,10 +1,10 @@
 //! What is written down.
 
 use crate::items_test::key;
-use crate::test_world::{World, put, register, renew, report, setting};
+use crate::test_world::{World, join_by, put, register, renew, report, setting, token_key};
 use crate::{
     Actor, Belief, Command, Expect, Hidden, Item, JoinToken, LeaseSource, OPERATOR_AUDIT_MAX,
-    Outcome, RefusalCode, SYSTEM_AUDIT_MAX, Tenant, TokenProof,
+    Outcome, RefusalCode, SYSTEM_AUDIT_MAX, Tenant,
 };
 
 fn world() -> World {
@@ -39,14 +39,13 @@ fn no_secret_is_ever_in_it() {
     secret.hash = Hidden::new([0xab; 32]);
     world.done(put(Item::Key("k".into(), secret)));
     assert_eq!(last(&world), "put key k");
-    let hash = Hidden::new([0xab; 32]);
-    let proof = TokenProof { id: "t".into(), hash };
-    let (hash, region) = (proof.stored(), None);
-    let token = JoinToken { hash, region, expires_ms: u64::MAX, uses_left: 1 };
+    let (key, region) = (Hidden::new([0xab; 32]), None);
+    let token = JoinToken { key, region, expires_ms: u64::MAX, uses_left: 1 };
+    world.done(put(Item::JoinToken("t".into(), token.clone())));
+    let token = JoinToken { key: token_key(0xab), ..token };
     world.done(put(Item::JoinToken("t".into(), token)));
     let node = crate::test_world::node_spec("a2", "a");
-    let token = Some(proof);
-    world.done(Command::RegisterNode { node, token });
+    world.done(join_by(node, 0xab));
     assert_eq!(last(&world), "register node a2 of a at a2.example:7443 by join token t");
     let text = format!("{:?}", world.state).to_lowercase();
     assert!(!text.contains("171, 171") && !text.contains("abab"), "not in debug output either");

@@ -1,21 +1,20 @@
 //! The cluster's clock, and what ends by it.
 
-use crate::test_world::{CLUSTER, World, node_spec, node_spec_of, put, register, renew, setting};
+use crate::test_world::{
+    CLUSTER, World, join_by, node_spec, node_spec_of, put, register, renew, setting, token_key,
+    token_proof,
+};
 use crate::{
-    Actor, Command, Entry, Form, Hidden, Item, JoinToken, LeaseSource, NodeId, Outcome,
+    Actor, Command, Entry, Form, Item, JoinToken, LeaseSource, NodeId, Outcome,
     RefusalCode, State, TokenProof, TokenTerms,
 };
 
 const YEAR_MS: u64 = 365 * 24 * 3_600_000;
 const VALID_MS: u64 = 600_000;
 
-fn proof() -> TokenProof {
-    TokenProof { id: "t".into(), hash: Hidden::new([1; 32]) }
-}
-
 fn new_token() -> Command {
     let terms = TokenTerms {
-        hash: proof().stored(),
+        key: token_key(1),
         region: None,
         valid_ms: VALID_MS,
         uses: 9,
@@ -25,7 +24,12 @@ fn new_token() -> Command {
 }
 
 fn join(name: &str) -> Command {
-    Command::RegisterNode { node: node_spec(name, &name[..1]), token: Some(proof()) }
+    join_by(node_spec(name, &name[..1]), 1)
+}
+
+/// The same as nodes of wire version 4 do it.
+fn join_by_proof(name: &str) -> Command {
+    Command::RegisterNode { node: node_spec(name, &name[..1]), token: Some(token_proof(1)) }
 }
 
 /// An entry of `node` that changes nothing and is not refused, stamped with any time.
@@ -143,8 +147,8 @@ fn upgraded(ahead_ms: u64, nodes: &[&str]) -> World {
     let stamp_ms = world.now_ms.saturating_add(ahead_ms);
     world.apply(&stamped(&world, "a1", stamp_ms));
     assert_eq!(world.state.stamp_ms(), stamp_ms, "the old rule");
-    let (hash, region) = (proof().hash, None);
-    let token = JoinToken { hash, region, expires_ms: u64::MAX, uses_left: 9 };
+    let (key, region) = (token_proof(1).hash, None);
+    let token = JoinToken { key, region, expires_ms: u64::MAX, uses_left: 9 };
     world.done(put(Item::JoinToken("old".into(), token)));
     for node in nodes {
         world.applied(node, Command::RegisterNode { node: node_spec(node, "a"), token: None });
@@ -186,30 +190,32 @@ fn a_token_made_while_the_clock_is_wrong_keeps_what_it_has_left() {
 #[test]
 fn tokens_that_are_stored_as_they_are_presented_end_with_the_upgrade() {
     let mut world = World::of_wire(4, &[("a", 1)]);
-    let token = JoinToken { hash: proof().hash, region: None, expires_ms: u64::MAX, uses_left: 9 };
+    let key = token_proof(1).hash;
+    let token = JoinToken { key, region: None, expires_ms: u64::MAX, uses_left: 9 };
     world.done(put(Item::JoinToken("t".into(), token)));
-    world.applied("a1", join("x1"));
+    world.applied("a1", join_by_proof("x1"));
+    assert_eq!(world.refused("a1", join("y1")), RefusalCode::WireVersion);
     assert_eq!(world.refused("a1", new_token()), RefusalCode::WireVersion);
     let node = node_spec("a1", "a");
     world.applied("a1", Command::RegisterNode { node, token: None });
-    let outcome = world.apply(&world.by_node("a1", join("y1")));
+    let outcome = world.apply(&world.by_node("a1", join_by_proof("y1")));
     let Outcome::Refused(refusal) = outcome else { panic!("{outcome:?}") };
     assert!(refusal.cause.contains("older version"), "{refusal}");
+    assert_eq!(world.refused("a1", join("y1")), RefusalCode::TokenRefused);
     let old = Command::RegisterNode { node: node_spec_of(4, "z1", "z"), token: None };
     assert_eq!(world.denied(old), RefusalCode::WireVersion, "older nodes can't read it any more");
 }
 
 #[test]
-fn nobody_joins_by_what_is_stored() {
+fn nobody_joins_by_what_is_stored_or_by_what_older_nodes_present() {
     let mut world = World::of(&[("a", 1)]);
     world.done(new_token());
-    let stored = world.state.records().join_tokens.get(&"t".into()).unwrap().hash.clone();
-    let token = Some(TokenProof { id: "t".into(), hash: stored });
-    let node = node_spec("x1", "x");
-    assert_eq!(
-        world.refused("a1", Command::RegisterNode { node, token }),
-        RefusalCode::TokenRefused
-    );
+    let stored = world.state.records().join_tokens.get(&"t".into()).unwrap().key.clone();
+    for hash in [stored, token_proof(1).hash] {
+        let (node, token) = (node_spec("x1", "x"), Some(TokenProof { id: "t".into(), hash }));
+        let command = Command::RegisterNode { node, token };
+        assert_eq!(world.refused("a1", command), RefusalCode::TokenRefused);
+    }
     world.applied("a1", join("x1"));
 }
 
@@ -217,13 +223,8 @@ fn nobody_joins_by_what_is_stored() {
 fn a_token_lives_30_days_at_most() {
     let mut world = World::of(&[("a", 1)]);
     for valid_ms in [0, 30 * 24 * 3_600_000 + 1, u64::MAX] {
-        let terms = TokenTerms {
-            hash: proof().stored(),
-            region: None,
-            valid_ms,
-            uses: 1,
-            is_operator: false,
-        };
+        let terms =
+            TokenTerms { key: token_key(1), region: None, valid_ms, uses: 1, is_operator: false };
         let command = put(Item::NewJoinToken("t".into(), terms));
         assert_eq!(world.denied(command), RefusalCode::Invalid);
     }

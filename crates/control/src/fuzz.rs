@@ -6,8 +6,8 @@ use spillway_codec::fuzz::check_message;
 use crate::entry::EntryFrame;
 use crate::state::Layout;
 use crate::{
-    Actor, Command, Entry, JoinText, KeyText, Membership, Outcome, Proposer, Sight, State, dry_run,
-    voters,
+    Actor, Command, Entry, Expect, Item, JoinText, KeyText, Membership, Outcome, Proposer, Sight,
+    State, TokenTerms, WIRE, dry_run, voters,
 };
 
 /// A target: the name of the folder of its inputs, and what runs one of them.
@@ -17,9 +17,12 @@ pub type Target = (&'static str, fn(&[u8]));
 pub const TARGETS: &[Target] =
     &[("log_entry", log_entry), ("snapshot", snapshot), ("credential", credential)];
 
+/// The token by which the kept `join_node` was signed.
+const TOKEN: &str = "swj_t_0101010101010101010101010101010101010101010101010101010101010101";
+
 /// Commands of every kind, which the states of snapshots have to bear. About nodes, regions and
 /// replicas that the kept snapshots know.
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 23] = [
     include_str!("../golden/replica_weight.v1.hex"),
     include_str!("../golden/replica_state.v1.hex"),
     include_str!("../golden/renew_leases.v1.hex"),
@@ -36,6 +39,7 @@ const COMMANDS: [&str; 22] = [
     include_str!("../golden/revoke_key.v1.hex"),
     include_str!("../golden/register_replica.v1.hex"),
     include_str!("../golden/register_node.v1.hex"),
+    include_str!("../golden/join_node.v1.hex"),
     include_str!("../golden/node_role.v1.hex"),
     include_str!("../golden/rotate_prefix_key.v1.hex"),
     include_str!("../golden/expire_leases.v1.hex"),
@@ -46,17 +50,35 @@ const COMMANDS: [&str; 22] = [
 
 /// An entry reads back as it was, and applies alike to equal states.
 fn log_entry(input: &[u8]) {
+    // The command of an entry has a checksum of its own: here it is tried without one, too.
+    if let Some(command) = check_message::<Command>(input) {
+        for state in [formed(1), formed(WIRE)] {
+            check_entry(state, &entry(Actor::Node, 1_800_000_000_003, command.clone()));
+        }
+    }
     let Some(frame) = check_message::<EntryFrame>(input) else { return };
     let Ok(entry) = Entry::try_from(frame) else { return };
     if let Ok(bytes) = entry.to_bytes() {
         assert_eq!(Entry::from_bytes(&bytes).as_ref(), Ok(&entry));
     }
-    let mut state = formed();
-    let told = dry_run(&state, &entry);
+    for state in [formed(1), formed(WIRE)] {
+        check_entry(state, &entry);
+    }
+}
+
+fn check_entry(mut state: State, entry: &Entry) {
+    let told = dry_run(&state, entry);
     let mut other = state.clone();
-    let effect = state.apply(7, &entry);
-    assert_eq!(effect, other.apply(7, &entry));
+    let nodes = state.records().nodes.len();
+    let effect = state.apply(7, entry);
+    assert_eq!(effect, other.apply(7, entry));
     assert_eq!(state.digest(), other.digest());
+    if let (Command::JoinNode { node, token }, Some(cluster)) = (&entry.command, state.cluster())
+        && state.records().nodes.len() > nodes
+    {
+        let signed = JoinText::read(TOKEN).map(|text| text.sign(cluster, node));
+        assert_eq!(signed.as_ref(), Some(token), "a signature that nobody made lets a node in");
+    }
     if let (Ok(_), None) = (&told, entry.request) {
         let is_done = matches!(effect.outcome, Outcome::Applied { .. } | Outcome::Unchanged);
         assert!(is_done, "a dry run promised it: {:?}", effect.outcome);
@@ -105,11 +127,24 @@ fn credential(input: &[u8]) {
     }
 }
 
-/// A cluster of the node that the kept commands are about.
-fn formed() -> State {
+/// A cluster of a node that the kept commands are about and that has this wire version; with a token
+/// if that has signatures.
+fn formed(wire_newest: u16) -> State {
     let mut state = State::new();
-    if let Some(form) = command(include_str!("../golden/form.v1.hex")) {
-        drop(state.apply(1, &entry(Actor::Node, 1_800_000_000_000, form)));
+    let Some(Command::Form(mut form)) = command(include_str!("../golden/form.v1.hex")) else {
+        return state;
+    };
+    form.nodes.iter_mut().for_each(|node| node.wire_newest = wire_newest);
+    let mut then = |index: u64, actor, command| {
+        drop(state.apply(index, &entry(actor, 1_800_000_000_000 + index, command)));
+    };
+    then(1, Actor::Node, Command::Form(form));
+    if let Some(token) = JoinText::read(TOKEN) {
+        let key = token.public_key();
+        let terms =
+            TokenTerms { key, region: None, valid_ms: 600_000, uses: 9, is_operator: false };
+        let item = Item::NewJoinToken(token.id.into(), terms);
+        then(2, Actor::Operator("ada".to_owned()), Command::Put { item, expect: Expect::Any });
     }
     state
 }
@@ -137,6 +172,6 @@ mod tests {
         for hex in super::COMMANDS {
             assert!(super::command(hex).is_some(), "{hex}");
         }
-        assert!(super::formed().cluster().is_some());
+        assert!(super::formed(super::WIRE).takes_signatures());
     }
 }

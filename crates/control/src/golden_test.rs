@@ -7,7 +7,9 @@ use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::items_test::key;
 use crate::snapshot_test::{full, full_of_wire, hot_of_wire, resident_of_wire, shares_of_wire};
-use crate::test_world::{CLUSTER, node_spec_of, refusal, remove, replica_id, replica_spec};
+use crate::test_world::{
+    CLUSTER, join_by, node_spec_of, refusal, remove, replica_id, replica_spec,
+};
 use crate::{
     Arm, Belief, ClusterId, Command, Expect, Form, Hidden, HotBlock, HotDelta, Item, JoinToken,
     LeaseRenewal, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, Observation, Outcome,
@@ -66,6 +68,7 @@ pub(crate) fn commands() -> Vec<(&'static str, Command)> {
         ("node_operators", {
             Command::SetNodeOperators { node: NodeId(3), is_operator: true, expect }
         }),
+        ("join_node", join_by(node_spec_of(5, "b1", "b"), 1)),
         ("readmit_node", remove(RecordKey::RemovedNode("c1".into()))),
     ]
 }
@@ -105,9 +108,9 @@ pub(crate) fn resident_tenant() -> Tenant {
 /// One of each item, named.
 pub(crate) fn items() -> Vec<(&'static str, Item)> {
     let hash = Hidden::new([3; 32]);
-    let token = JoinToken { hash, region: Some("a".into()), expires_ms: 9, uses_left: 1 };
+    let token = JoinToken { key: hash, region: Some("a".into()), expires_ms: 9, uses_left: 1 };
     let terms = TokenTerms {
-        hash: Hidden::new([3; 32]),
+        key: Hidden::new([3; 32]),
         region: Some("a".into()),
         valid_ms: 3_600_000,
         uses: 2,

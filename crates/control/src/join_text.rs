@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::{TokenId, TokenProof, key_hash};
+use crate::join_signature::public_key;
+use crate::{ClusterId, Hidden, NodeSpec, TokenId, TokenProof, TokenSignature, key_hash};
 
 /// Random bytes in a secret.
 const SECRET_BYTES: usize = 32;
@@ -31,7 +32,20 @@ impl<'t> JoinText<'t> {
         (is_secret && is_id).then_some(Self { id, secret })
     }
 
-    /// What shows others that this node has it. The secret itself stays here.
+    /// The public key that the cluster stores of the token. Nobody can join by it.
+    #[must_use]
+    pub fn public_key(&self) -> Hidden {
+        public_key(self.secret.as_bytes())
+    }
+
+    /// Signs that `node` joins `cluster` by this token. The secret itself stays here.
+    #[must_use]
+    pub fn sign(&self, cluster: ClusterId, node: &NodeSpec) -> TokenSignature {
+        TokenSignature::new(TokenId::from(self.id), self.secret.as_bytes(), (cluster, node))
+    }
+
+    /// What clusters with nodes of wire versions before 5 take instead of a signature. Nobody can
+    /// join another cluster by it.
     #[must_use]
     pub fn proof(&self) -> TokenProof {
         TokenProof { id: TokenId::from(self.id), hash: key_hash(&[], self.secret.as_bytes()) }
@@ -47,16 +61,21 @@ impl fmt::Debug for JoinText<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_world::{CLUSTER, node_spec};
 
     fn text() -> String {
         format!("swj_5c1d_{}", "a5".repeat(SECRET_BYTES))
     }
 
     #[test]
-    fn a_token_shows_its_id_and_proves_its_secret() {
+    fn a_token_shows_its_id_and_signs_by_its_secret() {
         let text = text();
         let token = JoinText::read(&text).unwrap();
         assert_eq!(format!("{token:?}"), "JoinText { id: \"5c1d\", .. }");
+        let node = node_spec("b1", "b");
+        let signature = token.sign(CLUSTER, &node);
+        assert_eq!(signature.id, TokenId::from("5c1d"));
+        assert!(signature.is_by(&token.public_key(), CLUSTER, &node));
         let proof = token.proof();
         assert_eq!(proof.id, TokenId::from("5c1d"));
         assert!(proof.hash.matches(&key_hash(&[], "a5".repeat(SECRET_BYTES).as_bytes())));

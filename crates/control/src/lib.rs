@@ -14,6 +14,7 @@ mod entry;
 pub mod fuzz;
 mod hex;
 mod hidden;
+mod join_signature;
 mod join_text;
 mod key_text;
 mod limits;
@@ -32,6 +33,7 @@ pub use command::{
 };
 pub use entry::{Actor, Entry, EntryError, Proposer};
 pub use hidden::Hidden;
+pub use join_signature::TokenSignature;
 pub use join_text::JoinText;
 pub use key_text::{KeyText, SECRET_BYTES};
 pub use limits::{

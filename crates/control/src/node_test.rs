@@ -1,26 +1,20 @@
 //! Who becomes a member and who stays one.
 
-use crate::test_world::{CLUSTER, START_MS, World, node_spec, put, refusal, remove, setting};
+use crate::test_world::{
+    CLUSTER, START_MS, World, join_by, join_to, node_spec, put, refusal, remove, setting, token_key,
+};
 use crate::{
-    ClusterId, Command, DiskId, Expect, Form, Hidden, Item, JoinToken, NodeId, NodeRole, NodeSpec,
-    Outcome, RecordKey, RefusalCode, Region, RegionState, TokenProof,
+    ClusterId, Command, DiskId, Expect, Fingerprint, Form, Item, JoinToken, NodeId, NodeRole,
+    NodeSpec, Outcome, RecordKey, RefusalCode, Region, RegionState, TokenSignature,
 };
 
 fn join(node: NodeSpec) -> Command {
     Command::RegisterNode { node, token: None }
 }
 
-fn join_by(node: NodeSpec, secret: u8) -> Command {
-    Command::RegisterNode { node, token: Some(proof(secret)) }
-}
-
-fn proof(secret: u8) -> TokenProof {
-    TokenProof { id: "t".into(), hash: Hidden::new([secret; 32]) }
-}
-
 fn token(uses_left: u32) -> JoinToken {
     let expires_ms = START_MS + 60_000;
-    JoinToken { hash: proof(1).stored(), region: None, expires_ms, uses_left }
+    JoinToken { key: token_key(1), region: None, expires_ms, uses_left }
 }
 
 #[test]
@@ -106,6 +100,67 @@ fn a_token_that_does_not_fit_lets_nobody_in() {
     world.now_ms -= 1000;
     assert_eq!(world.refused("a1", join_by(b1(), 1)), RefusalCode::TokenRefused, "time goes on");
     assert_eq!(world.state.records().nodes.len(), 1);
+}
+
+#[test]
+fn a_signature_of_the_log_lets_no_other_node_in_and_none_twice() {
+    let mut world = World::of(&[("a", 1)]);
+    world.done(put(Item::JoinToken("t".into(), token(9))));
+    let b1 = node_spec("b1", "b");
+    let logged = join_by(b1.clone(), 1);
+    world.applied("a1", logged.clone());
+    let Command::JoinNode { token: signature, .. } = logged.clone() else { panic!("{logged:?}") };
+    let is_refused = |world: &mut World, node: NodeSpec, signature: &TokenSignature| {
+        let command = Command::JoinNode { node, token: signature.clone() };
+        assert_eq!(world.refused("a1", command.clone()), RefusalCode::TokenRefused, "{command}");
+        assert_eq!(world.denied(command), RefusalCode::TokenRefused, "nor for an operator");
+    };
+    for other in [node_spec("b2", "b"), node_spec("c1", "c")] {
+        is_refused(&mut world, other.clone(), &signature);
+        // Nor if it takes over all but its name and disk.
+        let NodeSpec { name, disk, .. } = other;
+        is_refused(&mut world, NodeSpec { name, disk, ..b1.clone() }, &signature);
+    }
+    // Another token of the same operator does not take it either.
+    let mut same = signature;
+    same.id = "u".into();
+    world.done(put(Item::JoinToken("u".into(), token(9))));
+    is_refused(&mut world, node_spec("b2", "b"), &same);
+    let uses =
+        |world: &World| world.state.records().join_tokens.get(&"t".into()).unwrap().uses_left;
+    assert_eq!(uses(&world), 8);
+    // For the same node it changes nothing and uses nothing.
+    assert_eq!(world.apply(&world.by_node("a1", logged.clone())), Outcome::Unchanged);
+    assert_eq!((uses(&world), world.state.records().nodes.len()), (8, 2));
+    // Nor does it bring the node back.
+    world.done(remove(RecordKey::Node(NodeId(2))));
+    assert_eq!(world.refused("a1", logged), RefusalCode::RetiredDisk);
+}
+
+#[test]
+fn a_signature_for_another_cluster_or_of_changed_terms_lets_nobody_in() {
+    let mut world = World::of(&[("a", 1)]);
+    world.done(put(Item::JoinToken("t".into(), token(9))));
+    let b1 = node_spec("b1", "b");
+    let foreign = join_to(ClusterId([8; 16]), b1.clone(), 1);
+    assert_eq!(world.refused("a1", foreign.clone()), RefusalCode::TokenRefused);
+    let good = join_by(b1.clone(), 1);
+    let Command::JoinNode { token: signature, .. } = good.clone() else { panic!("{good:?}") };
+    for node in [
+        NodeSpec { address: "10.0.0.9:7443".to_owned(), ..b1.clone() },
+        NodeSpec { region: "c".into(), ..b1.clone() },
+        NodeSpec { fingerprint: Fingerprint([8; 32]), ..b1.clone() },
+        NodeSpec { wire_oldest: 2, ..b1 },
+    ] {
+        let command = Command::JoinNode { node, token: signature.clone() };
+        assert_eq!(world.refused("a1", command), RefusalCode::TokenRefused);
+    }
+    assert_eq!(world.state.records().nodes.len(), 1);
+    // What was made for this cluster ends when the cluster is made anew, and the other way round.
+    let (from, to) = (CLUSTER, ClusterId([8; 16]));
+    world.applied("a1", Command::ReplaceCluster { from, to });
+    assert_eq!(world.refused("a1", good), RefusalCode::TokenRefused);
+    world.applied("a1", foreign);
 }
 
 #[test]
@@ -254,6 +309,6 @@ fn nodes_of_a_cluster_made_anew_join_under_their_old_names_with_other_disks() {
     assert_eq!(world.refused("a1", join_by(old(), 1)), RefusalCode::RetiredDisk);
     let wiped = NodeSpec { disk: DiskId([0xee; 16]), ..old() };
     assert_eq!(world.refused("a1", join(wiped.clone())), RefusalCode::TokenRefused);
-    world.applied("a1", join_by(wiped, 1));
+    world.applied("a1", join_to(to, wiped, 1));
     assert_eq!(world.node_id("b1"), NodeId(3), "ids are not given twice");
 }

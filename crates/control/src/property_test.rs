@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::items_test::key;
 use crate::test_any::{entries, resolve};
-use crate::test_world::{World, put};
+use crate::test_world::{START_MS, World, put, token_key};
 use crate::{
     Actor, Change, ChangeKind, Command, Effect, Entry, Expect, Item, JoinToken, LeaseSource,
     NodeId, Outcome, Record, RecordKey, ReplicaId, State, Tenant, dry_run,
@@ -18,6 +18,9 @@ fn world() -> World {
     world.done(put(Item::Tenant("x".into(), Tenant::default())));
     world.done(put(Item::Key("x".into(), key(Some("x")))));
     world.register("a/r", LeaseSource::Lease { length_ms: 20_000 }, 1);
+    let expires_ms = START_MS + 3_600_000;
+    let token = JoinToken { key: token_key(3), region: None, expires_ms, uses_left: 9 };
+    world.done(put(Item::JoinToken("t".into(), token)));
     world
 }
 

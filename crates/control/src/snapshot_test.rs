@@ -66,7 +66,7 @@ pub(crate) fn full_of_wire(wire: u16) -> World {
     let arms = vec![Arm { name, model, version: Some("2".into()), weight_permille: 1000 }];
     let limit = Limit { tokens_per_min: Some(9), ..Limit::default() };
     let hash = Hidden::new([3; 32]);
-    let token = JoinToken { hash, region: None, expires_ms: 9, uses_left: 1 };
+    let token = JoinToken { key: hash, region: None, expires_ms: 9, uses_left: 1 };
     let items = [
         Item::Region("b".into(), region),
         Item::Model("big".into(), alias),

@@ -7,13 +7,13 @@ use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 use crate::golden_test::{commands, items};
 use crate::items_test::key;
 use crate::test_world::{
-    CLUSTER, START_MS, node_spec, register, remove, renew, replica_id, report,
+    CLUSTER, START_MS, join_by, node_spec, register, remove, renew, replica_id, report, token_key,
+    token_proof,
 };
 use crate::{
-    Actor, Belief, ClusterId, Command, DiskId, Entry, Expect, Hidden, HotBlock, HotDelta, Item,
-    JoinToken, KEY_EPOCH, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, NodeSpec,
-    Proposer, RecordKey, Region, RegionState, ReplicaState, RequestId, ResidencyRule, Route, State,
-    Tenant, TokenProof,
+    Actor, Belief, ClusterId, Command, DiskId, Entry, Expect, HotBlock, HotDelta, Item, JoinToken,
+    KEY_EPOCH, LeaseSource, Limit, LimitScope, Model, NodeId, NodeRole, NodeSpec, Proposer,
+    RecordKey, Region, RegionState, ReplicaState, RequestId, ResidencyRule, Route, State, Tenant,
 };
 
 const NODES: [&str; 5] = ["a1", "a2", "a3", "b1", "c1"];
@@ -200,15 +200,18 @@ fn hot_command() -> impl Strategy<Value = Command> {
 }
 
 fn node_command() -> impl Strategy<Value = Command> {
-    let any_node = (select(&NODES), prop::bool::weighted(0.2), any::<bool>());
+    let any_node = (select(&NODES), prop::bool::weighted(0.2), 0_u8..4);
     prop_oneof![
-        any_node.prop_map(|(name, is_wiped, has_token)| {
+        any_node.prop_map(|(name, is_wiped, pass)| {
             let mut node = node_spec(name, &name[..1]);
             if is_wiped {
                 node = NodeSpec { disk: DiskId([0xee; 16]), ..node };
             }
-            let token = TokenProof { id: "t".into(), hash: Hidden::new([3; 32]) };
-            Command::RegisterNode { node, token: has_token.then_some(token) }
+            match pass {
+                0 => Command::RegisterNode { node, token: Some(token_proof(3)) },
+                1 => Command::RegisterNode { node, token: None },
+                _ => join_by(node, 3),
+            }
         }),
         (1_u64..8, select(&[NodeRole::Any, NodeRole::Learner]), expect())
             .prop_map(|(id, role, expect)| Command::SetNodeRole { node: NodeId(id), role, expect }),
@@ -259,9 +262,9 @@ fn item() -> impl Strategy<Value = Item> {
             Item::Limit(LimitScope::Key(id.into()), Limit { concurrency, ..Limit::default() })
         }),
         1 => (0_u32..3).prop_map(|uses_left| {
-            let hash = Hidden::new([3; 32]);
+            let key = token_key(3);
             let expires_ms = START_MS + 60_000;
-            Item::JoinToken("t".into(), JoinToken { hash, region: None, expires_ms, uses_left })
+            Item::JoinToken("t".into(), JoinToken { key, region: None, expires_ms, uses_left })
         }),
         1 => (0_u64..20_000)
             .prop_map(|ms| { Item::Setting("health.transition_ms".to_owned(), ms.to_string()) }),

@@ -6,9 +6,9 @@ use spillway_quota::{Run, Scope, ShareLine, Statement, Units};
 
 use crate::{
     Actor, Belief, Change, ClusterId, Command, DiskId, Effect, Entry, Expect, Fingerprint, Form,
-    Health, HotBlock, HotDelta, Item, LeaseRenewal, LeaseSource, NodeId, NodeSpec, Observation,
-    Outcome, Proposer, RecordKey, Refusal, RefusalCode, Replica, ReplicaId, ReplicaSpec, RequestId,
-    State, WIRE,
+    Health, Hidden, HotBlock, HotDelta, Item, JoinText, LeaseRenewal, LeaseSource, NodeId,
+    NodeSpec, Observation, Outcome, Proposer, RecordKey, Refusal, RefusalCode, Replica, ReplicaId,
+    ReplicaSpec, RequestId, State, TokenProof, WIRE,
 };
 
 pub(crate) const START_MS: u64 = 1_800_000_000_000;
@@ -173,6 +173,32 @@ pub(crate) fn node_spec_of(wire_newest: u16, name: &str, region: &str) -> NodeSp
         wire_oldest: 1,
         wire_newest,
     }
+}
+
+/// A join token with the id `t`, as its holder has it.
+pub(crate) fn token_text(secret: u8) -> String {
+    format!("swj_t_{}", format!("{secret:02x}").repeat(32))
+}
+
+/// What the cluster stores of it.
+pub(crate) fn token_key(secret: u8) -> Hidden {
+    JoinText::read(&token_text(secret)).unwrap().public_key()
+}
+
+/// What nodes of wire version 4 present of it.
+pub(crate) fn token_proof(secret: u8) -> TokenProof {
+    JoinText::read(&token_text(secret)).unwrap().proof()
+}
+
+/// A node joins by the token of this secret.
+pub(crate) fn join_by(node: NodeSpec, secret: u8) -> Command {
+    join_to(CLUSTER, node, secret)
+}
+
+/// The same in another cluster.
+pub(crate) fn join_to(cluster: ClusterId, node: NodeSpec, secret: u8) -> Command {
+    let token = JoinText::read(&token_text(secret)).unwrap().sign(cluster, &node);
+    Command::JoinNode { node, token }
 }
 
 /// `a/r1` and the like.

@@ -21,8 +21,8 @@ pub(crate) const WIRE_SHARES: u16 = 3;
 pub(crate) const WIRE_RESIDENCY: u16 = 4;
 
 /// The wire version in which membership is authority: it knows who may give operators' orders, who was
-/// removed, and which certificates are revoked. No single node moves its clock, it stores of join tokens
-/// nothing that a node could present, and what nodes write by themselves leaves room for operators.
+/// removed, and which certificates are revoked. No single node moves its clock, nodes that join by token
+/// sign what they are ([`Command::JoinNode`]), and what nodes write by themselves leaves room for operators.
 pub(crate) const WIRE_MEMBERS: u16 = 5;
 
 /// Whether every registered node understands `command`. Ask before proposing it.

@@ -99,16 +99,13 @@ impl EngineFields {
     /// # Errors
     /// [`ErrorKind::BadRequest`] with the first field that is not allowed, and what to do about it.
     pub fn check(self, allowed: Self) -> Result<(), GatewayError> {
+        self.first_beyond(allowed).map_or(Ok(()), |name| Err(refusal(name)))
+    }
+
+    /// The name of a field that is not among the `allowed` ones, if there is one.
+    pub(crate) fn first_beyond(self, allowed: Self) -> Option<&'static str> {
         let refused = self.0 & !allowed.0;
-        if refused == 0 {
-            return Ok(());
-        }
-        let name = NAMES[refused.trailing_zeros() as usize];
-        let message = format!(
-            "The field '{name}' steers the model server and is not allowed here. Leave it out, or ask the \
-             operator to list it in allow_engine_fields of the route."
-        );
-        Err(GatewayError::new(ErrorKind::BadRequest, message).with_param(name))
+        (refused != 0).then(|| NAMES[refused.trailing_zeros() as usize])
     }
 
     pub(crate) fn at(index: usize) -> Self {
@@ -131,6 +128,15 @@ impl EngineFields {
         }
         seen
     }
+}
+
+/// Tells a client that the field `name` is not allowed.
+pub(crate) fn refusal(name: &'static str) -> GatewayError {
+    let message = format!(
+        "The field '{name}' steers the model server and is not allowed here. Leave it out, or ask the \
+         operator to list it in allow_engine_fields of the route."
+    );
+    GatewayError::new(ErrorKind::BadRequest, message).with_param(name)
 }
 
 #[cfg(test)]

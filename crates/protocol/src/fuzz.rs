@@ -7,15 +7,16 @@ use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde_json::Value;
 
-use crate::grpc::fuzz::last_model;
+use crate::grpc::fuzz::{last_model, parameter_keys};
 use crate::grpc::{
     FRAME_HEAD_BYTES, Messages, ModelRef, Peek, format_timeout, parse_timeout, peek_model,
     read_model, rewrite_model,
 };
 use crate::{
-    CompletionApi, Endpoint, EventOptions, EventRelay, Segments, Terms, Thread, TraceContext,
-    TrustedProxies, UsageTelling, cookie, decode_name, is_confined, own_target, parse_orca,
-    read_facts, read_form, read_prompt, response_id_in, rewrite, usage_in, valid_request_id,
+    CompletionApi, Endpoint, EngineFields, EventOptions, EventRelay, Segments, Terms, Thread,
+    TraceContext, TrustedProxies, UsageTelling, cookie, decode_name, is_confined, own_target,
+    parse_orca, read_facts, read_form, read_prompt, response_id_in, rewrite, usage_in,
+    valid_request_id,
 };
 
 /// A target: the name of the folder of its inputs, and what runs one of them.
@@ -141,6 +142,11 @@ fn grpc_messages(input: &[u8]) {
     if let Some((out, _)) = run(Messages::new(1_000)) {
         assert_eq!(out, input);
     }
+    let watched = Messages::new(1_000).refusing_parameters_but(EngineFields::NONE);
+    if let Some((out, _)) = run(watched) {
+        assert_eq!(out, input);
+        assert!(!steers(input), "a parameter that steers the model server went through");
+    }
     let renamed = run(Messages::renaming(1_000, "alias", "another", Some("2")).or_refused());
     let Some((out, false)) = renamed else { return };
     let mut rest = &out[..];
@@ -150,6 +156,20 @@ fn grpc_messages(input: &[u8]) {
         assert_eq!(model, Some(&b"another"[..]), "a message for another model went through");
         rest = &behind[length..];
     }
+}
+
+/// Whether a whole message of a stream has a parameter that steers the model server.
+fn steers(mut stream: &[u8]) -> bool {
+    while let Some((head, behind)) = stream.split_first_chunk::<FRAME_HEAD_BYTES>() {
+        let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+        let Some((message, rest)) = behind.split_at_checked(length) else { return false };
+        let mut keys = parameter_keys(message).into_iter();
+        if keys.any(|key| EngineFields::named(&String::from_utf8_lossy(key)).is_some()) {
+            return true;
+        }
+        stream = rest;
+    }
+    false
 }
 
 /// No byte of a stream is lost, added or changed, however it is cut.

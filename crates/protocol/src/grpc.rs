@@ -9,6 +9,7 @@ mod answer;
 pub(crate) mod fuzz;
 mod messages;
 mod method;
+mod parameters;
 mod peek;
 mod status;
 mod timeout;
@@ -20,7 +21,7 @@ pub use answer::{
 };
 pub use messages::{MODEL_BYTES_MAX, MessageFault, Messages};
 pub use method::{GrpcMethod, speaks_grpc};
-pub use peek::{ModelRef, Peek, engine_fields, peek_model, read_model, rewrite_model};
+pub use peek::{ModelRef, Peek, check_parameters, peek_model, read_model, rewrite_model};
 pub use status::{
     GRPC_ACCEPT_ENCODING, GRPC_MESSAGE, GRPC_STATUS, GrpcStatus, reply_fault, status_in,
     trailers_of,

@@ -1,11 +1,12 @@
 //! Nodes come into a cluster that runs, and go.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use spillway_consensus::{Consistency, ProposeError, Role};
 use spillway_control::{
-    Actor, Command, DiskId, Expect, Item, JoinText, JoinToken, NodeId, RecordKey, RegionState,
-    State, TokenId,
+    Actor, Command, DiskId, Expect, Item, JoinText, JoinToken, NodeId, NodeSpec, Outcome,
+    RecordKey, RegionState, State, TokenId,
 };
 use spillway_node::Node;
 use spillway_tests::{Client, Cluster, OK, Scripted, Serving, Setup, eventually, is_open, knows};
@@ -89,8 +90,8 @@ pub(crate) async fn make_token(
     change: impl FnOnce(JoinToken) -> JoinToken,
 ) -> String {
     let text = format!("swj_{id}_{}", "a5".repeat(32));
-    let hash = JoinText::read(&text).expect("a token").proof().stored();
-    let token = JoinToken { hash, region: None, expires_ms: NEVER_MS, uses_left: 1 };
+    let key = JoinText::read(&text).expect("a token").public_key();
+    let token = JoinToken { key, region: None, expires_ms: NEVER_MS, uses_left: 1 };
     let item = Item::JoinToken(TokenId::from(id), change(token));
     put(node, item).await;
     text
@@ -200,6 +201,68 @@ async fn a_token_of_one_use_lets_one_of_two_in_and_each_region_gets_a_vote() {
         })
     })
     .await;
+}
+
+/// Whether a file below `folder` has these bytes.
+fn is_on_disk(folder: &Path, bytes: &[u8]) -> bool {
+    std::fs::read_dir(folder).expect("a folder").flatten().any(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            return is_on_disk(&path, bytes);
+        }
+        let content = std::fs::read(&path).expect("a file");
+        content.windows(bytes.len()).any(|window| window == bytes)
+    })
+}
+
+/// What a token of several uses leaves in the log is worth nothing to other nodes.
+#[tokio::test]
+async fn a_signature_from_a_nodes_disk_lets_no_other_node_in() {
+    let mut world = Growing::started(&["one", "three", "two", "four", "five"], 2).await;
+    eventually("membership is enforced", || world.running().all(|node| state(node).is_enforced()))
+        .await;
+    let text = make_token(world.node(0), "t", |token| JoinToken { uses_left: 9, ..token }).await;
+    world.cluster.give_token(3, &text);
+    world.start(3).await;
+    eventually("it is in", || world.running().all(|node| members(node) == 4)).await;
+    let joined = state(world.node(1));
+    let (_, joined) = joined.node(&"n3".into()).expect("a member");
+    let token = JoinText::read(&text).expect("a token");
+    let cluster = state(world.node(1)).cluster().expect("a cluster");
+    // The same node signs the same in the same way, so this is what it has sent.
+    let signature = token.sign(cluster, &joined.spec);
+    let mut bytes = Vec::new();
+    spillway_codec::write_payload(&signature, &mut bytes).expect("bytes");
+    assert!(is_on_disk(&world.cluster.data(1), &bytes), "the log has another signature");
+    for (secret, what) in [
+        (&b"a5a5a5a5a5a5a5a5"[..], "the secret"),
+        (&token.proof().hash.reveal()[..], "what older nodes present"),
+    ] {
+        assert!(!is_on_disk(&world.cluster.data(1), secret), "{what} is on disk");
+    }
+
+    // A member of the cluster writes it for a node of its own making.
+    let agreement = world.node(1).agreement().expect("a part");
+    let mine = NodeSpec { name: "n4".into(), region: "five".into(), ..joined.spec.clone() };
+    for node in [NodeSpec { disk: DiskId([7; 16]), ..mine.clone() }, mine] {
+        let signed = Command::JoinNode { node: node.clone(), token: signature.clone() };
+        let presented = Command::RegisterNode { node, token: Some(token.proof()) };
+        for command in [signed, presented] {
+            let done = agreement.propose(command, Actor::Node, None, LIMIT).await;
+            let outcome = done.expect("an outcome").outcome;
+            assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        }
+    }
+    assert_eq!(members(world.node(0)), 4);
+    // For the same node it changes nothing; others still join by the token itself.
+    let again = Command::JoinNode { node: joined.spec.clone(), token: signature };
+    let done = agreement.propose(again, Actor::Node, None, LIMIT).await.expect("an outcome");
+    assert_eq!(done.outcome, Outcome::Unchanged);
+    world.cluster.give_token(4, &text);
+    world.start(4).await;
+    eventually("it joins by its own", || members(world.node(0)) == 5).await;
+    let kept = state(world.node(0)).records().join_tokens.get(&"t".into()).cloned();
+    assert_eq!(kept.expect("a token").uses_left, 7);
 }
 
 #[tokio::test]

@@ -1,12 +1,16 @@
 //! Fields and headers by which clients could steer a model server.
 
+use bytes::Bytes;
+use h2::Reason;
 use http::{HeaderValue, Method};
 use spillway_emulator::kserve::{InferRequest, Parameter, ParameterValue};
 use spillway_tests::{
     CallServer, Client, OK, RAW_ROUTE, Scripted, Setup, chat, full, message, post,
 };
 
-use crate::grpc_calls::{code, connect, frame, infer, kserve, scripted};
+use crate::grpc_calls::{
+    Stream, check_refused, code, connect, frame, infer, kserve, scripted, stream,
+};
 
 #[tokio::test]
 async fn fields_that_steer_the_model_server_are_refused_unless_the_route_allows_them() {
@@ -188,4 +192,52 @@ async fn two_requests_of_the_same_id_have_different_ones_at_the_replica() {
         ids.push(id.to_owned());
     }
     assert_ne!(ids[0], ids[1]);
+}
+
+/// A message with a tensor of a few kilobytes and a parameter of this name.
+fn with_parameter(name: &str) -> Bytes {
+    let parameter = Parameter::from(ParameterValue::Int(1));
+    let parameters = [(name.to_owned(), parameter)].into();
+    frame(&InferRequest { parameters, ..infer("tiny", &[7; 5_000]) })
+}
+
+#[tokio::test]
+async fn parameters_of_grpc_are_refused_in_calls_and_in_every_message_of_a_stream() {
+    let mut server = CallServer::start().await;
+    let route = "[[route]]\nname = \"llm\"\nallow_engine_fields = [\"priority\"]\n";
+    let node = scripted(Setup::new().table(route), "a", &server).start().await;
+    for method in ["ModelInfer", "ModelStreamInfer"] {
+        let call = kserve(method, full(with_parameter("request_id")));
+        check_refused(&connect(&node).await.fetch(call).await, "3", "bad_request");
+    }
+    assert!(server.is_alone(), "nothing of it has reached the replica");
+    for has_begun in [false, true] {
+        let first = with_parameter("top_k");
+        let mut stream = Stream::open(&node, &mut server, stream, first.clone()).await;
+        assert_eq!(stream.call.message().await, Some(first));
+        let allowed = with_parameter("priority");
+        stream.say(allowed.clone()).await;
+        assert_eq!(stream.call.message().await, Some(allowed));
+        if has_begun {
+            stream.call.begin();
+        }
+        for piece in with_parameter("Lora_Path").chunks(9) {
+            // Once it is refused nobody reads the rest.
+            if stream
+                .messages
+                .as_ref()
+                .expect("open")
+                .send(Bytes::copy_from_slice(piece))
+                .await
+                .is_err()
+            {
+                break;
+            }
+        }
+        assert_eq!(stream.call.was_reset().await, Reason::CANCEL, "no whole message came");
+        check_refused(&stream.collect().await, "3", "bad_request");
+    }
+    let mut stream = Stream::open(&node, &mut server, stream, with_parameter("top_k")).await;
+    stream.call.reply(Bytes::new());
+    assert_eq!(code(&stream.collect().await), "0");
 }

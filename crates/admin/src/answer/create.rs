@@ -2,7 +2,7 @@
 
 use http::StatusCode;
 use spillway_control::{
-    Command, Expect, Item, JoinToken, Key, KeyId, KeyRole, RecordKey, TokenId, TokenProof,
+    Command, Expect, Item, JoinText, JoinToken, Key, KeyId, KeyRole, RecordKey, TokenId,
     TokenTerms, admits,
 };
 
@@ -48,29 +48,29 @@ pub(super) async fn join_token(cluster: &Cluster<'_>, call: &Call) -> Result<Rep
         return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy));
     }
     let id = fresh_id()?;
-    let fresh = fresh_join_token(&id)?;
-    let key = TokenId::from(id.as_str());
-    let proof = TokenProof { id: key.clone(), hash: fresh.hash };
-    let item = token(cluster, &new, proof);
-    create(cluster, call, (RecordKey::JoinToken(key), item), (id, fresh.shown)).await
+    let secret = fresh_join_token(&id)?;
+    let text = JoinText::read(&secret).ok_or_else(|| ApiError::internal("a token is malformed"))?;
+    let item = token(cluster, &new, text);
+    let key = RecordKey::JoinToken(TokenId::from(text.id));
+    create(cluster, call, (key, item), (id, secret)).await
 }
 
 /// The token to make. Older nodes of the cluster know only tokens that are stored as they are presented
 /// and end by this node's clock.
-fn token(cluster: &Cluster<'_>, new: &NewJoinToken, proof: TokenProof) -> Item {
+fn token(cluster: &Cluster<'_>, new: &NewJoinToken, text: JoinText<'_>) -> Item {
     let region = new.region.as_deref().map(Into::into);
     let valid_ms = new.valid_s * 1_000;
-    let (hash, uses) = (proof.stored(), new.uses);
+    let (id, key, uses) = (TokenId::from(text.id), text.public_key(), new.uses);
     let is_operator = new.operators;
-    let terms = TokenTerms { hash, region: region.clone(), valid_ms, uses, is_operator };
-    let item = Item::NewJoinToken(proof.id.clone(), terms);
+    let terms = TokenTerms { key, region: region.clone(), valid_ms, uses, is_operator };
+    let item = Item::NewJoinToken(id.clone(), terms);
     let command = Command::Put { item: item.clone(), expect: Expect::Absent };
     if is_operator || admits(&cluster.agreement.published(), &command).is_ok() {
         return item;
     }
     let expires_ms = now_ms() + valid_ms;
-    let token = JoinToken { hash: proof.hash, region, expires_ms, uses_left: uses };
-    Item::JoinToken(proof.id, token)
+    let token = JoinToken { key: text.proof().hash, region, expires_ms, uses_left: uses };
+    Item::JoinToken(id, token)
 }
 
 /// Writes `item`, which must be new, and shows its secret. A repeated request has another secret,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use spillway_consensus::NodeId;
-use spillway_control::{JoinText, TokenProof};
-use spillway_link::{Identity, PeerConfig};
+use spillway_control::{ClusterId, JoinText};
+use spillway_link::{Identity, KnockFault, PeerConfig};
 
 use super::message::{Answer, Membership, Question, Wish};
 use crate::agreement::Agreement;
@@ -60,16 +60,14 @@ impl Agreement {
     async fn ask_everybody(&self) -> Result<(PeerConfig, Membership), String> {
         let (token, mut why) = match &self.config.join_token {
             Some(file) => match read_token(file) {
-                Ok(proof) => (Some(proof), Vec::new()),
+                Ok(token) => (Some(token), Vec::new()),
                 Err(fault) => (None, vec![fault]),
             },
             None => (None, Vec::new()),
         };
         for peer in &self.contacts {
-            let question =
-                Question { cluster: None, node: self.spec(), wish: Wish::Join(token.clone()) };
             let at = &peer.identity;
-            match self.link.knock::<_, Answer>(peer, &question, ASK_LIMIT).await {
+            match self.ask(peer, token.as_deref()).await {
                 Ok(Answer::Member(membership)) => return Ok((peer.clone(), membership)),
                 // What all agreed on is the same at the next one.
                 Ok(Answer::Refused(refusal)) => {
@@ -77,11 +75,35 @@ impl Agreement {
                     break;
                 }
                 Ok(Answer::NotFormed) => why.push(format!("{at} is in no cluster itself")),
+                Ok(Answer::Cluster { .. }) => why.push(format!("{at} answers something else")),
                 Ok(Answer::NotNow(reason)) => why.push(format!("{at} can't take it in: {reason}")),
                 Err(fault) => why.push(format!("{at} at {}: {fault}", peer.address)),
             }
         }
         Err(if why.is_empty() { "it knows nobody to ask".to_owned() } else { why.join("; ") })
+    }
+
+    /// Asks `peer` to take this node in. With a token, it asks first which cluster that is: what is
+    /// signed is good for that one alone.
+    async fn ask(&self, peer: &PeerConfig, token: Option<&str>) -> Result<Answer, KnockFault> {
+        let node = self.spec();
+        let knock = async |cluster: Option<ClusterId>, wish: Wish| {
+            let question = Question { cluster, node: node.clone(), wish };
+            self.link.knock::<_, Answer>(peer, &question, ASK_LIMIT).await
+        };
+        let Some(token) = token.and_then(JoinText::read) else {
+            return knock(None, Wish::Join(None)).await;
+        };
+        match knock(None, Wish::Cluster).await {
+            Ok(Answer::Cluster { cluster, is_signed: true }) => {
+                knock(Some(cluster), Wish::JoinSigned(token.sign(cluster, &node))).await
+            }
+            // A node of an older version does not know this question and says nothing.
+            Ok(Answer::Cluster { .. }) | Err(KnockFault::Closed(_)) => {
+                knock(None, Wish::Join(Some(token.proof()))).await
+            }
+            other => other,
+        }
     }
 
     /// Makes the other members known to the link, until the state says who they are.
@@ -110,9 +132,8 @@ impl Agreement {
     }
 }
 
-/// The proof of the token in `file`, which is short. The secret itself goes nowhere, not even into
-/// an error.
-fn read_token(file: &Path) -> Result<TokenProof, String> {
+/// The token in `file`, which is short. The secret goes nowhere, not even into an error.
+fn read_token(file: &Path) -> Result<String, String> {
     let path = file.display();
     let fault = |error: std::io::Error| format!("the join token {path} can't be read: {error}");
     let length = std::fs::metadata(file).map_err(fault)?.len();
@@ -120,9 +141,9 @@ fn read_token(file: &Path) -> Result<TokenProof, String> {
         return Err(format!("{path} is no join token: it has {length} bytes"));
     }
     let text = std::fs::read_to_string(file).map_err(fault)?;
-    let token = JoinText::read(text.trim());
+    let token = JoinText::read(text.trim()).map(|_| text.trim().to_owned());
     let no_token = || {
         format!("{path} holds no join token: put there what `spillway join-token create` prints")
     };
-    token.map(|token| token.proof()).ok_or_else(no_token)
+    token.ok_or_else(no_token)
 }

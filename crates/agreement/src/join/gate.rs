@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use spillway_consensus::{Consistency, ProposeError};
 use spillway_control::{
-    Actor, Command, Fault, NodeSpec, Outcome, Refusal, RefusalCode, State, dry_run,
+    Actor, ClusterId, Command, Fault, NodeSpec, Outcome, Refusal, RefusalCode, State, WIRE, dry_run,
 };
 use spillway_link::{Gate, Identity, Served, StreamFault, StreamReceiver, StreamSender};
 use tokio::time::timeout;
@@ -42,7 +42,7 @@ async fn serve(
     let asked = timeout(QUESTION_LIMIT, receiver.message::<Question>()).await;
     let Some(question) = asked.unwrap_or(Ok(None))? else { return Ok(()) };
     let Some(agreement) = agreement.upgrade() else { return Ok(()) };
-    let is_join = matches!(question.wish, Wish::Join(_));
+    let is_join = matches!(question.wish, Wish::Join(_) | Wish::JoinSigned(_));
     let answer = agreement.answer(from, question).await;
     match &answer {
         Answer::Member(Membership { number, .. }) if is_join => {
@@ -76,27 +76,39 @@ impl Agreement {
             let remedy = "empty the folder and join by token, or ask nodes of that cluster";
             return refused(RefusalCode::OtherCluster, cause, remedy);
         }
-        match wish {
-            Wish::Standing => self.standing_of(&node),
-            Wish::Join(token) => {
-                // Its first answer was lost, perhaps. How it is reached it says itself by and by.
-                if let Some(membership) = membership(&self.published(), &node) {
-                    return Answer::Member(membership);
-                }
-                let command = Command::RegisterNode { node: node.clone(), token };
-                match self.register(command).await {
-                    Ok(()) => self.membership_once_known(&node).await,
-                    Err(answer) => answer,
-                }
+        let state = self.published();
+        // Its first answer was lost, perhaps. How it is reached it says itself by and by.
+        if let Some(membership) = membership(&state, &node) {
+            return Answer::Member(membership);
+        }
+        self.taken_in((own, &state), node, wish).await
+    }
+
+    /// Answers a node that is no member.
+    async fn taken_in(
+        &self,
+        (own, state): (ClusterId, &State),
+        node: NodeSpec,
+        wish: Wish,
+    ) -> Answer {
+        let is_signed = state.takes_signatures();
+        let command = match wish {
+            Wish::Cluster => return Answer::Cluster { cluster: own, is_signed },
+            // It asked another node, which is behind or could not answer.
+            Wish::Join(Some(_)) if is_signed && node.wire_newest >= WIRE => {
+                return Answer::NotNow("tokens are for signing here".to_owned());
             }
+            Wish::Join(token) => Command::RegisterNode { node: node.clone(), token },
+            Wish::JoinSigned(token) => Command::JoinNode { node: node.clone(), token },
+            Wish::Standing => return self.standing_of_stranger(&node),
+        };
+        match self.register(command).await {
+            Ok(()) => self.membership_once_known(&node).await,
+            Err(answer) => answer,
         }
     }
 
-    fn standing_of(&self, node: &NodeSpec) -> Answer {
-        let state = self.published();
-        if let Some(membership) = membership(&state, node) {
-            return Answer::Member(membership);
-        }
+    fn standing_of_stranger(&self, node: &NodeSpec) -> Answer {
         // Why it could not just register, as any member does when it starts.
         let command = Command::RegisterNode { node: node.clone(), token: None };
         match self.dry_run(&command, Actor::Node) {

@@ -19,16 +19,21 @@ const FAR_MS: u64 = 1 << 62;
 
 /// A node with a certificate that nobody has heard of: `z` of `region-z`.
 fn stranger(world: &World) -> Link {
-    let files = NodeFiles::in_folder(world.folder.path(), "region-z", "z");
+    stranger_named(world, "z")
+}
+
+/// One of the same region with another name.
+fn stranger_named(world: &World, name: &str) -> Link {
+    let files = NodeFiles::in_folder(world.folder.path(), "region-z", name);
     let validity = Validity::days(SystemTime::now(), 5).unwrap();
-    let issued = world.authority.issue("region-z", "z", validity).unwrap();
+    let issued = world.authority.issue("region-z", name, validity).unwrap();
     files.write(issued, IfExists::Replace).unwrap();
     let files = CertificateFiles {
         authority: world.folder.path().join("ca.pem"),
         certificate: files.certificate,
         key: files.key,
     };
-    let me = Identity::new("test", "region-z", "z").unwrap();
+    let me = Identity::new("test", "region-z", name).unwrap();
     let config = spillway_link::Config::new(me, "127.0.0.1:0".parse().unwrap(), files);
     Link::start(config, Arc::new(NoHandler)).unwrap()
 }
@@ -51,10 +56,21 @@ async fn ask(world: &World, at: usize, link: &Link, question: &Question) -> Answ
     link.knock(&peer, question, LIMIT).await.unwrap()
 }
 
-fn join(node: NodeSpec, secret: Option<u8>) -> Question {
-    let text = secret.map(|secret| format!("swj_t_{}", format!("{secret:02x}").repeat(32)));
-    let token = text.map(|text| JoinText::read(&text).unwrap().proof());
-    Question { cluster: None, node, wish: Wish::Join(token) }
+/// A question of a node without a token.
+fn join_freely(node: NodeSpec) -> Question {
+    Question { cluster: None, node, wish: Wish::Join(None) }
+}
+
+/// One of a node with the token of this secret, in the cluster of `world`.
+fn join(world: &World, node: NodeSpec, secret: u8) -> Question {
+    let text = token_text(secret);
+    let cluster = world.agreement(0).published().cluster().unwrap();
+    let wish = Wish::JoinSigned(JoinText::read(&text).unwrap().sign(cluster, &node));
+    Question { cluster: Some(cluster), node, wish }
+}
+
+fn token_text(secret: u8) -> String {
+    format!("swj_t_{}", format!("{secret:02x}").repeat(32))
 }
 
 fn standing(node: NodeSpec) -> Question {
@@ -75,9 +91,8 @@ async fn was_written(world: &World) -> bool {
 }
 
 async fn put_token(world: &World, uses_left: u32) {
-    let text = format!("swj_t_{}", "aa".repeat(32));
-    let hash = JoinText::read(&text).unwrap().proof().stored();
-    let token = JoinToken { hash, region: None, expires_ms: FAR_MS, uses_left };
+    let key = JoinText::read(&token_text(0xaa)).unwrap().public_key();
+    let token = JoinToken { key, region: None, expires_ms: FAR_MS, uses_left };
     let item = Item::JoinToken(TokenId::from("t"), token);
     agreed(world.agreement(0), Command::Put { item, expect: Expect::Any }).await;
 }
@@ -93,13 +108,16 @@ async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
     put_token(&world, 1).await;
     let link = stranger(&world);
     for (question, expected) in [
-        (join(spec(1), None), RefusalCode::TokenRefused),
-        (join(spec(1), Some(0xbb)), RefusalCode::TokenRefused),
-        (join(NodeSpec { name: "a".into(), ..spec(1) }, Some(0xaa)), RefusalCode::Invalid),
-        (join(NodeSpec { region: "region-a".into(), ..spec(1) }, Some(0xaa)), RefusalCode::Invalid),
+        (join_freely(spec(1)), RefusalCode::TokenRefused),
+        (join(&world, spec(1), 0xbb), RefusalCode::TokenRefused),
+        (join(&world, NodeSpec { name: "a".into(), ..spec(1) }, 0xaa), RefusalCode::Invalid),
+        (
+            join(&world, NodeSpec { region: "region-a".into(), ..spec(1) }, 0xaa),
+            RefusalCode::Invalid,
+        ),
         (standing(spec(1)), RefusalCode::TokenRefused),
         (
-            Question { cluster: Some(7_u128.into()), ..join(spec(1), Some(0xaa)) },
+            Question { cluster: Some(7_u128.into()), ..join(&world, spec(1), 0xaa) },
             RefusalCode::OtherCluster,
         ),
     ] {
@@ -107,17 +125,17 @@ async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
     }
     assert!(!was_written(&world).await, "a stranger wrote to the log");
 
-    let taken = ask(&world, 1, &link, &join(spec(1), Some(0xaa))).await;
+    let taken = ask(&world, 1, &link, &join(&world, spec(1), 0xaa)).await;
     let Answer::Member(membership) = taken.clone() else { panic!("{taken:?}") };
     assert!(was_written(&world).await);
     assert_eq!((membership.number.0, membership.others.len()), (4, 3));
     assert_eq!(Some(membership.cluster), world.agreement(0).published().cluster());
     // The answer may get lost: asked again, at another node, it is the same one.
-    assert_eq!(ask(&world, 2, &link, &join(spec(1), Some(0xaa))).await, taken);
+    assert_eq!(ask(&world, 2, &link, &join(&world, spec(1), 0xaa)).await, taken);
     assert_eq!(ask(&world, 0, &link, &standing(spec(1))).await, taken);
     // With another disk it is another node, token or not.
     put_token(&world, 5).await;
-    for question in [join(spec(2), Some(0xaa)), standing(spec(2))] {
+    for question in [join(&world, spec(2), 0xaa), standing(spec(2))] {
         assert_eq!(code(ask(&world, 0, &link, &question).await), RefusalCode::WipedDisk);
     }
     let key = RecordKey::Node(membership.number);
@@ -126,14 +144,14 @@ async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
         (0..3).all(|at| world.agreement(at).published().is_retired(spec(1).disk))
     })
     .await;
-    for question in [join(spec(1), Some(0xaa)), standing(spec(1))] {
+    for question in [join(&world, spec(1), 0xaa), standing(spec(1))] {
         assert_eq!(code(ask(&world, 2, &link, &question).await), RefusalCode::RetiredDisk);
     }
     // The token is older than the removal, so it lets others in.
-    let again = ask(&world, 0, &link, &join(spec(2), Some(0xaa))).await;
+    let again = ask(&world, 0, &link, &join(&world, spec(2), 0xaa)).await;
     assert_eq!(code(again), RefusalCode::TokenRefused);
     put_token(&world, 3).await;
-    let again = ask(&world, 0, &link, &join(spec(2), Some(0xaa))).await;
+    let again = ask(&world, 0, &link, &join(&world, spec(2), 0xaa)).await;
     assert!(matches!(again, Answer::Member(it) if it.number.0 == 5), "ids are not given twice");
 }
 
@@ -142,7 +160,9 @@ async fn who_is_in_no_cluster_or_has_no_quorum_says_so() {
     let mut world = World::new(3);
     world.start(0).await;
     let link = stranger(&world);
-    assert_eq!(ask(&world, 0, &link, &join(spec(1), Some(0xaa))).await, Answer::NotFormed);
+    assert_eq!(ask(&world, 0, &link, &join_freely(spec(1))).await, Answer::NotFormed);
+    let which = Question { wish: Wish::Cluster, ..join_freely(spec(1)) };
+    assert_eq!(ask(&world, 0, &link, &which).await, Answer::NotFormed);
     world.start(1).await;
     world.start(2).await;
     world.settled().await;
@@ -154,6 +174,42 @@ async fn who_is_in_no_cluster_or_has_no_quorum_says_so() {
     }
     let node = world.agreement(0);
     eventually("it knows that it is alone", || node.status().role != Role::Leader).await;
-    let refused = ask(&world, 0, &link, &join(spec(1), Some(0xaa))).await;
+    let refused = ask(&world, 0, &link, &join(&world, spec(1), 0xaa)).await;
     assert!(matches!(refused, Answer::NotNow(_)), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_signature_that_another_node_has_used_lets_nobody_in() {
+    let world = World::started(3).await;
+    world.settled().await;
+    put_token(&world, 9).await;
+    let (link, thief) = (stranger(&world), stranger_named(&world, "y"));
+    let which = Question { wish: Wish::Cluster, ..join_freely(spec(1)) };
+    let cluster = world.agreement(0).published().cluster().unwrap();
+    let told = Answer::Cluster { cluster, is_signed: true };
+    assert_eq!(ask(&world, 1, &link, &which).await, told);
+    let signed = join(&world, spec(1), 0xaa);
+    let taken = ask(&world, 1, &link, &signed).await;
+    assert!(matches!(taken, Answer::Member(_)), "{taken:?}");
+    assert_eq!(ask(&world, 1, &link, &which).await, taken, "who is in need not sign again");
+    // Whoever reads a log has the signature, and a certificate of its own.
+    for node in [
+        NodeSpec { name: "y".into(), ..spec(2) },
+        NodeSpec { name: "y".into(), fingerprint: Fingerprint([2; 32]), ..spec(2) },
+    ] {
+        let replayed = Question { node, ..signed.clone() };
+        assert_eq!(code(ask(&world, 2, &thief, &replayed).await), RefusalCode::TokenRefused);
+    }
+    let as_it_was = ask(&world, 2, &thief, &signed).await;
+    assert_eq!(code(as_it_was), RefusalCode::Invalid, "the certificate is of y");
+    // What older nodes presented counts no more.
+    let proof = JoinText::read(&token_text(0xaa)).unwrap().proof();
+    let node = NodeSpec { name: "y".into(), ..spec(2) };
+    let presented = Question { cluster: None, node, wish: Wish::Join(Some(proof)) };
+    let answer = ask(&world, 2, &thief, &presented).await;
+    assert!(matches!(answer, Answer::NotNow(_)), "{answer:?}");
+    let state = world.agreement(0).published();
+    assert_eq!(state.records().nodes.len(), 4);
+    let token = state.records().join_tokens.get(&TokenId::from("t")).unwrap();
+    assert_eq!(token.uses_left, 8);
 }

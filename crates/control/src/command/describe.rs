@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Command, RecordKey};
+use crate::{Command, NodeSpec, RecordKey, TokenId};
 
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,9 +12,9 @@ impl fmt::Display for Command {
             }
             Self::ReplaceCluster { from, to } => write!(f, "replace cluster id {from} by {to}"),
             Self::RegisterNode { node, token } => {
-                write!(f, "register node {} of {} at {}", node.name, node.region, node.address)?;
-                token.as_ref().map_or(Ok(()), |token| write!(f, " by join token {}", token.id))
+                registration(f, node, token.as_ref().map(|token| &token.id))
             }
+            Self::JoinNode { node, token } => registration(f, node, Some(&token.id)),
             Self::SetNodeRole { node, role, .. } => write!(f, "set role of node {node} to {role}"),
             Self::SetRegionState { region, state, .. } => {
                 write!(f, "set state of region {region} to {state}")
@@ -66,6 +66,15 @@ impl fmt::Display for Command {
             }
         }
     }
+}
+
+fn registration(
+    f: &mut fmt::Formatter<'_>,
+    node: &NodeSpec,
+    token: Option<&TokenId>,
+) -> fmt::Result {
+    write!(f, "register node {} of {} at {}", node.name, node.region, node.address)?;
+    token.map_or(Ok(()), |id| write!(f, " by join token {id}"))
 }
 
 fn sort(is_operator: bool) -> &'static str {

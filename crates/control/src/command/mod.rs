@@ -12,7 +12,10 @@ use spillway_quota::Statement;
 use spillway_types::{Country, NodeName, RegionName};
 
 use crate::wire::{WIRE_HOT, WIRE_MEMBERS, WIRE_RESIDENCY, WIRE_SHARES};
-use crate::{ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState};
+use crate::{
+    ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState,
+    TokenSignature,
+};
 
 pub use item::Item;
 pub use parts::{Form, LeaseRenewal, NodeSpec, Observation, ReplicaSpec, TokenProof, TokenTerms};
@@ -35,7 +38,8 @@ pub enum Command {
     RegisterNode {
         /// The node.
         node: NodeSpec,
-        /// What lets it in if it is new and no operator adds it.
+        /// What lets it in if it is new, no operator adds it, and an older node is in the cluster.
+        /// Otherwise see [`Command::JoinNode`].
         token: Option<TokenProof>,
     },
     /// Whether a node may vote.
@@ -185,6 +189,13 @@ pub enum Command {
         /// What is expected of the node's record.
         expect: Expect,
     },
+    /// A node joins by token.
+    JoinNode {
+        /// The node.
+        node: NodeSpec,
+        /// Signed by the token's holder for exactly this node and cluster.
+        token: TokenSignature,
+    },
 }
 
 /// The setting that counts the keys with which prompts are hashed. A change empties the hot trie.
@@ -234,7 +245,8 @@ impl Command {
             Self::DeclareCountry { .. } => WIRE_RESIDENCY,
             Self::DeclareOperators { .. }
             | Self::EnforceMembership
-            | Self::SetNodeOperators { .. } => WIRE_MEMBERS,
+            | Self::SetNodeOperators { .. }
+            | Self::JoinNode { .. } => WIRE_MEMBERS,
         }
     }
 
@@ -265,6 +277,7 @@ impl Command {
             self,
             Self::Form(_)
                 | Self::RegisterNode { .. }
+                | Self::JoinNode { .. }
                 | Self::RegisterReplica { .. }
                 | Self::Put { .. }
         )

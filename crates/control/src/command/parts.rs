@@ -5,12 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
-use crate::{
-    Belief, ClusterId, DiskId, Fingerprint, Hidden, LeaseSource, ReplicaId, TokenId, key_hash,
-};
-
-/// Hashed before proofs, so that what is stored is no hash of anything else.
-const STORED_PROOF: &[u8] = b"spillway stored join token\0";
+use crate::{Belief, ClusterId, DiskId, Fingerprint, Hidden, LeaseSource, ReplicaId, TokenId};
 
 /// The first command of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +35,8 @@ pub struct NodeSpec {
     pub wire_newest: u16,
 }
 
-/// Shows that a node has a join token.
+/// Shows that a node has a join token, as wire versions before 5 did it. Whoever reads it can present
+/// it for another node, so it counts only as long as an older node is in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenProof {
     /// Which token.
@@ -49,20 +45,11 @@ pub struct TokenProof {
     pub hash: Hidden,
 }
 
-impl TokenProof {
-    /// What the cluster keeps to know this proof by. The proof can't be found from it, so that nobody
-    /// who reads a backup or a disk can present it.
-    #[must_use]
-    pub fn stored(&self) -> Hidden {
-        key_hash(STORED_PROOF, self.hash.reveal())
-    }
-}
-
 /// A join token to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenTerms {
-    /// See [`TokenProof::stored`].
-    pub hash: Hidden,
+    /// Its public key, see [`crate::JoinText::public_key`].
+    pub key: Hidden,
     /// The only region that it is good for, if it is bound to one.
     pub region: Option<RegionName>,
     /// For how many milliseconds it is good, 30 days at most, by the cluster's clock from when it is

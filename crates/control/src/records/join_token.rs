@@ -8,9 +8,10 @@ use crate::Hidden;
 /// What lets a node join, besides a certificate of the cluster's CA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JoinToken {
-    /// What proofs are compared with, see [`crate::TokenProof::stored`]. Its secret part is 32 random
-    /// bytes, so that no salt is needed.
-    pub hash: Hidden,
+    /// The public key by which signatures of joining nodes are checked, see
+    /// [`crate::JoinText::public_key`]. Of a token that was made up to wire version 4 the hash that is
+    /// presented for it, see [`crate::TokenProof`]: no signature fits to that.
+    pub key: Hidden,
     /// The only region that it is good for, if it is bound to one.
     pub region: Option<RegionName>,
     /// When it ends, milliseconds since 1970, by the cluster's clock.

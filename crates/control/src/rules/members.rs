@@ -21,7 +21,10 @@ pub(crate) fn admit(records: &Records, ledger: &Ledger, entry: &Entry) -> Result
     if !ledger.is_enforced {
         return Ok(());
     }
-    let is_joining = matches!(entry.command, Command::Form(_) | Command::RegisterNode { .. });
+    let is_joining = matches!(
+        entry.command,
+        Command::Form(_) | Command::RegisterNode { .. } | Command::JoinNode { .. }
+    );
     let proposer = &entry.proposer;
     if !is_joining && proposing_node(records, proposer).is_none() {
         let cause = format!("{} of {} is no node of the cluster", proposer.node, proposer.region);

@@ -15,6 +15,7 @@ mod shares;
 pub(crate) mod tokens;
 mod voters;
 
+use crate::rules::tokens::Pass;
 use crate::state::{Done, Turn};
 use crate::{Command, Fault, Refusal, RefusalCode};
 
@@ -44,7 +45,12 @@ fn carry_out_command(turn: &mut Turn<'_>) -> Result<Done, Fault> {
     match command {
         Command::Form(form) => nodes::form(turn, form),
         Command::ReplaceCluster { from, to } => nodes::replace_cluster(turn, *from, *to),
-        Command::RegisterNode { node, token } => nodes::register(turn, node, token.as_ref()),
+        Command::RegisterNode { node, token } => {
+            nodes::register(turn, node, token.as_ref().map(Pass::Proof))
+        }
+        Command::JoinNode { node, token } => {
+            nodes::register(turn, node, Some(Pass::Signature(token)))
+        }
         Command::SetNodeRole { node, role, expect } => nodes::set_role(turn, *node, *role, *expect),
         Command::SetRegionState { region, state, expect } => {
             regions::set_state(turn, region, *state, *expect)

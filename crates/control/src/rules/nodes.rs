@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::limits::SEEDS_MAX;
+use crate::rules::tokens::Pass;
 use crate::rules::{check, members, regions, remove, tokens};
 use crate::state::{Done, Turn, node_named, setting};
 use crate::{
     ClusterId, Expect, Fault, Form, Node, NodeId, NodeRole, NodeSpec, Refusal, RefusalCode, Region,
-    TokenProof,
 };
 
 /// Forms the cluster. The same cluster again is no change, another one a refusal.
@@ -81,13 +81,13 @@ pub(super) fn replace_cluster(
 pub(super) fn register(
     turn: &mut Turn<'_>,
     spec: &NodeSpec,
-    token: Option<&TokenProof>,
+    pass: Option<Pass<'_>>,
 ) -> Result<Done, Fault> {
     check_spec(spec)?;
     check_wire(turn, spec)?;
     check_disk(turn, spec)?;
     let Some((id, known)) = node_named(turn.records, &spec.name) else {
-        return join(turn, spec, token);
+        return join(turn, spec, pass);
     };
     if known.spec.disk != spec.disk {
         return Err(wiped_disk(id, spec).into());
@@ -105,11 +105,11 @@ pub(super) fn register(
     Ok(Done::default())
 }
 
-fn join(turn: &mut Turn<'_>, spec: &NodeSpec, token: Option<&TokenProof>) -> Result<Done, Fault> {
+fn join(turn: &mut Turn<'_>, spec: &NodeSpec, pass: Option<Pass<'_>>) -> Result<Done, Fault> {
     let is_free =
         turn.is_operator() || setting(turn.records, "join.token_required") == Some("false");
-    let used = match token {
-        Some(proof) => Some((proof.id.clone(), tokens::used(turn, proof, &spec.region)?)),
+    let used = match pass {
+        Some(pass) => Some((pass.id().clone(), tokens::used(turn, pass, spec)?)),
         None if is_free => None,
         None => return Err(tokens::refused("a new node needs a join token").into()),
     };

@@ -32,6 +32,13 @@ impl Moment {
 }
 
 impl State {
+    /// Whether nodes that join by token sign, see [`crate::JoinText::sign`]. They present
+    /// [`crate::JoinText::proof`] otherwise, since a node of the cluster knows no signatures.
+    #[must_use]
+    pub fn takes_signatures(&self) -> bool {
+        self.is_guarded()
+    }
+
     /// Whether all nodes know of the rules of wire version 5. Once they do, older nodes can't join.
     pub(crate) fn is_guarded(&self) -> bool {
         self.ledger.cluster.is_some() && self.wire_oldest() >= WIRE_MEMBERS

@@ -6,9 +6,11 @@ use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
 use super::FRAME_HEAD_BYTES;
+use super::parameters::Parameters;
 use super::peek::{Peek, frame_head_of, model_fields, peek_model};
 use super::walk::{FieldWalk, NoFields};
-use crate::{ErrorKind, GatewayError};
+use crate::engine_fields::refusal;
+use crate::{EngineFields, ErrorKind, GatewayError};
 
 /// Bytes of a message that are looked through for its model. Names are short and stand first.
 pub const MODEL_BYTES_MAX: usize = 64 << 10;
@@ -18,6 +20,8 @@ pub const MODEL_BYTES_MAX: usize = 64 << 10;
 pub struct Messages {
     bytes_max: u64,
     rename: Option<Rename>,
+    /// Where parameters are looked at.
+    parameters: Option<Parameters>,
     place: Place,
     ready: VecDeque<Bytes>,
 }
@@ -31,17 +35,21 @@ pub enum MessageFault {
         /// What is allowed.
         bytes_max: u64,
     },
-    /// It is compressed, and its model has to be read.
+    /// It is compressed, and has to be read.
     #[error("compressed messages are not read here: send them as they are")]
     Compressed,
     /// It is none.
     #[error(
-        "malformed message: it is not framed as gRPC has it, or names no model in its first bytes"
+        "malformed message: it is not framed as gRPC has it, its fields can't be read, or it names no \
+         model in its first bytes"
     )]
     Malformed,
     /// It names another model than the first message of its stream, and may not.
     #[error("the key may not use a model that a later message of the stream names")]
     OtherModel,
+    /// It has a parameter of this name, which steers the model server and is not allowed.
+    #[error("the parameter '{0}' steers the model server and is not allowed here")]
+    Parameter(&'static str),
 }
 
 /// One model's name for another.
@@ -75,7 +83,7 @@ impl Messages {
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         let place = Place::Head { head: [0; FRAME_HEAD_BYTES], have: 0 };
-        Self { bytes_max, rename: None, place, ready: VecDeque::new() }
+        Self { bytes_max, rename: None, parameters: None, place, ready: VecDeque::new() }
     }
 
     /// The same, but messages that name the model `from` shall name `to`, and this version if one is
@@ -85,7 +93,7 @@ impl Messages {
         let rename =
             Rename { from: from.to_owned(), to: model_fields(to, version), others: Others::Pass };
         let place = Place::Naming { held: BytesMut::new() };
-        Self { bytes_max, rename: Some(rename), place, ready: VecDeque::new() }
+        Self { bytes_max, rename: Some(rename), parameters: None, place, ready: VecDeque::new() }
     }
 
     /// The same, but a message that names another model than `from` is a fault. The new name stands
@@ -95,6 +103,14 @@ impl Messages {
         if let Some(rename) = &mut self.rename {
             rename.others = Others::Refuse;
         }
+        self
+    }
+
+    /// The same, but a message is a fault if it has a parameter that steers the model server and is
+    /// not among the `allowed` ones, or can't be read to its end. Values are stepped over, not held.
+    #[must_use]
+    pub fn refusing_parameters_but(mut self, allowed: EngineFields) -> Self {
+        self.parameters = Some(Parameters::new(allowed));
         self
     }
 
@@ -141,15 +157,22 @@ impl Messages {
                     head[*have..*have + taken].copy_from_slice(&piece[..taken]);
                     *have += taken;
                     piece = &piece[taken..];
+                    // As soon as that is known, whatever the length says.
+                    if head[0] == 1 && self.parameters.is_some() {
+                        return Err(MessageFault::Compressed);
+                    }
                     if *have == FRAME_HEAD_BYTES {
                         let bytes_left = length_of(*head, self.bytes_max)?;
                         self.begin(bytes_left, Bytes::new())?;
                     }
                 }
-                Place::Message { bytes_left, .. } => {
-                    let taken = limited(piece.len(), *bytes_left);
-                    *bytes_left -= taken as u64;
-                    piece = &piece[taken..];
+                Place::Message { bytes_left, walk, .. } => {
+                    let (taken, rest) = piece.split_at(limited(piece.len(), *bytes_left));
+                    *bytes_left -= taken.len() as u64;
+                    piece = rest;
+                    if let Some(parameters) = &mut self.parameters {
+                        look_at(parameters, walk, taken)?;
+                    }
                     self.end_if_done()?;
                 }
                 Place::Naming { .. } => return Ok(()),
@@ -171,8 +194,10 @@ impl Messages {
                     let taken = limited(piece.len(), *bytes_left);
                     *bytes_left -= taken as u64;
                     let passed = piece.split_to(taken);
-                    if !tail.is_empty() {
-                        walk.push(&passed)?;
+                    match &mut self.parameters {
+                        Some(parameters) => look_at(parameters, walk, &passed)?,
+                        None if !tail.is_empty() => walk.push(&passed, &mut ())?,
+                        None => {}
                     }
                     self.emit(passed);
                     self.end_if_done()?;
@@ -222,7 +247,8 @@ impl Messages {
 
     fn end_if_done(&mut self) -> Result<(), MessageFault> {
         let Place::Message { bytes_left: 0, tail, walk } = &mut self.place else { return Ok(()) };
-        if !tail.is_empty() && !walk.is_between_fields() {
+        let is_walked = !tail.is_empty() || self.parameters.is_some();
+        if is_walked && !walk.is_between_fields() {
             return Err(MessageFault::Malformed);
         }
         let tail = std::mem::take(tail);
@@ -241,6 +267,16 @@ impl Messages {
     }
 }
 
+/// Follows the next bytes of a message.
+fn look_at(
+    parameters: &mut Parameters,
+    walk: &mut FieldWalk,
+    piece: &[u8],
+) -> Result<(), MessageFault> {
+    walk.push(piece, parameters)?;
+    parameters.refused().map_or(Ok(()), |name| Err(MessageFault::Parameter(name)))
+}
+
 impl From<NoFields> for MessageFault {
     fn from(_: NoFields) -> Self {
         Self::Malformed
@@ -254,6 +290,7 @@ impl From<MessageFault> for GatewayError {
             MessageFault::Compressed => ErrorKind::UnsupportedMediaType,
             MessageFault::Malformed => ErrorKind::BadRequest,
             MessageFault::OtherModel => ErrorKind::ModelNotAllowed,
+            MessageFault::Parameter(name) => return refusal(name),
         };
         Self::new(kind, fault.to_string())
     }

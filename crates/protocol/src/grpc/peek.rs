@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::FRAME_HEAD_BYTES;
 use super::wire::{Fields, Stop, put_bytes};
+use super::{MessageFault, Messages};
 use crate::{EngineFields, Segments};
 
 /// The fields that are read.
@@ -14,7 +15,7 @@ const MODEL: u32 = 1;
 const VERSION: u32 = 2;
 /// The parameters of a request for inference: a map, whose entries have their key in field 1.
 pub(super) const PARAMETERS: u32 = 4;
-const KEY: u32 = 1;
+pub(super) const KEY: u32 = 1;
 
 /// A model as a message names it; what it does not say is empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,33 +66,14 @@ pub fn read_model(body: &[u8]) -> Peek<'_> {
     }
 }
 
-/// The fields that steer an engine among the parameters of a message, which is the first of `body`: also
-/// of one that is cut off.
-#[must_use]
-pub fn engine_fields(body: &[u8]) -> EngineFields {
-    let mut seen = EngineFields::NONE;
-    let Ok(length) = frame_head(body) else { return seen };
-    let message = &body[FRAME_HEAD_BYTES..];
-    let available = usize::try_from(length).unwrap_or(usize::MAX).min(message.len());
-    let mut fields = Fields::new(&message[..available], length);
-    while let Ok(tag) = fields.tag() {
-        let Ok(value) = fields.value(tag) else { break };
-        if tag.number == u64::from(PARAMETERS) {
-            note_key(&mut seen, value.unwrap_or_default());
-        }
-    }
-    seen
-}
-
-/// Notes the key of an entry of a map.
-pub(super) fn note_key(seen: &mut EngineFields, entry: &[u8]) {
-    let mut fields = Fields::new(entry, entry.len() as u64);
-    while let Ok(tag) = fields.tag() {
-        let Ok(value) = fields.value(tag) else { break };
-        if tag.number == u64::from(KEY) {
-            seen.note(&String::from_utf8_lossy(value.unwrap_or_default()));
-        }
-    }
+/// Checks that a body of one message has no parameters that steer an engine but the `allowed` ones.
+///
+/// # Errors
+/// With the first other one; or if the message or an entry of its parameters can't be read to its end,
+/// since servers read on where this reader stops, behind groups for example.
+pub fn check_parameters(body: &Bytes, allowed: EngineFields) -> Result<(), MessageFault> {
+    let bytes_max = body.len() as u64;
+    Messages::new(bytes_max).refusing_parameters_but(allowed).push(body.clone())
 }
 
 /// A body of one message, which [`read_model`] has read, with another model's name, and version if

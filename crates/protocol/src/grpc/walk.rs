@@ -2,6 +2,23 @@
 
 use super::wire::{BYTES, FIXED_32, FIXED_64, VARINT, VARINT_BYTES_MAX};
 
+/// Takes the values of a message's fields as they pass.
+pub(super) trait Values {
+    /// Takes the next piece of the value of a field of bytes, of which `left` bytes are to come. The
+    /// last piece of each value is told with 0, also if the value is empty.
+    ///
+    /// # Errors
+    /// If the value is not what the field holds.
+    fn value(&mut self, field: u64, piece: &[u8], left: u64) -> Result<(), NoFields>;
+}
+
+/// Looks at no value.
+impl Values for () {
+    fn value(&mut self, _field: u64, _piece: &[u8], _left: u64) -> Result<(), NoFields> {
+        Ok(())
+    }
+}
+
 /// Follows the fields of one message without holding any of it.
 ///
 /// A name is put in behind the last field. Were that field's length a lie, readers would take the
@@ -12,6 +29,8 @@ pub(super) struct FieldWalk {
     /// What is known of the number that is being read, and how many of its bytes were there.
     number: u64,
     digits: usize,
+    /// The field whose value is being read if that is bytes, otherwise 0.
+    field: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,21 +51,33 @@ enum Place {
 pub(super) struct NoFields;
 
 impl FieldWalk {
-    /// Takes the next bytes of the message.
+    /// Takes the next bytes of the message, and shows `values` what of them belongs to values.
     ///
     /// # Errors
-    /// If no field looks like this; groups count as none, as in [`super::wire`].
-    pub(super) fn push(&mut self, mut piece: &[u8]) -> Result<(), NoFields> {
+    /// If no field looks like this; groups count as none, as in [`super::wire`]. Or if `values` says so.
+    pub(super) fn push(
+        &mut self,
+        mut piece: &[u8],
+        values: &mut impl Values,
+    ) -> Result<(), NoFields> {
         while let Some((byte, rest)) = piece.split_first() {
             if let Place::Value(left) = self.place {
                 let taken = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
-                piece = &piece[taken..];
-                self.skip(left - taken as u64);
+                let (taken, rest) = piece.split_at(taken);
+                piece = rest;
+                let left = left - taken.len() as u64;
+                self.skip(left);
+                if self.field != 0 {
+                    values.value(self.field, taken, left)?;
+                }
                 continue;
             }
             piece = rest;
             if let Some(number) = self.digit(*byte)? {
                 self.number_read(number)?;
+                if matches!(self.place, Place::Tag) && self.field != 0 {
+                    values.value(self.field, &[], 0)?;
+                }
             }
         }
         Ok(())
@@ -76,13 +107,17 @@ impl FieldWalk {
             (Place::Varint, _) => self.place = Place::Tag,
             (Place::Length, _) => self.skip(number),
             (_, _) if number >> 3 == 0 || number > u64::from(u32::MAX) => return Err(NoFields),
-            (_, VARINT) => self.place = Place::Varint,
-            (_, BYTES) => self.place = Place::Length,
-            (_, FIXED_64) => self.skip(8),
-            (_, FIXED_32) => self.skip(4),
+            (_, VARINT) => self.of_no_bytes(Place::Varint),
+            (_, BYTES) => (self.place, self.field) = (Place::Length, number >> 3),
+            (_, FIXED_64) => self.of_no_bytes(Place::Value(8)),
+            (_, FIXED_32) => self.of_no_bytes(Place::Value(4)),
             _ => return Err(NoFields),
         }
         Ok(())
+    }
+
+    fn of_no_bytes(&mut self, place: Place) {
+        (self.place, self.field) = (place, 0);
     }
 
     fn skip(&mut self, bytes: u64) {
@@ -117,7 +152,7 @@ mod tests {
             cut in 1_usize..10,
         ) {
             let mut walk = FieldWalk::default();
-            let is_walked = message.chunks(cut).all(|piece| walk.push(piece).is_ok());
+            let is_walked = message.chunks(cut).all(|piece| walk.push(piece, &mut ()).is_ok());
             prop_assert_eq!(is_walked && walk.is_between_fields(), are_fields(&message));
         }
     }

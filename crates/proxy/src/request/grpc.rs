@@ -9,8 +9,9 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode, Version, header};
 use http_body_util::{BodyExt, Limited};
 use spillway_protocol::grpc::{
     GRPC_TIMEOUT, GrpcMethod, GrpcStatus, MODEL_BYTES_MAX, MessageFault, Messages, ModelRef, Peek,
-    Serving, engine_fields, health_answer, health_service, parse_timeout, peek_model, read_model,
-    rewrite_model, server_flag_answer, server_metadata_answer, speaks_grpc, status_in, trailers_of,
+    Serving, check_parameters, health_answer, health_service, parse_timeout, peek_model,
+    read_model, rewrite_model, server_flag_answer, server_metadata_answer, speaks_grpc, status_in,
+    trailers_of,
 };
 use spillway_protocol::{Echo, Endpoint, ErrorKind, GatewayError, Segments};
 use spillway_types::ModelName;
@@ -180,7 +181,7 @@ impl Surroundings<'_> {
         target.allow_fallback(self, &route, &model, || Renaming::Message {
             original: buffered.bytes.clone(),
         });
-        engine_fields(&buffered.bytes).check(route.spec.engine_fields)?;
+        check_parameters(&buffered.bytes, route.spec.engine_fields)?;
         let cost = Cost::of_unread(self.head, Some(buffered.bytes.len() as u64));
         let version = new_version(named, &target);
         let segments = if named.model == model.as_str() && version.is_none() {
@@ -231,7 +232,7 @@ impl Surroundings<'_> {
         let Found { route, model, target } = self.find_model(named)?;
         let version = new_version(named, &target);
         let bytes_max = limits.body_bytes_max;
-        let mut messages = if !self.grant.models.is_all() {
+        let messages = if !self.grant.models.is_all() {
             // Each later message names a model again.
             Messages::renaming(bytes_max, named.model, model.as_str(), version).or_refused()
         } else if named.model == model.as_str() && version.is_none() {
@@ -239,6 +240,7 @@ impl Surroundings<'_> {
         } else {
             Messages::renaming(bytes_max, named.model, model.as_str(), version)
         };
+        let mut messages = messages.refusing_parameters_but(route.spec.engine_fields);
         messages.push(seen.clone())?;
         let found = (route, Some(model), target);
         self.streamed(body, messages, found, wait)

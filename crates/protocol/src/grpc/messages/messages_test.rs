@@ -151,19 +151,137 @@ fn a_name_that_does_not_end_is_not_waited_for() {
     assert_eq!((passed.len(), result), (0, Err(MessageFault::Malformed)));
 }
 
+/// A message with a parameter of this name behind its tensors, where no writer puts it.
+fn with_parameter(name: &str) -> Vec<u8> {
+    let mut entry = Vec::new();
+    put_bytes(&mut entry, 2, b"\x10\x01");
+    put_bytes(&mut entry, 1, name.as_bytes());
+    let mut message = Vec::new();
+    put_bytes(&mut message, 1, b"a");
+    put_bytes(&mut message, 7, &[0x22; 300]);
+    put_bytes(&mut message, 4, &entry);
+    framed(&message)
+}
+
+/// How many messages of a stream are there to their end.
+fn whole_messages(mut stream: &[u8]) -> usize {
+    let mut count = 0;
+    while let Some((head, rest)) = stream.split_first_chunk::<FRAME_HEAD_BYTES>() {
+        let length = usize::try_from(length_of(*head, BYTES_MAX).unwrap()).unwrap();
+        let Some((_, rest)) = rest.split_at_checked(length) else { break };
+        (count, stream) = (count + 1, rest);
+    }
+    count
+}
+
+/// Streams with and without a new name that let no parameter pass but `priority`.
+fn watched() -> [Messages; 3] {
+    let priority = EngineFields::named("priority").unwrap();
+    [
+        Messages::new(BYTES_MAX),
+        Messages::renaming(BYTES_MAX, "a", "b", None),
+        Messages::renaming(BYTES_MAX, "x", "b", None),
+    ]
+    .map(|messages| messages.refusing_parameters_but(priority))
+}
+
+#[test]
+fn parameters_that_steer_the_model_server_are_refused_in_every_message_of_a_stream() {
+    let sane =
+        [message("a", 200), with_parameter("priority"), with_parameter("top_k"), framed(b"")]
+            .concat();
+    for name in ["request_id", "Lora_Path", "ses\u{17f}ion_id"] {
+        let stream = [&sane[..], &with_parameter(name)].concat();
+        for piece_length in [1, 3, 40, 5_000] {
+            for mut messages in watched() {
+                let (_, result) = pass(&mut messages, &sane, piece_length);
+                assert_eq!(result, Ok(()));
+                assert!(!messages.is_within_message());
+            }
+            for mut messages in watched() {
+                let (passed, result) = pass(&mut messages, &stream, piece_length);
+                let Err(MessageFault::Parameter(known)) = result else { panic!("{result:?}") };
+                assert_eq!(EngineFields::named(known), EngineFields::named(name));
+                assert!(whole_messages(&passed) <= 4, "the whole message was passed on");
+                let error = GatewayError::from(MessageFault::Parameter(known));
+                assert_eq!((error.kind, error.param), (ErrorKind::BadRequest, Some(known)));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_message_whose_parameters_can_not_be_read_is_refused() {
+    let entry = |content: &[u8]| {
+        let mut message = vec![0x0A, 1, b'a'];
+        put_bytes(&mut message, 4, content);
+        framed(&message)
+    };
+    for (stream, fault) in [
+        // A group before the key, a key that is longer than its entry, a value that never ends.
+        (entry(b"\x1B\x1C\x0A\x08priority"), MessageFault::Malformed),
+        (entry(b"\x0A\x09priority"), MessageFault::Malformed),
+        (framed(b"\x0A\x01a\x22\x7F\x0A\x08priority"), MessageFault::Malformed),
+        (framed(b"\x0A\x01a\x2B\x2C"), MessageFault::Malformed),
+        (b"\x01\0\0\0\x02\x08\x08".to_vec(), MessageFault::Compressed),
+    ] {
+        for piece_length in [1, 4, 1_000] {
+            for mut messages in watched() {
+                let (_, result) = pass(&mut messages, &stream, piece_length);
+                assert_eq!(result, Err(fault), "{stream:?} in pieces of {piece_length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn long_keys_and_tensors_pass_a_watched_stream_uncopied() {
+    let stream = Bytes::from(with_parameter(&"priority".repeat(40)));
+    let [mut messages, ..] = watched();
+    messages.push(stream.clone()).unwrap();
+    assert_eq!(messages.pop().map(|piece| piece.as_ptr()), Some(stream.as_ptr()));
+    assert!(!messages.is_within_message());
+}
+
 proptest! {
+    #[test]
+    fn a_watched_stream_passes_no_parameter_that_whoever_reads_it_finds(
+        fields in prop::collection::vec((1_u32..9, prop::sample::select(vec![
+            &b""[..], b"\x0A\x08priority", b"\x0A\x03rid", b"\x0A\x01x\x0A\x03rid", b"rid", b"\x12\x02\x10\x01",
+        ])), 0..6),
+        piece_length in 1_usize..50,
+    ) {
+        let mut message = Vec::new();
+        for (number, value) in &fields {
+            put_bytes(&mut message, *number, value);
+        }
+        let mut messages =
+            Messages::new(BYTES_MAX).refusing_parameters_but(EngineFields::named("priority").unwrap());
+        let (_, result) = pass(&mut messages, &framed(&message), piece_length);
+        let parameters = fields.iter().filter(|(number, _)| *number == 4);
+        let is_refused = parameters.clone().any(|(_, value)| value.ends_with(b"rid"));
+        prop_assert_eq!(result.is_err(), is_refused, "{:?}", result);
+    }
+
     #[test]
     fn pieces_make_no_difference(
         stream: Vec<u8>,
         names in prop::collection::vec(("[ab]", 0_usize..40), 0..5),
         piece_length in 1_usize..50,
         is_renamed: bool,
+        is_watched: bool,
     ) {
         let sane: Vec<u8> = names.iter().flat_map(|(name, length)| message(name, *length)).collect();
         let stream = [sane, stream].concat();
-        let fresh = || match is_renamed {
-            true => Messages::renaming(BYTES_MAX, "a", "other", None),
-            false => Messages::new(BYTES_MAX),
+        let fresh = || {
+            let messages = match is_renamed {
+                true => Messages::renaming(BYTES_MAX, "a", "other", None),
+                false => Messages::new(BYTES_MAX),
+            };
+            match is_watched {
+                true => messages.refusing_parameters_but(EngineFields::NONE),
+                false => messages,
+            }
         };
         let (whole, whole_result) = pass(&mut fresh(), &stream, usize::MAX);
         let (parts, parts_result) = pass(&mut fresh(), &stream, piece_length);

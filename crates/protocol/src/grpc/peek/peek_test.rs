@@ -162,9 +162,24 @@ fn parameters_that_steer_an_engine_are_found_wherever_they_stand() {
     put_bytes(&mut message, 5, &[7; 300]);
     put_bytes(&mut message, 4, &entry(b"temperature"));
     put_bytes(&mut message, 1, b"m");
-    assert_eq!(engine_fields(&framed(&message)), EngineFields::NONE);
-    put_bytes(&mut message, 4, &entry(b"priority"));
-    let framed = framed(&message);
-    assert_eq!(engine_fields(&framed), EngineFields::named("priority").unwrap());
-    assert_eq!(engine_fields(&framed[..100]), EngineFields::NONE);
+    let check = |message: &[u8], allowed| check_parameters(&framed(message).into(), allowed);
+    assert_eq!(check(&message, EngineFields::NONE), Ok(()));
+    put_bytes(&mut message, 4, &entry(b"Priority"));
+    let refused = Err(MessageFault::Parameter("priority"));
+    assert_eq!(check(&message, EngineFields::NONE), refused);
+    assert_eq!(check(&message, EngineFields::named("lora_path").unwrap()), refused);
+    assert_eq!(check(&message, EngineFields::named("priority").unwrap()), Ok(()));
+}
+
+#[test]
+fn a_parameter_behind_what_this_reader_does_not_read_is_refused() {
+    // An empty group, which servers step over, and then the key.
+    let mut entry = vec![0x1B, 0x1C];
+    put_bytes(&mut entry, 1, b"priority");
+    let mut message = Vec::new();
+    put_bytes(&mut message, 1, b"m");
+    put_bytes(&mut message, 4, &entry);
+    let body = Bytes::from(framed(&message));
+    assert!(matches!(read_model(&body), Peek::Found(_)));
+    assert_eq!(check_parameters(&body, EngineFields::NONE), Err(MessageFault::Malformed));
 }
