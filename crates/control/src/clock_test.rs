@@ -5,8 +5,8 @@ use crate::test_world::{
     token_proof,
 };
 use crate::{
-    Actor, Command, Entry, Form, Item, JoinToken, LeaseSource, NodeId, Outcome,
-    RefusalCode, State, TokenProof, TokenTerms,
+    Actor, Command, Entry, Form, Item, JoinToken, LeaseSource, NodeId, Outcome, RefusalCode, State,
+    TokenProof, TokenTerms,
 };
 
 const YEAR_MS: u64 = 365 * 24 * 3_600_000;

@@ -37,6 +37,11 @@ pub(crate) fn token_item(id: &str, is_operator: bool) -> Item {
 
 pub(crate) fn joining(name: &str, disk: u8, token: Option<&str>) -> Command {
     let node = NodeSpec { disk: crate::DiskId([disk; 16]), ..node_spec(name, &name[..1]) };
+    joining_as(node, token)
+}
+
+/// A node's wish to join, signed for it where it has a token.
+pub(crate) fn joining_as(node: NodeSpec, token: Option<&str>) -> Command {
     let Some(id) = token else { return Command::RegisterNode { node, token: None } };
     let text = token_text(3).replace("_t_", &format!("_{id}_"));
     let token = JoinText::read(&text).unwrap().sign(CLUSTER, &node);

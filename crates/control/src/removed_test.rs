@@ -1,17 +1,16 @@
 //! What is remembered of nodes that were removed, and of where join tokens come from.
 
-use crate::members_test::{by_operator_at, enforced, joining, token_item};
-use crate::test_world::{World, put, refusal, remove};
+use crate::members_test::{by_operator_at, enforced, joining, joining_as, token_item};
+use crate::test_world::{World, node_spec, put, refusal, remove};
 use crate::{
-    Command, Expect, Fault, Fingerprint, Item, JoinToken, NodeSpec, Outcome, RecordKey, Refusal,
-    RefusalCode, RegionState, dry_run,
+    Command, DiskId, Expect, Fault, Fingerprint, Item, JoinToken, NodeSpec, Outcome, RecordKey,
+    Refusal, RefusalCode, RegionState, dry_run,
 };
 
 /// A wish to join with a certificate of one's own.
 fn joining_with(name: &str, disk: u8, certificate: u8, token: Option<&str>) -> Command {
-    let Command::RegisterNode { node, token } = joining(name, disk, token) else { unreachable!() };
-    let node = NodeSpec { fingerprint: Fingerprint([certificate; 32]), ..node };
-    Command::RegisterNode { node, token }
+    let (disk, fingerprint) = (DiskId([disk; 16]), Fingerprint([certificate; 32]));
+    joining_as(NodeSpec { disk, fingerprint, ..node_spec(name, &name[..1]) }, token)
 }
 
 #[track_caller]
