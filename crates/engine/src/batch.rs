@@ -187,11 +187,7 @@ impl Batch {
 }
 
 /// Files the blocks of a request that are full once the step under way has ended.
-pub(crate) fn file_scheduled(
-    pool: &mut BlockPool,
-    sequence: &mut Sequence,
-    config: &EngineConfig,
-) {
+pub(crate) fn file_scheduled(pool: &mut BlockPool, sequence: &mut Sequence, config: &EngineConfig) {
     let tokens = sequence.computed_tokens + sequence.scheduled_tokens;
     debug_assert!(sequence.blocks.len() >= blocks_for(tokens, config));
     let full = ((tokens / config.block_tokens) as usize).min(sequence.hashes.len());

@@ -8,12 +8,28 @@ use super::*;
 /// One thing that a driver may do.
 #[derive(Clone, Debug)]
 enum Action {
-    Submit { family: u32, shared: u32, prompt: u32, output: u32 },
+    Submit {
+        family: u32,
+        shared: u32,
+        prompt: u32,
+        output: u32,
+    },
     /// Several answers to one prompt.
-    Together { family: u32, prompt: u32, output: u32, answers: u32 },
-    Abort { nth: usize },
-    Steps { count: usize },
-    Wait { micros: u64 },
+    Together {
+        family: u32,
+        prompt: u32,
+        output: u32,
+        answers: u32,
+    },
+    Abort {
+        nth: usize,
+    },
+    Steps {
+        count: usize,
+    },
+    Wait {
+        micros: u64,
+    },
     Flush,
 }
 
@@ -100,8 +116,7 @@ impl Harness {
         };
         let ids = first..first + u64::from(answers);
         if self.engine.submit_together(self.now, ids.clone().map(answer).collect()).is_ok() {
-            let heard =
-                Heard { prompt_tokens: prompt, output_tokens: output, ..Heard::default() };
+            let heard = Heard { prompt_tokens: prompt, output_tokens: output, ..Heard::default() };
             self.heard.extend(ids.map(|id| (RequestId(id), heard.clone())));
         }
     }

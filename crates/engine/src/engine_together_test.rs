@@ -27,9 +27,9 @@ fn several_answers_to_a_prompt_share_its_full_blocks_in_the_very_same_step() {
     assert_eq!(engine.stats().kv_blocks_used, 4 + 3);
     let events = run(&mut engine);
     let first = micros(1000 + 22);
-    let begun = events.iter().filter(|(at, event)| {
-        *at == first && matches!(event, Event::FirstToken { .. })
-    });
+    let begun = events
+        .iter()
+        .filter(|(at, event)| *at == first && matches!(event, Event::FirstToken { .. }));
     assert_eq!(begun.count(), 3);
     assert_eq!(ends(&events), [(0, 0), (1, 16), (2, 16)]);
     assert_eq!(engine.stats().prefix_cache_hits_tokens, 32);
