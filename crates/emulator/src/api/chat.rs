@@ -39,8 +39,9 @@ struct Message {
 
 pub(crate) async fn answer(call: &Call) -> Reply {
     let body: Value = call.json()?;
-    let request: ChatRequest = fields_of(&body)?;
+    let mut request: ChatRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
+    request.sampling.ignore_best_of();
     request.sampling.check(false)?;
     let logprobs = chat_logprobs(&body)?;
     let prompt = request.prompt(Tools::prompt(&body).as_deref())?;

@@ -60,6 +60,11 @@ impl Sampling {
         Self { max_tokens: Some(tokens.into()), ignore_eos: Some(true), ..Self::default() }
     }
 
+    /// Makes no more answers than are given: only text completions know `best_of`.
+    pub(crate) fn ignore_best_of(&mut self) {
+        self.best_of = None;
+    }
+
     /// Refuses values that mean nothing. Only a prompt that is echoed may be asked for no token.
     pub(crate) fn check(&self, echoes: bool) -> Result<(), ApiError> {
         let at_least_one = [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::client::{call, chat, fast, get, post, slow, until};
+use crate::client::{call, chat, chat_text, fast, get, post, slow, until};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -171,6 +171,15 @@ async fn several_prompts_have_several_answers_each() {
         let counts = own.iter().map(|chunk| chunk["usage"]["completion_tokens"].as_u64().unwrap());
         assert_eq!(counts.collect::<Vec<_>>(), [0, 1, 2, 3, 3]);
     }
+    emulator.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_chat_knows_no_best_of() {
+    let emulator = fast(1).await;
+    let body = with(chat("hello", 5, true), json!({ "best_of": 3 }));
+    let events = post(emulator.replica(0), CHAT, &body).await.events();
+    assert_eq!(chat_text(&events).len(), 20);
     emulator.shutdown().await;
 }
 
