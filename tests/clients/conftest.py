@@ -31,6 +31,16 @@ def client(world: World) -> Iterator[openai.OpenAI]:
         yield client
 
 
+@pytest.fixture(params=["direct", "gateway"])
+def sdk(world: World, request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
+    """The SDK before the emulator itself, and before the node: both must say the same."""
+    root = f"http://127.0.0.1:{world.tiny}" if request.param == "direct" else world.url
+    with openai.OpenAI(
+        base_url=f"{root}/v1", api_key="unused", max_retries=0, timeout=20
+    ) as client:
+        yield client
+
+
 @pytest.fixture
 def faulty(world: World) -> Iterator[World]:
     """The world, whose model `faulty` may be broken and is healed afterwards."""

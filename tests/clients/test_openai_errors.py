@@ -78,10 +78,10 @@ def test_an_error_of_the_replica_is_passed_on(
 
 
 def test_a_refusal_of_the_replica_is_passed_on(client: openai.OpenAI) -> None:
-    """The emulator makes one choice only; the node has no opinion about that."""
+    """The emulator knows no such temperature; the node has no opinion about that."""
     with pytest.raises(openai.BadRequestError) as caught:
-        client.chat.completions.create(model="tiny", messages=PROMPT, n=2)
-    assert caught.value.param == "n"
+        client.chat.completions.create(model="tiny", messages=PROMPT, temperature=3)
+    assert caught.value.param == "temperature"
     assert "x-spillway-code" not in caught.value.response.headers
 
 

@@ -13,13 +13,13 @@ use http_body::{Body, Frame, SizeHint};
 use thiserror::Error;
 use tokio::time::Sleep;
 
+use crate::answer::Answer;
 use crate::api::{Piece, Pieces};
 use crate::driver::{Generation, Lost, Progress};
 use crate::fault::{Close, Fault};
 use crate::ledger::{Outcome, Ticket};
 use crate::replica::Replica;
 use crate::socket::SocketSwitch;
-use crate::text::Answer;
 
 /// How long a reply that will be cut pauses first, so that what was sent has left the process.
 const CUT_PAUSE: Duration = Duration::from_millis(10);
@@ -28,56 +28,103 @@ const CUT_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) trait EventFormat: Send {
     /// Before any token.
     fn start(&mut self, events: &mut VecDeque<Bytes>);
-    /// For each token.
-    fn token(&mut self, text: &str, events: &mut VecDeque<Bytes>);
-    /// After the last token.
+    /// For token `token` of answer `index`.
+    fn token(&mut self, index: usize, answer: &Answer, token: u32, events: &mut VecDeque<Bytes>);
+    /// After the last token of answer `index`.
+    fn done(&mut self, index: usize, answer: &Answer, events: &mut VecDeque<Bytes>);
+    /// After the last answer; so many tokens of the prompts were cached.
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>);
 }
 
-/// An answer on its way, token by token.
-pub(crate) struct EventStream {
-    generation: Generation,
-    answer: Answer,
-    format: Box<dyn EventFormat>,
+/// One of the answers that a request gets.
+#[derive(Debug)]
+pub(crate) struct Track {
+    pub(crate) generation: Generation,
+    pub(crate) answer: Answer,
+    /// Whether what it found cached counts.
+    pub(crate) tells_cached: bool,
     next_token: u32,
+    is_over: bool,
+}
+
+impl Track {
+    pub(crate) fn new((generation, answer): (Generation, Answer), tells_cached: bool) -> Self {
+        Self { generation, answer, tells_cached, next_token: 0, is_over: false }
+    }
+}
+
+/// Answers on their way, token by token.
+pub(crate) struct EventStream {
+    tracks: Vec<Track>,
+    format: Box<dyn EventFormat>,
     events: VecDeque<Bytes>,
-    ended: bool,
+    /// Answers that are not over.
+    open: usize,
+    /// Who is asked first for its next token, so that all have their turn.
+    turn: usize,
+    cached_tokens: u32,
 }
 
 impl EventStream {
-    pub(crate) fn new(
-        generation: Generation,
-        answer: Answer,
-        mut format: Box<dyn EventFormat>,
-    ) -> Self {
+    pub(crate) fn new(tracks: Vec<Track>, mut format: Box<dyn EventFormat>) -> Self {
         let mut events = VecDeque::new();
         format.start(&mut events);
-        Self { generation, answer, format, next_token: 0, events, ended: false }
+        let open = tracks.len();
+        Self { tracks, format, events, open, turn: 0, cached_tokens: 0 }
     }
 
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Lost>>> {
         while self.events.is_empty() {
-            if self.ended {
+            if self.open == 0 {
                 return Poll::Ready(None);
             }
-            match ready!(self.generation.poll_progress(cx)) {
-                Ok(Progress::Token) => {
-                    let text = self.answer.piece(self.next_token);
-                    self.next_token += 1;
-                    self.format.token(text, &mut self.events);
-                }
-                Ok(Progress::Finished { cached_tokens }) => {
-                    self.ended = true;
-                    self.format.finish(cached_tokens, &mut self.events);
-                }
+            match ready!(self.poll_tracks(cx)) {
+                Ok((index, progress)) => self.advance(index, progress),
                 Err(lost) => return Poll::Ready(Some(Err(lost))),
             }
         }
         Poll::Ready(self.events.pop_front().map(Ok))
     }
 
+    /// The next that happens to any answer.
+    fn poll_tracks(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, Progress), Lost>> {
+        let count = self.tracks.len();
+        for index in (0..count).map(|step| (self.turn + step) % count) {
+            let track = &mut self.tracks[index];
+            if track.is_over {
+                continue;
+            }
+            if let Poll::Ready(progress) = track.generation.poll_progress(cx) {
+                self.turn = index + 1;
+                return Poll::Ready(progress.map(|progress| (index, progress)));
+            }
+        }
+        Poll::Pending
+    }
+
+    fn advance(&mut self, index: usize, progress: Progress) {
+        let (track, events) = (&mut self.tracks[index], &mut self.events);
+        match progress {
+            Progress::Token => {
+                self.format.token(index, &track.answer, track.next_token, events);
+                track.next_token += 1;
+                return;
+            }
+            Progress::Finished { cached_tokens } => {
+                self.cached_tokens += if track.tells_cached { cached_tokens } else { 0 };
+                self.format.done(index, &track.answer, events);
+            }
+            Progress::Cancelled => {}
+        }
+        track.is_over = true;
+        self.open -= 1;
+        if self.open == 0 && progress != Progress::Cancelled {
+            self.format.finish(self.cached_tokens, events);
+        }
+    }
+
     fn is_over(&self) -> bool {
-        self.ended && self.events.is_empty()
+        self.open == 0 && self.events.is_empty()
     }
 }
 

@@ -14,9 +14,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::answer::Finish;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::text::Finish;
 
 /// Steps made up at once when the driver is late, before other tasks get their turn.
 const STEPS_AT_ONCE: usize = 64;
@@ -56,6 +56,8 @@ pub(crate) enum Progress {
     Token,
     /// It is done; so many tokens of its prompt were cached.
     Finished { cached_tokens: u32 },
+    /// It was called off; nothing more will come.
+    Cancelled,
 }
 
 /// What the engine is to compute.
@@ -94,22 +96,46 @@ impl Driver {
 
     /// Hands a request to the engine. Dropping the result before its end aborts the request.
     pub(crate) fn submit(self: &Arc<Self>, job: Job<'_>) -> Result<Generation, Rejected> {
-        // Room for every token and the end: the engine never waits for a slow reader.
-        let (progress, receiver) = mpsc::channel(job.output.len() + 1);
-        let submitted = Instant::now();
         let mut core = self.core();
-        let id = RequestId(core.last_id + 1);
-        let block_tokens = core.engine.config().block_tokens;
-        let mut request = Request::from_tokens(id, job.prompt, job.output, block_tokens);
-        request.blocks.iter_mut().for_each(|block| *block ^= job.salt);
-        let now = core.clock.virtual_at(submitted);
-        core.engine.submit(now, request)?;
-        core.last_id = id.0;
-        let live = Live { progress, finish: job.finish, submitted, last_token: None };
-        core.live.insert(id, live);
+        let now = Instant::now();
+        let request = core.request(0, job);
+        let at = core.clock.virtual_at(now);
+        core.engine.submit(at, request)?;
+        let generation = self.follow(&mut core, job, now);
         drop(core);
         self.wake.notify_one();
-        Ok(Generation { id, driver: Arc::clone(self), receiver, ended: false })
+        Ok(generation)
+    }
+
+    /// Hands the parts of one request to the engine: all of them or none. What their prompts have
+    /// in common is computed once.
+    pub(crate) fn submit_together(
+        self: &Arc<Self>,
+        jobs: &[Job<'_>],
+    ) -> Result<Vec<Generation>, Rejected> {
+        if let [job] = jobs {
+            return self.submit(*job).map(|generation| vec![generation]);
+        }
+        let mut core = self.core();
+        let now = Instant::now();
+        let requests = (0..).zip(jobs).map(|(at, job)| core.request(at, *job)).collect();
+        let at = core.clock.virtual_at(now);
+        core.engine.submit_together(at, requests)?;
+        let generations = jobs.iter().map(|job| self.follow(&mut core, *job, now)).collect();
+        drop(core);
+        self.wake.notify_one();
+        Ok(generations)
+    }
+
+    /// Listens to the request that was submitted next.
+    fn follow(self: &Arc<Self>, core: &mut Core, job: Job<'_>, submitted: Instant) -> Generation {
+        // Room for every token and the end: the engine never waits for a slow reader.
+        let (progress, receiver) = mpsc::channel(job.output.len() + 1);
+        core.last_id += 1;
+        let id = RequestId(core.last_id);
+        let live = Live { progress, finish: job.finish, submitted, last_token: None };
+        core.live.insert(id, live);
+        Generation { id, driver: Some(Arc::clone(self)), receiver, ended: false }
     }
 
     /// Makes every step `factor` times slower than the profile from now on.
@@ -172,6 +198,15 @@ impl Driver {
 }
 
 impl Core {
+    /// The request that is submitted after `before` others.
+    fn request(&self, before: u64, job: Job<'_>) -> Request {
+        let id = RequestId(self.last_id + 1 + before);
+        let block_tokens = self.engine.config().block_tokens;
+        let mut request = Request::from_tokens(id, job.prompt, job.output, block_tokens);
+        request.blocks.iter_mut().for_each(|block| *block ^= job.salt);
+        request
+    }
+
     fn step(&mut self, shown: Duration, now: Instant) {
         for event in self.engine.step(shown).events {
             match event {
@@ -204,7 +239,8 @@ impl Core {
 #[derive(Debug)]
 pub(crate) struct Generation {
     id: RequestId,
-    driver: Arc<Driver>,
+    /// What to abort it with; `None` for those who only listen to it.
+    driver: Option<Arc<Driver>>,
     receiver: mpsc::Receiver<Progress>,
     ended: bool,
 }
@@ -215,6 +251,11 @@ pub(crate) struct Generation {
 pub(crate) struct Lost;
 
 impl Generation {
+    /// What somebody else tells of request `id`. Dropping it aborts nothing.
+    pub(crate) fn told(id: RequestId, receiver: mpsc::Receiver<Progress>) -> Self {
+        Self { id, driver: None, receiver, ended: false }
+    }
+
     pub(crate) fn id(&self) -> RequestId {
         self.id
     }
@@ -232,6 +273,7 @@ impl Generation {
             match std::future::poll_fn(|cx| self.poll_progress(cx)).await? {
                 Progress::Token => {}
                 Progress::Finished { cached_tokens } => return Ok(cached_tokens),
+                Progress::Cancelled => return Err(Lost),
             }
         }
     }
@@ -239,8 +281,8 @@ impl Generation {
 
 impl Drop for Generation {
     fn drop(&mut self) {
-        if !self.ended {
-            self.driver.abort(self.id);
+        if let Some(driver) = self.driver.as_ref().filter(|_| !self.ended) {
+            driver.abort(self.id);
         }
     }
 }

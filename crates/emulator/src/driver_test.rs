@@ -24,6 +24,23 @@ fn submit(driver: &Arc<Driver>, prompt: usize, output: usize) -> Generation {
     driver.submit(job).unwrap()
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_parts_of_a_request_share_their_prompt_and_all_begin_at_once() {
+    let (driver, _guard) = driver(1.0);
+    let prompt = vec![1; 33];
+    let job = Job { prompt: &prompt, output: &[2, 3], finish: Finish::Stop, salt: 0 };
+    let all = driver.submit_together(&[job; 3]).unwrap();
+    let ids: Vec<RequestId> = all.iter().map(Generation::id).collect();
+    assert_eq!(ids, [RequestId(1), RequestId(2), RequestId(3)]);
+    // A base of 10 ms, the whole prompt once, and the token that fills no block for each other part.
+    let mut times = Vec::new();
+    for generation in all {
+        times.push(millis_until_end(generation).await);
+    }
+    assert_eq!(times[0], [10 + 33 + 2, 20 + 33 + 2]);
+    assert_eq!(driver.stats().generation_tokens, 6);
+}
+
 async fn next(generation: &mut Generation) -> Result<Progress, Lost> {
     std::future::poll_fn(|cx| generation.poll_progress(cx)).await
 }

@@ -5,6 +5,7 @@
 //! V2 over HTTP/1.1 and h2c, KServe V2 also over gRPC, reports vLLM's metrics, and breaks on demand ([`Fault`]).
 //! docs/emulator.md is the manual.
 
+mod answer;
 mod api;
 mod body;
 mod clock;
@@ -16,10 +17,13 @@ mod fault;
 pub mod kserve;
 mod ledger;
 mod metrics;
+mod pattern;
 mod replica;
+mod schema;
 mod server;
 mod socket;
 mod text;
+mod voice;
 
 pub use config::{Config, ConfigError};
 pub use emulator::{Emulator, StartError};

@@ -51,6 +51,8 @@ impl Batch {
         self.schedule_running(&mut budget, config, &mut schedule);
         // A step that had to preempt has no room for newcomers.
         if schedule.preempted.is_empty() {
+            let running = self.running.iter_mut().filter(|sequence| sequence.shares_at_once);
+            running.for_each(|sequence| file_scheduled(&mut self.pool, sequence, config));
             self.admit_waiting(start, &mut budget, config, &mut schedule);
         }
         for sequence in self.running.iter().filter(|sequence| sequence.scheduled_tokens > 0) {
@@ -118,6 +120,7 @@ impl Batch {
         let Some(mut victim) = self.running.pop() else { return };
         self.pool.release(&victim.blocks);
         victim.blocks.clear();
+        victim.filed_blocks = 0;
         victim.computed_tokens = 0;
         victim.scheduled_tokens = 0;
         schedule.preempted.push(victim.id);
@@ -146,6 +149,9 @@ impl Batch {
                         schedule.queried_tokens += u64::from(sequence.prompt_tokens);
                         schedule.hit_tokens += u64::from(hit);
                     }
+                    if sequence.shares_at_once {
+                        file_scheduled(&mut self.pool, &mut sequence, config);
+                    }
                     self.running.push(sequence);
                 }
                 Err(head) => {
@@ -171,11 +177,24 @@ impl Batch {
         }
         self.pool.pin_path(&path);
         head.computed_tokens = u32::try_from(path.len()).unwrap_or(0) * config.block_tokens.get();
+        head.filed_blocks = path.len();
         head.blocks = path;
         for _ in 0..missing {
             head.blocks.extend(self.pool.allocate());
         }
         Ok(head)
+    }
+}
+
+/// Files the blocks of a request that are full once the step under way has ended.
+pub(crate) fn file_scheduled(pool: &mut BlockPool, sequence: &mut Sequence, config: &EngineConfig) {
+    let tokens = sequence.computed_tokens + sequence.scheduled_tokens;
+    debug_assert!(sequence.blocks.len() >= blocks_for(tokens, config));
+    let full = ((tokens / config.block_tokens) as usize).min(sequence.hashes.len());
+    for at in sequence.filed_blocks..full {
+        let parent = at.checked_sub(1).map(|before| sequence.blocks[before]);
+        sequence.blocks[at] = pool.file(sequence.blocks[at], parent, sequence.hashes[at]);
+        sequence.filed_blocks = at + 1;
     }
 }
 

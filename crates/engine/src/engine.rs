@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::batch::{Batch, blocks_for};
+use crate::batch::{Batch, file_scheduled};
 use crate::config::EngineConfig;
 use crate::request::{Rejected, Request, RequestId};
 use crate::sequence::Sequence;
@@ -152,9 +152,28 @@ impl Engine {
     /// # Errors
     /// [`Rejected`] if the queue is full or the request can never fit.
     pub fn submit(&mut self, now: Duration, request: Request) -> Result<(), Rejected> {
-        self.refuse_impossible(&request)?;
-        self.ids.insert(request.id);
-        self.batch.waiting.push_back(Sequence::new(request, now));
+        self.refuse_impossible(&request, 0)?;
+        self.queue(Sequence::new(request, now));
+        Ok(())
+    }
+
+    /// Queues requests that are parts of one, such as several answers to a prompt: all of them, or
+    /// none. Equal full blocks are computed once, also when they meet in the same step, as vLLM has
+    /// it; what is not a full block is computed by each. Their ids must differ.
+    ///
+    /// # Errors
+    /// [`Rejected`] if the queue has no room for all, or one of them can never fit.
+    pub fn submit_together(
+        &mut self,
+        now: Duration,
+        requests: Vec<Request>,
+    ) -> Result<(), Rejected> {
+        for (before, request) in (0..).zip(&requests) {
+            self.refuse_impossible(request, before)?;
+        }
+        for request in requests {
+            self.queue(Sequence { shares_at_once: true, ..Sequence::new(request, now) });
+        }
         Ok(())
     }
 
@@ -241,7 +260,13 @@ impl Engine {
         u32::try_from(self.batch.waiting.len()).unwrap_or(u32::MAX)
     }
 
-    fn refuse_impossible(&self, request: &Request) -> Result<(), Rejected> {
+    fn queue(&mut self, sequence: Sequence) {
+        self.ids.insert(sequence.id);
+        self.batch.waiting.push_back(sequence);
+    }
+
+    /// Refuses a request before which `before` others will be queued.
+    fn refuse_impossible(&self, request: &Request, before: u32) -> Result<(), Rejected> {
         let tokens = u64::from(request.prompt_tokens) + u64::from(request.output_tokens);
         let cache_tokens =
             u64::from(self.config.kv_blocks.get()) * u64::from(self.config.block_tokens.get());
@@ -255,7 +280,7 @@ impl Engine {
         if self.ids.contains(&request.id) {
             return Err(Rejected::DuplicateId(request.id));
         }
-        if self.waiting() >= self.config.waiting_max {
+        if self.waiting().saturating_add(before) >= self.config.waiting_max {
             return Err(Rejected::QueueFull { waiting: self.waiting() });
         }
         Ok(())
@@ -299,16 +324,8 @@ impl Engine {
 
     /// Counts what the step computed, and files the blocks that are full now.
     fn keep_computed(&mut self, sequence: &mut Sequence) {
-        let block_tokens = self.config.block_tokens;
-        let full_before = (sequence.computed_tokens / block_tokens) as usize;
+        file_scheduled(&mut self.batch.pool, sequence, &self.config);
         sequence.computed_tokens += std::mem::take(&mut sequence.scheduled_tokens);
-        let full_now = (sequence.computed_tokens / block_tokens) as usize;
-        debug_assert!(sequence.blocks.len() >= blocks_for(sequence.computed_tokens, &self.config));
-        for at in full_before..full_now.min(sequence.hashes.len()) {
-            let parent = at.checked_sub(1).map(|before| sequence.blocks[before]);
-            let block = sequence.blocks[at];
-            sequence.blocks[at] = self.batch.pool.file(block, parent, sequence.hashes[at]);
-        }
     }
 
     fn generate(&mut self, sequence: &mut Sequence, events: &mut Vec<Event>) {
@@ -335,6 +352,9 @@ mod engine_property_test;
 #[cfg(test)]
 #[path = "engine_test.rs"]
 mod engine_test;
+#[cfg(test)]
+#[path = "engine_together_test.rs"]
+mod engine_together_test;
 #[cfg(test)]
 #[path = "figures_test.rs"]
 mod figures_test;

@@ -8,10 +8,28 @@ use super::*;
 /// One thing that a driver may do.
 #[derive(Clone, Debug)]
 enum Action {
-    Submit { family: u32, shared: u32, prompt: u32, output: u32 },
-    Abort { nth: usize },
-    Steps { count: usize },
-    Wait { micros: u64 },
+    Submit {
+        family: u32,
+        shared: u32,
+        prompt: u32,
+        output: u32,
+    },
+    /// Several answers to one prompt.
+    Together {
+        family: u32,
+        prompt: u32,
+        output: u32,
+        answers: u32,
+    },
+    Abort {
+        nth: usize,
+    },
+    Steps {
+        count: usize,
+    },
+    Wait {
+        micros: u64,
+    },
     Flush,
 }
 
@@ -19,6 +37,11 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         6 => (0..3_u32, 0..30_u32, 1..60_u32, 0..30_u32).prop_map(
             |(family, shared, prompt, output)| Action::Submit { family, shared, prompt, output }
+        ),
+        2 => (0..3_u32, 1..60_u32, 0..20_u32, 1..6_u32).prop_map(
+            |(family, prompt, output, answers)| {
+                Action::Together { family, prompt, output, answers }
+            }
         ),
         2 => (0..20_usize).prop_map(|nth| Action::Abort { nth }),
         6 => (1..12_usize).prop_map(|count| Action::Steps { count }),
@@ -56,6 +79,9 @@ impl Harness {
             Action::Submit { family, shared, prompt, output } => {
                 self.submit(*family, *shared, *prompt, *output);
             }
+            Action::Together { family, prompt, output, answers } => {
+                self.submit_together(*family, (*prompt, *output), *answers);
+            }
             Action::Abort { nth } => self.abort(*nth),
             Action::Steps { count } => (0..*count).for_each(|_| self.step()),
             Action::Wait { micros } => self.now += Duration::from_micros(*micros),
@@ -77,6 +103,21 @@ impl Harness {
         if self.engine.submit(self.now, request).is_ok() {
             let heard = Heard { prompt_tokens, output_tokens, ..Heard::default() };
             self.heard.insert(id, heard);
+        }
+    }
+
+    fn submit_together(&mut self, family: u32, (prompt, output): (u32, u32), answers: u32) {
+        let first = self.heard.len() as u64;
+        let tokens: Vec<u32> = (0..prompt).map(|at| family * 1_000_000 + at).collect();
+        let answer = |id: u64| {
+            let own = u32::try_from(id).unwrap() * 1000;
+            let output: Vec<u32> = (0..output).map(|at| own + at).collect();
+            Request::from_tokens(RequestId(id), &tokens, &output, nonzero(4))
+        };
+        let ids = first..first + u64::from(answers);
+        if self.engine.submit_together(self.now, ids.clone().map(answer).collect()).is_ok() {
+            let heard = Heard { prompt_tokens: prompt, output_tokens: output, ..Heard::default() };
+            self.heard.extend(ids.map(|id| (RequestId(id), heard.clone())));
         }
     }
 

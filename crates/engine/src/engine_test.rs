@@ -1,6 +1,7 @@
 use std::num::NonZeroU32;
 
 use super::*;
+use crate::batch::blocks_for;
 use crate::block_hashes;
 use crate::profile::{Profile, StepCost};
 
@@ -32,12 +33,12 @@ fn request(id: u64, prompt_tokens: u32, output_tokens: u32) -> Request {
 }
 
 /// A request whose prompt is `prompt`, all blocks known.
-fn known(id: u64, prompt: &[u32], output: &[u32]) -> Request {
+pub(super) fn known(id: u64, prompt: &[u32], output: &[u32]) -> Request {
     Request::from_tokens(RequestId(id), prompt, output, nonzero(4))
 }
 
 /// Steps until nothing is left; returns the events with their times.
-fn run(engine: &mut Engine) -> Vec<(Duration, Event)> {
+pub(super) fn run(engine: &mut Engine) -> Vec<(Duration, Event)> {
     let mut events = Vec::new();
     while let Some(at) = engine.next_step_at() {
         let report = engine.step(at);
@@ -47,7 +48,7 @@ fn run(engine: &mut Engine) -> Vec<(Duration, Event)> {
     events
 }
 
-fn micros(micros: u64) -> Duration {
+pub(super) fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 

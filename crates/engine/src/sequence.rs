@@ -17,6 +17,11 @@ pub(crate) struct Sequence {
     pub(crate) submitted_at: Duration,
     /// The KV blocks that it pins, in order. Empty while it waits.
     pub(crate) blocks: Vec<BlockId>,
+    /// How many of `blocks`, counted from the first, are filed in the cache's tree.
+    pub(crate) filed_blocks: usize,
+    /// Whether requests that were submitted together with it may share the blocks that the step
+    /// under way computes.
+    pub(crate) shares_at_once: bool,
     /// Tokens whose KV is in `blocks`.
     pub(crate) computed_tokens: u32,
     /// Tokens that the step under way computes.
@@ -36,6 +41,8 @@ impl Sequence {
             hashes: request.blocks,
             submitted_at: now,
             blocks: Vec::new(),
+            filed_blocks: 0,
+            shares_at_once: false,
             computed_tokens: 0,
             scheduled_tokens: 0,
             generated_tokens: 0,

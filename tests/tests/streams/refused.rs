@@ -32,10 +32,15 @@ fn check(streams: &[Stream], reason: &str) {
 
 #[tokio::test]
 async fn the_client_is_told_where_another_replica_could_not_be_exact() {
+    // Long enough to be cut.
+    let text = json!({"type": "string", "minLength": 60});
+    let parameters = json!({"type": "object", "required": ["a"], "properties": {"a": text}});
+    let tool = json!({"type": "function", "function": {"name": "f", "parameters": parameters}});
+    let choices = ["this or that or yet another", "that or this or yet another"];
     let chat = [
-        (json!({"tools": [{"type": "function", "function": {"name": "f"}}]}), "tools"),
+        (json!({"tools": [tool]}), "tools"),
         (json!({"response_format": {"type": "json_object"}}), "structured"),
-        (json!({"guided_choice": ["a", "b"]}), "structured"),
+        (json!({"guided_choice": choices}), "structured"),
         (json!({"logprobs": true}), "logprobs"),
         (json!({"seed": 1}), "seed"),
         (json!({"presence_penalty": 1.5}), "penalties"),

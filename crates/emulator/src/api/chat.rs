@@ -1,19 +1,24 @@
 //! `POST /v1/chat/completions`.
 
-use std::collections::VecDeque;
-
-use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use spillway_engine::RequestId;
 
-use crate::body::EventFormat;
-use crate::text::{Conversation, Finish};
+use crate::answer::Answer;
+use crate::text::{Content, Conversation, opaque_id};
 
-use super::generate::{self, Sampling, Throughout, Usage};
-use super::sse::{self, TextEvent};
-use super::{ApiError, Call, Reply, event_stream, json, unix_seconds};
+use super::chat_stream::ChatEvents;
+use super::chunks::Chunks;
+use super::content::{parts_of, text_of};
+use super::sampling::{Sampling, chat_logprobs};
+use super::shape::{Shape, call_text};
+use super::tools::Tools;
+use super::{
+    ApiError, Call, Reply, event_stream, fields_of, generate, json, logprobs, unix_seconds,
+};
 
+/// The fields of a request that are read by their names. Others are in the body as it came.
 #[derive(Debug, Deserialize)]
 struct ChatRequest {
     model: String,
@@ -29,42 +34,48 @@ struct Message {
     role: String,
     #[serde(default)]
     content: Value,
-    tool_calls: Option<Value>,
+    tool_calls: Option<Vec<Value>>,
 }
 
 pub(crate) async fn answer(call: &Call) -> Reply {
-    let request: ChatRequest = call.json()?;
+    let body: Value = call.json()?;
+    let mut request: ChatRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
-    if request.messages.is_empty() {
-        return Err(ApiError::invalid("messages must not be empty", Some("messages")));
-    }
-    let prompt = request.prompt()?;
-    let started = generate::start(call, &prompt, &request.sampling)?;
-    let head = Head { id: started.id(call, "chatcmpl-"), model: request.model };
-    if request.sampling.is_stream() {
-        let finish = started.answer.finish;
-        let usage = request.sampling.include_usage().then(|| started.usage(0));
-        let throughout = usage.filter(|_| request.sampling.usage_throughout());
-        let throughout = throughout.map(Throughout::new);
-        let format = ChatEvents::new(&head, finish, (usage, throughout));
-        return Ok(event_stream(started.into_stream(format)));
-    }
-    let (answer, usage) = started.finished().await?;
-    let message = json!({ "role": "assistant", "content": answer.text, "refusal": null });
-    let choice = json!({
-        "index": 0,
-        "message": message,
-        "logprobs": null,
-        "finish_reason": answer.finish.as_str(),
+    request.sampling.ignore_best_of();
+    request.sampling.check(false)?;
+    let logprobs = chat_logprobs(&body)?;
+    let prompt = request.prompt(Tools::prompt(&body).as_deref())?;
+    let shape = request.shape(&body)?;
+    let sampling = &request.sampling;
+    let started = generate::start_all(call, &[prompt], (sampling, &shape))?;
+    let head = json!({
+        "id": started.id(call, "chatcmpl-"),
+        "object": if sampling.is_stream() { "chat.completion.chunk" } else { "chat.completion" },
+        "created": unix_seconds(),
+        "model": request.model,
     });
-    Ok(json(StatusCode::OK, &head.object("chat.completion", &json!([choice]), &usage.to_json())))
+    let tracks = started.tracks.iter();
+    let call_ids = |id, answer: &Answer| call_ids(call, id, answer.calls.names.len());
+    let ids: Vec<Vec<String>> =
+        tracks.map(|track| call_ids(track.generation.id(), &track.answer)).collect();
+    if sampling.is_stream() {
+        let chunks = Chunks::new(head, &started, sampling);
+        return Ok(event_stream(started.into_stream(ChatEvents::new(chunks, ids, logprobs))));
+    }
+    let (answers, usage) = started.finished().await?;
+    let choices = generate::best(&answers, sampling).into_iter().enumerate();
+    let choices = choices.map(|(index, at)| choice(index, &answers[at], (&ids[at], logprobs)));
+    let mut body = head;
+    body["choices"] = choices.collect();
+    body["usage"] = usage.to_json();
+    Ok(json(StatusCode::OK, &body))
 }
 
 impl ChatRequest {
     /// What the model is given: the conversation, and either the beginning of an answer to it or, as
     /// vLLM and SGLang have it, its last message left open.
-    fn prompt(&self) -> Result<Vec<u32>, ApiError> {
-        let conversation = conversation(&self.messages);
+    fn prompt(&self, tools: Option<&str>) -> Result<Vec<u32>, ApiError> {
+        let conversation = conversation(&self.messages, tools)?;
         if !self.continue_final_message.unwrap_or(false) {
             return Ok(conversation.into_prompt());
         }
@@ -74,128 +85,71 @@ impl ChatRequest {
         }
         Ok(conversation.into_open_prompt())
     }
-}
 
-/// The text of a message's content: a string, or the texts of its parts. Parts that are no text,
-/// such as images, count with their JSON, so that they are part of the prompt too.
-pub(crate) fn content_text(content: &Value) -> String {
-    match content {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Array(parts) => parts.iter().map(part_text).collect(),
-        other => other.to_string(),
+    fn shape(&self, body: &Value) -> Result<Shape, ApiError> {
+        let tools = Tools::of(body)?;
+        let form = Shape::of(body.get("response_format"), body)?;
+        let Some(last) = self.messages.last() else { return Ok(form) };
+        let asked = text_of(&parts_of(&last.content)?);
+        Ok(tools.calls(&asked, last.role == "user").unwrap_or(form))
     }
 }
 
-fn part_text(part: &Value) -> String {
-    match part.get("text") {
-        Some(Value::String(text)) => text.clone(),
-        _ => part.to_string(),
-    }
+/// The conversation that `/tokenize` and chats are about.
+pub(crate) fn conversation_of(body: &Value) -> Result<Conversation, ApiError> {
+    let messages = serde_json::from_value::<Vec<Message>>(body["messages"].clone());
+    let messages = messages.map_err(|error| {
+        ApiError::invalid(format!("messages are not valid: {error}"), Some("messages"))
+    })?;
+    conversation(&messages, Tools::prompt(body).as_deref())
 }
 
-fn conversation(messages: &[Message]) -> Conversation {
+fn conversation(messages: &[Message], tools: Option<&str>) -> Result<Conversation, ApiError> {
+    if messages.is_empty() {
+        return Err(ApiError::invalid("messages must not be empty", Some("messages")));
+    }
     let mut conversation = Conversation::default();
+    if let Some(tools) = tools {
+        conversation.push("tools", tools);
+    }
     for message in messages {
-        let mut text = content_text(&message.content);
-        if let Some(calls) = &message.tool_calls {
-            text.push_str(&calls.to_string());
+        let mut parts = parts_of(&message.content)?;
+        for call in message.tool_calls.iter().flatten() {
+            let function = &call["function"];
+            let name = function["name"].as_str().unwrap_or("");
+            let arguments = function["arguments"].as_str().unwrap_or("{}");
+            parts.push(Content::Text(call_text(name, arguments)));
         }
-        conversation.push(&message.role, &text);
+        conversation.push_parts(&message.role, &parts);
     }
-    conversation
+    Ok(conversation)
 }
 
-struct Head {
-    id: String,
-    model: String,
+/// Ids of the calls of tools that an answer makes.
+pub(crate) fn call_ids(call: &Call, id: RequestId, count: usize) -> Vec<String> {
+    let instance = call.replica.instance;
+    (1..).take(count).map(|at| opaque_id("call_", instance.rotate_left(at), id)).collect()
 }
 
-impl Head {
-    fn object(&self, kind: &str, choices: &Value, usage: &Value) -> Value {
-        json!({
-            "id": self.id,
-            "object": kind,
-            "created": unix_seconds(),
-            "model": self.model,
-            "choices": choices,
-            "usage": usage,
-        })
+fn choice(index: usize, answer: &Answer, (ids, top): (&[String], Option<usize>)) -> Value {
+    let calls = (0..answer.calls_made()).map(|call| {
+        let function =
+            json!({ "name": answer.calls.names[call], "arguments": answer.arguments(call) });
+        json!({ "id": ids[call], "type": "function", "function": function })
+    });
+    let calls: Vec<Value> = calls.collect();
+    let mut message = json!({ "role": "assistant", "content": answer.text(), "refusal": null });
+    if !answer.calls.names.is_empty() {
+        message["content"] = Value::Null;
+        message["tool_calls"] = Value::Array(calls);
     }
-
-    /// An event of a stream. `usage` is there only if it was asked for.
-    fn chunk(&self, choices: &Value, usage: Option<Value>) -> Value {
-        let mut chunk = self.object("chat.completion.chunk", choices, &Value::Null);
-        match usage {
-            Some(usage) => chunk["usage"] = usage,
-            None => {
-                chunk.as_object_mut().map(|fields| fields.remove("usage"));
-            }
-        }
-        chunk
-    }
-}
-
-/// A chat completion as a stream: role, tokens, finish reason, perhaps usage, `[DONE]`.
-struct ChatEvents {
-    role: Option<Bytes>,
-    token: TextEvent,
-    end: Bytes,
-    usage: Option<(Value, Usage)>,
-    throughout: Option<Throughout>,
-}
-
-impl ChatEvents {
-    fn new(
-        head: &Head,
-        finish: Finish,
-        (usage, throughout): (Option<Usage>, Option<Throughout>),
-    ) -> Self {
-        let so_far = throughout.map_or(Value::Null, |_| Value::from(Throughout::MARK));
-        let chunk = |delta: Value, finish: Option<&str>| {
-            let choice = json!({
-                "index": 0, "delta": delta, "logprobs": null, "finish_reason": finish,
-            });
-            head.chunk(&json!([choice]), usage.map(|_| so_far.clone()))
-        };
-        let role = chunk(json!({ "role": "assistant", "content": "" }), None);
-        Self {
-            role: Some(sse::data(&role)),
-            token: TextEvent::new(&chunk(json!({ "content": TextEvent::MARK }), None)),
-            end: sse::data(&chunk(json!({}), Some(finish.as_str()))),
-            usage: usage.map(|usage| (head.chunk(&json!([]), Some(Value::Null)), usage)),
-            throughout,
-        }
-    }
-
-    fn filled(&self, event: Bytes) -> Bytes {
-        match self.throughout {
-            Some(throughout) => throughout.fill(&event),
-            None => event,
-        }
-    }
-}
-
-impl EventFormat for ChatEvents {
-    fn start(&mut self, _events: &mut VecDeque<Bytes>) {
-        // As in vLLM, nothing is sent before the first token: its time is the time to first byte.
-    }
-
-    fn token(&mut self, text: &str, events: &mut VecDeque<Bytes>) {
-        let role = self.role.take();
-        events.extend(role.map(|role| self.filled(role)));
-        if let Some(throughout) = &mut self.throughout {
-            throughout.count();
-        }
-        events.push_back(self.filled(self.token.with(text)));
-    }
-
-    fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
-        events.push_back(self.filled(self.end.clone()));
-        if let Some((mut chunk, usage)) = self.usage.take() {
-            chunk["usage"] = Usage { cached_tokens, ..usage }.to_json();
-            events.push_back(sse::data(&chunk));
-        }
-        events.push_back(sse::DONE);
-    }
+    let logprobs =
+        top.map(|top| json!({ "content": logprobs::of_chat(answer, top), "refusal": null }));
+    json!({
+        "index": index,
+        "message": message,
+        "logprobs": logprobs,
+        "finish_reason": answer.reason(),
+        "stop_reason": answer.stop,
+    })
 }

@@ -1,23 +1,25 @@
 //! `POST /v1/completions`.
 
-use std::collections::VecDeque;
-
-use bytes::Bytes;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::body::EventFormat;
-use crate::text::{Finish, tokenize};
+use crate::answer::Answer;
+use crate::text::{Conversation, detokenize, tokens_of};
 
-use super::generate::{self, Sampling, Throughout, Usage};
-use super::sse::{self, TextEvent};
-use super::{ApiError, Call, Reply, event_stream, json, unix_seconds};
+use super::chunks::Chunks;
+use super::completion_stream::CompletionEvents;
+use super::logprobs::Lists;
+use super::sampling::{Sampling, alternatives};
+use super::shape::Shape;
+use super::{ApiError, Call, Reply, event_stream, fields_of, generate, json, unix_seconds};
 
 #[derive(Debug, Deserialize)]
 struct CompletionRequest {
     model: String,
     prompt: TextOrTokens,
+    suffix: Option<String>,
+    echo: Option<bool>,
     #[serde(flatten)]
     sampling: Sampling,
 }
@@ -35,113 +37,92 @@ pub(crate) enum TextOrTokens {
 impl TextOrTokens {
     /// Each input as tokens.
     pub(crate) fn into_token_lists(self) -> Vec<Vec<u32>> {
-        let tokens = |text: &String| {
-            let mut tokens = Vec::new();
-            tokenize(text, &mut tokens);
-            tokens
-        };
         match self {
-            Self::Text(text) => vec![tokens(&text)],
-            Self::Texts(texts) => texts.iter().map(tokens).collect(),
+            Self::Text(text) => vec![tokens_of(&text)],
+            Self::Texts(texts) => texts.iter().map(|text| tokens_of(text)).collect(),
             Self::Tokens(tokens) => vec![tokens],
             Self::TokenLists(lists) => lists,
         }
     }
 }
 
+/// What stands before an answer, if the prompt is told again.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Echo {
+    pub(crate) text: String,
+    pub(crate) tokens: Vec<u32>,
+}
+
 pub(crate) async fn answer(call: &Call) -> Reply {
-    let request: CompletionRequest = call.json()?;
+    let body: Value = call.json()?;
+    let request: CompletionRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
+    let (sampling, echoes) = (&request.sampling, request.echo.unwrap_or(false));
+    sampling.check(echoes)?;
+    let logprobs = alternatives(&body, "logprobs")?;
+    let shape = Shape::of(body.get("response_format"), &body)?;
     let prompts = request.prompt.into_token_lists();
-    let [prompt] = prompts.as_slice() else {
-        return Err(ApiError::invalid("exactly one prompt is supported", Some("prompt")));
+    if prompts.is_empty() {
+        return Err(ApiError::invalid("prompt must not be empty", Some("prompt")));
+    }
+    let echoes: Vec<Echo> = prompts.iter().map(|prompt| echo(prompt, echoes)).collect();
+    let prompts = match request.suffix.as_deref().filter(|suffix| !suffix.is_empty()) {
+        Some(suffix) => prompts.into_iter().map(|prompt| between(prompt, suffix)).collect(),
+        None => prompts,
     };
-    let started = generate::start(call, prompt, &request.sampling)?;
+    let started = generate::start_all(call, &prompts, (sampling, &shape))?;
     let head = json!({
         "id": started.id(call, "cmpl-"),
         "object": "text_completion",
         "created": unix_seconds(),
         "model": request.model,
     });
-    if request.sampling.is_stream() {
-        let usage = request.sampling.include_usage().then(|| started.usage(0));
-        let throughout = usage.filter(|_| request.sampling.usage_throughout());
-        let throughout = throughout.map(Throughout::new);
-        let finish = started.answer.finish;
-        let format = CompletionEvents::new(&head, finish, (usage, throughout));
+    if sampling.is_stream() {
+        let chunks = Chunks::new(head, &started, sampling);
+        let each = sampling.candidates();
+        let echoes = echoes.into_iter().flat_map(|echo| vec![echo; each]).collect();
+        let format = CompletionEvents::new(chunks, echoes, logprobs);
         return Ok(event_stream(started.into_stream(format)));
     }
-    let (answer, usage) = started.finished().await?;
+    let (answers, usage) = started.finished().await?;
+    let best = generate::best(&answers, sampling).into_iter().enumerate();
+    let choices = best.map(|(index, at)| {
+        choice(index, &answers[at], (&echoes[at / sampling.candidates()], logprobs))
+    });
     let mut body = head;
-    body["choices"] = json!([choice(&answer.text, Some(answer.finish))]);
+    body["choices"] = choices.collect();
     body["usage"] = usage.to_json();
     Ok(json(StatusCode::OK, &body))
 }
 
-fn choice(text: &str, finish: Option<Finish>) -> Value {
+fn echo(prompt: &[u32], echoes: bool) -> Echo {
+    if !echoes {
+        return Echo::default();
+    }
+    Echo { text: detokenize(prompt), tokens: prompt.to_vec() }
+}
+
+/// The prompt for a text between `prompt` and `suffix`, in the form that models for code know.
+fn between(prompt: Vec<u32>, suffix: &str) -> Vec<u32> {
+    let mut conversation = Conversation::default();
+    conversation.push("fim_suffix", suffix);
+    conversation.push_open("fim_prefix", &prompt);
+    conversation.into_tokens()
+}
+
+fn choice(index: usize, answer: &Answer, (echo, top): (&Echo, Option<usize>)) -> Value {
+    let logprobs = top.map(|top| {
+        let mut lists = Lists::default();
+        lists.push_prompt(&echo.tokens, top);
+        let before = echo.text.chars().count();
+        (0..answer.tokens).for_each(|token| lists.push_said(answer, token, (top, before)));
+        lists.to_json()
+    });
     json!({
-        "index": 0,
-        "text": text,
-        "logprobs": null,
-        "finish_reason": finish.map(Finish::as_str),
+        "index": index,
+        "text": format!("{}{}", echo.text, answer.text()),
+        "logprobs": logprobs,
+        "finish_reason": answer.reason(),
+        "stop_reason": answer.stop,
     })
-}
-
-/// A text completion as a stream: tokens, finish reason, perhaps usage, `[DONE]`.
-struct CompletionEvents {
-    token: TextEvent,
-    end: Bytes,
-    usage: Option<(Value, Usage)>,
-    throughout: Option<Throughout>,
-}
-
-impl CompletionEvents {
-    fn new(
-        head: &Value,
-        finish: Finish,
-        (usage, throughout): (Option<Usage>, Option<Throughout>),
-    ) -> Self {
-        let so_far = throughout.map_or(Value::Null, |_| Value::from(Throughout::MARK));
-        let chunk = |choices: Value| {
-            let mut chunk = head.clone();
-            chunk["choices"] = choices;
-            if usage.is_some() {
-                chunk["usage"] = so_far.clone();
-            }
-            chunk
-        };
-        Self {
-            token: TextEvent::new(&chunk(json!([choice(TextEvent::MARK, None)]))),
-            end: sse::data(&chunk(json!([choice("", Some(finish))]))),
-            usage: usage.map(|usage| (chunk(json!([])), usage)),
-            throughout,
-        }
-    }
-
-    fn filled(&self, event: Bytes) -> Bytes {
-        match self.throughout {
-            Some(throughout) => throughout.fill(&event),
-            None => event,
-        }
-    }
-}
-
-impl EventFormat for CompletionEvents {
-    fn start(&mut self, _events: &mut VecDeque<Bytes>) {}
-
-    fn token(&mut self, text: &str, events: &mut VecDeque<Bytes>) {
-        if let Some(throughout) = &mut self.throughout {
-            throughout.count();
-        }
-        events.push_back(self.filled(self.token.with(text)));
-    }
-
-    fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
-        events.push_back(self.filled(self.end.clone()));
-        if let Some((mut chunk, usage)) = self.usage.take() {
-            chunk["usage"] = Usage { cached_tokens, ..usage }.to_json();
-            events.push_back(sse::data(&chunk));
-        }
-        events.push_back(sse::DONE);
-    }
 }

@@ -1,5 +1,7 @@
 //! `POST /v1/embeddings`.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,7 +10,7 @@ use crate::text::hash_tokens;
 
 use super::completions::TextOrTokens;
 use super::generate::{prefill, token_count};
-use super::{ApiError, Call, Reply, base64, json};
+use super::{ApiError, Call, Reply, json};
 
 /// Numbers in a vector if the client doesn't say.
 const DIMENSIONS: usize = 256;
@@ -75,7 +77,7 @@ fn encode(vector: &[f32], encoding: Encoding) -> Value {
         Encoding::Float => json!(vector),
         Encoding::Base64 => {
             let bytes: Vec<u8> = vector.iter().flat_map(|value| value.to_le_bytes()).collect();
-            Value::String(base64::encode(&bytes))
+            Value::String(BASE64.encode(bytes))
         }
     }
 }

@@ -32,6 +32,11 @@ impl ApiError {
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", message.into())
     }
 
+    /// 404: no response of this id is stored here.
+    pub(crate) fn unknown_response(id: &str) -> Self {
+        Self::not_found(format!("Response with id '{id}' not found."))
+    }
+
     /// 404, in OpenAI's words.
     pub(crate) fn unknown_model(model: &str) -> Self {
         let message = format!("The model `{model}` does not exist.");

@@ -1,16 +1,21 @@
 //! Audio and images: the smallest replies that clients accept, after real work of the engine.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use http::{StatusCode, header};
 use http_body_util::{BodyExt, Full};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
 use crate::body::ReplyBody;
 use crate::text::{hash_tokens, tokenize};
 
-use super::generate::{self, Sampling, prefill};
-use super::{ApiError, Call, Reply, base64, json, png, unix_seconds, with_type};
+use super::content::BYTES_PER_TOKEN;
+use super::generate::{self, prefill};
+use super::sampling::Sampling;
+use super::{ApiError, Call, Reply, json, png, unix_seconds, with_type};
 
 /// Samples a second of the speech that is returned.
 const SAMPLE_RATE_HZ: u32 = 24_000;
@@ -18,8 +23,6 @@ const SAMPLE_RATE_HZ: u32 = 24_000;
 const SAMPLES_PER_CHARACTER: usize = 1_600;
 /// Longest input of the speech endpoint, as OpenAI has it.
 const SPEECH_CHARACTERS_MAX: usize = 4_096;
-/// Tokens of one second's worth of file: a minute of 128 kbit/s audio becomes 480 tokens.
-const BYTES_PER_AUDIO_TOKEN: usize = 2_000;
 /// What an image costs the engine, tokens.
 const IMAGE_TOKENS: usize = 1_024;
 /// Most images in one request, as OpenAI has it.
@@ -30,11 +33,12 @@ pub(crate) async fn transcribe(call: &Call) -> Reply {
     let form = read_form(call).await?;
     call.check_model(&form.model)?;
     // Each audio token is one block of the file, so the same file is a cached prompt.
-    let prompt: Vec<u32> = form.file.chunks(BYTES_PER_AUDIO_TOKEN).map(audio_token).collect();
+    let prompt: Vec<u32> = form.file.chunks(BYTES_PER_TOKEN).map(audio_token).collect();
     let started = generate::start(call, &prompt, &Sampling::default())?;
-    let (answer, usage) = started.finished().await?;
+    let (answers, usage) = started.finished().await?;
+    let text: String = answers.iter().map(Answer::text).collect();
     if form.response_format == "text" {
-        return Ok(with_type(ReplyBody::whole(answer.text), "text/plain; charset=utf-8"));
+        return Ok(with_type(ReplyBody::whole(text), "text/plain; charset=utf-8"));
     }
     let usage = json!({
         "type": "tokens",
@@ -42,7 +46,7 @@ pub(crate) async fn transcribe(call: &Call) -> Reply {
         "output_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     });
-    Ok(json(StatusCode::OK, &json!({ "text": answer.text, "usage": usage })))
+    Ok(json(StatusCode::OK, &json!({ "text": text, "usage": usage })))
 }
 
 #[derive(Debug, Deserialize)]
@@ -99,7 +103,7 @@ pub(crate) async fn draw(call: &Call) -> Reply {
     let image = |index: u32| {
         let seed = hash_tokens(&prompt).wrapping_add(u64::from(index));
         let [red, green, blue, ..] = fastrand::Rng::with_seed(seed).u64(..).to_le_bytes();
-        json!({ "b64_json": base64::encode(&png::square(64, [red, green, blue])) })
+        json!({ "b64_json": BASE64.encode(png::square(64, [red, green, blue])) })
     };
     let data: Vec<Value> = (0..images).map(image).collect();
     Ok(json(StatusCode::OK, &json!({ "created": unix_seconds(), "data": data })))

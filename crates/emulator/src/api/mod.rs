@@ -1,22 +1,32 @@
 //! From an HTTP request to its reply: faults first, then the endpoint.
 
 mod admin;
-mod base64;
+mod background;
 mod chat;
+mod chat_stream;
+mod chunks;
+mod completion_stream;
 mod completions;
+mod content;
 mod embeddings;
 mod error;
 mod generate;
 mod grpc;
+mod logprobs;
 mod media;
 mod models;
 mod png;
 mod rerank;
+mod response_items;
 mod response_store;
 mod responses;
 mod responses_stream;
+mod sampling;
+mod shape;
 mod sse;
 mod tensor;
+mod tokenize;
+mod tools;
 mod v2;
 
 use std::sync::Arc;
@@ -28,6 +38,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::body::{EventStream, OpenRequest, ReplyBody};
 use crate::fault::Fault;
@@ -44,6 +55,8 @@ pub(crate) struct Call {
     pub(crate) replica: Arc<Replica>,
     pub(crate) method: Method,
     pub(crate) path: String,
+    /// What stands behind the question mark; empty if nothing does.
+    pub(crate) query: String,
     pub(crate) headers: Arc<HeaderMap>,
     /// Empty until it was read.
     pub(crate) body: Bytes,
@@ -66,6 +79,7 @@ pub(crate) async fn serve(
         replica,
         method: head.method,
         path: head.uri.path().to_owned(),
+        query: head.uri.query().unwrap_or_default().to_owned(),
         headers: Arc::new(head.headers),
         body: Bytes::new(),
         ticket: None,
@@ -98,9 +112,13 @@ pub(crate) async fn serve(
 impl Call {
     /// The body as JSON of a certain form.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
-        serde_json::from_slice(&self.body).map_err(|error| {
-            ApiError::invalid(format!("the request body is not valid: {error}"), None)
-        })
+        serde_json::from_slice(&self.body).map_err(|error| malformed(&error))
+    }
+
+    /// The first value of a parameter in the query.
+    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
+        let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
     }
 
     /// Refuses models that this replica does not serve.
@@ -127,6 +145,7 @@ impl Call {
             replica: Arc::clone(&self.replica),
             method: self.method.clone(),
             path: self.path.clone(),
+            query: self.query.clone(),
             headers: Arc::clone(&self.headers),
             body: Bytes::new(),
             ticket: None,
@@ -145,7 +164,10 @@ impl Call {
         let inference = self.path.starts_with("/v1/")
             || self.path.ends_with("/infer")
             || self.path == "/rerank";
-        self.method == Method::POST && inference
+        // These two give the engine no work.
+        let idle = self.path.starts_with(responses::BY_ID)
+            && (self.path.ends_with("/cancel") || self.path.ends_with("/input_tokens"));
+        self.method == Method::POST && inference && !idle
     }
 
     fn close(self, reply: Reply) -> Response<ReplyBody> {
@@ -177,13 +199,20 @@ async fn answer(call: &mut Call, body: Incoming) -> Reply {
         ("POST", "/v1/chat/completions") => chat::answer(call).await,
         ("POST", "/v1/completions") => completions::answer(call).await,
         ("POST", "/v1/responses") => responses::answer(call).await,
+        ("POST", "/v1/responses/input_tokens") => responses::count(call),
         ("POST", "/v1/embeddings") => embeddings::answer(call).await,
         ("POST", "/v1/rerank" | "/rerank") => rerank::answer(call).await,
         ("POST", "/v1/audio/transcriptions") => media::transcribe(call).await,
         ("POST", "/v1/audio/speech") => media::speak(call).await,
         ("POST", "/v1/images/generations") => media::draw(call).await,
         ("GET", "/v1/models") => models::list(call),
-        ("GET", "/health" | "/ping") => Ok(Response::new(ReplyBody::whole(""))),
+        ("POST", "/tokenize") => tokenize::tokenize(call),
+        ("POST", "/detokenize") => tokenize::detokenize_all(call),
+        ("GET", "/health") | ("GET" | "POST", "/ping") => Ok(Response::new(ReplyBody::whole(""))),
+        ("GET", "/version") => {
+            let version = concat!(env!("CARGO_PKG_VERSION"), "+spillway-emulator");
+            Ok(json(StatusCode::OK, &serde_json::json!({ "version": version })))
+        }
         ("GET", "/metrics") => metrics(call),
         ("GET", "/emulator/stats") => admin::stats(call),
         ("GET", "/emulator/fault") => admin::fault(call),
@@ -194,10 +223,13 @@ async fn answer(call: &mut Call, body: Incoming) -> Reply {
 
 /// Paths that name one thing.
 fn answer_one_of(call: &Call, method: &str, path: &str) -> Reply {
-    if let Some(id) = path.strip_prefix("/v1/responses/") {
-        return match method {
-            "GET" => responses::fetch(call, id),
-            "DELETE" => responses::delete(call, id),
+    if let Some(rest) = path.strip_prefix(responses::BY_ID) {
+        let (id, action) = rest.split_once('/').unwrap_or((rest, ""));
+        return match (method, action) {
+            ("GET", "") => responses::fetch(call, id),
+            ("DELETE", "") => responses::delete(call, id),
+            ("GET", "input_items") => responses::input_items(call, id),
+            ("POST", "cancel") => responses::cancel(call, id),
             _ => Err(ApiError::method_not_allowed()),
         };
     }
@@ -205,6 +237,15 @@ fn answer_one_of(call: &Call, method: &str, path: &str) -> Reply {
         return models::fetch(call, id);
     }
     Err(ApiError::not_found(format!("there is no {method} {path}")))
+}
+
+/// Some fields of a body.
+pub(crate) fn fields_of<T: DeserializeOwned>(body: &Value) -> Result<T, ApiError> {
+    T::deserialize(body).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> ApiError {
+    ApiError::invalid(format!("the request body is not valid: {error}"), None)
 }
 
 async fn read(body: Incoming, bytes_max: usize) -> Result<Bytes, ApiError> {

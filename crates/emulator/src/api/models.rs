@@ -1,7 +1,9 @@
-//! `GET /v1/models` and `GET /v1/models/{id}`.
+//! `GET /v1/models` and `GET /v1/models/{id}`, with the fields of vLLM.
 
 use http::StatusCode;
 use serde_json::{Value, json};
+
+use crate::text::{hash_tokens, tokens_of};
 
 use super::{Call, Reply, json};
 
@@ -20,7 +22,23 @@ fn card(call: &Call, model: &str) -> Value {
         "id": model,
         "object": "model",
         "created": 0,
-        "owned_by": "spillway-emulator",
+        "owned_by": "vllm",
+        "root": model,
+        "parent": null,
         "max_model_len": call.replica.driver.config().context_tokens_max,
+        "permission": [{
+            "id": format!("modelperm-{:016x}", hash_tokens(&tokens_of(model))),
+            "object": "model_permission",
+            "created": 0,
+            "allow_create_engine": false,
+            "allow_sampling": true,
+            "allow_logprobs": true,
+            "allow_search_indices": false,
+            "allow_view": true,
+            "allow_fine_tuning": false,
+            "organization": "*",
+            "group": null,
+            "is_blocking": false,
+        }],
     })
 }

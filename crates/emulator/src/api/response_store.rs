@@ -1,10 +1,20 @@
 //! The responses that this replica remembers, and nobody else does.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
-use crate::text::Conversation;
+use crate::driver::Progress;
+
+use super::responses::Draft;
+
+/// Most bytes of all stored responses together.
+const BYTES_MAX: usize = 64 << 20;
+/// Most streams that follow one response at a time.
+const FOLLOWERS_MAX: usize = 16;
 
 /// Stored responses by id; the oldest goes when there are too many.
 #[derive(Debug)]
@@ -13,27 +23,121 @@ pub(crate) struct ResponseStore {
     /// Ids by age, oldest first. May name responses that were deleted.
     order: VecDeque<String>,
     responses_max: usize,
+    /// What all of `responses` weigh.
+    bytes: usize,
 }
 
-/// One response and the conversation that it ends.
-#[derive(Clone, Debug)]
+/// How far a stored response has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    // Working => (Done | Cancelled | Failed)
+    /// So many tokens are said.
+    Working { tokens: u32 },
+    /// It is complete; so many tokens of its prompt were cached.
+    Done { cached_tokens: u32 },
+    /// A client called it off.
+    Cancelled,
+    /// The engine lost it.
+    Failed,
+}
+
+/// One response. Dropping it ends the work on it.
+#[derive(Debug)]
 pub(crate) struct Stored {
-    pub(crate) body: Value,
-    pub(crate) conversation: Conversation,
+    pub(crate) draft: Arc<Draft>,
+    pub(crate) state: State,
+    followers: Vec<mpsc::Sender<Progress>>,
+    task: Option<AbortHandle>,
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
+}
+
+impl Stored {
+    /// A response in some state.
+    pub(crate) fn new(draft: Arc<Draft>, state: State) -> Self {
+        Self { draft, state, followers: Vec::new(), task: None }
+    }
+
+    /// A response that `task` works on.
+    pub(crate) fn worked_on(draft: Arc<Draft>, task: AbortHandle) -> Self {
+        let mut stored = Self::new(draft, State::Working { tokens: 0 });
+        stored.task = Some(task);
+        stored
+    }
+
+    /// The response as it is now.
+    pub(crate) fn body(&self) -> Value {
+        match self.state {
+            State::Working { tokens: 0 } => self.draft.body("queued"),
+            State::Working { .. } => self.draft.body("in_progress"),
+            State::Done { cached_tokens } => self.draft.completed(cached_tokens),
+            State::Cancelled => self.draft.body("cancelled"),
+            State::Failed => {
+                let mut body = self.draft.body("failed");
+                body["error"] =
+                    json!({ "code": "server_error", "message": "the engine lost the response" });
+                body
+            }
+        }
+    }
+
+    /// All that happened to it and will happen; `None` if too many listen already.
+    pub(crate) fn follow(&mut self) -> Option<mpsc::Receiver<Progress>> {
+        self.followers.retain(|follower| !follower.is_closed());
+        let tokens = self.draft.answer.tokens;
+        let (sender, receiver) = mpsc::channel(tokens as usize + 1);
+        let (said, end) = match self.state {
+            State::Working { tokens } => (tokens, None),
+            State::Done { cached_tokens } => (tokens, Some(Progress::Finished { cached_tokens })),
+            State::Cancelled => (0, Some(Progress::Cancelled)),
+            // Its stream breaks off.
+            State::Failed => return Some(receiver),
+        };
+        // There is room for all of it.
+        let past = (0..said).map(|_| Progress::Token).chain(end);
+        past.for_each(|progress| sender.try_send(progress).unwrap_or_default());
+        if end.is_none() {
+            if self.followers.len() >= FOLLOWERS_MAX {
+                return None;
+            }
+            self.followers.push(sender);
+        }
+        Some(receiver)
+    }
+
+    /// Changes its state and tells its followers, whose streams break off if it is lost.
+    fn tell(&mut self, state: State, progress: Option<Progress>) {
+        self.state = state;
+        if let Some(progress) = progress {
+            // Fails only if the follower is gone.
+            let tell = |follower: &mpsc::Sender<_>| follower.try_send(progress).unwrap_or_default();
+            self.followers.iter().for_each(tell);
+        }
+        if !matches!(state, State::Working { .. }) {
+            self.followers.clear();
+        }
+    }
 }
 
 impl ResponseStore {
     pub(crate) fn new(responses_max: usize) -> Self {
-        Self { responses: BTreeMap::new(), order: VecDeque::new(), responses_max }
+        Self { responses: BTreeMap::new(), order: VecDeque::new(), responses_max, bytes: 0 }
     }
 
-    pub(crate) fn insert(&mut self, id: String, stored: Stored) {
+    pub(crate) fn insert(&mut self, stored: Stored) {
+        let id = stored.draft.id.clone();
+        self.bytes += stored.draft.bytes;
         self.order.push_back(id.clone());
         self.responses.insert(id, stored);
-        while self.order.len() > self.responses_max {
-            if let Some(oldest) = self.order.pop_front() {
-                self.responses.remove(&oldest);
-            }
+        while self.order.len() > self.responses_max || self.bytes > BYTES_MAX {
+            let Some(oldest) = self.order.pop_front() else { return };
+            self.remove(&oldest);
         }
     }
 
@@ -41,13 +145,46 @@ impl ResponseStore {
         self.responses.get(id)
     }
 
+    pub(crate) fn find_mut(&mut self, id: &str) -> Option<&mut Stored> {
+        self.responses.get_mut(id)
+    }
+
     pub(crate) fn remove(&mut self, id: &str) -> bool {
-        self.responses.remove(id).is_some()
+        let removed = self.responses.remove(id);
+        self.bytes -= removed.as_ref().map_or(0, |stored| stored.draft.bytes);
+        removed.is_some()
+    }
+
+    /// Takes in what the engine says about a response; `None` says that it lost it. False if nobody
+    /// waits for it any more.
+    pub(crate) fn tell(&mut self, id: &str, progress: Option<Progress>) -> bool {
+        let Some(stored) = self.responses.get_mut(id) else { return false };
+        let State::Working { tokens } = stored.state else { return false };
+        let state = match progress {
+            Some(Progress::Token) => State::Working { tokens: tokens + 1 },
+            Some(Progress::Finished { cached_tokens }) => State::Done { cached_tokens },
+            Some(Progress::Cancelled) => State::Cancelled,
+            None => State::Failed,
+        };
+        stored.tell(state, progress);
+        true
+    }
+
+    /// Calls off the work on a response, if there still is any.
+    pub(crate) fn cancel(&mut self, id: &str) {
+        let Some(stored) = self.responses.get_mut(id) else { return };
+        if matches!(stored.state, State::Working { .. }) {
+            stored.tell(State::Cancelled, Some(Progress::Cancelled));
+            if let Some(task) = stored.task.take() {
+                task.abort();
+            }
+        }
     }
 
     pub(crate) fn clear(&mut self) {
         self.responses.clear();
         self.order.clear();
+        self.bytes = 0;
     }
 }
 
@@ -55,24 +192,39 @@ impl ResponseStore {
 mod tests {
     use super::*;
 
-    fn stored() -> Stored {
-        Stored { body: Value::Null, conversation: Conversation::default() }
+    fn stored(id: &str, bytes: usize) -> Stored {
+        Stored::new(Arc::new(Draft::example(id, bytes)), State::Working { tokens: 0 })
+    }
+
+    fn heard(receiver: &mut mpsc::Receiver<Progress>) -> Vec<Progress> {
+        std::iter::from_fn(|| receiver.try_recv().ok()).collect()
     }
 
     #[test]
     fn the_oldest_response_goes_first() {
         let mut store = ResponseStore::new(2);
         for id in ["a", "b", "c"] {
-            store.insert(id.to_owned(), stored());
+            store.insert(stored(id, 1));
         }
         assert!(store.find("a").is_none());
         assert!(store.find("b").is_some() && store.find("c").is_some());
     }
 
     #[test]
+    fn large_responses_push_out_others_until_all_fit() {
+        let mut store = ResponseStore::new(100);
+        for id in ["a", "b", "c"] {
+            store.insert(stored(id, BYTES_MAX / 2));
+        }
+        assert!(store.find("a").is_none() && store.find("b").is_some());
+        store.insert(stored("d", BYTES_MAX + 1));
+        assert_eq!((store.responses.len(), store.bytes), (0, 0));
+    }
+
+    #[test]
     fn a_deleted_response_is_gone_once() {
         let mut store = ResponseStore::new(2);
-        store.insert("a".to_owned(), stored());
+        store.insert(stored("a", 1));
         assert!(store.remove("a"));
         assert!(!store.remove("a"));
         assert!(store.find("a").is_none());
@@ -82,9 +234,46 @@ mod tests {
     fn deleting_does_not_make_the_store_grow() {
         let mut store = ResponseStore::new(3);
         for round in 0..100 {
-            store.insert(format!("{round}"), stored());
+            store.insert(stored(&format!("{round}"), 1));
             store.remove(&format!("{round}"));
         }
         assert!(store.order.len() <= 3);
+    }
+
+    #[test]
+    fn who_comes_late_hears_all_that_happened() {
+        let mut store = ResponseStore::new(3);
+        store.insert(stored("a", 1));
+        store.tell("a", Some(Progress::Token));
+        let mut early = store.find_mut("a").unwrap().follow().unwrap();
+        store.tell("a", Some(Progress::Token));
+        let end = Progress::Finished { cached_tokens: 3 };
+        assert_eq!(store.find("a").unwrap().body()["status"], "in_progress");
+        assert!(store.tell("a", Some(end)));
+        assert_eq!(heard(&mut early), [Progress::Token, Progress::Token, end]);
+        let mut late = store.find_mut("a").unwrap().follow().unwrap();
+        assert_eq!(heard(&mut late), [Progress::Token, Progress::Token, end]);
+        assert!(!store.tell("a", Some(Progress::Token)), "it is over");
+    }
+
+    #[test]
+    fn what_was_called_off_stays_so() {
+        let mut store = ResponseStore::new(3);
+        store.insert(stored("a", 1));
+        let mut follower = store.find_mut("a").unwrap().follow().unwrap();
+        store.cancel("a");
+        assert_eq!(heard(&mut follower), [Progress::Cancelled]);
+        assert!(!store.tell("a", Some(Progress::Token)));
+        assert_eq!(store.find("a").unwrap().body()["status"], "cancelled");
+    }
+
+    #[test]
+    fn only_so_many_follow_one_response() {
+        let mut stored = stored("a", 1);
+        let all: Vec<_> = (0..FOLLOWERS_MAX).map(|_| stored.follow()).collect();
+        assert!(all.iter().all(Option::is_some));
+        assert!(stored.follow().is_none());
+        drop(all);
+        assert!(stored.follow().is_some());
     }
 }

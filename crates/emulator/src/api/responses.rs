@@ -1,17 +1,33 @@
-//! `POST /v1/responses`, `GET` and `DELETE /v1/responses/{id}`.
+//! `/v1/responses`: made, stored, found again, followed and called off.
+
+use std::sync::Arc;
 
 use http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use spillway_engine::RequestId;
 
-use crate::text::{Answer, Conversation, Finish};
+use crate::answer::{Answer, Finish};
+use crate::text::{Conversation, opaque_id};
 
-use super::chat::content_text;
-use super::generate::{self, Sampling, Usage};
-use super::response_store::Stored;
+use super::background;
+use super::chat::call_ids;
+use super::generate::{self, Started, token_count};
+use super::response_items::{OutputIds, input_items as items_of, last_said, push_items, status};
+use super::response_store::{State, Stored};
 use super::responses_stream::ResponseEvents;
-use super::{ApiError, Call, Reply, event_stream, json, unix_seconds};
+use super::sampling::{Sampling, alternatives};
+use super::shape::Shape;
+use super::tools::Tools;
+use super::{ApiError, Call, Reply, event_stream, fields_of, json, unix_seconds};
 
+/// Where single responses are.
+pub(crate) const BY_ID: &str = "/v1/responses/";
+/// Items of a list in one reply: OpenAI's default and limit.
+const ITEMS: usize = 20;
+const ITEMS_MAX: usize = 100;
+
+/// The fields of a request that are read by their names. Others are in the body as it came.
 #[derive(Debug, Deserialize)]
 struct ResponsesRequest {
     model: String,
@@ -19,189 +35,282 @@ struct ResponsesRequest {
     instructions: Option<String>,
     previous_response_id: Option<String>,
     store: Option<bool>,
-    #[serde(default)]
-    metadata: Value,
+    background: Option<bool>,
     #[serde(flatten)]
     sampling: Sampling,
 }
 
+/// `POST /v1/responses`.
 pub(crate) async fn answer(call: &Call) -> Reply {
-    let request: ResponsesRequest = call.json()?;
+    let body: Value = call.json()?;
+    let request: ResponsesRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
-    let mut conversation = previous(call, request.previous_response_id.as_deref())?;
-    if let Some(instructions) = &request.instructions {
-        conversation.push("system", instructions);
+    request.sampling.check(false)?;
+    let (keeps, is_background) =
+        (request.store.unwrap_or(true), request.background.unwrap_or(false));
+    if is_background && !keeps {
+        let message = "background can only be used when `store` is true";
+        return Err(ApiError::invalid(message, Some("background")));
     }
-    push_input(&mut conversation, &request.input)?;
-    let prompt = conversation.into_prompt();
-    let started = generate::start(call, &prompt, &request.sampling)?;
-    let draft = Draft {
-        id: started.id(call, "resp_"),
-        message_id: started.id(call, "msg_"),
-        created: unix_seconds(),
-        model: request.model,
-        instructions: request.instructions,
-        previous_response_id: request.previous_response_id,
-        metadata: request.metadata,
-        store: request.store.unwrap_or(true).then_some(prompt),
-    };
+    let Read { prompt, items } = read(call, &request, &body)?;
+    let form = Shape::of(body["text"].get("format"), &body)?;
+    let (asked, was_user) = last_said(&items)?;
+    let shape = Tools::of(&body)?.calls(&asked, was_user).unwrap_or(form);
+    let started =
+        generate::start_all(call, std::slice::from_ref(&prompt), (&request.sampling, &shape))?;
+    let draft = Arc::new(Draft::of(call, &body, (&started, prompt, items))?);
+
+    if is_background {
+        let tracks = started.tracks.into_iter();
+        tracks.for_each(|track| background::begin(&call.replica, &draft, track.generation));
+        if request.sampling.is_stream() {
+            return Ok(event_stream(background::follow(call, &draft.id, 0)?));
+        }
+        return Ok(json(StatusCode::OK, &draft.body("queued")));
+    }
+    let store = keeps.then(|| Arc::clone(&call.replica));
     if request.sampling.is_stream() {
-        let (usage, answer) = (started.usage(0), started.answer.clone());
-        let format = ResponseEvents::new(call.replica.clone(), draft, answer, usage);
-        return Ok(event_stream(started.into_stream(format)));
+        return Ok(event_stream(started.into_stream(ResponseEvents::new(draft, store))));
     }
-    let (answer, usage) = started.finished().await?;
-    let body = draft.completed(&answer, usage);
-    draft.keep(&call.replica, &answer, &body);
+    let (_, usage) = started.finished().await?;
+    let cached_tokens = usage.cached_tokens;
+    if let Some(replica) = store {
+        let stored = Stored::new(Arc::clone(&draft), State::Done { cached_tokens });
+        replica.responses().insert(stored);
+    }
+    Ok(json(StatusCode::OK, &draft.completed(cached_tokens)))
+}
+
+/// `POST /v1/responses/input_tokens`.
+pub(crate) fn count(call: &Call) -> Reply {
+    let body: Value = call.json()?;
+    let request: ResponsesRequest = fields_of(&body)?;
+    call.check_model(&request.model)?;
+    let Read { prompt, .. } = read(call, &request, &body)?;
+    let body = json!({ "object": "response.input_tokens", "input_tokens": token_count(&prompt) });
     Ok(json(StatusCode::OK, &body))
 }
 
-/// `GET /v1/responses/{id}`.
+/// `GET /v1/responses/{id}`, also as a stream of all its events.
 pub(crate) fn fetch(call: &Call, id: &str) -> Reply {
+    if call.parameter("stream") == Some("true") {
+        let after = call.parameter("starting_after").map(str::parse::<u64>).transpose();
+        let after = after.map_err(|_| {
+            ApiError::invalid("starting_after must be a number", Some("starting_after"))
+        })?;
+        let first = after.map_or(0, |after| after.saturating_add(1));
+        return Ok(event_stream(background::follow(call, id, first)?));
+    }
     let responses = call.replica.responses();
-    let stored = responses.find(id).ok_or_else(|| unknown(id))?;
-    Ok(json(StatusCode::OK, &stored.body))
+    let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
+    Ok(json(StatusCode::OK, &stored.body()))
 }
 
 /// `DELETE /v1/responses/{id}`.
 pub(crate) fn delete(call: &Call, id: &str) -> Reply {
     if !call.replica.responses().remove(id) {
-        return Err(unknown(id));
+        return Err(ApiError::unknown_response(id));
     }
     Ok(json(StatusCode::OK, &json!({ "id": id, "object": "response", "deleted": true })))
 }
 
-/// A response that is being made.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    pub(crate) id: String,
-    pub(crate) message_id: String,
-    created: u64,
-    model: String,
-    instructions: Option<String>,
-    previous_response_id: Option<String>,
-    metadata: Value,
-    /// The prompt, if the response is to be stored.
-    store: Option<Vec<u32>>,
+/// `POST /v1/responses/{id}/cancel`. To do it again changes nothing, as OpenAI has it.
+pub(crate) fn cancel(call: &Call, id: &str) -> Reply {
+    let mut responses = call.replica.responses();
+    let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
+    if !stored.draft.is_background {
+        return Err(ApiError::invalid(
+            "Cannot cancel a synchronous response.",
+            Some("response_id"),
+        ));
+    }
+    responses.cancel(id);
+    let body = responses.find(id).map(Stored::body);
+    Ok(json(StatusCode::OK, &body))
 }
 
-impl Draft {
-    /// The response before its end.
-    pub(crate) fn in_progress(&self) -> Value {
-        self.body("in_progress", &json!([]), &Value::Null)
+/// `GET /v1/responses/{id}/input_items`: the newest first unless asked otherwise.
+pub(crate) fn input_items(call: &Call, id: &str) -> Reply {
+    let responses = call.replica.responses();
+    let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
+    let limit = call.parameter("limit").map_or(Ok(ITEMS), str::parse);
+    let limit = limit.ok().filter(|limit| (1..=ITEMS_MAX).contains(limit));
+    let limit = limit.ok_or_else(|| ApiError::invalid("limit must be 1 to 100", Some("limit")))?;
+    let mut items: Vec<&Value> = stored.draft.items.iter().collect();
+    if call.parameter("order") != Some("asc") {
+        items.reverse();
     }
-
-    /// The response at its end.
-    pub(crate) fn completed(&self, answer: &Answer, usage: Usage) -> Value {
-        let status = status(answer.finish);
-        let output = json!([self.message(status, &answer.text)]);
-        let mut body = self.body(status, &output, &usage_json(usage));
-        if answer.finish == Finish::Length {
-            body["incomplete_details"] = json!({ "reason": "max_output_tokens" });
-        }
-        body
+    if let Some(after) = call.parameter("after") {
+        let at = items.iter().position(|item| item["id"] == after);
+        items.drain(..at.map_or(0, |at| at + 1));
     }
-
-    /// The message in the response's output.
-    pub(crate) fn message(&self, status: &str, text: &str) -> Value {
-        json!({
-            "id": self.message_id,
-            "type": "message",
-            "status": status,
-            "role": "assistant",
-            "content": [text_part(text)],
-        })
-    }
-
-    /// Stores the response, if it was asked for.
-    pub(crate) fn keep(&self, replica: &crate::replica::Replica, answer: &Answer, body: &Value) {
-        if let Some(prompt) = &self.store {
-            let conversation = Conversation::answered(prompt.clone(), &answer.text);
-            let stored = Stored { body: body.clone(), conversation };
-            replica.responses().insert(self.id.clone(), stored);
-        }
-    }
-
-    fn body(&self, status: &str, output: &Value, usage: &Value) -> Value {
-        json!({
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created,
-            "status": status,
-            "error": null,
-            "incomplete_details": null,
-            "instructions": self.instructions,
-            "model": self.model,
-            "output": output,
-            "parallel_tool_calls": true,
-            "previous_response_id": self.previous_response_id,
-            "store": self.store.is_some(),
-            "temperature": 1.0,
-            "text": { "format": { "type": "text" } },
-            "tool_choice": "auto",
-            "tools": [],
-            "top_p": 1.0,
-            "truncation": "disabled",
-            "usage": usage,
-            "metadata": self.metadata,
-        })
-    }
+    let has_more = items.len() > limit;
+    items.truncate(limit);
+    let id_of = |item: Option<&&Value>| item.map(|item| item["id"].clone());
+    let body = json!({
+        "object": "list",
+        "data": items,
+        "first_id": id_of(items.first()),
+        "last_id": id_of(items.last()),
+        "has_more": has_more,
+    });
+    Ok(json(StatusCode::OK, &body))
 }
 
-/// OpenAI's word for how a response ended.
-pub(crate) fn status(finish: Finish) -> &'static str {
-    match finish {
-        Finish::Stop => "completed",
-        Finish::Length => "incomplete",
+/// What a request gives the model to read.
+struct Read {
+    prompt: Vec<u32>,
+    items: Vec<Value>,
+}
+
+fn read(call: &Call, request: &ResponsesRequest, body: &Value) -> Result<Read, ApiError> {
+    let mut conversation = previous(call, request.previous_response_id.as_deref())?;
+    if let Some(tools) = Tools::prompt(body) {
+        conversation.push("tools", &tools);
     }
-}
-
-/// A text as part of a message.
-pub(crate) fn text_part(text: &str) -> Value {
-    json!({ "type": "output_text", "text": text, "annotations": [] })
-}
-
-fn usage_json(usage: Usage) -> Value {
-    json!({
-        "input_tokens": usage.prompt_tokens,
-        "input_tokens_details": { "cached_tokens": usage.cached_tokens },
-        "output_tokens": usage.completion_tokens,
-        "output_tokens_details": { "reasoning_tokens": 0 },
-        "total_tokens": usage.prompt_tokens + usage.completion_tokens,
-    })
+    if let Some(instructions) = &request.instructions {
+        conversation.push("system", instructions);
+    }
+    let items = items_of(&request.input, "msg")?;
+    push_items(&mut conversation, &items)?;
+    Ok(Read { prompt: conversation.into_prompt(), items })
 }
 
 fn previous(call: &Call, id: Option<&str>) -> Result<Conversation, ApiError> {
     let Some(id) = id else { return Ok(Conversation::default()) };
     let responses = call.replica.responses();
-    let stored = responses.find(id).ok_or_else(|| unknown(id))?;
-    Ok(stored.conversation.clone())
-}
-
-fn unknown(id: &str) -> ApiError {
-    ApiError::not_found(format!("Response with id '{id}' not found."))
-}
-
-fn push_input(conversation: &mut Conversation, input: &Value) -> Result<(), ApiError> {
-    match input {
-        Value::String(text) => conversation.push("user", text),
-        Value::Array(items) if !items.is_empty() => {
-            for item in items {
-                push_item(conversation, item);
-            }
-        }
-        _ => return Err(ApiError::invalid("input must be a text or a list", Some("input"))),
+    let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
+    if !matches!(stored.state, State::Done { .. }) {
+        let message = format!("Response with id '{id}' is not complete.");
+        return Err(ApiError::invalid(message, Some("previous_response_id")));
     }
-    Ok(())
+    let draft = &stored.draft;
+    Ok(Conversation::answered(draft.prompt.clone(), draft.answer.raw()))
 }
 
-fn push_item(conversation: &mut Conversation, item: &Value) {
-    match item.get("content") {
-        Some(content) => {
-            let role = item.get("role").and_then(Value::as_str).unwrap_or("user");
-            conversation.push(role, &content_text(content));
-        }
-        // Calls of tools and their outputs.
-        None => conversation.push("tool", &item.to_string()),
+/// A response, all of which is known before its first token is due.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    pub(crate) id: String,
+    pub(crate) output: OutputIds,
+    /// By which the engine knows it.
+    pub(crate) request: RequestId,
+    pub(crate) answer: Answer,
+    pub(crate) is_background: bool,
+    /// How many alternatives to each token are told; `None` if no logprobs are.
+    pub(crate) logprobs: Option<usize>,
+    /// What it takes in memory, about.
+    pub(crate) bytes: usize,
+    prompt: Vec<u32>,
+    items: Vec<Value>,
+    /// The fields that are the same at all times.
+    fields: Value,
+}
+
+impl Draft {
+    fn of(
+        call: &Call,
+        body: &Value,
+        (started, prompt, items): (&Started, Vec<u32>, Vec<Value>),
+    ) -> Result<Self, ApiError> {
+        let wanted = body["include"].as_array().into_iter().flatten();
+        let tells = |wanted: &Value| wanted == "message.output_text.logprobs";
+        let top = alternatives(body, "top_logprobs")?;
+        let logprobs = wanted.clone().any(tells).then_some(top.unwrap_or(0));
+        let track = started.tracks.first().ok_or_else(|| ApiError::internal("no answer"))?;
+        let request = track.generation.id();
+        let answer = track.answer.clone();
+        let instance = call.replica.instance;
+        let output = OutputIds {
+            message: opaque_id("msg_", instance, request),
+            calls: call_ids(call, request, answer.calls.names.len()),
+        };
+        let bytes = call.body.len() + prompt.len() * 4 + answer.raw().len() * 2;
+        Ok(Self {
+            id: opaque_id("resp_", instance, request),
+            output,
+            request,
+            answer,
+            is_background: body["background"] == json!(true),
+            logprobs,
+            bytes,
+            prompt,
+            items,
+            fields: fields(body),
+        })
     }
+
+    /// The response before its end.
+    pub(crate) fn body(&self, status: &str) -> Value {
+        let mut body = self.fields.clone();
+        body["id"] = self.id.as_str().into();
+        body["status"] = status.into();
+        body
+    }
+
+    /// The response at its end.
+    pub(crate) fn completed(&self, cached_tokens: u32) -> Value {
+        let mut body = self.body(status(self.answer.finish));
+        body["output"] = self.output.output(&self.answer, self.logprobs);
+        if self.answer.finish == Finish::Length {
+            body["incomplete_details"] = json!({ "reason": "max_output_tokens" });
+        }
+        let (input, output) = (token_count(&self.prompt), self.answer.tokens);
+        body["usage"] = json!({
+            "input_tokens": input,
+            "input_tokens_details": { "cached_tokens": cached_tokens },
+            "output_tokens": output,
+            "output_tokens_details": { "reasoning_tokens": 0 },
+            "total_tokens": input + output,
+        });
+        body
+    }
+
+    #[cfg(test)]
+    pub(crate) fn example(id: &str, bytes: usize) -> Self {
+        use crate::answer::Length;
+        Self {
+            id: id.to_owned(),
+            output: OutputIds { message: String::new(), calls: Vec::new() },
+            request: RequestId(1),
+            answer: Answer::new(&[1], 0, Length::Exactly(2)),
+            is_background: true,
+            logprobs: None,
+            bytes,
+            prompt: vec![1],
+            items: Vec::new(),
+            fields: fields(&json!({})),
+        }
+    }
+}
+
+/// What a response repeats of its request.
+fn fields(body: &Value) -> Value {
+    let given = |name: &str, otherwise: Value| match &body[name] {
+        Value::Null => otherwise,
+        value => value.clone(),
+    };
+    json!({
+        "object": "response",
+        "created_at": unix_seconds(),
+        "background": given("background", json!(false)),
+        "error": null,
+        "incomplete_details": null,
+        "instructions": body["instructions"],
+        "max_output_tokens": body["max_output_tokens"],
+        "metadata": body["metadata"],
+        "model": body["model"],
+        "output": [],
+        "parallel_tool_calls": given("parallel_tool_calls", json!(true)),
+        "previous_response_id": body["previous_response_id"],
+        "store": given("store", json!(true)),
+        "temperature": given("temperature", json!(1.0)),
+        "text": given("text", json!({ "format": { "type": "text" } })),
+        "tool_choice": given("tool_choice", json!("auto")),
+        "tools": given("tools", json!([])),
+        "top_logprobs": given("top_logprobs", json!(0)),
+        "top_p": given("top_p", json!(1.0)),
+        "truncation": "disabled",
+        "usage": null,
+    })
 }

@@ -6,86 +6,157 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::answer::{Answer, Part};
 use crate::body::EventFormat;
 use crate::replica::Replica;
-use crate::text::Answer;
 
-use super::generate::Usage;
-use super::responses::{Draft, status, text_part};
+use super::logprobs::Scored;
+use super::response_items::{empty_part, status, text_part};
+use super::response_store::{State, Stored};
+use super::responses::Draft;
 use super::sse;
 
 /// Writes the events of one response.
 pub(crate) struct ResponseEvents {
-    replica: Arc<Replica>,
-    draft: Draft,
-    answer: Answer,
-    usage: Usage,
+    draft: Arc<Draft>,
+    /// Where the response is stored at its end, if it is not yet.
+    store: Option<Arc<Replica>>,
     next_number: u64,
-    begun: bool,
+    /// Events before this number are not written.
+    first_number: u64,
+    has_begun: bool,
+    calls_begun: usize,
 }
 
 impl ResponseEvents {
-    pub(crate) fn new(replica: Arc<Replica>, draft: Draft, answer: Answer, usage: Usage) -> Self {
-        Self { replica, draft, answer, usage, next_number: 0, begun: false }
+    pub(crate) fn new(draft: Arc<Draft>, store: Option<Arc<Replica>>) -> Self {
+        Self { draft, store, next_number: 0, first_number: 0, has_begun: false, calls_begun: 0 }
+    }
+
+    /// The same from event `first` on.
+    pub(crate) fn starting_at(self, first: u64) -> Self {
+        Self { first_number: first, ..self }
     }
 
     fn push(&mut self, events: &mut VecDeque<Bytes>, name: &str, mut event: Value) {
-        event["type"] = name.into();
-        event["sequence_number"] = self.next_number.into();
+        if self.next_number >= self.first_number {
+            event["type"] = name.into();
+            event["sequence_number"] = self.next_number.into();
+            events.push_back(sse::named(name, &event));
+        }
         self.next_number += 1;
-        events.push_back(sse::named(name, &event));
     }
 
     /// An event about the text: which message and which part of it.
     fn about_text(&self, mut event: Value) -> Value {
-        event["item_id"] = self.draft.message_id.as_str().into();
+        event["item_id"] = self.draft.output.message.as_str().into();
         event["output_index"] = 0.into();
         event["content_index"] = 0.into();
         event
     }
 
-    fn begin(&mut self, events: &mut VecDeque<Bytes>) {
-        let item = json!({
-            "id": self.draft.message_id,
-            "type": "message",
-            "status": "in_progress",
-            "role": "assistant",
-            "content": [],
-        });
+    fn begin_message(&mut self, events: &mut VecDeque<Bytes>) {
+        let item = self.draft.output.message("in_progress", &[]);
         let added = json!({ "output_index": 0, "item": item });
         self.push(events, "response.output_item.added", added);
-        let added = self.about_text(json!({ "part": text_part("") }));
+        let added = self.about_text(json!({ "part": empty_part() }));
         self.push(events, "response.content_part.added", added);
+    }
+
+    fn end_message(&mut self, answer: &Answer, events: &mut VecDeque<Bytes>) {
+        let part = text_part(answer, self.draft.logprobs);
+        let done = json!({ "text": part["text"], "logprobs": part["logprobs"] });
+        let done = self.about_text(done);
+        self.push(events, "response.output_text.done", done);
+        let done = self.about_text(json!({ "part": part }));
+        self.push(events, "response.content_part.done", done);
+        let item = self.draft.output.message(status(answer.finish), &[part]);
+        self.push(events, "response.output_item.done", json!({ "output_index": 0, "item": item }));
+    }
+
+    fn begin_call(&mut self, call: usize, answer: &Answer, events: &mut VecDeque<Bytes>) {
+        if let Some(before) = call.checked_sub(1) {
+            self.end_call(before, answer, events);
+        }
+        let name = answer.calls.names[call].as_str();
+        let item = self.draft.output.call("in_progress", (call, name), "");
+        let added = json!({ "output_index": call, "item": item });
+        self.push(events, "response.output_item.added", added);
+    }
+
+    fn end_call(&mut self, call: usize, answer: &Answer, events: &mut VecDeque<Bytes>) {
+        let name = answer.calls.names[call].as_str();
+        let arguments = answer.arguments(call).unwrap_or_default();
+        let output = &self.draft.output;
+        let item = output.call(status(answer.finish), (call, name), arguments);
+        let done = json!({
+            "item_id": output.call_item(call),
+            "output_index": call,
+            "name": name,
+            "arguments": arguments,
+        });
+        self.push(events, "response.function_call_arguments.done", done);
+        self.push(
+            events,
+            "response.output_item.done",
+            json!({ "output_index": call, "item": item }),
+        );
     }
 }
 
 impl EventFormat for ResponseEvents {
     fn start(&mut self, events: &mut VecDeque<Bytes>) {
-        for name in ["response.created", "response.in_progress"] {
-            self.push(events, name, json!({ "response": self.draft.in_progress() }));
+        let first = if self.draft.is_background { "queued" } else { "in_progress" };
+        for (name, status) in [("created", first), ("in_progress", "in_progress")] {
+            let event = json!({ "response": self.draft.body(status) });
+            self.push(events, &format!("response.{name}"), event);
         }
     }
 
-    fn token(&mut self, text: &str, events: &mut VecDeque<Bytes>) {
-        if !std::mem::replace(&mut self.begun, true) {
-            self.begin(events);
+    fn token(&mut self, _index: usize, answer: &Answer, token: u32, events: &mut VecDeque<Bytes>) {
+        let is_message = answer.calls.names.is_empty();
+        if is_message && !std::mem::replace(&mut self.has_begun, true) {
+            self.begin_message(events);
         }
-        let delta = self.about_text(json!({ "delta": text, "logprobs": [] }));
-        self.push(events, "response.output_text.delta", delta);
+        for (part, text) in answer.pieces(token) {
+            match part {
+                Part::Said => {
+                    let scored = self.draft.logprobs.map(|top| Scored::said(answer, token, top));
+                    let scored: Vec<Value> = scored.iter().map(Scored::to_chat).collect();
+                    let delta = self.about_text(json!({ "delta": text, "logprobs": scored }));
+                    self.push(events, "response.output_text.delta", delta);
+                }
+                Part::Arguments(call) => {
+                    if self.calls_begun <= call {
+                        self.calls_begun = call + 1;
+                        self.begin_call(call, answer, events);
+                    }
+                    let item_id = self.draft.output.call_item(call);
+                    let delta = json!({ "item_id": item_id, "output_index": call, "delta": text });
+                    self.push(events, "response.function_call_arguments.delta", delta);
+                }
+                Part::Unsaid => {}
+            }
+        }
+    }
+
+    fn done(&mut self, _index: usize, answer: &Answer, events: &mut VecDeque<Bytes>) {
+        if self.has_begun {
+            self.end_message(answer, events);
+        }
+        if let Some(last) = self.calls_begun.checked_sub(1) {
+            self.end_call(last, answer, events);
+        }
     }
 
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
-        let text = self.answer.text.clone();
-        let status = status(self.answer.finish);
-        let done = self.about_text(json!({ "text": text, "logprobs": [] }));
-        self.push(events, "response.output_text.done", done);
-        let done = self.about_text(json!({ "part": text_part(&text) }));
-        self.push(events, "response.content_part.done", done);
-        let item = self.draft.message(status, &text);
-        self.push(events, "response.output_item.done", json!({ "output_index": 0, "item": item }));
-        let body = self.draft.completed(&self.answer, Usage { cached_tokens, ..self.usage });
+        let body = self.draft.completed(cached_tokens);
         // Stored before the client learns of it, since it may ask for it at once.
-        self.draft.keep(&self.replica, &self.answer, &body);
+        if let Some(replica) = &self.store {
+            let stored = Stored::new(Arc::clone(&self.draft), State::Done { cached_tokens });
+            replica.responses().insert(stored);
+        }
+        let status = status(self.draft.answer.finish);
         self.push(events, &format!("response.{status}"), json!({ "response": body }));
     }
 }

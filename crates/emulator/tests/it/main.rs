@@ -8,6 +8,7 @@
 )]
 
 mod accounting;
+mod answers;
 mod client;
 mod engine_effects;
 mod faults;
@@ -15,4 +16,5 @@ mod grpc;
 mod openai;
 mod other_endpoints;
 mod responses;
+mod responses_background;
 mod v2;

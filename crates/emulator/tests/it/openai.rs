@@ -208,7 +208,9 @@ async fn wrong_requests_get_openai_errors() {
     let cases = [
         ("not json".to_owned(), 400, Value::Null),
         (with("messages", json!([])), 400, json!("messages")),
-        (with("n", json!(2)), 400, json!("n")),
+        (with("n", json!(0)), 400, json!("n")),
+        (with("temperature", json!(-1)), 400, json!("temperature")),
+        (with("stream_options", json!({})), 400, json!("stream_options")),
         (with("max_tokens", json!(0)), 400, json!("max_tokens")),
         (with("max_tokens", json!(1_000_000)), 400, json!("messages")),
         (chat(&long, 5, true).to_string(), 400, json!("messages")),

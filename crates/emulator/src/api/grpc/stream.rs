@@ -11,7 +11,8 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::api::generate::{self, Sampling};
+use crate::api::generate;
+use crate::api::sampling::Sampling;
 use crate::api::{ApiError, Call, v2};
 use crate::body::ReplyBody;
 use crate::driver::Progress;
@@ -129,13 +130,15 @@ async fn generate(
     let data = check_inputs(request)?;
     let tokens_max = call.replica.driver.config().context_tokens_max;
     let prompt = v2::prompt_of(data.iter().map(Bytes::as_ref), tokens_max.saturating_sub(tokens));
-    let mut started = generate::start(call, &prompt, &Sampling::exactly(tokens))?;
-    let mut next_token = 0;
-    while let Progress::Token = poll_fn(|cx| started.generation.poll_progress(cx)).await? {
-        let text = started.answer.piece(next_token);
-        next_token += 1;
-        let is_last = next_token == started.answer.tokens;
-        send(replies, token_reply(request, text, is_last)).await;
+    let started = generate::start(call, &prompt, &Sampling::exactly(tokens))?;
+    for mut track in started.tracks {
+        let mut next_token = 0;
+        while let Progress::Token = poll_fn(|cx| track.generation.poll_progress(cx)).await? {
+            let text = track.answer.piece(next_token);
+            next_token += 1;
+            let is_last = next_token == track.answer.tokens;
+            send(replies, token_reply(request, text, is_last)).await;
+        }
     }
     Ok(())
 }

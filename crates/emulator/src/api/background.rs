@@ -1,0 +1,49 @@
+//! Responses that are worked on without a client that waits.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use crate::body::{EventStream, Track};
+use crate::driver::{Generation, Progress};
+use crate::replica::Replica;
+
+use super::response_store::Stored;
+use super::responses::Draft;
+use super::responses_stream::ResponseEvents;
+use super::{ApiError, Call};
+
+/// Stores a response and works on it until it is complete, called off or the replica stops.
+pub(crate) fn begin(replica: &Arc<Replica>, draft: &Arc<Draft>, generation: Generation) {
+    let work = work(Arc::clone(replica), draft.id.clone(), generation);
+    // Held until the response is in the store, so that its first token finds it there.
+    let mut responses = replica.responses();
+    let task = replica.tasks.spawn(work).abort_handle();
+    responses.insert(Stored::worked_on(Arc::clone(draft), task));
+}
+
+async fn work(replica: Arc<Replica>, id: String, mut generation: Generation) {
+    let stop = replica.stop.clone();
+    loop {
+        let progress = tokio::select! {
+            () = stop.cancelled() => return,
+            progress = poll_fn(|cx| generation.poll_progress(cx)) => progress.ok(),
+        };
+        let goes_on = replica.responses().tell(&id, progress);
+        if !goes_on || progress != Some(Progress::Token) {
+            return;
+        }
+    }
+}
+
+/// The events of a stored response, those that were and those to come, from number `first` on.
+pub(crate) fn follow(call: &Call, id: &str, first: u64) -> Result<EventStream, ApiError> {
+    let mut responses = call.replica.responses();
+    let stored = responses.find_mut(id).ok_or_else(|| ApiError::unknown_response(id))?;
+    let too_many = || ApiError::invalid("too many streams follow this response", None);
+    let receiver = stored.follow().ok_or_else(too_many)?;
+    let draft = Arc::clone(&stored.draft);
+    let generation = Generation::told(draft.request, receiver);
+    let track = Track::new((generation, draft.answer.clone()), true);
+    let format = ResponseEvents::new(draft, None).starting_at(first);
+    Ok(EventStream::new(vec![track], Box::new(format)))
+}

@@ -1,0 +1,128 @@
+//! A chat completion as a stream: roles, tokens and calls, finish reasons, perhaps usage, `[DONE]`.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Part};
+use crate::body::EventFormat;
+
+use super::chunks::Chunks;
+use super::logprobs::Scored;
+use super::sse::TextEvent;
+
+/// Writes the events of one chat completion.
+pub(crate) struct ChatEvents {
+    chunks: Chunks,
+    choices: Vec<Choice>,
+    /// How many alternatives to each token are told; `None` if no logprobs are.
+    logprobs: Option<usize>,
+    has_begun: bool,
+}
+
+/// How far one answer has come.
+struct Choice {
+    /// An event with a piece of content.
+    content: TextEvent,
+    /// The ids of the calls that it will make.
+    call_ids: Vec<String>,
+    /// Calls whose name was told.
+    calls_begun: usize,
+}
+
+impl ChatEvents {
+    /// For as many answers as there are lists of ids of calls.
+    pub(crate) fn new(chunks: Chunks, call_ids: Vec<Vec<String>>, logprobs: Option<usize>) -> Self {
+        let choice = |(index, call_ids)| {
+            let content = chunks.template(index, delta(&json!({ "content": TextEvent::MARK })));
+            Choice { content, call_ids, calls_begun: 0 }
+        };
+        let choices = call_ids.into_iter().enumerate().map(choice).collect();
+        Self { chunks, choices, logprobs, has_begun: false }
+    }
+
+    fn begin(&mut self, events: &mut VecDeque<Bytes>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let role = delta(&json!({ "role": "assistant", "content": "" }));
+            let indices = 0..self.choices.len();
+            events.extend(indices.map(|index| self.chunks.event(index, role.clone())));
+        }
+    }
+
+    /// A piece of the arguments of a call, and its name before the first one.
+    fn call(
+        &mut self,
+        index: usize,
+        (call, name): (usize, &str),
+        arguments: &str,
+        events: &mut VecDeque<Bytes>,
+    ) {
+        let choice = &mut self.choices[index];
+        if choice.calls_begun <= call {
+            choice.calls_begun = call + 1;
+            let begun = json!({
+                "index": call,
+                "id": choice.call_ids.get(call),
+                "type": "function",
+                "function": { "name": name, "arguments": "" },
+            });
+            events.push_back(self.chunks.event(index, delta(&json!({ "tool_calls": [begun] }))));
+        }
+        let more = json!({ "index": call, "function": { "arguments": arguments } });
+        events.push_back(self.chunks.event(index, delta(&json!({ "tool_calls": [more] }))));
+    }
+
+    fn content(&self, index: usize, text: &str, scored: Option<Value>) -> Bytes {
+        match scored {
+            None => self.chunks.filled(index, self.choices[index].content.with(text)),
+            Some(scored) => {
+                let mut choice = delta(&json!({ "content": text }));
+                choice["logprobs"] = json!({ "content": [scored] });
+                self.chunks.event(index, choice)
+            }
+        }
+    }
+}
+
+impl EventFormat for ChatEvents {
+    fn start(&mut self, _events: &mut VecDeque<Bytes>) {
+        // As in vLLM, nothing is sent before the first token: its time is the time to first byte.
+    }
+
+    fn token(&mut self, index: usize, answer: &Answer, token: u32, events: &mut VecDeque<Bytes>) {
+        self.begin(events);
+        self.chunks.count(index);
+        let mut scored = self.logprobs.map(|top| Scored::said(answer, token, top).to_chat());
+        for (part, text) in answer.pieces(token) {
+            match part {
+                Part::Said => events.push_back(self.content(index, text, scored.take())),
+                Part::Arguments(call) => {
+                    let name = answer.calls.names.get(call).map_or("", String::as_str);
+                    self.call(index, (call, name), text, events);
+                }
+                Part::Unsaid => {}
+            }
+        }
+        // A token without content of its own has its logprob, too.
+        if let Some(scored) = scored.filter(|_| answer.calls.names.is_empty()) {
+            events.push_back(self.content(index, "", Some(scored)));
+        }
+    }
+
+    fn done(&mut self, index: usize, answer: &Answer, events: &mut VecDeque<Bytes>) {
+        self.begin(events);
+        let mut choice = delta(&json!({}));
+        choice["finish_reason"] = answer.reason().into();
+        choice["stop_reason"] = json!(answer.stop);
+        events.push_back(self.chunks.event(index, choice));
+    }
+
+    fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
+        self.chunks.finish(cached_tokens, events);
+    }
+}
+
+fn delta(delta: &Value) -> Value {
+    json!({ "delta": delta, "logprobs": null, "finish_reason": null })
+}

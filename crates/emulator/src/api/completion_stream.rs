@@ -1,0 +1,98 @@
+//! A text completion as a stream: prompts if wanted, tokens, finish reasons, perhaps usage, `[DONE]`.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Part};
+use crate::body::EventFormat;
+
+use super::chunks::Chunks;
+use super::completions::Echo;
+use super::logprobs::Lists;
+use super::sse::TextEvent;
+
+/// Writes the events of one text completion.
+pub(crate) struct CompletionEvents {
+    chunks: Chunks,
+    choices: Vec<Choice>,
+    /// How many alternatives to each token are told; `None` if no logprobs are.
+    logprobs: Option<usize>,
+}
+
+struct Choice {
+    /// An event with a piece of text.
+    text: TextEvent,
+    /// The prompt, if it is told again.
+    echo: Echo,
+    has_begun: bool,
+}
+
+impl CompletionEvents {
+    /// For as many answers as there are echoes.
+    pub(crate) fn new(chunks: Chunks, echoes: Vec<Echo>, logprobs: Option<usize>) -> Self {
+        let choice = |(index, echo)| {
+            let text = chunks.template(index, choice(TextEvent::MARK));
+            Choice { text, echo, has_begun: false }
+        };
+        let choices = echoes.into_iter().enumerate().map(choice).collect();
+        Self { chunks, choices, logprobs }
+    }
+
+    /// Tells the prompt of an answer before its first token, if it is to be told.
+    fn begin(&mut self, index: usize, events: &mut VecDeque<Bytes>) {
+        let Choice { echo, has_begun, .. } = &mut self.choices[index];
+        if std::mem::replace(has_begun, true) || echo.tokens.is_empty() {
+            return;
+        }
+        let mut choice = choice(&echo.text);
+        if let Some(top) = self.logprobs {
+            let mut lists = Lists::default();
+            lists.push_prompt(&echo.tokens, top);
+            choice["logprobs"] = lists.to_json();
+        }
+        events.push_back(self.chunks.event(index, choice));
+    }
+}
+
+impl EventFormat for CompletionEvents {
+    fn start(&mut self, _events: &mut VecDeque<Bytes>) {}
+
+    fn token(&mut self, index: usize, answer: &Answer, token: u32, events: &mut VecDeque<Bytes>) {
+        self.begin(index, events);
+        self.chunks.count(index);
+        let mut pieces = answer.pieces(token).filter(|(part, _)| *part == Part::Said);
+        let text = pieces.next().map(|(_, text)| text);
+        let state = &self.choices[index];
+        match (self.logprobs, text) {
+            (None, None) => {}
+            (None, Some(text)) => {
+                events.push_back(self.chunks.filled(index, state.text.with(text)));
+            }
+            (Some(top), text) => {
+                let mut lists = Lists::default();
+                lists.push_said(answer, token, (top, state.echo.text.chars().count()));
+                let mut choice = choice(text.unwrap_or(""));
+                choice["logprobs"] = lists.to_json();
+                events.push_back(self.chunks.event(index, choice));
+            }
+        }
+    }
+
+    fn done(&mut self, index: usize, answer: &Answer, events: &mut VecDeque<Bytes>) {
+        self.begin(index, events);
+        let mut choice = choice("");
+        choice["finish_reason"] = answer.reason().into();
+        choice["stop_reason"] = json!(answer.stop);
+        events.push_back(self.chunks.event(index, choice));
+    }
+
+    fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
+        self.chunks.finish(cached_tokens, events);
+    }
+}
+
+fn choice(text: &str) -> Value {
+    json!({ "text": text, "logprobs": null, "finish_reason": null })
+}

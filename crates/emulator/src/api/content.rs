@@ -1,0 +1,195 @@
+//! What messages consist of: texts, images, sounds and files, as tokens of a prompt.
+
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine as _, alphabet};
+use serde_json::Value;
+
+use crate::text::{Content, hash_tokens, tokens_of};
+
+use super::ApiError;
+
+/// Tokens of an image whose size is unknown, since it is not fetched or of an unknown format: one of
+/// 672 × 672 pixels.
+const IMAGE_TOKENS: u32 = 576;
+/// Fewest and most tokens of an image, as Qwen's models have them by default.
+const IMAGE_TOKENS_MIN: u32 = 4;
+const IMAGE_TOKENS_MAX: u32 = 1_280;
+/// Side of the square of pixels that becomes one token.
+const PATCH_PIXELS: u32 = 28;
+/// Bytes of a sound or file that become one token: a minute of 128 kbit/s audio becomes 480.
+pub(crate) const BYTES_PER_TOKEN: usize = 2_000;
+/// Base64 with or without padding, as clients send it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// The parts of a message's content: a string, or a list of parts.
+pub(crate) fn parts_of(content: &Value) -> Result<Vec<Content>, ApiError> {
+    match content {
+        Value::Null => Ok(Vec::new()),
+        Value::String(text) => Ok(vec![Content::Text(text.clone())]),
+        Value::Array(parts) => parts.iter().map(part_of).collect(),
+        other => Ok(vec![Content::Text(other.to_string())]),
+    }
+}
+
+/// The text of them alone.
+pub(crate) fn text_of(parts: &[Content]) -> String {
+    let texts = parts.iter().filter_map(|part| match part {
+        Content::Text(text) => Some(text.as_str()),
+        Content::Media { .. } => None,
+    });
+    texts.collect()
+}
+
+fn part_of(part: &Value) -> Result<Content, ApiError> {
+    let field = |name: &str| part.get(name).filter(|value| !value.is_null());
+    let url_of =
+        |value: &Value| value["url"].as_str().or_else(|| value.as_str()).map(str::to_owned);
+    if let Some(text) = field("text").or_else(|| field("refusal")).and_then(Value::as_str) {
+        return Ok(Content::Text(text.to_owned()));
+    }
+    if let Some(image) = field("image_url").or_else(|| field("image")) {
+        let url = url_of(image).ok_or_else(|| invalid("image_url must have a url"))?;
+        let tokens = data_of(&url)?
+            .map_or(IMAGE_TOKENS, |data| image_size(&data).map_or(IMAGE_TOKENS, image_tokens));
+        return Ok(media(&url, tokens));
+    }
+    if let Some(sound) = field("input_audio") {
+        let data = sound["data"].as_str().ok_or_else(|| invalid("input_audio must have data"))?;
+        return Ok(media(data, file_tokens(&decode(data)?)));
+    }
+    let files = ["audio_url", "video_url", "file", "file_data", "file_url", "file_id"];
+    if let Some(file) = files.into_iter().find_map(field) {
+        let inner = file.get("file_data").or_else(|| file.get("file_id")).unwrap_or(file);
+        let url = url_of(inner).unwrap_or_else(|| inner.to_string());
+        let tokens = data_of(&url)?.map_or(IMAGE_TOKENS, |data| file_tokens(&data));
+        return Ok(media(&url, tokens));
+    }
+    Ok(Content::Text(part.to_string()))
+}
+
+/// What a data URL holds; `None` for other URLs, which are never fetched.
+fn data_of(url: &str) -> Result<Option<Vec<u8>>, ApiError> {
+    let Some(rest) = url.strip_prefix("data:") else { return Ok(None) };
+    let parts = rest.split_once(";base64,");
+    let (_, data) = parts.ok_or_else(|| invalid("a data URL must be in base64"))?;
+    decode(data).map(Some)
+}
+
+fn decode(data: &str) -> Result<Vec<u8>, ApiError> {
+    let decoded = BASE64.decode(data).ok().filter(|decoded| !decoded.is_empty());
+    decoded.ok_or_else(|| invalid("the data is not valid base64"))
+}
+
+fn media(source: &str, tokens: u32) -> Content {
+    Content::Media { hash: hash_tokens(&tokens_of(source)), tokens }
+}
+
+fn file_tokens(data: &[u8]) -> u32 {
+    u32::try_from(data.len().div_ceil(BYTES_PER_TOKEN)).unwrap_or(u32::MAX)
+}
+
+fn image_tokens((width, height): (u32, u32)) -> u32 {
+    let patches = width.div_ceil(PATCH_PIXELS).saturating_mul(height.div_ceil(PATCH_PIXELS));
+    patches.clamp(IMAGE_TOKENS_MIN, IMAGE_TOKENS_MAX)
+}
+
+/// Width and height of a PNG, GIF, WebP or JPEG, pixels.
+fn image_size(file: &[u8]) -> Option<(u32, u32)> {
+    let big = |at: usize| Some(u32::from(u16::from_be_bytes(*file.get(at..)?.first_chunk()?)));
+    let little = |at: usize| Some(u32::from(u16::from_le_bytes(*file.get(at..)?.first_chunk()?)));
+    if file.starts_with(b"\x89PNG") {
+        let wide = |at: usize| Some(u32::from_be_bytes(*file.get(at..)?.first_chunk()?));
+        return Some((wide(16)?, wide(20)?));
+    }
+    if file.starts_with(b"GIF8") {
+        return Some((little(6)?, little(8)?));
+    }
+    if file.get(8..16) == Some(b"WEBPVP8 ") {
+        return Some((little(26)? & 0x3FFF, little(28)? & 0x3FFF));
+    }
+    if !file.starts_with(b"\xFF\xD8") {
+        return None;
+    }
+    // JPEG: segments of known lengths until the one that begins a frame.
+    let mut at = 2;
+    loop {
+        let (mark, length) = (*file.get(at + 1)?, big(at + 2)?);
+        if matches!(mark, 0xC0..=0xCF) && !matches!(mark, 0xC4 | 0xC8 | 0xCC) {
+            return Some((big(at + 7)?, big(at + 5)?));
+        }
+        at += 2 + length.max(2) as usize;
+    }
+}
+
+fn invalid(message: &str) -> ApiError {
+    ApiError::invalid(message, Some("messages"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::png;
+
+    fn tokens(part: Value) -> Result<u32, ApiError> {
+        match parts_of(&json!([part]))?.first() {
+            Some(Content::Media { tokens, .. }) => Ok(*tokens),
+            other => panic!("{other:?} is no image"),
+        }
+    }
+
+    fn data_url(file: &[u8]) -> String {
+        format!("data:image/any;base64,{}", BASE64.encode(file))
+    }
+
+    #[test]
+    fn an_image_counts_by_its_size_and_not_by_its_bytes() {
+        let png = data_url(&png::square(112, [1, 2, 3]));
+        assert_eq!(
+            tokens(json!({ "type": "image_url", "image_url": { "url": png } })).unwrap(),
+            16
+        );
+        assert_eq!(tokens(json!({ "type": "input_image", "image_url": png })).unwrap(), 16);
+        let mut jpeg = b"\xFF\xD8\xFF\xE0\x00\x04ab\xFF\xC0\x00\x11\x08\x00\x38\x01\x18".to_vec();
+        jpeg.extend([0; 200_000]);
+        assert_eq!(tokens(json!({ "image_url": { "url": data_url(&jpeg) } })).unwrap(), 20);
+        let gif = data_url(b"GIF89a\x38\x00\x1c\x00......");
+        assert_eq!(tokens(json!({ "image_url": { "url": gif } })).unwrap(), 4);
+        let far = json!({ "image_url": { "url": "https://example.com/a.png" } });
+        assert_eq!(tokens(far).unwrap(), IMAGE_TOKENS);
+        let unknown = json!({ "image_url": { "url": data_url(&[0; 200_000]) } });
+        assert_eq!(tokens(unknown).unwrap(), IMAGE_TOKENS);
+    }
+
+    #[test]
+    fn sounds_and_files_count_by_their_length() {
+        let data = BASE64.encode([7; 20_000]);
+        let sound =
+            json!({ "type": "input_audio", "input_audio": { "data": data, "format": "wav" } });
+        assert_eq!(tokens(sound).unwrap(), 10);
+        let file = json!({ "type": "file", "file": { "file_data": data_url(&[7; 20_000]) } });
+        assert_eq!(tokens(file).unwrap(), 10);
+    }
+
+    #[test]
+    fn data_that_is_no_base64_is_refused() {
+        for url in ["data:image/png;base64,###", "data:image/png,abc", "data:image/png;base64,"] {
+            assert!(tokens(json!({ "image_url": { "url": url } })).is_err(), "{url}");
+        }
+        assert!(tokens(json!({ "image_url": {} })).is_err());
+        assert!(tokens(json!({ "input_audio": { "data": "?" } })).is_err());
+    }
+
+    #[test]
+    fn broken_images_are_images_of_unknown_size() {
+        for file in
+            [&b"\xFF\xD8"[..], b"\xFF\xD8\xFF\xE0\xFF\xFF", b"\x89PNG", b"GIF8", b"\xFF\xD8\x00"]
+        {
+            assert_eq!(image_size(file), None);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Values that a JSON schema allows.
+//!
+//! Understood are the keywords that clients' types are written as: types, `enum`, `const`,
+//! `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, combinations, references
+//! within the schema, patterns, formats, and limits of numbers, lists and texts. Nodes, depth and bytes are bounded,
+//! since schemas come from clients and may refer to themselves.
+
+use serde_json::{Map, Value, json};
+
+use crate::pattern;
+use crate::voice::WORDS;
+
+/// Most nodes of schemas that are looked at for one value.
+const NODES_MAX: usize = 20_000;
+/// As many bytes of a schema that has to be copied count as a node.
+const NODE_BYTES: usize = 64;
+/// Deepest nesting; what lies deeper is null.
+const DEPTH_MAX: u32 = 64;
+/// Below this depth only what is required is given, so that schemas that refer to themselves end.
+const DEPTH_SPARSE: u32 = 6;
+/// Most items of a list, beyond those required.
+const ITEMS_SPARE: usize = 2;
+/// Tries to find a text of the right length.
+const LENGTH_TRIES: u32 = 32;
+/// Tries to find one more item that differs from all others.
+const UNIQUE_TRIES: u32 = 32;
+
+/// A value that `schema` allows. The same seed gives the same value. Texts have `bytes_max` bytes at
+/// most in all; a value that needs more is not valid, but it would be cut anyway.
+pub(crate) fn sample(schema: &Value, seed: u64, bytes_max: usize) -> Value {
+    let rng = fastrand::Rng::with_seed(seed);
+    Sampler { root: schema, rng, nodes: NODES_MAX, bytes: bytes_max }.value(schema, 0)
+}
+
+struct Sampler<'a> {
+    root: &'a Value,
+    rng: fastrand::Rng,
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Sampler<'_> {
+    fn value(&mut self, schema: &Value, depth: u32) -> Value {
+        if depth > DEPTH_MAX || self.nodes == 0 || self.bytes == 0 {
+            return Value::Null;
+        }
+        self.nodes -= 1;
+        // Brackets or commas; texts count beside.
+        self.bytes -= 1;
+        let Value::Object(fields) = schema else { return self.text(&Map::new()) };
+        if let Some(value) = fields.get("const") {
+            return self.given(value);
+        }
+        if let Some(Value::Array(values)) = fields.get("enum")
+            && let Some(value) = self.rng.choice(values)
+        {
+            return self.given(value);
+        }
+        match self.flattened(fields, depth) {
+            Some(schema) => self.value(&schema, depth + 1),
+            None => self.typed(fields, depth),
+        }
+    }
+
+    /// The schema without its outermost reference, alternative or combination; `None` if it has none.
+    fn flattened(&mut self, fields: &Map<String, Value>, depth: u32) -> Option<Value> {
+        let without = |keyword: &str| {
+            let others = fields.iter().filter(|(name, _)| *name != keyword);
+            others.map(|(name, value)| (name.clone(), value.clone())).collect()
+        };
+        if let Some(Value::String(reference)) = fields.get("$ref") {
+            // Beside a reference stand titles and defaults, rarely more.
+            return Some(self.target(reference));
+        }
+        if let Some(Value::Array(schemas)) = fields.get("allOf") {
+            self.pay(schemas.iter());
+            let mut merged = without("allOf");
+            schemas.iter().for_each(|schema| self.merge(&mut merged, schema, depth));
+            return Some(Value::Object(merged));
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            let Some(Value::Array(schemas)) = fields.get(keyword) else { continue };
+            let schema = if depth < DEPTH_SPARSE {
+                self.rng.choice(schemas)
+            } else {
+                schemas.iter().min_by_key(|schema| weight(schema))
+            };
+            self.pay(schemas.iter());
+            let mut merged = without(keyword);
+            if let Some(schema) = schema {
+                self.merge(&mut merged, schema, depth);
+            }
+            return Some(Value::Object(merged));
+        }
+        None
+    }
+
+    /// Adds what `schema` demands to `merged`.
+    fn merge(&mut self, merged: &mut Map<String, Value>, schema: &Value, depth: u32) {
+        let Value::Object(fields) = schema else { return };
+        if depth > DEPTH_MAX || self.nodes == 0 {
+            return;
+        }
+        self.nodes -= 1;
+        if let Some(Value::String(reference)) = fields.get("$ref") {
+            let target = self.target(reference);
+            return self.merge(merged, &target, depth + 1);
+        }
+        for (name, value) in fields {
+            match (merged.get_mut(name), value) {
+                (Some(Value::Object(all)), Value::Object(more)) => all.extend(more.clone()),
+                (Some(Value::Array(all)), Value::Array(more))
+                    if name == "required" || name == "allOf" =>
+                {
+                    all.extend(more.clone());
+                }
+                _ => drop(merged.insert(name.clone(), value.clone())),
+            }
+        }
+    }
+
+    /// What a reference within the schema names.
+    fn target(&mut self, reference: &str) -> Value {
+        let target = reference.strip_prefix('#').and_then(|path| self.root.pointer(path));
+        self.pay(target.into_iter());
+        target.cloned().unwrap_or_default()
+    }
+
+    /// Counts schemas that are copied as the nodes that they may have.
+    fn pay<'b>(&mut self, schemas: impl Iterator<Item = &'b Value>) {
+        let bytes: usize = schemas.map(|schema| schema.to_string().len()).sum();
+        self.nodes = self.nodes.saturating_sub(bytes / NODE_BYTES);
+    }
+
+    fn typed(&mut self, fields: &Map<String, Value>, depth: u32) -> Value {
+        let named = match fields.get("type") {
+            Some(Value::String(name)) => Some(name.as_str()),
+            Some(Value::Array(names)) => {
+                let spare = names.iter().find(|name| **name == "null");
+                let spare = spare.filter(|_| depth >= DEPTH_SPARSE);
+                spare.or_else(|| self.rng.choice(names)).and_then(Value::as_str)
+            }
+            _ => None,
+        };
+        match named.unwrap_or_else(|| implied_type(fields)) {
+            "object" => self.object(fields, depth),
+            "array" => self.list(fields, depth),
+            "integer" => self.number(fields, true),
+            "number" => self.number(fields, false),
+            "boolean" => json!(self.rng.bool()),
+            "null" => Value::Null,
+            _ => self.text(fields),
+        }
+    }
+
+    fn object(&mut self, fields: &Map<String, Value>, depth: u32) -> Value {
+        let nothing = Map::new();
+        let properties = fields.get("properties").and_then(Value::as_object).unwrap_or(&nothing);
+        let required = fields.get("required").and_then(Value::as_array);
+        let required: Vec<&str> =
+            required.into_iter().flatten().filter_map(Value::as_str).collect();
+        let others = fields.get("additionalProperties").unwrap_or(&Value::Bool(true));
+        let least = count(fields, "minProperties").unwrap_or(0);
+        let most = count(fields, "maxProperties").unwrap_or(usize::MAX);
+
+        let mut object = Map::new();
+        for name in &required {
+            let schema = properties.get(*name).unwrap_or(others);
+            self.bytes = self.bytes.saturating_sub(name.len());
+            object.insert((*name).to_owned(), self.value(schema, depth + 1));
+        }
+        for (name, schema) in properties {
+            let is_wanted = depth < DEPTH_SPARSE || object.len() < least;
+            if is_wanted && object.len() < most && !object.contains_key(name) {
+                self.bytes = self.bytes.saturating_sub(name.len());
+                object.insert(name.clone(), self.value(schema, depth + 1));
+            }
+        }
+        // A map of names that the schema does not give.
+        let is_map = properties.is_empty() && others.is_object() && depth < DEPTH_SPARSE;
+        let wanted = least.max(usize::from(is_map)).min(most);
+        while object.len() < wanted && self.nodes > 0 && self.bytes > 0 && *others != json!(false) {
+            let name = format!("{}_{}", self.words(1, 3), object.len());
+            object.insert(name, self.value(others, depth + 1));
+        }
+        Value::Object(object)
+    }
+
+    fn list(&mut self, fields: &Map<String, Value>, depth: u32) -> Value {
+        let tuple = fields.get("prefixItems").or_else(|| fields.get("items"));
+        let tuple = tuple.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let mut items: Vec<Value> =
+            tuple.iter().map(|schema| self.value(schema, depth + 1)).collect();
+        let least = count(fields, "minItems").unwrap_or(0);
+        let schema = match fields.get("items") {
+            Some(Value::Bool(false)) => return Value::Array(items),
+            Some(schema) if !schema.is_array() => schema,
+            _ if items.len() >= least && !tuple.is_empty() => return Value::Array(items),
+            _ => &Value::Bool(true),
+        };
+        let most = count(fields, "maxItems").unwrap_or(usize::MAX);
+        let spare = if depth < DEPTH_SPARSE { 1 + self.rng.usize(0..ITEMS_SPARE) } else { 0 };
+        let wanted = least.max(spare).min(most);
+        let is_set = fields.get("uniqueItems") == Some(&json!(true));
+        let mut tries = UNIQUE_TRIES;
+        while items.len() < wanted && self.nodes > 0 && self.bytes > 0 && tries > 0 {
+            let item = self.value(schema, depth + 1);
+            if is_set && items.contains(&item) {
+                tries -= 1;
+            } else {
+                items.push(item);
+                tries = UNIQUE_TRIES;
+            }
+        }
+        Value::Array(items)
+    }
+
+    fn number(&mut self, fields: &Map<String, Value>, is_whole: bool) -> Value {
+        let limit = |name: &str| fields.get(name).and_then(Value::as_f64);
+        let step = limit("multipleOf").filter(|step| *step > 0.0);
+        let step = step.unwrap_or(if is_whole { 1.0 } else { 0.25 });
+        // A limit that is excluded is one that the next step away from it keeps.
+        let within = |limit: f64, excluded: Option<f64>, away: f64| match excluded {
+            Some(excluded) if (excluded - limit) * away >= 0.0 => excluded + away * step,
+            _ => limit,
+        };
+        let (least, above) = (limit("minimum"), limit("exclusiveMinimum"));
+        let (most, below) = (limit("maximum"), limit("exclusiveMaximum"));
+        let is_bounded_above = most.is_some() || below.is_some();
+        let top = within(most.unwrap_or(f64::MAX), below, -1.0);
+        let bottom = match (least, above) {
+            (None, None) if is_bounded_above => (top - 100.0 * step).max(0.0_f64.min(top)),
+            (None, None) => 0.0,
+            _ => within(least.unwrap_or(f64::MIN), above, 1.0),
+        };
+        let first = (bottom / step).ceil() * step;
+        let steps = ((top - first) / step).floor().clamp(0.0, 100.0);
+        let number = first + step * (self.rng.f64() * (steps + 1.0)).floor().min(steps);
+        // A range narrower than a step has only its ends for sure.
+        let number = if number > top && !is_whole { bottom.midpoint(top) } else { number };
+        if is_whole { json!(number as i64) } else { json!(number) }
+    }
+
+    fn text(&mut self, fields: &Map<String, Value>) -> Value {
+        let format = fields.get("format").and_then(Value::as_str).unwrap_or("");
+        if let Some(text) = self.formatted(format) {
+            self.bytes = self.bytes.saturating_sub(text.len());
+            return Value::String(text);
+        }
+        let least = count(fields, "minLength").unwrap_or(1);
+        let most = count(fields, "maxLength").unwrap_or(usize::MAX);
+        if let Some(text) = self.matching(fields, least..=most) {
+            return Value::String(text);
+        }
+        Value::String(self.words(least, most))
+    }
+
+    /// A text that the schema's pattern matches, of a length in `wanted` if one is soon found;
+    /// `None` without a pattern, or if it is not understood.
+    fn matching(
+        &mut self,
+        fields: &Map<String, Value>,
+        wanted: std::ops::RangeInclusive<usize>,
+    ) -> Option<String> {
+        let pattern = fields.get("pattern")?.as_str()?;
+        self.nodes = self.nodes.saturating_sub(pattern.len() / NODE_BYTES);
+        let mut text = pattern::sample(pattern, &mut self.rng, self.bytes)?;
+        for _ in 0..LENGTH_TRIES {
+            if wanted.contains(&text.chars().count()) {
+                break;
+            }
+            text = pattern::sample(pattern, &mut self.rng, self.bytes)?;
+        }
+        self.bytes = self.bytes.saturating_sub(text.len());
+        Some(text)
+    }
+
+    /// A text in a well-known format.
+    fn formatted(&mut self, format: &str) -> Option<String> {
+        let (year, month, day) =
+            (self.rng.u32(1990..2030), self.rng.u32(1..=12), self.rng.u32(1..=28));
+        let date = format!("{year}-{month:02}-{day:02}");
+        let time = format!("{:02}:{:02}:00Z", self.rng.u32(0..24), self.rng.u32(0..60));
+        Some(match format {
+            "date" => date,
+            "time" => time,
+            "date-time" => format!("{date}T{time}"),
+            "duration" => format!("P{day}D"),
+            "email" | "idn-email" => format!("{}@example.com", self.words(3, 3)),
+            "hostname" | "idn-hostname" => format!("{}.example.com", self.words(3, 3)),
+            "uri" | "url" | "iri" => format!("https://example.com/{}", self.words(3, 3)),
+            "uri-reference" => format!("/{}", self.words(3, 3)),
+            "ipv4" => format!("192.0.2.{}", self.rng.u8(..)),
+            "ipv6" => format!("2001:db8::{:x}", self.rng.u16(1..)),
+            "uuid" => {
+                let bits = self.rng.u128(..);
+                let (a, b, c) = (bits >> 96, (bits >> 80) & 0xFFFF, (bits >> 64) & 0xFFF);
+                let (d, e) = ((bits >> 48) & 0xFFF, bits & 0xFFFF_FFFF_FFFF);
+                format!("{a:08x}-{b:04x}-4{c:03x}-8{d:03x}-{e:012x}")
+            }
+            _ => return None,
+        })
+    }
+
+    /// Words of `least` to `most` bytes in all, all of them ASCII.
+    fn words(&mut self, least: usize, most: usize) -> String {
+        let mut text = String::new();
+        let most = most.min(self.bytes);
+        let wanted = least.max(3 + 4 * self.rng.usize(0..3)).min(most);
+        while text.len() < wanted {
+            let word = self.rng.choice(WORDS).map_or(&b" the"[..], |word| word.as_slice());
+            let word = if text.is_empty() { word.trim_ascii_start() } else { word };
+            text.extend(word.iter().copied().map(char::from));
+        }
+        // A space at the end of a text that had to be cut would look like a mistake.
+        text.truncate(wanted.max(least.min(most)));
+        if text.ends_with(' ') {
+            text.pop();
+            text.push('s');
+        }
+        self.bytes -= text.len().min(self.bytes);
+        text
+    }
+
+    /// A value that the schema itself gives.
+    fn given(&mut self, value: &Value) -> Value {
+        self.bytes = self.bytes.saturating_sub(value.to_string().len());
+        value.clone()
+    }
+}
+
+/// Which type a schema without one is about.
+fn implied_type(fields: &Map<String, Value>) -> &'static str {
+    let has = |names: &[&str]| names.iter().any(|name| fields.contains_key(*name));
+    if has(&["properties", "required", "additionalProperties", "minProperties"]) {
+        "object"
+    } else if has(&["items", "prefixItems", "minItems", "maxItems", "uniqueItems"]) {
+        "array"
+    } else if has(&["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]) {
+        "number"
+    } else {
+        "string"
+    }
+}
+
+/// How far an alternative may lead: 0 for nothing at all, more for what nests.
+fn weight(schema: &Value) -> u8 {
+    match schema.get("type").and_then(Value::as_str) {
+        Some("null") => 0,
+        Some("object" | "array") => 2,
+        Some(_) => 1,
+        None if schema.get("enum").is_some() || schema.get("const").is_some() => 1,
+        None => 3,
+    }
+}
+
+fn count(fields: &Map<String, Value>, name: &str) -> Option<usize> {
+    fields.get(name).and_then(Value::as_f64).map(|count| count as usize)
+}
+
+#[cfg(test)]
+#[path = "schema_test.rs"]
+mod schema_test;
