@@ -26,7 +26,7 @@ use crate::access::KeyBook;
 use crate::admin::{Admin, AdminSocket, serve_admin};
 use crate::agreed::{Agreed, AgreedParts, Book, Said};
 use crate::cluster::{Cluster, ClusterError, ClusterParts, prefix_key};
-use crate::config::{AdminListener, ClusterConfig, Config, KnowledgeConfig, SpillConfig};
+use crate::config::{AdminListener, AtStart, ClusterConfig, Config, SpillConfig};
 use crate::explain::Explainer;
 use crate::feedback::Feedback;
 use crate::fold::AgreedWorld;
@@ -183,7 +183,7 @@ impl Node {
         if let (Some(_), Some(worker)) = (&node.cluster, workers.last()) {
             node.tasks.spawn(Arc::clone(worker).sweep_loop());
         }
-        let file = config.path.map(|path| (path, config.text, config.knowledge));
+        let file = config.path.map(|path| (path, config.text, config.at_start));
         node.start_tasks(admin.zip(config.admin), file, bound);
         Ok(node)
     }
@@ -227,7 +227,7 @@ impl Node {
     fn start_tasks(
         &self,
         admin: Option<(AdminSocket, AdminListener)>,
-        file: Option<(PathBuf, String, KnowledgeConfig)>,
+        file: Option<(PathBuf, String, AtStart)>,
         bound: Vec<Bound>,
     ) {
         let stop = || self.stop_tasks.clone();
@@ -255,11 +255,11 @@ impl Node {
                 Admin { feedback: Arc::clone(&self.feedback), keeper: self.keeper.clone(), api };
             self.tasks.spawn(serve_admin(socket, shown, stop(), self.tasks.clone()));
         }
-        if let Some((path, text, knowledge)) = file {
+        if let Some((path, text, at_start)) = file {
             let reloader = Reloader {
                 path,
                 text,
-                knowledge,
+                at_start,
                 keeper: self.keeper.clone(),
                 keys: Arc::clone(&self.keys),
                 admin: running,

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::access::KeyBook;
-use crate::config::{AdminListener, Config, KnowledgeConfig, ListenerConfig};
+use crate::config::{AdminListener, AtStart, Config, ListenerConfig};
 use crate::feedback::Feedback;
 use crate::keeper::KeeperHandle;
 
@@ -28,8 +28,8 @@ pub(crate) struct Reloader {
     pub(crate) path: PathBuf,
     /// What the file held when the node was started from it.
     pub(crate) text: String,
-    /// What is remembered of prompts, since the start.
-    pub(crate) knowledge: KnowledgeConfig,
+    /// What it held that takes effect at the start.
+    pub(crate) at_start: AtStart,
     pub(crate) keeper: KeeperHandle,
     pub(crate) keys: Arc<KeyBook>,
     pub(crate) admin: Option<RunningAdmin>,
@@ -52,13 +52,9 @@ pub(crate) struct RunningAdmin {
 impl RunningAdmin {
     /// Takes other tokens, names and certificates into use.
     fn replace(&self, config: AdminListener) -> Result<(), String> {
-        let before = &self.config;
-        if before.address != config.address || before.tls.is_some() != config.tls.is_some() {
-            tracing::warn!("another address or another use of TLS in [admin] takes a restart");
-        }
         let mut api = config.api;
         // The address that is open may be another than the one that the config was checked for.
-        api.requires_token |= !before.address.ip().to_canonical().is_loopback();
+        api.requires_token |= !self.config.address.ip().to_canonical().is_loopback();
         self.api.replace(api);
         match (&self.tls, &config.tls) {
             (Some(tls), Some(identity)) => tls.replace(identity).map_err(|error| error.to_string()),
@@ -128,12 +124,21 @@ impl Reloader {
         let files = loaded.as_ref().ok().map(|config| {
             config.admin.as_ref().map(|admin| admin.files.clone()).unwrap_or_default()
         });
+        let mut waiting = String::new();
         let result = match loaded {
-            Ok(config) => self.apply(config).await,
+            Ok(config) => {
+                waiting = self.at_start.changed(&config.at_start).join(", ");
+                self.apply(config).await
+            }
             Err(error) => Err(error.to_string()),
         };
         self.feedback.metrics.record_reload(result.is_ok());
         match result {
+            Ok(()) if !waiting.is_empty() => tracing::warn!(
+                path = %self.path.display(),
+                waiting,
+                "config reloaded, but some changes wait for a restart"
+            ),
             Ok(()) => tracing::info!(path = %self.path.display(), "config reloaded"),
             Err(error) => tracing::error!("config not reloaded, the old one stays in use: {error}"),
         }
@@ -149,19 +154,12 @@ impl Reloader {
         self.keys.take_config(config.access);
         let admin = match (&self.admin, config.admin) {
             (Some(running), Some(admin)) => running.replace(admin),
-            (None, None) => Ok(()),
-            _ => {
-                tracing::warn!("an [admin] that comes or goes takes a restart");
-                Ok(())
-            }
+            _ => Ok(()),
         };
-        match &places {
-            Some(places) => self.replace_access(&config.listeners, places),
-            None => tracing::warn!("other listeners and their auth take effect after a restart"),
+        if let Some(places) = &places {
+            self.replace_access(&config.listeners, places);
         }
-        if config.knowledge != self.knowledge {
-            tracing::warn!("what is changed in [prefix] takes effect after a restart");
-        }
+        self.feedback.gateway.set_expose_routing(config.gateway.expose_routing);
         self.keeper.reload(config.world).await?;
         for ((_, listener), place) in self.listeners.iter().zip(places.into_iter().flatten()) {
             if let Some(identity) = identities.get(place).and_then(Option::as_ref) {

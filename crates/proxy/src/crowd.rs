@@ -42,6 +42,8 @@ pub struct CrowdSeen {
     pub in_flight: u32,
     /// Requests of the region's other nodes there, as they told last.
     pub elsewhere: u32,
+    /// Requests that these nodes have there, and those that wait in them and could go there.
+    pub wanted_elsewhere: u32,
     /// This node's part of the limit.
     pub allowed: u32,
     /// Requests of this node there whose reply has not begun, now.
@@ -103,6 +105,11 @@ impl Crowd {
         self.elsewhere.load(Ordering::Relaxed)
     }
 
+    fn wanted_elsewhere(&self) -> u32 {
+        let sharers = self.sharers.lock().unwrap_or_else(PoisonError::into_inner);
+        sharers.iter().fold(0, |sum, sharer| sharer.wanted.saturating_add(sum))
+    }
+
     /// There are so many of this node now.
     pub(crate) fn note_most(&self, in_flight: u32) {
         // A look that finds nothing to do is cheaper than a change.
@@ -139,6 +146,7 @@ impl Crowd {
         CrowdSeen {
             in_flight: self.most.swap(in_flight, order).max(in_flight),
             elsewhere: self.elsewhere(),
+            wanted_elsewhere: self.wanted_elsewhere(),
             allowed: self.part(),
             unbegun: self.unbegun.load(order),
             began: self.began.swap(0, order),
@@ -180,8 +188,8 @@ mod tests {
     #[test]
     fn a_look_takes_out_what_was_seen_since_the_last_one() {
         let crowd = Crowd::default();
-        crowd.set_elsewhere(4, Vec::new());
-        crowd.set_limit(40, true);
+        crowd.set_elsewhere(4, vec![Sharer { wanted: 6, is_before: true }]);
+        crowd.set_limit(46, true);
         [1, 5, 2].into_iter().for_each(|in_flight| crowd.note_most(in_flight));
         (0..3).for_each(|_| crowd.note_sent());
         crowd.note_settled();
@@ -191,6 +199,7 @@ mod tests {
         let first = CrowdSeen {
             in_flight: 5,
             elsewhere: 4,
+            wanted_elsewhere: 6,
             allowed: 40,
             unbegun: 2,
             began: 3,

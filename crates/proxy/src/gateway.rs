@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -41,7 +41,7 @@ pub struct GatewayConfig {
     pub retry: Retry,
     /// Seed of routing's random numbers.
     pub seed: u64,
-    /// Whether replies carry `x-spillway-*` headers that tell how they were routed.
+    /// Whether replies carry `x-spillway-*` headers that tell how they were routed, at first.
     pub expose_routing: bool,
     /// Bounds on all that waits here for a place.
     pub waiting: WaitTotals,
@@ -50,6 +50,8 @@ pub struct GatewayConfig {
 /// The state that requests share. Everything in it is read without waiting.
 pub struct Gateway {
     pub(crate) config: GatewayConfig,
+    /// As the config that was loaded last says.
+    expose_routing: AtomicBool,
     /// Hashes keys of requests. It stays as it is while prompts' keys change: the homes of sessions
     /// and of keys must not all move at once.
     pub(crate) key_hasher: PrefixHasher,
@@ -101,6 +103,7 @@ impl Gateway {
             per_second_min: config.retry.per_second_min,
         };
         Self {
+            expose_routing: AtomicBool::new(config.expose_routing),
             prompt_hasher: ArcSwap::from_pointee(hasher.clone()),
             key_hasher: hasher,
             knowledge: Knowledge::default(),
@@ -127,6 +130,16 @@ impl Gateway {
             decisions: AtomicU64::new(config.seed),
             config,
         }
+    }
+
+    /// Whether replies carry `x-spillway-*` headers that tell how they were routed.
+    pub(crate) fn exposes_routing(&self) -> bool {
+        self.expose_routing.load(Ordering::Relaxed)
+    }
+
+    /// Changes whether they do, for replies that begin from now on.
+    pub fn set_expose_routing(&self, expose_routing: bool) {
+        self.expose_routing.store(expose_routing, Ordering::Relaxed);
     }
 
     /// The view that requests starting now are served by.

@@ -3,6 +3,7 @@
 mod baseline;
 mod part;
 mod seen_load;
+mod standing_queue;
 mod step;
 mod trial;
 
@@ -12,6 +13,7 @@ use baseline::Baseline;
 pub use part::{Sharer, own_part};
 pub use seen_load::{SeenLoad, SeenQueue};
 use serde::{Deserialize, Serialize};
+use standing_queue::StandingQueue;
 use step::Step;
 use trial::{Remedy, Trial};
 
@@ -29,27 +31,36 @@ use trial::{Remedy, Trial};
 /// by the same reports; [`own_part`] says what that leaves to one of them. So it does not depend on
 /// how many nodes there are, and one that was idle knows what the others found.
 ///
-/// Nothing changes while the limit keeps nobody away. Not for replicas whose limit is configured.
+/// It falls only to what is there, and only where requests wait for good: a calm replica keeps the limit it
+/// began with, however few requests it has. Not for replicas whose limit is configured.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     tuning: ConcurrencyTuning,
     limit: f32,
     /// Requests waiting in the replica, smoothed.
     queued: Option<f32>,
+    /// Whether more waits there than should, and as much as should.
+    too_many: StandingQueue,
+    enough: StandingQueue,
+    /// Replies of this node that begin in a second, smoothed.
+    began_per_s: f32,
     step: Step,
     raised_at: Option<Instant>,
     lowered_at: Option<Instant>,
     updated_at: Option<Instant>,
     baseline: Baseline,
     trial: Trial,
+    /// The limit before the trial that is under way.
+    before_trial: f32,
 }
 
 /// Bounds and aims of a [`ConcurrencyLimit`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConcurrencyTuning {
-    /// The limit before anything is known. More than most small engines take at once: it falls within a
-    /// second where that is too much, and doubles with each look as long as it is too little.
+    /// The limit before anything is known. Where it is too little, each reply that begins makes room for
+    /// one more, so that it doubles in the time to a first token. Where it is too much it falls to half
+    /// of what is there each second, once requests have waited there for a second.
     pub start: u32,
     /// The least; more keeps a replica busy whose reports are nonsense.
     pub min: u32,
@@ -65,7 +76,7 @@ pub struct ConcurrencyTuning {
 
 impl Default for ConcurrencyTuning {
     fn default() -> Self {
-        Self { start: 32, min: 2, max: 4_096, queue_permille: 100, slower_max: 8.0 }
+        Self { start: 64, min: 2, max: 4_096, queue_permille: 100, slower_max: 8.0 }
     }
 }
 
@@ -78,12 +89,16 @@ impl ConcurrencyLimit {
             tuning,
             limit,
             queued: None,
+            too_many: StandingQueue::default(),
+            enough: StandingQueue::default(),
+            began_per_s: 0.0,
             step: Step::search(),
             raised_at: None,
             lowered_at: None,
             updated_at: None,
             baseline: Baseline::default(),
             trial: Trial::default(),
+            before_trial: limit,
         }
     }
 
@@ -110,6 +125,7 @@ impl ConcurrencyLimit {
             return self.limit();
         }
         self.updated_at = Some(now);
+        self.count_begun(seen.began, since.unwrap_or(RATE_OVER));
         match seen.queue {
             SeenQueue::New { queued, running } => {
                 self.baseline = Baseline::default();
@@ -117,9 +133,10 @@ impl ConcurrencyLimit {
                 self.follow_queue((queued.max(0.0), running), seen, now);
             }
             // What was reported was acted upon.
-            SeenQueue::Old => {}
+            SeenQueue::Old => self.search(seen),
             SeenQueue::Untold => {
                 self.queued = None;
+                (self.too_many, self.enough) = Default::default();
                 self.follow_delay(seen, now);
             }
         }
@@ -135,6 +152,7 @@ impl ConcurrencyLimit {
         seen: &SeenLoad,
         now: Instant,
     ) {
+        self.search(seen);
         let smooth = self.queued.map_or(queued, |known| known + (queued - known) * QUEUE_SMOOTHING);
         self.queued = Some(smooth);
         let in_flight = seen.in_flight.saturating_add(seen.elsewhere) as f32;
@@ -142,18 +160,21 @@ impl ConcurrencyLimit {
         let running = running.unwrap_or(in_flight - queued).max(0.0);
         let own = if running + queued > 0.0 { in_flight / (running + queued) } else { 1.0 };
         let own = own.min(1.0);
-        let aim = (running * f32::from(self.tuning.queue_permille) / 1_000.0).max(1.0);
-        if smooth > 2.0 * aim && queued > 2.0 * aim {
+        let aim = self.aim(running, own);
+        let is_too_much = self.too_many.is_standing(queued, 2.0 * aim, now);
+        let is_enough = self.enough.is_standing(queued, aim, now);
+        if is_too_much {
             // What it works on of the region's, and its part of what is to wait. Not less each time:
             // what is too much needs time to end.
             let enough = (running + aim) * own;
+            let there = self.limit.min(in_flight);
             if enough < self.limit && self.may_lower(now) {
                 self.lowered(now);
-                self.limit = enough.max(self.limit * LOWERED_SHARE_MIN);
+                self.limit = enough.max(there * LOWERED_SHARE_MIN);
             }
         } else if smooth < aim && self.keeps_away(seen) {
             self.raise(now);
-        } else if queued >= aim {
+        } else if is_enough && (self.keeps_away(seen) || seen.is_kept_away_elsewhere()) {
             self.step.shorten();
             // Nodes that have come to different limits come together again. Where the replica is full
             // more is of no use,
@@ -161,6 +182,20 @@ impl ConcurrencyLimit {
         }
         // and what it works on is not too much.
         self.limit = self.limit.max(running * own);
+    }
+
+    /// Requests that are to wait in the replica which works on so many, where so much of what is there is
+    /// of this region: what keeps it busy, or waits for its next step.
+    fn aim(&self, running: f32, own: f32) -> f32 {
+        let kept = running * f32::from(self.tuning.queue_permille) / 1_000.0;
+        let stepping = self.began_per_s / own.max(OWN_MIN) * STEP.as_secs_f32();
+        kept.max(stepping).max(1.0)
+    }
+
+    fn count_begun(&mut self, began: u32, since: Duration) {
+        let since = since.as_secs_f32().max(UPDATE_MIN.as_secs_f32());
+        let part = (since / RATE_OVER.as_secs_f32()).min(1.0);
+        self.began_per_s += (began as f32 / since - self.began_per_s) * part;
     }
 
     /// The replica says nothing, and the time to the first token is all there is.
@@ -189,7 +224,9 @@ impl ConcurrencyLimit {
             if slower.is_some_and(|slower| slower > slower_max * CAREFUL_FROM) {
                 self.step.shorten();
             }
-            if self.raise(now) {
+            self.search(seen);
+            let is_searched = self.step.is_search() && seen.unbegun > 0;
+            if !is_searched && self.raise(now) {
                 self.trial.changed(seen.unbegun);
             }
         }
@@ -200,20 +237,33 @@ impl ConcurrencyLimit {
         if !self.may_lower(now) {
             return;
         }
-        match self.trial.late(self.limit, now) {
+        let there = self.limit.min(seen.in_flight as f32);
+        if !self.trial.is_lowering() {
+            self.before_trial = self.limit;
+        }
+        match self.trial.late(there, now) {
             Remedy::Lower => {
+                let least =
+                    if self.step.is_search() { LOWERED_SHARE_MIN } else { SLOWED_SHARE_MIN };
                 self.lowered(now);
-                self.limit *= share.max(SLOWED_SHARE_MIN);
+                self.limit = there * share.max(least);
                 self.trial.changed(seen.unbegun);
             }
             Remedy::Wait => {}
-            Remedy::Restore(limit) => self.limit = limit,
+            Remedy::Restore => self.limit = self.before_trial,
         }
     }
 
     /// Whether more requests would be there if the limit let them.
     fn keeps_away(&self, seen: &SeenLoad) -> bool {
         seen.in_flight >= seen.allowed.min(self.limit())
+    }
+
+    /// As TCP's slow start: what has begun makes room for as many again, until something waits.
+    fn search(&mut self, seen: &SeenLoad) {
+        if self.step.is_search() && self.keeps_away(seen) {
+            self.limit += seen.began as f32;
+        }
     }
 
     fn raise(&mut self, now: Instant) -> bool {
@@ -242,8 +292,16 @@ impl ConcurrencyLimit {
 /// Looks in quicker succession show the same reports.
 const UPDATE_MIN: Duration = Duration::from_millis(50);
 
-/// The part of the newest report in the smoothed queue. Newcomers wait for the next step of the engine for
-/// some 50 ms, which is no queue.
+/// Over which the rate of beginnings is smoothed.
+const RATE_OVER: Duration = Duration::from_secs(1);
+
+/// Newcomers wait for the next step of the engine for some 50 ms, which is no queue.
+const STEP: Duration = Duration::from_millis(100);
+
+/// A smaller part of what is at a replica is counted as this: others' requests say little of its pace.
+const OWN_MIN: f32 = 0.1;
+
+/// The part of the newest report in the smoothed queue.
 const QUEUE_SMOOTHING: f32 = 0.3;
 
 /// Between two raises, so that the effect of one is reported before the next.

@@ -159,8 +159,8 @@ impl Write for Log {
 }
 
 #[tokio::test]
-async fn a_setting_of_prompts_that_has_to_wait_for_a_restart_is_warned_of() {
-    const WARNING: &str = "[prefix] takes effect after a restart";
+async fn settings_that_wait_for_a_restart_are_named_and_the_rest_of_the_file_counts() {
+    const WARNING: &str = "some changes wait for a restart";
     let replica = Scripted::start().await.serve(OK);
     let setup = || Setup::new().replica("a", replica.address);
     let log = Log::default();
@@ -169,24 +169,48 @@ async fn a_setting_of_prompts_that_has_to_wait_for_a_restart_is_warned_of() {
     let node = file.start().await;
     assert_eq!(Client::once(node.addresses()[0], chat("tiny", "")).await.status, 200);
     let steps = [
-        ("aliases.other = \"tiny\"", 0),
-        ("prefix.index_bytes_max = 33554432", 1),
-        ("prefix.share = false", 2),
-        ("aliases.another = \"tiny\"", 2),
+        (&["aliases.other = \"tiny\""][..], ""),
+        (&["prefix.index_bytes_max = 33554432"], "prefix.index_bytes_max"),
+        (
+            &["retry.attempts_max = 2", "limits.body_bytes_max = 4096"],
+            "limits.body_bytes_max, retry.attempts_max",
+        ),
+        (&["spill.queue_ms = 17"], ""),
     ];
-    for (done, (line, warnings)) in (1..).zip(steps) {
-        file.replace(&setup().set(line).text());
+    let mut warnings = 0;
+    for (done, (lines, waiting)) in (1_u32..).zip(steps) {
+        let text = lines.iter().fold(setup(), |setup, line| setup.set(*line)).text();
+        file.replace(&text);
         eventually("it is applied", || reloads(&node, "applied") >= f64::from(done)).await;
-        assert_eq!(log.count(WARNING), warnings, "{line}");
+        warnings += usize::from(!waiting.is_empty());
+        eventually("it is logged", || log.count("config reloaded") == done as usize).await;
+        assert_eq!(log.count(WARNING), warnings, "{lines:?}");
+        assert!(log.count(&format!("waiting=\"{waiting}\"")) == 1 || waiting.is_empty());
     }
     // The rest of such a file counts all the same.
     let lines = setup().set("prefix.block_bytes = 512").set("aliases.third = \"tiny\"");
     file.replace(&lines.text());
-    eventually("it is applied", || log.count(WARNING) == 3).await;
+    eventually("it is applied", || log.count(WARNING) == warnings + 1).await;
     eventually("its alias is known", || {
         node.gateway().view().models().iter().any(|model| model.as_str() == "third")
     })
     .await;
+}
+
+#[tokio::test]
+async fn whether_replies_tell_how_they_were_routed_changes_without_a_restart() {
+    let replica = Scripted::start().await.serve(OK);
+    let setup = || Setup::new().replica("a", replica.address);
+    let file = File::new(&setup().set("node.expose_routing = false"));
+    let node = file.start().await;
+    let mut is_told = Vec::new();
+    for (done, exposed) in [(1.0, true), (2.0, false)] {
+        file.replace(&setup().set(&format!("node.expose_routing = {exposed}")).text());
+        eventually("it is applied", || reloads(&node, "applied") >= done).await;
+        let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+        is_told.push(reply.headers.contains_key("x-spillway-replica"));
+    }
+    assert_eq!(is_told, [true, false]);
 }
 
 #[tokio::test]

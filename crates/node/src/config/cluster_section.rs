@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use spillway_link::delayed::Paths;
 use spillway_types::{Country, NodeName, RegionName};
 use toml::Spanned;
@@ -20,7 +20,7 @@ const PEERS_MAX: usize = 512;
 const NAME_MAX: usize = 63;
 
 /// `[cluster]`: how this node is one of several.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClusterSection {
     /// Name of the cluster, as in its certificates.
@@ -62,7 +62,7 @@ pub(crate) struct ClusterSection {
 }
 
 /// `[[peer]]`: another node.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PeerSection {
     /// Its name, unique in the cluster.
@@ -76,7 +76,7 @@ pub(crate) struct PeerSection {
 }
 
 /// `[[region]]`: what speaks for or against a region.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RegionSection {
     /// Its name.

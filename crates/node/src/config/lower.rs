@@ -27,7 +27,7 @@ use crate::config::section::{
     AdminSection, ListenerSection, NodeSection, ProxyProtocol, TlsSection,
 };
 use crate::config::session_section::check_session_cookie;
-use crate::config::{AdminListener, Config, ListenerConfig, WorldConfig};
+use crate::config::{AdminListener, AtStart, Config, ListenerConfig, WorldConfig};
 use crate::keeper::ReplicaConfig;
 
 /// Checks a file as a whole.
@@ -39,15 +39,14 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         let remedy = "add a [[listener]] with an address, e.g. address = \"127.0.0.1:8080\"";
         return Err(source.fault(0..0, "no listener: clients could not connect", remedy));
     }
+    let at_start = AtStart::new(&file);
     let sections = AccessSections { auth: file.auth, keys: file.key, tenants: file.tenant };
-    let mut listeners = Vec::new();
-    let mut identities = Vec::new();
-    for section in file.listener {
+    let listeners = file.listener.into_iter().map(|section| {
         let access = sections.mode_of(source, &section)?;
-        let (listener, identity) = lower_listener(source, section, access)?;
-        listeners.push(listener);
-        identities.push(identity);
-    }
+        lower_listener(source, section, access)
+    });
+    let (listeners, identities) =
+        listeners.collect::<Result<Vec<_>, ConfigError>>()?.into_iter().unzip();
     let access = sections.lower(source)?;
     let defaults = CareDefaults::new(file.health, file.standby, file.classes, file.mapping);
     let replicas = lower_replicas(source, file.replica, &defaults)?;
@@ -104,6 +103,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         drain: Duration::from_millis(file.node.drain_ms),
         node: file.node.name,
         path: None,
+        at_start,
         text: source.text().to_owned(),
     })
 }

@@ -4,6 +4,7 @@
 //! with its line and a remedy before any port is opened.
 
 mod access_section;
+mod at_start;
 mod care_section;
 mod cluster_section;
 mod discovery_section;
@@ -37,6 +38,7 @@ use spillway_proxy::{
 
 pub use crate::keeper::{Care, Concurrency, ReplicaConfig};
 pub use access_section::{AccessConfig, ListenerAccess};
+pub(crate) use at_start::AtStart;
 pub(crate) use care_section::CareDefaults;
 pub use cluster_section::{ClusterConfig, PeerConfig, RegionConfig};
 pub use discovery_section::DiscoveryConfig;
@@ -91,6 +93,8 @@ pub struct Config {
     pub drain: std::time::Duration,
     /// The file this was read from, to be watched; `None` if it did not come from a file.
     pub path: Option<PathBuf>,
+    /// What of it takes effect when a node starts.
+    pub(crate) at_start: AtStart,
     /// The text this was read from.
     pub(crate) text: String,
 }

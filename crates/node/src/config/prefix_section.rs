@@ -1,7 +1,7 @@
 //! `[prefix]`: what is remembered of prompts.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use spillway_prefix::{IndexConfig, PrefixConfig, PrefixHasher};
 use toml::Spanned;
 
@@ -13,7 +13,7 @@ const INDEX_BYTES_MIN: usize = 1 << 20;
 const HOLDER_BLOCKS_MAX: u32 = 1 << 28;
 
 /// `[prefix]`: what is remembered of prompts, to send them where they are cached.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct PrefixSection {
     /// Bytes of prompt in one block, a multiple of 32; the same on all nodes of a cluster. Prompts

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::de::Error;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use spillway_proxy::{Limits, Retry, Timeouts};
 use spillway_types::Country;
 use toml::Spanned;
@@ -14,7 +14,7 @@ use toml::Spanned;
 use crate::config::access_section::AuthMode;
 
 /// How worker threads share the work.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WorkerLayout {
     /// A runtime of its own for each worker; connections are handed out to them in turn.
@@ -27,7 +27,7 @@ pub enum WorkerLayout {
 }
 
 /// `[node]`: who this process is.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NodeSection {
     /// Name of this node, unique in the cluster.
@@ -94,7 +94,7 @@ pub(crate) struct ListenerSection {
 }
 
 /// Whether a listener expects PROXY headers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ProxyProtocol {
     /// Connections start with HTTP or TLS.
@@ -138,7 +138,7 @@ pub(crate) struct AdminSection {
 }
 
 /// `[limits]`: what clients may take.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitsSection {
     /// Client connections at a time; one more is closed at once.
@@ -275,7 +275,7 @@ impl TimeoutsSection {
 }
 
 /// `[retry]`: when another replica is tried.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct RetrySection {
     /// Attempts per request, the first included.

@@ -1,7 +1,7 @@
 //! `[spill]`: when other regions are asked.
 
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use spillway_proxy::{QueueSpec, WaitTotals};
 use spillway_route::{SpillTerms, WaitLimits};
 use toml::Spanned;
@@ -9,7 +9,7 @@ use toml::Spanned;
 use crate::config::error::{ConfigError, Source};
 
 /// `[spill]`: when requests go to other regions, and which ones are taken in.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SpillSection {
     /// Whether requests may go to other regions at all.

@@ -91,10 +91,17 @@ impl Found {
     }
 
     fn look(&mut self, now: Instant) {
-        let CrowdSeen { in_flight, elsewhere, allowed, unbegun, began, first_token } =
-            self.replica.take_crowd();
-        let queue = self.queue(now);
-        let seen = SeenLoad { in_flight, elsewhere, allowed, unbegun, queue, began, first_token };
+        let crowd = self.replica.take_crowd();
+        let seen = SeenLoad {
+            in_flight: crowd.in_flight,
+            elsewhere: crowd.elsewhere,
+            wanted_elsewhere: crowd.wanted_elsewhere,
+            allowed: crowd.allowed,
+            unbegun: crowd.unbegun,
+            queue: self.queue(now),
+            began: crowd.began,
+            first_token: crowd.first_token,
+        };
         self.limit.update(&seen, now);
         self.publish();
     }

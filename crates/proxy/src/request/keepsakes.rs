@@ -51,7 +51,7 @@ impl Keepsakes {
         (replica, status): (Option<&Arc<Replica>>, StatusCode),
     ) -> Self {
         let mut keepsakes = Self::default();
-        if gateway.config.expose_routing {
+        if gateway.exposes_routing() {
             let arm = prepared.target.arm.as_ref().map(|chosen| chosen.arm.arm.as_str());
             let model = prepared.inquiry.model.as_ref().map(|model| model.as_str());
             keepsakes.fact(&ARM, arm);

@@ -389,7 +389,7 @@ impl Exchange {
         }
         // The version is that of each connection; hyper lowers it for clients that need it.
         head.version = Version::HTTP_11;
-        if self.worker.gateway.config.expose_routing {
+        if self.worker.gateway.exposes_routing() {
             let hop = self.guest.as_ref().map_or(0, |guest| guest.hop);
             let region = self.worker.gateway.config.region.as_str();
             told::tell(&mut head.headers, (&upstream.place, &choice), policy.name(), (region, hop));

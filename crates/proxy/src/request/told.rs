@@ -36,7 +36,7 @@ pub(super) fn tell_control_age(gateway: &Gateway, headers: &mut HeaderMap) {
             (age >= CONTROL_AGE_QUIET, HeaderValue::from(age_ms))
         }
     };
-    if gateway.config.expose_routing || (is_refusal && is_old) {
+    if gateway.exposes_routing() || (is_refusal && is_old) {
         headers.insert(CONTROL_AGE_MS.clone(), value);
     }
 }

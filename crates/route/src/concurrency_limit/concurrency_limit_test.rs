@@ -23,6 +23,10 @@ fn told(in_flight: u32, queued: f32, running: f32) -> SeenLoad {
     SeenLoad { in_flight, allowed: u32::MAX, queue, ..SeenLoad::default() }
 }
 
+fn from(start: u32) -> ConcurrencyLimit {
+    ConcurrencyLimit::new(ConcurrencyTuning { start, ..ConcurrencyTuning::default() })
+}
+
 #[test]
 fn it_keeps_replicas_as_busy_as_they_can_be_and_the_queue_out_of_them() {
     for (name, engine) in all() {
@@ -83,7 +87,7 @@ fn it_is_there_again_soon_after_a_slow_phase() {
         let engine = Engine { slow: Some((60, 90, 4.0)), ..engine };
         let found = run(&engine, 160);
         let (before, after) = (found.ended(30..60), found.ended(110..160));
-        assert!(after >= 0.95 * before, "{name}: {before}, then {after}: {:?}", found.limits);
+        assert!(after >= 0.94 * before, "{name}: {before}, then {after}: {:?}", found.limits);
     }
 }
 
@@ -108,7 +112,7 @@ fn requests_that_take_longer_for_themselves_are_no_queue() {
 #[test]
 fn long_replies_that_have_all_begun_keep_nobody_away() {
     // Streams that are open for ever: nothing begins any more, and nothing waits either.
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(32);
     let mut in_flight = 0;
     for step in 0..20 {
         in_flight = limit.limit();
@@ -120,7 +124,7 @@ fn long_replies_that_have_all_begun_keep_nobody_away() {
 
 #[test]
 fn a_replica_that_answers_nothing_is_not_given_more() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(32);
     for step in 0..200 {
         let unbegun = limit.limit();
         let seen =
@@ -131,7 +135,7 @@ fn a_replica_that_answers_nothing_is_not_given_more() {
 
 #[test]
 fn what_it_is_not_asked_for_does_not_change_it() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(32);
     for step in 0..1_000 {
         let seen = SeenLoad { began: 3, first_token: Some(100.0), ..told(3, 0.0, 3.0) };
         assert_eq!(limit.update(&seen, at(step * 100)), 32);
@@ -141,7 +145,7 @@ fn what_it_is_not_asked_for_does_not_change_it() {
 
 #[test]
 fn a_report_counts_once() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(32);
     assert_eq!(limit.update(&told(32, 0.0, 32.0), at(0)), 64);
     for step in 1..100 {
         let seen = SeenLoad { queue: SeenQueue::Old, ..told(64, 0.0, 0.0) };
@@ -152,7 +156,7 @@ fn a_report_counts_once() {
 
 #[test]
 fn it_doubles_until_something_waits_and_is_careful_from_then_on() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(32);
     let full = |limit: &ConcurrencyLimit| told(limit.limit(), 0.0, limit.limit() as f32);
     let mut doubled = Vec::new();
     for step in 0..3 {
@@ -161,18 +165,21 @@ fn it_doubles_until_something_waits_and_is_careful_from_then_on() {
     }
     assert_eq!(doubled, [64, 128, 256]);
     assert!(!limit.is_found());
-    assert_eq!(limit.update(&told(256, 160.0, 96.0), at(1_000)), 128, "not less than half at once");
-    assert_eq!(limit.update(&told(128, 32.0, 96.0), at(2_100)), 105);
+    for step in 0..10 {
+        assert_eq!(limit.update(&told(256, 160.0, 96.0), at(1_000 + step * 100)), 256, "a burst");
+    }
+    assert_eq!(limit.update(&told(256, 160.0, 96.0), at(2_000)), 128, "not less than half at once");
+    assert_eq!(limit.update(&told(128, 32.0, 96.0), at(3_100)), 105);
     assert!(limit.is_found());
     assert_eq!(
-        limit.update(&told(105, 0.0, 96.0), at(3_500)),
+        limit.update(&told(105, 0.0, 96.0), at(4_200)),
         105,
         "the smoothed queue is long yet"
     );
     let mut raised = Vec::new();
     for step in 0..40 {
         let seen = told(limit.limit(), 0.0, 96.0);
-        raised.push(limit.update(&seen, at(4_000 + step * 100)));
+        raised.push(limit.update(&seen, at(4_300 + step * 100)));
     }
     let growth: Vec<f32> = raised
         .windows(2)
@@ -185,7 +192,7 @@ fn it_doubles_until_something_waits_and_is_careful_from_then_on() {
 
 #[test]
 fn what_others_send_is_shared_with_them() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(32);
     // Half of what is there is of this region, and half of it waits.
     let seen = SeenLoad { in_flight: 20, elsewhere: 12, ..told(0, 32.0, 32.0) };
     (0..50).for_each(|step| {
@@ -196,21 +203,57 @@ fn what_others_send_is_shared_with_them() {
 
 #[test]
 fn a_queue_never_raises_it_beyond_what_is_worked_on() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(64);
     // More is there than it allows, of before or of other nodes, and most of that is worked on.
-    (0..50).for_each(|step| assert_eq!(limit.update(&told(64, 20.0, 60.0), at(step * 100)), 48));
+    let mut update = |step: u64| limit.update(&told(80, 20.0, 60.0), at(step * 100));
+    (0..10).for_each(|step| assert_eq!(update(step), 64));
+    (10..50).for_each(|step| assert_eq!(update(step), 64, "{step}"));
 }
 
 #[test]
 fn where_the_replica_is_full_it_is_not_far_above_what_is_there() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
     // Other nodes hold back, and this one could take all that they leave.
-    assert_eq!(limit.update(&told(20, 2.0, 18.0), at(0)), 21);
+    let kept_away = SeenLoad { elsewhere: 4, wanted_elsewhere: 30, ..told(16, 3.0, 17.0) };
+    let calm = SeenLoad { wanted_elsewhere: 4, ..kept_away };
+    let after = |seen: &SeenLoad, looks: u64| {
+        let mut limit = from(32);
+        (0..looks).map(|step| limit.update(seen, at(step * 500))).last()
+    };
+    assert_eq!(after(&kept_away, 2), Some(32), "once is no queue");
+    assert_eq!(after(&kept_away, 5), Some(20));
+    assert_eq!(after(&calm, 1_000), Some(32), "nobody is kept away");
+}
+
+#[test]
+fn what_waits_for_the_next_step_of_the_engine_does_not_change_it() {
+    // Eight chats at two large replicas: of the four here some are always about to begin.
+    let mut limit = from(64);
+    let mut rng = fastrand::Rng::with_seed(3);
+    for step in 0..10_000 {
+        let queued = rng.u8(0..4);
+        let running = 4 - queued;
+        let seen = SeenLoad { began: 1, ..told(4, f32::from(queued), f32::from(running)) };
+        assert_eq!(limit.update(&seen, at(step * 100)), 64);
+        assert!(!limit.is_found());
+    }
+}
+
+#[test]
+fn a_rise_from_a_calm_time_waits_for_two_first_tokens_at_most() {
+    // 80 at a replica that takes 256, and says so every half second: nothing at all in the first look.
+    let rise = Engine { wanted: |_, second| if second < 5 { 4 } else { 80 }, ..large() };
+    for engine in [rise, silent(rise)] {
+        let found = run(&engine, 7);
+        assert!(found.limits[4] >= 64 && found.limits[5] >= 80, "{:?}", found.limits);
+        let free = run(&Engine { limit: Some(1_000), ..engine }, 30).ended(5..30);
+        let ended = run(&engine, 30).ended(5..30);
+        assert!(ended >= 0.99 * free, "{ended} of {free}");
+    }
 }
 
 #[test]
 fn what_came_late_before_it_was_lowered_lowers_it_once() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(32);
     let mut update = |first_token: f32, (began, unbegun): (u32, u32), ms: u64| {
         let in_flight = limit.limit() - 1;
         let first_token = Some(first_token);
@@ -226,18 +269,18 @@ fn what_came_late_before_it_was_lowered_lowers_it_once() {
     };
     (0..20).for_each(|step| assert_eq!(update(10.0, (1, 20), step * 100), 32));
     let lowered = (20..60).map(|step| update(400.0, (1, 20), step * 100)).find(|&limit| limit < 32);
-    assert_eq!(lowered, Some(29));
+    assert_eq!(lowered, Some(28));
     // Those that waited then begin, as late as that.
-    (0..20).for_each(|step| assert_eq!(update(400.0, (1, 20), 10_000 + step * 1_100), 29));
-    (0..9).for_each(|step| assert_eq!(update(400.0, (1, 20), 40_000 + step * 1_100), 29));
-    assert_eq!(update(400.0, (1, 20), 60_000), 26, "those that were sent then are late too");
+    (0..20).for_each(|step| assert_eq!(update(400.0, (1, 20), 10_000 + step * 1_100), 28));
+    (0..9).for_each(|step| assert_eq!(update(400.0, (1, 20), 40_000 + step * 1_100), 28));
+    assert_eq!(update(400.0, (1, 20), 60_000), 24, "those that were sent then are late too");
 }
 
 #[test]
 fn those_that_were_given_up_are_not_waited_for() {
-    let mut limit = ConcurrencyLimit::new(ConcurrencyTuning::default());
+    let mut limit = from(32);
     let seen = |first_token: f32, unbegun: u32| SeenLoad {
-        in_flight: 20,
+        in_flight: 31,
         allowed: u32::MAX,
         unbegun,
         began: 1,
@@ -246,10 +289,11 @@ fn those_that_were_given_up_are_not_waited_for() {
     };
     (0..20).for_each(|step| assert_eq!(limit.update(&seen(10.0, 30), at(step * 100)), 32));
     let mut lowered = (20..60).map(|step| limit.update(&seen(400.0, 30), at(step * 100)));
-    assert_eq!(lowered.find(|&limit| limit < 32), Some(29));
+    assert_eq!(lowered.find(|&limit| limit < 32), Some(28));
     // Their clients have left: what begins from now on was sent later.
-    let later = (0..12).map(|step| limit.update(&seen(400.0, 0), at(10_000 + step * 100)));
-    assert_eq!(later.min(), Some(26));
+    let seen = SeenLoad { in_flight: 28, ..seen(400.0, 0) };
+    let later = (0..12).map(|step| limit.update(&seen, at(10_000 + step * 100)));
+    assert_eq!(later.min(), Some(25));
 }
 
 #[test]
@@ -264,6 +308,7 @@ fn it_stays_within_its_bounds_whatever_is_reported() {
         let seen = SeenLoad {
             in_flight: number() as u32,
             elsewhere: number() as u32,
+            wanted_elsewhere: number() as u32,
             allowed: number() as u32,
             unbegun: number() as u32,
             queue: match step % 3 {

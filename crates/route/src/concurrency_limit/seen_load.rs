@@ -7,6 +7,8 @@ pub struct SeenLoad {
     pub in_flight: u32,
     /// Requests of the region's other nodes there, as they told last.
     pub elsewhere: u32,
+    /// Requests that these nodes have there, and those that wait in them and could go there.
+    pub wanted_elsewhere: u32,
     /// Requests of this node that were allowed there, by [`own_part`](super::own_part).
     pub allowed: u32,
     /// Requests of this node in flight there whose reply has not begun, now.
@@ -18,6 +20,13 @@ pub struct SeenLoad {
     /// Mean time to the first token of those of which it is known, best divided by what was predicted
     /// for an idle replica: only changes of it count. `None` if it is known of none.
     pub first_token: Option<f32>,
+}
+
+impl SeenLoad {
+    /// Whether the region's other nodes hold requests back that could go there.
+    pub(super) fn is_kept_away_elsewhere(&self) -> bool {
+        self.wanted_elsewhere > self.elsewhere
+    }
 }
 
 /// What a replica said of its queue, by the last look.

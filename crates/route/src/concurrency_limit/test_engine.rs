@@ -235,6 +235,7 @@ impl World<'_> {
         let seen = SeenLoad {
             in_flight: node.most as u32,
             elsewhere: node.elsewhere,
+            wanted_elsewhere: node.others.iter().map(|other| other.wanted).sum(),
             allowed: node.part(),
             unbegun: node.unbegun,
             queue,

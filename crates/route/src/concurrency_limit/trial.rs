@@ -30,7 +30,7 @@ enum Phase {
     // => (Watching | Judging)
     Lowering { limit: f32, rate_per_s: f32 },
     /// Half of it is left: how many begin with that? => (Watching | Lowering | Resting)
-    Judging { limit: f32, rate_per_s: f32 },
+    Judging { rate_per_s: f32 },
     /// It was in vain. => Watching
     Resting { until: Instant },
 }
@@ -43,7 +43,7 @@ pub(super) enum Remedy {
     /// Wait and see.
     Wait,
     /// Give as much as before: less did not help.
-    Restore(f32),
+    Restore,
 }
 
 /// How many replies begin in a second.
@@ -72,6 +72,11 @@ impl Trial {
         is_late
     }
 
+    /// Whether less is given by now, to see whether it helps.
+    pub(super) fn is_lowering(&self) -> bool {
+        matches!(self.phase, Phase::Lowering { .. } | Phase::Judging { .. })
+    }
+
     /// Replies are late at this limit.
     pub(super) fn late(&mut self, limit: f32, now: Instant) -> Remedy {
         self.looks = self.looks.saturating_add(1);
@@ -84,18 +89,18 @@ impl Trial {
                 self.phase = Phase::Lowering { limit, rate_per_s: self.meter.highest(now) };
             }
             Phase::Lowering { limit: before, rate_per_s } if limit <= before * JUDGED_AT => {
-                self.phase = Phase::Judging { limit: before, rate_per_s };
+                self.phase = Phase::Judging { rate_per_s };
                 self.meter.restart(now);
                 return Remedy::Wait;
             }
             Phase::Lowering { .. } => {}
-            Phase::Judging { limit: before, rate_per_s } => {
+            Phase::Judging { rate_per_s } => {
                 let Some(now_per_s) = self.meter.certain(now) else { return Remedy::Wait };
                 if now_per_s < rate_per_s * VAIN_BELOW {
                     let pause = PAUSE.saturating_mul(1 << self.vain.min(PAUSE_DOUBLINGS));
                     self.vain += 1;
                     self.phase = Phase::Resting { until: now + pause };
-                    return Remedy::Restore(before);
+                    return Remedy::Restore;
                 }
                 self.phase = Phase::Lowering { limit, rate_per_s: now_per_s };
             }
