@@ -98,6 +98,7 @@ fn own() -> OwnRegion {
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        late_ms: None,
     }
 }
 

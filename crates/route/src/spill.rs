@@ -43,7 +43,8 @@ pub const HOPS_MAX: u8 = 1;
 /// - Else it is shed, with the time after which a place is predicted: at once if no region shows room.
 ///
 /// Where the route has an objective ([`OwnRegion::first_token_ms_max`]), a place that can't keep it
-/// counts as one that comes too late, but for a place that is free right now.
+/// counts as one that comes too late. A place that is free right now is too late only if it was
+/// predicted to be ([`OwnRegion::late_ms`]).
 ///
 /// A request that another region sent here is served or shed and never forwarded again. `others`
 /// holds each other region once, in any order; indices in the plan mean places in it. After a

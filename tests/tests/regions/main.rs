@@ -12,6 +12,7 @@ mod grpc;
 mod grpc_calls;
 mod guests;
 mod hops;
+mod known;
 mod knowledge;
 mod metrics;
 mod overload;

@@ -17,6 +17,8 @@ pub(crate) struct AgreedWorld {
     pub(crate) replicas: BTreeMap<ReplicaName, AgreedReplica>,
     /// Pools that replicas of any region are in.
     pub(crate) pools: BTreeSet<String>,
+    /// Models that replicas of any region are there for, whatever their state.
+    pub(crate) models_served: BTreeSet<ModelName>,
 }
 
 /// What the cluster says about a replica of the own region.
@@ -46,6 +48,11 @@ impl AgreedWorld {
             splits: records.splits.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
             routes: records.routes.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
             replicas: replicas.collect(),
+            models_served: records
+                .replicas
+                .iter()
+                .flat_map(|(_, replica)| replica.spec.models.iter().cloned())
+                .collect(),
             pools: records.replicas.iter().map(|(_, it)| it.spec.pool.clone()).collect(),
         }
     }

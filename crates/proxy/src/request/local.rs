@@ -40,7 +40,7 @@ pub(crate) fn local_answer(
             let models = usable(view, grant);
             (StatusCode::OK, model_list(models, gateway.started_s()), false)
         }
-        Endpoint::ModelById { model } => match known_model(view, grant, model) {
+        Endpoint::ModelById { model } => match known_model(gateway, (view, grant), model) {
             Ok(model) => (StatusCode::OK, model_card(&model, gateway.started_s()), false),
             Err(error) => return Some(Err(error)),
         },
@@ -61,9 +61,22 @@ pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
     !gateway.is_leaving() && !view.serves_nothing()
 }
 
-/// What a client is told that asks for a model nobody serves.
-pub(crate) fn unknown_model(view: &View, grant: &Grant, name: &str) -> GatewayError {
+/// What a client is told that asks for a model nobody has configured. A node that has just started
+/// has yet to hear what the others have: it asks the client to come again.
+pub(crate) fn unknown_model(
+    gateway: &Gateway,
+    (view, grant): (&View, &Grant),
+    name: &str,
+) -> GatewayError {
     const SHOWN_MAX: usize = 20;
+    if !gateway.regions().knows_models {
+        let name = Echo(name);
+        let message = format!(
+            "the model {name:?} is not known yet: this node has just started and is still learning \
+             what other nodes serve"
+        );
+        return GatewayError::new(ErrorKind::NoReplica, message).with_param("model");
+    }
     let shown: Vec<&str> = usable(view, grant).take(SHOWN_MAX).collect();
     let more = if usable(view, grant).nth(SHOWN_MAX).is_some() { ", …" } else { "" };
     let name = Echo(name);
@@ -81,10 +94,14 @@ fn usable<'v>(view: &'v View, grant: &'v Grant) -> impl Iterator<Item = &'v str>
     models.filter(|model| grant.allows_name(view.names(), model))
 }
 
-fn known_model(view: &View, grant: &Grant, encoded: &str) -> Result<String, GatewayError> {
+fn known_model(
+    gateway: &Gateway,
+    (view, grant): (&View, &Grant),
+    encoded: &str,
+) -> Result<String, GatewayError> {
     let name = decode_name(encoded).unwrap_or_default();
     if !view.names().knows(&name) {
-        return Err(unknown_model(view, grant, &name));
+        return Err(unknown_model(gateway, (view, grant), &name));
     }
     grant.check_name(view.names(), Some(&name))?;
     Ok(name.into_owned())

@@ -398,6 +398,11 @@ impl Surroundings<'_> {
         if is_allowed {
             return Ok(());
         }
+        if !asked.countries.is_all() && !regions.knows_countries {
+            let message = "which regions may serve the request is not known yet: this node has just \
+                           started and is still learning their countries";
+            return Err(GatewayError::new(ErrorKind::NoReplica, message));
+        }
         self.gateway.counters.residency_refused.fetch_add(1, Ordering::Relaxed);
         let asked = (&prepared.route.spec.name, asked);
         Err(self.grant.refuse_region(asked, (own, regions.own_country)))

@@ -105,7 +105,7 @@ impl Surroundings<'_> {
             Some(route) => route,
             None => {
                 let route = self.view.route_of_model(Some(&model));
-                let route = route.ok_or_else(|| unknown_model(self.view, self.grant, name))?;
+                let route = route.ok_or_else(|| self.unknown_model(name))?;
                 let is_call = wanted.place == NamePlace::Message;
                 Arc::clone(if is_call { route.over_grpc() } else { route })
             }
@@ -113,7 +113,7 @@ impl Surroundings<'_> {
         let pin = resolved.version.map(|version| Pin { version, telling: wanted.place.telling() });
         let group = route.group_for(Some(&model), pin.as_ref());
         // Guests were sent here to be served here.
-        let is_elsewhere = self.guest.is_none() && self.view.is_elsewhere(&model);
+        let is_elsewhere = self.guest.is_none() && self.view.is_known(&model);
         let group = match group {
             Err(_) if is_elsewhere => None,
             group => {
@@ -126,16 +126,20 @@ impl Surroundings<'_> {
                 Some(other) if route.is_over_grpc() && other.group(Some(&model)).is_some() => {
                     speaks_no_grpc(&model)
                 }
-                _ => unknown_model(self.view, self.grant, model.as_str()),
+                _ => self.unknown_model(model.as_str()),
             });
         }
         Ok(Found { route, model, target: Target { pin, arm: resolved.arm, ..Target::default() } })
     }
 
+    fn unknown_model(self, name: &str) -> GatewayError {
+        unknown_model(self.gateway, (self.view, self.grant), name)
+    }
+
     fn refuse(self, unresolved: Unresolved, name: &str) -> GatewayError {
         let shown = Echo(name);
         let (kind, message) = match unresolved {
-            Unresolved::Unknown => return unknown_model(self.view, self.grant, name),
+            Unresolved::Unknown => return self.unknown_model(name),
             Unresolved::VersionOfSplit => (
                 ErrorKind::ModelNotFound,
                 format!("{shown:?} is a split and has no versions: ask for a version of a model"),

@@ -75,6 +75,7 @@ pub(super) fn busy() -> OwnRegion {
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        late_ms: None,
     }
 }
 
@@ -206,6 +207,7 @@ pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
                 price_ms,
                 weight_permille,
                 first_token_ms_max: None,
+                late_ms: None,
             }
         },
     )

@@ -123,6 +123,7 @@ impl SpillwayRouter {
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
             first_token_ms_max: None,
+            late_ms: None,
         }
     }
 
@@ -221,6 +222,7 @@ impl Router for SpillwayRouter {
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
             first_token_ms_max: None,
+            late_ms: None,
         };
         admit_guest(&own, &self.config.terms) == Guest::Welcome
     }

@@ -43,6 +43,7 @@ impl World<'_> {
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
             first_token_ms_max: None,
+            late_ms: None,
         }
     }
 
