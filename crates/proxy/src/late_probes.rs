@@ -24,12 +24,8 @@ impl LateProbes {
         if last_ms > 0 && now_ms < last_ms.saturating_add(period_ms) {
             return false;
         }
-        let swapped = self.last_ms.compare_exchange(
-            last_ms,
-            now_ms,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let swapped =
+            self.last_ms.compare_exchange(last_ms, now_ms, Ordering::Relaxed, Ordering::Relaxed);
         last_ms > 0 && swapped.is_ok()
     }
 }

@@ -10,6 +10,7 @@ mod client;
 mod coming_guests;
 mod continuations;
 mod control_age;
+mod conversations;
 mod crowd;
 mod executor;
 mod frame_budget;

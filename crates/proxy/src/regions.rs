@@ -312,6 +312,8 @@ impl Regions {
                 weight_permille: other.terms.weight_permille,
                 ramp_permille: other.ramp_permille,
                 is_current: false,
+                is_home: false,
+                home_ms: 0.0,
             }
         };
         self.others.iter().map(candidate).collect()

@@ -114,6 +114,8 @@ fn others(regions: usize, shed: ShedState) -> Vec<RegionCandidate> {
         weight_permille: RAMP_FULL,
         ramp_permille: RAMP_FULL,
         is_current: false,
+        is_home: false,
+        home_ms: 0.0,
     };
     (1..regions).map(other).collect()
 }

@@ -78,7 +78,8 @@ async fn a_model_whose_replicas_never_came_up_is_unavailable_in_other_regions() 
     let replica = format!("url = \"http://{}\"\nmodels = [\"other\"]", other.address);
     let edge = Setup::new().table(format!("[[replica]]\nname = \"o\"\n{replica}"));
     let edge = cluster.start(0, edge).await;
-    let is_known = |node: &Node| node.gateway().view().models().iter().any(|it| it.as_str() == "tiny");
+    let is_known =
+        |node: &Node| node.gateway().view().models().iter().any(|it| it.as_str() == "tiny");
     eventually("it has heard of the model", || is_known(&edge)).await;
     stays_unavailable(&edge).await;
     edge.stop().await;

@@ -22,9 +22,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::agreed::{Book, Said};
 use crate::cluster::breakers::Breakers;
-use crate::cluster::names::{Names, ask};
 use crate::cluster::known::Remembered;
 use crate::cluster::learning::Learning;
+use crate::cluster::names::{Names, ask};
 use crate::cluster::others::{Known, Traffic, other_region, served};
 use crate::cluster::own::Own;
 use crate::config::{ClusterConfig, RegionConfig, SpillConfig};
@@ -290,9 +290,8 @@ impl Driver {
     /// of.
     fn has_heard_all(&self, book: &Said, regions: &[RegionView]) -> bool {
         let own = &self.pulse.me().region;
-        let is_met = |name: &RegionName| {
-            name == own || regions.iter().any(|region| region.region == *name)
-        };
+        let is_met =
+            |name: &RegionName| name == own || regions.iter().any(|region| region.region == *name);
         let are_met = !book.is_agreed || book.regions.iter().all(|said| is_met(&said.name));
         are_met && regions.iter().all(|region| self.is_heard(region))
     }

@@ -76,8 +76,15 @@ mod tests {
             Self { remembered: Remembered::default(), start: Instant::now() }
         }
 
-        fn told(&mut self, second: u64, region: &str, models: &[&str], reports: bool) -> Vec<String> {
-            let models: Vec<ModelName> = models.iter().map(|model| ModelName::from(*model)).collect();
+        fn told(
+            &mut self,
+            second: u64,
+            region: &str,
+            models: &[&str],
+            reports: bool,
+        ) -> Vec<String> {
+            let models: Vec<ModelName> =
+                models.iter().map(|model| ModelName::from(*model)).collect();
             let now = self.start + Duration::from_secs(second);
             self.remembered.note(&region.into(), models.iter(), reports, now);
             self.remembered.models().iter().map(ToString::to_string).collect()

@@ -292,9 +292,7 @@ impl Dispatch<'_> {
                     return Ok(Next::Replica(attempt, Kept::Use));
                 }
                 // Another model that can serve now beats a place in a queue.
-                (Way::Wait { .. } | Way::Shed(..) | Way::Late(..), _)
-                    if self.fall_back(so_far) =>
-                {
+                (Way::Wait { .. } | Way::Shed(..) | Way::Late(..), _) if self.fall_back(so_far) => {
                     continue;
                 }
                 (Way::Late(reason, late_ms), _) => return Err(too_late(reason, late_ms)),

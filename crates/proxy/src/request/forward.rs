@@ -92,6 +92,10 @@ impl Dispatch<'_> {
         let failure = match self.forward(&destination).await {
             Ok(RemoteReply { node, response }) => {
                 record.forwarded(&region);
+                if response.status().is_success() {
+                    let chain = self.prepared.inquiry.prefix.as_slice();
+                    self.worker.gateway.conversations.served(chain, &region);
+                }
                 // The line here goes as fast as others take from it, too: what is left for the less urgent
                 // may all be there.
                 self.began(so_far);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
-use spillway_types::{ModelName, ModelVersion, ReplicaSlot, Residency};
+use spillway_types::{ModelName, ModelVersion, RegionName, ReplicaSlot, Residency};
 
 use crate::coming_guests::ComingGuest;
 use crate::names::{Asked, Unresolved};
@@ -26,6 +26,8 @@ pub(crate) struct Target {
     pub(crate) fallback: Option<Fallback>,
     /// The node of another region that alone can serve it.
     pub(crate) home: Option<Destination>,
+    /// The region where its session is at home, if that is another one.
+    pub(crate) session_region: Option<RegionName>,
     /// Its part of the guests that have no place yet, if it is one.
     pub(crate) coming: Option<ComingGuest>,
     /// Where its credential lets it be served, whatever its route says.

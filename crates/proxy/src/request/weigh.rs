@@ -16,6 +16,10 @@ use crate::request::dispatch::Dispatch;
 use crate::request::forward::Way;
 use crate::request::so_far::SoFar;
 
+/// Milliseconds by which the region is preferred that served the conversation before, beside what it
+/// need not read again: as much as a session is worth among replicas.
+const CONVERSATION_MS: f32 = 100.0;
+
 /// Everything that one decision between regions goes by.
 #[derive(Debug)]
 pub(super) struct Scales {
@@ -56,11 +60,17 @@ impl Dispatch<'_> {
         }
         let waitings = &self.worker.gateway.waiting;
         let is_idle = planned.is_ok() && waitings.is_quiet() && self.regions.is_roomy(model);
-        if is_idle && late_ms.is_none() && !self.is_barred() && !self.could_gain(planned) {
+        let is_at_home = self.session_home().is_none();
+        if is_idle
+            && is_at_home
+            && late_ms.is_none()
+            && !self.is_barred()
+            && !self.could_gain(planned)
+        {
             return (Way::Own, None);
         }
         let scales = self.scales(&model.clone(), planned, so_far);
-        if scales.own.keeps(&scales.others, &self.regions.terms) {
+        if is_at_home && scales.own.keeps(&scales.others, &self.regions.terms) {
             return (Way::Own, None);
         }
         let plan = self.spill(&scales);
@@ -109,7 +119,8 @@ impl Dispatch<'_> {
             knowledge.look_up_hot(&self.prepared.inquiry)
         });
         let is_hot = hot.as_ref().is_some_and(CachedElsewhere::is_any);
-        if scales.own.has_room() && !is_hot {
+        let session_home = self.session_home();
+        if scales.own.has_room() && !is_hot && session_home.is_none() {
             // Nothing could be gained elsewhere.
             return scales;
         }
@@ -121,11 +132,38 @@ impl Dispatch<'_> {
             _ => Access::Ready,
         };
         scales.others = self.regions.candidates((model, residency), answered);
+        self.add_homes(&mut scales, (session_home, model));
         if let Some(hot) = hot {
             let own_speed = self.own_speed(model, planned);
             self.add_prefill(&mut scales, &hot, (model, own_speed));
         }
         scales
+    }
+
+    /// The other region where the request's session is at home.
+    fn session_home(&self) -> Option<&RegionName> {
+        self.prepared.target.session_region.as_ref()
+    }
+
+    /// Says which of the other regions served the request's session, and which its conversation.
+    fn add_homes(
+        &self,
+        scales: &mut Scales,
+        (session_home, model): (Option<&RegionName>, &ModelName),
+    ) {
+        let inquiry = &self.prepared.inquiry;
+        let gateway = &self.worker.gateway;
+        let served_in = gateway.conversations.find(inquiry.prefix.as_slice());
+        for (other, known) in scales.others.iter_mut().zip(&self.regions.others) {
+            other.is_home = session_home == Some(&known.name);
+            let Some(served_in) = served_in.as_ref().filter(|it| it.region == known.name) else {
+                continue;
+            };
+            // What reading the rest takes is part of the cost only where caches are known.
+            let speed = known.models.get(model).map(|model| model.speed).unwrap_or_default();
+            let read_ms = |blocks| gateway.knowledge().prefill_ms(inquiry, blocks, &speed);
+            other.home_ms = CONVERSATION_MS + (read_ms(0) - read_ms(served_in.blocks)).max(0.0);
+        }
     }
 
     /// Decides between the regions.

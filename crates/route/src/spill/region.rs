@@ -91,6 +91,12 @@ pub struct RegionCandidate {
     pub ramp_permille: u16,
     /// Whether the last request that this node forwarded went there.
     pub is_current: bool,
+    /// Whether the request's session is at home there: then it goes there as long as the region can
+    /// take it at once, whatever the others cost.
+    pub is_home: bool,
+    /// Milliseconds by which it is preferred to other regions because it served the same conversation
+    /// before.
+    pub home_ms: f32,
 }
 
 /// Whether a region may be asked to serve a request.

@@ -329,7 +329,8 @@ fn a_region_without_alternative_is_used_whatever_its_weight_and_ramp() {
         // The own region may not serve the request, is an edge, or takes no more into its queue.
         let edge = OwnRegion { replicas: 0, ..case.own };
         let full = Waiting { has_room: false, ..case.own.waiting };
-        for own in [edge, OwnRegion { waiting: full, ..edge }, OwnRegion { waiting: full, ..case.own }]
+        for own in
+            [edge, OwnRegion { waiting: full, ..edge }, OwnRegion { waiting: full, ..case.own }]
         {
             case.own = own;
             assert_eq!(case.tally(1_000), [1_000, 0]);
@@ -348,7 +349,8 @@ fn regions_that_chance_has_left_out_together_are_drawn_by_their_shares() {
     large.ramp_permille = 200;
     let mut case = Case::busy(vec![small, large]);
     case.own.replicas = 0;
-    let share = |own: f64, other: f64| own * (1.0 - other) + (1.0 - own) * (1.0 - other) * own / 0.25;
+    let share =
+        |own: f64, other: f64| own * (1.0 - other) + (1.0 - own) * (1.0 - other) * own / 0.25;
     // The cheaper one takes what both could have.
     let large = share(0.2, 0.05) + 0.2 * 0.05;
     assert_proportional(&case.tally(20_000), &[share(0.05, 0.2), large]);
@@ -379,6 +381,49 @@ fn a_free_replica_that_is_predicted_to_be_too_late_counts_as_no_room() {
     assert_eq!(case.plan().reason, SpillReason::Slo);
     case.own.late_ms = None;
     assert_eq!(case.plan().verdict, SpillVerdict::Own);
+}
+
+#[test]
+fn a_session_goes_home_as_long_as_its_region_can_take_it() {
+    let mut home = free(300.0);
+    home.is_home = true;
+    let mut case = Case::busy(vec![free(10.0), home]);
+    for places in [0, 1] {
+        case.own.places = Some(places);
+        let plan = case.plan();
+        assert_eq!((first(&plan), plan.reason), (Some(1), SpillReason::Session), "{places}");
+    }
+    // Its weight is for requests that could go elsewhere; drained it takes nobody.
+    case.others[1].ramp_permille = 50;
+    assert_eq!(case.tally(1_000), [0, 1_000]);
+    for spoil in [
+        (|home| home.access = Access::Refused) as fn(&mut RegionCandidate),
+        |home| home.access = Access::Unreachable,
+        |home| home.weight_permille = 0,
+        |home| home.report.load = load(40.0),
+        |home| home.report.load.shed = ShedState::Reserved,
+        |home| home.rtt_ms = 70_000.0,
+    ] {
+        let mut case = Case::busy(case.others.clone());
+        spoil(&mut case.others[1]);
+        assert_eq!(first(&case.plan()), Some(0));
+        case.own.places = Some(1);
+        assert_eq!(case.plan().verdict, SpillVerdict::Own);
+    }
+}
+
+#[test]
+fn a_conversation_stays_in_its_region_unless_another_is_much_better() {
+    let mut case = Case::busy(vec![free(20.0), free(80.0)]);
+    case.own.replicas = 0;
+    assert_eq!(case.tally(100), [100, 0]);
+    case.others[1].home_ms = 100.0;
+    assert_eq!(case.tally(100), [0, 100]);
+    case.others[1].rtt_ms = 150.0;
+    assert_eq!(case.tally(100), [100, 0]);
+    case.others[1].rtt_ms = 20.0;
+    case.others[1].report.load = load(40.0);
+    assert_eq!(case.tally(100), [100, 0], "it has no room");
 }
 
 #[test]

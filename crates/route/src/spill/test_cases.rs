@@ -90,6 +90,8 @@ pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
         weight_permille: RAMP_FULL,
         ramp_permille: RAMP_FULL,
         is_current: false,
+        is_home: false,
+        home_ms: 0.0,
     }
 }
 
@@ -175,6 +177,8 @@ fn any_region() -> impl Strategy<Value = RegionCandidate> {
             weight_permille,
             ramp_permille,
             is_current,
+            is_home: false,
+            home_ms: 0.0,
         },
     )
 }

@@ -87,6 +87,8 @@ pub enum SpillReason {
     Room,
     /// Forwarded: there is room, but the other region has much more of the prompt cached.
     Cached,
+    /// Forwarded: the request's session is at home there.
+    Session,
     /// Forwarded: this region has no replicas.
     NoReplica,
     /// Forwarded: waiting here costs more.
@@ -133,6 +135,7 @@ impl SpillReason {
         match self {
             Self::Room => "room",
             Self::Cached => "cached",
+            Self::Session => "session",
             Self::NoReplica => "no_replica",
             Self::Better => "better",
             Self::OnlyWay => "only_way",
@@ -159,6 +162,7 @@ impl SpillReason {
             Self::NobodyInReach => Some(ShedReason::NobodyInReach),
             Self::Room
             | Self::Cached
+            | Self::Session
             | Self::NoReplica
             | Self::Better
             | Self::OnlyWay

@@ -47,6 +47,18 @@ impl<'a> Weighing<'a> {
         Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
     }
 
+    /// Sends a request to the region where its session is at home; `None` if that can't take it now.
+    /// Weight and ramp are for requests that could as well go elsewhere.
+    pub(super) fn go_home(&self, home: usize) -> Option<SpillPlan> {
+        let regions = self.judge_all(None);
+        regions[home].objection.is_none().then(|| SpillPlan {
+            verdict: SpillVerdict::Forward(Order::from_slice(&[home])),
+            reason: SpillReason::Session,
+            own: None,
+            regions,
+        })
+    }
+
     /// Decides about a request for which its region has room, but of whose prompt another one may
     /// have more cached.
     pub(super) fn decide_with_room(&self, rng: &mut fastrand::Rng) -> SpillPlan {
@@ -228,7 +240,7 @@ impl<'a> Weighing<'a> {
 
     fn rank(&self, other: &RegionCandidate, cost: &SpillCost) -> f32 {
         let favour = if other.is_current { sound(self.terms.hysteresis_ms) } else { 0.0 };
-        cost.total_ms() - favour
+        cost.total_ms() - favour - sound(other.home_ms)
     }
 
     /// The regions without objection, the best first; chance decides among those that are equal.

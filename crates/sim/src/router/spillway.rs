@@ -141,6 +141,8 @@ impl SpillwayRouter {
             weight_permille: RAMP_FULL,
             ramp_permille: RAMP_FULL,
             is_current: false,
+            is_home: false,
+            home_ms: 0.0,
         };
         sight.others.iter().map(candidate).collect()
     }

@@ -95,6 +95,8 @@ impl World<'_> {
                 weight_permille: RAMP_FULL,
                 ramp_permille: RAMP_FULL,
                 is_current: node.current == Some(to),
+                is_home: false,
+                home_ms: 0.0,
             }
         };
         let others = node.links.iter().enumerate().filter(|&(to, _)| to != request.region);
