@@ -1,6 +1,8 @@
 //! Who was served by another region is served there again: sessions by their cookie, conversations by
 //! their prompt, and whoever may go nowhere else whatever its share is.
 
+use std::time::Duration;
+
 use http::{HeaderValue, Request};
 use serde_json::{Value, json};
 use spillway_emulator::Emulator;
@@ -110,29 +112,36 @@ fn turn(messages: &[Value]) -> Request<ClientBody> {
 async fn a_conversation_stays_in_its_region_through_an_edge() {
     let replicas = [Scripted::start().await.serve(OK), Scripted::start().await.serve(OK)];
     let cluster = Cluster::new(&REGIONS);
-    let mut regions = Vec::new();
-    for (index, replica) in replicas.iter().enumerate() {
-        regions.push(cluster.start(index + 1, Setup::new().replica("a", replica.address)).await);
-    }
+    cluster.distance(0, 1, Duration::from_millis(4));
+    cluster.distance(0, 2, Duration::from_millis(60));
+    let west = cluster.start(2, Setup::new().replica("a", replicas[1].address)).await;
     let edge = cluster.start(0, Setup::new()).await;
-    knows(&edge, "east").await;
     knows(&edge, "west").await;
-    for number in 0..8 {
-        let mut messages = vec![json!({
-            "role": "user", "content": format!("This is conversation {number}. ").repeat(40)
-        })];
-        let home = fact(&Client::once(edge.addresses()[0], turn(&messages)).await, "region");
-        for _ in 0..6 {
+    let first = |number: usize| {
+        let content = format!("This is conversation {number}. ").repeat(40);
+        vec![json!({"role": "user", "content": content})]
+    };
+    let mut conversations: Vec<_> = (0..4).map(first).collect();
+    for messages in &conversations {
+        let reply = Client::once(edge.addresses()[0], turn(messages)).await;
+        assert_eq!(fact(&reply, "region"), "west");
+    }
+    // A nearer region is better for all but what was begun.
+    let east = cluster.start(1, Setup::new().replica("a", replicas[0].address)).await;
+    knows(&edge, "east").await;
+    for messages in &mut conversations {
+        for _ in 0..3 {
             messages.push(json!({"role": "assistant", "content": "And so on. ".repeat(30)}));
             messages.push(json!({"role": "user", "content": "Go on. ".repeat(30)}));
-            let next = Client::once(edge.addresses()[0], turn(&messages)).await;
-            assert_eq!(fact(&next, "region"), home, "conversation {number}");
+            let reply = Client::once(edge.addresses()[0], turn(messages)).await;
+            assert_eq!(fact(&reply, "region"), "west");
         }
     }
+    let reply = Client::once(edge.addresses()[0], turn(&first(9))).await;
+    assert_eq!(fact(&reply, "region"), "east");
     edge.stop().await;
-    for node in regions {
-        node.stop().await;
-    }
+    east.stop().await;
+    west.stop().await;
 }
 
 #[tokio::test]

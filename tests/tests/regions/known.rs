@@ -9,6 +9,8 @@ use spillway_tests::{
 };
 use tokio::sync::watch;
 
+/// Replicas are asked whether they are well.
+const CHECKED: &str = "health.check = \"tcp\"\nhealth.interval_ms = 100";
 /// Far longer than a node takes to tell what changed.
 const WATCHED_FOR: Duration = Duration::from_secs(2);
 
@@ -73,7 +75,7 @@ async fn a_model_whose_replicas_never_came_up_is_unavailable_in_other_regions() 
     let other = Scripted::start().await.serve(OK);
     let cluster = Cluster::new(&["edge", "core"]);
     let url = format!("http://{}", Scripted::refusing());
-    let core = Setup::new().replica_with("a", &url, "kind = \"vllm\"");
+    let core = Setup::new().set(CHECKED).replica_with("a", &url, "");
     let core = cluster.start(1, core).await;
     let replica = format!("url = \"http://{}\"\nmodels = [\"other\"]", other.address);
     let edge = Setup::new().table(format!("[[replica]]\nname = \"o\"\n{replica}"));
@@ -109,6 +111,14 @@ async fn no_client_is_told_that_a_model_does_not_exist_while_its_region_dies_and
     // Without a farewell.
     drop(core);
     eventually("it is lost", || !spillway_tests::is_open(&edge, "core")).await;
+    // It comes back before its replica does.
+    let url = format!("http://{}", Scripted::refusing());
+    let without = Setup::new().set(CHECKED).replica_with("a", &url, "");
+    let core_without = cluster.start(1, without).await;
+    let is_heard = || edge.gateway().regions().others.iter().any(|other| other.is_reachable);
+    eventually("it is heard again", is_heard).await;
+    eventually("its replica is down", || !spillway_tests::is_open(&edge, "core")).await;
+    drop(core_without);
     let core = cluster.start(1, setup).await;
     knows(&edge, "core").await;
     drop(stop);

@@ -17,7 +17,7 @@ pub(crate) struct AgreedWorld {
     pub(crate) replicas: BTreeMap<ReplicaName, AgreedReplica>,
     /// Pools that replicas of any region are in.
     pub(crate) pools: BTreeSet<String>,
-    /// Models that replicas of any region are there for, whatever their state.
+    /// Models that replicas of other regions are there for, whatever their state.
     pub(crate) models_served: BTreeSet<ModelName>,
 }
 
@@ -51,6 +51,7 @@ impl AgreedWorld {
             models_served: records
                 .replicas
                 .iter()
+                .filter(|(id, _)| id.region != *region)
                 .flat_map(|(_, replica)| replica.spec.models.iter().cloned())
                 .collect(),
             pools: records.replicas.iter().map(|(_, it)| it.spec.pool.clone()).collect(),
@@ -96,6 +97,8 @@ mod tests {
         );
         let elsewhere = of(Some(lease(15_000)), "two");
         assert!(elsewhere.replicas.is_empty(), "another region's");
+        // Its models are known all the same.
+        assert_eq!((leased.models_served.len(), elsewhere.models_served.len()), (0, 1));
         assert_eq!(elsewhere.pools, ["default".to_owned()].into());
         assert_eq!(AgreedWorld::of(&State::new(), &"one".into()), AgreedWorld::default());
     }

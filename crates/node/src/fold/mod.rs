@@ -36,7 +36,7 @@ pub(crate) struct Folded {
     pub(crate) weights: BTreeMap<ReplicaName, u32>,
     /// Models that this region is to serve, as far as its replicas do not say so themselves.
     pub(crate) models: BTreeSet<ModelName>,
-    /// Models of replicas of all regions, by the cluster's records.
+    /// Models of replicas of other regions, by the cluster's records.
     pub(crate) models_agreed: BTreeSet<ModelName>,
     /// What became of each thing of the cluster.
     pub(crate) notes: Notes,

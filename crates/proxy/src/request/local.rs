@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 use spillway_protocol::{
-    Echo, Endpoint, ErrorKind, GatewayError, decode_name, model_card, model_list,
+    Echo, Endpoint, ErrorKind, GatewayError, RETRY_DELAY, decode_name, model_card, model_list,
 };
+use spillway_route::ShedReason;
 
 use crate::access::Grant;
 use crate::gateway::Gateway;
@@ -75,7 +76,7 @@ pub(crate) fn unknown_model(
             "the model {name:?} is not known yet: this node has just started and is still learning \
              what other nodes serve"
         );
-        return GatewayError::new(ErrorKind::NoReplica, message).with_param("model");
+        return not_known_yet(message).with_param("model");
     }
     let shown: Vec<&str> = usable(view, grant).take(SHOWN_MAX).collect();
     let more = if usable(view, grant).nth(SHOWN_MAX).is_some() { ", …" } else { "" };
@@ -86,6 +87,12 @@ pub(crate) fn unknown_model(
         format!("the model {name:?} does not exist; served here: {}{more}", shown.join(", "))
     };
     GatewayError::new(ErrorKind::ModelNotFound, message).with_param("model")
+}
+
+/// What a client is told whom a node that has just started can't refuse yet, and can't serve either.
+pub(crate) fn not_known_yet(message: impl Into<String>) -> GatewayError {
+    let error = GatewayError::new(ErrorKind::NoReplica, message).with_retry_after(RETRY_DELAY);
+    error.with_shed(ShedReason::NobodyInReach.name())
 }
 
 /// What a client may ask for.
