@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spillway_proxy::{Replica, ReplicaTlsError, RouteSpec, View, ViewParts};
+use spillway_proxy::{KnownModels, Replica, ReplicaTlsError, RouteSpec, View, ViewParts};
 use spillway_types::{ModelName, ReplicaName, Standing};
 
 use crate::fold::Folded;
@@ -35,7 +35,7 @@ pub(crate) fn build_view(
     folded: &Folded,
     replicas: Vec<Arc<Replica>>,
     standings: &BTreeMap<ReplicaName, Standing>,
-    elsewhere: BTreeSet<ModelName>,
+    (elsewhere, known): (BTreeSet<ModelName>, KnownModels),
     (previous, first_turn, block_bytes): (&View, u64, u32),
 ) -> View {
     View::new(ViewParts {
@@ -43,6 +43,7 @@ pub(crate) fn build_view(
         replicas,
         names: Arc::clone(&folded.names),
         elsewhere,
+        known,
         standings,
         weights: &folded.weights,
         previous: Some(previous),

@@ -55,7 +55,7 @@ fn session_cookie(input: &[u8]) {
         let is_named = lower.windows(name.len()).any(|part| part == name.as_bytes());
         assert!(is_named, "a session of a replica that no cookie names");
     }
-    if let Some(set) = sessions.replied(&found, REPLICA) {
+    if let Some(set) = sessions.replied(&found, REPLICA, &[]) {
         assert!(set.value.len() <= 128, "a cookie of {} bytes", set.value.len());
         let back = find(format!("home={}", set.value).as_bytes());
         assert_eq!(back.and_then(|back| back.place), Some(REPLICA));

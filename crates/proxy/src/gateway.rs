@@ -18,6 +18,7 @@ use crate::access::{Doorkeeper, KeyTable};
 use crate::client::{BodyHolder, BodyShares, CloseReason, Share, Shares};
 use crate::continuations::Continuations;
 use crate::control_age::ControlAge;
+use crate::conversations::Conversations;
 use crate::knowledge::Knowledge;
 use crate::memory::Memory;
 use crate::queue_spec::WaitTotals;
@@ -61,6 +62,7 @@ pub struct Gateway {
     knowledge: Knowledge,
     pub(crate) retry_budget: RetryBudget,
     pub(crate) responses: StoredResponses,
+    pub(crate) conversations: Conversations,
     /// Who lets clients in.
     pub(crate) doorkeeper: Doorkeeper,
     pub(crate) counters: Counters,
@@ -109,6 +111,7 @@ impl Gateway {
             knowledge: Knowledge::default(),
             retry_budget: RetryBudget::new(budget, Instant::now()),
             responses: StoredResponses::default(),
+            conversations: Conversations::default(),
             doorkeeper: Doorkeeper::new(),
             counters: Counters::default(),
             clients: Arc::new(Shares::new(config.limits.connections_per_client_max)),

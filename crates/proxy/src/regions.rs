@@ -32,6 +32,12 @@ pub struct Regions {
     pub own_terms: RegionTerms,
     /// The country that the own region is in, if anybody said it.
     pub own_country: Option<Country>,
+    /// What other regions serve has been heard, or it was waited for long enough. Before that an
+    /// unknown model may yet turn out to exist.
+    pub knows_models: bool,
+    /// The countries of all regions have been heard, or they were waited for long enough. Before that
+    /// a region that may not serve a request may yet turn out to be allowed.
+    pub knows_countries: bool,
     /// The own region is to be empty: requests of its clients go elsewhere while that is possible.
     pub is_evacuated: bool,
     /// The other regions.
@@ -193,6 +199,8 @@ impl Regions {
             own: BTreeMap::new(),
             own_terms: RegionTerms::default(),
             own_country: None,
+            knows_models: true,
+            knows_countries: true,
             is_evacuated: false,
             others: Vec::new(),
             at: now,
@@ -271,6 +279,7 @@ impl Regions {
             nodes: known.map_or(1, |known| known.nodes),
             prefill_ms: 0.0,
             first_token_ms_max: None,
+            late_ms: None,
             price_ms: self.own_terms.price_ms,
             weight_permille: self.own_terms.weight_permille,
         }
@@ -303,6 +312,8 @@ impl Regions {
                 weight_permille: other.terms.weight_permille,
                 ramp_permille: other.ramp_permille,
                 is_current: false,
+                is_home: false,
+                home_ms: 0.0,
             }
         };
         self.others.iter().map(candidate).collect()

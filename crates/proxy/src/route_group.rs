@@ -8,6 +8,7 @@ use spillway_route::{Admitted, Candidate, Group, admitted};
 use spillway_types::{Admission, ModelName, ReplicaSlot, Standing};
 
 use crate::hedging::FirstByte;
+use crate::late_probes::LateProbes;
 use crate::replica::Replica;
 use crate::tenants::Tenants;
 use crate::view::RouteSpec;
@@ -37,6 +38,8 @@ pub(crate) struct GroupMemory {
     pub(crate) first_byte: FirstByte,
     /// What tenants have there.
     pub(crate) tenants: Tenants,
+    /// Requests that were predicted to come too late.
+    pub(crate) late_probes: LateProbes,
 }
 
 impl GroupMemory {

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName};
+use http::header::SET_COOKIE;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use moka::sync::Cache;
 use spillway_prefix::PrefixHasher;
 use spillway_protocol::cookie;
-use spillway_types::ModelName;
+use spillway_route::Candidate;
+use spillway_types::{ModelName, RegionName, ReplicaName};
 
-/// Replicas that one cookie names at most: a client of several models may be at home at several.
-const PLACES_MAX: usize = 4;
+/// Places that one cookie names at most: a client of several models may be at home at several
+/// replicas, and beside each replica of another region stands that region.
+const PLACES_MAX: usize = 6;
 /// Digits of a replica's identity in a cookie.
 const PLACE_DIGITS: usize = 16;
 
@@ -46,7 +49,7 @@ pub(crate) struct Sessions {
 /// The session of one request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Session {
-    /// The replica that it goes to if it can, by identity.
+    /// The replica or region that it goes to if it can, by identity.
     pub(crate) place: Option<u64>,
     token: Token,
 }
@@ -54,7 +57,7 @@ pub(crate) struct Session {
 /// What the client sent to say which session it is.
 #[derive(Debug, PartialEq, Eq)]
 enum Token {
-    /// Replicas by identity, the one that replied last first.
+    /// Replicas and regions by identity, the one that replied last first.
     Cookie(Vec<u64>),
     /// What the replica is remembered under; `None` if the request belongs to no session.
     Header(Option<u64>),
@@ -82,8 +85,8 @@ impl Sessions {
         &self.spec
     }
 
-    /// The session that a request belongs to by its own word. `is_candidate` says whether a replica
-    /// can serve it.
+    /// The session that a request belongs to by its own word. `is_candidate` says whether a replica or
+    /// region can serve it.
     pub(crate) fn find(
         &self,
         headers: &HeaderMap,
@@ -106,23 +109,57 @@ impl Sessions {
         }
     }
 
-    /// Notes which replica replied to a request of `session`; returns the cookie that tells the
-    /// client so, if it has to be told.
-    pub(crate) fn replied(&self, session: &Session, replica: u64) -> Option<NewCookie<'_>> {
-        if session.place == Some(replica) {
+    /// Notes which replica or region replied to a request of `session`; returns the cookie that tells
+    /// the client so, if it has to be told. `beyond` are the places that the region's own cookie names.
+    pub(crate) fn replied(
+        &self,
+        session: &Session,
+        place: u64,
+        beyond: &[u64],
+    ) -> Option<NewCookie<'_>> {
+        if session.place == Some(place) && beyond.is_empty() {
             return None;
         }
         match (&self.spec, &session.token) {
             (SessionSpec::Cookie { name, max_age }, Token::Cookie(known)) => {
-                Some(NewCookie { name, value: write_places(replica, known), max_age: *max_age })
+                let value = write_places(place, &[beyond, known].concat());
+                Some(NewCookie { name, value, max_age: *max_age })
             }
             (SessionSpec::Header { .. }, Token::Header(Some(key))) => {
-                self.places.insert(*key, replica);
+                self.places.insert(*key, place);
                 None
             }
             _ => None,
         }
     }
+
+    /// Takes this route's own cookie out of a reply that a node of another region gave: the places that
+    /// it names. None where there is no such cookie.
+    pub(crate) fn take_cookie(&self, headers: &mut HeaderMap) -> Vec<u64> {
+        let SessionSpec::Cookie { name, .. } = &self.spec else { return Vec::new() };
+        let value = |line: &HeaderValue| {
+            let pair = line.as_bytes().split(|byte| *byte == b';').next()?;
+            pair.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(read_places)
+        };
+        if !headers.get_all(SET_COOKIE).iter().any(|line| value(line).is_some()) {
+            return Vec::new();
+        }
+        let lines: Vec<HeaderValue> = headers.get_all(SET_COOKIE).iter().cloned().collect();
+        headers.remove(SET_COOKIE);
+        let mut places = Vec::new();
+        for line in lines {
+            match value(&line) {
+                Some(found) => places = found.unwrap_or_default(),
+                None => _ = headers.append(SET_COOKIE, line),
+            }
+        }
+        places
+    }
+}
+
+/// What a region is known by among replicas, whose names are the operator's, too.
+pub(crate) fn region_identity(region: &RegionName) -> u64 {
+    Candidate::identity_of(&ReplicaName::from(format!("region {region}")))
 }
 
 /// What a session is remembered under: for each model a place of its own, since not every replica
@@ -151,14 +188,17 @@ fn read_places(value: &[u8]) -> Option<Vec<u64>> {
 }
 
 fn write_places(latest: u64, known: &[u64]) -> String {
-    let earlier = known.iter().copied().filter(|place| *place != latest);
-    let places = std::iter::once(latest).chain(earlier).take(PLACES_MAX);
-    places.map(|place| format!("{place:016x}")).collect::<Vec<_>>().join(".")
+    let mut places = vec![latest];
+    for place in known {
+        if places.len() < PLACES_MAX && !places.contains(place) {
+            places.push(*place);
+        }
+    }
+    places.iter().map(|place| format!("{place:016x}")).collect::<Vec<_>>().join(".")
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
     use spillway_prefix::PrefixConfig;
 
     use super::*;
@@ -196,12 +236,12 @@ mod tests {
         let sessions = by_cookie();
         let fresh = find(&sessions, ("cookie", "a=b"), &[1, 2]);
         assert_eq!(fresh.place, None);
-        let set = sessions.replied(&fresh, 2).expect("a cookie");
+        let set = sessions.replied(&fresh, 2, &[]).expect("a cookie");
         let expected = NewCookie { name: "home", value: format!("{:016x}", 2), max_age: MAX_AGE };
         assert_eq!(set, expected);
         let back = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 2]);
         assert_eq!(back.place, Some(2));
-        assert_eq!(sessions.replied(&back, 2), None, "nothing new to tell");
+        assert_eq!(sessions.replied(&back, 2, &[]), None, "nothing new to tell");
     }
 
     #[test]
@@ -209,19 +249,48 @@ mod tests {
         let sessions = by_cookie();
         let cookie = |places: &[u64]| format!("home={}", write_places(places[0], &places[1..]));
         let moved = find(&sessions, ("cookie", &cookie(&[1])), &[1, 2]);
-        let set = sessions.replied(&moved, 2).expect("a cookie");
+        let set = sessions.replied(&moved, 2, &[]).expect("a cookie");
         assert_eq!(set.value, write_places(2, &[1]));
         let again = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 2]);
         assert_eq!(again.place, Some(2));
         // Another model of the same client, which only the first replica serves.
         let other = find(&sessions, ("cookie", &format!("home={}", set.value)), &[1, 3]);
-        assert_eq!((other.place, sessions.replied(&other, 1)), (Some(1), None));
+        assert_eq!((other.place, sessions.replied(&other, 1, &[])), (Some(1), None));
         let swapped = find(&sessions, ("cookie", &cookie(&[1, 2])), &[1, 2]);
-        assert_eq!(sessions.replied(&swapped, 2).expect("one").value, write_places(2, &[1]));
+        assert_eq!(sessions.replied(&swapped, 2, &[]).expect("one").value, write_places(2, &[1]));
         assert_eq!(write_places(2, &[1, 2]), write_places(2, &[1]), "each is named once");
-        let full = find(&sessions, ("cookie", &cookie(&[1, 2, 3, 4])), &[5]);
+        let full = find(&sessions, ("cookie", &cookie(&[1, 2, 3, 4, 6, 7])), &[5]);
         assert_eq!(full.place, None);
-        assert_eq!(sessions.replied(&full, 5).expect("one").value, write_places(5, &[1, 2, 3]));
+        let set = sessions.replied(&full, 5, &[]).expect("one").value;
+        assert_eq!(set, write_places(5, &[1, 2, 3, 4, 6]));
+    }
+
+    #[test]
+    fn a_cookie_of_another_region_becomes_one_that_names_the_region_and_its_replica() {
+        const REGION: u64 = 100;
+        let sessions = by_cookie();
+        let fresh = find(&sessions, ("cookie", "a=b"), &[REGION]);
+        let mut headers = HeaderMap::new();
+        let there = write_places(2, &[]);
+        for line in ["mine=1; Path=/", &format!("home={there}; Path=/; HttpOnly"), "homes=x"] {
+            headers.append(SET_COOKIE, HeaderValue::from_str(line).expect("a value"));
+        }
+        let beyond = sessions.take_cookie(&mut headers);
+        assert_eq!(beyond, [2]);
+        let left: Vec<_> = headers.get_all(SET_COOKIE).iter().collect();
+        assert_eq!(left, ["mine=1; Path=/", "homes=x"], "others are the replica's own");
+        assert!(sessions.take_cookie(&mut headers).is_empty());
+        let set = sessions.replied(&fresh, REGION, &beyond).expect("a cookie");
+        assert_eq!(set.value, write_places(REGION, &[2]));
+        // Here it leads to the region, and there to the replica.
+        let line = format!("home={}", set.value);
+        assert_eq!(find(&sessions, ("cookie", &line), &[1, REGION]).place, Some(REGION));
+        let there = find(&sessions, ("cookie", &line), &[2, 3]);
+        assert_eq!((there.place, sessions.replied(&there, 2, &[])), (Some(2), None));
+        let back = find(&sessions, ("cookie", &line), &[1, REGION]);
+        assert_eq!(sessions.replied(&back, REGION, &[]), None, "nothing new to tell");
+        let moved = sessions.replied(&back, REGION, &[3]).expect("a cookie");
+        assert_eq!(moved.value, write_places(REGION, &[3, 2]), "another replica there");
     }
 
     #[test]
@@ -243,17 +312,17 @@ mod tests {
         let line = ("x-session", "s-1");
         let fresh = find(&sessions, line, &[]);
         assert_eq!(fresh.place, None);
-        assert_eq!(sessions.replied(&fresh, 7), None, "nothing to tell the client");
+        assert_eq!(sessions.replied(&fresh, 7, &[]), None, "nothing to tell the client");
         let back = find(&sessions, line, &[]);
         assert_eq!(back.place, Some(7));
         assert_eq!(find(&sessions, ("x-session", "s-2"), &[]).place, None);
         assert_eq!(find_for(&sessions, line, "other", &[]).place, None);
-        sessions.replied(&back, 8);
+        sessions.replied(&back, 8, &[]);
         assert_eq!(find(&sessions, line, &[]).place, Some(8), "it moved");
         for line in [("x-session", ""), ("x-other", "s-1")] {
             let none = find(&sessions, line, &[]);
             assert_eq!(none, Session { place: None, token: Token::Header(None) });
-            sessions.replied(&none, 9);
+            sessions.replied(&none, 9, &[]);
         }
     }
 
@@ -262,7 +331,7 @@ mod tests {
         let sessions = by_header(MAX_AGE, 10);
         for number in 0..1_000 {
             let found = find(&sessions, ("x-session", &format!("s-{number}")), &[]);
-            sessions.replied(&found, 1);
+            sessions.replied(&found, 1, &[]);
         }
         sessions.places.run_pending_tasks();
         assert!(sessions.places.entry_count() <= 10, "{}", sessions.places.entry_count());
@@ -272,7 +341,7 @@ mod tests {
     fn an_idle_session_is_forgotten() {
         let sessions = by_header(Duration::from_millis(1), 10);
         let line = ("x-session", "s-1");
-        sessions.replied(&find(&sessions, line, &[]), 1);
+        sessions.replied(&find(&sessions, line, &[]), 1, &[]);
         // wait: for the session's own idle time, which moka takes from the real clock.
         std::thread::sleep(Duration::from_millis(5));
         assert_eq!(find(&sessions, line, &[]).place, None);

@@ -84,6 +84,9 @@ pub struct ViewParts<'a> {
     pub names: Arc<NameSpec>,
     /// Models that other regions serve.
     pub elsewhere: BTreeSet<ModelName>,
+    /// Models that are configured somewhere, whether or not any replica serves them now. Those of
+    /// `replicas` and `elsewhere` need not be among them.
+    pub known: KnownModels,
     /// How replicas stand; one that is missing is open.
     pub standings: &'a BTreeMap<ReplicaName, Standing>,
     /// Weights that operators gave replicas, instead of their own.
@@ -93,6 +96,15 @@ pub struct ViewParts<'a> {
     /// Where policies that take turns start, if they don't go on: nodes that all started at the
     /// first replica would stay in step.
     pub first_turn: u64,
+}
+
+/// Models that are known by name although perhaps no replica serves them now.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KnownModels {
+    /// Configured in this region, e.g. for replicas that are yet to be discovered.
+    pub here: BTreeSet<ModelName>,
+    /// Configured in other regions.
+    pub elsewhere: BTreeSet<ModelName>,
 }
 
 /// One immutable state of the world. Built on every change, read by every request.
@@ -106,6 +118,7 @@ pub struct View {
     built_in: Vec<Arc<Route>>,
     names: Names,
     elsewhere: BTreeSet<ModelName>,
+    known: KnownModels,
     /// By slot.
     standings: Vec<Standing>,
     board: ArcSwap<Board>,
@@ -143,7 +156,7 @@ impl View {
             std::cmp::Reverse(route.spec.path_prefix.as_ref().map_or(0, String::len))
         });
         built_in.sort_by_key(|route| route.spec.models.is_empty());
-        let ViewParts { replicas, names, elsewhere, standings, .. } = parts;
+        let ViewParts { replicas, names, elsewhere, known, standings, .. } = parts;
         let standing = |replica: &Arc<Replica>| standings.get(&replica.spec.name).cloned();
         let standings =
             replicas.iter().map(|replica| standing(replica).unwrap_or_default()).collect();
@@ -151,14 +164,15 @@ impl View {
         let here = specs.flat_map(|spec| {
             spec.models.iter().map(|model| (model, spec.versions.contains_key(model)))
         });
-        let names = Names::new(names, here.chain(elsewhere.iter().map(|model| (model, false))));
+        let others = elsewhere.iter().chain(&known.here).chain(&known.elsewhere);
+        let names = Names::new(names, here.chain(others.map(|model| (model, false))));
         let slots = replicas
             .iter()
             .zip(0..)
             .map(|(replica, index)| (replica.spec.name.clone(), ReplicaSlot(index)))
             .collect();
         let board = ArcSwap::default();
-        Self { replicas, slots, prefixed, built_in, names, elsewhere, standings, board }
+        Self { replicas, slots, prefixed, built_in, names, elsewhere, known, standings, board }
     }
 
     /// A view that serves nothing, for a node that is starting.
@@ -169,6 +183,7 @@ impl View {
             replicas: Vec::new(),
             names: Arc::default(),
             elsewhere: BTreeSet::new(),
+            known: KnownModels::default(),
             standings: &BTreeMap::new(),
             weights: &BTreeMap::new(),
             previous: None,
@@ -188,9 +203,17 @@ impl View {
         self.names.listed()
     }
 
-    /// Whether another region serves this model.
-    pub(crate) fn is_elsewhere(&self, model: &ModelName) -> bool {
-        self.elsewhere.contains(model)
+    /// Models that this region is configured to serve, whether or not a replica does so now. A model
+    /// may come up several times.
+    pub fn configured(&self) -> impl Iterator<Item = &ModelName> {
+        let of_replicas = self.replicas.iter().flat_map(|replica| &replica.spec().models);
+        of_replicas.chain(&self.known.here)
+    }
+
+    /// Whether a model exists somewhere although no replica of this region may serve it.
+    pub(crate) fn is_known(&self, model: &ModelName) -> bool {
+        let KnownModels { here, elsewhere } = &self.known;
+        [&self.elsewhere, here, elsewhere].into_iter().any(|models| models.contains(model))
     }
 
     /// Whether nothing is served, neither here nor elsewhere.

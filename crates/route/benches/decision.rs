@@ -98,6 +98,7 @@ fn own() -> OwnRegion {
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        late_ms: None,
     }
 }
 
@@ -111,6 +112,8 @@ fn others() -> Vec<RegionCandidate> {
         weight_permille: RAMP_FULL,
         ramp_permille: RAMP_FULL,
         is_current: false,
+        is_home: false,
+        home_ms: 0.0,
     };
     (1..REGIONS).map(other).collect()
 }

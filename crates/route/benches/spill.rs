@@ -100,6 +100,7 @@ fn own() -> OwnRegion {
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        late_ms: None,
     }
 }
 
@@ -113,6 +114,8 @@ fn others(regions: usize, shed: ShedState) -> Vec<RegionCandidate> {
         weight_permille: RAMP_FULL,
         ramp_permille: RAMP_FULL,
         is_current: false,
+        is_home: false,
+        home_ms: 0.0,
     };
     (1..regions).map(other).collect()
 }

@@ -19,6 +19,7 @@ mod concurrency_limit;
 mod explain;
 mod fair_share;
 mod field;
+mod foresee;
 mod group;
 mod latency;
 mod mean;
@@ -49,6 +50,7 @@ pub use concurrency_limit::{
     ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue, Sharer, own_part,
 };
 pub use explain::{Obstacle, Weighed, plan_explained};
+pub use foresee::late_ms;
 pub use group::Group;
 pub use latency::{LatencyModel, PredictionError, Seen};
 pub use moment::{Loads, Moment, Snapshot};

@@ -34,6 +34,7 @@ pub const HOPS_MAX: u8 = 1;
 
 /// Decides where a request goes that no replica has been asked for yet.
 ///
+/// - A request of a session goes to the region where its session is at home, if that shows room.
 /// - An own region with room serves, unless another one has so much more of the prompt cached that
 ///   it is sooner, its way included ([`SpillTerms::gain_min_ms`]).
 /// - Else the request goes to the region that shows room at the least cost, if that is less than the
@@ -43,7 +44,8 @@ pub const HOPS_MAX: u8 = 1;
 /// - Else it is shed, with the time after which a place is predicted: at once if no region shows room.
 ///
 /// Where the route has an objective ([`OwnRegion::first_token_ms_max`]), a place that can't keep it
-/// counts as one that comes too late, but for a place that is free right now.
+/// counts as one that comes too late. A place that is free right now is too late only if it was
+/// predicted to be ([`OwnRegion::late_ms`]).
 ///
 /// A request that another region sent here is served or shed and never forwarded again. `others`
 /// holds each other region once, in any order; indices in the plan mean places in it. After a
@@ -61,11 +63,16 @@ pub fn spill(
     moment: &mut Moment<'_>,
 ) -> SpillPlan {
     let has_room = own.has_room();
-    if has_room && (inquiry.hop >= HOPS_MAX || own.keeps(others, terms)) {
+    let is_guest = inquiry.hop >= HOPS_MAX;
+    let home = others.iter().position(|other| other.is_home).filter(|_| !is_guest);
+    if has_room && (is_guest || (home.is_none() && own.keeps(others, terms))) {
         return SpillPlan::own();
     }
     let deadline_ms = inquiry.deadline.remaining(moment.now).as_secs_f32() * 1_000.0;
     let weighing = Weighing::new(own, others, terms, deadline_ms);
+    if let Some(plan) = home.and_then(|home| weighing.go_home(home)) {
+        return plan;
+    }
     if has_room {
         return weighing.decide_with_room(moment.rng);
     }

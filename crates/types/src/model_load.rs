@@ -24,6 +24,21 @@ pub struct ModelLoad {
     pub shed: ShedState,
 }
 
+impl ModelLoad {
+    /// What a region tells others of a model that is configured there and has no replica that takes
+    /// requests now. It keeps the model's name known everywhere.
+    #[must_use]
+    pub fn unserved() -> Self {
+        Self { capacity: Some(0.0), shed: ShedState::Shedding, ..Self::default() }
+    }
+
+    /// Whether the region has no replica of the model that takes requests now.
+    #[must_use]
+    pub fn is_unserved(&self) -> bool {
+        self.capacity == Some(0.0) && self.shed == ShedState::Shedding && self.running == 0.0
+    }
+}
+
 /// What a region does with more requests for a model.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,

@@ -82,7 +82,8 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
     let begin = Instant::now();
     let told = loop {
         let reply = Client::once(split.nodes[2].addresses()[0], chat("none", "")).await;
-        assert_eq!(reply.status, 404);
+        // Until it has heard what the others serve it can't say that there is no such model.
+        assert!([404, 503].contains(&reply.status), "{}", reply.text());
         if let Some(told) = age_ms(&reply) {
             break told;
         }

@@ -63,6 +63,36 @@ impl Trial {
     }
 }
 
+#[tokio::test]
+async fn until_countries_are_known_a_client_is_asked_to_come_again() {
+    let cluster = Cluster::new(&REGIONS).agreeing();
+    let replica = Scripted::start().await.serve(OK);
+    let setup = |index: usize| {
+        let country = format!("node.country = {:?}", COUNTRIES[index]);
+        Setup::new().set(country).replica("a", replica.address)
+    };
+    let bound = "[[route]]\nname = \"bound\"\ncountries = [\"FR\"]";
+    let asked = cluster.start(0, setup(0).table(bound)).await;
+    let refused = async || {
+        let reply = Client::once(asked.addresses()[0], chat("tiny", "")).await;
+        if reply.status == 503 {
+            assert_eq!(reply.header("retry-after"), Some("1"), "{}", reply.text());
+        } else {
+            assert_eq!(reply.status, 200, "{}", reply.text());
+        }
+        reply.status == 503
+    };
+    assert!(refused().await, "the cluster is yet to be formed");
+    let others = [cluster.start(1, setup(1)).await, cluster.start(2, setup(2)).await];
+    while refused().await {
+        assert_ne!(own_country(&asked), None);
+    }
+    asked.stop().await;
+    for node in others {
+        node.stop().await;
+    }
+}
+
 /// Where a node believes another region to be.
 fn country_of(node: &Node, region: &str) -> Option<String> {
     let regions = node.gateway().regions();

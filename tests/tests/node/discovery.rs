@@ -1,7 +1,7 @@
 //! Replicas that are found come and go while requests are served.
 
 use spillway_node::Node;
-use spillway_tests::{Client, OK, Page, Scripted, Setup, chat, eventually};
+use spillway_tests::{Client, OK, Page, Scripted, Setup, chat, eventually, get};
 
 use crate::health::stands_at_last;
 use crate::reload::{File, reloads};
@@ -58,6 +58,30 @@ async fn addresses_of_a_name_are_replicas() {
     let name = format!("workers-127.0.0.1:{}", one.address.port());
     stands_at_last(&node, &name, "open").await;
     assert_eq!(ask(&node).await, 200);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_model_whose_replicas_are_not_found_yet_is_unavailable_and_not_unknown() {
+    // Nobody listens there: the name server never answers.
+    let source = format!(
+        "[[discovery]]\nname = \"workers\"\ndns = \"workers.test:8000\"\nresolver = \"{}\"\n\
+         [discovery.replica]\nurl = \"http://\"\nmodels = [\"tiny\"]",
+        Scripted::refusing()
+    );
+    let other = Scripted::start().await.serve(OK);
+    let replica = format!("url = \"http://{}\"\nmodels = [\"other\"]", other.address);
+    let node = Setup::new().table(source).table(format!("[[replica]]\nname = \"o\"\n{replica}"));
+    let node = node.start().await;
+    let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
+    assert_eq!((reply.status, reply.code()), (503, Some("no_replica")), "{}", reply.text());
+    assert!(reply.header("retry-after").is_some());
+    let list = Client::once(node.addresses()[0], get("/v1/models")).await;
+    assert!(list.text().contains("\"tiny\""), "{}", list.text());
+    let card = Client::once(node.addresses()[0], get("/v1/models/tiny")).await;
+    assert_eq!(card.status, 200);
+    let unknown = Client::once(node.addresses()[0], chat("huge", "")).await;
+    assert_eq!(unknown.status, 404, "{}", unknown.text());
     node.stop().await;
 }
 

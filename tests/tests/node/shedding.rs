@@ -4,12 +4,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Method;
+use spillway_emulator::Emulator;
 use spillway_node::Node;
 use spillway_quota::{Holding, LimitKind, LimitTerms, Scope, Units};
 use spillway_tests::{
     Client, ClientBody, OK, Page, RAW_ROUTE, Reply, Scripted, Setup, chat, eventually, full,
-    message, spawn, within,
+    message, slow_emulator, spawn, within,
 };
+use spillway_types::ReplicaSlot;
 use tokio::task::JoinHandle;
 
 use crate::gate::Gate;
@@ -53,6 +55,78 @@ pub(crate) fn check_shed(reply: &Reply, (status, code): (u16, &str), reason: &st
 
 pub(crate) fn one_place(gate: &Gate) -> Setup {
     Setup::new().replica_with("a", &gate.url(), "connections_max = 1")
+}
+
+/// A node that has learned how slow its only replica is, and a prompt that it reads for a while.
+async fn slow(lines: &str) -> (Node, Emulator, String) {
+    let emulator = slow_emulator(1, 0.2).await;
+    let route = format!("[[route]]\nname = \"llm\"\n{lines}");
+    let node = Setup::new().table(route).emulated(&emulator).start().await;
+    for number in 0..8 {
+        let fields = format!(",\"stream\":true,\"max_tokens\":1,\"seed\":{number}");
+        assert_eq!(ask(&node, chat("tiny", &fields)).await.expect("a reply").status, 200);
+    }
+    let trust = || node.gateway().view().board().speed(ReplicaSlot(0)).trust;
+    eventually("it has learned how fast the replica is", || trust() > 0.1).await;
+    (node, emulator, "Once upon a time there was a gateway. ".repeat(2_500))
+}
+
+fn long(prompt: &str) -> Request {
+    let body = format!(
+        "{{\"model\":\"tiny\",\"max_tokens\":1,\"messages\":[{{\"role\":\"user\",\
+         \"content\":\"{prompt}\"}}]}}"
+    );
+    message(Method::POST, "/v1/chat/completions", "application/json", full(body))
+}
+
+fn received(emulator: &Emulator) -> u64 {
+    emulator.replicas().iter().map(|replica| replica.stats().received).sum()
+}
+
+#[tokio::test]
+async fn a_free_replica_that_would_answer_after_the_deadline_is_not_asked() {
+    let (node, emulator, prompt) = slow("").await;
+    let before = received(&emulator);
+    let request = with(long(&prompt), "x-request-timeout-ms", "100");
+    let reply = ask(&node, request).await.expect("a reply");
+    assert_eq!((reply.status, reply.code()), (504, Some("deadline_exceeded")), "{}", reply.text());
+    assert_eq!(reply.header("x-spillway-shed-reason"), Some("late"));
+    // It is as late if it comes again.
+    assert_eq!(reply.header("retry-after"), None);
+    assert_eq!((received(&emulator), sheds(&node, "late")), (before, 1.0));
+    // With time enough it is served.
+    let request = with(long(&prompt), "x-request-timeout-ms", "60000");
+    assert_eq!(ask(&node, request).await.expect("a reply").status, 200);
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_free_replica_that_would_miss_the_objective_is_not_asked() {
+    let (node, emulator, prompt) = slow("slo_ms = 150").await;
+    let before = received(&emulator);
+    let reply = ask(&node, long(&prompt)).await.expect("a reply");
+    check_shed(&reply, (503, "overloaded"), "slo");
+    assert_eq!((received(&emulator), sheds(&node, "slo")), (before, 1.0));
+    assert_eq!(ask(&node, chat("tiny", "")).await.expect("a reply").status, 200);
+    // Now and then one is tried, or a prediction that is wrong would stay so for ever.
+    let started = Instant::now();
+    while ask(&node, long(&prompt)).await.expect("a reply").status != 200 {
+        assert!(started.elapsed() < Duration::from_secs(60), "it is never tried");
+        // wait: the pause of a client that comes again.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    node.stop().await;
+}
+
+#[tokio::test]
+async fn a_guess_that_nothing_was_learned_for_refuses_nobody() {
+    let emulator = slow_emulator(1, 0.01).await;
+    let route = "[[route]]\nname = \"llm\"\nslo_ms = 150";
+    let node = Setup::new().table(route).emulated(&emulator).start().await;
+    let prompt = "Once upon a time there was a gateway. ".repeat(2_500);
+    let reply = ask(&node, long(&prompt)).await.expect("a reply");
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    node.stop().await;
 }
 
 #[tokio::test]

@@ -11,8 +11,10 @@ mod grpc;
 #[expect(dead_code, reason = "shared with the tests of single nodes, which use all of it")]
 mod grpc_calls;
 mod guests;
+mod homes;
 mod hops;
 mod knowledge;
+mod known;
 mod metrics;
 mod overload;
 mod reach;

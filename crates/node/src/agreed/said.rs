@@ -17,6 +17,8 @@ const USUAL_PERMILLE: u16 = 1_000;
 pub(crate) struct Said {
     /// Of each region that anything is said of.
     pub(crate) regions: Vec<RegionConfig>,
+    /// The cluster agreed on it; else it is what the config says.
+    pub(crate) is_agreed: bool,
     /// The own region is to be empty: its clients' requests go elsewhere while that is possible.
     pub(crate) is_evacuated: bool,
     /// Regions that are said to be in more than one country, and in which. Nobody knows what is right:
@@ -85,7 +87,7 @@ impl Said {
         }
         let own = state.records().regions.get(own);
         let is_evacuated = own.is_some_and(|own| own.state == RegionState::Evacuating);
-        Self { regions, is_evacuated, contradictions }
+        Self { regions, is_agreed: true, is_evacuated, contradictions }
     }
 
     /// The country of this node's region, which is `configured` by the node's config. Before a cluster

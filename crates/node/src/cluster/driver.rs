@@ -10,23 +10,25 @@ use spillway_health::RegionLoad;
 use spillway_link::{DatagramFault, Identity, Link, PeerStatus};
 use spillway_proxy::{Gateway, RegionTerms, Regions};
 use spillway_pulse::{
-    Config as PulseConfig, Content, Counters, Event, Member, NameId, PeerView, Pulse, RegionView,
-    Speeds,
+    Config as PulseConfig, Content, Counters, Event, Member, NameId, PeerView, Pulse, Reach,
+    RegionView, Speeds,
 };
 use spillway_route::Sharer;
-use spillway_types::{ModelName, NodeName};
+use spillway_types::{ModelName, NodeName, RegionName};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::agreed::Book;
+use crate::agreed::{Book, Said};
 use crate::cluster::breakers::Breakers;
+use crate::cluster::known::Remembered;
+use crate::cluster::learning::Learning;
 use crate::cluster::names::{Names, ask};
-use crate::cluster::others::{Known, Traffic, elsewhere, other_region};
+use crate::cluster::others::{Known, Traffic, other_region, served};
 use crate::cluster::own::Own;
-use crate::config::{ClusterConfig, SpillConfig};
-use crate::keeper::KeeperHandle;
+use crate::config::{ClusterConfig, RegionConfig, SpillConfig};
+use crate::keeper::{Elsewhere, KeeperHandle};
 use crate::knowledge::Knowledge;
 
 /// How often load is looked at anew: what gossip tells is no fresher than this.
@@ -72,8 +74,11 @@ pub(super) struct Driver {
     traffic: Traffic,
     breakers: Breakers,
     names: Names,
-    /// What the view knows that other regions serve.
-    elsewhere: BTreeSet<ModelName>,
+    /// Models that other regions told of.
+    remembered: Remembered,
+    /// What the view knows that other regions have.
+    elsewhere: Elsewhere,
+    learning: Learning,
     lists: (mpsc::Sender<Vec<ModelName>>, mpsc::Receiver<Vec<ModelName>>),
     parts: Parts,
 }
@@ -96,7 +101,9 @@ impl Driver {
             traffic: Traffic::default(),
             breakers: Breakers::new(dice_of_breakers),
             names: Names::default(),
-            elsewhere: BTreeSet::new(),
+            remembered: Remembered::default(),
+            elsewhere: Elsewhere::default(),
+            learning: Learning::new(now, parts.config.data.is_some()),
             lists: mpsc::channel(LISTS_MAX),
             parts,
         };
@@ -149,7 +156,8 @@ impl Driver {
         if has_news {
             self.publish(Instant::now());
         }
-        let elsewhere = elsewhere(&self.parts.gateway.regions().others);
+        let served = served(&self.parts.gateway.regions().others);
+        let elsewhere = Elsewhere { served, known: self.remembered.models() };
         if elsewhere != self.elsewhere {
             self.elsewhere.clone_from(&elsewhere);
             self.parts.keeper.set_elsewhere(elsewhere).await;
@@ -235,6 +243,10 @@ impl Driver {
             other_region(view, &known, tracked, now)
         });
         let others = others.collect();
+        self.remember(&regions, now);
+        if book.is_agreed {
+            self.learning.agreed(now);
+        }
         self.breakers.keep(|name| regions.iter().any(|region| region.region == *name));
         let own_region = &self.pulse.me().region;
         let said = book.regions.iter().find(|region| region.name == *own_region);
@@ -247,11 +259,41 @@ impl Driver {
                 weight_permille: said.weight_permille,
             }),
             own_country: book.own_country(own_region, gateway.config().country),
+            knows_models: self.learning.knows_models(self.has_heard_all(&book, &regions), now),
+            knows_countries: self.learning.knows_countries(knows_countries(&book), now),
             is_evacuated: book.is_evacuated,
             others,
             at: now,
         });
         gateway.review_waiting();
+    }
+
+    /// Notes which models the other regions have.
+    fn remember(&mut self, regions: &[RegionView], now: Instant) {
+        for region in regions {
+            let told = region.models.keys().filter_map(|id| self.names.get(*id));
+            let reports = self.is_heard(region);
+            self.remembered.note(&region.region, told, reports, now);
+        }
+        self.remembered.keep(|name| regions.iter().any(|region| region.region == *name));
+    }
+
+    /// Whether all that a region has is known now.
+    fn is_heard(&self, region: &RegionView) -> bool {
+        let is_named = |id: &NameId| self.names.get(*id).is_some();
+        region.reach == Reach::Both
+            && region.speaker.is_some()
+            && region.models.keys().all(is_named)
+    }
+
+    /// Whether every other region has told what it has, those included that the link is yet to learn
+    /// of.
+    fn has_heard_all(&self, book: &Said, regions: &[RegionView]) -> bool {
+        let own = &self.pulse.me().region;
+        let is_met =
+            |name: &RegionName| name == own || regions.iter().any(|region| region.region == *name);
+        let are_met = !book.is_agreed || book.regions.iter().all(|said| is_met(&said.name));
+        are_met && regions.iter().all(|region| self.is_heard(region))
     }
 
     /// Asks for the names behind numbers that nobody here knows.
@@ -276,6 +318,14 @@ impl Driver {
             drop(lists.send(list).await);
         });
     }
+}
+
+/// Whether somebody has said of every region which country it is in.
+fn knows_countries(book: &Said) -> bool {
+    let is_said = |said: &RegionConfig| {
+        said.country.is_some() || book.contradictions.contains_key(&said.name)
+    };
+    book.regions.iter().all(is_said)
 }
 
 fn tell(event: &Event) {

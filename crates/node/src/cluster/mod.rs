@@ -10,6 +10,8 @@ mod driver;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
 mod guests;
+mod known;
+mod learning;
 mod names;
 mod others;
 mod own;

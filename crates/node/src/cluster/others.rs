@@ -69,7 +69,7 @@ pub(super) fn other_region(
     let mut age_ms = 0.0_f32;
     let mut models = BTreeMap::new();
     for (&id, report) in &view.models {
-        let Some(name) = names.get(id) else { continue };
+        let Some(name) = names.get(id).filter(|_| !report.load.is_unserved()) else { continue };
         let age = Duration::from_millis(report.age_ms.into()) + one_way;
         age_ms = age_ms.max(age.as_secs_f32() * 1e3);
         let key = (view.region.clone(), name.clone());
@@ -93,6 +93,6 @@ pub(super) fn other_region(
 }
 
 /// Models that other regions serve, as far as their names are known.
-pub(super) fn elsewhere(others: &[OtherRegion]) -> BTreeSet<ModelName> {
+pub(super) fn served(others: &[OtherRegion]) -> BTreeSet<ModelName> {
     others.iter().flat_map(|other| other.models.keys().cloned()).collect()
 }

@@ -112,7 +112,11 @@ impl Own {
             let load = ModelLoad { shed, ..model.load };
             ((name.clone(), ModelShare { waiting, rate_per_s }), (name.clone(), load))
         };
-        let (shares, models) = self.models.iter().map(share).unzip();
+        let (shares, mut models): (_, BTreeMap<_, _>) = self.models.iter().map(share).unzip();
+        for model in view.configured() {
+            // Or other regions would take it for a model that does not exist.
+            models.entry(model.clone()).or_insert_with(ModelLoad::unserved);
+        }
         OwnLoad { replicas: replicas.collect(), shares, models }
     }
 }

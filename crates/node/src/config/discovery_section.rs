@@ -100,6 +100,15 @@ impl DiscoveryConfig {
         }
     }
 
+    /// Models that its replicas serve although none may be found: a file that lists none any more was
+    /// changed on purpose, while a name server may just be out of reach.
+    pub(crate) fn models_expected(&self) -> Vec<ModelName> {
+        match &self.source {
+            Found::Dns { .. } => self.models(),
+            Found::File { .. } => Vec::new(),
+        }
+    }
+
     /// The pools that its replicas are in.
     pub(crate) fn pools(&self) -> Vec<&str> {
         match &self.source {

@@ -17,6 +17,8 @@ pub(crate) struct AgreedWorld {
     pub(crate) replicas: BTreeMap<ReplicaName, AgreedReplica>,
     /// Pools that replicas of any region are in.
     pub(crate) pools: BTreeSet<String>,
+    /// Models that replicas of other regions are there for, whatever their state.
+    pub(crate) models_served: BTreeSet<ModelName>,
 }
 
 /// What the cluster says about a replica of the own region.
@@ -46,6 +48,12 @@ impl AgreedWorld {
             splits: records.splits.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
             routes: records.routes.iter().map(|(name, it)| (name.clone(), it.clone())).collect(),
             replicas: replicas.collect(),
+            models_served: records
+                .replicas
+                .iter()
+                .filter(|(id, _)| id.region != *region)
+                .flat_map(|(_, replica)| replica.spec.models.iter().cloned())
+                .collect(),
             pools: records.replicas.iter().map(|(_, it)| it.spec.pool.clone()).collect(),
         }
     }
@@ -89,6 +97,8 @@ mod tests {
         );
         let elsewhere = of(Some(lease(15_000)), "two");
         assert!(elsewhere.replicas.is_empty(), "another region's");
+        // Its models are known all the same.
+        assert_eq!((leased.models_served.len(), elsewhere.models_served.len()), (0, 1));
         assert_eq!(elsewhere.pools, ["default".to_owned()].into());
         assert_eq!(AgreedWorld::of(&State::new(), &"one".into()), AgreedWorld::default());
     }

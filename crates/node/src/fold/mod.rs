@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spillway_proxy::{NameSpec, RouteSpec};
-use spillway_types::ReplicaName;
+use spillway_types::{ModelName, ReplicaName};
 
 pub(crate) use agreed_world::{AgreedReplica, AgreedWorld, is_registered};
 pub(crate) use notes::{Kind, NoteCounts, Notes, Use};
@@ -34,6 +34,10 @@ pub(crate) struct Folded {
     pub(crate) replicas: Vec<ReplicaConfig>,
     /// Weights that operators gave replicas.
     pub(crate) weights: BTreeMap<ReplicaName, u32>,
+    /// Models that this region is to serve, as far as its replicas do not say so themselves.
+    pub(crate) models: BTreeSet<ModelName>,
+    /// Models of replicas of other regions, by the cluster's records.
+    pub(crate) models_agreed: BTreeSet<ModelName>,
     /// What became of each thing of the cluster.
     pub(crate) notes: Notes,
 }
@@ -62,6 +66,8 @@ pub(crate) fn fold(
         routes: routes::fold(world, agreed, &pools, &mut notes),
         names: Arc::new(names::fold(&world.names, agreed, &mut notes)),
         weights: weights.collect(),
+        models: world.discoveries.iter().flat_map(DiscoveryConfig::models_expected).collect(),
+        models_agreed: agreed.models_served.clone(),
         replicas,
         notes,
     }

@@ -38,6 +38,7 @@ impl Keeper {
             return;
         }
         let before = std::mem::replace(&mut self.agreed.world, world);
+        self.lapsed.note(&before, &self.agreed.world, Instant::now());
         let renewed = self.renewed(&before);
         self.fleet.forget(&renewed);
         for name in &renewed {

@@ -1,14 +1,15 @@
 //! How others ask the keeper for something.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use spillway_health::{MemberReport, Order, UnknownReplica, Witnesses};
 use spillway_proxy::ReplicaSpec;
-use spillway_types::{LoadReport, ModelName, ReplicaName};
+use spillway_types::{LoadReport, ReplicaName};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::WorldConfig;
 use crate::fold::AgreedWorld;
+use crate::keeper::Elsewhere;
 
 /// Something the keeper is asked to do, and where its answer goes.
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub(crate) enum Command {
         done: oneshot::Sender<Result<(), UnknownReplica>>,
     },
     /// Know which models other regions serve.
-    Elsewhere { models: BTreeSet<ModelName>, done: oneshot::Sender<()> },
+    Elsewhere { models: Elsewhere, done: oneshot::Sender<()> },
     /// Serve by what the cluster agreed on, and by the config where that says nothing.
     Agreed { world: Box<AgreedWorld>, done: oneshot::Sender<()> },
     /// Know that requests come from now on.
@@ -80,8 +81,8 @@ impl KeeperHandle {
         answer.unwrap_or(Err(UnknownReplica(name)))
     }
 
-    /// Says which models other regions serve.
-    pub(crate) async fn set_elsewhere(&self, models: BTreeSet<ModelName>) {
+    /// Says which models other regions have.
+    pub(crate) async fn set_elsewhere(&self, models: Elsewhere) {
         // The keeper has ended if it does not answer.
         let _: Option<()> = self.ask(|done| Command::Elsewhere { models, done }).await;
     }

@@ -8,6 +8,7 @@ mod care;
 mod discovered;
 mod facts;
 mod handle;
+mod lapsed;
 mod limits;
 mod publish;
 
@@ -33,6 +34,7 @@ use crate::feedback::Feedback;
 use crate::fold::{Folded, fold};
 use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
+use crate::keeper::lapsed::Lapsed;
 use crate::keeper::limits::Limits;
 use crate::knowledge::Knowledge;
 use crate::resolve::resolve_all;
@@ -45,6 +47,15 @@ const TICK: Duration = Duration::from_millis(100);
 const FACTS_MAX: usize = 32_768;
 /// Commands that may wait.
 const COMMANDS_MAX: usize = 64;
+
+/// Models of other regions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Elsewhere {
+    /// Some replica there takes requests for them.
+    pub(crate) served: BTreeSet<ModelName>,
+    /// They are configured there, as far as this node has heard.
+    pub(crate) known: BTreeSet<ModelName>,
+}
 
 /// A warm-up that ended, and how.
 type WarmedUp = (ReplicaName, Result<(), CheckFault>);
@@ -71,8 +82,10 @@ pub(crate) struct Keeper {
     replicas: BTreeMap<ReplicaName, Arc<Replica>>,
     /// How many requests each is to have at a time.
     limits: Limits,
-    /// Models that other regions serve.
-    elsewhere: BTreeSet<ModelName>,
+    /// Models that other regions have.
+    elsewhere: Elsewhere,
+    /// Models of this region whose registrations ended.
+    lapsed: Lapsed,
     monitors: Monitors,
     facts: mpsc::Receiver<Fact>,
     fact_sender: FactSender,
@@ -118,7 +131,8 @@ impl Keeper {
             folded: Folded::default(),
             replicas: BTreeMap::new(),
             limits: Limits::default(),
-            elsewhere: BTreeSet::new(),
+            elsewhere: Elsewhere::default(),
+            lapsed: Lapsed::default(),
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
             facts,
             fact_sender,
@@ -177,6 +191,9 @@ impl Keeper {
         self.limits.look(now);
         let replicas = &self.replicas;
         self.fleet.handle_timeout(now, &|name| live(replicas, name, now));
+        if self.lapsed.expire(now) {
+            self.publish_view();
+        }
         self.publish_board(now);
         self.feedback.note_facts_dropped(self.fact_sender.dropped());
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_health::{Action, CheckFault, MemberReport, MemberState};
-use spillway_proxy::{Board, Replica};
+use spillway_proxy::{Board, KnownModels, Replica};
 use spillway_replicas::Target;
 use spillway_types::{ModelStanding, ReplicaName};
 
@@ -47,9 +47,17 @@ impl Keeper {
         let previous = self.gateway.view();
         let block_bytes = self.gateway.knowledge().block_bytes();
         let before = (&*previous, self.gateway.seed(), block_bytes);
-        let view = build_view(&self.folded, replicas, &standings, self.elsewhere.clone(), before);
+        let elsewhere = (self.elsewhere.served.clone(), self.known_models());
+        let view = build_view(&self.folded, replicas, &standings, elsewhere, before);
         view.replace_board(board);
         self.gateway.replace_view(view);
+    }
+
+    /// Models that are known by name whether or not a replica serves them now.
+    fn known_models(&self) -> KnownModels {
+        let here = self.folded.models.iter().chain(self.lapsed.models());
+        let elsewhere = self.folded.models_agreed.union(&self.elsewhere.known);
+        KnownModels { here: here.cloned().collect(), elsewhere: elsewhere.cloned().collect() }
     }
 
     /// Makes decisions go by what is known now.

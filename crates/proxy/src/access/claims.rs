@@ -71,7 +71,11 @@ pub(super) fn claimed(
     }
     let priority = text(&PRIORITY)?.map_or(Ok(0), |priority| {
         let class = priority.parse().ok().filter(|class| *class <= PRIORITY_MAX);
-        class.ok_or_else(|| unreadable(&PRIORITY))
+        class.ok_or_else(|| {
+            let message =
+                format!("the header {PRIORITY} must be a number from 0 to {PRIORITY_MAX}");
+            GatewayError::new(ErrorKind::BadRequest, message)
+        })
     })?;
     let countries = text(&COUNTRIES)?.map(|countries| {
         let codes = one_by_one(countries).map(str::parse::<Country>);

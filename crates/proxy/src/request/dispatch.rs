@@ -23,6 +23,7 @@ use crate::request::forward::Way;
 use crate::request::headers::{address_to, remove_client_keys, tell_time_left};
 use crate::request::lesson::Lesson;
 use crate::request::prepare::Prepared;
+use crate::request::queue::too_late;
 use crate::request::record::Record;
 use crate::request::so_far::SoFar;
 use crate::request::witness::Witness;
@@ -286,8 +287,15 @@ impl Dispatch<'_> {
                 (Way::Region(destination, reason), _) => {
                     return Ok(Next::Region(destination, Some(reason)));
                 }
+                (Way::Late(..), Ok(attempt)) if self.is_probe() => {
+                    so_far.tried.push(attempt.slot);
+                    return Ok(Next::Replica(attempt, Kept::Use));
+                }
                 // Another model that can serve now beats a place in a queue.
-                (Way::Wait { .. } | Way::Shed(..), _) if self.fall_back(so_far) => continue,
+                (Way::Wait { .. } | Way::Shed(..) | Way::Late(..), _) if self.fall_back(so_far) => {
+                    continue;
+                }
+                (Way::Late(reason, late_ms), _) => return Err(too_late(reason, late_ms)),
                 (Way::Wait { prefill_ms }, _) => {
                     self.wait(prefill_ms, so_far).await?;
                     continue;

@@ -287,6 +287,10 @@ impl Explanation {
             }
             (Way::Wait { .. }, _) => (Decision::Wait, spill_reason),
             (Way::Shed(..), _) => (Decision::Shed, spill_reason),
+            (Way::Late(reason, _), _) => {
+                self.predicted = planned.ok().and_then(|attempt| attempt.prediction);
+                (Decision::Shed, Some(reason.name()))
+            }
         };
         self.decision = decision.0;
         self.reason = decision.1.unwrap_or(self.reason);

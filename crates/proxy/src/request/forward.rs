@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use http::{Request, Response, StatusCode, Uri};
 use http_body_util::BodyExt;
-use spillway_protocol::{CODE_HEADER, GatewayError};
+use spillway_protocol::{CODE_HEADER, GatewayError, SHED_REASON};
 use spillway_route::{ShedReason, SpillPlan, SpillReason, SpillVerdict};
 use spillway_types::{Inquiry, ModelName};
 use tokio::time::timeout;
@@ -39,6 +39,9 @@ pub(super) enum Way {
     },
     /// Nowhere: the client is told this. Its turn would have come after so many milliseconds.
     Shed(ShedReason, f32),
+    /// To no replica, though one is free: its first token is predicted after so many milliseconds,
+    /// which is too late, and nobody is sooner.
+    Late(ShedReason, f32),
 }
 
 impl Dispatch<'_> {
@@ -89,6 +92,10 @@ impl Dispatch<'_> {
         let failure = match self.forward(&destination).await {
             Ok(RemoteReply { node, response }) => {
                 record.forwarded(&region);
+                if response.status().is_success() {
+                    let chain = self.prepared.inquiry.prefix.as_slice();
+                    self.worker.gateway.conversations.served(chain, &region);
+                }
                 // The line here goes as fast as others take from it, too: what is left for the less urgent
                 // may all be there.
                 self.began(so_far);
@@ -216,7 +223,12 @@ fn is_fault(response: &Response<LinkBody>) -> bool {
     let status = response.status();
     let is_load =
         [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-    status.is_server_error() && !is_load && response.headers().contains_key(&CODE_HEADER)
+    // Who had too little time is told so with 504.
+    let is_shed = response.headers().contains_key(&SHED_REASON);
+    status.is_server_error()
+        && !is_load
+        && !is_shed
+        && response.headers().contains_key(&CODE_HEADER)
 }
 
 fn has_room(regions: &Regions, to: &Destination, model: Option<&ModelName>) -> bool {

@@ -1,15 +1,14 @@
 //! What a client is told of the choices made for its request, and what it is to bring back.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use spillway_route::Candidate;
 
 use crate::gateway::Gateway;
-use crate::replica::Replica;
+use crate::place::Place;
 use crate::request::prepare::Prepared;
-use crate::session::Session;
+use crate::session::{Session, region_identity};
 
 static ARM: HeaderName = HeaderName::from_static("x-spillway-arm");
 static MODEL: HeaderName = HeaderName::from_static("x-spillway-model");
@@ -22,7 +21,7 @@ pub(crate) struct Keepsakes {
     cookies: Vec<HeaderValue>,
 }
 
-/// Finds the session of a request, whose replica the plan then prefers.
+/// Finds the session of a request, whose replica or region the plan then prefers.
 ///
 /// To be called before headers are changed for the replica.
 pub(crate) fn begin_session(
@@ -33,22 +32,31 @@ pub(crate) fn begin_session(
     let sessions = prepared.route.sessions.as_ref()?;
     let model = prepared.inquiry.model.as_ref();
     let group = prepared.route.group_for(model, prepared.target.pin.as_ref()).ok().flatten();
+    let regions = gateway.regions();
+    let region = |place: u64| {
+        let mut others = regions.others.iter();
+        others.find(|other| region_identity(&other.name) == place)
+    };
     let session = sessions.find(headers, model, &gateway.key_hasher, |place| {
         let candidates = group.map(|group| group.group.candidates()).unwrap_or_default();
-        candidates.iter().any(|candidate| candidate.identity == place)
+        candidates.iter().any(|candidate| candidate.identity == place) || region(place).is_some()
     });
-    prepared.inquiry.session = session.place;
+    match session.place.and_then(region) {
+        Some(other) => prepared.target.session_region = Some(other.name.clone()),
+        None => prepared.inquiry.session = session.place,
+    }
     Some(session)
 }
 
 impl Keepsakes {
-    /// What a reply of `replica`, `None` for one of another region, with this status brings, `head` being the request's as forwarded.
+    /// What a reply from this place with this status brings, `forwarded` being the request's headers as
+    /// sent on. `beyond` are the places that a cookie of the place's own region named.
     pub(crate) fn of(
         gateway: &Gateway,
         prepared: &Prepared,
         forwarded: &HeaderMap,
         session: Option<&Session>,
-        (replica, status): (Option<&Arc<Replica>>, StatusCode),
+        (place, status, beyond): (&Place, StatusCode, &[u64]),
     ) -> Self {
         let mut keepsakes = Self::default();
         if gateway.exposes_routing() {
@@ -66,11 +74,13 @@ impl Keepsakes {
             keepsakes.cookie(&sticky.name, arm, sticky.max_age, is_secure);
         }
         if let (Some(session), Some(sessions)) = (session, &prepared.route.sessions)
-            && let Some(replica) = replica
             && starts_session(prepared, status)
         {
-            let identity = Candidate::identity_of(&replica.spec().name);
-            if let Some(new) = sessions.replied(session, identity) {
+            let identity = match place {
+                Place::Replica(lease) => Candidate::identity_of(&lease.replica().spec().name),
+                Place::Region(place) => region_identity(&place.region),
+            };
+            if let Some(new) = sessions.replied(session, identity, beyond) {
                 keepsakes.cookie(new.name, &new.value, new.max_age, is_secure);
             }
         }

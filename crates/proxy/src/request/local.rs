@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use http::{Method, Response, StatusCode, header};
 use spillway_protocol::{
-    Echo, Endpoint, ErrorKind, GatewayError, decode_name, model_card, model_list,
+    Echo, Endpoint, ErrorKind, GatewayError, RETRY_DELAY, decode_name, model_card, model_list,
 };
+use spillway_route::ShedReason;
 
 use crate::access::Grant;
 use crate::gateway::Gateway;
@@ -40,7 +41,7 @@ pub(crate) fn local_answer(
             let models = usable(view, grant);
             (StatusCode::OK, model_list(models, gateway.started_s()), false)
         }
-        Endpoint::ModelById { model } => match known_model(view, grant, model) {
+        Endpoint::ModelById { model } => match known_model(gateway, (view, grant), model) {
             Ok(model) => (StatusCode::OK, model_card(&model, gateway.started_s()), false),
             Err(error) => return Some(Err(error)),
         },
@@ -61,9 +62,22 @@ pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
     !gateway.is_leaving() && !view.serves_nothing()
 }
 
-/// What a client is told that asks for a model nobody serves.
-pub(crate) fn unknown_model(view: &View, grant: &Grant, name: &str) -> GatewayError {
+/// What a client is told that asks for a model nobody has configured. A node that has just started
+/// has yet to hear what the others have: it asks the client to come again.
+pub(crate) fn unknown_model(
+    gateway: &Gateway,
+    (view, grant): (&View, &Grant),
+    name: &str,
+) -> GatewayError {
     const SHOWN_MAX: usize = 20;
+    if !gateway.regions().knows_models {
+        let name = Echo(name);
+        let message = format!(
+            "the model {name:?} is not known yet: this node has just started and is still learning \
+             what other nodes serve"
+        );
+        return not_known_yet(message).with_param("model");
+    }
     let shown: Vec<&str> = usable(view, grant).take(SHOWN_MAX).collect();
     let more = if usable(view, grant).nth(SHOWN_MAX).is_some() { ", …" } else { "" };
     let name = Echo(name);
@@ -75,16 +89,26 @@ pub(crate) fn unknown_model(view: &View, grant: &Grant, name: &str) -> GatewayEr
     GatewayError::new(ErrorKind::ModelNotFound, message).with_param("model")
 }
 
+/// What a client is told whom a node that has just started can't refuse yet, and can't serve either.
+pub(crate) fn not_known_yet(message: impl Into<String>) -> GatewayError {
+    let error = GatewayError::new(ErrorKind::NoReplica, message).with_retry_after(RETRY_DELAY);
+    error.with_shed(ShedReason::NobodyInReach.name())
+}
+
 /// What a client may ask for.
 fn usable<'v>(view: &'v View, grant: &'v Grant) -> impl Iterator<Item = &'v str> {
     let models = view.models().iter().map(|model| model.as_str());
     models.filter(|model| grant.allows_name(view.names(), model))
 }
 
-fn known_model(view: &View, grant: &Grant, encoded: &str) -> Result<String, GatewayError> {
+fn known_model(
+    gateway: &Gateway,
+    (view, grant): (&View, &Grant),
+    encoded: &str,
+) -> Result<String, GatewayError> {
     let name = decode_name(encoded).unwrap_or_default();
     if !view.names().knows(&name) {
-        return Err(unknown_model(view, grant, &name));
+        return Err(unknown_model(gateway, (view, grant), &name));
     }
     grant.check_name(view.names(), Some(&name))?;
     Ok(name.into_owned())

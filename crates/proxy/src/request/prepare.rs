@@ -30,6 +30,7 @@ use crate::request::fallback::Renaming;
 use crate::request::grpc::{call_timeout, refuse_no_call};
 use crate::request::headers::TIMEOUT_MS;
 use crate::request::intake::{Buffered, buffer, refuse_announced};
+use crate::request::local::not_known_yet;
 use crate::request::methods::check_method;
 use crate::request::path::{Renamed, replica_path};
 use crate::request::prompt::{Prompt, PromptScope, engine_salt, hash_prompt};
@@ -397,6 +398,11 @@ impl Surroundings<'_> {
         };
         if is_allowed {
             return Ok(());
+        }
+        if !asked.countries.is_all() && !regions.knows_countries {
+            let message = "which regions may serve the request is not known yet: this node has just \
+                           started and is still learning their countries";
+            return Err(not_known_yet(message));
         }
         self.gateway.counters.residency_refused.fetch_add(1, Ordering::Relaxed);
         let asked = (&prepared.route.spec.name, asked);

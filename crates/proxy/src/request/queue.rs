@@ -9,6 +9,7 @@ use spillway_route::{Asker, Degraded, Refusal, ShedReason};
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 use tokio::time::timeout;
 
+use crate::late_probes::PROBE_PERIOD;
 use crate::request::dispatch::{Dispatch, refused};
 use crate::request::so_far::SoFar;
 use crate::upstream::RequestBody;
@@ -68,15 +69,20 @@ impl Dispatch<'_> {
         self.know_again(so_far);
         let asking = self.asking(&model, so_far);
         let waitings = &self.worker.gateway.waiting;
-        let is_over = self.prepared.inquiry.deadline.has_passed(Instant::now());
         let seconds = waitings.shed(&asking, predicted_ms, &mut self.dice);
         let promised = Duration::from_secs(seconds.into());
         // Where all replicas asked to be left alone there is no place before that is over.
         let busy = so_far.busy_until.map(|until| until.saturating_duration_since(Instant::now()));
-        let error = shed_error(reason).with_retry_after(promised.max(busy.unwrap_or_default()));
-        // What is only foreseen is overload, and no fault of the request.
-        let kind = if is_over { error.kind } else { foreseen(error.kind) };
-        GatewayError { kind, ..error }
+        shed_error(reason).with_retry_after(promised.max(busy.unwrap_or_default()))
+    }
+
+    /// Whether the request is served although it is predicted to come too late, so that the prediction
+    /// is tried now and then.
+    pub(super) fn is_probe(&self) -> bool {
+        let pin = self.prepared.target.pin.as_ref();
+        let model = self.prepared.inquiry.model.as_ref();
+        let group = self.prepared.route.group_for(model, pin).ok().flatten();
+        group.is_some_and(|group| group.memory.late_probes.pass(Instant::now()))
     }
 
     /// A place at an own replica was found: whoever waits learns by that how fast it goes.
@@ -249,9 +255,23 @@ pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
     GatewayError::new(kind, message).with_shed(reason.name())
 }
 
-/// The kind of an error that is only foreseen: nothing has run out of time yet.
-fn foreseen(kind: ErrorKind) -> ErrorKind {
-    if kind == ErrorKind::DeadlineExceeded { ErrorKind::Overloaded } else { kind }
+/// What a client is told whose first token is predicted to come too late from a replica that is free.
+pub(super) fn too_late(reason: ShedReason, late_ms: f32) -> GatewayError {
+    let error = shed_error(reason);
+    let message = format!(
+        "{}: it is predicted after {late_ms:.0} ms, although a replica is free",
+        match reason {
+            ShedReason::Slo => error.message.as_str(),
+            _ => "the first token would come after the request's deadline",
+        }
+    );
+    let error = GatewayError { message, ..error };
+    match reason {
+        // By then the prediction is tried again. The same request with the same deadline is no better
+        // off for coming again.
+        ShedReason::Slo => error.with_retry_after(PROBE_PERIOD),
+        _ => error,
+    }
 }
 
 /// Whose requests come from an address, where no credential says it: each IPv4 address is one client,

@@ -18,6 +18,7 @@ use spillway_route::{Policy, ShedReason};
 use crate::access::{AccessMode, Grant};
 use crate::client::Client;
 use crate::coming_guests::ComingGuest;
+use crate::place::Place;
 use crate::relay::{Flavour, Pump, Relay, RelayPlan, ReplyBody, Upstream};
 use crate::remote::GuestTerms;
 use crate::request::charge::Charge;
@@ -268,9 +269,7 @@ impl Exchange {
             record.split(&chosen.arm);
         }
         let gateway = &self.worker.gateway;
-        let is_guest = self.guest.is_some();
-        let session =
-            (!is_guest).then(|| begin_session(gateway, prepared, &head.headers)).flatten();
+        let session = begin_session(gateway, prepared, &head.headers);
         let is_built_in = prepared.route.spec.path_prefix.is_none();
         // Before this node adds headers of its own, which it need not look through.
         remove_engine_headers(&mut head.headers, prepared.route.spec.engine_fields, is_built_in);
@@ -296,7 +295,14 @@ impl Exchange {
         };
         let mut dispatched = dispatch.run(record).await?;
         confine_reply(&mut dispatched, prepared, head)?;
-        let replied = (dispatched.place.replica(), dispatched.reply.response.status());
+        let beyond = match (&prepared.route.sessions, &dispatched.place) {
+            // The client gets one cookie, which names both the region and what that has chosen.
+            (Some(sessions), Place::Region(_)) => {
+                sessions.take_cookie(dispatched.reply.response.headers_mut())
+            }
+            _ => Vec::new(),
+        };
+        let replied = (&dispatched.place, dispatched.reply.response.status(), &beyond[..]);
         let keepsakes = Keepsakes::of(gateway, prepared, &head.headers, session.as_ref(), replied);
         Ok((dispatched, keepsakes))
     }
@@ -321,7 +327,9 @@ impl Exchange {
     /// Who is turned away and of whom nothing better is known comes again somewhat later by chance, so
     /// that not all come at once.
     fn spread(&self, error: GatewayError) -> GatewayError {
-        if error.shed.is_none() || error.retry_after.is_some() {
+        // Who had too little time is no better off for coming again.
+        let is_late = error.kind == ErrorKind::DeadlineExceeded;
+        if error.shed.is_none() || error.retry_after.is_some() || is_late {
             return error;
         }
         let later_s = self.dice.clone().u64(0..=SPREAD_S_MAX);

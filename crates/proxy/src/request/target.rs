@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spillway_protocol::{Echo, ErrorKind, GatewayError};
-use spillway_types::{ModelName, ModelVersion, ReplicaSlot, Residency};
+use spillway_types::{ModelName, ModelVersion, RegionName, ReplicaSlot, Residency};
 
 use crate::coming_guests::ComingGuest;
 use crate::names::{Asked, Unresolved};
@@ -26,6 +26,8 @@ pub(crate) struct Target {
     pub(crate) fallback: Option<Fallback>,
     /// The node of another region that alone can serve it.
     pub(crate) home: Option<Destination>,
+    /// The region where its session is at home, if that is another one.
+    pub(crate) session_region: Option<RegionName>,
     /// Its part of the guests that have no place yet, if it is one.
     pub(crate) coming: Option<ComingGuest>,
     /// Where its credential lets it be served, whatever its route says.
@@ -105,7 +107,7 @@ impl Surroundings<'_> {
             Some(route) => route,
             None => {
                 let route = self.view.route_of_model(Some(&model));
-                let route = route.ok_or_else(|| unknown_model(self.view, self.grant, name))?;
+                let route = route.ok_or_else(|| self.unknown_model(name))?;
                 let is_call = wanted.place == NamePlace::Message;
                 Arc::clone(if is_call { route.over_grpc() } else { route })
             }
@@ -113,7 +115,7 @@ impl Surroundings<'_> {
         let pin = resolved.version.map(|version| Pin { version, telling: wanted.place.telling() });
         let group = route.group_for(Some(&model), pin.as_ref());
         // Guests were sent here to be served here.
-        let is_elsewhere = self.guest.is_none() && self.view.is_elsewhere(&model);
+        let is_elsewhere = self.guest.is_none() && self.view.is_known(&model);
         let group = match group {
             Err(_) if is_elsewhere => None,
             group => {
@@ -126,16 +128,20 @@ impl Surroundings<'_> {
                 Some(other) if route.is_over_grpc() && other.group(Some(&model)).is_some() => {
                     speaks_no_grpc(&model)
                 }
-                _ => unknown_model(self.view, self.grant, model.as_str()),
+                _ => self.unknown_model(model.as_str()),
             });
         }
         Ok(Found { route, model, target: Target { pin, arm: resolved.arm, ..Target::default() } })
     }
 
+    fn unknown_model(self, name: &str) -> GatewayError {
+        unknown_model(self.gateway, (self.view, self.grant), name)
+    }
+
     fn refuse(self, unresolved: Unresolved, name: &str) -> GatewayError {
         let shown = Echo(name);
         let (kind, message) = match unresolved {
-            Unresolved::Unknown => return unknown_model(self.view, self.grant, name),
+            Unresolved::Unknown => return self.unknown_model(name),
             Unresolved::VersionOfSplit => (
                 ErrorKind::ModelNotFound,
                 format!("{shown:?} is a split and has no versions: ask for a version of a model"),

@@ -6,8 +6,8 @@ use std::time::Instant;
 use smallvec::SmallVec;
 use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_route::{
-    Access, Attempt, Moment, OwnRegion, Refusal, RegionCandidate, SpillPlan, SpillVerdict, Waiting,
-    spill,
+    Access, Attempt, Moment, OwnRegion, Refusal, RegionCandidate, ShedReason, SpillPlan,
+    SpillVerdict, Waiting, late_ms, spill,
 };
 use spillway_types::{ModelName, RegionName, Speed};
 
@@ -15,6 +15,10 @@ use crate::knowledge::{Cached, CachedElsewhere};
 use crate::request::dispatch::Dispatch;
 use crate::request::forward::Way;
 use crate::request::so_far::SoFar;
+
+/// Milliseconds by which the region is preferred that served the conversation before, beside what it
+/// need not read again: as much as a session is worth among replicas.
+const CONVERSATION_MS: f32 = 100.0;
 
 /// Everything that one decision between regions goes by.
 #[derive(Debug)]
@@ -43,8 +47,10 @@ impl Dispatch<'_> {
         let inquiry = &self.prepared.inquiry;
         // A guest was weighed when it came, and goes nowhere else.
         let is_free = inquiry.hop == 0 && self.prepared.pinned.is_none();
+        let late_ms = self.late_ms(planned, so_far);
         let Some(model) = inquiry.model.as_ref().filter(|_| is_free) else {
-            return (Way::Own, None);
+            let late = late_ms.map(|late_ms| Way::Late(ShedReason::Late, late_ms));
+            return (late.unwrap_or(Way::Own), None);
         };
         let is_late = planned == Err(Refusal::DeadlinePassed);
         // All asked to be left alone: none of them takes anybody before that time is over.
@@ -54,18 +60,41 @@ impl Dispatch<'_> {
         }
         let waitings = &self.worker.gateway.waiting;
         let is_idle = planned.is_ok() && waitings.is_quiet() && self.regions.is_roomy(model);
-        if is_idle && !self.is_barred() && !self.could_gain(planned) {
+        let is_at_home = self.session_home().is_none();
+        if is_idle
+            && is_at_home
+            && late_ms.is_none()
+            && !self.is_barred()
+            && !self.could_gain(planned)
+        {
             return (Way::Own, None);
         }
         let scales = self.scales(&model.clone(), planned, so_far);
-        if scales.own.keeps(&scales.others, &self.regions.terms) {
+        if is_at_home && scales.own.keeps(&scales.others, &self.regions.terms) {
             return (Way::Own, None);
         }
         let plan = self.spill(&scales);
         // Without a limit the replica's own queue is the place to wait. And an evacuated region serves
         // before nobody does.
-        let queues_there = scales.is_leaving || (planned.is_ok() && scales.own.places.is_none());
-        (self.way(&plan, queues_there, scales.own.prefill_ms), Some(plan))
+        let has_no_limit = planned.is_ok() && scales.own.places.is_none();
+        let queues_there = scales.own.late_ms.is_none() && (scales.is_leaving || has_no_limit);
+        let way = match (self.way(&plan, queues_there, scales.own.prefill_ms), scales.own.late_ms) {
+            (Way::Shed(reason, _), Some(late_ms)) => Way::Late(reason, late_ms),
+            (way, _) => way,
+        };
+        (way, Some(plan))
+    }
+
+    /// Milliseconds until the first token at the replica that was chosen, if that is predicted to be too
+    /// late. Not of one that has been asked before: what was done for it already would be lost.
+    fn late_ms(&self, planned: Result<Attempt, Refusal>, so_far: &SoFar) -> Option<f32> {
+        let attempt = planned.ok().filter(|_| so_far.attempts == 0)?;
+        let inquiry = &self.prepared.inquiry;
+        let deadline_ms = inquiry.deadline.remaining(Instant::now()).as_secs_f32() * 1e3;
+        // The objective is one of the client's own region.
+        let objective_ms = self.first_token_left_ms().filter(|_| inquiry.hop == 0);
+        let left_ms = objective_ms.map_or(deadline_ms, |left_ms| left_ms.min(deadline_ms));
+        late_ms(attempt.prediction, self.view.board().speed(attempt.slot).trust, left_ms)
     }
 
     /// What is known of the own region and of the others at this moment.
@@ -90,7 +119,8 @@ impl Dispatch<'_> {
             knowledge.look_up_hot(&self.prepared.inquiry)
         });
         let is_hot = hot.as_ref().is_some_and(CachedElsewhere::is_any);
-        if scales.own.has_room() && !is_hot {
+        let session_home = self.session_home();
+        if scales.own.has_room() && !is_hot && session_home.is_none() {
             // Nothing could be gained elsewhere.
             return scales;
         }
@@ -102,11 +132,38 @@ impl Dispatch<'_> {
             _ => Access::Ready,
         };
         scales.others = self.regions.candidates((model, residency), answered);
+        self.add_homes(&mut scales, (session_home, model));
         if let Some(hot) = hot {
             let own_speed = self.own_speed(model, planned);
             self.add_prefill(&mut scales, &hot, (model, own_speed));
         }
         scales
+    }
+
+    /// The other region where the request's session is at home.
+    fn session_home(&self) -> Option<&RegionName> {
+        self.prepared.target.session_region.as_ref()
+    }
+
+    /// Says which of the other regions served the request's session, and which its conversation.
+    fn add_homes(
+        &self,
+        scales: &mut Scales,
+        (session_home, model): (Option<&RegionName>, &ModelName),
+    ) {
+        let inquiry = &self.prepared.inquiry;
+        let gateway = &self.worker.gateway;
+        let served_in = gateway.conversations.find(inquiry.prefix.as_slice());
+        for (other, known) in scales.others.iter_mut().zip(&self.regions.others) {
+            other.is_home = session_home == Some(&known.name);
+            let Some(served_in) = served_in.as_ref().filter(|it| it.region == known.name) else {
+                continue;
+            };
+            // What reading the rest takes is part of the cost only where caches are known.
+            let speed = known.models.get(model).map(|model| model.speed).unwrap_or_default();
+            let read_ms = |blocks| gateway.knowledge().prefill_ms(inquiry, blocks, &speed);
+            other.home_ms = CONVERSATION_MS + (read_ms(0) - read_ms(served_in.blocks)).max(0.0);
+        }
     }
 
     /// Decides between the regions.
@@ -160,6 +217,7 @@ impl Dispatch<'_> {
             Err(Refusal::AllBusy) => own.places = Some(0),
             Err(_) => own.replicas = 0,
         }
+        own.late_ms = self.late_ms(planned, so_far);
         let has_room = own.has_room();
         own.prefill_ms = self.own_prefill_ms(model, planned, (so_far, has_room));
         if self.is_barred() { barred(own) } else { own }
@@ -267,5 +325,5 @@ fn destination(plan: &SpillPlan) -> Option<usize> {
 /// The own region for a request whose key is not for it: nothing serves here, and nothing waits.
 fn barred(own: OwnRegion) -> OwnRegion {
     let waiting = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false };
-    OwnRegion { replicas: 0, places: Some(0), waiting, ..own }
+    OwnRegion { replicas: 0, places: Some(0), late_ms: None, waiting, ..own }
 }

@@ -264,6 +264,8 @@ proptest! {
                     weight_permille: 1_000,
                     ramp_permille: 1_000,
                     is_current: false,
+                    is_home: false,
+                    home_ms: 0.0,
                 };
                 prop_assert!(shows_room(&region, &terms));
                 prop_assert_eq!(own.waiting.all, 0);

@@ -49,6 +49,12 @@ pub struct OwnRegion {
     /// of its route; `None` if there is none. Where it can be kept nowhere, the request is shed rather
     /// than served late.
     pub first_token_ms_max: Option<f32>,
+    /// Milliseconds until the first token at the free replica that was chosen, if that is too late for
+    /// the request ([`late_ms()`]): then the region counts as one without room. `None` if it is in time,
+    /// if no replica is free, and if nobody knows.
+    ///
+    /// [`late_ms()`]: crate::late_ms()
+    pub late_ms: Option<f32>,
 }
 
 /// What waits in a node's queue before and behind a request that would join it now.
@@ -85,6 +91,12 @@ pub struct RegionCandidate {
     pub ramp_permille: u16,
     /// Whether the last request that this node forwarded went there.
     pub is_current: bool,
+    /// Whether the request's session is at home there: then it goes there as long as the region can
+    /// take it at once, whatever the others cost.
+    pub is_home: bool,
+    /// Milliseconds by which it is preferred to other regions because it served the same conversation
+    /// before.
+    pub home_ms: f32,
 }
 
 /// Whether a region may be asked to serve a request.
@@ -102,7 +114,7 @@ pub enum Access {
 }
 
 impl OwnRegion {
-    /// Whether a replica can begin with a request now: then it is served here, unless another region
+    /// Whether a replica can begin with a request now, in time: then it is served here, unless another region
     /// has much more of its prompt cached.
     ///
     /// Without a prompt to read ([`OwnRegion::prefill_ms`] of 0) no other region need be looked at.
@@ -112,7 +124,7 @@ impl OwnRegion {
             Some(places) => places > 0,
             None => self.report.has_room(0.0),
         };
-        self.replicas > 0 && self.waiting.ahead == 0 && is_free
+        self.replicas > 0 && self.waiting.ahead == 0 && is_free && self.late_ms.is_none()
     }
 }
 

@@ -292,8 +292,11 @@ fn an_edge_node_forwards_waits_and_sheds_but_never_serves() {
     case.others[0].report.load = ModelLoad { shed: ShedState::Reserved, ..load(40.0) };
     // 41 and 4 in reserve of 40, at 25 ms, and the way.
     assert_eq!(case.plan().verdict, SpillVerdict::Wait { wait_ms: 225.0 });
-    case.own.waiting.has_room = false;
+    case.own.waiting = Waiting { all: 3, has_room: false, ..case.own.waiting };
     assert_eq!(case.plan().reason, SpillReason::QueueFull);
+    // An empty queue that takes nothing is none, and not a full one.
+    case.own.waiting.all = 0;
+    assert_eq!(case.plan().reason, SpillReason::AllBusy);
     case.own.waiting.has_room = true;
     case.others.clear();
     let SpillVerdict::Shed { retry_after_s, wait_ms } = case.plan().verdict else {
@@ -313,6 +316,114 @@ fn a_share_of_weight_and_ramp_is_exactly_that_share_of_requests() {
         let chosen = Case::busy(vec![region]).tally(20_000)[0];
         assert_proportional(&[chosen, 20_000 - chosen], &[share, 1.0 - share]);
     }
+}
+
+#[test]
+fn a_region_without_alternative_is_used_whatever_its_weight_and_ramp() {
+    for (weight_permille, ramp_permille) in [(1, RAMP_FULL), (RAMP_FULL, 50), (300, 50)] {
+        let mut region = free(100.0);
+        (region.weight_permille, region.ramp_permille) = (weight_permille, ramp_permille);
+        let mut away = free(50.0);
+        away.access = Access::Unreachable;
+        let mut case = Case::busy(vec![region, away]);
+        // The own region may not serve the request, is an edge, or takes no more into its queue.
+        let edge = OwnRegion { replicas: 0, ..case.own };
+        let full = Waiting { has_room: false, ..case.own.waiting };
+        for own in
+            [edge, OwnRegion { waiting: full, ..edge }, OwnRegion { waiting: full, ..case.own }]
+        {
+            case.own = own;
+            assert_eq!(case.tally(1_000), [1_000, 0]);
+        }
+        // With a weight of 0 it is drained, and nobody's last resort.
+        case.others[0].weight_permille = 0;
+        assert_eq!(case.tally(10), [0, 0]);
+    }
+}
+
+#[test]
+fn regions_that_chance_has_left_out_together_are_drawn_by_their_shares() {
+    let mut small = free(100.0);
+    small.ramp_permille = 50;
+    let mut large = free(90.0);
+    large.ramp_permille = 200;
+    let mut case = Case::busy(vec![small, large]);
+    case.own.replicas = 0;
+    let share =
+        |own: f64, other: f64| own * (1.0 - other) + (1.0 - own) * (1.0 - other) * own / 0.25;
+    // The cheaper one takes what both could have.
+    let large = share(0.2, 0.05) + 0.2 * 0.05;
+    assert_proportional(&case.tally(20_000), &[share(0.05, 0.2), large]);
+}
+
+#[test]
+fn a_free_replica_that_is_predicted_to_be_too_late_counts_as_no_room() {
+    let mut case = Case::busy(vec![free(100.0)]);
+    case.own = OwnRegion {
+        places: Some(1),
+        late_ms: Some(2_171.0),
+        report: RegionReport::default(),
+        ..case.own
+    };
+    case.left_ms = 400;
+    // Somebody else is in time.
+    assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::OnlyWay));
+    case.others[0].rtt_ms = 500.0;
+    let plan = case.plan();
+    assert_eq!(plan.reason, SpillReason::Late);
+    assert!(matches!(plan.verdict, SpillVerdict::Shed { .. }), "{plan:?}");
+    case.others.clear();
+    assert_eq!(case.plan().reason, SpillReason::Late);
+    (case.left_ms, case.own.first_token_ms_max) = (60_000, Some(1_500.0));
+    assert_eq!(case.plan().reason, SpillReason::Slo);
+    // A queue has nothing to do with it.
+    case.own.waiting.has_room = false;
+    assert_eq!(case.plan().reason, SpillReason::Slo);
+    case.own.late_ms = None;
+    assert_eq!(case.plan().verdict, SpillVerdict::Own);
+}
+
+#[test]
+fn a_session_goes_home_as_long_as_its_region_can_take_it() {
+    let mut home = free(300.0);
+    home.is_home = true;
+    let mut case = Case::busy(vec![free(10.0), home]);
+    for places in [0, 1] {
+        case.own.places = Some(places);
+        let plan = case.plan();
+        assert_eq!((first(&plan), plan.reason), (Some(1), SpillReason::Session), "{places}");
+    }
+    // Its weight is for requests that could go elsewhere; drained it takes nobody.
+    case.others[1].ramp_permille = 50;
+    assert_eq!(case.tally(1_000), [0, 1_000]);
+    for spoil in [
+        (|home| home.access = Access::Refused) as fn(&mut RegionCandidate),
+        |home| home.access = Access::Unreachable,
+        |home| home.weight_permille = 0,
+        |home| home.report.load = load(40.0),
+        |home| home.report.load.shed = ShedState::Reserved,
+        |home| home.rtt_ms = 70_000.0,
+    ] {
+        let mut case = Case::busy(case.others.clone());
+        spoil(&mut case.others[1]);
+        assert_eq!(first(&case.plan()), Some(0));
+        case.own.places = Some(1);
+        assert_eq!(case.plan().verdict, SpillVerdict::Own);
+    }
+}
+
+#[test]
+fn a_conversation_stays_in_its_region_unless_another_is_much_better() {
+    let mut case = Case::busy(vec![free(20.0), free(80.0)]);
+    case.own.replicas = 0;
+    assert_eq!(case.tally(100), [100, 0]);
+    case.others[1].home_ms = 100.0;
+    assert_eq!(case.tally(100), [0, 100]);
+    case.others[1].rtt_ms = 150.0;
+    assert_eq!(case.tally(100), [100, 0]);
+    case.others[1].rtt_ms = 20.0;
+    case.others[1].report.load = load(40.0);
+    assert_eq!(case.tally(100), [100, 0], "it has no room");
 }
 
 #[test]

@@ -75,6 +75,7 @@ pub(super) fn busy() -> OwnRegion {
         price_ms: 0.0,
         weight_permille: RAMP_FULL,
         first_token_ms_max: None,
+        late_ms: None,
     }
 }
 
@@ -89,6 +90,8 @@ pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
         weight_permille: RAMP_FULL,
         ramp_permille: RAMP_FULL,
         is_current: false,
+        is_home: false,
+        home_ms: 0.0,
     }
 }
 
@@ -174,6 +177,8 @@ fn any_region() -> impl Strategy<Value = RegionCandidate> {
             weight_permille,
             ramp_permille,
             is_current,
+            is_home: false,
+            home_ms: 0.0,
         },
     )
 }
@@ -206,6 +211,7 @@ pub(super) fn any_own() -> impl Strategy<Value = OwnRegion> {
                 price_ms,
                 weight_permille,
                 first_token_ms_max: None,
+                late_ms: None,
             }
         },
     )

@@ -71,7 +71,7 @@ pub enum Objection {
     Closed,
     /// The answer would come after the deadline, or later than the route's objective says.
     Late,
-    /// Chance left it out, by its weight and ramp.
+    /// Chance left it out, by its weight and ramp, in favour of another.
     Rested,
     /// Waiting in the own region costs no more.
     NotBetter,
@@ -87,6 +87,8 @@ pub enum SpillReason {
     Room,
     /// Forwarded: there is room, but the other region has much more of the prompt cached.
     Cached,
+    /// Forwarded: the request's session is at home there.
+    Session,
     /// Forwarded: this region has no replicas.
     NoReplica,
     /// Forwarded: waiting here costs more.
@@ -101,6 +103,8 @@ pub enum SpillReason {
     GuestWithoutRoom,
     /// Shed: the queue is full and no other region shows room.
     QueueFull,
+    /// Shed: it can't wait here, and no region that may serve it shows room.
+    AllBusy,
     /// Shed: its first token would come later than the route's objective says, wherever it went.
     Slo,
     /// Shed: its turn would come after its deadline.
@@ -131,6 +135,7 @@ impl SpillReason {
         match self {
             Self::Room => "room",
             Self::Cached => "cached",
+            Self::Session => "session",
             Self::NoReplica => "no_replica",
             Self::Better => "better",
             Self::OnlyWay => "only_way",
@@ -138,6 +143,7 @@ impl SpillReason {
             Self::NobodyElse => "nobody_else",
             Self::GuestWithoutRoom => "guest_without_room",
             Self::QueueFull => "queue_full",
+            Self::AllBusy => "all_busy",
             Self::Slo => "slo",
             Self::Late => "late",
             Self::NobodyInReach => "nobody_in_reach",
@@ -150,11 +156,13 @@ impl SpillReason {
         match self {
             Self::GuestWithoutRoom => Some(ShedReason::GuestWithoutRoom),
             Self::QueueFull => Some(ShedReason::QueueFull),
+            Self::AllBusy => Some(ShedReason::ReplicaBusy),
             Self::Slo => Some(ShedReason::Slo),
             Self::Late => Some(ShedReason::Late),
             Self::NobodyInReach => Some(ShedReason::NobodyInReach),
             Self::Room
             | Self::Cached
+            | Self::Session
             | Self::NoReplica
             | Self::Better
             | Self::OnlyWay

@@ -47,6 +47,18 @@ impl<'a> Weighing<'a> {
         Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
     }
 
+    /// Sends a request to the region where its session is at home; `None` if that can't take it now.
+    /// Weight and ramp are for requests that could as well go elsewhere.
+    pub(super) fn go_home(&self, home: usize) -> Option<SpillPlan> {
+        let regions = self.judge_all(None);
+        regions[home].objection.is_none().then(|| SpillPlan {
+            verdict: SpillVerdict::Forward(Order::from_slice(&[home])),
+            reason: SpillReason::Session,
+            own: None,
+            regions,
+        })
+    }
+
     /// Decides about a request for which its region has room, but of whose prompt another one may
     /// have more cached.
     pub(super) fn decide_with_room(&self, rng: &mut fastrand::Rng) -> SpillPlan {
@@ -55,8 +67,8 @@ impl<'a> Weighing<'a> {
             price_ms: sound(self.own.price_ms),
             ..SpillCost::default()
         };
-        let regions: Verdicts =
-            self.others.iter().map(|other| self.judge(other, Some(&own), rng)).collect();
+        let mut regions = self.judge_all(Some(&own));
+        self.rest(&mut regions, true, rng);
         let forwards = self.by_cost(&regions, rng);
         let (own_ms, own) = (own.total_ms(), Some(own));
         // Whether to pay the way each time or the reading once is the choice between renting and
@@ -79,8 +91,8 @@ impl<'a> Weighing<'a> {
     /// Decides about a request of one of this region's clients, for which it has no room.
     pub(super) fn decide(&self, rng: &mut fastrand::Rng) -> SpillPlan {
         let own = self.own_cost();
-        let regions: Verdicts =
-            self.others.iter().map(|other| self.judge(other, own.as_ref(), rng)).collect();
+        let mut regions = self.judge_all(own.as_ref());
+        self.rest(&mut regions, own.is_some(), rng);
         let forwards = self.by_cost(&regions, rng);
         if !forwards.is_empty() {
             let reason = match own {
@@ -116,7 +128,8 @@ impl<'a> Weighing<'a> {
             price_ms: sound(self.own.price_ms),
             ..SpillCost::default()
         };
-        let is_choice = self.own.replicas > 0 && self.own.waiting.has_room;
+        let can_wait = self.own.waiting.has_room && self.own.late_ms.is_none();
+        let is_choice = self.own.replicas > 0 && can_wait;
         (is_choice && cost.first_token_ms() <= self.wait_left_ms).then_some(cost)
     }
 
@@ -129,14 +142,45 @@ impl<'a> Weighing<'a> {
         )
     }
 
-    fn judge(
-        &self,
-        other: &RegionCandidate,
-        own: Option<&SpillCost>,
-        rng: &mut fastrand::Rng,
-    ) -> Judged {
-        let cost = self.cost(other);
-        Judged { cost, objection: self.objection(other, &cost, own, rng) }
+    fn judge_all(&self, own: Option<&SpillCost>) -> Verdicts {
+        let judge = |other| {
+            let cost = self.cost(other);
+            Judged { cost, objection: self.objection(other, &cost, own) }
+        };
+        self.others.iter().map(judge).collect()
+    }
+
+    /// Leaves regions out by chance, as often as their weights and ramps say. With `has_own` the
+    /// own region can serve the request too.
+    ///
+    /// A share is one among alternatives. Where chance has left out all of them, one is drawn by
+    /// its share: to refuse the request would give no other region a larger part.
+    fn rest(&self, regions: &mut Verdicts, has_own: bool, rng: &mut fastrand::Rng) {
+        let mut rested = Order::new();
+        for (index, judged) in regions.iter_mut().enumerate() {
+            let share = share(&self.others[index]);
+            let is_possible = judged.objection.is_none();
+            if is_possible && share < SHARE_FULL && rng.u32(..SHARE_FULL) >= share {
+                judged.objection = Some(Objection::Rested);
+                rested.push(index);
+            }
+        }
+        if has_own || regions.iter().any(|judged| judged.objection.is_none()) {
+            return;
+        }
+        let shares = |rested: &Order| -> u64 {
+            rested.iter().map(|&index| u64::from(share(&self.others[index]))).sum()
+        };
+        let Some(last) = shares(&rested).checked_sub(1) else { return };
+        let mut drawn = rng.u64(..=last);
+        for index in rested {
+            let share = u64::from(share(&self.others[index]));
+            if drawn < share {
+                regions[index].objection = None;
+                return;
+            }
+            drawn -= share;
+        }
     }
 
     fn cost(&self, other: &RegionCandidate) -> SpillCost {
@@ -161,22 +205,18 @@ impl<'a> Weighing<'a> {
         other: &RegionCandidate,
         cost: &SpillCost,
         own: Option<&SpillCost>,
-        rng: &mut fastrand::Rng,
     ) -> Option<Objection> {
         match other.access {
             Access::Unreachable => return Some(Objection::Unreachable),
             Access::Refused => return Some(Objection::Refused),
             Access::Ready => {}
         }
-        let share = share(other);
-        if share == 0 {
+        if share(other) == 0 {
             Some(Objection::Drained)
         } else if other.report.load.shed != ShedState::Open {
             Some(Objection::Closed)
         } else if cost.first_token_ms() >= self.left_ms {
             Some(Objection::Late)
-        } else if share < SHARE_FULL && rng.u32(..SHARE_FULL) >= share {
-            Some(Objection::Rested)
         } else {
             self.shortcoming(other, cost, own)
         }
@@ -200,7 +240,7 @@ impl<'a> Weighing<'a> {
 
     fn rank(&self, other: &RegionCandidate, cost: &SpillCost) -> f32 {
         let favour = if other.is_current { sound(self.terms.hysteresis_ms) } else { 0.0 };
-        cost.total_ms() - favour
+        cost.total_ms() - favour - sound(other.home_ms)
     }
 
     /// The regions without objection, the best first; chance decides among those that are equal.
@@ -240,10 +280,14 @@ impl<'a> Weighing<'a> {
         if is_edge && self.own.waiting.has_room && soonest_ms <= self.left_ms {
             return (SpillVerdict::Wait { wait_ms: soonest_ms }, SpillReason::NobodyElse);
         }
-        let reason = match (self.own.waiting.has_room, soonest_ms.is_finite()) {
+        // A replica that is free and too slow is no matter of the queue.
+        let is_slow = self.own.late_ms.is_some();
+        let reason = match (self.own.waiting.has_room || is_slow, soonest_ms.is_finite()) {
             (_, false) => SpillReason::NobodyInReach,
             (true, true) if self.is_objective_alone(soonest_ms) => SpillReason::Slo,
             (true, true) => SpillReason::Late,
+            // It can't wait here at all: only other regions may serve it.
+            (false, true) if is_edge && self.own.waiting.all == 0 => SpillReason::AllBusy,
             (false, true) => SpillReason::QueueFull,
         };
         (shed(soonest_ms, rng), reason)
@@ -256,7 +300,10 @@ impl<'a> Weighing<'a> {
 
     /// Milliseconds until the first region is predicted to have a place for such a request.
     fn soonest_ms(&self, regions: &Verdicts) -> f32 {
-        let own_ms = if self.own.replicas > 0 { self.own_wait_ms() } else { f32::INFINITY };
+        let own_ms = match self.own.replicas {
+            0 => f32::INFINITY,
+            _ => self.own.late_ms.unwrap_or_else(|| self.own_wait_ms()),
+        };
         let is_asked =
             |other: &RegionCandidate| other.access != Access::Unreachable && share(other) > 0;
         let waits = self.others.iter().zip(regions).filter(|(other, _)| is_asked(other));

@@ -123,6 +123,7 @@ impl SpillwayRouter {
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
             first_token_ms_max: None,
+            late_ms: None,
         }
     }
 
@@ -140,6 +141,8 @@ impl SpillwayRouter {
             weight_permille: RAMP_FULL,
             ramp_permille: RAMP_FULL,
             is_current: false,
+            is_home: false,
+            home_ms: 0.0,
         };
         sight.others.iter().map(candidate).collect()
     }
@@ -221,6 +224,7 @@ impl Router for SpillwayRouter {
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
             first_token_ms_max: None,
+            late_ms: None,
         };
         admit_guest(&own, &self.config.terms) == Guest::Welcome
     }

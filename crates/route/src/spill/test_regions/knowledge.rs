@@ -43,6 +43,7 @@ impl World<'_> {
             price_ms: 0.0,
             weight_permille: RAMP_FULL,
             first_token_ms_max: None,
+            late_ms: None,
         }
     }
 
@@ -94,6 +95,8 @@ impl World<'_> {
                 weight_permille: RAMP_FULL,
                 ramp_permille: RAMP_FULL,
                 is_current: node.current == Some(to),
+                is_home: false,
+                home_ms: 0.0,
             }
         };
         let others = node.links.iter().enumerate().filter(|&(to, _)| to != request.region);

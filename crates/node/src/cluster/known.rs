@@ -1,0 +1,132 @@
+//! Models that other regions told of, remembered while nothing can be heard of them.
+//!
+//! A region that is silent, or that has just restarted, still has the models that it had: a client
+//! that asks for one is to come again, not to be told that there is no such model.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use spillway_types::{ModelName, RegionName};
+
+/// How long a model is remembered that its region no longer tells of, although it reports: long
+/// enough for a node that restarts to find all its replicas again.
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
+/// Models that are remembered of one region.
+const MODELS_MAX: usize = 10_000;
+
+/// Models by region, each with the moment since which its region reports without it.
+#[derive(Debug, Default)]
+pub(super) struct Remembered {
+    regions: BTreeMap<RegionName, BTreeMap<ModelName, Option<Instant>>>,
+}
+
+impl Remembered {
+    /// Notes the models that a region tells of. Only if it `reports`, and all its names are known,
+    /// does the lack of a model mean anything.
+    pub(super) fn note<'m>(
+        &mut self,
+        region: &RegionName,
+        told: impl Iterator<Item = &'m ModelName>,
+        reports: bool,
+        now: Instant,
+    ) {
+        let models = self.regions.entry(region.clone()).or_default();
+        let mut missing: BTreeSet<ModelName> = models.keys().cloned().collect();
+        for model in told {
+            missing.remove(model);
+            if models.contains_key(model) || models.len() < MODELS_MAX {
+                models.insert(model.clone(), None);
+            }
+        }
+        for model in missing {
+            let Some(since) = models.get_mut(&model) else { continue };
+            match reports {
+                true if now >= *since.get_or_insert(now) + REMEMBERED_FOR => {
+                    models.remove(&model);
+                }
+                true => {}
+                // Nothing was said about it: it is remembered until something is.
+                false => *since = None,
+            }
+        }
+    }
+
+    /// Forgets regions that are no longer part of the cluster.
+    pub(super) fn keep(&mut self, is_member: impl Fn(&RegionName) -> bool) {
+        self.regions.retain(|region, _| is_member(region));
+    }
+
+    /// Every model that is remembered.
+    pub(super) fn models(&self) -> BTreeSet<ModelName> {
+        self.regions.values().flat_map(|models| models.keys().cloned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct World {
+        remembered: Remembered,
+        start: Instant,
+    }
+
+    impl World {
+        fn new() -> Self {
+            Self { remembered: Remembered::default(), start: Instant::now() }
+        }
+
+        fn told(
+            &mut self,
+            second: u64,
+            region: &str,
+            models: &[&str],
+            reports: bool,
+        ) -> Vec<String> {
+            let models: Vec<ModelName> =
+                models.iter().map(|model| ModelName::from(*model)).collect();
+            let now = self.start + Duration::from_secs(second);
+            self.remembered.note(&region.into(), models.iter(), reports, now);
+            self.remembered.models().iter().map(ToString::to_string).collect()
+        }
+    }
+
+    #[test]
+    fn a_silent_region_keeps_its_models_however_long_it_is_silent() {
+        let mut world = World::new();
+        assert_eq!(world.told(0, "eu", &["big", "tiny"], true), ["big", "tiny"]);
+        assert_eq!(world.told(1, "eu", &[], false), ["big", "tiny"]);
+        assert_eq!(world.told(100_000, "eu", &[], false), ["big", "tiny"]);
+    }
+
+    #[test]
+    fn a_model_that_its_region_reports_without_is_forgotten_after_a_minute() {
+        let mut world = World::new();
+        world.told(0, "eu", &["big", "tiny"], true);
+        assert_eq!(world.told(1, "eu", &["tiny"], true), ["big", "tiny"]);
+        assert_eq!(world.told(60, "eu", &["tiny"], true), ["big", "tiny"]);
+        assert_eq!(world.told(61, "eu", &["tiny"], true), ["tiny"]);
+        // What was silent in between has had no time to tell.
+        world.told(70, "eu", &["tiny", "big"], true);
+        world.told(80, "eu", &["tiny"], true);
+        world.told(100, "eu", &[], false);
+        assert_eq!(world.told(150, "eu", &["tiny"], true), ["big", "tiny"]);
+    }
+
+    #[test]
+    fn a_region_that_leaves_the_cluster_takes_its_models_with_it() {
+        let mut world = World::new();
+        world.told(0, "eu", &["big"], true);
+        world.told(0, "us", &["tiny"], true);
+        world.remembered.keep(|region| region.as_str() == "us");
+        assert_eq!(world.told(0, "us", &["tiny"], true), ["tiny"]);
+    }
+
+    #[test]
+    fn only_so_many_models_of_one_region_are_remembered() {
+        let mut world = World::new();
+        let names: Vec<String> = (0..MODELS_MAX + 5).map(|number| format!("m{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        assert_eq!(world.told(0, "eu", &names, true).len(), MODELS_MAX);
+    }
+}

@@ -1,0 +1,78 @@
+//! Models whose registered replicas are all gone: they crashed with whoever renewed their leases, or
+//! were taken out for good.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use spillway_types::ModelName;
+
+use crate::fold::AgreedWorld;
+
+/// How long such a model stays known. A replica that has crashed and is started again registers
+/// within this time; a model that was taken out on purpose is listed no longer than this.
+const REMEMBERED_FOR: Duration = Duration::from_secs(600);
+/// Models that are remembered at most.
+const MODELS_MAX: usize = 10_000;
+
+/// Models without a registered replica, each since when.
+#[derive(Debug, Default)]
+pub(super) struct Lapsed(BTreeMap<ModelName, Instant>);
+
+impl Lapsed {
+    /// Notes what changed in the registrations of this region.
+    pub(super) fn note(&mut self, before: &AgreedWorld, after: &AgreedWorld, now: Instant) {
+        for model in registered(before) {
+            if self.0.len() < MODELS_MAX {
+                self.0.insert(model.clone(), now);
+            }
+        }
+        for model in registered(after) {
+            self.0.remove(model);
+        }
+    }
+
+    /// Forgets what was remembered for long enough. Returns whether there was any.
+    pub(super) fn expire(&mut self, now: Instant) -> bool {
+        let count = self.0.len();
+        self.0.retain(|_, since| now < *since + REMEMBERED_FOR);
+        self.0.len() < count
+    }
+
+    /// Models that are remembered.
+    pub(super) fn models(&self) -> impl Iterator<Item = &ModelName> {
+        self.0.keys()
+    }
+}
+
+fn registered(world: &AgreedWorld) -> impl Iterator<Item = &ModelName> {
+    let specs = world.replicas.values().filter_map(|replica| replica.registered.as_ref());
+    specs.flat_map(|spec| spec.models.iter())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agreed::test_state::{lease, registered};
+
+    #[test]
+    fn a_model_whose_lease_ended_is_remembered_for_ten_minutes() {
+        let none = AgreedWorld::default();
+        let some = AgreedWorld::of(&registered("r", Some(lease(15_000))), &"one".into());
+        let models = |lapsed: &Lapsed| lapsed.models().cloned().collect::<Vec<_>>();
+        let (start, mut lapsed) = (Instant::now(), Lapsed::default());
+        lapsed.note(&none, &some, start);
+        assert!(models(&lapsed).is_empty(), "it is served");
+        lapsed.note(&some, &none, start);
+        let gone = models(&lapsed);
+        assert_eq!(gone.len(), 1);
+        // News of something else change nothing.
+        lapsed.note(&none, &none, start + Duration::from_secs(500));
+        assert!(!lapsed.expire(start + Duration::from_secs(599)));
+        assert_eq!(models(&lapsed), gone);
+        assert!(lapsed.expire(start + REMEMBERED_FOR));
+        assert!(models(&lapsed).is_empty());
+        lapsed.note(&some, &none, start);
+        lapsed.note(&none, &some, start);
+        assert!(models(&lapsed).is_empty(), "it was registered again");
+    }
+}

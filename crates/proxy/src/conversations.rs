@@ -1,0 +1,74 @@
+//! Which other region served a conversation last, so that its next turn finds its cache again.
+
+use std::time::Duration;
+
+use moka::sync::Cache;
+use spillway_types::RegionName;
+
+/// Conversations that are remembered at a time: some 10 MB. Beyond it the least used are forgotten.
+const CONVERSATIONS_MAX: u64 = 65_536;
+/// A conversation that nobody goes on with for this long is forgotten: caches hold it no longer.
+const IDLE: Duration = Duration::from_secs(3_600);
+/// Blocks of a prompt's end that are looked up: a turn adds fewer, or so much that there is little to
+/// be found in a cache.
+const BLOCKS_MAX: usize = 128;
+
+/// Regions by the last block of the prompt that they served.
+#[derive(Debug)]
+pub(crate) struct Conversations(Cache<u64, RegionName>);
+
+/// Where a conversation was served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServedIn {
+    pub(crate) region: RegionName,
+    /// Leading blocks of the prompt that were part of what was served there.
+    pub(crate) blocks: u32,
+}
+
+impl Conversations {
+    /// Notes that a region served a prompt.
+    pub(crate) fn served(&self, chain: &[u64], region: &RegionName) {
+        if let Some(last) = chain.last() {
+            self.0.insert(*last, region.clone());
+        }
+    }
+
+    /// The region that served the longest beginning of a prompt.
+    pub(crate) fn find(&self, chain: &[u64]) -> Option<ServedIn> {
+        let ends = chain.iter().enumerate().rev().take(BLOCKS_MAX);
+        ends.into_iter().find_map(|(index, block)| {
+            let region = self.0.get(block)?;
+            Some(ServedIn { region, blocks: u32::try_from(index + 1).unwrap_or(u32::MAX) })
+        })
+    }
+}
+
+impl Default for Conversations {
+    fn default() -> Self {
+        Self(Cache::builder().max_capacity(CONVERSATIONS_MAX).time_to_idle(IDLE).build())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_turn_finds_the_region_of_the_last_one() {
+        let conversations = Conversations::default();
+        let (eu, us) = (RegionName::from("eu"), RegionName::from("us"));
+        let served_in =
+            |region: &RegionName, blocks| Some(ServedIn { region: region.clone(), blocks });
+        assert_eq!(conversations.find(&[1, 2, 3]), None);
+        conversations.served(&[1, 2, 3], &eu);
+        assert_eq!(conversations.find(&[1, 2, 3, 4, 5]), served_in(&eu, 3));
+        assert_eq!(conversations.find(&[1, 2, 6]), None, "they only begin alike");
+        conversations.served(&[1, 2, 3, 4, 5], &us);
+        assert_eq!(conversations.find(&[1, 2, 3, 4, 5, 6]), served_in(&us, 5), "it moved");
+        conversations.served(&[], &eu);
+        assert_eq!(conversations.find(&[]), None);
+        let long: Vec<u64> = (0..1_000).collect();
+        conversations.served(&long[..500], &eu);
+        assert_eq!(conversations.find(&long), None, "too much was added");
+    }
+}
