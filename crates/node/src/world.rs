@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spillway_proxy::{Replica, ReplicaTlsError, RouteSpec, View, ViewParts};
+use spillway_proxy::{ModelCards, Replica, ReplicaTlsError, RouteSpec, View, ViewParts};
 use spillway_types::{ModelName, ReplicaName, Standing};
 
 use crate::fold::Folded;
@@ -30,12 +30,17 @@ pub(crate) fn gather_replicas(
 }
 
 /// A view of these replicas as they stand, which replaces `previous`. Prompts are cut into blocks of
-/// `block_bytes`.
+/// `block_bytes`. Besides the replicas there is what other regions serve, what replicas say of models, and
+/// which they say they do not have.
 pub(crate) fn build_view(
     folded: &Folded,
     replicas: Vec<Arc<Replica>>,
     standings: &BTreeMap<ReplicaName, Standing>,
-    elsewhere: BTreeSet<ModelName>,
+    (elsewhere, cards, denied): (
+        BTreeSet<ModelName>,
+        Arc<ModelCards>,
+        &BTreeMap<ReplicaName, BTreeSet<ModelName>>,
+    ),
     (previous, first_turn, block_bytes): (&View, u64, u32),
 ) -> View {
     View::new(ViewParts {
@@ -43,6 +48,8 @@ pub(crate) fn build_view(
         replicas,
         names: Arc::clone(&folded.names),
         elsewhere,
+        cards,
+        denied,
         standings,
         weights: &folded.weights,
         previous: Some(previous),

@@ -40,7 +40,7 @@ pub use error::{
 };
 pub use form::{Form, read_form};
 pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashBy, cookie};
-pub use models::{model_card, model_list};
+pub use models::{ModelCard, model_card, model_list};
 pub use orca::parse_orca;
 pub use plain_path::{is_confined, lies_below};
 pub use prompt::{PromptPiece, read_prompt};

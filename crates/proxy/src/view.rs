@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use spillway_protocol::{EngineFields, HashBy, Protocol, decode_name, is_confined, lies_below};
+use spillway_protocol::{
+    EngineFields, HashBy, ModelCard, Protocol, decode_name, is_confined, lies_below,
+};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{
     Admission, ModelName, ReplicaName, ReplicaSlot, Residency, RouteName, Standing,
@@ -16,6 +18,7 @@ use crate::continuations::ContinuationSpec;
 use crate::hedging::{HedgeSpec, Hedges};
 use crate::knowledge::Cached;
 use crate::live_loads::{LiveLoads, Room};
+use crate::model_cards::ModelCards;
 use crate::names::{NameSpec, Names};
 use crate::queue_spec::QueueSpec;
 use crate::replica::Replica;
@@ -84,6 +87,11 @@ pub struct ViewParts<'a> {
     pub names: Arc<NameSpec>,
     /// Models that other regions serve.
     pub elsewhere: BTreeSet<ModelName>,
+    /// What replicas say of models.
+    pub cards: Arc<ModelCards>,
+    /// Models that replicas say they do not have. None is asked for such a one while another of its route
+    /// may have it.
+    pub denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
     /// How replicas stand; one that is missing is open.
     pub standings: &'a BTreeMap<ReplicaName, Standing>,
     /// Weights that operators gave replicas, instead of their own.
@@ -106,6 +114,7 @@ pub struct View {
     built_in: Vec<Arc<Route>>,
     names: Names,
     elsewhere: BTreeSet<ModelName>,
+    cards: Arc<ModelCards>,
     /// By slot.
     standings: Vec<Standing>,
     board: ArcSwap<Board>,
@@ -143,7 +152,7 @@ impl View {
             std::cmp::Reverse(route.spec.path_prefix.as_ref().map_or(0, String::len))
         });
         built_in.sort_by_key(|route| route.spec.models.is_empty());
-        let ViewParts { replicas, names, elsewhere, standings, .. } = parts;
+        let ViewParts { replicas, names, elsewhere, cards, standings, .. } = parts;
         let standing = |replica: &Arc<Replica>| standings.get(&replica.spec.name).cloned();
         let standings =
             replicas.iter().map(|replica| standing(replica).unwrap_or_default()).collect();
@@ -158,7 +167,7 @@ impl View {
             .map(|(replica, index)| (replica.spec.name.clone(), ReplicaSlot(index)))
             .collect();
         let board = ArcSwap::default();
-        Self { replicas, slots, prefixed, built_in, names, elsewhere, standings, board }
+        Self { replicas, slots, prefixed, built_in, names, elsewhere, cards, standings, board }
     }
 
     /// A view that serves nothing, for a node that is starting.
@@ -169,6 +178,8 @@ impl View {
             replicas: Vec::new(),
             names: Arc::default(),
             elsewhere: BTreeSet::new(),
+            cards: Arc::default(),
+            denied: &BTreeMap::new(),
             standings: &BTreeMap::new(),
             weights: &BTreeMap::new(),
             previous: None,
@@ -182,10 +193,15 @@ impl View {
         &self.replicas
     }
 
-    /// Every model, alias and split that a client can ask for, sorted.
+    /// Every model that a client can ask for, sorted, and then every alias and split.
     #[must_use]
     pub fn models(&self) -> &[ModelName] {
         self.names.listed()
+    }
+
+    /// What clients are told of a name.
+    pub(crate) fn card<'v>(&'v self, id: &'v str) -> ModelCard<'v> {
+        self.cards.card(&self.names, id)
     }
 
     /// Whether another region serves this model.
@@ -289,6 +305,29 @@ impl View {
     }
 }
 
+impl ViewParts<'_> {
+    /// Whether a replica says that it does not have a model.
+    fn denies(&self, replica: &ReplicaName, model: &ModelName) -> bool {
+        self.denied.get(replica).is_some_and(|models| models.contains(model))
+    }
+}
+
+/// The models that some member does not deny to have. Empty if nobody denies anything.
+fn held_models<'p>(
+    parts: &'p ViewParts<'_>,
+    is_member: impl Fn(&Replica) -> bool,
+) -> BTreeSet<&'p ModelName> {
+    if parts.denied.is_empty() {
+        return BTreeSet::new();
+    }
+    let members = parts.replicas.iter().filter(|replica| is_member(replica));
+    let held = members.flat_map(|replica| {
+        let models = replica.spec.models.iter();
+        models.filter(|model| !parts.denies(&replica.spec.name, model))
+    });
+    held.collect()
+}
+
 impl Route {
     fn for_all(spec: RouteSpec, parts: &ViewParts<'_>) -> Self {
         let before = parts.previous.and_then(|view| view.route_named(&spec.name));
@@ -309,9 +348,12 @@ impl Route {
         let mut by_model: BTreeMap<ModelName, Members> = BTreeMap::new();
         let mut versions = VersionMembers::default();
         let mut all = Members::default();
+        let is_member = |replica: &Replica| {
+            spec.pool.as_ref().is_none_or(|pool| *pool == replica.spec.pool) && is_wanted(replica)
+        };
+        let held = held_models(parts, is_member);
         for (replica, index) in parts.replicas.iter().zip(0..) {
-            let is_in_pool = spec.pool.as_ref().is_none_or(|pool| *pool == replica.spec.pool);
-            if !is_in_pool || !is_wanted(replica) {
+            if !is_member(replica) {
                 continue;
             }
             let name = &replica.spec.name;
@@ -320,6 +362,9 @@ impl Route {
             let entrant = Entrant { replica, slot: ReplicaSlot(index), standing, weight };
             all.add(entrant, None);
             for model in &replica.spec.models {
+                if parts.denies(name, model) && held.contains(model) {
+                    continue;
+                }
                 if spec.models.is_empty() || spec.models.contains(model) {
                     let members = by_model.entry(model.clone()).or_default();
                     members.add(entrant, Some(model));

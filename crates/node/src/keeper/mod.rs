@@ -9,6 +9,7 @@ mod discovered;
 mod facts;
 mod handle;
 mod limits;
+mod pages;
 mod publish;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,7 @@ use crate::fold::{Folded, fold};
 use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
 use crate::keeper::limits::Limits;
+use crate::keeper::pages::Pages;
 use crate::knowledge::Knowledge;
 use crate::resolve::resolve_all;
 use crate::world::gather_replicas;
@@ -71,6 +73,8 @@ pub(crate) struct Keeper {
     replicas: BTreeMap<ReplicaName, Arc<Replica>>,
     /// How many requests each is to have at a time.
     limits: Limits,
+    /// What each says of its models.
+    pages: Pages,
     /// Models that other regions serve.
     elsewhere: BTreeSet<ModelName>,
     monitors: Monitors,
@@ -118,6 +122,7 @@ impl Keeper {
             folded: Folded::default(),
             replicas: BTreeMap::new(),
             limits: Limits::default(),
+            pages: Pages::default(),
             elsewhere: BTreeSet::new(),
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
             facts,
@@ -253,6 +258,7 @@ impl Keeper {
         let named = |replica: Arc<Replica>| (replica.spec().name.clone(), replica);
         self.replicas = replicas.into_iter().map(named).collect();
         self.limits.reconcile(&self.folded.replicas, &self.replicas);
+        self.pages.reconcile(&self.folded.replicas, &self.replicas);
         self.knowledge.set_replicas(self.replicas.values().cloned().collect());
         self.monitors.reconcile(self.targets());
         self.follow_orders();

@@ -47,7 +47,8 @@ impl Keeper {
         let previous = self.gateway.view();
         let block_bytes = self.gateway.knowledge().block_bytes();
         let before = (&*previous, self.gateway.seed(), block_bytes);
-        let view = build_view(&self.folded, replicas, &standings, self.elsewhere.clone(), before);
+        let told = (self.elsewhere.clone(), self.pages.cards(), self.pages.denied());
+        let view = build_view(&self.folded, replicas, &standings, told, before);
         view.replace_board(board);
         self.gateway.replace_view(view);
     }
@@ -76,6 +77,7 @@ impl Keeper {
         for member in &mut members {
             let replica = self.replicas.get(&member.name);
             member.concurrency_limit = replica.and_then(|replica| replica.concurrency_limit());
+            self.pages.complete(member);
         }
         members
     }
