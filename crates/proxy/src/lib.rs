@@ -10,6 +10,7 @@ mod client;
 mod coming_guests;
 mod continuations;
 mod control_age;
+mod cors;
 mod crowd;
 mod executor;
 mod frame_budget;
@@ -56,6 +57,7 @@ pub use client::{
 pub use coming_guests::{ComingGuest, ComingGuests};
 pub use continuations::ContinuationSpec;
 pub use control_age::{ControlAge, ControlState};
+pub use cors::{BadOrigin, Cors};
 pub use crowd::CrowdSeen;
 pub use gateway::{Counters, Gateway, GatewayConfig};
 pub use hedging::{HedgeAfter, HedgeSpec};

@@ -263,6 +263,7 @@ impl Keeper {
         self.monitors.reconcile(self.targets());
         self.follow_orders();
         self.tell_notes(&before.notes);
+        self.gateway.replace_cors(self.world.cors.clone());
         self.publish_view();
         Ok(())
     }

@@ -66,6 +66,14 @@ pub(crate) async fn serve(
     let is_head = request.method() == Method::HEAD;
     let is_http1 = request.version() <= Version::HTTP_11;
     let gateway = Arc::clone(&worker.gateway);
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    if origin.is_some()
+        && let Some(told) = gateway.cors().preflight(request.method(), request.headers())
+    {
+        // It carries no key, and asks for nothing that a replica knows.
+        Record::new(worker, client).answered(told.status().as_u16());
+        return Ok(told);
+    }
     let exchange = Exchange { pump: Some(pump), ..Exchange::new(worker, client, dice, None) };
     let mut response = match exchange.run(request.map(WireBody::Http), &identity).await {
         Ok(response) => response,
@@ -80,6 +88,10 @@ pub(crate) async fn serve(
     // A connection that is kept would end just when its client sends something. HTTP/2 has GOAWAY for it.
     if is_http1 && gateway.is_leaving() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    let cors = gateway.cors();
+    if !cors.is_off() {
+        cors.mark(origin.as_ref(), response.headers_mut());
     }
     told::tell_control_age(&gateway, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
