@@ -8,6 +8,9 @@ use spillway_tests::{
     eventually, full, get, message, post, streamed, within,
 };
 
+use crate::config::check;
+use crate::reload::{File, reloads};
+
 const BODY: &str = r#"{"model":"tiny"}"#;
 /// Paths below /custom are read as OpenAI's.
 const CUSTOM: &str = "[[route]]\nname = \"c\"\npath_prefix = \"/custom\"\nprotocol = \"openai\"\n";
@@ -262,6 +265,31 @@ async fn pages_of_allowed_origins_may_use_it_from_a_browser() {
     assert_eq!(reply.status, 401, "off by default");
     let reply = Client::once(off.addresses()[1], with(chat("tiny", ""), &own)).await;
     assert_eq!(reply.header("access-control-allow-origin"), Some("*"), "the replica's own word");
+}
+
+#[tokio::test]
+async fn origins_follow_the_config_without_a_restart() {
+    let setup = Setup::new().replica("a", Scripted::refusing());
+    let file = File::new(&setup);
+    let node = file.start().await;
+    let preflight = || {
+        let asks = [("origin", "https://a.example"), ("access-control-request-method", "POST")];
+        Client::once(node.addresses()[0], with(bare(Method::OPTIONS, "/v1/models"), &asks))
+    };
+    assert_eq!(preflight().await.status, 405);
+    file.replace(&setup.set("cors.allowed_origins = [\"*\"]").text());
+    eventually("it is applied", || reloads(&node, "applied") >= 1.0).await;
+    let reply = preflight().await;
+    let leave = reply.header("access-control-allow-origin");
+    assert_eq!((reply.status, leave, reply.header("vary")), (204, Some("*"), None));
+}
+
+#[test]
+fn what_is_no_origin_is_told_with_its_place_and_a_remedy() {
+    let cors = |origin: &str| format!("[cors]\nallowed_origins = [\"*\", \"{origin}\"]\n");
+    for origin in ["chat.example", "https://chat.example/", "https://a/b", ""] {
+        check(&cors(origin), (2, 25), "is no origin", "https://chat.example");
+    }
 }
 
 #[tokio::test]
