@@ -133,7 +133,7 @@ fn tell(name: &ReplicaName, page: &ModelsPage, denied: Option<&BTreeSet<ModelNam
     let not = listed(&mut denied.into_iter().flatten());
     tracing::warn!(
         replica = %name,
-        "{name} serves {serves}, not {not}: correct `models`, or add the name to [aliases]"
+        "{name} serves {serves}, not {not}: correct its `models`, and let [aliases] lead from other names"
     );
 }
 
