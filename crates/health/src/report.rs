@@ -70,6 +70,11 @@ pub struct MemberReport {
     /// Most requests that the region's nodes together give it, by what was found out; `None` if a
     /// config says it. Whoever looks after that fills it in.
     pub concurrency_limit: Option<u32>,
+    /// The models that it says it serves; `None` while it has said nothing. Whoever reads its page fills
+    /// this and the next in.
+    pub models_told: Option<Vec<ModelName>>,
+    /// Models that it should serve, and says it does not have.
+    pub models_denied: Vec<ModelName>,
     /// How long it had sent nothing to them, at the last tick.
     pub silent_for_ms: Option<u64>,
     /// Age of its newest load report.

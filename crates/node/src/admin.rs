@@ -119,7 +119,15 @@ impl Admin {
             },
             "resume" => self.keeper.order(name, Order::Resume).await,
             "load" => match body::<LoadReport>(request).await {
-                Ok(report) => self.keeper.report(name, report).await,
+                Ok(report) => match report.fault() {
+                    Some(field) => {
+                        let message = format!(
+                            "{field} can't be true: numbers are not negative, and shares are 1 at most"
+                        );
+                        return error(StatusCode::BAD_REQUEST, &message);
+                    }
+                    None => self.keeper.report(name, report).await,
+                },
                 Err(message) => return error(StatusCode::BAD_REQUEST, &message),
             },
             _ => return error(StatusCode::NOT_FOUND, "known actions: drain, resume, load"),

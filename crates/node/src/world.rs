@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use spillway_proxy::{KnownModels, Replica, ReplicaTlsError, RouteSpec, View, ViewParts};
+use spillway_proxy::{
+    KnownModels, ModelCards, Replica, ReplicaTlsError, RouteSpec, View, ViewParts,
+};
 use spillway_types::{ModelName, ReplicaName, Standing};
 
 use crate::fold::Folded;
@@ -29,21 +31,35 @@ pub(crate) fn gather_replicas(
     configs.iter().map(replica).collect()
 }
 
+/// Facts about models beyond the replicas' configs.
+pub(crate) struct SaidOfModels<'a> {
+    /// Models that other regions serve.
+    pub(crate) elsewhere: BTreeSet<ModelName>,
+    /// Models that are configured somewhere.
+    pub(crate) known: KnownModels,
+    /// What replicas tell of models.
+    pub(crate) cards: Arc<ModelCards>,
+    /// Models that replicas say they do not have.
+    pub(crate) denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
+}
+
 /// A view of these replicas as they stand, which replaces `previous`. Prompts are cut into blocks of
 /// `block_bytes`.
 pub(crate) fn build_view(
     folded: &Folded,
     replicas: Vec<Arc<Replica>>,
     standings: &BTreeMap<ReplicaName, Standing>,
-    (elsewhere, known): (BTreeSet<ModelName>, KnownModels),
+    models: SaidOfModels<'_>,
     (previous, first_turn, block_bytes): (&View, u64, u32),
 ) -> View {
     View::new(ViewParts {
         routes: folded.routes.iter().map(|route| with_blocks(route, block_bytes)).collect(),
         replicas,
         names: Arc::clone(&folded.names),
-        elsewhere,
-        known,
+        elsewhere: models.elsewhere,
+        known: models.known,
+        cards: models.cards,
+        denied: models.denied,
         standings,
         weights: &folded.weights,
         previous: Some(previous),

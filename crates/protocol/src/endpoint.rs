@@ -16,6 +16,9 @@ use crate::plain_path::{has_encoded_slash, is_plain};
 pub enum Protocol {
     /// The OpenAI API, under `/v1`.
     OpenAi,
+    /// The Anthropic API: `/v1/messages` and what is below it. Only errors tell it from OpenAI's: which
+    /// requests are served there is up to the config's routes.
+    Anthropic,
     /// The Open Inference Protocol of KServe and Triton, under `/v2`.
     KServeV2,
     /// gRPC: KServe V2's service, health, and services that a route passes through.
@@ -70,7 +73,7 @@ pub enum Endpoint<'p> {
     },
     /// `/livez`: whether this process runs.
     Livez,
-    /// `/readyz`: whether this process can serve.
+    /// `/readyz`, and `/health` and `/ping` as model servers call it: whether this process can serve.
     Readyz,
     /// A method called over gRPC; found by the content type, not by [`Endpoint::classify`].
     Grpc(GrpcMethod),
@@ -82,6 +85,9 @@ impl Protocol {
     /// The family that a path's author had in mind, for errors about paths that are no endpoint.
     #[must_use]
     pub fn of_path(path: &str) -> Self {
+        if is_messages(path) {
+            return Self::Anthropic;
+        }
         match path.trim_start_matches('/').split('/').next() {
             Some("v1") => Self::OpenAi,
             Some("v2") => Self::KServeV2,
@@ -112,7 +118,10 @@ impl<'p> Endpoint<'p> {
             "/v1/embeddings" => Self::Embeddings,
             "/v1/models" => Self::ModelList,
             "/rerank" | "/v1/rerank" | "/v2/rerank" => Self::Rerank,
-            "/v1/audio/speech"
+            // Servers answer these two by the body's model; ids of responses never look like them.
+            "/v1/responses/input_tokens"
+            | "/v1/responses/compact"
+            | "/v1/audio/speech"
             | "/v1/images/generations"
             | "/v1/moderations"
             | "/v1/score"
@@ -133,7 +142,7 @@ impl<'p> Endpoint<'p> {
             "/v2/health/live" => Self::V2Live,
             "/v2/health/ready" => Self::V2Ready,
             "/livez" => Self::Livez,
-            "/readyz" => Self::Readyz,
+            "/readyz" | "/health" | "/ping" => Self::Readyz,
             // Only a path with a name in it can hide something.
             _ if is_plain(path) => classify_named(path),
             _ => Self::Other,
@@ -152,6 +161,16 @@ impl<'p> Endpoint<'p> {
             _ => Protocol::OpenAi,
         }
     }
+}
+
+/// Whether a path is one of the Anthropic API's: `/v1/messages` or below it, whatever stands before that.
+#[must_use]
+pub fn is_messages(path: &str) -> bool {
+    const MESSAGES: &str = "/v1/messages";
+    path.match_indices(MESSAGES).any(|(at, _)| {
+        let rest = &path[at + MESSAGES.len()..];
+        rest.is_empty() || rest.starts_with('/')
+    })
 }
 
 /// Decodes a model name out of a path; `None` if the decoded bytes are not UTF-8.
@@ -239,6 +258,8 @@ mod tests {
             ("/v1/audio/speech", Endpoint::JsonPassthrough),
             ("/v1/moderations", Endpoint::JsonPassthrough),
             ("/tokenize", Endpoint::JsonPassthrough),
+            ("/v1/responses/input_tokens", Endpoint::JsonPassthrough),
+            ("/v1/responses/compact", Endpoint::JsonPassthrough),
             ("/v1/audio/transcriptions", Endpoint::FormPassthrough),
             ("/v1/images/edits", Endpoint::FormPassthrough),
             ("/v2", Endpoint::V2Server),
@@ -246,6 +267,8 @@ mod tests {
             ("/v2/health/ready", Endpoint::V2Ready),
             ("/livez", Endpoint::Livez),
             ("/readyz", Endpoint::Readyz),
+            ("/health", Endpoint::Readyz),
+            ("/ping", Endpoint::Readyz),
         ] {
             check(path, expected);
             check(&format!("{path}/"), expected);
@@ -332,6 +355,11 @@ mod tests {
         assert_eq!(Protocol::of_path("//v2/nope"), Protocol::KServeV2);
         assert_eq!(Protocol::of_path("/v10/nope"), Protocol::Raw);
         assert_eq!(Protocol::of_path(""), Protocol::Raw);
+        for path in ["/v1/messages", "/v1/messages/", "/v1/messages/count_tokens", "/a/v1/messages"]
+        {
+            assert_eq!(Protocol::of_path(path), Protocol::Anthropic, "{path}");
+        }
+        assert_eq!(Protocol::of_path("/v1/messages2"), Protocol::OpenAi);
     }
 
     #[test]

@@ -112,6 +112,11 @@ pub struct GatewayError {
 pub enum EventFlavour {
     /// Chat and completions: a data event with an `error` object, as engines send it.
     OpenAi,
+    /// Other streams of OpenAI's API, e.g. of images and speech: the same object in a named `error` event,
+    /// since their clients look at names.
+    OpenAiNamed,
+    /// The Anthropic API: a named `error` event with its own object.
+    Anthropic,
     /// The Responses API: a named `error` event.
     Responses {
         /// The number after that of the last event sent.
@@ -221,6 +226,22 @@ impl ErrorKind {
         }
     }
 
+    /// The `type` of an Anthropic error object, by which its clients choose their exception.
+    #[must_use]
+    pub fn anthropic_type(self) -> &'static str {
+        match self.status() {
+            StatusCode::UNAUTHORIZED => "authentication_error",
+            StatusCode::FORBIDDEN => "permission_error",
+            StatusCode::NOT_FOUND => "not_found_error",
+            StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            StatusCode::SERVICE_UNAVAILABLE => "overloaded_error",
+            StatusCode::GATEWAY_TIMEOUT => "timeout_error",
+            status if status.is_client_error() => "invalid_request_error",
+            _ => "api_error",
+        }
+    }
+
     /// The `type` of an OpenAI error object, which names whose fault it was.
     #[must_use]
     pub fn openai_type(self) -> &'static str {
@@ -281,6 +302,7 @@ impl GatewayError {
     pub fn body(&self, protocol: Protocol) -> Bytes {
         match protocol {
             Protocol::OpenAi => json(&OpenAiBody { error: self.openai() }),
+            Protocol::Anthropic => json(&self.anthropic()),
             Protocol::KServeV2 => json(&self.v2()),
             Protocol::Grpc => Bytes::new(),
             Protocol::Raw => json(&RawBody { error: self.raw() }),
@@ -292,6 +314,10 @@ impl GatewayError {
     pub fn event(&self, flavour: EventFlavour) -> Bytes {
         match flavour {
             EventFlavour::OpenAi => frame("", &OpenAiBody { error: self.openai() }),
+            EventFlavour::OpenAiNamed => {
+                frame("event: error\n", &OpenAiBody { error: self.openai() })
+            }
+            EventFlavour::Anthropic => frame("event: error\n", &self.anthropic()),
             EventFlavour::Responses { sequence_number } => {
                 frame("event: error\n", &self.responses(sequence_number))
             }
@@ -307,6 +333,15 @@ impl GatewayError {
             param: self.param,
             code: self.kind.code(),
         }
+    }
+
+    fn anthropic(&self) -> AnthropicBody<'_> {
+        let error = AnthropicError {
+            r#type: self.kind.anthropic_type(),
+            message: &self.message,
+            code: self.kind.code(),
+        };
+        AnthropicBody { r#type: "error", error }
     }
 
     fn responses(&self, sequence_number: u64) -> ResponsesError<'_> {
@@ -338,6 +373,19 @@ struct OpenAiError<'e> {
     message: &'e str,
     r#type: &'static str,
     param: Option<&'static str>,
+    code: &'static str,
+}
+
+#[derive(Serialize)]
+struct AnthropicBody<'e> {
+    r#type: &'static str,
+    error: AnthropicError<'e>,
+}
+
+#[derive(Serialize)]
+struct AnthropicError<'e> {
+    r#type: &'static str,
+    message: &'e str,
     code: &'static str,
 }
 

@@ -18,6 +18,7 @@ pub mod fuzz;
 pub mod grpc;
 mod hash_by;
 mod models;
+mod near;
 mod orca;
 mod plain_path;
 mod prompt;
@@ -33,14 +34,15 @@ pub use cache_mask::CacheMask;
 pub use client_address::TrustedProxies;
 pub use continuation::{CompletionApi, Next, Terms, Thread, Unfit, UsageTelling, ask_throughout};
 pub use echo::Echo;
-pub use endpoint::{Endpoint, Protocol, decode_name};
+pub use endpoint::{Endpoint, Protocol, decode_name, is_messages};
 pub use engine_fields::EngineFields;
 pub use error::{
     CODE_HEADER, ErrorKind, EventFlavour, GatewayError, RETRY_DELAY, RETRY_DELAY_MAX, SHED_REASON,
 };
 pub use form::{Form, read_form};
 pub use hash_by::{HashBy, KeySources, RequestKey, UnknownHashBy, cookie};
-pub use models::{model_card, model_list};
+pub use models::{ModelCard, model_card, model_list};
+pub use near::nearest_path;
 pub use orca::parse_orca;
 pub use plain_path::{is_confined, lies_below};
 pub use prompt::{PromptPiece, read_prompt};

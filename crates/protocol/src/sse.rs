@@ -133,8 +133,8 @@ impl EventRelay {
         self.tally
     }
 
-    /// Whether the stream has said that it is over: `[DONE]`, or one of the Responses API's
-    /// `response.completed`, `response.incomplete` and `response.failed`.
+    /// Whether the stream has said that it is over: by `[DONE]`, or by an event that is the last one in its
+    /// API, such as `response.completed` or `message_stop`.
     #[must_use]
     pub fn done(&self) -> bool {
         self.done

@@ -19,6 +19,7 @@ use crate::client::{BodyHolder, BodyShares, CloseReason, Share, Shares};
 use crate::continuations::Continuations;
 use crate::control_age::ControlAge;
 use crate::conversations::Conversations;
+use crate::cors::Cors;
 use crate::knowledge::Knowledge;
 use crate::memory::Memory;
 use crate::queue_spec::WaitTotals;
@@ -81,6 +82,7 @@ pub struct Gateway {
     /// What waits here for a place at a replica.
     pub(crate) waiting: Arc<Waitings>,
     view: ArcSwap<View>,
+    cors: ArcSwap<Cors>,
     regions: ArcSwap<Regions>,
     control_age: ControlAge,
     remote: OnceLock<Arc<dyn Remote>>,
@@ -123,6 +125,7 @@ impl Gateway {
             background: TaskTracker::new(),
             waiting: Arc::new(Waitings::new(config.waiting)),
             view: ArcSwap::from_pointee(view),
+            cors: ArcSwap::default(),
             regions: ArcSwap::from_pointee(Regions {
                 own_country: config.country,
                 ..Regions::alone(Instant::now())
@@ -154,6 +157,15 @@ impl Gateway {
     /// Serves requests by another view from now on; those under way keep theirs.
     pub fn replace_view(&self, view: View) {
         self.view.store(Arc::new(view));
+    }
+
+    /// Lets pages of these origins use it from now on.
+    pub fn replace_cors(&self, cors: Cors) {
+        self.cors.store(Arc::new(cors));
+    }
+
+    pub(crate) fn cors(&self) -> Guard<Arc<Cors>> {
+        self.cors.load()
     }
 
     /// The keys that clients are let in by.

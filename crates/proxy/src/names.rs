@@ -32,7 +32,7 @@ pub(crate) struct Names {
     models: BTreeSet<ModelName>,
     /// Models of which some replica says which versions it serves.
     versioned: BTreeSet<ModelName>,
-    /// All names, sorted.
+    /// All names: the models, sorted, and then what stands for others, sorted.
     listed: Vec<ModelName>,
 }
 
@@ -92,12 +92,13 @@ impl Names {
         }
         let splits: BTreeMap<ModelName, usize> =
             spec.splits.iter().map(|split| split.name.clone()).zip(0..).collect();
-        let listed: BTreeSet<&ModelName> =
-            models.iter().chain(spec.aliases.keys()).chain(splits.keys()).collect();
-        Self { listed: listed.into_iter().cloned().collect(), versioned, models, splits, spec }
+        let others: BTreeSet<&ModelName> = spec.aliases.keys().chain(splits.keys()).collect();
+        let others = others.into_iter().filter(|name| !models.contains(*name));
+        let listed = models.iter().chain(others).cloned().collect();
+        Self { listed, versioned, models, splits, spec }
     }
 
-    /// Every name, sorted.
+    /// Every name, models first: clients that are told no name take the first one.
     pub(crate) fn listed(&self) -> &[ModelName] {
         &self.listed
     }
@@ -113,6 +114,15 @@ impl Names {
             Named::Model(model) | Named::Version(model, _) => model,
             Named::Split(split) => &split.name,
         })
+    }
+
+    /// The models that may serve requests for a name: one, unless it is a split.
+    pub(crate) fn models_behind(&self, name: &str) -> Vec<&ModelName> {
+        match self.named(name) {
+            Some(Named::Model(model) | Named::Version(model, _)) => vec![model],
+            Some(Named::Split(split)) => split.arms.iter().map(|arm| &arm.model).collect(),
+            None => Vec::new(),
+        }
     }
 
     /// The models that stand in for this one, best first.

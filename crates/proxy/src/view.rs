@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
-use spillway_protocol::{EngineFields, HashBy, Protocol, decode_name, is_confined, lies_below};
+use spillway_protocol::{
+    EngineFields, HashBy, ModelCard, Protocol, decode_name, is_confined, lies_below,
+};
 use spillway_route::{Policy, Tuning};
 use spillway_types::{
     Admission, ModelName, ReplicaName, ReplicaSlot, Residency, RouteName, Standing,
@@ -16,6 +18,7 @@ use crate::continuations::ContinuationSpec;
 use crate::hedging::{HedgeSpec, Hedges};
 use crate::knowledge::Cached;
 use crate::live_loads::{LiveLoads, Room};
+use crate::model_cards::ModelCards;
 use crate::names::{NameSpec, Names};
 use crate::queue_spec::QueueSpec;
 use crate::replica::Replica;
@@ -87,6 +90,11 @@ pub struct ViewParts<'a> {
     /// Models that are configured somewhere, whether or not any replica serves them now. Those of
     /// `replicas` and `elsewhere` need not be among them.
     pub known: KnownModels,
+    /// What replicas say of models.
+    pub cards: Arc<ModelCards>,
+    /// Models that replicas say they do not have. None is asked for such a one while another of its route
+    /// may have it.
+    pub denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
     /// How replicas stand; one that is missing is open.
     pub standings: &'a BTreeMap<ReplicaName, Standing>,
     /// Weights that operators gave replicas, instead of their own.
@@ -119,6 +127,7 @@ pub struct View {
     names: Names,
     elsewhere: BTreeSet<ModelName>,
     known: KnownModels,
+    cards: Arc<ModelCards>,
     /// By slot.
     standings: Vec<Standing>,
     board: ArcSwap<Board>,
@@ -156,7 +165,7 @@ impl View {
             std::cmp::Reverse(route.spec.path_prefix.as_ref().map_or(0, String::len))
         });
         built_in.sort_by_key(|route| route.spec.models.is_empty());
-        let ViewParts { replicas, names, elsewhere, known, standings, .. } = parts;
+        let ViewParts { replicas, names, elsewhere, known, cards, standings, .. } = parts;
         let standing = |replica: &Arc<Replica>| standings.get(&replica.spec.name).cloned();
         let standings =
             replicas.iter().map(|replica| standing(replica).unwrap_or_default()).collect();
@@ -172,7 +181,18 @@ impl View {
             .map(|(replica, index)| (replica.spec.name.clone(), ReplicaSlot(index)))
             .collect();
         let board = ArcSwap::default();
-        Self { replicas, slots, prefixed, built_in, names, elsewhere, known, standings, board }
+        Self {
+            replicas,
+            slots,
+            prefixed,
+            built_in,
+            names,
+            elsewhere,
+            known,
+            cards,
+            standings,
+            board,
+        }
     }
 
     /// A view that serves nothing, for a node that is starting.
@@ -184,6 +204,8 @@ impl View {
             names: Arc::default(),
             elsewhere: BTreeSet::new(),
             known: KnownModels::default(),
+            cards: Arc::default(),
+            denied: &BTreeMap::new(),
             standings: &BTreeMap::new(),
             weights: &BTreeMap::new(),
             previous: None,
@@ -197,10 +219,15 @@ impl View {
         &self.replicas
     }
 
-    /// Every model, alias and split that a client can ask for, sorted.
+    /// Every model that a client can ask for, sorted, and then every alias and split.
     #[must_use]
     pub fn models(&self) -> &[ModelName] {
         self.names.listed()
+    }
+
+    /// What clients are told of a name.
+    pub(crate) fn card<'v>(&'v self, id: &'v str) -> ModelCard<'v> {
+        self.cards.card(&self.names, id)
     }
 
     /// Models that this region is configured to serve, whether or not a replica does so now. A model
@@ -312,6 +339,29 @@ impl View {
     }
 }
 
+impl ViewParts<'_> {
+    /// Whether a replica says that it does not have a model.
+    fn denies(&self, replica: &ReplicaName, model: &ModelName) -> bool {
+        self.denied.get(replica).is_some_and(|models| models.contains(model))
+    }
+}
+
+/// The models that some member does not deny to have. Empty if nobody denies anything.
+fn held_models<'p>(
+    parts: &'p ViewParts<'_>,
+    is_member: impl Fn(&Replica) -> bool,
+) -> BTreeSet<&'p ModelName> {
+    if parts.denied.is_empty() {
+        return BTreeSet::new();
+    }
+    let members = parts.replicas.iter().filter(|replica| is_member(replica));
+    let held = members.flat_map(|replica| {
+        let models = replica.spec.models.iter();
+        models.filter(|model| !parts.denies(&replica.spec.name, model))
+    });
+    held.collect()
+}
+
 impl Route {
     fn for_all(spec: RouteSpec, parts: &ViewParts<'_>) -> Self {
         let before = parts.previous.and_then(|view| view.route_named(&spec.name));
@@ -332,9 +382,12 @@ impl Route {
         let mut by_model: BTreeMap<ModelName, Members> = BTreeMap::new();
         let mut versions = VersionMembers::default();
         let mut all = Members::default();
+        let is_member = |replica: &Replica| {
+            spec.pool.as_ref().is_none_or(|pool| *pool == replica.spec.pool) && is_wanted(replica)
+        };
+        let held = held_models(parts, is_member);
         for (replica, index) in parts.replicas.iter().zip(0..) {
-            let is_in_pool = spec.pool.as_ref().is_none_or(|pool| *pool == replica.spec.pool);
-            if !is_in_pool || !is_wanted(replica) {
+            if !is_member(replica) {
                 continue;
             }
             let name = &replica.spec.name;
@@ -343,6 +396,9 @@ impl Route {
             let entrant = Entrant { replica, slot: ReplicaSlot(index), standing, weight };
             all.add(entrant, None);
             for model in &replica.spec.models {
+                if parts.denies(name, model) && held.contains(model) {
+                    continue;
+                }
                 if spec.models.is_empty() || spec.models.contains(model) {
                     let members = by_model.entry(model.clone()).or_default();
                     members.add(entrant, Some(model));

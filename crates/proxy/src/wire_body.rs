@@ -24,6 +24,8 @@ pub(crate) enum WireBody {
     Link(LinkBody),
     /// Of which the first frame was looked at already.
     Begun(Box<BegunBody>),
+    /// None any more: somebody has taken it.
+    Taken,
 }
 
 /// A body and its first frame.
@@ -52,6 +54,11 @@ impl From<Incoming> for WireBody {
 }
 
 impl WireBody {
+    /// This body, which is nowhere else from now on.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Taken)
+    }
+
     /// This body, of which `first` is the beginning that was taken from it.
     pub(crate) fn beginning_with(self, first: Option<Result<Frame<Bytes>, WireError>>) -> Self {
         match first {
@@ -80,6 +87,7 @@ impl Body for WireBody {
                 Some(first) => Poll::Ready(Some(first)),
                 None => Pin::new(&mut body.rest).poll_frame(cx),
             },
+            Self::Taken => Poll::Ready(None),
         }
     }
 
@@ -88,6 +96,7 @@ impl Body for WireBody {
             Self::Http(body) => body.is_end_stream(),
             Self::Link(body) => body.is_end_stream(),
             Self::Begun(body) => body.first.is_none() && body.rest.is_end_stream(),
+            Self::Taken => true,
         }
     }
 
@@ -96,6 +105,7 @@ impl Body for WireBody {
             Self::Http(body) => body.size_hint(),
             Self::Link(body) => body.size_hint(),
             Self::Begun(body) => body.size_hint(),
+            Self::Taken => SizeHint::with_exact(0),
         }
     }
 }

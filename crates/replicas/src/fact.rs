@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use spillway_types::{LoadReport, ReplicaName};
+use spillway_types::{LoadReport, ModelsPage, ReplicaName};
 use tokio::sync::mpsc;
 
 use crate::check::{CheckKind, CheckResult};
@@ -52,6 +52,9 @@ pub enum FactKind {
         /// Why.
         failure: Failure,
     },
+    /// Its page of models was asked for and it answered; `None` if it has none that can be read. Told
+    /// with each reading.
+    Models(Option<Arc<ModelsPage>>),
     /// The machine is about to be taken away. Told again with every check that says so.
     Notice,
     /// The notice was there before and is no more.

@@ -8,14 +8,19 @@ use tokio::time::Instant;
 
 use crate::check::status_in;
 use crate::discovery::fuzz::endpoints;
+use crate::models::read_page;
 use crate::{Expectation, Mapping, ServerKind};
 
 /// A target: the name of the folder of its inputs, and what runs one of them.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// The targets of this crate.
-pub const TARGETS: &[Target] =
-    &[("metrics_page", metrics_page), ("check_answer", check_answer), ("dns_answer", dns_answer)];
+pub const TARGETS: &[Target] = &[
+    ("metrics_page", metrics_page),
+    ("models_page", models_page),
+    ("check_answer", check_answer),
+    ("dns_answer", dns_answer),
+];
 
 /// The shortest question or record in a message of a name server.
 const RECORD_BYTES_MIN: usize = 5;
@@ -30,6 +35,23 @@ fn metrics_page(input: &[u8]) {
         }
         for share in [load.kv_use, load.gpu_use, load.gpu_memory_use].into_iter().flatten() {
             assert!((0.0..=1.0).contains(&share), "{load:?}");
+        }
+    }
+}
+
+/// What is kept of a page of models is bounded, and its fields are JSON on one line.
+fn models_page(input: &[u8]) {
+    let Some(page) = read_page(input) else { return };
+    assert!(page.ids().len() <= 1_024);
+    for id in page.ids() {
+        let found = page.get(id);
+        assert!(found.is_some(), "{id} without a model");
+        let Some(model) = found else { continue };
+        let bytes = model.fields.iter().map(|(name, text)| name.len() + text.len()).sum::<usize>();
+        assert!(id.as_str().len() <= 256 && bytes <= 4 << 10, "{id}: {bytes}");
+        for text in model.fields.values() {
+            assert!(serde_json::from_str::<serde_json::Value>(text).is_ok(), "{text}");
+            assert!(!text.contains(['\n', '\r']), "{text}");
         }
     }
 }

@@ -103,6 +103,15 @@ impl ServerKind {
         matches!(self, Self::Vllm | Self::Sglang)
     }
 
+    /// Whether it may have OpenAI's page of models. What others have at its path means something else.
+    #[must_use]
+    pub fn may_list_models(self) -> bool {
+        match self {
+            Self::Vllm | Self::Sglang | Self::Tgi | Self::LlamaCpp | Self::Generic => true,
+            Self::Triton | Self::MlServer | Self::TorchServe | Self::TfServing => false,
+        }
+    }
+
     /// How it is asked whether it is up.
     #[must_use]
     pub fn probe(self) -> Probe {

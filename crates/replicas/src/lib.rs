@@ -11,6 +11,7 @@ mod fact;
 pub mod fuzz;
 mod http;
 mod kind;
+mod models;
 mod monitor;
 mod pause;
 mod scrape;
@@ -23,6 +24,7 @@ pub use check::{
 pub use fact::{Fact, FactKind, FactSender};
 pub use http::{Failure, HttpProtocol, TlsTarget};
 pub use kind::{MetricsPage, ServerKind, UnknownKind};
+pub use models::ModelsCheck;
 pub use monitor::{Monitor, Monitors, Reconciled};
 pub use scrape::{BadSelector, CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector};
 pub use target::Target;

@@ -12,6 +12,7 @@ mod ids;
 mod inquiry;
 mod load_report;
 mod model_load;
+mod models_page;
 mod outcome;
 mod prediction;
 mod residency;
@@ -33,6 +34,7 @@ pub use ids::{
 pub use inquiry::Inquiry;
 pub use load_report::LoadReport;
 pub use model_load::{ModelLoad, ShedState};
+pub use models_page::{ModelsPage, ServedModel};
 pub use outcome::{End, Hedge, Outcome, Shed, SplitArm, TokenCounts};
 pub use prediction::Prediction;
 pub use residency::Residency;

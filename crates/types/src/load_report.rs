@@ -22,6 +22,24 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
+    /// The first number that can't be true, by its field: numbers are finite and not negative, and shares
+    /// are 1 at most. `None` if all can be.
+    #[must_use]
+    pub fn fault(&self) -> Option<&'static str> {
+        let fields = [
+            ("queued", self.queued, f32::MAX),
+            ("running", self.running, f32::MAX),
+            ("kv_use", self.kv_use, 1.0),
+            ("gpu_use", self.gpu_use, 1.0),
+            ("gpu_memory_use", self.gpu_memory_use, 1.0),
+            ("pending", self.pending, f32::MAX),
+        ];
+        let is_bad = |number: Option<f32>, most: f32| {
+            number.is_some_and(|number| !(0.0..=most).contains(&number))
+        };
+        fields.into_iter().find(|(_, number, most)| is_bad(*number, *most)).map(|(name, ..)| name)
+    }
+
     /// Fills what this report leaves open from `older`.
     #[must_use]
     pub fn over(self, older: Self) -> Self {
@@ -33,5 +51,21 @@ impl LoadReport {
             gpu_memory_use: self.gpu_memory_use.or(older.gpu_memory_use),
             pending: self.pending.or(older.pending),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_can_not_be_true_are_found() {
+        let none = LoadReport::default();
+        assert_eq!(LoadReport { pending: Some(-1.0), ..none }.fault(), Some("pending"));
+        assert_eq!(LoadReport { queued: Some(f32::NAN), ..none }.fault(), Some("queued"));
+        assert_eq!(LoadReport { running: Some(f32::INFINITY), ..none }.fault(), Some("running"));
+        assert_eq!(LoadReport { kv_use: Some(85.0), ..none }.fault(), Some("kv_use"));
+        let good = LoadReport { queued: Some(0.0), kv_use: Some(1.0), ..none };
+        assert_eq!((good.fault(), none.fault()), (None, None));
     }
 }

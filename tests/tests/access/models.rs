@@ -42,7 +42,7 @@ async fn other_models_are_refused_and_not_listed() {
     assert_eq!(replicas[1].requests.count(), 0);
     let list = client.fetch(key.sign(get("/v1/models"))).await.json();
     let ids: Vec<_> = list["data"].as_array().expect("a list").iter().map(|m| &m["id"]).collect();
-    assert_eq!(ids, ["short", "tiny"]);
+    assert_eq!(ids, ["tiny", "short"]);
     let unknown = client.fetch(key.sign(chat("none", ""))).await;
     assert_eq!(unknown.status, 404);
     assert!(unknown.text().contains("tiny") && !unknown.text().contains("huge"));

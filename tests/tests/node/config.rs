@@ -351,6 +351,9 @@ share_port = false
 proxy_protocol = "off"
 trusted_proxies = []
 tls = { certificate = "certificate.pem", key = "key.pem" }
+[cors]
+allowed_origins = ["https://chat.example"]
+
 [auth]
 mode = "keys"
 [[key]]

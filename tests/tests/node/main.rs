@@ -7,6 +7,7 @@ mod admin;
 mod affinity;
 mod cancel;
 mod certificates;
+mod clients;
 mod concurrency;
 mod config;
 mod discovery;

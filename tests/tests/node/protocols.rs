@@ -76,7 +76,7 @@ async fn models_and_aliases_are_listed() {
             .flatten()
             .filter_map(|m| m["id"].as_str())
             .collect();
-        assert_eq!(ids, ["gpt-4o", "tiny"]);
+        assert_eq!(ids, ["tiny", "gpt-4o"]);
         assert_eq!(ask(client, get("/v1/models/gpt-4o")).await.json()["id"], "gpt-4o");
         let unknown = client.fetch(get("/v1/models/other")).await;
         assert_eq!((unknown.status, unknown.code()), (404, Some("model_not_found")));

@@ -75,7 +75,7 @@ async fn a_new_set_of_replicas_is_used_and_a_running_stream_goes_on() {
     eventually("it is applied", || {
         let models =
             node.gateway().view().models().iter().map(ToString::to_string).collect::<Vec<_>>();
-        models == ["another", "tiny"]
+        models == ["tiny", "another"]
     })
     .await;
     assert_eq!(client.fetch(chat("another", "")).await.body, "ok");

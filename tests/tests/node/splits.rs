@@ -104,7 +104,7 @@ async fn requests_are_shared_in_proportion_to_weight() {
     assert_eq!(by_model, f64::from(canary));
     let listed = client.fetch(get("/v1/models")).await.json();
     let ids: Vec<_> = listed["data"].as_array().expect("a list").iter().map(|m| &m["id"]).collect();
-    assert_eq!(ids, ["chat", "new", "old"]);
+    assert_eq!(ids, ["new", "old", "chat"]);
     assert_eq!(client.fetch(get("/v1/models/chat")).await.status, 200);
 }
 

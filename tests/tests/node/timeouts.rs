@@ -141,7 +141,8 @@ async fn a_handshake_that_never_ends_is_given_up() {
 async fn a_stream_that_stalls_ends_with_an_event_of_its_own_kind() {
     let replica = Scripted::start().await;
     let raw = "[[route]]\nname = \"raw\"\npath_prefix = \"/raw\"\nmodel = \"tiny\"\n";
-    let setup = Setup::new().set("timeouts.idle_ms = 150").table(raw);
+    let custom = "[[route]]\nname = \"c\"\npath_prefix = \"/custom\"\nprotocol = \"openai\"\n";
+    let setup = Setup::new().set("timeouts.idle_ms = 150").table(raw).table(custom);
     let node = setup.replica("a", replica.address).start().await;
     let body = r#"{"model":"tiny"}"#;
     for client in &mut both(&node).await {
@@ -154,6 +155,11 @@ async fn a_stream_that_stalls_ends_with_an_event_of_its_own_kind() {
             ),
             ("/v2/models/tiny/generate_stream", "data: {\"error\":\""),
             ("/raw", "event: error\ndata: {\"error\":{\"code\":\"stream_stalled\""),
+            ("/custom/v1/messages", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":"),
+            ("/custom/v1/chat/completions", "data: {\"error\":{\"message\":"),
+            ("/custom/v1/responses", "event: error\ndata: {\"type\":\"error\",\"code\":"),
+            ("/custom/stream", "event: error\ndata: {\"error\":{\"message\":"),
+            ("/v1/images/generations", "event: error\ndata: {\"error\":{\"message\":"),
         ] {
             let (response, mut wire) = begun(client, &replica, post(path, body), EVENTS).await;
             // Half an event is not passed on: the client would read the error as its rest.
@@ -168,7 +174,7 @@ async fn a_stream_that_stalls_ends_with_an_event_of_its_own_kind() {
         }
     }
     let stalled = || Page::of(&node).sum("spillway_requests_total", &[("end", "stalled")]);
-    eventually("all are counted", || stalled() == 10.0).await;
+    eventually("all are counted", || stalled() == 20.0).await;
 }
 
 #[tokio::test]

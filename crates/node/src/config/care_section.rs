@@ -6,7 +6,8 @@ use std::time::Duration;
 use http::Uri;
 use spillway_health::{BreakerConfig, HealthConfig, StandbyConfig};
 use spillway_replicas::{
-    ActiveCheck, DeepCheck, DeepRequest, Mapping, NoticeCheck, Probe, Scrape, ServerKind,
+    ActiveCheck, DeepCheck, DeepRequest, Mapping, ModelsCheck, NoticeCheck, Probe, Scrape,
+    ServerKind,
 };
 use spillway_types::ModelName;
 use toml::Spanned;
@@ -94,19 +95,28 @@ impl ReplicaSection {
     ) -> Result<Care, ConfigError> {
         let slow_start_ms = self.slow_start_ms.unwrap_or(defaults.health.slow_start_ms);
         let deep = self.deep.as_ref().map(Spanned::get_ref);
+        let active = self.active(defaults);
         Ok(Care {
             health: defaults.health(deep),
             slow_start: Duration::from_millis(slow_start_ms),
             bucket: self.bucket.into(),
             standby: self.standby.then(|| defaults.standby()),
             warm_up: self.warm_up.clone(),
-            active: self.active(defaults),
+            models_page: active.as_ref().and_then(|check| self.models_page(check)),
+            active,
             deep: self.deep(defaults, source)?,
             notice: self.notice(source)?,
             notice_limit: Duration::from_millis(self.notice_ms),
             scrapes: self.scrapes(defaults, source)?,
             concurrency: self.concurrency(),
         })
+    }
+
+    /// Asked along with the active check: who wants no checks wants no questions. A port that speaks gRPC
+    /// alone has no pages.
+    fn models_page(&self, active: &ActiveCheck) -> Option<ModelsCheck> {
+        let has_pages = self.kind.may_list_models() && !matches!(active.probe, Probe::Grpc { .. });
+        has_pages.then_some(ModelsCheck { retry: active.interval, timeout: active.timeout })
     }
 
     /// What an operator wrote down holds, unless it is to be no more than a bound.

@@ -19,7 +19,8 @@ use crate::config::prefix_section::PrefixSection;
 use crate::config::replica_section::ReplicaSection;
 use crate::config::route_section::RouteSection;
 use crate::config::section::{
-    AdminSection, LimitsSection, ListenerSection, NodeSection, RetrySection, TimeoutsSection,
+    AdminSection, CorsSection, LimitsSection, ListenerSection, NodeSection, RetrySection,
+    TimeoutsSection,
 };
 use crate::config::spill_section::SpillSection;
 use crate::config::split_section::SplitSection;
@@ -35,6 +36,9 @@ pub(crate) struct ConfigFile {
     /// Addresses that clients connect to.
     #[serde(default)]
     pub(crate) listener: Vec<ListenerSection>,
+    /// Which web pages may use it from a browser.
+    #[serde(default)]
+    pub(crate) cors: CorsSection,
     /// How clients show who they are.
     #[serde(default)]
     pub(crate) auth: AuthSection,

@@ -68,7 +68,6 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     let pools = replicas.iter().map(|replica| replica.spec.pool.as_str()).chain(found).collect();
     check_routes(source, &file.route, &pools, (&known, &names))?;
     let spill = file.spill.lower(source)?;
-    let knowledge = file.prefix.lower(source)?;
     let base = file.timeouts.over(Timeouts::default());
     let queue = file.spill.queue(source)?;
     Ok(Config {
@@ -87,9 +86,10 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         },
         cluster,
         spill,
-        knowledge,
+        knowledge: file.prefix.lower(source)?,
         access,
         world: WorldConfig {
+            cors: file.cors.lower(source)?,
             replicas,
             discoveries,
             routes: lower_routes(source, file.route, (base, queue))?,

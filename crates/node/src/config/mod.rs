@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use spillway_admin::AdminConfig;
 use spillway_proxy::{
-    GatewayConfig, ListenerSpec, NameSpec, QueueSpec, RouteSpec, Timeouts, TlsIdentity,
+    Cors, GatewayConfig, ListenerSpec, NameSpec, QueueSpec, RouteSpec, Timeouts, TlsIdentity,
 };
 
 pub use crate::keeper::{Care, Concurrency, ReplicaConfig};
@@ -125,6 +125,8 @@ pub struct WorldConfig {
     pub names: Arc<NameSpec>,
     /// What holds for replicas that come without a config.
     pub(crate) defaults: CareDefaults,
+    /// Which web pages may use it.
+    pub cors: Cors,
     /// Bounds on replicas, for routes that don't say otherwise.
     pub(crate) timeouts: Timeouts,
     /// How requests wait, by routes that don't say otherwise.

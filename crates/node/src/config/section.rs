@@ -7,11 +7,12 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
-use spillway_proxy::{Limits, Retry, Timeouts};
+use spillway_proxy::{Cors, Limits, Retry, Timeouts};
 use spillway_types::Country;
 use toml::Spanned;
 
 use crate::config::access_section::AuthMode;
+use crate::config::error::{ConfigError, Source};
 
 /// How worker threads share the work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -114,6 +115,32 @@ pub(crate) struct TlsSection {
     /// PEM file with the private key.
     #[schemars(with = "String")]
     pub(crate) key: Spanned<String>,
+}
+
+/// `[cors]`: which web pages may use the gateway from a browser.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct CorsSection {
+    /// Origins of these pages, e.g. `https://chat.example`; `*` stands for every page. Without any, replies
+    /// say of origins what replicas say, and a browser's question before it sends a request (`OPTIONS`) is
+    /// refused.
+    #[schemars(with = "Vec<String>")]
+    pub(crate) allowed_origins: Vec<Spanned<String>>,
+}
+
+impl CorsSection {
+    /// # Errors
+    /// If one of them is no origin, with its line.
+    pub(crate) fn lower(&self, source: &Source) -> Result<Cors, ConfigError> {
+        for origin in &self.allowed_origins {
+            Cors::new([origin.get_ref().as_str()]).map_err(|error| {
+                let remedy = "write scheme and host, e.g. https://chat.example, or * for all pages";
+                source.fault(origin.span(), error.to_string(), remedy)
+            })?;
+        }
+        let origins = self.allowed_origins.iter().map(|origin| origin.get_ref().as_str());
+        Cors::new(origins).map_err(|error| source.fault(0..0, error.to_string(), "correct it"))
+    }
 }
 
 /// `[admin]`: metrics and health for operators.

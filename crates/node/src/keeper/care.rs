@@ -5,7 +5,7 @@ use std::time::Duration;
 use spillway_health::{CheckPeriods, HealthConfig, MemberSpec, StandbyConfig};
 use spillway_proxy::{Replica, ReplicaProtocol, ReplicaSpec};
 use spillway_replicas::{
-    ActiveCheck, DeepCheck, HttpProtocol, NoticeCheck, Scrape, Target, TlsTarget,
+    ActiveCheck, DeepCheck, HttpProtocol, ModelsCheck, NoticeCheck, Scrape, Target, TlsTarget,
 };
 use spillway_route::BucketConfig;
 use spillway_types::PoolName;
@@ -40,6 +40,8 @@ pub struct Care {
     pub notice: Option<NoticeCheck>,
     /// How long it may finish what it has once there is such a notice.
     pub notice_limit: Duration,
+    /// Which models it says that it serves; `None` does not ask.
+    pub models_page: Option<ModelsCheck>,
     /// Pages that tell its load.
     pub scrapes: Vec<Scrape>,
     /// Who says how many requests it is given at a time.
@@ -104,6 +106,7 @@ impl ReplicaConfig {
             active: care.active.clone(),
             deep: care.deep.clone(),
             notice: care.notice.clone(),
+            models_page: care.models_page,
             scrapes: care.scrapes.iter().map(|scrape| with_tls(scrape, tls.as_ref())).collect(),
             tls,
         }

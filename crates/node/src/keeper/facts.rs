@@ -36,6 +36,13 @@ impl Keeper {
                     self.fleet.handle_check(at, &replica, Check::Scrape, result);
                 }
             }
+            FactKind::Models(page) => {
+                let Some(known) = self.replicas.get(&replica) else { return };
+                if self.pages.note(&replica, known, page) {
+                    self.pages.reconcile(&self.folded.replicas, &self.replicas);
+                    self.publish_view();
+                }
+            }
             FactKind::Notice => self.drain_for_notice(&replica),
             // Another's word to drain it stands.
             FactKind::NoticeWithdrawn if self.agreed.drains(&replica) => {}

@@ -10,6 +10,7 @@ mod facts;
 mod handle;
 mod lapsed;
 mod limits;
+mod pages;
 mod publish;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,7 @@ use crate::keeper::agreed::Agreed;
 use crate::keeper::discovered::Discovered;
 use crate::keeper::lapsed::Lapsed;
 use crate::keeper::limits::Limits;
+use crate::keeper::pages::Pages;
 use crate::knowledge::Knowledge;
 use crate::resolve::resolve_all;
 use crate::world::gather_replicas;
@@ -86,6 +88,8 @@ pub(crate) struct Keeper {
     elsewhere: Elsewhere,
     /// Models of this region whose registrations ended.
     lapsed: Lapsed,
+    /// What each says of its models.
+    pages: Pages,
     monitors: Monitors,
     facts: mpsc::Receiver<Fact>,
     fact_sender: FactSender,
@@ -133,6 +137,7 @@ impl Keeper {
             limits: Limits::default(),
             elsewhere: Elsewhere::default(),
             lapsed: Lapsed::default(),
+            pages: Pages::default(),
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
             facts,
             fact_sender,
@@ -270,10 +275,12 @@ impl Keeper {
         let named = |replica: Arc<Replica>| (replica.spec().name.clone(), replica);
         self.replicas = replicas.into_iter().map(named).collect();
         self.limits.reconcile(&self.folded.replicas, &self.replicas);
+        self.pages.reconcile(&self.folded.replicas, &self.replicas);
         self.knowledge.set_replicas(self.replicas.values().cloned().collect());
         self.monitors.reconcile(self.targets());
         self.follow_orders();
         self.tell_notes(&before.notes);
+        self.gateway.replace_cors(self.world.cors.clone());
         self.publish_view();
         Ok(())
     }

@@ -11,7 +11,7 @@ use spillway_types::{ModelStanding, ReplicaName};
 
 use super::{Keeper, live};
 use crate::knowledge::Event;
-use crate::world::build_view;
+use crate::world::{SaidOfModels, build_view};
 
 /// Why a replica begins anew: it says itself that it loads its model.
 const LOADING: &str = "loading";
@@ -47,8 +47,13 @@ impl Keeper {
         let previous = self.gateway.view();
         let block_bytes = self.gateway.knowledge().block_bytes();
         let before = (&*previous, self.gateway.seed(), block_bytes);
-        let elsewhere = (self.elsewhere.served.clone(), self.known_models());
-        let view = build_view(&self.folded, replicas, &standings, elsewhere, before);
+        let models = SaidOfModels {
+            elsewhere: self.elsewhere.served.clone(),
+            known: self.known_models(),
+            cards: self.pages.cards(),
+            denied: self.pages.denied(),
+        };
+        let view = build_view(&self.folded, replicas, &standings, models, before);
         view.replace_board(board);
         self.gateway.replace_view(view);
     }
@@ -84,6 +89,7 @@ impl Keeper {
         for member in &mut members {
             let replica = self.replicas.get(&member.name);
             member.concurrency_limit = replica.and_then(|replica| replica.concurrency_limit());
+            self.pages.complete(member);
         }
         members
     }

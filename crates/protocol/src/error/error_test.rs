@@ -79,6 +79,26 @@ fn who_is_turned_away_for_load_is_told_when_to_come_again() {
 }
 
 #[test]
+fn anthropic_clients_get_their_own_object_and_types() {
+    let error =
+        json!({"type": "overloaded_error", "message": overloaded().message, "code": "overloaded"});
+    let expected = json!({"type": "error", "error": error});
+    assert_eq!(parsed(&overloaded().body(Protocol::Anthropic)), expected);
+    for (kind, expected) in [
+        (ErrorKind::BadRequest, "invalid_request_error"),
+        (ErrorKind::KeyMissing, "authentication_error"),
+        (ErrorKind::ModelNotAllowed, "permission_error"),
+        (ErrorKind::ModelNotFound, "not_found_error"),
+        (ErrorKind::BodyTooLarge, "request_too_large"),
+        (ErrorKind::RateLimited, "rate_limit_error"),
+        (ErrorKind::StreamCut, "api_error"),
+        (ErrorKind::StreamStalled, "timeout_error"),
+    ] {
+        assert_eq!(kind.anthropic_type(), expected, "{kind:?}");
+    }
+}
+
+#[test]
 fn others_get_code_and_message() {
     let expected = json!({"error": {"code": "overloaded", "message": overloaded().message}});
     assert_eq!(parsed(&overloaded().body(Protocol::Raw)), expected);
@@ -96,6 +116,13 @@ fn an_event_is_one_frame_in_the_streams_own_form() {
             "sequence_number": 7}),
     );
     check_event(EventFlavour::KServeV2, None, json!({"error": message, "code": "overloaded"}));
+    check_event(
+        EventFlavour::OpenAiNamed,
+        Some("error"),
+        parsed(&overloaded().body(Protocol::OpenAi)),
+    );
+    let anthropic = parsed(&overloaded().body(Protocol::Anthropic));
+    check_event(EventFlavour::Anthropic, Some("error"), anthropic);
     let raw = json!({"error": {"code": "overloaded", "message": message}});
     check_event(EventFlavour::Raw, Some("error"), raw);
 }

@@ -24,7 +24,7 @@ impl Reading {
                 reading.is_counted |= !is_done_mark;
                 reading.ends_stream |= is_done_mark;
             } else if let Some(name) = field(line, b"event") {
-                reading.ends_stream |= is_last_of_response(name);
+                reading.ends_stream |= is_last(name);
             }
         }
         reading
@@ -46,8 +46,18 @@ struct UsageChunk<'e> {
     usage: &'e RawValue,
 }
 
-fn is_last_of_response(name: &[u8]) -> bool {
-    matches!(name, b"response.completed" | b"response.incomplete" | b"response.failed")
+/// Whether an event of this name is the last of its stream: in the Responses API, Anthropic's messages,
+/// speech and transcripts.
+fn is_last(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"response.completed"
+            | b"response.incomplete"
+            | b"response.failed"
+            | b"message_stop"
+            | b"speech.audio.done"
+            | b"transcript.text.done"
+    )
 }
 
 /// The value of a line's field, without the one space that may follow the colon.
@@ -100,6 +110,7 @@ mod tests {
         check("data: [DONE]", false, true);
         check("data: [DONE] or not\n\n", true, false);
         check("event: response.completed\ndata: {}\n\n", true, true);
+        check("event: message_stop\ndata: {}\n\n", true, true);
         check("event: response.incomplete\ndata: {}\n\n", true, true);
         check("event: response.failed\ndata: {}\n\n", true, true);
         check("event: response.created\ndata: {}\n\n", true, false);

@@ -6,6 +6,7 @@ use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 use spillway_protocol::{
     EventFlavour, EventOptions, EventRelay, GatewayError, Next, Terms, Thread, Unfit, Usage,
+    is_messages,
 };
 use spillway_types::{GapHistogram, TokenCounts};
 
@@ -22,12 +23,32 @@ pub(crate) enum Flavour {
     OpenAi,
     /// Named events as /v1/responses has them.
     Responses,
+    /// Named events as /v1/messages has them.
+    Messages,
+    /// Other events of OpenAI's API, e.g. of images, and of paths of which nothing is known.
+    OpenAiNamed,
     /// KServe V2's generate extension.
     KServeV2,
     /// Messages of gRPC: no events, but an end that is always told.
     Grpc,
     /// Unknown events of a custom route.
     Raw,
+}
+
+impl Flavour {
+    /// That of replies to requests in JSON that name their model, by the path that was asked for.
+    pub(crate) fn of_json(path: &str) -> Self {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        if path.ends_with("/completions") {
+            Self::OpenAi
+        } else if path.ends_with("/responses") {
+            Self::Responses
+        } else if is_messages(path) {
+            Self::Messages
+        } else {
+            Self::OpenAiNamed
+        }
+    }
 }
 
 /// The events of one reply.
@@ -185,6 +206,8 @@ impl Events {
     pub(crate) fn error_event(&self, error: &GatewayError) -> Option<Bytes> {
         let flavour = match self.flavour {
             Flavour::OpenAi => EventFlavour::OpenAi,
+            Flavour::OpenAiNamed => EventFlavour::OpenAiNamed,
+            Flavour::Messages => EventFlavour::Anthropic,
             Flavour::Responses => EventFlavour::Responses { sequence_number: self.events_seen },
             Flavour::KServeV2 => EventFlavour::KServeV2,
             Flavour::Grpc | Flavour::Raw => EventFlavour::Raw,
@@ -236,6 +259,22 @@ fn counts(usage: Usage) -> TokenCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_path_says_what_events_look_like() {
+        for (path, expected) in [
+            ("/v1/chat/completions", Flavour::OpenAi),
+            ("/v1/completions/", Flavour::OpenAi),
+            ("/team/v1/chat/completions", Flavour::OpenAi),
+            ("/v1/responses", Flavour::Responses),
+            ("/v1/messages", Flavour::Messages),
+            ("/claude/v1/messages/count_tokens", Flavour::Messages),
+            ("/v1/images/generations", Flavour::OpenAiNamed),
+            ("/generate", Flavour::OpenAiNamed),
+        ] {
+            assert_eq!(Flavour::of_json(path), expected, "{path}");
+        }
+    }
 
     #[test]
     fn what_came_with_the_last_piece_comes_out_in_its_order() {

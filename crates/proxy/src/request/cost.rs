@@ -43,6 +43,7 @@ impl Cost {
     ) -> Self {
         let load = facts.prompt_load(body, u64::from(prompt_bytes));
         let output = match facts.max_tokens {
+            _ if counts_tokens(path) => Output::None,
             _ if facts.is_unbounded => Output::Unknown(
                 "A negative number for the longest answer means no limit, which a limit on tokens \
                  does not allow: say how many tokens it may have.",
@@ -131,13 +132,20 @@ impl Cost {
     }
 }
 
+/// Whether a path only counts the tokens of a prompt: the body says how it would be answered otherwise.
+fn counts_tokens(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    path.ends_with("/responses/input_tokens") || path.ends_with("/messages/count_tokens")
+}
+
 /// Whether an endpoint generates anything. What a route of its own stands for is not known.
 fn generates(endpoint: Endpoint<'_>, path: &str) -> bool {
     match endpoint {
         Endpoint::Embeddings | Endpoint::Rerank => false,
         Endpoint::JsonPassthrough => {
             let path = path.trim_end_matches('/');
-            path.ends_with("/audio/speech") || path.ends_with("/images/generations")
+            let generating = ["/audio/speech", "/images/generations", "/responses/compact"];
+            generating.iter().any(|end| path.ends_with(end))
         }
         _ => true,
     }
@@ -185,6 +193,8 @@ mod tests {
             ("/v1/rerank", json!({"query": "q", "documents": [text, text]})),
             ("/v1/score", json!({"text_1": "q", "text_2": [text, text]})),
             ("/tokenize", json!({"model": "m", "words": [text, text]})),
+            ("/v1/responses/input_tokens", json!({"input": [text, text], "max_output_tokens": 9})),
+            ("/v1/messages/count_tokens", json!({"prompt": [text, text]})),
         ] {
             let tokens = tokens(path, &body).unwrap();
             assert!((200..230).contains(&tokens), "{path}: {tokens}");

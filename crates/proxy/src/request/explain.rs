@@ -175,7 +175,7 @@ pub async fn explain(
         grant: &grant,
     };
     let body = Full::new(request.body).map_err(BoxError::from).boxed_unsync();
-    let mut prepared = prepare(around, WireBody::Link(body), endpoint).await?;
+    let mut prepared = prepare(around, &mut WireBody::Link(body), endpoint).await?;
     drop(begin_session(gateway, &mut prepared, &head.headers));
     let tenant = tenant_key(gateway, &prepared);
     let dispatch = Dispatch {

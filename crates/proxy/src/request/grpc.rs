@@ -174,8 +174,8 @@ impl Surroundings<'_> {
     }
 
     /// A call with one message, which is kept and can be sent again.
-    async fn unary_call(self, body: WireBody) -> Result<Prepared, GatewayError> {
-        let buffered = self.buffer(body).await?;
+    async fn unary_call(self, mut body: WireBody) -> Result<Prepared, GatewayError> {
+        let buffered = self.buffer(&mut body).await?;
         let named = found(read_model(&buffered.bytes))?;
         let Found { route, model, mut target } = self.find_model(named)?;
         target.allow_fallback(self, &route, &model, || Renaming::Message {

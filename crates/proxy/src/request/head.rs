@@ -17,10 +17,11 @@ const ADDED_BYTES_MAX: usize = 4 << 10;
 ///
 /// # Errors
 /// If its method is not passed on, or it wants another protocol or an unknown transfer coding, or does not
-/// say in one way which host it is for.
+/// say in one way which host it is for, or who asks.
 pub(crate) fn check_head(head: &Parts) -> Result<(), GatewayError> {
     check_method(&head.method)?;
     check_host(head)?;
+    check_authorization(&head.headers)?;
     if head.version < Version::HTTP_2 {
         check_coding(&head.headers)?;
         check_upgrade(&head.headers)?;
@@ -88,6 +89,16 @@ fn check_host(head: &Parts) -> Result<(), GatewayError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Of two credentials the gateway may go by the one, and a replica or a log by the other.
+fn check_authorization(headers: &HeaderMap) -> Result<(), GatewayError> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let first = values.next();
+    if values.any(|other| Some(other) != first) {
+        return Err(bad("there is more than one Authorization"));
+    }
+    Ok(())
 }
 
 fn is_host_byte(byte: &u8) -> bool {
@@ -199,6 +210,19 @@ mod tests {
             let found = check(version, ("POST", uri), headers);
             assert_eq!(found, Err(ErrorKind::BadRequest), "{uri} {headers:?}");
         }
+    }
+
+    #[test]
+    fn two_credentials_in_one_header_are_refused() {
+        let with = |values: &[&'static str]| {
+            let mut headers = vec![("host", "a")];
+            headers.extend(values.iter().map(|value| ("authorization", *value)));
+            check(Version::HTTP_11, ("POST", "/x"), &headers)
+        };
+        assert_eq!(with(&["Bearer a", "Bearer b"]), Err(ErrorKind::BadRequest));
+        assert_eq!(with(&["Bearer a", "Basic a"]), Err(ErrorKind::BadRequest));
+        assert_eq!(with(&["Bearer a", "Bearer a"]), Ok(()));
+        assert_eq!(with(&["Bearer a"]), Ok(()));
     }
 
     #[test]

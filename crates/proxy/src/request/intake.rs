@@ -140,19 +140,19 @@ pub(crate) async fn refuse_announced(
 }
 
 /// Lets a refused client finish sending, within bounds. Closing a connection on bytes that nobody
-/// read resets it, and the client may never see what it was told.
-async fn discard(mut body: WireBody) {
+/// read resets it, and the client may never see what it was told. Returns whether it has finished.
+pub(crate) async fn discard(mut body: WireBody) -> bool {
     let reading = async {
         let mut bytes = 0;
         while let Some(Ok(frame)) = body.frame().await {
             bytes += frame.data_ref().map_or(0, |piece| piece.len() as u64);
             if bytes > DISCARDED_BYTES_MAX || body.is_end_stream() {
-                return;
+                break;
             }
         }
+        body.is_end_stream()
     };
-    // Whether it came to its end makes no difference.
-    let _: Result<(), _> = timeout(DISCARD_TIME_MAX, reading).await;
+    timeout(DISCARD_TIME_MAX, reading).await.unwrap_or(false)
 }
 
 /// Pieces of a body: the first is kept as it is until a second comes, then all are copied into one

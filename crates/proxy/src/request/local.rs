@@ -38,11 +38,13 @@ pub(crate) fn local_answer(
         }
         Endpoint::V2Server => (StatusCode::OK, server_metadata(), false),
         Endpoint::ModelList => {
-            let models = usable(view, grant);
+            let models = usable(view, grant).map(|model| view.card(model));
             (StatusCode::OK, model_list(models, gateway.started_s()), false)
         }
         Endpoint::ModelById { model } => match known_model(gateway, (view, grant), model) {
-            Ok(model) => (StatusCode::OK, model_card(&model, gateway.started_s()), false),
+            Ok(model) => {
+                (StatusCode::OK, model_card(view.card(&model), gateway.started_s()), false)
+            }
             Err(error) => return Some(Err(error)),
         },
         _ => return None,

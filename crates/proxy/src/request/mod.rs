@@ -42,6 +42,7 @@ pub use explain::{
 };
 pub use guest::{GuestAnswer, GuestRefusal, admits_guest, serve_guest, shed_state_of};
 
+pub(crate) use head::METHODS;
 pub(crate) use headers::clean_trailers;
 pub(crate) use intake::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
 pub(crate) use record::Record;

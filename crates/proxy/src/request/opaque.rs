@@ -32,7 +32,7 @@ impl Surroundings<'_> {
     /// A request of a route whose bodies are not read.
     pub(super) async fn opaque(
         self,
-        body: WireBody,
+        body: &mut WireBody,
         flavour: Flavour,
         route: Arc<Route>,
     ) -> Result<Prepared, GatewayError> {
@@ -51,7 +51,7 @@ impl Surroundings<'_> {
 
     pub(super) async fn unread(
         self,
-        body: WireBody,
+        body: &mut WireBody,
         flavour: Flavour,
         (route, model, target): (Arc<Route>, Option<ModelName>, Target),
         path: PathAndQuery,
@@ -81,12 +81,13 @@ impl Surroundings<'_> {
     /// a V2 request is read for its parameters, or watched for them as it passes.
     async fn take_opaque(
         self,
-        body: WireBody,
+        body: &mut WireBody,
         flavour: Flavour,
         route: &Route,
     ) -> Result<Opaque, GatewayError> {
         let limits = self.gateway.limits();
-        let body = refuse_announced(body, &self.head.headers, limits.body_bytes_max).await?;
+        let mut body =
+            refuse_announced(body.take(), &self.head.headers, limits.body_bytes_max).await?;
         let bytes = body.size_hint().exact();
         let is_v2 = flavour == Flavour::KServeV2;
         let generates = is_v2 && generates(self.head.uri.path());
@@ -106,7 +107,7 @@ impl Surroundings<'_> {
             let cost = cost_of(bytes);
             return Ok(Opaque { body, body_wait: Duration::ZERO, reservation: None, cost });
         }
-        let buffered = self.buffer(body).await?;
+        let buffered = self.buffer(&mut body).await?;
         let mut cost = cost_of(Some(buffered.bytes.len() as u64));
         if is_read && !buffered.bytes.is_empty() {
             // Servers that generate text take no tensors behind it, whatever the header says.

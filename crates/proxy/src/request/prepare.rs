@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::HeaderMap;
 use http::request::Parts;
 use http::uri::PathAndQuery;
+use http::{HeaderMap, Method};
+use http_body::Body;
 use spillway_protocol::grpc::speaks_grpc;
 use spillway_protocol::{
     Changes, CompletionApi, Echo, Endpoint, EngineFields, ErrorKind, Facts, Form, GatewayError,
     KeySources, Protocol, Segments, Terms, UsageTelling, UsageWish, change, decode_name,
-    read_facts, read_form,
+    nearest_path, read_facts, read_form,
 };
 use spillway_types::{Deadline, Inquiry, ModelName, ReplicaSlot};
 
@@ -126,13 +127,13 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) grant: &'a Grant,
 }
 
-/// Reads a request's body and finds its route and model.
+/// Reads a request's body and finds its route and model. A body that is not even begun stays where it is.
 ///
 /// # Errors
 /// If the request is malformed, too large or too slow, or nothing here serves it.
 pub(crate) async fn prepare(
     around: Surroundings<'_>,
-    body: WireBody,
+    body: &mut WireBody,
     endpoint: Endpoint<'_>,
 ) -> Result<Prepared, GatewayError> {
     let mut prepared = read(around, body, endpoint).await?;
@@ -143,7 +144,7 @@ pub(crate) async fn prepare(
 
 async fn read(
     around: Surroundings<'_>,
-    body: WireBody,
+    body: &mut WireBody,
     endpoint: Endpoint<'_>,
 ) -> Result<Prepared, GatewayError> {
     let head = around.head;
@@ -153,27 +154,28 @@ async fn read(
             return Err(unclear_path());
         }
         return match route.spec.protocol {
-            Protocol::OpenAi => around.json(body, Flavour::OpenAi, Some(route)).await,
+            _ if names_no_model(&route, head, body) => Err(no_body(head)),
+            Protocol::OpenAi | Protocol::Anthropic => around.json(body, Some(route)).await,
             Protocol::KServeV2 => around.opaque(body, Flavour::KServeV2, route).await,
             Protocol::Raw => around.opaque(body, Flavour::Raw, route).await,
             Protocol::Grpc if matches!(endpoint, Endpoint::Grpc(_)) => {
-                around.passed_call(body, &route)
+                around.passed_call(body.take(), &route)
             }
             Protocol::Grpc => Err(refuse_no_call(head)),
         };
     }
     check_method(endpoint, &head.method)?;
     match endpoint {
-        Endpoint::Responses => around.json(body, Flavour::Responses, None).await,
-        Endpoint::ChatCompletions
+        Endpoint::Responses
+        | Endpoint::ChatCompletions
         | Endpoint::Completions
         | Endpoint::Embeddings
         | Endpoint::Rerank
-        | Endpoint::JsonPassthrough => around.json(body, Flavour::OpenAi, None).await,
+        | Endpoint::JsonPassthrough => around.json(body, None).await,
         Endpoint::FormPassthrough => around.form(body).await,
         Endpoint::ResponseById { id } => around.stored_response(body, id).await,
         Endpoint::V2Model { .. } => around.v2(body, endpoint).await,
-        Endpoint::Grpc(method) => around.call(body, method).await,
+        Endpoint::Grpc(method) => around.call(body.take(), method).await,
         Endpoint::Other if speaks_grpc(&head.headers) => Err(refuse_no_call(head)),
         Endpoint::ModelList
         | Endpoint::ModelById { .. }
@@ -190,11 +192,11 @@ impl Surroundings<'_> {
     /// A JSON request whose model stands in its body.
     async fn json(
         self,
-        body: WireBody,
-        flavour: Flavour,
+        body: &mut WireBody,
         route: Option<Arc<Route>>,
     ) -> Result<Prepared, GatewayError> {
         refuse_encoding(&self.head.headers)?;
+        let flavour = Flavour::of_json(self.head.uri.path());
         let buffered = self.buffer(body).await?;
         let facts = read_facts(&buffered.bytes)?;
         let named = facts.model.as_ref().map(|model| &*model.value);
@@ -264,7 +266,7 @@ impl Surroundings<'_> {
     }
 
     /// A multipart upload whose model is one of its fields.
-    async fn form(self, body: WireBody) -> Result<Prepared, GatewayError> {
+    async fn form(self, body: &mut WireBody) -> Result<Prepared, GatewayError> {
         refuse_encoding(&self.head.headers)?;
         let buffered = self.buffer(body).await?;
         let Form { model: named, names } = read_form(&self.head.headers, &buffered.bytes)?;
@@ -291,7 +293,7 @@ impl Surroundings<'_> {
             body: RequestBody::Buffered(Segments::from(buffered.bytes)),
             salting: None,
             pinned: None,
-            flavour: Flavour::OpenAi,
+            flavour: Flavour::OpenAiNamed,
             strip_usage: false,
             stored_for: None,
             continuing: None,
@@ -302,7 +304,11 @@ impl Surroundings<'_> {
     }
 
     /// A request whose model stands in a V2 path; its body is not read.
-    async fn v2(self, body: WireBody, endpoint: Endpoint<'_>) -> Result<Prepared, GatewayError> {
+    async fn v2(
+        self,
+        body: &mut WireBody,
+        endpoint: Endpoint<'_>,
+    ) -> Result<Prepared, GatewayError> {
         let Endpoint::V2Model { model, version, .. } = endpoint else {
             return Err(no_such_path(self.head));
         };
@@ -319,9 +325,9 @@ impl Surroundings<'_> {
         self.unread(body, Flavour::KServeV2, found, path).await
     }
 
-    pub(super) async fn buffer(self, body: WireBody) -> Result<Buffered, GatewayError> {
+    pub(super) async fn buffer(self, body: &mut WireBody) -> Result<Buffered, GatewayError> {
         let bytes_max = self.gateway.limits().body_bytes_max;
-        let body = refuse_announced(body, &self.head.headers, bytes_max).await?;
+        let body = refuse_announced(body.take(), &self.head.headers, bytes_max).await?;
         let holder = self.is_one_client.then(|| self.gateway.body_holder(self.client));
         buffer(self.gateway, holder, body).await
     }
@@ -446,9 +452,27 @@ fn unclear_path() -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, message)
 }
 
+/// Whether a request without a body comes to a route that reads its model from there.
+fn names_no_model(route: &Route, head: &Parts, body: &WireBody) -> bool {
+    let is_read = matches!(route.spec.protocol, Protocol::OpenAi | Protocol::Anthropic);
+    let has_body = [Method::POST, Method::PUT, Method::PATCH].contains(&head.method);
+    is_read && !has_body && body.is_end_stream()
+}
+
+fn no_body(head: &Parts) -> GatewayError {
+    let method = Echo(head.method.as_str());
+    let message = format!(
+        "{method} comes without a body, and below this path the model is read from the body: send POST \
+         with JSON"
+    );
+    GatewayError::new(ErrorKind::BadRequest, message)
+}
+
 pub(super) fn no_such_path(head: &Parts) -> GatewayError {
     let (method, path) = (Echo(head.method.as_str()), Echo(head.uri.path()));
-    let message = format!("nothing is served at {method} {path}");
+    let near = nearest_path(head.uri.path()).filter(|near| *near != head.uri.path());
+    let hint = near.map(|near| format!(": did you mean {near}?")).unwrap_or_default();
+    let message = format!("nothing is served at {method} {path}{hint}");
     GatewayError::new(ErrorKind::RouteNotFound, message)
 }
 

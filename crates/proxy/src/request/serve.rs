@@ -8,10 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version, header};
+use http_body::Body;
 use hyper::body::Incoming;
 use spillway_protocol::grpc::reply_fault;
 use spillway_protocol::{
     CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID, RETRY_DELAY, SHED_REASON,
+    is_messages,
 };
 use spillway_route::{Policy, ShedReason};
 
@@ -28,6 +30,7 @@ use crate::request::head::{METHODS, check_guest_head, check_head};
 use crate::request::headers::{
     Identity, clean_reply, prepare_forwarding, prepare_guest, remove_engine_headers,
 };
+use crate::request::intake::discard;
 use crate::request::keepsakes::{Keepsakes, begin_session};
 use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
@@ -67,6 +70,14 @@ pub(crate) async fn serve(
     let is_head = request.method() == Method::HEAD;
     let is_http1 = request.version() <= Version::HTTP_11;
     let gateway = Arc::clone(&worker.gateway);
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    if origin.is_some()
+        && let Some(told) = gateway.cors().preflight(request.method(), request.headers())
+    {
+        // It carries no key, and asks for nothing that a replica knows.
+        Record::new(worker, client).answered(told.status().as_u16());
+        return Ok(told);
+    }
     let exchange = Exchange { pump: Some(pump), ..Exchange::new(worker, client, dice, None) };
     let mut response = match exchange.run(request.map(WireBody::Http), &identity).await {
         Ok(response) => response,
@@ -79,8 +90,12 @@ pub(crate) async fn serve(
         *response.body_mut() = ReplyBody::full(Bytes::new());
     }
     // A connection that is kept would end just when its client sends something. HTTP/2 has GOAWAY for it.
-    if is_http1 && gateway.is_leaving() {
+    if is_http1 && (gateway.is_leaving() || has_body_left(&response)) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    let cors = gateway.cors();
+    if !cors.is_off() {
+        cors.mark(origin.as_ref(), response.headers_mut());
     }
     told::tell_control_age(&gateway, response.headers_mut());
     response.headers_mut().insert(REQUEST_ID.clone(), identity.request_id);
@@ -124,15 +139,32 @@ impl Exchange {
     /// # Errors
     /// If it is a guest's, and nothing of it reached a replica that serves it.
     pub(super) async fn run(
-        mut self,
+        self,
         request: Request<WireBody>,
+        identity: &Identity,
+    ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
+        let (head, mut body) = request.into_parts();
+        let is_http1 = self.guest.is_none() && head.version <= Version::HTTP_11;
+        // Who waits for 100 Continue sends nothing, and reading would tell it to.
+        let is_sent = !head.headers.contains_key(header::EXPECT);
+        let mut response = self.answer(head, &mut body, identity).await?;
+        // It was answered before its body was looked at.
+        if is_http1 && !body.is_end_stream() && !(is_sent && discard(body).await) {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
+    }
+
+    async fn answer(
+        mut self,
+        mut head: Parts,
+        body: &mut WireBody,
         identity: &Identity,
     ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
         let mut record = Record::new(Arc::clone(&self.worker), Arc::clone(&self.client));
         if self.guest.is_some() {
             record.is_guest();
         }
-        let (mut head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
         let call = grpc::called(&head);
         let endpoint = call.unwrap_or_else(|| Endpoint::classify(&path));
@@ -152,7 +184,7 @@ impl Exchange {
             {
                 let gateway = &self.worker.gateway;
                 let around = (gateway.as_ref(), self.view.as_ref());
-                return Ok(grpc::answer(around, (&head, method), body, record).await);
+                return Ok(grpc::answer(around, (&head, method), body.take(), record).await);
             }
             let gateway = &self.worker.gateway;
             match local_answer(gateway, (&self.view, &grant), &head.method, endpoint) {
@@ -414,8 +446,19 @@ fn protocol_of(route: Option<Protocol>, call: Option<Endpoint<'_>>, path: &str) 
         // Who does not call over gRPC can't read its errors.
         None | Some(Protocol::Grpc) if call.is_some() => Protocol::Grpc,
         None | Some(Protocol::Grpc) => Protocol::of_path(path),
+        Some(Protocol::OpenAi | Protocol::Raw) if is_messages(path) => Protocol::Anthropic,
         Some(protocol) => protocol,
     }
+}
+
+/// Whether a refusal of the gateway's own leaves a part of its request's body unread, so that no other
+/// request can follow on an HTTP/1.1 connection.
+fn has_body_left(response: &Response<ReplyBody>) -> bool {
+    let headers = response.headers();
+    let says = |name, text: &str| headers.get(name).is_some_and(|value| value == text);
+    let codes = [ErrorKind::BodyTooLarge, ErrorKind::BodyTimeout];
+    codes.iter().any(|kind| says(&CODE_HEADER, kind.code()))
+        || says(&SHED_REASON, ShedReason::Memory.name())
 }
 
 /// Answers with an error of the gateway's own.

@@ -36,7 +36,7 @@ impl Surroundings<'_> {
     /// A request about a stored response, which only the replica that stored it can answer.
     pub(super) async fn stored_response(
         self,
-        body: WireBody,
+        body: &mut WireBody,
         id: &str,
     ) -> Result<Prepared, GatewayError> {
         let stored = self.storing(id)?.ok_or_else(|| no_such_response(id))?;

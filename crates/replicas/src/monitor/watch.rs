@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::check::{ActiveCheck, CheckKind, CheckResult, DeepCheck, NoticeCheck, notice, pause};
 use crate::fact::{Fact, FactKind, FactSender};
+use crate::models::{ModelsCheck, ModelsReading};
 use crate::pause::rng;
 use crate::scrape::{Pace, Scrape, Scraped, Scraper};
 use crate::target::Target;
@@ -48,6 +49,9 @@ impl Watch {
         }
         if let Some(check) = &target.notice {
             loops.push(Box::pin(self.check_notice(check)));
+        }
+        if let Some(check) = &target.models_page {
+            loops.push(Box::pin(self.read_models(check)));
         }
         for (page, scrape) in target.scrapes.iter().enumerate() {
             loops.push(Box::pin(self.scrape(page, scrape)));
@@ -100,6 +104,20 @@ impl Watch {
                 }
             }
             sleep(pause(check.interval, &mut rng)).await;
+        }
+    }
+
+    async fn read_models(&self, check: &ModelsCheck) -> Infallible {
+        let mut rng = self.begin("models").await;
+        loop {
+            let reading = check.run(&self.target).await;
+            let rest = check.pause(&reading);
+            match reading {
+                ModelsReading::Page(page) => self.tell(FactKind::Models(Some(Arc::new(page)))),
+                ModelsReading::NoPage => self.tell(FactKind::Models(None)),
+                ModelsReading::NoAnswer => {}
+            }
+            sleep(pause(rest, &mut rng)).await;
         }
     }
 

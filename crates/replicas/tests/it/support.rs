@@ -36,6 +36,7 @@ pub(crate) fn target(port: u16) -> Target {
         active: None,
         deep: None,
         notice: None,
+        models_page: None,
         scrapes: Vec::new(),
     }
 }

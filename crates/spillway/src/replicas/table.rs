@@ -14,10 +14,10 @@ const COLUMNS: [Column; 9] = [
     ("ramp", |member| percent(&member["ramp_permille"])),
     ("limit", |member| number(&member["concurrency_limit"])),
     ("votes", votes),
-    ("breakers", |member| member["breakers"].as_array().map_or(0, Vec::len).to_string()),
+    ("breakers", breakers),
 ];
 
-/// One line a replica, columns aligned.
+/// One line a replica, columns aligned, and below them what is wrong with their models.
 pub(crate) fn table(members: &Value) -> String {
     let rows: Vec<Vec<String>> = std::iter::once(headings())
         .chain(members.as_array().into_iter().flatten().map(cells))
@@ -28,7 +28,25 @@ pub(crate) fn table(members: &Value) -> String {
         let padded = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     });
-    lines.collect::<Vec<_>>().join("\n")
+    let wrong = members.as_array().into_iter().flatten().filter_map(wrong_models);
+    lines.chain(wrong).collect::<Vec<_>>().join("\n")
+}
+
+/// A replica that does not have what the config says it serves; `None` if it has, or says nothing.
+fn wrong_models(member: &Value) -> Option<String> {
+    let names = |models: &Value| -> Vec<String> {
+        models.as_array().into_iter().flatten().map(text).collect()
+    };
+    let denied = names(&member["models_denied"]);
+    let told = names(&member["models_told"]);
+    let (name, told) = (text(&member["name"]), told.join(", "));
+    (!denied.is_empty()).then(|| format!("{name} serves {told}, not {}", denied.join(", ")))
+}
+
+/// How many models it is not asked for, or only now and then, since they failed there.
+fn breakers(member: &Value) -> String {
+    let breakers = member["breakers"].as_array().into_iter().flatten();
+    breakers.filter(|breaker| breaker["state"] != "closed").count().to_string()
 }
 
 fn headings() -> Vec<String> {
@@ -60,4 +78,32 @@ fn votes(member: &Value) -> String {
     });
     let said: Vec<String> = said.collect();
     if said.is_empty() { "-".to_owned() } else { said.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn breakers_that_are_closed_do_not_count() {
+        let breaker = |state: &str| json!({"model": "m", "state": state});
+        let member = |states: &[&str]| {
+            let states: Vec<Value> = states.iter().map(|state| breaker(state)).collect();
+            breakers(&json!({"breakers": states}))
+        };
+        assert_eq!(member(&["closed", "closed"]), "0");
+        assert_eq!(member(&["closed", "open", "trial"]), "2");
+        assert_eq!(breakers(&json!({})), "0");
+    }
+
+    #[test]
+    fn a_replica_that_has_other_models_is_told_below_the_table() {
+        let member =
+            json!({"name": "gpu-a", "models_told": ["llama-3.1-8b"], "models_denied": ["llama"]});
+        let shown = table(&json!([member, {"name": "gpu-b", "models_told": null}]));
+        assert_eq!(shown.lines().last(), Some("gpu-a serves llama-3.1-8b, not llama"));
+        assert_eq!(shown.lines().count(), 4);
+    }
 }

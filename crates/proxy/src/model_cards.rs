@@ -1,0 +1,148 @@
+//! What clients are told of models beyond their names: what replicas say of them, where they agree.
+
+use std::collections::BTreeMap;
+
+use spillway_protocol::ModelCard;
+use spillway_types::{ModelName, ServedModel};
+
+use crate::names::Names;
+
+/// The longest prompt and answer together, in tokens. Where replicas differ, the least holds for all.
+const LENGTH_MAX: &str = "max_model_len";
+
+/// A model of which replicas say nothing.
+static NOTHING: BTreeMap<String, String> = BTreeMap::new();
+
+/// What replicas say of the models that they serve.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ModelCards(BTreeMap<ModelName, Told>);
+
+/// What the replicas of one model agree on.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    root: Option<String>,
+    /// JSON text by name.
+    fields: BTreeMap<String, String>,
+}
+
+/// What was heard of one model so far. `None` stands for words that differ.
+#[derive(Debug, Default)]
+struct Heard<'s> {
+    root: Option<Option<&'s str>>,
+    fields: BTreeMap<&'s str, Option<String>>,
+}
+
+impl ModelCards {
+    /// The cards of these models, each with what one replica says of it. What only some of a model's
+    /// replicas say counts for all; what they say differently is left out.
+    #[must_use]
+    pub fn new<'s>(said: impl IntoIterator<Item = (&'s ModelName, &'s ServedModel)>) -> Self {
+        let mut heard: BTreeMap<&ModelName, Heard<'_>> = BTreeMap::new();
+        for (name, model) in said {
+            heard.entry(name).or_default().hear(model);
+        }
+        Self(heard.into_iter().map(|(name, heard)| (name.clone(), heard.into_told())).collect())
+    }
+
+    /// What clients are told of a name. That of a split tells what holds for all its arms.
+    pub(crate) fn card<'c>(&'c self, names: &'c Names, id: &'c str) -> ModelCard<'c> {
+        let models = names.models_behind(id);
+        let Some((first, others)) = models.split_first() else {
+            return ModelCard { id, root: id, fields: &NOTHING };
+        };
+        let told = self.0.get(*first);
+        if !others.iter().all(|other| *other == *first || self.0.get(*other) == told) {
+            return ModelCard { id, root: id, fields: &NOTHING };
+        }
+        let is_one = others.iter().all(|other| *other == *first);
+        let unnamed = if is_one { first.as_str() } else { id };
+        ModelCard {
+            id,
+            root: told.and_then(|told| told.root.as_deref()).unwrap_or(unnamed),
+            fields: told.map_or(&NOTHING, |told| &told.fields),
+        }
+    }
+}
+
+impl<'s> Heard<'s> {
+    fn hear(&mut self, model: &'s ServedModel) {
+        if let Some(root) = &model.root {
+            let known = *self.root.get_or_insert(Some(root));
+            self.root = Some(known.filter(|known| known == root));
+        }
+        for (field, text) in &model.fields {
+            let known = self.fields.entry(field).or_insert_with(|| Some(text.clone()));
+            *known = known.take().and_then(|known| agreed(field, known, text));
+        }
+    }
+
+    fn into_told(self) -> Told {
+        let fields = self.fields.into_iter();
+        let fields = fields.filter_map(|(field, text)| Some((field.to_owned(), text?)));
+        Told { root: self.root.flatten().map(str::to_owned), fields: fields.collect() }
+    }
+}
+
+/// What holds for a field of which one replica says `known` and another `text`.
+fn agreed(field: &str, known: String, text: &str) -> Option<String> {
+    if known == text {
+        return Some(known);
+    }
+    let number = |text: &str| text.parse::<u64>().ok().filter(|_| field == LENGTH_MAX);
+    Some(number(&known)?.min(number(text)?).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::names::NameSpec;
+
+    fn served(root: Option<&str>, fields: &[(&str, &str)]) -> ServedModel {
+        let fields = fields.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+        ServedModel { owned_by: None, root: root.map(str::to_owned), fields: fields.collect() }
+    }
+
+    fn names(aliases: &[(&str, &str)]) -> Names {
+        let aliases = aliases.iter().map(|(name, model)| ((*name).into(), (*model).into()));
+        let spec = NameSpec { aliases: aliases.collect(), ..NameSpec::default() };
+        Names::new(Arc::new(spec), [(&"m".into(), false), (&"n".into(), false)])
+    }
+
+    fn shown(cards: &ModelCards, names: &Names, id: &str) -> (String, Vec<String>) {
+        let card = cards.card(names, id);
+        let fields = card.fields.iter().map(|(name, text)| format!("{name}={text}"));
+        (card.root.to_owned(), fields.collect())
+    }
+
+    #[test]
+    fn replicas_that_agree_are_passed_on() {
+        let model = served(Some("/m"), &[("max_model_len", "8"), ("meta", "{}")]);
+        let cards = ModelCards::new([(&"m".into(), &model), (&"m".into(), &model)]);
+        let expected = vec!["max_model_len=8".to_owned(), "meta={}".to_owned()];
+        assert_eq!(shown(&cards, &names(&[]), "m"), ("/m".to_owned(), expected));
+    }
+
+    #[test]
+    fn what_replicas_say_differently_is_left_out_but_for_the_least_length() {
+        let one = served(Some("/m"), &[("max_model_len", "8"), ("meta", "1"), ("a", "1")]);
+        let other = served(Some("/x"), &[("max_model_len", "4"), ("meta", "2"), ("b", "2")]);
+        let name = ModelName::from("m");
+        for third in [&one, &other] {
+            let cards = ModelCards::new([&one, &other, third].map(|said| (&name, said)));
+            let (root, fields) = shown(&cards, &names(&[]), "m");
+            assert_eq!(root, "m");
+            assert_eq!(fields, ["a=1", "b=2", "max_model_len=4"]);
+        }
+    }
+
+    #[test]
+    fn the_root_of_an_alias_is_that_of_its_model() {
+        let cards = ModelCards::new([(&"m".into(), &served(Some("/m"), &[("parent", "null")]))]);
+        let names = names(&[("gpt", "m"), ("old", "n")]);
+        assert_eq!(shown(&cards, &names, "gpt"), ("/m".to_owned(), vec!["parent=null".to_owned()]));
+        assert_eq!(shown(&cards, &names, "old"), ("n".to_owned(), Vec::new()));
+        assert_eq!(shown(&cards, &names, "n"), ("n".to_owned(), Vec::new()));
+    }
+}

@@ -1,0 +1,113 @@
+//! What a model server's own page of models says.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::ModelName;
+
+/// The `/v1/models` page of one model server, as far as it could be read within bounds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ModelsPage {
+    /// Its models by id, each once.
+    models: BTreeMap<ModelName, ServedModel>,
+    /// It lists more than was read.
+    is_cut: bool,
+}
+
+/// One model of such a page.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ServedModel {
+    /// What owns it, by the server's word: many servers put the name of their software here, e.g. `vllm`.
+    pub owned_by: Option<String>,
+    /// The model behind the id, e.g. the path that it was loaded from.
+    pub root: Option<String>,
+    /// Further fields such as `parent`, `max_model_len` or `meta`, each with its value as compact JSON.
+    pub fields: BTreeMap<String, String>,
+}
+
+impl ModelsPage {
+    /// A page of these models; of several with one id the first counts.
+    #[must_use]
+    pub fn new(models: impl IntoIterator<Item = (ModelName, ServedModel)>) -> Self {
+        let mut page = Self::default();
+        for (id, model) in models {
+            page.models.entry(id).or_insert(model);
+        }
+        page
+    }
+
+    /// The same page, of which more was left out.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        Self { is_cut: true, ..self }
+    }
+
+    /// Whether it says that the server does not have this model: it lists others, and not this one.
+    #[must_use]
+    pub fn denies(&self, id: &ModelName) -> bool {
+        !self.is_cut && !self.models.is_empty() && !self.models.contains_key(id)
+    }
+
+    /// What it says of a model; `None` if it does not list it.
+    #[must_use]
+    pub fn get(&self, id: &ModelName) -> Option<&ServedModel> {
+        self.models.get(id)
+    }
+
+    /// Every id, sorted.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = &ModelName> {
+        self.models.keys()
+    }
+
+    /// Whether it lists nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.models.is_empty()
+    }
+
+    /// What its models are owned by, if they all say the same.
+    #[must_use]
+    pub fn owner(&self) -> Option<&str> {
+        let mut owners = self.models.values().map(|model| model.owned_by.as_deref());
+        let first = owners.next()??;
+        owners.all(|owner| owner == Some(first)).then_some(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owned(id: &str, owner: Option<&str>) -> (ModelName, ServedModel) {
+        let owned_by = owner.map(str::to_owned);
+        (id.into(), ServedModel { owned_by, ..ServedModel::default() })
+    }
+
+    #[test]
+    fn of_several_models_with_one_id_the_first_counts() {
+        let page = ModelsPage::new([owned("m", Some("a")), owned("m", Some("b"))]);
+        let owner = page.get(&"m".into()).and_then(|model| model.owned_by.as_deref());
+        assert_eq!((owner, page.ids().len()), (Some("a"), 1));
+    }
+
+    #[test]
+    fn only_a_whole_page_with_other_models_denies_one() {
+        let page = ModelsPage::new([owned("m", None)]);
+        assert!(page.denies(&"other".into()) && !page.denies(&"m".into()));
+        assert!(!page.cut().denies(&"other".into()));
+        assert!(!ModelsPage::default().denies(&"other".into()));
+    }
+
+    #[test]
+    fn an_owner_is_known_if_all_models_name_the_same() {
+        let owner = |models: &[(&str, Option<&str>)]| {
+            let page = ModelsPage::new(models.iter().map(|(id, owner)| owned(id, *owner)));
+            page.owner().map(str::to_owned)
+        };
+        assert_eq!(owner(&[("a", Some("vllm")), ("b", Some("vllm"))]).as_deref(), Some("vllm"));
+        assert_eq!(owner(&[("a", Some("vllm")), ("b", Some("me"))]), None);
+        assert_eq!(owner(&[("a", Some("vllm")), ("b", None)]), None);
+        assert_eq!(owner(&[]), None);
+    }
+}
