@@ -79,6 +79,8 @@ pub enum ErrorKind {
     Overloaded,
     /// The client has used up what it may ask for; others are served on.
     RateLimited,
+    /// The request alone may use more than the whole limit: it can never be served.
+    BeyondLimit,
     /// No replica of the model is fit to serve.
     NoReplica,
     /// The replica did not begin to answer in time.
@@ -149,6 +151,7 @@ impl ErrorKind {
         Self::StreamCut,
         Self::Overloaded,
         Self::RateLimited,
+        Self::BeyondLimit,
         Self::NoReplica,
         Self::FirstByteTimeout,
         Self::StreamStalled,
@@ -159,7 +162,7 @@ impl ErrorKind {
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
-            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::BadRequest | Self::BeyondLimit => StatusCode::BAD_REQUEST,
             Self::KeyMissing | Self::KeyInvalid => StatusCode::UNAUTHORIZED,
             Self::ModelNotAllowed | Self::RegionNotAllowed => StatusCode::FORBIDDEN,
             Self::ModelNotFound | Self::RouteNotFound | Self::ResponseNotFound => {
@@ -214,6 +217,7 @@ impl ErrorKind {
             Self::StreamCut => "stream_cut",
             Self::Overloaded => "overloaded",
             Self::RateLimited => "rate_limited",
+            Self::BeyondLimit => "request_exceeds_limit",
             Self::NoReplica => "no_replica",
             Self::FirstByteTimeout => "first_byte_timeout",
             Self::StreamStalled => "stream_stalled",
