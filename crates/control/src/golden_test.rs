@@ -6,7 +6,9 @@ use spillway_codec::{Wire, golden};
 use spillway_quota::{Overdue, Run, Scope, ShareLine, Statement, Units};
 
 use crate::items_test::key;
-use crate::snapshot_test::{full, full_of_wire, hot_of_wire, resident_of_wire, shares_of_wire};
+use crate::snapshot_test::{
+    full_of_wire, hot_of_wire, members_of_wire, resident_of_wire, shares_of_wire,
+};
 use crate::test_world::{
     CLUSTER, join_by, node_spec_of, refusal, remove, replica_id, replica_spec,
 };
@@ -134,6 +136,10 @@ pub(crate) fn items() -> Vec<(&'static str, Item)> {
         ("put_route", Item::Route("r".into(), Route::default())),
         ("put_split", Item::Split("s".into(), Split { arms: vec![arm] })),
         ("put_limit", Item::Limit(LimitScope::Model("m".into()), limit)),
+        ("put_limit_by_minute", {
+            let limit = Limit { requests_per_min: Some(60), ..Limit::default() };
+            Item::Limit(LimitScope::Global, limit)
+        }),
         ("put_tenant", Item::Tenant("acme".into(), Tenant::default())),
         ("put_key", Item::Key("k".into(), key(Some("acme")))),
         ("put_revoked_certificate", {
@@ -182,7 +188,7 @@ fn the_bytes_of_outcomes_are_those_on_file() {
 /// The digest is part of the head, so this shows too that digests stay what they are.
 #[test]
 fn the_bytes_of_a_snapshot_are_those_on_file() {
-    let state = full().state;
+    let state = members_of_wire(5).state;
     golden::check(FOLDER, "snapshot_head_members", &state.to_head());
     golden::check(FOLDER, "snapshot", &state.to_layout());
     let resident = resident_of_wire(4).state;

@@ -9,9 +9,14 @@ use crate::{
     Command, Item, Limit, LimitScope, PLACE_MS, RecordKey, RefusalCode, RegionState, State, Tenant,
 };
 
-/// Two nodes in `a`, one in `b`, and a limit of the key `k`.
+/// Two nodes in `a`, one in `b`, and a limit of the key `k`. They keep nothing free for those that
+/// have not spoken, as nodes of wire version 5.
 fn world() -> World {
-    let mut world = World::of(&[("a", 2), ("b", 1)]);
+    world_of_wire(5)
+}
+
+fn world_of_wire(wire: u16) -> World {
+    let mut world = World::of_wire(wire, &[("a", 2), ("b", 1)]);
     world.done(put(Item::Tenant("acme".into(), Tenant::default())));
     world.done(put(Item::Key("k".into(), key(Some("acme")))));
     world.done(put(limit(1_000)));
@@ -127,4 +132,50 @@ fn the_book_says_how_each_limit_is_divided() {
     let terms = &book.terms[&Scope::Key("k".to_owned())];
     assert_eq!(terms.whole, [None, Some(1_000), None]);
     assert_eq!(terms.floors[&spillway_types::NodeName::from("b1")], Units([0, 50, 0]));
+}
+
+#[test]
+fn the_first_to_speak_leaves_the_others_their_parts() {
+    let mut world = world_of_wire(crate::WIRE);
+    world.applied("a1", need("a1", 1, 0));
+    assert_eq!(tokens(&world.state), [(25, 300), (25, 0), (50, 0)]);
+    world.applied("b1", need("b1", 1, 0));
+    assert_eq!(tokens(&world.state), [(25, 300), (25, 0), (50, 300)]);
+    world.applied("a1", need("a1", 2, 500));
+    assert_eq!(
+        tokens(&world.state),
+        [(25, 600), (25, 0), (50, 300)],
+        "what is free is not asked for"
+    );
+    let book = world.state.limit_book(&"a".into());
+    assert!(book.has_heirs && book.terms.values().all(|terms| terms.nodes == 3));
+}
+
+#[test]
+fn requests_are_limited_by_the_second_or_by_the_minute() {
+    use spillway_quota::RequestWindow;
+    let put_of = |per_s, per_min| {
+        let limit = Limit { requests_per_s: per_s, requests_per_min: per_min, ..Limit::default() };
+        put(Item::Limit(LimitScope::Key("k".into()), limit))
+    };
+    let mut world = world_of_wire(crate::WIRE);
+    let scope = Scope::Key("k".to_owned());
+    for (per_s, per_min, window) in [
+        (Some(5), None, RequestWindow::Second),
+        (None, Some(60), RequestWindow::Minute),
+        (Some(u32::MAX), None, RequestWindow::Second),
+    ] {
+        world.done(put_of(per_s, per_min));
+        let state = State::from_snapshot(&world.state.to_snapshot().unwrap()).unwrap();
+        assert_eq!(state.digest(), world.state.digest());
+        let terms = &state.limit_book(&"a".into()).terms[&scope];
+        let whole = per_s.or(per_min).map(u64::from);
+        assert_eq!((terms.requests, terms.whole), (window, [whole, None, None]));
+    }
+    for wrong in [put_of(Some(1), Some(60)), put_of(None, Some(1 << 31)), put_of(None, None)] {
+        assert_eq!(world.denied(wrong), RefusalCode::Invalid);
+    }
+    let mut old = world_of_wire(5);
+    assert_eq!(old.denied(put_of(None, Some(60))), RefusalCode::WireVersion);
+    old.done(put_of(Some(5), None));
 }

@@ -10,12 +10,17 @@ use crate::{
 
 /// Something in every table.
 pub(crate) fn full() -> World {
-    let mut world = resident_of_wire(crate::WIRE);
+    members_of_wire(crate::WIRE)
+}
+
+/// The same, as nodes of an older wire version have it.
+pub(crate) fn members_of_wire(wire: u16) -> World {
+    let mut world = resident_of_wire(wire);
     for node in ["a1", "a2", "b1"] {
         world.applied(node, Command::DeclareOperators { is_operator: node != "b1" });
     }
     world.applied("a1", Command::EnforceMembership);
-    world.done(Command::RegisterNode { node: node_spec_of(crate::WIRE, "d1", "d"), token: None });
+    world.done(Command::RegisterNode { node: node_spec_of(wire, "d1", "d"), token: None });
     world.done(remove(RecordKey::Node(world.node_id("d1"))));
     let (_, token) = items().into_iter().find(|(name, _)| *name == "put_new_join_token").unwrap();
     world.done(put(token));

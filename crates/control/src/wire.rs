@@ -8,7 +8,7 @@
 use crate::{Command, Refusal, RefusalCode, State};
 
 /// The wire version of this program: counts up with every new command, item or changed rule.
-pub const WIRE: u16 = 5;
+pub const WIRE: u16 = 6;
 
 /// The wire version that knows of hot blocks and of the key that prompts are hashed with.
 pub(crate) const WIRE_HOT: u16 = 2;
@@ -24,6 +24,10 @@ pub(crate) const WIRE_RESIDENCY: u16 = 4;
 /// removed, and which certificates are revoked. No single node moves its clock, nodes that join by token
 /// sign what they are ([`Command::JoinNode`]), and what nodes write by themselves leaves room for operators.
 pub(crate) const WIRE_MEMBERS: u16 = 5;
+
+/// The wire version whose limits count requests by the minute, too, and whose processes take over what
+/// earlier ones of their node held of limits.
+pub(crate) const WIRE_MINUTES: u16 = 6;
 
 /// Whether every registered node understands `command`. Ask before proposing it.
 ///

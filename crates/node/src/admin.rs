@@ -97,7 +97,10 @@ impl Admin {
         if path != "/readyz" || self.is_ready() {
             return json(StatusCode::OK, &serde_json::json!({}));
         }
-        error(StatusCode::SERVICE_UNAVAILABLE, "draining, or no replica is configured")
+        error(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "draining, no replica is configured, or shares of limits are awaited",
+        )
     }
 
     /// `/replicas/{name}/{action}`.
@@ -142,7 +145,9 @@ impl Admin {
 
     fn is_ready(&self) -> bool {
         let gateway = &self.feedback.gateway;
-        !gateway.is_leaving() && !gateway.view().replicas().is_empty()
+        !gateway.is_leaving()
+            && gateway.quotas().is_ready()
+            && !gateway.view().replicas().is_empty()
     }
 }
 

@@ -33,7 +33,7 @@ use crate::fold::AgreedWorld;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::knowledge::{Knowledge, Task, Ties};
 use crate::memory;
-use crate::quota::{Division, DivisionParts};
+use crate::quota::{Division, DivisionParts, pay_own};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::resolve::refresh_loop;
 use crate::workers::{self, Bound, unit_count};
@@ -124,6 +124,7 @@ impl Node {
         let facts = facts(&config.node, &gateway_config.region);
         let gateway =
             Arc::new(Gateway::new(gateway_config, hasher, View::empty(), epoch_seconds()));
+        gateway.quotas().set_own(&config.limits);
         let keys = Arc::new(KeyBook::new(&gateway, config.access));
         // The last one serves what other nodes forward.
         let pools = units + usize::from(config.cluster.is_some());
@@ -234,6 +235,8 @@ impl Node {
         self.tasks.spawn(Arc::clone(&self.feedback).run(stop()));
         self.tasks.spawn(refresh_loop(Arc::clone(&self.gateway), stop()));
         self.tasks.spawn(memory::watch(Arc::clone(&self.gateway), stop()));
+        let (paying, stopped) = (pay_own(Arc::clone(&self.gateway)), stop());
+        self.tasks.spawn(async move { stopped.run_until_cancelled(paying).await });
         if let Some(agreement) = self.agreement() {
             let follow = Arc::clone(&self.keys).follow(Arc::clone(agreement));
             let stop = stop();

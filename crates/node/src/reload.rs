@@ -152,6 +152,7 @@ impl Reloader {
         let places = self.places(&config.listeners);
         // First: the names of new replicas are looked up, and a revoked key may not wait for that.
         self.keys.take_config(config.access);
+        self.feedback.gateway.quotas().set_own(&config.limits);
         let admin = match (&self.admin, config.admin) {
             (Some(running), Some(admin)) => running.replace(admin),
             _ => Ok(()),

@@ -36,17 +36,30 @@ pub(crate) fn load<T: Wire>(path: &Path) -> Result<Option<T>, SaveFault> {
 /// # Errors
 /// If the disk does not take it; what was kept before stays.
 pub(crate) fn save<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
-    let bytes = encode(saved)?;
-    let other = path.with_extension("new");
-    let mut file = private::create(&other)?;
-    file.write_all(&bytes)?;
     // Or after a loss of power there might be an empty file of that name.
-    file.sync_all()?;
-    std::fs::rename(&other, path)?;
+    write(path, saved)?.sync_all()?;
+    std::fs::rename(path.with_extension("new"), path)?;
     if let Some(folder) = path.parent() {
         File::open(folder)?.sync_all()?;
     }
     Ok(())
+}
+
+/// The same without waiting for the disk: it outlives the process, but maybe not a loss of power.
+///
+/// # Errors
+/// As [`save`].
+pub(crate) fn save_unsynced<T: Wire>(path: &Path, saved: &T) -> Result<(), SaveFault> {
+    drop(write(path, saved)?);
+    Ok(std::fs::rename(path.with_extension("new"), path)?)
+}
+
+/// Writes it beside `path`.
+fn write<T: Wire>(path: &Path, saved: &T) -> Result<File, SaveFault> {
+    let bytes = encode(saved)?;
+    let mut file = private::create(&path.with_extension("new"))?;
+    file.write_all(&bytes)?;
+    Ok(file)
 }
 
 #[cfg(test)]

@@ -79,6 +79,8 @@ pub enum ErrorKind {
     Overloaded,
     /// The client has used up what it may ask for; others are served on.
     RateLimited,
+    /// The request alone may use more than the whole limit: it can never be served.
+    BeyondLimit,
     /// No replica of the model is fit to serve.
     NoReplica,
     /// The replica did not begin to answer in time.
@@ -154,6 +156,7 @@ impl ErrorKind {
         Self::StreamCut,
         Self::Overloaded,
         Self::RateLimited,
+        Self::BeyondLimit,
         Self::NoReplica,
         Self::FirstByteTimeout,
         Self::StreamStalled,
@@ -164,7 +167,7 @@ impl ErrorKind {
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
-            Self::BadRequest => StatusCode::BAD_REQUEST,
+            Self::BadRequest | Self::BeyondLimit => StatusCode::BAD_REQUEST,
             Self::KeyMissing | Self::KeyInvalid => StatusCode::UNAUTHORIZED,
             Self::ModelNotAllowed | Self::RegionNotAllowed => StatusCode::FORBIDDEN,
             Self::ModelNotFound | Self::RouteNotFound | Self::ResponseNotFound => {
@@ -219,6 +222,7 @@ impl ErrorKind {
             Self::StreamCut => "stream_cut",
             Self::Overloaded => "overloaded",
             Self::RateLimited => "rate_limited",
+            Self::BeyondLimit => "request_exceeds_limit",
             Self::NoReplica => "no_replica",
             Self::FirstByteTimeout => "first_byte_timeout",
             Self::StreamStalled => "stream_stalled",

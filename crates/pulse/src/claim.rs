@@ -5,8 +5,19 @@
 //! what is used within the limit: of all raises in force, look at the one proposed last. Everyone
 //! else's raise was proposed before, so it stood in the reports that the last one waited for.
 
+use std::time::{Duration, Instant};
+
 use crate::entry::ClaimEntry;
-use crate::fair::fair;
+use crate::fair::{Want, fair};
+
+/// A node that has had no work for so long is idle: it leaves its last place to those that have.
+const IDLE: Duration = Duration::from_millis(500);
+/// How long a node uses a place that others wait for before it is their turn, where there are fewer
+/// places than nodes with work.
+const TURN: Duration = Duration::from_secs(1);
+/// How long a node leaves others their turn, for each of them: longer than a claim takes to change hands
+/// and a turn.
+const TURN_LEFT: Duration = Duration::from_secs(3);
 
 /// A claim.
 #[derive(Debug)]
@@ -16,6 +27,20 @@ pub(crate) struct Claim {
     wanted: u32,
     usable: u32,
     raise: Raise,
+    /// When there was work for it last.
+    busy_at: Option<Instant>,
+    turn: Turn,
+}
+
+/// Whose turn it is, where there are fewer places than nodes with work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Turn {
+    /// There are enough, or this node waits for a place. => Ours
+    Open,
+    /// This node uses a place since then. => (Theirs | Open)
+    Ours { since: Instant },
+    /// It left its place then to those others, by their place, that have had none since. => Open
+    Theirs { since: Instant, owed: Vec<bool> },
 }
 
 /// A higher claim on its way.
@@ -59,19 +84,39 @@ impl Rival {
     pub(crate) fn wanted(&self) -> u32 {
         self.claim.wanted.max(self.in_flight)
     }
+
+    /// What it wants. One that has neither work nor a place has left its last one to others.
+    fn want(&self) -> Want {
+        Want { wanted: self.wanted(), is_idle: self.wanted() == 0 && self.held() == 0 }
+    }
+
+    fn is_starving(&self) -> bool {
+        self.wanted() > 0 && self.held() == 0
+    }
 }
 
 impl Claim {
     /// A claim of nothing: what everyone starts with.
     pub(crate) fn new() -> Self {
-        Self { limit: 0, in_flight: 0, wanted: 0, usable: 0, raise: Raise::None }
+        Self {
+            limit: 0,
+            in_flight: 0,
+            wanted: 0,
+            usable: 0,
+            raise: Raise::None,
+            busy_at: None,
+            turn: Turn::Open,
+        }
     }
 
     /// What this node has to do with the replica now.
-    pub(crate) fn set(&mut self, limit: u32, in_flight: u32, wanted: u32) {
+    pub(crate) fn set(&mut self, limit: u32, (in_flight, wanted): (u32, u32), now: Instant) {
         self.limit = limit;
         self.in_flight = in_flight;
         self.wanted = wanted.max(in_flight);
+        if self.wanted > 0 {
+            self.busy_at = Some(now);
+        }
     }
 
     /// How many requests may be in flight.
@@ -103,19 +148,58 @@ impl Claim {
 
     /// Goes on with what is known of the others, who are in the order of their names; this node
     /// comes before the one at `place`.
-    pub(crate) fn settle(&mut self, rivals: &[Rival], place: usize) {
+    pub(crate) fn settle(&mut self, rivals: &[Rival], place: usize, now: Instant) {
         if rivals.is_empty() {
             self.usable = self.limit;
             self.raise = Raise::None;
             return;
         }
         self.go_on(rivals, place);
-        let mut wanted: Vec<u32> = rivals.iter().map(Rival::wanted).collect();
-        wanted.insert(place, self.wanted);
-        let mut targets = fair(self.limit, &wanted);
-        let target = targets.remove(place);
+        let is_busy = self.busy_at.is_some_and(|at| now.saturating_duration_since(at) < IDLE);
+        let mut wants: Vec<Want> = rivals.iter().map(Rival::want).collect();
+        wants.insert(place, Want { wanted: self.wanted, is_idle: self.wanted == 0 && !is_busy });
+        let mut targets = fair(self.limit, &wants);
+        let mut target = targets.remove(place);
+        let working = wants.iter().filter(|want| want.wanted > 0).count();
+        if working > self.limit as usize && self.limit > 0 {
+            target = self.take_turns(rivals, now);
+        } else {
+            self.turn = Turn::Open;
+        }
         self.give_back(rivals, &targets, target);
         self.propose(rivals, target);
+    }
+
+    /// Where there are fewer places than nodes with work: uses one for some time, then leaves it to those
+    /// that have none until each has had one. Returns how many places this node should have now.
+    fn take_turns(&mut self, rivals: &[Rival], now: Instant) -> u32 {
+        let starving = || rivals.iter().map(Rival::is_starving);
+        let passed = |since: Instant| now.saturating_duration_since(since);
+        self.turn = match std::mem::replace(&mut self.turn, Turn::Open) {
+            Turn::Open if self.usable > 0 => Turn::Ours { since: now },
+            Turn::Ours { .. } if self.usable == 0 => Turn::Open,
+            Turn::Ours { since } if passed(since) >= TURN && starving().any(|it| it) => {
+                Turn::Theirs { since: now, owed: starving().collect() }
+            }
+            Turn::Theirs { since, owed } if owed.len() == rivals.len() => {
+                let owed: Vec<bool> =
+                    owed.iter().zip(starving()).map(|(owed, starving)| *owed && starving).collect();
+                let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
+                let is_over = passed(since) >= TURN_LEFT.saturating_mul(count);
+                match !is_over && owed.contains(&true) {
+                    true => Turn::Theirs { since, owed },
+                    false => Turn::Open,
+                }
+            }
+            Turn::Theirs { .. } => Turn::Open,
+            same => same,
+        };
+        if matches!(self.turn, Turn::Theirs { .. }) {
+            self.usable = 0;
+            self.shrink(0);
+            return 0;
+        }
+        u32::from(self.wanted > 0)
     }
 
     /// Uses, shrinks or withdraws what was proposed.

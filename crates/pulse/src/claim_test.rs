@@ -2,6 +2,13 @@
 
 use super::*;
 
+/// The one moment of most of these tests.
+#[expect(clippy::disallowed_methods, reason = "there is no other way to some instant")]
+fn start() -> Instant {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    *START.get_or_init(Instant::now)
+}
+
 fn rival(usable: u32, proposed: u32, wanted: u32, echoed: u64) -> Rival {
     let claim = ClaimEntry { usable, proposed, wanted };
     Rival { claim, in_flight: 0, echoed: Some(echoed) }
@@ -10,7 +17,7 @@ fn rival(usable: u32, proposed: u32, wanted: u32, echoed: u64) -> Rival {
 /// A claim that may use so many, has so many in flight and wants so many.
 fn claim(limit: u32, usable: u32, wanted: u32) -> Claim {
     let mut claim = Claim::new();
-    claim.set(limit, 0, wanted);
+    claim.set(limit, (0, wanted), start());
     claim.usable = usable;
     claim
 }
@@ -21,7 +28,7 @@ fn proposed(claim: &Claim) -> u32 {
 
 /// Settles, tells what is drafted as `version`.
 fn settle(claim: &mut Claim, rivals: &[Rival], place: usize, version: u64) {
-    claim.settle(rivals, place);
+    claim.settle(rivals, place, start());
     claim.told(claim.entry(), version);
 }
 
@@ -40,8 +47,8 @@ fn a_raise_counts_once_everyone_has_echoed_it() {
 fn a_raise_that_nobody_was_told_counts_for_nothing() {
     let mut claim = claim(10, 2, 9);
     let others = [rival(2, 0, 0, u64::MAX)];
-    claim.settle(&others, 0);
-    claim.settle(&others, 0);
+    claim.settle(&others, 0, start());
+    claim.settle(&others, 0, start());
     assert_eq!(claim.usable(), 2);
 }
 
@@ -53,7 +60,7 @@ fn nothing_is_proposed_to_somebody_of_whom_not_all_is_known() {
     assert_eq!(proposed(&claim), 0);
     settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 7);
     assert_eq!(proposed(&claim), 8);
-    claim.settle(&[Rival { echoed: None, ..rival(2, 0, 0, 0) }], 0);
+    claim.settle(&[Rival { echoed: None, ..rival(2, 0, 0, 0) }], 0, start());
     assert_eq!(claim.usable(), 2, "nor counts it if that is so by now");
 }
 
@@ -92,7 +99,7 @@ fn of_two_proposals_that_do_not_fit_the_first_name_stands() {
 #[test]
 fn what_others_lack_is_given_back_at_once() {
     let mut claim = claim(12, 10, 1);
-    claim.settle(&[rival(1, 0, 30, 1), rival(1, 0, 0, 1)], 0);
+    claim.settle(&[rival(1, 0, 30, 1), rival(1, 0, 0, 1)], 0, start());
     assert_eq!(claim.usable(), 1, "what it has in hand");
     assert_eq!(claim.entry().wanted, 1);
 }
@@ -100,25 +107,25 @@ fn what_others_lack_is_given_back_at_once() {
 #[test]
 fn nothing_is_given_back_while_nobody_lacks_it() {
     let mut claim = claim(12, 10, 1);
-    claim.settle(&[rival(1, 0, 0, 1), rival(1, 0, 0, 1)], 0);
+    claim.settle(&[rival(1, 0, 0, 1), rival(1, 0, 0, 1)], 0, start());
     assert_eq!(claim.usable(), 10);
-    claim.settle(&[rival(1, 0, 0, 1)], 0);
+    claim.settle(&[rival(1, 0, 0, 1)], 0, start());
     assert_eq!(claim.usable(), 10, "there is room enough for it");
 }
 
 #[test]
 fn a_node_with_more_in_flight_than_its_share_starts_nothing_until_they_ended() {
     let mut claim = Claim::new();
-    claim.set(12, 10, 30);
+    claim.set(12, (10, 30), start());
     claim.usable = 10;
-    claim.settle(&[rival(1, 0, 30, 1), rival(1, 0, 30, 1)], 0);
+    claim.settle(&[rival(1, 0, 30, 1), rival(1, 0, 30, 1)], 0, start());
     assert_eq!(claim.usable(), 4);
 }
 
 #[test]
 fn too_much_in_all_is_lowered_to_fair_shares() {
     let mut claim = claim(10, 10, 20);
-    claim.settle(&[rival(10, 0, 20, 1)], 0);
+    claim.settle(&[rival(10, 0, 20, 1)], 0, start());
     assert_eq!(claim.usable(), 5);
 }
 
@@ -128,7 +135,7 @@ fn spare_room_is_not_worth_a_report_for_each_request() {
     let mut claim = claim(40, 18, 10);
     settle(&mut claim, &others, 0, 2);
     assert_eq!(proposed(&claim), 0);
-    claim.set(40, 18, 18);
+    claim.set(40, (18, 18), start());
     settle(&mut claim, &others, 0, 2);
     assert_eq!(proposed(&claim), 24, "but for what is needed it is");
 }
@@ -147,9 +154,109 @@ fn a_growing_demand_does_not_put_off_what_is_proposed() {
     let mut claim = claim(100, 2, 9);
     settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 7);
     let first = proposed(&claim);
-    claim.set(100, 2, 60);
+    claim.set(100, (2, 60), start());
     settle(&mut claim, &[rival(2, 0, 0, 6)], 0, 8);
     assert_eq!(proposed(&claim), first);
     settle(&mut claim, &[rival(2, 0, 0, 7)], 0, 8);
     assert_eq!(claim.usable(), first);
+}
+
+/// Nodes that hear of each other at once, and use all they may for a request each time.
+struct Region {
+    claims: Vec<Claim>,
+    now: Instant,
+    version: u64,
+}
+
+impl Region {
+    fn new(count: usize) -> Self {
+        let claims = (0..count).map(|_| Claim::new()).collect();
+        Self { claims, now: start(), version: 0 }
+    }
+
+    /// For so long each node wants so many places; requests end as soon as they may. Returns for how many
+    /// steps of 50 ms each node could use how many places.
+    fn run(&mut self, limit: u32, wanted: &[u32], ms: u64) -> Vec<u32> {
+        let mut used = vec![0; self.claims.len()];
+        for _ in 0..ms / 50 {
+            self.now += Duration::from_millis(50);
+            self.version += 1;
+            for (claim, wanted) in self.claims.iter_mut().zip(wanted) {
+                let in_flight = claim.usable.min(*wanted);
+                claim.set(limit, (in_flight, *wanted), self.now);
+            }
+            for place in 0..self.claims.len() {
+                let mut rivals: Vec<Rival> = self
+                    .claims
+                    .iter()
+                    .map(|claim| Rival {
+                        claim: claim.entry(),
+                        in_flight: claim.in_flight,
+                        echoed: Some(self.version - 1),
+                    })
+                    .collect();
+                rivals.remove(place);
+                let claim = &mut self.claims[place];
+                claim.settle(&rivals, place, self.now);
+                claim.told(claim.entry(), self.version);
+            }
+            let sum: u32 = self.claims.iter().map(|claim| claim.usable.max(claim.in_flight)).sum();
+            assert!(sum <= limit, "{sum} of {limit} are used");
+            for (used, claim) in used.iter_mut().zip(&self.claims) {
+                *used += claim.usable;
+            }
+        }
+        used
+    }
+
+    fn usable(&self) -> Vec<u32> {
+        self.claims.iter().map(Claim::usable).collect()
+    }
+}
+
+#[test]
+fn idle_siblings_leave_all_places_to_one_that_has_work_within_a_second() {
+    for (limit, count) in [(12, 3), (3, 3), (2, 3), (1, 3), (4, 8)] {
+        let mut region = Region::new(count);
+        let mut wanted = vec![0; count];
+        region.run(limit, &wanted, 2_000);
+        // They have had something to do just now.
+        region.run(limit, &vec![1; count], 500);
+        wanted[count - 1] = 40;
+        region.run(limit, &wanted, 1_200);
+        assert_eq!(region.usable()[count - 1], limit, "of {limit} with {count} nodes");
+        // The first request of another one has a place at once.
+        wanted[0] = 1;
+        region.run(limit, &wanted, 300);
+        let least = u32::from(limit > 1);
+        assert!(region.usable()[0] >= least, "{limit} {count}: {:?}", region.usable());
+        wanted = vec![0; count];
+        region.run(limit, &wanted, 2_000);
+        assert!(region.usable().iter().sum::<u32>() + 2 >= limit, "{:?}", region.usable());
+    }
+}
+
+#[test]
+fn nodes_take_turns_where_there_are_fewer_places_than_nodes_with_work() {
+    for (limit, count) in [(1, 2), (1, 3), (2, 3), (1, 5), (3, 7)] {
+        let mut region = Region::new(count);
+        let used = region.run(limit, &vec![5; count], 60_000);
+        let even = 60 * 20 * limit / count as u32;
+        for used in &used {
+            assert!((even / 2..even * 3 / 2).contains(used), "{limit} for {count}: {used:?}");
+        }
+        let sum: u32 = used.iter().sum();
+        assert!(sum > 60 * 20 * limit * 3 / 5, "{limit} for {count}: {sum} were used");
+        let mut longest = vec![0; count];
+        let mut waits = vec![0; count];
+        for _ in 0..600 {
+            let used = region.run(limit, &vec![5; count], 50);
+            for ((wait, longest), used) in waits.iter_mut().zip(&mut longest).zip(used) {
+                *wait = if used > 0 { 0 } else { *wait + 50 };
+                *longest = (*longest).max(*wait);
+            }
+        }
+        let most = (count as u32).div_ceil(limit) * 2_000;
+        assert!(longest.iter().all(|wait| *wait <= most), "{limit} for {count}: {longest:?}");
+    }
 }

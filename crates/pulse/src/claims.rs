@@ -1,6 +1,7 @@
 //! All claims of one node.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
 use spillway_types::ReplicaName;
 
@@ -20,13 +21,14 @@ impl Claims {
     pub(crate) fn set<'a>(
         &mut self,
         replicas: impl Iterator<Item = (&'a ReplicaName, &'a ReplicaLoad)>,
+        now: Instant,
     ) {
         let mut before = std::mem::take(&mut self.claims);
         for (name, load) in replicas {
             if let Some(limit) = load.limit {
                 let id = NameId::of_replica(name);
                 let mut claim = before.remove(&id).unwrap_or_else(Claim::new);
-                claim.set(limit, load.in_flight, load.wanted);
+                claim.set(limit, (load.in_flight, load.wanted), now);
                 self.claims.insert(id, claim);
             }
         }
@@ -34,8 +36,12 @@ impl Claims {
 
     /// Goes on with all of them; whether what may be used changed. `rivals` says what the others
     /// hold of a replica, and `place` where this node's name comes among theirs.
-    pub(crate) fn settle(&mut self, place: usize, rivals: impl Fn(NameId) -> Vec<Rival>) -> bool {
-        self.change(|id, claim| claim.settle(&rivals(id), place))
+    pub(crate) fn settle(
+        &mut self,
+        (place, now): (usize, Instant),
+        rivals: impl Fn(NameId) -> Vec<Rival>,
+    ) -> bool {
+        self.change(|id, claim| claim.settle(&rivals(id), place, now))
     }
 
     /// Claims nothing any more, for now.

@@ -1,20 +1,35 @@
 //! Who gets how much of a limit that several nodes share.
 
-/// Divides `limit` among nodes that each want so many places. All nodes come to the same result if
-/// they know the same.
+/// What a node wants of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// Places that it has work for.
+    pub(crate) wanted: u32,
+    /// It has had no work for some time.
+    pub(crate) is_idle: bool,
+}
+
+/// Divides `limit` among nodes by what each wants. All nodes come to the same result if they know the
+/// same.
 ///
-/// First come those who want something, with one place each; then everyone has one, so that nobody
-/// has to ask before the first request; then everyone gets what is wanted, then one more, those with
-/// least first; and the rest goes evenly to all. Where things are equal the earlier in the list
-/// comes first: of more nodes than there are places the last ones are left with nothing while all
-/// have work.
-pub(crate) fn fair(limit: u32, wanted: &[u32]) -> Vec<u32> {
-    let mut parts = vec![0; wanted.len()];
+/// First come those who want something, with one place each; then everyone who is not idle has one, so
+/// that nobody has to ask before the next request; then everyone gets what is wanted, then one more,
+/// those with least first; then idle nodes have one each; and the rest goes evenly to all. Where things
+/// are equal the earlier in the list comes first: of more nodes than there are places the last ones are
+/// left with nothing while all have work. Claims take turns then.
+pub(crate) fn fair(limit: u32, wants: &[Want]) -> Vec<u32> {
+    let mut parts = vec![0; wants.len()];
     let mut left = limit;
-    let steps: [fn(u32) -> u32; 4] =
-        [|wanted| wanted.min(1), |_| 1, |wanted| wanted.max(1), |wanted| wanted.saturating_add(1)];
+    let busy = |want: &Want, cap| if want.is_idle { 0 } else { cap };
+    let steps: [&dyn Fn(&Want) -> u32; 5] = [
+        &|want| want.wanted.min(1),
+        &|want| busy(want, 1),
+        &|want| busy(want, want.wanted.max(1)),
+        &|want| busy(want, want.wanted.saturating_add(1)),
+        &|want| want.wanted.saturating_add(1),
+    ];
     for step in steps {
-        let caps: Vec<u32> = wanted.iter().map(|wanted| step(*wanted)).collect();
+        let caps: Vec<u32> = wants.iter().map(step).collect();
         left = level(&mut parts, &caps, left);
     }
     divide(&mut parts, left);
@@ -60,6 +75,28 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn fair(limit: u32, wanted: &[u32]) -> Vec<u32> {
+        let wants: Vec<Want> =
+            wanted.iter().map(|wanted| Want { wanted: *wanted, is_idle: false }).collect();
+        super::fair(limit, &wants)
+    }
+
+    /// The same, where nodes that want nothing are idle.
+    fn fair_of_idle(limit: u32, wanted: &[u32]) -> Vec<u32> {
+        let want = |wanted: &u32| Want { wanted: *wanted, is_idle: *wanted == 0 };
+        super::fair(limit, &wanted.iter().map(want).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn idle_nodes_leave_all_to_one_that_has_work_for_it() {
+        assert_eq!(fair_of_idle(12, &[40, 0, 0]), [12, 0, 0]);
+        assert_eq!(fair_of_idle(3, &[0, 0, 5]), [0, 0, 3]);
+        assert_eq!(fair_of_idle(12, &[10, 0, 0]), [11, 1, 0]);
+        assert_eq!(fair_of_idle(12, &[2, 0, 0]), [6, 3, 3], "what nobody wants is shared evenly");
+        assert_eq!(fair_of_idle(12, &[0, 0, 0]), [4, 4, 4]);
+        assert_eq!(fair_of_idle(12, &[40, 1, 0]), [11, 1, 0], "who wants one has one");
+    }
 
     #[test]
     fn idle_nodes_share_evenly() {

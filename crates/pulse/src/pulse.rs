@@ -117,7 +117,7 @@ impl Pulse {
         let lists = [load.replicas.len(), load.shares.len(), load.models.len()];
         let too_many: usize = lists.iter().map(|length| length.saturating_sub(most)).sum();
         self.load_at = Some(now);
-        self.claims.set(load.replicas.iter().take(most));
+        self.claims.set(load.replicas.iter().take(most), now);
         let claims: BTreeMap<NameId, _> = self.claims.entries().collect();
         let replicas = load.replicas.iter().take(most).map(|(name, load)| {
             let id = NameId::of_replica(name);
@@ -132,7 +132,7 @@ impl Pulse {
         let models = models.map(|(name, load)| ModelEntry::new(NameId::of_model(name), load));
         let doubles = doubles + self.region_ledger.set(models);
         self.counters.names_left_out += too_many as u64 + doubles;
-        self.settle_claims();
+        self.settle_claims(now);
     }
 
     /// When [`Self::handle_timeout`] is to be called next. `None` while this node is alone.
@@ -182,7 +182,7 @@ impl Pulse {
             self.settle_sibling(&node, now);
         }
         self.settle_speaker();
-        self.settle_claims();
+        self.settle_claims(now);
     }
 
     pub(crate) fn settle_region(&mut self, name: &RegionName, now: Instant) {
@@ -216,7 +216,7 @@ impl Pulse {
     }
 
     /// Goes on with the claims, and with what the next report says of them.
-    pub(crate) fn settle_claims(&mut self) {
+    pub(crate) fn settle_claims(&mut self, now: Instant) {
         let rivals: Vec<(&NodeName, &Sibling)> = self
             .siblings
             .iter()
@@ -227,7 +227,7 @@ impl Pulse {
             self.claims.suspend()
         } else {
             let place = rivals.iter().filter(|(name, _)| **name < self.me.node).count();
-            self.claims.settle(place, |id| rivals.iter().map(|(_, s)| s.rival(id)).collect())
+            self.claims.settle((place, now), |id| rivals.iter().map(|(_, s)| s.rival(id)).collect())
         };
         for (id, claim) in self.claims.entries() {
             self.sibling_ledger.update(id, |entry| {

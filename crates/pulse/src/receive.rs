@@ -104,7 +104,7 @@ impl Pulse {
         let after = self.siblings.get(from).map(|sibling| sibling.bearing(deaf_ms));
         // Most datagrams only say that nothing changed.
         if tells || arrival == Arrival::Reborn || after != Some(before) {
-            self.settle_claims();
+            self.settle_claims(now);
         }
         Ok(())
     }

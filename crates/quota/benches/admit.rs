@@ -3,7 +3,9 @@
 use std::time::Instant;
 
 use divan::{Bencher, black_box};
-use spillway_quota::{Holding, LimitTerms, QuotaAsk, Quotas, Scope, UNITS_MAX, Units};
+use spillway_quota::{
+    Holding, LimitTerms, QuotaAsk, Quotas, RequestWindow, Scope, UNITS_MAX, Units,
+};
 
 fn main() {
     divan::main();
@@ -24,8 +26,11 @@ fn quotas(limited: bool) -> (Quotas, Instant) {
             scopes.push(Scope::Tenant(format!("tenant-{number}").as_str().into()));
             scopes.push(Scope::Model(format!("model-{number}").as_str().into()));
         }
-        let limit =
-            |scope: &Scope| LimitTerms { scope: scope.clone(), whole: [Some(UNITS_MAX); 3] };
+        let limit = |scope: &Scope| LimitTerms {
+            scope: scope.clone(),
+            whole: [Some(UNITS_MAX); 3],
+            requests: RequestWindow::Second,
+        };
         quotas.set_limits(&scopes.iter().map(limit).collect::<Vec<_>>());
         let holding = Holding { floor: Units([UNITS_MAX; 3]), ..Holding::default() };
         scopes.iter().for_each(|scope| quotas.hold(scope, &holding));

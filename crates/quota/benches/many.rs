@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use spillway_quota::{
-    Before, Book, Fate, Ground, Holder, LimitTerms, PoolTerms, QuotaAsk, Quotas, ROWS_MAX, Scope,
-    Shares, Statement, Units, floors,
+    Before, Book, Fate, Ground, Holder, LimitTerms, PoolTerms, QuotaAsk, Quotas, ROWS_MAX,
+    RequestWindow, Scope, Shares, Statement, Units, floors,
 };
 use spillway_types::{NodeName, RegionName};
 
@@ -115,13 +115,24 @@ impl World {
         });
         let roster: BTreeMap<RegionName, Vec<NodeName>> = regions.collect();
         let whole = [None, Some(WHOLE), None];
-        let pool = PoolTerms { whole, floors: floors(whole, &BTreeMap::new(), &roster) };
+        let pool = PoolTerms {
+            whole,
+            floors: floors(whole, &BTreeMap::new(), &roster),
+            nodes: roster.values().map(Vec::len).sum(),
+            ..PoolTerms::default()
+        };
         let scopes: Vec<Scope> =
             (0..tenants).map(|n| Scope::Tenant(format!("tenant-{n:05}").as_str().into())).collect();
         let terms: BTreeMap<_, _> = scopes.iter().map(|it| (it.clone(), pool.clone())).collect();
         let members: BTreeSet<NodeName> = roster.values().flatten().cloned().collect();
-        let limits: Vec<LimitTerms> =
-            scopes.iter().map(|scope| LimitTerms { scope: scope.clone(), whole }).collect();
+        let limits: Vec<LimitTerms> = scopes
+            .iter()
+            .map(|scope| LimitTerms {
+                scope: scope.clone(),
+                whole,
+                requests: RequestWindow::Second,
+            })
+            .collect();
         let node = |(number, name): (usize, &NodeName)| {
             let dice = fastrand::Rng::with_seed(number as u64);
             let quotas = Quotas::new(at);
@@ -133,6 +144,7 @@ impl World {
                 siblings: roster[&region].iter().cloned().collect(),
                 place_ms: 3_600_000,
                 lease_ms: 30_000,
+                has_heirs: true,
             };
             Node {
                 name: name.clone(),
@@ -197,6 +209,7 @@ impl World {
                 terms: &terms,
                 rows_max: ROWS_MAX,
                 ended_make_room: true,
+                has_heirs: true,
             };
             let begin = now();
             let taken = self.shares.apply(&statement, &ground).is_ok();

@@ -26,9 +26,16 @@ fn share_statements(input: &[u8]) {
     let whole = WHOLE.map(Some);
     let regions = [("x".into(), vec!["a".into(), "b".into()]), ("y".into(), vec!["c".into()])];
     let floors = floors(whole, &BTreeMap::new(), &regions.into());
-    let terms = |_: &Scope| Some(PoolTerms { whole, floors: floors.clone() });
-    let ground =
-        Ground { members: &members, terms: &terms, rows_max: ROWS_MAX, ended_make_room: true };
+    let terms = |_: &Scope| {
+        Some(PoolTerms { whole, floors: floors.clone(), nodes: 3, ..PoolTerms::default() })
+    };
+    let ground = Ground {
+        members: &members,
+        terms: &terms,
+        rows_max: ROWS_MAX,
+        ended_make_room: true,
+        has_heirs: true,
+    };
     let mut shares = Shares::default();
     for bytes in input.chunks_exact(STATEMENT_BYTES).take(64) {
         let before = shares.clone();

@@ -8,18 +8,15 @@ use spillway_types::NodeName;
 use crate::book::{Before, Book};
 use crate::fate::{Fate, Pending};
 use crate::need::needed;
+use crate::pace::{Pace, Turn};
 use crate::seen::{Seen, least};
 use crate::statement::{LINES_MAX, OVERDUE_MAX};
-use crate::watch::Watch;
+use crate::watch::{Watch, has_legacy};
 use crate::{
-    Holding, Lease, LimitKind, Overdue, Pool, Quotas, Run, Scope, ShareLine, Shares, Statement,
-    Units,
+    Holding, Lease, LimitKind, Overdue, Pool, Quotas, RequestWindow, Run, Scope, ShareLine, Shares,
+    Statement, Units,
 };
 
-/// Time between two statements of a region, so that limits take a known part of the log.
-const PACE_MS: u64 = 2_000;
-/// Nodes of a region that wait for each other's statement don't go on at the same time.
-const PACE_SPREAD_MS: u64 = 400;
 /// Limits looked at in one look; with more than this, each comes in a later one.
 const SCOPES_EACH_LOOK: usize = 4_096;
 /// Bytes of a statement. Larger entries hold up others on thin links.
@@ -44,7 +41,7 @@ pub struct Holder {
     ends_ns: u64,
     pending: Vec<Pending>,
     is_waiting: bool,
-    not_before_ns: u64,
+    pace: Pace,
     watch: Watch,
     needs: BTreeMap<Scope, Units>,
     /// Limits that this process has spoken of for the first time: in which statement, and when.
@@ -60,7 +57,6 @@ pub struct Holder {
     is_leaving: bool,
     /// Limits that it has spoken of since it leaves.
     left: BTreeSet<Scope>,
-    dice: fastrand::Rng,
 }
 
 impl Holder {
@@ -83,7 +79,7 @@ impl Holder {
             ends_ns: 0,
             pending: Vec::new(),
             is_waiting: false,
-            not_before_ns: 0,
+            pace: Pace::new(dice),
             needs: BTreeMap::new(),
             introduced: BTreeMap::new(),
             lowered: floor_caps.clone(),
@@ -91,7 +87,6 @@ impl Holder {
             next: None,
             is_leaving: false,
             left: BTreeSet::new(),
-            dice,
         }
     }
 
@@ -107,33 +102,69 @@ impl Holder {
         let now_ns = quotas.clock_ns(now);
         self.born_ns.get_or_insert(now_ns);
         self.observe(now_ns, shares, book);
-        let is_free = !self.is_waiting && now_ns >= self.not_before_ns;
+        let turn = if self.is_waiting { Turn::No } else { self.pace.turn(now_ns) };
         let is_renewal = self.is_renewal_due(now_ns, (shares, book.lease_ms));
         let mut lines = Vec::new();
+        let mut is_urgent = false;
         for scope in self.round(book) {
             let mut seen = Seen::new(&self.run, shares, book, &scope);
             if self.is_leaving {
                 seen.lease_most = Units::NONE;
             }
+            // What the process before charged to a floor may count still: nothing of that is given away.
+            for kind in LimitKind::ALL {
+                if !self.knows(kind, now_ns, seen.terms.requests) {
+                    seen.floor_most[kind] = u64::MAX;
+                }
+            }
             self.follow(&seen, now_ns, quotas);
             self.feel(&seen, quotas);
-            if is_free && self.is_worth_a_line(&seen, is_renewal, (now_ns, quotas)) {
+            if turn == Turn::No {
+                continue;
+            }
+            let worth = self.worth(&seen, is_renewal, (now_ns, quotas));
+            if worth > Worth::Nothing {
+                is_urgent |= worth == Worth::Urgent;
                 lines.push(self.line(&seen, quotas));
             }
             if lines.len() >= LINES_MAX || bytes(&lines) >= STATEMENT_BYTES_MAX {
                 break;
             }
         }
-        if !is_free {
+        if turn == Turn::No {
             return None;
         }
         lines.extend(self.farewells(shares, book, LINES_MAX - lines.len()));
-        let mut overdue = self.watch.overdue(now_ns, &self.run, (shares, book.place_ms));
+        let inherits = self.inherits(now_ns, book);
+        let mut overdue = self.watch.overdue(now_ns, (&self.run, inherits), (shares, book));
         overdue.truncate(OVERDUE_MAX);
+        is_urgent |= overdue.iter().any(|overdue| overdue.run.node == self.run.node);
+        if turn == Turn::Urgent && !is_urgent {
+            return None;
+        }
         if lines.is_empty() && (self.is_leaving || overdue.is_empty() && !is_renewal) {
             return None;
         }
+        self.pace.said(now_ns, turn);
+        self.note_introduced(&lines, shares, now_ns);
         Some(self.state((now_ns, shares, book.lease_ms), lines, overdue))
+    }
+
+    /// Whether this process holds its shares of all limits, with what an earlier one had of them.
+    #[must_use]
+    pub fn holds_shares(&self, now_ns: u64, shares: &Shares, book: &Book) -> bool {
+        let is_held =
+            |scope| shares.pool(scope).is_some_and(|pool| pool.lease(&self.run).is_some());
+        let is_limited = |kind: &LimitKind| {
+            book.terms.values().any(|terms| terms.whole[*kind as usize].is_some())
+        };
+        let requests = book.requests_longest();
+        let is_known = |kind| self.knows(kind, now_ns, requests);
+        book.terms.is_empty()
+            || now_ns < self.ends_ns
+                && book.terms.keys().all(is_held)
+                && LimitKind::ALL.into_iter().filter(is_limited).all(is_known)
+                && !(book.has_heirs && has_legacy(shares, &self.run, [true; 3]))
     }
 
     /// The process is about to end: the next look gives back leases that are not in use, at once. Of very
@@ -141,7 +172,7 @@ impl Holder {
     pub fn leave(&mut self) {
         self.is_leaving = true;
         self.is_waiting = false;
-        self.not_before_ns = 0;
+        self.pace.now();
     }
 
     /// What became of a statement.
@@ -152,7 +183,7 @@ impl Holder {
             Fate::Never => self.pending.retain(|pending| pending.serial != serial),
         }
         // Whoever was refused asks no sooner than one who was not.
-        self.pace(now_ns);
+        self.pace.wait(now_ns);
     }
 
     /// Floors that this node has given a part of, and what it has left of them. The next process may
@@ -191,7 +222,7 @@ impl Holder {
         }
         let was_sibling = self.watch.observe(now_ns, &self.run, (shares, &book.siblings));
         if was_sibling {
-            self.pace(now_ns);
+            self.pace.wait(now_ns);
         }
     }
 
@@ -200,11 +231,6 @@ impl Holder {
         if let Some(newest) = shares.newest(&self.run.node).filter(|newest| **newest > self.run) {
             self.run.incarnation = newest.incarnation + 1;
         }
-    }
-
-    fn pace(&mut self, now_ns: u64) {
-        let wait_ms = PACE_MS + self.dice.u64(..PACE_SPREAD_MS);
-        self.not_before_ns = self.not_before_ns.max(now_ns + wait_ms * 1_000_000);
     }
 
     fn is_renewal_due(&self, now_ns: u64, (shares, lease_ms): (&Shares, u32)) -> bool {
@@ -238,20 +264,25 @@ impl Holder {
         if let Some(cap) = self.floor_caps.get(seen.scope) {
             floor = least(floor, *cap);
         }
-        let floor = Units::each(|kind| if self.knows(kind, now_ns) { floor[kind] } else { 0 });
-        quotas.hold(seen.scope, &Holding { floor, lease, lease_ends_ns: self.ends_ns });
+        let requests = seen.terms.requests;
+        let is_known = |kind| self.knows(kind, now_ns, requests);
+        let floor = Units::each(|kind| if is_known(kind) { floor[kind] } else { 0 });
+        let is_share = seen.is_divided() && now_ns < self.ends_ns;
+        quotas.hold(seen.scope, &Holding { floor, lease, lease_ends_ns: self.ends_ns, is_share });
         quotas.pay_at(seen.scope, now_ns);
     }
 
-    /// Whether all is known that was charged to floors of a kind and still counts.
-    fn knows(&self, kind: LimitKind, now_ns: u64) -> bool {
-        let is_unknown = match (&self.before, kind) {
-            (Before::Nothing, _) => false,
-            (Before::Counted(_), LimitKind::TokenRate) => false,
-            (Before::Counted(_) | Before::Unknown(_), _) => true,
+    /// Whether all is known that was charged before this process and still counts.
+    fn knows(&self, kind: LimitKind, now_ns: u64, requests: RequestWindow) -> bool {
+        let window = kind.window(requests);
+        let is_unknown = match &self.before {
+            Before::Nothing => false,
+            // Of what was charged in the last second nothing is written down.
+            Before::Counted(_) => window != LimitKind::TokenRate.window(requests),
+            Before::Unknown(_) => true,
         };
         // What ran ended with its process.
-        let window_ns = kind.window().map_or(0, |window| window.as_nanos() as u64);
+        let window_ns = window.map_or(0, |window| window.as_nanos() as u64);
         let counts_ns = if window_ns == 0 { 0 } else { window_ns + window_ns / 1_000 + MARGIN_NS };
         !is_unknown || self.born_ns.is_some_and(|born| now_ns >= born + counts_ns)
     }
@@ -263,22 +294,36 @@ impl Holder {
         let held = |kind| seen.floor[kind] + seen.lease[kind];
         *need = Units::each(|kind| {
             let whole = seen.terms.whole[kind as usize].unwrap_or(0);
-            needed(need[kind], (&demand, kind), held(kind)).min(whole)
+            let here = (held(kind), seen.is_wanted[kind as usize]);
+            needed(need[kind], (&demand, kind), here).min(whole)
         });
     }
 
-    fn is_worth_a_line(
+    /// What earlier processes of this node had that this one may take over now.
+    fn inherits(&self, now_ns: u64, book: &Book) -> Option<[bool; 3]> {
+        let may = book.has_heirs && self.before != Before::Nothing;
+        let requests = book.requests_longest();
+        may.then(|| {
+            // A limit that counts requests by the second may stand beside one by the minute.
+            let each = [RequestWindow::Second, requests];
+            LimitKind::ALL.map(|kind| each.into_iter().all(|it| self.knows(kind, now_ns, it)))
+        })
+    }
+
+    fn worth(
         &mut self,
         seen: &Seen<'_>,
         is_renewal: bool,
         (now_ns, quotas): (u64, &Quotas),
-    ) -> bool {
+    ) -> Worth {
         let Some(pool) = seen.pool.filter(|_| seen.need.is_some()) else {
-            return !self.is_leaving && self.may_introduce(seen.scope, now_ns);
+            let may = !self.is_leaving && self.may_introduce(seen.scope, now_ns);
+            return if may { Worth::Urgent } else { Worth::Nothing };
         };
         self.introduced.remove(seen.scope);
         if self.is_leaving {
-            return !self.left.contains(seen.scope) && self.can_give(seen, quotas);
+            let gives = !self.left.contains(seen.scope) && self.can_give(seen, quotas);
+            return if gives { Worth::Urgent } else { Worth::Nothing };
         }
         let lease_need = self.lease_need(seen);
         let told = seen.need.unwrap_or_default();
@@ -286,22 +331,38 @@ impl Holder {
             lease_need[kind] > seen.lease[kind] && lease_need[kind] > told[kind] + told[kind] / 8
         };
         let has_changed = |kind| lease_need[kind].abs_diff(told[kind]) > 1 + told[kind] / 8;
-        LimitKind::ALL.into_iter().any(is_urgent)
-            || is_renewal && LimitKind::ALL.into_iter().any(has_changed)
+        // Who waits for what this node no longer needs can't know that it does not.
+        let is_awaited = |kind| {
+            seen.is_wanted[kind as usize] && has_changed(kind) && lease_need[kind] < told[kind] / 2
+        };
+        if LimitKind::ALL.into_iter().any(|kind| is_urgent(kind) || is_awaited(kind))
             || self.can_give(seen, quotas)
+        {
+            Worth::Urgent
+        } else if is_renewal && LimitKind::ALL.into_iter().any(has_changed)
             || !pool.is_settled(seen.terms)
+        {
+            if seen.is_divided() { Worth::Line } else { Worth::Urgent }
+        } else {
+            Worth::Nothing
+        }
     }
 
     /// Whether to speak of a limit of which this process has no lease. If the last statement that did
     /// was taken in, there was no place for it.
-    fn may_introduce(&mut self, scope: &Scope, now_ns: u64) -> bool {
-        let may = self.introduced.get(scope).is_none_or(|(serial, at_ns)| {
+    fn may_introduce(&self, scope: &Scope, now_ns: u64) -> bool {
+        self.introduced.get(scope).is_none_or(|(serial, at_ns)| {
             self.applied < *serial || now_ns >= at_ns + INTRODUCE_AGAIN_MS * 1_000_000
-        });
-        if may {
-            self.introduced.insert(scope.clone(), (self.next_serial(), now_ns));
+        })
+    }
+
+    /// Remembers of which limits the next statement speaks for the first time.
+    fn note_introduced(&mut self, lines: &[ShareLine], shares: &Shares, now_ns: u64) {
+        let serial = self.next_serial();
+        let is_new = |scope| shares.pool(scope).is_none_or(|pool| pool.lease(&self.run).is_none());
+        for line in lines.iter().filter(|line| is_new(&line.scope)) {
+            self.introduced.insert(line.scope.clone(), (serial, now_ns));
         }
-        may
     }
 
     fn next_serial(&self) -> u64 {
@@ -325,6 +386,9 @@ impl Holder {
 
     fn line(&self, seen: &Seen<'_>, quotas: &Quotas) -> ShareLine {
         let (floor, lease) = seen.said(quotas);
+        // All of a lease is kept as it is when this is heard: an earlier statement may have brought more.
+        let keeps_all = |kind| lease[kind] == seen.lease[kind] && !self.is_leaving;
+        let lease = Units::each(|kind| if keeps_all(kind) { u64::MAX } else { lease[kind] });
         ShareLine { scope: seen.scope.clone(), floor, lease, need: self.lease_need(seen) }
     }
 
@@ -394,6 +458,15 @@ impl Holder {
             is_last: self.is_leaving,
         }
     }
+}
+
+/// What a limit has to say in a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    Nothing,
+    Line,
+    /// Somebody waits for it.
+    Urgent,
 }
 
 fn bytes(lines: &[ShareLine]) -> usize {

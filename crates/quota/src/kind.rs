@@ -10,11 +10,21 @@ use serde::{Deserialize, Serialize};
 /// charge fits beside its tag in one atomic number.
 pub const UNITS_MAX: u64 = (1 << 40) - 1;
 
+/// Over which time a limit counts requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RequestWindow {
+    /// Requests a second.
+    #[default]
+    Second,
+    /// Requests a minute.
+    Minute,
+}
+
 /// What a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// Requests a second.
+    /// Requests a second, or a minute.
     RequestRate,
     /// Tokens a minute.
     TokenRate,
@@ -28,28 +38,42 @@ impl LimitKind {
 
     /// For how long a charge counts; none where it counts until the request ends.
     #[must_use]
-    pub fn window(self) -> Option<Duration> {
-        match self {
-            Self::RequestRate => Some(Duration::from_secs(1)),
-            Self::TokenRate => Some(Duration::from_secs(60)),
-            Self::Concurrency => None,
+    pub fn window(self, requests: RequestWindow) -> Option<Duration> {
+        match (self, requests) {
+            (Self::RequestRate, RequestWindow::Second) => Some(Duration::from_secs(1)),
+            (Self::RequestRate, RequestWindow::Minute) | (Self::TokenRate, _) => {
+                Some(Duration::from_secs(60))
+            }
+            (Self::Concurrency, _) => None,
         }
     }
 
-    /// As it stands in metrics and answers.
+    /// Its name in records, metrics and answers.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::RequestRate => "requests_per_s",
-            Self::TokenRate => "tokens_per_min",
-            Self::Concurrency => "concurrency",
+    pub fn name(self, requests: RequestWindow) -> &'static str {
+        match (self, requests) {
+            (Self::RequestRate, RequestWindow::Second) => "requests_per_s",
+            (Self::RequestRate, RequestWindow::Minute) => "requests_per_min",
+            (Self::TokenRate, _) => "tokens_per_min",
+            (Self::Concurrency, _) => "concurrency",
+        }
+    }
+
+    /// Its unit in messages to clients, e.g. `tokens/min`.
+    #[must_use]
+    pub fn unit(self, requests: RequestWindow) -> &'static str {
+        match (self, requests) {
+            (Self::RequestRate, RequestWindow::Second) => "requests/s",
+            (Self::RequestRate, RequestWindow::Minute) => "requests/min",
+            (Self::TokenRate, _) => "tokens/min",
+            (Self::Concurrency, _) => "requests at a time",
         }
     }
 }
 
 impl fmt::Display for LimitKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.name(RequestWindow::default()))
     }
 }
 

@@ -1,9 +1,11 @@
 //! One limit, as this node has it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::meter::{Charge, Meter};
-use crate::{LimitKind, Scope, Units};
+use crate::rates::RateRoom;
+use crate::{LimitKind, LimitTerms, RequestWindow, Scope, Units};
 
 /// What a node holds of a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,9 @@ pub struct Holding {
     pub lease: Units,
     /// When the lease ends, in nanoseconds since the clock of [`crate::Quotas`] began.
     pub lease_ends_ns: u64,
+    /// Whether this is the node's share, as the cluster agreed on it. As long as it never was, a new
+    /// limit may be used as a whole for a short time, see [`crate::Quotas::open_limits`].
+    pub is_share: bool,
 }
 
 /// How a limit stands on this node.
@@ -40,6 +45,9 @@ pub struct Demand {
 #[derive(Debug)]
 pub(crate) struct Limiter {
     pub(crate) scope: Scope,
+    pub(crate) requests: RequestWindow,
+    /// Whether this node enforces it by itself.
+    pub(crate) is_own: bool,
     meters: [Option<Arc<Meter>>; 3],
 }
 
@@ -47,27 +55,49 @@ pub(crate) struct Limiter {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charges([Option<Charge>; 3]);
 
-/// Which kind had no room, and in how many nanoseconds it will.
+/// Which kind had no room, and how it stands.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Full {
     pub(crate) kind: LimitKind,
+    /// In how many nanoseconds there will be room.
     pub(crate) wait_ns: u64,
-    pub(crate) fits: bool,
+    pub(crate) asked: u64,
+    pub(crate) used: u64,
+    pub(crate) held: u64,
+    pub(crate) whole: u64,
+    pub(crate) is_divided: bool,
 }
 
 impl Limiter {
     /// A limit that allows so much. What was charged to the one `before` of the kinds that it still
     /// limits counts on, also to whoever charges that one yet; of other kinds nothing is held.
-    pub(crate) fn new(scope: Scope, whole: [Option<u64>; 3], before: Option<&Self>) -> Self {
+    /// Kinds that are new may be used as a whole until `open_until_ns`.
+    pub(crate) fn new(terms: &LimitTerms, before: Option<&Self>, open_until_ns: u64) -> Self {
         let meters = LimitKind::ALL.map(|kind| {
-            whole[kind as usize].map(|whole| {
-                let kept = before.and_then(|before| before.meters[kind as usize].clone());
-                let meter = kept.unwrap_or_else(|| Arc::new(Meter::new(kind)));
+            terms.whole[kind as usize].map(|whole| {
+                let is_alike =
+                    |before: &&Self| kind.window(before.requests) == kind.window(terms.requests);
+                let kept =
+                    before.filter(is_alike).and_then(|before| before.meters[kind as usize].clone());
+                let meter = kept.unwrap_or_else(|| {
+                    let meter = Meter::new(kind.window(terms.requests));
+                    meter.open(open_until_ns);
+                    Arc::new(meter)
+                });
                 meter.set_whole(whole);
                 meter
             })
         });
-        Self { scope, meters }
+        Self { scope: terms.scope.clone(), requests: terms.requests, is_own: false, meters }
+    }
+
+    /// One that this node enforces by itself: all of it is held, for ever.
+    pub(crate) fn owned(self) -> Self {
+        for meter in self.meters.iter().flatten() {
+            meter.hold(meter.whole(), 0, 0);
+            meter.divided();
+        }
+        Self { is_own: true, ..self }
     }
 
     /// Charges all kinds or none.
@@ -84,7 +114,15 @@ impl Limiter {
                 Ok(charge) => charges.0[kind as usize] = Some(charge),
                 Err(wait_ns) => {
                     self.undo(charges);
-                    return Err(Full { kind, wait_ns, fits: units <= meter.whole() });
+                    return Err(Full {
+                        kind,
+                        wait_ns,
+                        asked: units,
+                        used: meter.counted(),
+                        held: meter.held(now_ns),
+                        whole: meter.whole(),
+                        is_divided: meter.is_divided(),
+                    });
                 }
             }
         }
@@ -106,8 +144,32 @@ impl Limiter {
         for kind in LimitKind::ALL {
             if let Some(meter) = self.meter(kind) {
                 meter.hold(holding.floor[kind], holding.lease[kind], holding.lease_ends_ns);
+                if holding.is_share {
+                    meter.divided();
+                }
             }
         }
+    }
+
+    /// Whether any kind may be used as a whole since it is not divided yet.
+    pub(crate) fn is_open(&self, now_ns: u64) -> bool {
+        LimitKind::ALL.into_iter().filter_map(|kind| self.meter(kind)).any(|m| m.is_open(now_ns))
+    }
+
+    /// How a rate stands on this node; none if that is not limited.
+    pub(crate) fn room(&self, now_ns: u64, kind: LimitKind) -> Option<RateRoom> {
+        let meter = self.meter(kind)?;
+        let used = meter.in_use(now_ns).saturating_add(meter.debt());
+        Some(RateRoom {
+            limit: meter.whole(),
+            remaining: meter.held(now_ns).saturating_sub(used),
+            reset: Duration::from_nanos(meter.reset_ns(now_ns)),
+        })
+    }
+
+    /// Whether requests or tokens are limited over a time.
+    pub(crate) fn limits_rates(&self) -> bool {
+        self.meter(LimitKind::RequestRate).is_some() || self.limits_tokens()
     }
 
     /// Charges what is owed as far as there is room.

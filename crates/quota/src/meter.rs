@@ -1,21 +1,27 @@
 //! One limit of one kind, as this node has it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use crate::UNITS_MAX;
 use crate::window::{Step, Window};
-use crate::{LimitKind, UNITS_MAX};
 
-/// Steps of a window of tokens: half a second each, so that less than 1 % is lost by the step that a
-/// charge may count too long.
-const TOKEN_STEPS: u64 = 120;
-/// Steps of a window of requests: 16 ms each.
-const REQUEST_STEPS: u64 = 64;
+/// Steps of a window of a minute: half a second each, so that less than 1 % is lost by the step that
+/// a charge may count too long.
+const MINUTE_STEPS: u64 = 120;
+/// Steps of a window of a second: 16 ms each.
+const SECOND_STEPS: u64 = 64;
 /// One part in so many that a clock may be too fast: twice what time daemons slew by.
 const DRIFT: u64 = 1_000;
 /// When to ask again for a place if nothing is known of how long requests take.
 const PLACE_WAIT_NS: u64 = 1_000_000_000;
 /// When to ask again for more than there is by what this node holds: it may hold more by then.
 const SHARE_WAIT_NS: u64 = 3_000_000_000;
+/// How much sooner the whole limit may no longer be used once this node has its share. What is left is
+/// for its needs to become known.
+const OPEN_LESS_NS: u64 = 3_000_000_000;
+/// When to ask again while the limit is being divided.
+const DIVIDE_WAIT_NS: u64 = 1_000_000_000;
 /// The longest wait that is told.
 const DEBT_WAIT_MAX_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
@@ -34,6 +40,10 @@ pub(crate) struct Meter {
     floor: AtomicU64,
     lease: AtomicU64,
     lease_ends_ns: AtomicU64,
+    /// Until then the whole limit may be used here: the limit is new and not divided yet.
+    open_until_ns: AtomicU64,
+    /// Whether this node has been told its share.
+    is_divided: AtomicBool,
     /// What was refused since somebody looked.
     refused: AtomicU64,
     /// The most in use since somebody looked.
@@ -55,9 +65,11 @@ pub(crate) struct Asked {
 }
 
 impl Meter {
-    pub(crate) fn new(kind: LimitKind) -> Self {
-        let window = kind.window().map(|window| {
-            let steps = if kind == LimitKind::TokenRate { TOKEN_STEPS } else { REQUEST_STEPS };
+    /// A meter of charges that count for `window`, or until they are given back.
+    pub(crate) fn new(window: Option<Duration>) -> Self {
+        let window = window.map(|window| {
+            let is_minute = window > Duration::from_secs(1);
+            let steps = if is_minute { MINUTE_STEPS } else { SECOND_STEPS };
             let length_ns = window.as_nanos() as u64;
             Window::new(length_ns + length_ns / DRIFT, steps)
         });
@@ -69,6 +81,8 @@ impl Meter {
             floor: AtomicU64::new(0),
             lease: AtomicU64::new(0),
             lease_ends_ns: AtomicU64::new(0),
+            open_until_ns: AtomicU64::new(0),
+            is_divided: AtomicBool::new(false),
             refused: AtomicU64::new(0),
             peak: AtomicU64::new(0),
         }
@@ -107,11 +121,12 @@ impl Meter {
         self.owe(lacking);
     }
 
-    /// Charges debt as far as there is room. To be called now and then, so that debt becomes less also
-    /// while nobody asks for anything.
+    /// Takes out what no longer counts, and charges debt as far as there is room. To be called now and
+    /// then, so that both become less also while nobody asks for anything: a node without demand would
+    /// otherwise go on to need what it used last.
     pub(crate) fn pay(&self, now_ns: u64) {
+        self.drain(now_ns);
         if self.debt.load(Ordering::Relaxed) > 0 {
-            self.drain(now_ns);
             self.pay_from(now_ns, self.held(now_ns));
         }
     }
@@ -135,6 +150,31 @@ impl Meter {
         self.lease_ends_ns.store(lease_ends_ns, Ordering::SeqCst);
         self.lease.store(lease, Ordering::SeqCst);
         self.floor.store(floor, Ordering::SeqCst);
+    }
+
+    /// Lets the whole limit be used here until `until_ns`, or three seconds less if it is divided by
+    /// then.
+    pub(crate) fn open(&self, until_ns: u64) {
+        self.open_until_ns.store(until_ns, Ordering::Relaxed);
+    }
+
+    /// What is held is this node's share.
+    pub(crate) fn divided(&self) {
+        if !self.is_divided() {
+            let until_ns = self.open_until_ns.load(Ordering::Relaxed);
+            self.open_until_ns.store(until_ns.saturating_sub(OPEN_LESS_NS), Ordering::Relaxed);
+            self.is_divided.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether this node has been told its share.
+    pub(crate) fn is_divided(&self) -> bool {
+        self.is_divided.load(Ordering::Relaxed)
+    }
+
+    /// Whether the whole limit may be used here, as nobody has divided it yet.
+    pub(crate) fn is_open(&self, now_ns: u64) -> bool {
+        now_ns < self.open_until_ns.load(Ordering::Relaxed)
     }
 
     /// The whole limit, in all regions.
@@ -176,6 +216,9 @@ impl Meter {
 
     /// What may be in use.
     pub(crate) fn held(&self, now_ns: u64) -> u64 {
+        if self.is_open(now_ns) {
+            return self.whole();
+        }
         let floor = self.floor.load(Ordering::SeqCst);
         if now_ns < self.lease_ends_ns.load(Ordering::SeqCst) {
             floor + self.lease.load(Ordering::SeqCst)
@@ -191,6 +234,15 @@ impl Meter {
         Asked {
             peak: self.peak.swap(in_use, Ordering::Relaxed).max(needed),
             refused: self.refused.swap(0, Ordering::Relaxed),
+        }
+    }
+
+    /// When all that is charged now will have left the window, nanoseconds from now.
+    pub(crate) fn reset_ns(&self, now_ns: u64) -> u64 {
+        let in_use = self.in_use(now_ns);
+        match &self.window {
+            Some(window) if in_use > 0 => window.wait_ns(now_ns, in_use).unwrap_or(0),
+            _ => 0,
         }
     }
 
@@ -264,6 +316,9 @@ impl Meter {
     /// be. Charges that leave the window make room, and debt that takes it leaves one window later: so
     /// each further window makes as much room as is held.
     fn wait_ns(&self, now_ns: u64, units: u64, held: u64) -> u64 {
+        if !self.is_divided() && !self.is_open(now_ns) {
+            return DIVIDE_WAIT_NS;
+        }
         let Some(window) = &self.window else { return PLACE_WAIT_NS };
         let debt = self.debt();
         let needed = debt.saturating_add(units);

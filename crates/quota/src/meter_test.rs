@@ -1,11 +1,17 @@
 use super::*;
+use crate::{LimitKind, RequestWindow};
 
 const S: u64 = 1_000_000_000;
 
+fn window(kind: LimitKind) -> Option<Duration> {
+    kind.window(RequestWindow::Second)
+}
+
 fn tokens(held: u64) -> Meter {
-    let meter = Meter::new(LimitKind::TokenRate);
+    let meter = Meter::new(window(LimitKind::TokenRate));
     meter.set_whole(1_000);
     meter.hold(held, 0, 0);
+    meter.divided();
     meter
 }
 
@@ -90,7 +96,7 @@ fn overshoot_is_debt_that_is_charged_before_anything_else() {
 
 #[test]
 fn a_place_is_free_when_the_request_ended() {
-    let meter = Meter::new(LimitKind::Concurrency);
+    let meter = Meter::new(None);
     meter.hold(2, 0, 0);
     let one = meter.charge(0, 1).unwrap();
     meter.charge(0, 1).unwrap();
@@ -111,7 +117,7 @@ fn what_may_have_been_charged_before_counts_for_a_window() {
 
 #[test]
 fn threads_never_charge_more_than_is_held() {
-    let meter = Meter::new(LimitKind::RequestRate);
+    let meter = Meter::new(window(LimitKind::RequestRate));
     meter.hold(1_000, 0, 0);
     let clock = AtomicU64::new(0);
     let charge = || {
@@ -151,13 +157,13 @@ fn threads_never_charge_more_than_is_held() {
 fn it_makes_no_difference_for_how_long_the_process_runs() {
     const HOUR: u64 = 3_600 * S;
     for kind in [LimitKind::RequestRate, LimitKind::TokenRate] {
-        let old = Meter::new(kind);
+        let old = Meter::new(window(kind));
         old.hold(100, 0, 0);
         // Rounds are 3 days of requests and 97 of tokens; in between it is not used.
         for hours in [0, 1, 36, 37, 50, 72, 73, 110, 1_200, 2_000, 2_400, 30_000] {
-            let new = Meter::new(kind);
+            let new = Meter::new(window(kind));
             new.hold(100, 0, 0);
-            let window_ns = kind.window().map_or(0, |window| window.as_nanos() as u64);
+            let window_ns = window(kind).map_or(0, |window| window.as_nanos() as u64);
             for meter in [&old, &new] {
                 for round in 0..5 {
                     let at_ns = hours * HOUR + round * (window_ns + S);

@@ -5,15 +5,21 @@ use crate::{Demand, LimitKind};
 /// What is needed of a kind, by what was needed before, what was asked for since, and what is held.
 ///
 /// It grows at once, by as much as is held at least, so that a sudden demand has all there is
-/// after a few statements. It shrinks slowly, by half in six seconds of four looks each, since
-/// asking anew costs requests their time.
-pub(crate) fn needed(before: u64, (demand, kind): (&Demand, LimitKind), held: u64) -> u64 {
+/// after a few statements. A quarter more than is used leaves room for a demand that grows until more
+/// is there. It shrinks slowly, by half in six seconds of four looks each, since
+/// asking anew costs requests their time. Where another node needs more than it has, it is halved in half a second.
+pub(crate) fn needed(
+    before: u64,
+    (demand, kind): (&Demand, LimitKind),
+    (held, is_wanted): (u64, bool),
+) -> u64 {
     let (peak, refused) = (demand.peak[kind], demand.refused[kind]);
     if refused > 0 {
         return before.max(peak.saturating_add(refused)).max(2 * held + 1);
     }
-    let busy = if peak == 0 { 0 } else { peak + peak / 16 + 1 };
-    busy.max(before - before.div_ceil(32))
+    let busy = if peak == 0 { 0 } else { peak + peak / 4 + 1 };
+    let slowness = if is_wanted { 4 } else { 32 };
+    busy.max(before - before.div_ceil(slowness))
 }
 
 #[cfg(test)]
@@ -25,7 +31,7 @@ mod tests {
 
     fn after(before: u64, peak: u64, refused: u64, held: u64) -> u64 {
         let demand = Demand { peak: Units([0, peak, 0]), refused: Units([0, refused, 0]) };
-        needed(before, (&demand, KIND), held)
+        needed(before, (&demand, KIND), (held, false))
     }
 
     #[test]
@@ -46,6 +52,6 @@ mod tests {
             need = after(need, 0, 0, 500);
         }
         assert_eq!(need, 0);
-        assert_eq!(after(0, 160, 0, 500), 171);
+        assert_eq!(after(0, 160, 0, 500), 201);
     }
 }

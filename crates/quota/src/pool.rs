@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use spillway_types::NodeName;
 
 use crate::fair::{even, fair};
-use crate::{LimitKind, Run, ShareLine, Units};
+use crate::{LimitKind, RequestWindow, Run, ShareLine, Units};
 
 /// How a limit should be divided, by its record and the nodes that are registered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,11 @@ pub struct PoolTerms {
     pub whole: [Option<u64>; 3],
     /// What each node should have for ever, see [`crate::floors`].
     pub floors: BTreeMap<NodeName, Units>,
+    /// Over which time requests are counted.
+    pub requests: RequestWindow,
+    /// Nodes that may want a part. What nobody needs is divided among so many: the parts of those
+    /// that have not spoken yet stay free for them. Zero divides it among those that have spoken.
+    pub nodes: usize,
 }
 
 /// One limit and who holds what of it.
@@ -121,6 +126,20 @@ impl Pool {
         before != *lease
     }
 
+    /// Passes what a process has of these kinds on to a later one of the same node. Whether that
+    /// changes anything.
+    pub(crate) fn inherit(&mut self, (from, to): (&Run, &Run), kinds: [bool; 3]) -> bool {
+        let Some(before) = self.leases.get(from).copied() else { return false };
+        if !self.end(from, kinds) {
+            return false;
+        }
+        let heir = self.leases.entry(to.clone()).or_default();
+        for kind in LimitKind::ALL.into_iter().filter(|kind| kinds[*kind as usize]) {
+            heir.held[kind] = heir.held[kind].saturating_add(before.held[kind]);
+        }
+        true
+    }
+
     /// Forgets a process that has nothing.
     pub(crate) fn forget(&mut self, run: &Run) {
         self.leases.remove(run);
@@ -186,7 +205,7 @@ impl Pool {
         let going_on = || self.leases.values().filter(|lease| !lease.is_ending);
         let needs: Vec<u64> = going_on().map(|lease| lease.need[kind]).collect();
         let parts = fair(surplus, &needs);
-        let more = even(surplus - parts.iter().sum::<u64>(), parts.len());
+        let more = even(surplus - parts.iter().sum::<u64>(), parts.len().max(terms.nodes));
         let mut parts = parts.into_iter().enumerate().map(|(place, part)| part + more(place));
         let target = |lease: &Lease| match lease.is_ending {
             true => 0,
@@ -237,7 +256,7 @@ mod tests {
     fn more_than_can_be_counted_leaves_no_room() {
         let mut pool = beyond_counting();
         assert_eq!(pool.taken(), Units([u64::MAX; 3]));
-        let terms = PoolTerms { whole: [Some(10); 3], floors: BTreeMap::new() };
+        let terms = PoolTerms { whole: [Some(10); 3], ..PoolTerms::default() };
         let newcomer = Run { node: "c".into(), incarnation: 1 };
         let line = ShareLine {
             scope: crate::Scope::Global,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -10,11 +11,15 @@ use crate::limiter::Limiter;
 use crate::outputs::Outputs;
 use crate::request::LIMITS_EACH;
 use crate::{
-    Demand, Holding, LimitKind, QuotaAsk, QuotaHold, QuotaRefusal, Scope, UNITS_MAX, Units, Usage,
+    Demand, Holding, LimitKind, QuotaAsk, QuotaHold, QuotaRefusal, Rates, RequestWindow, Scope,
+    UNITS_MAX, Units, Usage,
 };
 
 /// What the clock shows in the beginning: enough for what was charged before that and still counts.
 const HEAD_START_NS: u64 = 120_000_000_000;
+
+/// The longest time for which a new limit may be used as a whole.
+const OPEN_NS: u64 = 6_000_000_000;
 
 /// The limits that requests meet. Requests read them without waiting; one task says which there are
 /// and what this node holds of them.
@@ -22,7 +27,11 @@ const HEAD_START_NS: u64 = 120_000_000_000;
 pub struct Quotas {
     origin: Instant,
     table: ArcSwap<Table>,
+    /// The terms that the table is made of.
+    terms: ArcSwap<Terms>,
     outputs: Outputs,
+    /// Whether this node has its shares of the limits that it began with.
+    is_ready: AtomicBool,
 }
 
 /// A limit, and how much it allows in all regions together; nothing for what it does not limit.
@@ -32,6 +41,17 @@ pub struct LimitTerms {
     pub scope: Scope,
     /// In the order of [`crate::LimitKind::ALL`].
     pub whole: [Option<u64>; 3],
+    /// Over which time requests are counted.
+    pub requests: RequestWindow,
+}
+
+/// Limits by where they come from.
+#[derive(Clone, Debug, Default)]
+struct Terms {
+    /// The cluster agreed on them.
+    agreed: Vec<LimitTerms>,
+    /// This node enforces them by itself.
+    own: Vec<LimitTerms>,
 }
 
 #[derive(Debug, Default)]
@@ -48,7 +68,25 @@ impl Quotas {
     #[must_use]
     pub fn new(now: Instant) -> Self {
         let table = Table { is_empty: true, ..Table::default() };
-        Self { origin: now, table: ArcSwap::from_pointee(table), outputs: Outputs::default() }
+        Self {
+            origin: now,
+            table: ArcSwap::from_pointee(table),
+            terms: ArcSwap::default(),
+            outputs: Outputs::default(),
+            is_ready: AtomicBool::new(true),
+        }
+    }
+
+    /// Whether this node has its shares of the limits that it began with, or has waited for them
+    /// long enough.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.is_ready.load(Ordering::Relaxed)
+    }
+
+    /// Says whether [`Self::is_ready`].
+    pub fn set_ready(&self, is_ready: bool) {
+        self.is_ready.store(is_ready, Ordering::Relaxed);
     }
 
     /// Charges the request to all limits that apply to it, or to none. Never waits.
@@ -71,8 +109,13 @@ impl Quotas {
                     return Err(QuotaRefusal {
                         scope: limiter.scope.clone(),
                         kind: full.kind,
+                        requests: limiter.requests,
                         retry_after: Duration::from_nanos(full.wait_ns),
-                        fits: full.fits,
+                        asked: full.asked,
+                        used: full.used,
+                        held: full.held,
+                        whole: full.whole,
+                        is_divided: full.is_divided,
                     });
                 }
             }
@@ -86,6 +129,18 @@ impl Quotas {
         let table = self.table.load();
         !table.is_empty
             && table.applying(ask).into_iter().flatten().any(|limiter| limiter.limits_tokens())
+    }
+
+    /// The limits on rates that apply to the request, to tell its client how they stand; none if
+    /// there are none.
+    #[must_use]
+    pub fn rates(&self, ask: &QuotaAsk<'_>) -> Option<Rates> {
+        let table = self.table.load();
+        if table.is_empty {
+            return None;
+        }
+        let limits = |limiter: &&Arc<Limiter>| limiter.limits_rates();
+        Rates::of(table.applying(ask).map(|limiter| limiter.filter(limits).cloned()))
     }
 
     /// How many tokens a request of this model will generate if it names no maximum: 95 of 100
@@ -109,19 +164,66 @@ impl Quotas {
     /// Which limits there are from now on. What was charged to those that stay counts on; of new
     /// ones nothing is held until [`Self::hold`] says so.
     pub fn set_limits(&self, limits: &[LimitTerms]) {
-        let before = self.table.load();
-        let mut table = Table { is_empty: limits.is_empty(), ..Table::default() };
-        for terms in limits {
-            let whole = terms.whole.map(|whole| whole.map(|whole| whole.min(UNITS_MAX)));
-            let before = before.find(&terms.scope).map(Arc::as_ref);
-            table.put(Arc::new(Limiter::new(terms.scope.clone(), whole, before)));
+        self.take_limits(limits, 0);
+    }
+
+    /// The same, but new limits may be used as a whole for three seconds, or six if this node does not
+    /// hold its share by then: nobody is refused only since nothing was divided yet.
+    pub fn open_limits(&self, limits: &[LimitTerms], now: Instant) {
+        self.take_limits(limits, self.clock_ns(now) + OPEN_NS);
+    }
+
+    /// Which limits this node enforces by itself, beside those of [`Self::set_limits`]: it may use
+    /// each as a whole. A limit of the same scope there takes the place of one here.
+    pub fn set_own(&self, limits: &[LimitTerms]) {
+        self.terms.rcu(|terms| Terms { own: limits.to_vec(), ..Terms::clone(terms) });
+        self.rebuild(0);
+    }
+
+    fn take_limits(&self, limits: &[LimitTerms], open_until_ns: u64) {
+        self.terms.rcu(|terms| Terms { agreed: limits.to_vec(), ..Terms::clone(terms) });
+        self.rebuild(open_until_ns);
+    }
+
+    /// Makes the table of the terms, again if another thread changed them meanwhile.
+    fn rebuild(&self, open_until_ns: u64) {
+        loop {
+            let terms = self.terms.load_full();
+            self.table.store(Arc::new(self.table_of(&terms, open_until_ns)));
+            if Arc::ptr_eq(&terms, &self.terms.load()) {
+                return;
+            }
         }
-        self.table.store(Arc::new(table));
+    }
+
+    fn table_of(&self, terms: &Terms, open_until_ns: u64) -> Table {
+        let before = self.table.load();
+        let is_empty = terms.agreed.is_empty() && terms.own.is_empty();
+        let mut table = Table { is_empty, ..Table::default() };
+        let bounded = |terms: &LimitTerms| {
+            let whole = terms.whole.map(|whole| whole.map(|whole| whole.min(UNITS_MAX)));
+            LimitTerms { whole, ..terms.clone() }
+        };
+        for (terms, is_own) in terms
+            .agreed
+            .iter()
+            .map(|terms| (terms, false))
+            .chain(terms.own.iter().map(|terms| (terms, true)))
+        {
+            if table.find(&terms.scope).is_some() {
+                continue;
+            }
+            let before = before.find(&terms.scope).map(Arc::as_ref);
+            let before = before.filter(|before| before.is_own == is_own);
+            let limiter = Limiter::new(&bounded(terms), before, open_until_ns);
+            table.put(Arc::new(if is_own { limiter.owned() } else { limiter }));
+        }
+        table
     }
 
     /// What this node holds of a limit from now on.
     pub fn hold(&self, scope: &Scope, holding: &Holding) {
-        if let Some(limiter) = self.table.load().find(scope) {
+        if let Some(limiter) = self.table.load().find(scope).filter(|limiter| !limiter.is_own) {
             limiter.hold(holding);
         }
     }
@@ -133,11 +235,18 @@ impl Quotas {
         }
     }
 
-    /// Tokens that are owed to each limit; limits to which nothing is owed are left out.
+    /// Charges what is owed to the limits of [`Self::set_own`] as far as there is room. To be called now
+    /// and then.
+    pub fn pay_own(&self, now: Instant) {
+        let (table, now_ns) = (self.table.load(), self.clock_ns(now));
+        table.all().filter(|limiter| limiter.is_own).for_each(|limiter| limiter.pay(now_ns));
+    }
+
+    /// Tokens that are owed to each limit of the cluster; those to which nothing is owed are left out.
     #[must_use]
     pub fn debts(&self) -> Vec<(Scope, u64)> {
         let table = self.table.load();
-        let owing = table.all().filter(|limiter| limiter.tokens_owed() > 0);
+        let owing = table.all().filter(|limiter| !limiter.is_own && limiter.tokens_owed() > 0);
         owing.map(|limiter| (limiter.scope.clone(), limiter.tokens_owed())).collect()
     }
 
@@ -171,12 +280,23 @@ impl Quotas {
         Some(self.table.load().find(scope)?.usage(self.clock_ns(now)))
     }
 
-    /// How limits stand, with the whole of each: the first `most` of them.
+    /// Whether any kind of a limit may be used as a whole since it is new and not divided yet.
     #[must_use]
-    pub fn standings(&self, now: Instant, most: usize) -> Vec<(Scope, [Option<u64>; 3], Usage)> {
+    pub fn is_open(&self, scope: &Scope, now: Instant) -> bool {
+        self.table.load().find(scope).is_some_and(|limiter| limiter.is_open(self.clock_ns(now)))
+    }
+
+    /// How limits stand, with the terms of each: the first `most` of them.
+    #[must_use]
+    pub fn standings(&self, now: Instant, most: usize) -> Vec<(LimitTerms, Usage)> {
         let (table, now_ns) = (self.table.load(), self.clock_ns(now));
         let standing = |limiter: &Arc<Limiter>| {
-            (limiter.scope.clone(), limiter.whole(), limiter.usage(now_ns))
+            let terms = LimitTerms {
+                scope: limiter.scope.clone(),
+                whole: limiter.whole(),
+                requests: limiter.requests,
+            };
+            (terms, limiter.usage(now_ns))
         };
         table.all().take(most).map(standing).collect()
     }

@@ -7,11 +7,12 @@ fn start() -> Instant {
 }
 
 fn terms(scope: Scope, whole: [Option<u64>; 3]) -> LimitTerms {
-    LimitTerms { scope, whole }
+    LimitTerms { scope, whole, requests: RequestWindow::Second }
 }
 
 fn holds(quotas: &Quotas, scope: &Scope, units: [u64; 3]) {
-    quotas.hold(scope, &Holding { floor: Units(units), ..Holding::default() });
+    let floor = Units(units);
+    quotas.hold(scope, &Holding { floor, is_share: true, ..Holding::default() });
 }
 
 fn ask(now: Instant, tokens: u64) -> QuotaAsk<'static> {
@@ -40,7 +41,7 @@ fn a_refusal_by_one_limit_leaves_nothing_charged_to_others() {
     holds(&quotas, &model, [0, 30, 10]);
     let refusal = quotas.admit(&ask(now, 31)).unwrap_err();
     assert_eq!((&refusal.scope, refusal.kind), (&model, LimitKind::TokenRate));
-    assert!(refusal.fits);
+    assert!(refusal.fits());
     for scope in [&key, &Scope::Global, &model] {
         assert_eq!(quotas.usage(scope, now).unwrap().in_use, Units::NONE, "{scope}");
     }
@@ -51,7 +52,7 @@ fn a_refusal_by_one_limit_leaves_nothing_charged_to_others() {
     assert_eq!(quotas.usage(&Scope::Global, now).unwrap().in_use, Units([1, 0, 0]));
     drop(quotas.admit(&ask(now, 10)).unwrap());
     assert_eq!(quotas.usage(&model, now).unwrap().in_use, Units([0, 22, 0]), "charged for good");
-    assert!(!quotas.admit(&ask(now, 101)).unwrap_err().fits);
+    assert!(!quotas.admit(&ask(now, 101)).unwrap_err().fits());
 }
 
 #[test]
@@ -120,9 +121,9 @@ fn limits_are_shown_in_an_order_with_what_they_count() {
     quotas.set_limits(&limits);
     holds(&quotas, &model, [0, 4, 0]);
     let shown = quotas.standings(now, 9);
-    let scopes: Vec<&Scope> = shown.iter().map(|(scope, ..)| scope).collect();
+    let scopes: Vec<&Scope> = shown.iter().map(|(terms, _)| &terms.scope).collect();
     assert_eq!(scopes, [&Scope::Global, &model]);
-    assert_eq!((shown[1].1, shown[1].2.held), ([None, Some(9), None], Units([0, 4, 0])));
+    assert_eq!((shown[1].0.whole, shown[1].1.held), ([None, Some(9), None], Units([0, 4, 0])));
     assert_eq!(quotas.standings(now, 1).len(), 1);
 }
 
@@ -158,4 +159,144 @@ fn what_is_owed_is_paid_though_nobody_asks() {
     quotas.owe(&Scope::Global, Units([0, 250, 0]));
     quotas.pay_at(&Scope::Global, 0);
     assert_eq!(quotas.usage(&Scope::Global, now).unwrap().debt, Units([0, 150, 0]));
+}
+
+#[test]
+fn a_refusal_names_limit_use_and_time() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    let key = Scope::Key("k1".to_owned());
+    let minute = LimitTerms {
+        requests: RequestWindow::Minute,
+        ..terms(key.clone(), [Some(2), Some(100), None])
+    };
+    quotas.set_limits(std::slice::from_ref(&minute));
+    let refused = |tokens| quotas.admit(&ask(now, tokens)).unwrap_err().to_string();
+    assert_eq!(
+        refused(1),
+        "2 requests/min for key k1: being divided among nodes, again in 1 s",
+        "nothing was used"
+    );
+    holds(&quotas, &key, [2, 50, 0]);
+    drop(quotas.admit(&ask(now, 40)).unwrap());
+    assert_eq!(
+        refused(20),
+        "100 tokens/min for key k1: 40 used of the 50 that this node holds now, 20 asked for, \
+         again in 61 s"
+    );
+    assert_eq!(
+        refused(101),
+        "the request may use 101 tokens, the limit is 100 tokens/min for key k1"
+    );
+    drop(quotas.admit(&ask(now, 1)).unwrap());
+    assert_eq!(refused(1), "2 requests/min for key k1: 2 used, again in 61 s");
+    quotas.set_limits(&[terms(key, [Some(0), None, None])]);
+    assert_eq!(refused(1), "the limit is 0 requests/s for key k1: no request can be served");
+}
+
+#[test]
+fn a_new_limit_may_be_used_as_a_whole_until_it_is_divided() {
+    let now = start();
+    let later = |ms| now + Duration::from_millis(ms);
+    let quotas = Quotas::new(now);
+    let ask = |ms| ask(later(ms), 1);
+    let rate = |whole| [terms(Scope::Global, [Some(whole), None, None])];
+    quotas.open_limits(&rate(3), now);
+    let let_in = |ms| (0..9).filter(|_| quotas.admit(&ask(ms)).is_ok()).count();
+    assert_eq!(let_in(0), 3, "the whole limit, and no more");
+    assert!(quotas.is_open(&Scope::Global, later(0)));
+    // Its share is known: it counts from three seconds on, when the cluster has heard of its needs.
+    holds(&quotas, &Scope::Global, [1, 0, 0]);
+    assert_eq!((let_in(2_900), let_in(5_000)), (3, 1));
+    assert!(!quotas.is_open(&Scope::Global, later(3_000)));
+    // A change of a limit that is known opens nothing.
+    quotas.open_limits(&rate(9), later(7_000));
+    assert_eq!(let_in(7_000), 1);
+    // Who hears nothing of its share goes by what it holds after six seconds.
+    quotas.set_limits(&[]);
+    quotas.open_limits(&rate(3), later(10_000));
+    quotas.hold(&Scope::Global, &Holding::default());
+    assert_eq!((let_in(15_900), let_in(17_000)), (3, 0));
+}
+
+#[test]
+fn a_client_is_told_the_rate_that_has_the_least_room() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    assert!(quotas.rates(&ask(now, 1)).is_none(), "nothing is limited");
+    let key = Scope::Key("k1".to_owned());
+    quotas.set_limits(&[
+        terms(key.clone(), [Some(10), None, None]),
+        terms(Scope::Global, [Some(100), Some(1_000), None]),
+        terms(Scope::Model("llama".into()), [None, None, Some(1)]),
+    ]);
+    holds(&quotas, &key, [10, 0, 0]);
+    holds(&quotas, &Scope::Global, [100, 300, 0]);
+    holds(&quotas, &Scope::Model("llama".into()), [0, 0, 1]);
+    drop(quotas.admit(&ask(now, 200)).unwrap());
+    let rates = quotas.rates(&ask(now, 1)).unwrap();
+    let room = |ms, kind| {
+        let room = rates.room(quotas.clock_ns(now + Duration::from_millis(ms)), kind).unwrap();
+        (room.limit, room.remaining, room.reset.as_millis() / 100)
+    };
+    assert_eq!(room(0, LimitKind::RequestRate), (10, 9, 10));
+    assert_eq!(room(0, LimitKind::TokenRate), (1_000, 100, 601), "what this node holds");
+    assert_eq!(room(1_100, LimitKind::RequestRate), (10, 10, 0));
+    let other = QuotaAsk { key: Some("k2"), tenant: None, ..ask(now, 1) };
+    let rates = quotas.rates(&other).unwrap();
+    assert_eq!(rates.room(quotas.clock_ns(now), LimitKind::RequestRate).unwrap().limit, 100);
+}
+
+#[test]
+fn requests_of_a_minute_count_for_a_minute() {
+    let now = start();
+    let later = |s| now + Duration::from_secs(s);
+    let quotas = Quotas::new(now);
+    let minute = LimitTerms {
+        requests: RequestWindow::Minute,
+        ..terms(Scope::Global, [Some(2), None, None])
+    };
+    quotas.set_limits(std::slice::from_ref(&minute));
+    holds(&quotas, &Scope::Global, [2, 0, 0]);
+    let let_in = |s| quotas.admit(&ask(later(s), 1)).is_ok();
+    assert_eq!(
+        [0, 30, 31, 59, 61, 62, 92].map(let_in),
+        [true, true, false, false, true, false, true]
+    );
+}
+
+#[test]
+fn a_node_enforces_its_own_limits_alone_unless_the_cluster_has_one_of_that_name() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    let key = Scope::Key("k1".to_owned());
+    quotas.set_own(&[terms(key.clone(), [Some(2), None, None])]);
+    let let_in = || (0..9).filter(|_| quotas.admit(&ask(now, 1)).is_ok()).count();
+    assert_eq!(let_in(), 2, "at once, and nobody is asked");
+    let refusal = quotas.admit(&ask(now, 1)).unwrap_err();
+    assert!(refusal.to_string().starts_with("2 requests/s for key k1: 2 used, "), "{refusal}");
+    // Another number keeps what was charged.
+    quotas.set_own(&[terms(key.clone(), [Some(3), None, None])]);
+    assert_eq!(let_in(), 1);
+    // What the cluster says of the key counts instead.
+    quotas.set_limits(&[terms(key.clone(), [Some(7), None, None])]);
+    assert_eq!(let_in(), 0, "nothing is held of it yet");
+    holds(&quotas, &key, [7, 0, 0]);
+    assert_eq!(let_in(), 7);
+    quotas.set_limits(&[]);
+    assert_eq!(let_in(), 3);
+    quotas.set_own(&[]);
+    assert_eq!(let_in(), 9);
+}
+
+#[test]
+fn what_is_owed_to_an_own_limit_is_paid_while_nobody_asks() {
+    let now = start();
+    let later = |s| now + Duration::from_secs(s);
+    let quotas = Quotas::new(now);
+    quotas.set_own(&[terms(Scope::Global, [None, Some(100), None])]);
+    quotas.admit(&ask(now, 1)).unwrap().settle(Some(250));
+    assert!(quotas.admit(&ask(later(1), 1)).is_err());
+    (0..200).for_each(|s| quotas.pay_own(later(s)));
+    quotas.admit(&ask(later(200), 50)).unwrap();
 }

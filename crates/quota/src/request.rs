@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::limiter::{Charges, Limiter};
-use crate::{LimitKind, Scope};
+use crate::{LimitKind, RequestWindow, Scope};
 
 /// Limits that can apply to one request: everybody's, a tenant's, a model's, a key's.
 pub(crate) const LIMITS_EACH: usize = 4;
@@ -32,20 +32,53 @@ pub struct QuotaRefusal {
     pub scope: Scope,
     /// What has no room.
     pub kind: LimitKind,
+    /// Over which time the limit counts requests.
+    pub requests: RequestWindow,
     /// When there will be room, as far as this node knows.
     pub retry_after: Duration,
+    /// What the request may use.
+    pub asked: u64,
+    /// What counts on this node now.
+    pub used: u64,
+    /// What this node may use now.
+    pub held: u64,
+    /// The whole limit, in all regions.
+    pub whole: u64,
+    /// Whether this node has been told its share. If not, the limit is being divided.
+    pub is_divided: bool,
+}
+
+impl QuotaRefusal {
     /// Whether the request would fit if nobody else used the limit. If not, it never will.
-    pub fits: bool,
+    #[must_use]
+    pub fn fits(&self) -> bool {
+        self.asked <= self.whole
+    }
 }
 
 impl fmt::Display for QuotaRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scope, kind, fits, .. } = self;
-        if *fits {
-            write!(f, "the limit {kind} of {scope} is used up")
-        } else {
-            write!(f, "the request alone is larger than the limit {kind} of {scope}")
+        let Self { scope, asked, used, held, whole, .. } = self;
+        let limit = format_args!("{whole} {} for {scope}", self.kind.unit(self.requests));
+        let is_tokens = self.kind == LimitKind::TokenRate;
+        let seconds = self.retry_after.as_millis().div_ceil(1_000).max(1);
+        if !self.fits() {
+            return match is_tokens {
+                true => write!(f, "the request may use {asked} tokens, the limit is {limit}"),
+                false => write!(f, "the limit is {limit}: no request can be served"),
+            };
         }
+        if !self.is_divided {
+            return write!(f, "{limit}: being divided among nodes, again in {seconds} s");
+        }
+        write!(f, "{limit}: {used} used")?;
+        if held < whole {
+            write!(f, " of the {held} that this node holds now")?;
+        }
+        if is_tokens {
+            write!(f, ", {asked} asked for")?;
+        }
+        write!(f, ", again in {seconds} s")
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::book::Book;
-use crate::{LimitKind, Pool, PoolTerms, Quotas, Run, Scope, Shares, Units};
+use crate::{LimitKind, Pool, PoolTerms, Quotas, RequestWindow, Run, Scope, Shares, Units};
 
 /// One limit, as the agreed state and its terms have it.
 pub(crate) struct Seen<'a> {
@@ -18,11 +18,18 @@ pub(crate) struct Seen<'a> {
     /// What is fair, where others wait for it.
     pub(crate) floor_most: Units,
     pub(crate) lease_most: Units,
+    /// Kinds of which another process needs more than it has.
+    pub(crate) is_wanted: [bool; 3],
 }
 
 impl<'a> Seen<'a> {
     pub(crate) fn new(run: &Run, shares: &'a Shares, book: &'a Book, scope: &'a Scope) -> Self {
-        static NO_TERMS: PoolTerms = PoolTerms { whole: [None; 3], floors: BTreeMap::new() };
+        static NO_TERMS: PoolTerms = PoolTerms {
+            whole: [None; 3],
+            floors: BTreeMap::new(),
+            requests: RequestWindow::Second,
+            nodes: 0,
+        };
         let terms = book.terms.get(scope).unwrap_or(&NO_TERMS);
         let pool = shares.pool(scope);
         let lease = pool.and_then(|pool| pool.lease(run));
@@ -35,10 +42,14 @@ impl<'a> Seen<'a> {
             need: lease.map(|lease| lease.need),
             floor_most: terms.floors.get(&run.node).copied().unwrap_or_default(),
             lease_most: Units([u64::MAX; 3]),
+            is_wanted: [false; 3],
         };
         if let Some(pool) = pool {
             let place = pool.leases().keys().position(|holder| holder == run);
             let taken = pool.taken();
+            let others = || pool.leases().iter().filter(|(holder, _)| *holder != run);
+            seen.is_wanted = LimitKind::ALL
+                .map(|kind| others().any(|(_, lease)| lease.need[kind] > lease.held[kind]));
             seen.lease_most = Units::each(|kind| {
                 // Most limits are of one kind: of the others there is nothing to divide.
                 if terms.whole[kind as usize].is_none() && taken[kind] == 0 {
@@ -50,6 +61,13 @@ impl<'a> Seen<'a> {
             });
         }
         seen
+    }
+
+    /// Whether what this process has is its share by the present terms.
+    pub(crate) fn is_divided(&self) -> bool {
+        let whole = |kind| self.terms.whole[kind as usize].unwrap_or(0);
+        let is_settled = |pool: &Pool| LimitKind::ALL.iter().all(|k| pool.whole()[*k] == whole(*k));
+        self.need.is_some() && self.pool.is_some_and(is_settled)
     }
 
     /// What this node keeps using.

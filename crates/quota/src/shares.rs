@@ -45,6 +45,9 @@ pub struct Ground<'a> {
     /// Whether earlier processes that a statement says have ended make room for the one that says it;
     /// older nodes don't count so.
     pub ended_make_room: bool,
+    /// Whether a process takes over what earlier processes of its node had; under older nodes that
+    /// is free for all.
+    pub has_heirs: bool,
 }
 
 /// A statement is not taken in.
@@ -70,8 +73,12 @@ impl Shares {
         if self.runs.insert(said.run.clone(), row).is_none() {
             self.forget_idle(&said.run);
         }
+        let is_heir = |overdue: &&Overdue| {
+            ground.has_heirs && overdue.run.node == said.run.node && overdue.run < said.run
+        };
+        let (inherited, ended): (Vec<_>, Vec<_>) = said.overdue.iter().partition(is_heir);
         let mut touched: BTreeSet<Scope> =
-            said.overdue.iter().flat_map(|overdue| self.end(overdue)).collect();
+            ended.into_iter().flat_map(|overdue| self.end(overdue, None)).collect();
         let mut rows = self.rows();
         for line in &said.lines {
             let new_rows = match self.pools.get(&line.scope) {
@@ -84,6 +91,14 @@ impl Shares {
             rows += new_rows;
             self.pools.entry(line.scope.clone()).or_default().hear(&said.run, line);
             touched.insert(line.scope.clone());
+        }
+        // After its lines: they speak of what it had before.
+        for overdue in inherited {
+            // Where there is no place for them, they end as those of other nodes do.
+            if rows < ground.rows_max {
+                touched.extend(self.end(overdue, Some(&said.run)));
+                rows = self.rows();
+            }
         }
         if said.is_last {
             self.pools.values_mut().for_each(|pool| pool.hear_last(&said.run));
@@ -169,15 +184,19 @@ impl Shares {
         }
     }
 
-    /// Ends leases that are as old as that; the limits where that left something.
-    fn end(&mut self, overdue: &Overdue) -> Vec<Scope> {
+    /// Ends leases that are as old as that, or passes them on to `heir`; the limits that it changed.
+    fn end(&mut self, overdue: &Overdue, heir: Option<&Run>) -> Vec<Scope> {
         if self.runs.get(&overdue.run).is_none_or(|row| row.serial != overdue.serial) {
             return Vec::new();
         }
         let mut touched = Vec::new();
         let mut holds_more = false;
         for (scope, pool) in &mut self.pools {
-            if pool.end(&overdue.run, overdue.kinds) {
+            let has_changed = match heir {
+                Some(heir) => pool.inherit((&overdue.run, heir), overdue.kinds),
+                None => pool.end(&overdue.run, overdue.kinds),
+            };
+            if has_changed {
                 touched.push(scope.clone());
             }
             holds_more |= pool.lease(&overdue.run).is_some_and(|lease| !lease.held.is_none());

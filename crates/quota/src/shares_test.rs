@@ -9,19 +9,28 @@ struct World {
     members: BTreeSet<NodeName>,
     rows_max: usize,
     is_old: bool,
+    /// Nodes for which a part stays free.
+    nodes: usize,
 }
 
 impl World {
     fn new() -> Self {
         let members = ["a".into(), "b".into()].into();
-        Self { shares: Shares::default(), members, rows_max: ROWS_MAX, is_old: false }
+        Self { shares: Shares::default(), members, rows_max: ROWS_MAX, is_old: false, nodes: 0 }
     }
 
     fn apply(&mut self, said: &Statement) -> Result<(), StatementFault> {
         let regions = self.members.iter().map(|node| (node.as_str().into(), vec![node.clone()]));
         let whole = [None, Some(1_000), None];
         let floors = floors(whole, &BTreeMap::new(), &regions.collect());
-        let terms = |_: &Scope| Some(PoolTerms { whole, floors: floors.clone() });
+        let terms = |_: &Scope| {
+            Some(PoolTerms {
+                whole,
+                floors: floors.clone(),
+                nodes: self.nodes,
+                ..PoolTerms::default()
+            })
+        };
         self.shares.apply(
             said,
             &Ground {
@@ -29,6 +38,7 @@ impl World {
                 terms: &terms,
                 rows_max: self.rows_max,
                 ended_make_room: !self.is_old,
+                has_heirs: !self.is_old,
             },
         )
     }
@@ -80,6 +90,34 @@ fn what_nobody_needs_is_divided_evenly_and_what_somebody_needs_is_not() {
     world.applied(&says(&b, 2, ALL, 800));
     world.applied(&says(&a, 3, 100, 0));
     assert_eq!((world.leased(&a), world.leased(&b)), (Some(100), Some(800)));
+}
+
+#[test]
+fn the_part_of_a_node_that_has_not_spoken_stays_free_for_it_and_for_who_needs_it() {
+    let (mut world, a, b) = (World { nodes: 2, ..World::new() }, run("a", 1), run("b", 1));
+    world.applied(&says(&a, 1, 0, 0));
+    assert_eq!(world.leased(&a), Some(450), "half of what is no floor");
+    let mut other = World { shares: world.shares.clone(), nodes: 2, ..World::new() };
+    world.applied(&says(&b, 1, 0, 0));
+    assert_eq!((world.leased(&a), world.leased(&b)), (Some(450), Some(450)), "at once");
+    other.applied(&says(&a, 2, ALL, 700));
+    assert_eq!(other.leased(&a), Some(800), "nobody has to be asked");
+}
+
+#[test]
+fn a_process_takes_over_what_an_earlier_one_of_its_node_held() {
+    let (mut world, a, b) = (World::new(), run("a", 1), run("b", 1));
+    world.applied(&says(&a, 1, 0, 600));
+    world.applied(&says(&b, 1, 0, 900));
+    let (next, kinds) = (run("a", 2), [false, true, true]);
+    let overdue = vec![Overdue { run: a.clone(), serial: 1, kinds }];
+    let said = Statement { overdue, ..says(&next, 1, 0, 0) };
+    let mut old = World { shares: world.shares.clone(), is_old: true, ..World::new() };
+    world.applied(&said);
+    assert_eq!((world.leased(&a), world.leased(&next)), (None, Some(900)));
+    assert_eq!(world.leased(&b), Some(0), "nothing of it is free for others");
+    old.applied(&said);
+    assert_eq!((old.leased(&next), old.leased(&b)), (Some(0), Some(900)));
 }
 
 #[test]

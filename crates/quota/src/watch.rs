@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use spillway_types::NodeName;
 
-use crate::{LimitKind, Overdue, Pool, Run, Shares};
+use crate::{Book, LimitKind, Overdue, Pool, Run, Shares};
 
 /// Kept beside the length of a lease and the window: a thread that is held up between reading its
 /// clock and charging.
@@ -40,21 +40,26 @@ impl Watch {
     }
 
     /// Those whose leases have ended, for the kinds whose window has passed since. What an earlier
-    /// process of `me` ran has ended with it.
+    /// process of `me` ran has ended with it; where `inherits`, its leases of these kinds are taken
+    /// over, as all is known that it charged.
     pub(crate) fn overdue(
         &self,
         now_ns: u64,
-        me: &Run,
-        (shares, place_ms): (&Shares, u64),
+        (me, inherits): (&Run, Option<[bool; 3]>),
+        (shares, book): (&Shares, &Book),
     ) -> Vec<Overdue> {
         let mut overdue = Vec::new();
+        let requests = book.requests_longest();
         for (run, (serial, since_ns)) in &self.seen {
             let silent_ms = now_ns.saturating_sub(*since_ns) / 1_000_000;
             let length_ms = shares.runs().get(run).map_or(0, |row| u64::from(row.length_ms));
             let is_earlier_self = run.node == me.node && run < me;
-            let place_ms = if is_earlier_self { 0 } else { place_ms };
+            let place_ms = if is_earlier_self { 0 } else { book.place_ms };
             let kinds = LimitKind::ALL.map(|kind| {
-                let window = kind.window().map(|window| window.as_millis() as u64);
+                if let Some(inherits) = inherits.filter(|_| is_earlier_self) {
+                    return inherits[kind as usize];
+                }
+                let window = kind.window(requests).map(|window| window.as_millis() as u64);
                 let ends_ms = length_ms.saturating_add(window.unwrap_or(place_ms));
                 silent_ms >= ends_ms.saturating_add(ends_ms / DRIFT).saturating_add(MARGIN_MS)
             });
@@ -65,6 +70,13 @@ impl Watch {
         }
         overdue
     }
+}
+
+/// Whether an earlier process of `me` still has something of these kinds.
+pub(crate) fn has_legacy(shares: &Shares, me: &Run, kinds: [bool; 3]) -> bool {
+    let earlier = shares.runs().keys().filter(|run| run.node == me.node && *run < me);
+    let mut pools = earlier.flat_map(|run| shares.pools().values().map(move |pool| (pool, run)));
+    pools.any(|(pool, run)| has(pool, run, kinds))
 }
 
 fn has(pool: &Pool, run: &Run, kinds: [bool; 3]) -> bool {

@@ -12,12 +12,20 @@ pub(crate) fn check(args: &CheckArgs) -> Result<()> {
     match Config::load(&args.file) {
         Ok(config) => {
             let (replicas, routes) = (config.world.replicas.len(), config.world.routes.len());
+            let limits = config.limits.len();
             if args.json {
-                let report = json!({"ok": true, "replicas": replicas, "routes": routes});
+                let report =
+                    json!({"ok": true, "replicas": replicas, "routes": routes, "limits": limits});
                 output::line(&report.to_string())?;
             } else {
                 let file = args.file.display();
                 output::line(&format!("{file}: ok, {replicas} replicas, {routes} routes"))?;
+                if limits > 0 && config.cluster.is_some() {
+                    output::line(&format!(
+                        "{limits} [[limit]] hold on this node alone; a limit of the cluster takes \
+                         the place of one with its name"
+                    ))?;
+                }
             }
             Ok(())
         }

@@ -252,3 +252,69 @@ async fn of_several_keys_none_lets_in() {
     let twice = with(own.sign(chat("tiny", "")), "x-api-key", &own.text);
     assert_eq!(Client::once(node.addresses()[0], twice).await.status, 200);
 }
+
+#[tokio::test]
+async fn a_limit_of_the_file_holds_on_this_node_from_the_first_request_on() {
+    let replica = Scripted::start().await.serve(OK);
+    let (one, other) = (Key::new("a", "acme", ""), Key::new("b", "acme", ""));
+    let limit = "\n[[limit]]\nname = \"key:a\"\nrequests_per_min = 3\ntokens_per_min = 4000\n";
+    let table = format!("{}{}{limit}", one.block, other.block);
+    let node = Setup::new().replica("a", replica.address).table(&*table).start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    let small = || chat("tiny", ",\"max_tokens\":9");
+    for remaining in ["2", "1", "0"] {
+        let reply = client.fetch(one.sign(small())).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        assert_eq!(reply.header("x-ratelimit-limit-requests"), Some("3"));
+        assert_eq!(reply.header("x-ratelimit-remaining-requests"), Some(remaining));
+        assert_eq!(reply.header("x-ratelimit-reset-requests"), Some("1m1s"));
+        assert_eq!(reply.header("x-ratelimit-limit-tokens"), Some("4000"));
+        let tokens: u64 =
+            reply.header("x-ratelimit-remaining-tokens").expect("a number").parse().expect("one");
+        assert!((3_000..4_000).contains(&tokens), "{tokens}");
+    }
+    let reply = client.fetch(one.sign(small())).await;
+    assert_eq!((reply.status, reply.code()), (429, Some("rate_limited")));
+    assert_eq!(reply.header("x-spillway-shed-reason"), Some("request_rate"));
+    assert_eq!(reply.header("x-ratelimit-remaining-requests"), Some("0"));
+    let after: u64 = reply.header("retry-after").expect("a time").parse().expect("seconds");
+    assert!((55..=61).contains(&after), "{after}");
+    let text = reply.text();
+    assert!(text.contains("3 requests/min for key a: 3 used, again in "), "{text}");
+    // What can never be served is not for another time.
+    let reply = client.fetch(one.sign(chat("tiny", ",\"max_tokens\":5000"))).await;
+    assert_eq!(reply.status, 429, "its requests are used up first: {}", reply.text());
+    // Others are told nothing of limits that they don't have.
+    let reply = client.fetch(other.sign(chat("tiny", ",\"max_tokens\":5000"))).await;
+    assert_eq!((reply.status, reply.header("x-ratelimit-limit-requests")), (200, None));
+}
+
+#[test]
+fn a_limit_of_nobody_or_of_nothing_is_found_before_the_node_starts() {
+    let key = Key::new("a", "acme", "").block;
+    let fault = |limit: &str| {
+        let text = format!("{}{key}\n[[limit]]\n{limit}\n", Setup::new().text());
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("spillway.toml");
+        std::fs::write(&file, text).expect("a file");
+        spillway_node::Config::load(&file).map(drop).map_err(|error| error.to_string())
+    };
+    for good in ["global", "tenant:acme", "model:any", "key:a"] {
+        fault(&format!("name = \"{good}\"\nrequests_per_s = 5")).expect(good);
+    }
+    for (wrong, why) in [
+        ("name = \"key:b\"\nconcurrency = 5", "there is no key b in this config"),
+        ("name = \"tenant:other\"\nconcurrency = 5", "there is no tenant other"),
+        ("name = \"key:\"\nconcurrency = 5", "nobody who can be limited"),
+        ("name = \"everybody\"\nconcurrency = 5", "nobody who can be limited"),
+        ("name = \"global\"", "limits nothing"),
+        ("name = \"global\"\nrequests_per_s = 1\nrequests_per_min = 60", "limited twice"),
+        (
+            "name = \"global\"\nconcurrency = 1\n[[limit]]\nname = \"global\"\nconcurrency = 2",
+            "a second",
+        ),
+    ] {
+        let error = fault(wrong).expect_err(wrong);
+        assert!(error.contains(why), "{error}");
+    }
+}

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::Method;
 use spillway_emulator::Emulator;
 use spillway_node::Node;
-use spillway_quota::{Holding, LimitKind, LimitTerms, Scope, Units};
+use spillway_quota::{Holding, LimitKind, LimitTerms, RequestWindow, Scope, Units};
 use spillway_tests::{
     Client, ClientBody, OK, Page, RAW_ROUTE, Reply, Scripted, Setup, chat, eventually, full,
     message, slow_emulator, spawn, within,
@@ -275,8 +275,12 @@ async fn who_has_used_up_its_limit_gets_429_and_others_are_served() {
     let scope = Scope::Tenant("acme".into());
     let whole = LimitKind::ALL.map(|kind| (kind == LimitKind::Concurrency).then_some(1));
     let quotas = node.gateway().quotas();
-    quotas.set_limits(&[LimitTerms { scope: scope.clone(), whole }]);
-    let none = Holding { floor: Units::NONE, lease: Units::NONE, lease_ends_ns: 0 };
+    quotas.set_limits(&[LimitTerms {
+        scope: scope.clone(),
+        whole,
+        requests: RequestWindow::Second,
+    }]);
+    let none = Holding { is_share: true, ..Holding::default() };
     quotas.hold(&scope, &none);
     let reply = ask(&node, of_class(2, "a")).await.expect("a reply");
     check_shed(&reply, (429, "rate_limited"), "concurrency");

@@ -7,7 +7,7 @@ use http::{HeaderValue, Response};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use spillway_node::Node;
-use spillway_quota::{Holding, LimitKind, LimitTerms, Scope, Units};
+use spillway_quota::{Holding, LimitKind, LimitTerms, RequestWindow, Scope, Units};
 use spillway_tests::{
     CallServer, Client, Page, Reply, Scripted, Setup, both, chat, eventually, full, noise, spawn,
     within,
@@ -415,9 +415,13 @@ async fn a_limit_on_concurrency_counts_a_reply_until_its_replica_is_done() {
     let node = Setup::new().replica("a", replica.address).start().await;
     let quotas = node.gateway().quotas();
     let whole = LimitKind::ALL.map(|kind| (kind == LimitKind::Concurrency).then_some(1));
-    quotas.set_limits(&[LimitTerms { scope: Scope::Global, whole }]);
+    quotas.set_limits(&[LimitTerms {
+        scope: Scope::Global,
+        whole,
+        requests: RequestWindow::Second,
+    }]);
     let floor = Units::each(|kind| u64::from(kind == LimitKind::Concurrency));
-    quotas.hold(&Scope::Global, &Holding { floor, lease: Units::NONE, lease_ends_ns: 0 });
+    quotas.hold(&Scope::Global, &Holding { floor, ..Holding::default() });
     let mut client = Client::http2_with_window(node.addresses()[0], WINDOW).await;
     let mut unread = Vec::new();
     for _ in 0..5 {

@@ -112,7 +112,7 @@ async fn put(cluster: &Cluster<'_>, call: &Call, key: RecordKey) -> Result<Comma
         RecordKey::Model(name) => Item::Model(name, Model::from(call.json::<ModelRecord>()?)),
         RecordKey::Route(name) => Item::Route(name, route(call)?),
         RecordKey::Split(name) => Item::Split(name, Split::from(call.json::<SplitRecord>()?)),
-        RecordKey::Limit(scope) => Item::Limit(scope, call.json::<LimitRecord>()?.into()),
+        RecordKey::Limit(scope) => Item::Limit(scope, limit(call)?),
         RecordKey::Tenant(name) => {
             let tenant: Result<Tenant, _> = call.json::<TenantRecord>()?.try_into();
             Item::Tenant(name, tenant.map_err(no_country)?)
@@ -132,6 +132,17 @@ async fn put(cluster: &Cluster<'_>, call: &Call, key: RecordKey) -> Result<Comma
         key => return Err(ApiError::internal(format!("{key} is not written as a whole"))),
     };
     Ok(Command::Put { item, expect })
+}
+
+/// A limit in the log counts requests over one time alone, so that both are refused here.
+fn limit(call: &Call) -> Result<spillway_control::Limit, ApiError> {
+    let record: LimitRecord = call.json()?;
+    if record.requests_per_s.is_some() && record.requests_per_min.is_some() {
+        let (cause, remedy) =
+            ("requests are limited twice", "say requests_per_s or requests_per_min");
+        return Err(ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid", cause, remedy));
+    }
+    Ok(record.into())
 }
 
 fn route(call: &Call) -> Result<spillway_control::Route, ApiError> {

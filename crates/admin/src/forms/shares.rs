@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control::{LimitScope, State};
-use spillway_quota::{LimitKind, Units};
+use spillway_quota::{LimitKind, RequestWindow, Units};
 use spillway_types::{NodeName, RegionName};
 
 /// Who holds what of a limit, as the cluster agreed on it.
@@ -33,6 +33,8 @@ pub(crate) struct LimitRegion {
 pub(crate) struct LimitUnits {
     /// Requests a second.
     pub(crate) requests_per_s: u64,
+    /// Requests a minute.
+    pub(crate) requests_per_min: u64,
     /// Tokens a minute.
     pub(crate) tokens_per_min: u64,
     /// Requests at a time.
@@ -43,19 +45,22 @@ impl LimitInfo {
     /// As it is in this state.
     pub(crate) fn of(state: &State, scope: &LimitScope) -> Self {
         let Some(pool) = state.shares().pool(&scope.into()) else { return Self::default() };
+        let limit = state.records().limits.get(scope);
+        let window = limit.and_then(|limit| limit.requests()).map(|(_, window)| window);
+        let window = window.unwrap_or_default();
         let region_of =
             |node: &NodeName| state.node(node).map(|(_, node)| node.spec.region.clone());
         let mut regions: BTreeMap<RegionName, LimitRegion> = BTreeMap::new();
         for (node, floor) in pool.floors() {
             if let Some(region) = region_of(node) {
-                regions.entry(region).or_default().floor.add(*floor);
+                regions.entry(region).or_default().floor.add(*floor, window);
             }
         }
         for (run, lease) in pool.leases() {
             if let Some(region) = region_of(&run.node) {
                 let region = regions.entry(region).or_default();
-                region.leased.add(lease.held);
-                region.needed.add(lease.need);
+                region.leased.add(lease.held, window);
+                region.needed.add(lease.need, window);
             }
         }
         let named = |(name, region): (RegionName, LimitRegion)| LimitRegion {
@@ -67,8 +72,12 @@ impl LimitInfo {
 }
 
 impl LimitUnits {
-    fn add(&mut self, units: Units) {
-        self.requests_per_s += units[LimitKind::RequestRate];
+    fn add(&mut self, units: Units, window: RequestWindow) {
+        let requests = match window {
+            RequestWindow::Second => &mut self.requests_per_s,
+            RequestWindow::Minute => &mut self.requests_per_min,
+        };
+        *requests += units[LimitKind::RequestRate];
         self.tokens_per_min += units[LimitKind::TokenRate];
         self.concurrency += units[LimitKind::Concurrency];
     }

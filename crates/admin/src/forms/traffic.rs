@@ -77,8 +77,10 @@ pub(crate) struct ArmRecord {
 #[derive(Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct LimitRecord {
-    /// Requests a second.
+    /// Requests a second; not beside `requests_per_min`.
     pub(crate) requests_per_s: Option<u32>,
+    /// Requests a minute.
+    pub(crate) requests_per_min: Option<u32>,
     /// Tokens a minute.
     pub(crate) tokens_per_min: Option<u64>,
     /// Requests at a time.
@@ -153,6 +155,7 @@ impl From<&Limit> for LimitRecord {
         let floors = limit.floors_permille.iter();
         Self {
             requests_per_s: limit.requests_per_s,
+            requests_per_min: limit.requests_per_min,
             tokens_per_min: limit.tokens_per_min,
             concurrency: limit.concurrency,
             floors_permille: floors.map(|(name, share)| (name.to_string(), *share)).collect(),
@@ -165,6 +168,7 @@ impl From<LimitRecord> for Limit {
         let floors = record.floors_permille.into_iter();
         Self {
             requests_per_s: record.requests_per_s,
+            requests_per_min: record.requests_per_min,
             tokens_per_min: record.tokens_per_min,
             concurrency: record.concurrency,
             floors_permille: floors.map(|(name, share)| (name.into(), share)).collect(),

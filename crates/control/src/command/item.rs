@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, RegionName, RouteName};
 
-use crate::wire::{WIRE_MEMBERS, WIRE_RESIDENCY};
+use crate::wire::{WIRE_MEMBERS, WIRE_MINUTES, WIRE_RESIDENCY};
 use crate::{
     CertificateSerial, JoinToken, Key, KeyId, Limit, LimitScope, Model, RecordKey, Region,
     ResidencyRule, RevokedCertificate, Route, SettingRule, Split, Tenant, TenantName, TokenId,
@@ -46,6 +46,7 @@ impl Item {
             // A setting that an older node does not know would be refused there alone.
             Self::Setting(name, _) => SettingRule::find(name).map_or(1, |rule| rule.since),
             Self::NewJoinToken(..) => WIRE_MEMBERS,
+            Self::Limit(_, limit) if limit.requests_per_min.is_some() => WIRE_MINUTES,
             item if !item.residency().is_none_or(ResidencyRule::is_anywhere) => WIRE_RESIDENCY,
             item => item.key().since(),
         }

@@ -32,6 +32,7 @@ pub use join_token::JoinToken;
 pub use key::{Key, KeyRole};
 pub use lease::{Lease, LeaseSource};
 pub use limit::{Limit, LimitScope};
+pub(crate) use limit::{REQUESTS_ANY, REQUESTS_MAX};
 pub use membership::{NodeRight, RemovedNode, RevokedCertificate, TokenOrigin};
 pub use model::Model;
 pub use node::{Node, NodeRole};

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use spillway_types::ModelName;
 
 use crate::limits::{ARMS_MAX, FALLBACKS_MAX, MODELS_EACH_MAX, PERMILLE, REGIONS_MAX};
+use crate::records::{REQUESTS_ANY, REQUESTS_MAX};
 use crate::rules::{check, members, regions, tokens};
 use crate::state::{Done, Turn};
 use crate::{
@@ -173,10 +174,15 @@ fn check_limit(turn: &Turn<'_>, scope: &LimitScope, limit: &Limit) -> Result<(),
     }
     let whole: u64 = limit.floors_permille.values().map(|floor| u64::from(*floor)).sum();
     check::range(whole, (0, PERMILLE.into()), "sum of floors")?;
-    if limit.requests_per_s.is_none()
-        && limit.tokens_per_min.is_none()
-        && limit.concurrency.is_none()
-    {
+    if limit.requests_per_s.is_some() && limit.requests_per_min.is_some() {
+        let remedy = "say requests_per_s or requests_per_min";
+        return Err(Refusal::invalid("requests are limited twice", remedy));
+    }
+    let per_s = limit.requests_per_s.filter(|count| *count != REQUESTS_ANY);
+    for count in [per_s, limit.requests_per_min].into_iter().flatten() {
+        check::range(count.into(), (0, REQUESTS_MAX.into()), "number of requests")?;
+    }
+    if limit.requests().is_none() && limit.tokens_per_min.is_none() && limit.concurrency.is_none() {
         let remedy = "name a rate or a number, or remove the limit";
         return Err(Refusal::invalid("the limit limits nothing", remedy));
     }

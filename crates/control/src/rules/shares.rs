@@ -10,7 +10,7 @@ use spillway_types::{NodeName, RegionName};
 
 use crate::rules::check;
 use crate::state::{Done, Turn, setting, wire_oldest};
-use crate::wire::WIRE_RESIDENCY;
+use crate::wire::{WIRE_MINUTES, WIRE_RESIDENCY};
 use crate::{Fault, LEASE_MS, Limit, LimitScope, PLACE_MS, Records, Refusal, RefusalCode};
 
 /// Takes in what a process of the proposing node has, gives and needs. Only the node itself knows
@@ -33,13 +33,19 @@ pub(super) fn lease(
     }
     let roster = roster(turn.records);
     let members = roster.values().flatten().cloned().collect();
+    let wire = wire_oldest(turn.records);
     let terms = |scope: &Scope| {
         let limit = turn.records.limits.get(&LimitScope::from(scope))?;
-        Some(terms_of(limit, &roster))
+        Some(terms_of(limit, &roster, wire))
     };
-    let is_old = wire_oldest(turn.records) < WIRE_RESIDENCY;
-    let rows_max = if is_old { ROWS_MAX_OLD } else { ROWS_MAX };
-    let ground = Ground { members: &members, terms: &terms, rows_max, ended_make_room: !is_old };
+    let is_old = wire < WIRE_RESIDENCY;
+    let ground = Ground {
+        members: &members,
+        terms: &terms,
+        rows_max: if is_old { ROWS_MAX_OLD } else { ROWS_MAX },
+        ended_make_room: !is_old,
+        has_heirs: wire >= WIRE_MINUTES,
+    };
     turn.shares.apply(said, &ground).map_err(refusal)?;
     turn.is_written = true;
     Ok(Done::default())
@@ -47,15 +53,17 @@ pub(super) fn lease(
 
 /// How all limits should be divided, for a node of `region`.
 pub(crate) fn book(records: &Records, region: &RegionName) -> Book {
-    let roster = roster(records);
+    let (roster, wire) = (roster(records), wire_oldest(records));
     let limits = records.limits.iter();
+    let terms = limits.map(|(scope, limit)| (scope.into(), terms_of(limit, &roster, wire)));
     let number = |name: &str| setting(records, name).and_then(|value| value.parse().ok());
     Book {
-        terms: limits.map(|(scope, limit)| (scope.into(), terms_of(limit, &roster))).collect(),
+        terms: terms.collect(),
         members: roster.values().flatten().cloned().collect(),
         siblings: roster.get(region).into_iter().flatten().cloned().collect(),
         place_ms: number(PLACE_MS).unwrap_or(u64::MAX),
         lease_ms: number(LEASE_MS).and_then(|ms| u32::try_from(ms).ok()).unwrap_or(0),
+        has_heirs: wire >= WIRE_MINUTES,
     }
 }
 
@@ -68,16 +76,23 @@ fn roster(records: &Records) -> BTreeMap<RegionName, Vec<NodeName>> {
     roster.into_iter().map(|(region, nodes)| (region, nodes.into_iter().collect())).collect()
 }
 
-fn terms_of(limit: &Limit, roster: &BTreeMap<RegionName, Vec<NodeName>>) -> PoolTerms {
+fn terms_of(limit: &Limit, roster: &BTreeMap<RegionName, Vec<NodeName>>, wire: u16) -> PoolTerms {
     let whole = LimitKind::ALL.map(|kind| {
         let units = match kind {
-            LimitKind::RequestRate => limit.requests_per_s.map(u64::from),
+            LimitKind::RequestRate => limit.requests().map(|(count, _)| u64::from(count)),
             LimitKind::TokenRate => limit.tokens_per_min,
             LimitKind::Concurrency => limit.concurrency.map(u64::from),
         };
         units.map(|units| units.min(UNITS_MAX))
     });
-    PoolTerms { whole, floors: floors(whole, &limit.floors_permille, roster) }
+    let count = roster.values().map(Vec::len).sum();
+    PoolTerms {
+        whole,
+        floors: floors(whole, &limit.floors_permille, roster),
+        requests: limit.requests().map(|(_, window)| window).unwrap_or_default(),
+        // Older nodes keep nothing free for those that have not spoken.
+        nodes: if wire >= WIRE_MINUTES { count } else { 0 },
+    }
 }
 
 fn refusal(fault: StatementFault) -> Refusal {

@@ -14,6 +14,7 @@ use crate::config::discovery_section::DiscoverySection;
 use crate::config::environment;
 use crate::config::error::{ConfigError, Source};
 use crate::config::health_section::{HealthSection, StandbySection};
+use crate::config::limit_section::LimitSection;
 use crate::config::names::FallbackSection;
 use crate::config::prefix_section::PrefixSection;
 use crate::config::replica_section::ReplicaSection;
@@ -48,6 +49,9 @@ pub(crate) struct ConfigFile {
     /// What is said of tenants besides their keys.
     #[serde(default)]
     pub(crate) tenant: Vec<TenantSection>,
+    /// How much somebody may use of this node.
+    #[serde(default)]
+    pub(crate) limit: Vec<LimitSection>,
     /// Metrics and health for operators.
     #[serde(default)]
     pub(crate) admin: Option<AdminSection>,

@@ -20,6 +20,7 @@ use crate::config::cluster_section::{ClusterConfig, ClusterSections};
 use crate::config::discovery_section::{DiscoveryConfig, lower_discoveries};
 use crate::config::error::{ConfigError, Source};
 use crate::config::file::ConfigFile;
+use crate::config::limit_section::lower_limits;
 use crate::config::names::{NameSections, Served};
 use crate::config::replica_section::{ReplicaSection, read_file};
 use crate::config::route_section::RouteSection;
@@ -35,10 +36,7 @@ use crate::keeper::ReplicaConfig;
 /// # Errors
 /// The first thing that does not work, with its line.
 pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigError> {
-    if file.listener.is_empty() {
-        let remedy = "add a [[listener]] with an address, e.g. address = \"127.0.0.1:8080\"";
-        return Err(source.fault(0..0, "no listener: clients could not connect", remedy));
-    }
+    check_listeners(source, &file.listener)?;
     let at_start = AtStart::new(&file);
     let sections = AccessSections { auth: file.auth, keys: file.key, tenants: file.tenant };
     let listeners = file.listener.into_iter().map(|section| {
@@ -48,6 +46,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     let (listeners, identities) =
         listeners.collect::<Result<Vec<_>, ConfigError>>()?.into_iter().unzip();
     let access = sections.lower(source)?;
+    let limits = lower_limits(source, file.limit, (&access, file.cluster.is_some()))?;
     let defaults = CareDefaults::new(file.health, file.standby, file.classes, file.mapping);
     let replicas = lower_replicas(source, file.replica, &defaults)?;
     let discoveries = lower_discoveries(source, file.discovery, &defaults)?;
@@ -88,6 +87,7 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         spill,
         knowledge: file.prefix.lower(source)?,
         access,
+        limits,
         world: WorldConfig {
             cors: file.cors.lower(source)?,
             replicas,
@@ -106,6 +106,14 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
         at_start,
         text: source.text().to_owned(),
     })
+}
+
+fn check_listeners(source: &Source, listeners: &[ListenerSection]) -> Result<(), ConfigError> {
+    if listeners.is_empty() {
+        let remedy = "add a [[listener]] with an address, e.g. address = \"127.0.0.1:8080\"";
+        return Err(source.fault(0..0, "no listener: clients could not connect", remedy));
+    }
+    Ok(())
 }
 
 /// The routes, with one that serves everything built in if there is none.

@@ -15,6 +15,7 @@ mod file;
 pub(crate) mod fuzz;
 mod health_section;
 mod hedge_section;
+mod limit_section;
 mod lower;
 mod names;
 mod policy_sections;
@@ -85,6 +86,8 @@ pub struct Config {
     pub knowledge: KnowledgeConfig,
     /// Keys and tenants; they can change while the node runs.
     pub access: AccessConfig,
+    /// Limits that this node enforces by itself; they can change while the node runs.
+    pub limits: Vec<spillway_quota::LimitTerms>,
     /// What can change while the node runs.
     pub world: WorldConfig,
     /// How long the node serves as ever after it was told to stop, and says that it is not ready.

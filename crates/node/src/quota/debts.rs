@@ -71,13 +71,14 @@ impl Debts {
 
 #[cfg(test)]
 mod tests {
-    use spillway_quota::{Holding, QuotaAsk};
+    use spillway_quota::{Holding, QuotaAsk, RequestWindow};
 
     use super::*;
 
     fn limited(now: Instant) -> (Quotas, [LimitTerms; 1]) {
         let quotas = Quotas::new(now);
-        let limits = [LimitTerms { scope: Scope::Global, whole: [None, Some(100), None] }];
+        let (scope, requests) = (Scope::Global, RequestWindow::Second);
+        let limits = [LimitTerms { scope, whole: [None, Some(100), None], requests }];
         quotas.set_limits(&limits);
         let floor = Units([0, 100, 0]);
         quotas.hold(&Scope::Global, &Holding { floor, ..Holding::default() });

@@ -5,9 +5,12 @@
 
 mod debts;
 mod live;
+mod own;
 mod saved;
+mod spent;
 mod task;
 mod uptime;
 
 pub(crate) use live::live;
+pub(crate) use own::pay_own;
 pub(crate) use task::{Division, DivisionParts};

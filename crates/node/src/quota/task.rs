@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::debts::Debts;
 use super::saved::{self, Saved, Stopped};
+use super::spent::Journal;
 use super::uptime::Uptime;
 use crate::saved::{load, save};
 
@@ -24,6 +25,11 @@ use crate::saved::{load, save};
 const LOOK: Duration = Duration::from_millis(250);
 /// How long a statement may take. What it gave up stays given up until its fate is known.
 const SAY_LIMIT: Duration = Duration::from_secs(5);
+/// How long a node waits for its shares before it says that it is ready. One that is cut off has its
+/// floors then.
+const READY_LIMIT: Duration = Duration::from_secs(5);
+/// A restarted process has heard by then of what was agreed on while it was away.
+const CAUGHT_UP: Duration = Duration::from_secs(10);
 /// How long the last statement of a process may take.
 const LEAVE_LIMIT: Duration = Duration::from_secs(2);
 /// The wire version that every node has to read before limits are enforced.
@@ -65,6 +71,12 @@ struct Divider {
     /// What the process before charged, as long as it was not counted.
     stopped: Option<Stopped>,
     debts: Debts,
+    journal: Journal,
+    /// The limits of the book.
+    terms: Vec<LimitTerms>,
+    born: Instant,
+    /// Whether this node has had no process before.
+    is_first: bool,
     answers: (mpsc::Sender<Answer>, mpsc::Receiver<Answer>),
 }
 
@@ -78,6 +90,7 @@ impl Division {
         let (leaving, orders) = mpsc::channel(1);
         let mut divider = Divider::new(parts);
         divider.take_book(state);
+        divider.await_shares(state);
         (Self { leaving }, divider.run(orders))
     }
 
@@ -101,11 +114,15 @@ impl Divider {
         });
         let kept = before.as_ref().map(|before| before.lowered.clone()).unwrap_or_default();
         let stopped = before.as_ref().and_then(|before| before.stopped.clone());
-        let known = match (&before, &stopped) {
-            (None, _) => Before::Nothing,
-            (Some(_), Some(_)) => Before::Counted(kept.clone()),
-            (Some(_), None) => Before::Unknown(kept.clone()),
+        let journal = Journal::load(&parts.folder);
+        let is_counted = stopped.is_some() || journal.is_known();
+        let known = match &before {
+            None => Before::Nothing,
+            Some(_) if is_counted => Before::Counted(kept.clone()),
+            Some(_) => Before::Unknown(kept.clone()),
         };
+        // Who begins for the first time holds nothing that it would have to wait for.
+        parts.gateway.quotas().set_ready(before.is_none());
         let incarnation = SystemTime::now().duration_since(UNIX_EPOCH);
         let incarnation = incarnation.map_or(1, |since| since.as_millis() as u64);
         let dice = fastrand::Rng::with_seed(incarnation ^ parts.gateway.seed());
@@ -116,8 +133,12 @@ impl Divider {
             book: Book::default(),
             path,
             saved: Saved { lowered: kept, stopped: None },
-            stopped,
+            stopped: stopped.filter(|_| !journal.is_known()),
             debts: Debts::load(&parts.folder),
+            journal,
+            terms: Vec::new(),
+            born: Instant::now(),
+            is_first: before.is_none(),
             answers: mpsc::channel(4),
             parts,
         };
@@ -136,6 +157,8 @@ impl Divider {
                 Some((serial, fate)) = self.answers.1.recv() => {
                     let now_ns = self.quotas().clock_ns(Instant::now());
                     self.holder.answered(serial, fate, now_ns);
+                    // What was agreed on counts at once.
+                    self.look();
                 }
                 Some(done) = orders.recv() => {
                     self.leave().await;
@@ -154,6 +177,7 @@ impl Divider {
 
     fn look(&mut self) {
         let state = self.parts.agreement.published();
+        self.await_shares(&state);
         if state.cluster().is_none() {
             return;
         }
@@ -162,6 +186,7 @@ impl Divider {
         let seen = (state.shares(), &self.book);
         let said = self.holder.look(Instant::now(), seen, gateway.quotas());
         self.debts.note(gateway.quotas(), Instant::now());
+        self.journal.note(gateway.quotas(), &self.terms, Instant::now());
         let Some(said) = said else { return };
         if !self.note_lowered() {
             // What is not written down is not said.
@@ -182,6 +207,19 @@ impl Divider {
         });
     }
 
+    /// Says that the node is ready when it holds its shares, or has waited long enough.
+    fn await_shares(&self, state: &State) {
+        let quotas = self.quotas();
+        if quotas.is_ready() {
+            return;
+        }
+        let now_ns = quotas.clock_ns(Instant::now());
+        let holds = || self.holder.holds_shares(now_ns, state.shares(), &self.book);
+        if self.born.elapsed() >= READY_LIMIT || state.cluster().is_some() && holds() {
+            quotas.set_ready(true);
+        }
+    }
+
     /// Goes by the limits that are agreed on, once every node can.
     fn take_book(&mut self, state: &Arc<State>) {
         if Arc::ptr_eq(state, &self.seen) {
@@ -199,12 +237,23 @@ impl Divider {
         if state.wire_oldest() < WIRE_SHARES || state.cluster().is_none() {
             self.book.terms.clear();
         }
-        let terms = self.book.terms.iter();
-        let terms: Vec<LimitTerms> = terms
-            .map(|(scope, terms)| LimitTerms { scope: scope.clone(), whole: terms.whole })
-            .collect();
-        self.quotas().set_limits(&terms);
-        self.debts.charge(self.parts.gateway.quotas(), &terms);
+        let terms = self.book.terms.iter().map(|(scope, terms)| LimitTerms {
+            scope: scope.clone(),
+            whole: terms.whole,
+            requests: terms.requests,
+        });
+        self.terms = terms.collect();
+        let quotas = self.parts.gateway.quotas();
+        // What is new while this process serves nobody has divided yet. What is new to it as it begins
+        // others may use already.
+        match quotas.is_ready() && (self.is_first || self.born.elapsed() >= CAUGHT_UP) {
+            true => quotas.open_limits(&self.terms, Instant::now()),
+            false => quotas.set_limits(&self.terms),
+        }
+        self.debts.charge(quotas, &self.terms);
+        if state.cluster().is_some() {
+            self.journal.count(quotas, &self.terms);
+        }
         if state.cluster().is_some()
             && let Some(stopped) = self.stopped.take()
         {
@@ -247,6 +296,7 @@ impl Divider {
         }
         let now = Instant::now();
         self.debts.write(self.parts.gateway.quotas(), now);
+        self.journal.close(self.parts.gateway.quotas(), &self.terms, now);
         let tokens = self.book.terms.keys().map(|scope| {
             let spent = self.quotas().spent(scope, LimitKind::TokenRate, now);
             let spent = spent.into_iter().map(|(age, units)| (age.as_millis() as u64, units));

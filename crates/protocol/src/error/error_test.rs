@@ -167,6 +167,7 @@ fn status_code_and_type_are_these_for_every_kind() {
         "502 stream_cut server_error",
         "503 overloaded overloaded_error",
         "429 rate_limited rate_limit_error",
+        "400 request_exceeds_limit invalid_request_error",
         "503 no_replica server_error",
         "504 first_byte_timeout server_error",
         "504 stream_stalled server_error",

@@ -58,7 +58,7 @@ impl GrpcStatus {
     #[must_use]
     pub fn of_error(kind: ErrorKind) -> Self {
         match kind {
-            ErrorKind::BadRequest => Self::InvalidArgument,
+            ErrorKind::BadRequest | ErrorKind::BeyondLimit => Self::InvalidArgument,
             ErrorKind::KeyMissing | ErrorKind::KeyInvalid => Self::Unauthenticated,
             ErrorKind::ModelNotAllowed | ErrorKind::RegionNotAllowed => Self::PermissionDenied,
             ErrorKind::ModelNotFound | ErrorKind::ResponseNotFound => Self::NotFound,
@@ -218,6 +218,7 @@ mod tests {
             "14 stream_cut",
             "8 overloaded",
             "8 rate_limited",
+            "3 request_exceeds_limit",
             "14 no_replica",
             "14 first_byte_timeout",
             "14 stream_stalled",

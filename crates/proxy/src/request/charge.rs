@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use spillway_protocol::GatewayError;
+use spillway_protocol::{ErrorKind, GatewayError};
 use spillway_quota::{LimitKind, QuotaAsk, QuotaHold, QuotaRefusal};
 use spillway_route::ShedReason;
 use spillway_types::{End, Inquiry, Outcome};
@@ -97,6 +97,10 @@ impl Charge {
 }
 
 fn refused(refusal: &QuotaRefusal) -> GatewayError {
+    if !refusal.fits() {
+        // To come again helps as little as for a body that is too large.
+        return GatewayError::new(ErrorKind::BeyondLimit, refusal.to_string());
+    }
     let reason = match refusal.kind {
         LimitKind::RequestRate => ShedReason::RequestRate,
         LimitKind::TokenRate => ShedReason::TokenRate,

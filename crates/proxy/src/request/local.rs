@@ -61,7 +61,7 @@ pub(crate) fn local_answer(
 
 /// Whether requests that come now can be served.
 pub(crate) fn is_ready(gateway: &Gateway, view: &View) -> bool {
-    !gateway.is_leaving() && !view.serves_nothing()
+    !gateway.is_leaving() && gateway.quotas().is_ready() && !view.serves_nothing()
 }
 
 /// What a client is told that asks for a model nobody has configured. A node that has just started

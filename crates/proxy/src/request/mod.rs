@@ -24,6 +24,7 @@ mod path;
 mod prepare;
 mod prompt;
 mod queue;
+mod rates;
 mod record;
 mod redirect;
 mod resume;

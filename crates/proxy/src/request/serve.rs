@@ -15,6 +15,7 @@ use spillway_protocol::{
     CODE_HEADER, Endpoint, ErrorKind, GatewayError, Protocol, REQUEST_ID, RETRY_DELAY, SHED_REASON,
     is_messages,
 };
+use spillway_quota::Rates;
 use spillway_route::{Policy, ShedReason};
 
 use crate::access::{AccessMode, Grant};
@@ -36,6 +37,7 @@ use crate::request::local::local_answer;
 use crate::request::methods::allowed_methods;
 use crate::request::prepare::{Prepared, Surroundings, prepare};
 use crate::request::queue::shed_error;
+use crate::request::rates;
 use crate::request::record::Record;
 use crate::request::redirect::confine_reply;
 use crate::request::resume::{Resume, is_stream};
@@ -218,15 +220,34 @@ impl Exchange {
             Err(error) => return self.refused(error, protocol, endpoint, record),
         };
         prepared.target.coming = self.coming.take();
-        if let Err(error) = self.charge(&grant, &prepared, &mut record) {
-            return self.refused(error, protocol, endpoint, record);
-        }
-        match self.ask(&mut head, &mut prepared, identity, &mut record).await {
-            Ok((dispatched, keepsakes)) => {
-                Ok(self.deliver((head, prepared), dispatched, keepsakes, record))
-            }
+        let limited = self.limited(&grant, &prepared);
+        let asked = match self.charge(&grant, &prepared, &mut record) {
+            Ok(()) => self.ask(&mut head, &mut prepared, identity, &mut record).await,
+            Err(error) => Err(error),
+        };
+        let reply = match asked {
+            Ok(asked) => Ok(self.deliver((head, prepared), asked, record)),
             Err(error) => self.refused(error, protocol, endpoint, record),
+        };
+        self.with_rates(reply, limited)
+    }
+
+    /// The limits on rates that its client is told of; the node that has the client does that.
+    fn limited(&self, grant: &Grant, prepared: &Prepared) -> Option<Rates> {
+        let gateway = &self.worker.gateway;
+        self.guest.is_none().then(|| rates::rates(gateway, grant, &prepared.inquiry)).flatten()
+    }
+
+    /// The reply, telling how these limits stand by now.
+    fn with_rates(
+        &self,
+        mut reply: Result<Response<ReplyBody>, Box<SentElsewhere>>,
+        limited: Option<Rates>,
+    ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
+        if let (Ok(response), Some(limited)) = (&mut reply, limited) {
+            rates::tell(&self.worker.gateway, &limited, response.headers_mut());
         }
+        reply
     }
 
     /// What the request's credential allows. Asked before anything else of the request is read, but
@@ -372,8 +393,7 @@ impl Exchange {
     fn deliver(
         &self,
         (head, mut prepared): (Parts, Prepared),
-        dispatched: Dispatched,
-        keepsakes: Keepsakes,
+        (dispatched, keepsakes): (Dispatched, Keepsakes),
         mut record: Record,
     ) -> Response<ReplyBody> {
         if prepared.fell_back_from().is_some() {

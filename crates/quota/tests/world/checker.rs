@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use spillway_quota::{LimitKind, Units};
+use spillway_quota::{LimitKind, RequestWindow, Units};
 
 /// Charges of one limit by all nodes, by true time. It knows nothing of how limits are divided.
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ impl Checker {
 
     pub(crate) fn check(&mut self, now_ms: u64, allowed: Units) -> Result<(), String> {
         for kind in [LimitKind::RequestRate, LimitKind::TokenRate] {
-            let window_ms = kind.window().unwrap().as_millis() as u64;
+            let window_ms = kind.window(RequestWindow::Second).unwrap().as_millis() as u64;
             let charges = &mut self.rates[kind as usize];
             while charges.front().is_some_and(|(at, _)| at + window_ms <= now_ms) {
                 self.sums[kind as usize] -= charges.pop_front().unwrap().1;

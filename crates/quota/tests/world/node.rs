@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use spillway_quota::{
-    Before, Fate, Holder, Holding, LimitTerms, Overdue, QuotaAsk, QuotaHold, Quotas, Run, RunRow,
-    Scope, Statement, Units, Usage,
+    Before, Fate, Holder, Holding, LimitTerms, Overdue, QuotaAsk, QuotaHold, Quotas, RequestWindow,
+    Run, RunRow, Scope, Statement, Units, Usage,
 };
 use spillway_types::{NodeName, RegionName};
 
@@ -15,6 +15,8 @@ use crate::world::{STEP_MS, Sabotage};
 
 /// How long a proposal is waited for.
 const ASK_LIMIT_MS: u64 = 5_000;
+/// How long a process waits for its shares before it serves by what it has.
+const READY_MS: u64 = 5_000;
 
 /// How a node reaches the majority of the cluster, each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +43,10 @@ pub(crate) struct Node {
     quotas: Quotas,
     holder: Holder,
     asked: Option<(u64, u64)>,
-    requests: Vec<(u64, QuotaHold)>,
+    /// When each ends, and whether it counts: not if the limit was not divided yet.
+    requests: Vec<(u64, bool, QuotaHold)>,
+    born_ms: u64,
+    is_ready: bool,
     owed: f64,
 }
 
@@ -65,6 +70,8 @@ impl Node {
             holder: Holder::new(name.into(), 1, Before::Nothing, dice.fork()),
             asked: None,
             requests: Vec::new(),
+            born_ms: 0,
+            is_ready: true,
             owed: 0.0,
         }
     }
@@ -72,9 +79,9 @@ impl Node {
     /// The process ends, and another begins with what is on disk, which may be older than what the
     /// first one knew.
     pub(crate) fn restart(&mut self, now_ms: u64, checker: &mut Checker, sabotage: Sabotage) {
-        for _ in self.requests.drain(..) {
-            checker.end();
-        }
+        let counting = self.requests.drain(..).filter(|(_, counts, _)| *counts);
+        counting.for_each(|_| checker.end());
+        (self.born_ms, self.is_ready) = (now_ms, false);
         (self.state, self.applied) = self.disk.clone();
         let lowered =
             if sabotage == Sabotage::NoFile { BTreeMap::new() } else { self.lowered.clone() };
@@ -87,7 +94,7 @@ impl Node {
         self.quotas = Quotas::new(self.now(now_ms));
         self.holder = Holder::new(self.name.clone(), 1 + now_ms, before, dice);
         self.asked = None;
-        self.take_limit();
+        self.take_limit(now_ms);
     }
 
     pub(crate) fn save(&mut self) {
@@ -105,7 +112,7 @@ impl Node {
             is_other_limit |= matches!(entry, Entry::Limit(..));
         }
         if is_other_limit {
-            self.take_limit();
+            self.take_limit(now_ms);
         }
     }
 
@@ -123,6 +130,8 @@ impl Node {
         }
         let book = self.state.book(&self.region);
         let said = self.holder.look(now, (&self.state.shares, &book), &self.quotas);
+        self.is_ready |= now_ms > self.born_ms + READY_MS
+            || self.holder.holds_shares(now_ns, &self.state.shares, &book);
         match sabotage {
             Sabotage::Endless => self.hold_all(u64::MAX),
             Sabotage::Unbound => self.hold_all(self.holder.ends_ns()),
@@ -149,11 +158,13 @@ impl Node {
         (checker, allowed): (&mut Checker, Units),
         dice: &mut fastrand::Rng,
     ) -> Result<(), String> {
-        let ended = self.requests.extract_if(.., |(ends_ms, _)| *ends_ms <= now_ms);
-        for (_, hold) in ended {
+        let ended = self.requests.extract_if(.., |(ends_ms, ..)| *ends_ms <= now_ms);
+        for (_, counts, hold) in ended {
             // What was charged counts as used: the checker knows of nothing that is given back.
             hold.settle(None);
-            checker.end();
+            if counts {
+                checker.end();
+            }
         }
         if self.state.limit.is_none() {
             return Ok(());
@@ -164,25 +175,36 @@ impl Node {
             self.owed -= 1.0;
             let tokens = 1 + dice.u64(..20);
             let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, now };
+            let is_open = self.quotas.is_open(&SCOPE, now);
             let Ok(hold) = self.quotas.admit(&ask) else {
                 self.refused += 1;
                 continue;
             };
             self.admitted += 1;
             let run_ms = if dice.u8(..50) == 0 { RUN_MS_MAX } else { 50 + dice.u64(..500) };
-            self.requests.push((now_ms + run_ms, hold));
-            checker.charge(now_ms, tokens, allowed)?;
+            self.requests.push((now_ms + run_ms, !is_open, hold));
+            if !is_open {
+                checker.charge(now_ms, tokens, allowed)?;
+            }
         }
         Ok(())
+    }
+
+    pub(crate) fn run(&self) -> &Run {
+        self.holder.run()
     }
 
     pub(crate) fn usage(&self, now_ms: u64) -> Usage {
         self.quotas.usage(&SCOPE, self.now(now_ms)).unwrap_or_default()
     }
 
-    fn take_limit(&self) {
-        let terms = self.state.limit.map(|whole| LimitTerms { scope: SCOPE, whole });
-        self.quotas.set_limits(terms.as_slice());
+    fn take_limit(&self, now_ms: u64) {
+        let requests = RequestWindow::Second;
+        let terms = self.state.limit.map(|whole| LimitTerms { scope: SCOPE, whole, requests });
+        match self.is_ready {
+            true => self.quotas.open_limits(terms.as_slice(), self.now(now_ms)),
+            false => self.quotas.set_limits(terms.as_slice()),
+        }
     }
 
     /// Uses all that the agreed state says, whatever this node has said since.
@@ -190,7 +212,7 @@ impl Node {
         let Some(pool) = self.state.shares.pool(&SCOPE) else { return };
         let lease = pool.lease(self.holder.run()).map(|lease| lease.held).unwrap_or_default();
         let floor = pool.floor(&self.name);
-        self.quotas.hold(&SCOPE, &Holding { floor, lease, lease_ends_ns });
+        self.quotas.hold(&SCOPE, &Holding { floor, lease, lease_ends_ns, is_share: false });
     }
 
     fn now(&self, now_ms: u64) -> Instant {

@@ -45,6 +45,7 @@ impl State {
                     terms: &terms,
                     rows_max: ROWS_MAX,
                     ended_make_room: true,
+                    has_heirs: true,
                 };
                 // A refusal changes nothing, here as there.
                 let _: Result<(), _> = self.shares.apply(said, &ground);
@@ -55,7 +56,8 @@ impl State {
     pub(crate) fn book(&self, region: &RegionName) -> Book {
         let terms = self.limit.map(|whole| {
             let floors = floors(whole, &self.permille, &self.roster);
-            (SCOPE, PoolTerms { whole, floors })
+            let nodes = self.roster.values().map(Vec::len).sum();
+            (SCOPE, PoolTerms { whole, floors, nodes, ..PoolTerms::default() })
         });
         Book {
             terms: terms.into_iter().collect(),
@@ -63,6 +65,7 @@ impl State {
             siblings: self.roster.get(region).into_iter().flatten().cloned().collect(),
             place_ms: RUN_MS_MAX,
             lease_ms: 30_000,
+            has_heirs: true,
         }
     }
 

@@ -3,7 +3,7 @@
 use spillway_quota::LimitKind;
 
 use crate::node::Way;
-use crate::state::{Permille, Whole};
+use crate::state::{Permille, SCOPE, Whole};
 use crate::world::{Sabotage, World};
 
 const LIMIT: Whole = [Some(300), Some(12_000), Some(120)];
@@ -164,22 +164,81 @@ fn admitted(world: &World, region: &str) -> u64 {
     nodes.map(|node| node.admitted).sum()
 }
 
-#[test]
-fn sudden_demand_has_most_of_the_limit_within_seconds() {
-    let mut world = World::new(11, &[1, 1, 1], [Some(300), None, None]);
+/// What of a sudden demand of 280 a second is served in the first second, and a second from ten seconds on.
+fn sudden(seed: u64) -> (u64, u64) {
+    let mut world = World::new(seed, &[1, 1, 1], [Some(300), None, None]);
     world.run(30_000).unwrap();
-    let before = world.checker.charged;
+    let charged = |world: &World| world.checker.charged[LimitKind::RequestRate];
+    let before = charged(&world);
     world.nodes[2].demand_per_s = 280.0;
     world.run(1_000).unwrap();
-    let first = world.checker.charged[LimitKind::RequestRate] - before[LimitKind::RequestRate];
-    assert!(first >= 90, "{first} in the first second: an even part is there at once");
+    let first = charged(&world) - before;
     world.run(9_000).unwrap();
-    let before = world.checker.charged;
+    let before = charged(&world);
     world.run(5_000).unwrap();
-    let rate = (world.checker.charged[LimitKind::RequestRate] - before[LimitKind::RequestRate])
-        as f64
-        / 5.0;
-    assert!(rate > 250.0, "{rate} a second after ten seconds");
+    (first, (charged(&world) - before) / 5)
+}
+
+#[test]
+fn sudden_demand_has_most_of_the_limit_within_seconds() {
+    let mut trials: Vec<(u64, u64)> = (11..20).map(sudden).collect();
+    let least = trials.iter().map(|(first, _)| *first).min().unwrap();
+    assert!(least >= 90, "{least} in the first second: an even part is there at once");
+    // One statement in twelve is lost or late, and waited for in vain: that is not what is measured.
+    trials.sort_unstable_by_key(|(_, rate)| *rate);
+    assert!(trials[4].1 > 250, "{trials:?} a second after ten seconds");
+}
+
+/// How long it takes until a node has 250 of 300 requests a second when all demand moves there,
+/// milliseconds.
+fn moved_ms(seed: u64, regions: &[usize], to: usize) -> u64 {
+    let mut world = World::new(seed, regions, [Some(300), None, None]);
+    world.loses = false;
+    world.nodes[0].demand_per_s = 280.0;
+    world.run(60_000).unwrap();
+    world.nodes[0].demand_per_s = 0.0;
+    world.nodes[to].demand_per_s = 280.0;
+    let begin_ms = world.now_ms;
+    // Not by a node's usage, as looking at that takes out what no longer counts.
+    let (run, floor) = (world.nodes[to].run().clone(), world.floor_of(to, LimitKind::RequestRate));
+    let leased = |world: &World| {
+        let lease = world.leader.shares.pool(&SCOPE).and_then(|pool| pool.lease(&run)).copied();
+        lease.unwrap_or_default().held[LimitKind::RequestRate]
+    };
+    while leased(&world) + floor < 250 {
+        world.run(50).unwrap();
+        assert!(world.now_ms < begin_ms + 60_000, "seed {seed}: never");
+    }
+    world.now_ms - begin_ms
+}
+
+#[test]
+fn demand_that_moves_finds_most_of_the_limit_within_seconds() {
+    for (regions, to) in [(&[1, 1, 1][..], 2), (&[3, 1, 1], 1), (&[2, 2, 2], 4)] {
+        let taken: Vec<u64> = (100..111).map(|seed| moved_ms(seed, regions, to)).collect();
+        println!("{regions:?}: demand that moves to node {to} has 250 of 300 after {taken:?} ms");
+        assert!(taken.iter().all(|ms| *ms < 12_000), "{regions:?}: {taken:?} ms");
+    }
+}
+
+#[test]
+fn a_new_limit_refuses_nobody_who_stays_within_it() {
+    for (seed, regions, demand) in [
+        (31, &[1][..], &[40.0][..]),
+        (32, &[2, 2, 1], &[40.0, 0.0, 0.0, 0.0, 0.0]),
+        (33, &[2, 2, 1], &[8.0, 8.0, 8.0, 8.0, 8.0]),
+    ] {
+        let mut world = World::new(seed, regions, LIMIT);
+        world.set_limit(None, Permille::new());
+        for (node, demand) in world.nodes.iter_mut().zip(demand) {
+            node.demand_per_s = *demand;
+        }
+        world.run(20_000).unwrap();
+        world.set_limit(Some([Some(100), None, None]), Permille::new());
+        world.run(10_000).unwrap();
+        let refused: u64 = world.nodes.iter().map(|node| node.refused).sum();
+        assert_eq!(refused, 0, "{regions:?} {demand:?}");
+    }
 }
 
 #[test]

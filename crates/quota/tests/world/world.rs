@@ -34,6 +34,8 @@ pub(crate) struct World {
     pub(crate) sabotage: Sabotage,
     /// Whether nodes write what they know to disk now and then.
     pub(crate) saves: bool,
+    /// Whether statements are lost or late now and then.
+    pub(crate) loses: bool,
     pub(crate) dice: fastrand::Rng,
     pub(crate) leader: State,
     /// Statements that were said in all.
@@ -53,6 +55,7 @@ impl World {
             checker: Checker::default(),
             sabotage: Sabotage::None,
             saves: true,
+            loses: true,
             dice: fastrand::Rng::with_seed(seed),
             leader: State::default(),
             said: 0,
@@ -111,6 +114,12 @@ impl World {
         nodes.map(|node| pool.floor(&node.name)[kind]).sum()
     }
 
+    /// What one of them has for ever.
+    pub(crate) fn floor_of(&self, place: usize, kind: LimitKind) -> u64 {
+        let pool = self.leader.shares.pool(&SCOPE);
+        pool.map_or(0, |pool| pool.floor(&self.nodes[place].name)[kind])
+    }
+
     fn step(&mut self) -> Result<(), String> {
         while self.arriving.front().is_some_and(|(at, _)| *at <= self.now_ms) {
             let Some((_, said)) = self.arriving.pop_front() else { break };
@@ -143,10 +152,11 @@ impl World {
         if now_ms / STEP_MS % (LOOK_MS / STEP_MS) == place as u64 % (LOOK_MS / STEP_MS)
             && let Some(said) = node.look(now_ms, self.sabotage)
             && node.way.says
-            && self.dice.u8(..30) > 0
+            && !(self.loses && self.dice.u8(..30) == 0)
         {
             // Some are lost, and some come long after.
-            let late_ms = if self.dice.u8(..20) == 0 { self.dice.u64(..30_000) } else { 0 };
+            let is_late = self.loses && self.dice.u8(..20) == 0;
+            let late_ms = if is_late { self.dice.u64(..30_000) } else { 0 };
             let at_ms = now_ms + node.delay_ms + late_ms;
             let before = self.arriving.partition_point(|(other, _)| *other <= at_ms);
             self.arriving.insert(before, (at_ms, said));

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
 
 use super::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
 use super::connect::Connect;
+use super::limit_args::LimitsArgs;
 use super::members::NodesArgs;
 
 /// Commands about what the nodes of a cluster agree on.
@@ -40,8 +40,11 @@ pub(crate) enum ClusterCommand {
         {\"name\": \"new\", \"model\": \"big-2\", \"weight_permille\": 100}]}'")]
     Splits(ResourceArgs),
     /// Shows or changes limits: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
-    #[command(after_help = "Example: spillway limits put tenant:acme '{\"requests_per_s\": 50}'")]
-    Limits(ResourceArgs),
+    #[command(after_help = "Example: spillway limits put tenant:acme --requests-per-min 600 \
+        --tokens-per-min 600000\n\
+        Example: spillway limits put key:5c1d0a9be2f34a77 '{\"requests_per_s\": 50}'\n\
+        Example: spillway limits put global global.json")]
+    Limits(LimitsArgs),
     /// Shows or changes tenants.
     #[command(after_help = "Example: spillway tenants put acme '{\"title\": \"Acme\"}'\n\
         Example: spillway tenants put acme '{\"countries\": [\"DE\", \"FR\"]}'\n\n\
@@ -49,7 +52,7 @@ pub(crate) enum ClusterCommand {
     Tenants(ResourceArgs),
     /// Shows or changes settings of the whole cluster.
     #[command(after_help = "Example: spillway settings\n\
-        Example: spillway settings put voters.dead_after_ms '{\"value\": \"30000\"}'")]
+        Example: spillway settings put voters.dead_after_ms 30000")]
     Settings(ResourceArgs),
     /// Gives a region no work from elsewhere, or a replica no new work.
     #[command(after_help = "Example: spillway drain eu-central-1\n\
@@ -131,9 +134,9 @@ pub(crate) enum ResourceCommand {
     Put {
         /// Its name.
         name: String,
-        /// As JSON; what is left out gets its default.
-        #[arg(value_parser = parse_json)]
-        record: Value,
+        /// A file with JSON, - for standard input, or JSON; what is left out gets its default. Of a
+        /// setting, its value.
+        record: String,
         #[command(flatten)]
         change: ChangeArgs,
     },
@@ -305,8 +308,4 @@ pub(crate) struct FounderArgs {
     /// Prints one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-fn parse_json(text: &str) -> Result<Value, serde_json::Error> {
-    serde_json::from_str(text)
 }

@@ -59,6 +59,7 @@ pub(super) const SPLITS: &[Column] =
 pub(super) const LIMITS: &[Column] = &[
     ("limit", "/key"),
     ("requests/s", "/record/requests_per_s"),
+    ("requests/min", "/record/requests_per_min"),
     ("tokens/min", "/record/tokens_per_min"),
     ("at a time", "/record/concurrency"),
     ("version", "/version"),

@@ -1,11 +1,13 @@
 //! `spillway limits`: which limits there are, and who holds what of them.
 
 use anyhow::Result;
+use http::Method;
 use serde_json::{Value, json};
 
-use super::client::Client;
+use super::client::{Client, escaped};
 use super::columns::LIMITS;
-use super::online::show;
+use super::limit_args::{LimitsArgs, LimitsCommand};
+use super::online::{change, show};
 use super::text::{self, Column};
 
 const SHARES: &[Column] = &[
@@ -18,13 +20,36 @@ const SHARES: &[Column] = &[
 ];
 
 /// What a limit can count, as it is named in records.
-const KINDS: [&str; 3] = ["requests_per_s", "tokens_per_min", "concurrency"];
+const KINDS: [&str; 4] = ["requests_per_s", "requests_per_min", "tokens_per_min", "concurrency"];
+
+/// Carries out what is said of limits.
+///
+/// # Errors
+/// If the node can't be reached or refuses, or the limit can't be read.
+pub(super) async fn run(args: &LimitsArgs) -> Result<()> {
+    let client = Client::new(&args.connect)?;
+    let path = |name: &str| format!("/v1/limits/{}", escaped(name));
+    match &args.command {
+        None | Some(LimitsCommand::List) => list(&client).await,
+        Some(LimitsCommand::Show { name }) => {
+            let answer = client.read(&path(name)).await?;
+            show(&client, &answer, &text::facts(&answer["item"]))
+        }
+        Some(LimitsCommand::Put { name, record, terms, change: how }) => {
+            let record = terms.record(record.as_deref())?;
+            change(&client, (Method::PUT, &path(name)), Some(&record), how).await
+        }
+        Some(LimitsCommand::Remove { name, change: how }) => {
+            change(&client, (Method::DELETE, &path(name)), None, how).await
+        }
+    }
+}
 
 /// Lists limits, and below them what each region holds.
 ///
 /// # Errors
 /// If the node can't be reached or refuses.
-pub(super) async fn list(client: &Client) -> Result<()> {
+async fn list(client: &Client) -> Result<()> {
     let answer = client.list("limits").await?;
     let items = &answer["items"];
     let shares = shares(items);

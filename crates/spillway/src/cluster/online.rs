@@ -12,12 +12,11 @@ use super::args::{
 };
 use super::client::{Client, escaped};
 use super::columns::{
-    JOIN_TOKENS, KEYS, LIMITS, MEMBERS, MODELS, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS,
-    TENANTS,
+    JOIN_TOKENS, KEYS, MEMBERS, MODELS, REGIONS, REPLICAS, ROUTES, SETTINGS, SPLITS, TENANTS,
 };
 use super::connect::Connect;
 use super::text::{self, Column};
-use super::{backup, limits, members};
+use super::{backup, limits, members, record};
 use crate::output;
 
 pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
@@ -28,7 +27,7 @@ pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
         ClusterCommand::Models(args) => records("models", MODELS, of(args)).await,
         ClusterCommand::Routes(args) => records("routes", ROUTES, of(args)).await,
         ClusterCommand::Splits(args) => records("splits", SPLITS, of(args)).await,
-        ClusterCommand::Limits(args) => records("limits", LIMITS, of(args)).await,
+        ClusterCommand::Limits(args) => limits::run(args).await,
         ClusterCommand::Tenants(args) => records("tenants", TENANTS, of(args)).await,
         ClusterCommand::Settings(args) => records("settings", SETTINGS, of(args)).await,
         ClusterCommand::Drain(args) => drain(args).await,
@@ -96,14 +95,14 @@ pub(super) async fn records(
     let client = Client::new(connect)?;
     let path = |name: &str| format!("/v1/{resource}/{}", escaped(name));
     match command {
-        None | Some(ResourceCommand::List) if resource == "limits" => limits::list(&client).await,
         None | Some(ResourceCommand::List) => list(&client, resource, columns).await,
         Some(ResourceCommand::Show { name }) => {
             let answer = client.read(&path(name)).await?;
             show(&client, &answer, &text::facts(&answer["item"]))
         }
         Some(ResourceCommand::Put { name, record, change: how }) => {
-            change(&client, (Method::PUT, &path(name)), Some(record), how).await
+            let record = record::read(resource, record)?;
+            change(&client, (Method::PUT, &path(name)), Some(&record), how).await
         }
         Some(ResourceCommand::Remove { name, change: how }) => {
             change(&client, (Method::DELETE, &path(name)), None, how).await

@@ -152,3 +152,74 @@ fn every_command_has_an_example() {
         assert!(help.contains("Example: spillway "), "{words:?}: {help}");
     }
 }
+
+/// The blocks of shell commands of a page of the docs.
+fn shell_blocks(page: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut rest = page;
+    while let Some((_, after)) = rest.split_once("```sh\n") {
+        let (block, later) = after.split_once("```").unwrap();
+        blocks.push(block.to_owned());
+        rest = later;
+    }
+    blocks
+}
+
+#[test]
+fn the_commands_about_limits_in_the_docs_work_as_they_stand() {
+    let world = World::new();
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/limits.md");
+    let blocks = shell_blocks(&std::fs::read_to_string(docs).unwrap());
+    assert!(!blocks.is_empty());
+    let folder = std::path::Path::new(env!("CARGO_BIN_EXE_spillway")).parent().unwrap();
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    for block in blocks {
+        let done = std::process::Command::new("sh")
+            .args(["-e", "-c", &block])
+            .env("PATH", &path)
+            .env("SPILLWAY_ADMIN", format!("http://{}", world.address))
+            .env("SPILLWAY_TOKEN_FILE", world.path("token"))
+            .current_dir(world.path(""))
+            .output()
+            .unwrap();
+        printed(&done);
+    }
+    let limit = world.json(&["limits", "show", "tenant:acme"])["item"]["record"].clone();
+    assert_eq!(
+        (limit["tokens_per_min"].as_u64(), limit["concurrency"].as_u64()),
+        (Some(600_000), Some(64))
+    );
+}
+
+#[test]
+fn records_are_given_in_a_file_on_standard_input_in_place_or_in_flags() {
+    let world = World::new();
+    let file = world.path("limit.json");
+    std::fs::write(&file, "{\"requests_per_s\": 7}").unwrap();
+    let of =
+        |name: &str| world.json(&["limits", "show", "global"])["item"]["record"][name].as_u64();
+    world.text(&["limits", "put", "global", file.to_str().unwrap()]);
+    assert_eq!(of("requests_per_s"), Some(7));
+    world.text(&["limits", "put", "global", "{\"concurrency\": 8}"]);
+    assert_eq!((of("requests_per_s"), of("concurrency")), (None, Some(8)));
+    world.text(&["limits", "put", "global", "--requests-per-min", "60", "--tokens-per-min", "9"]);
+    assert_eq!((of("requests_per_min"), of("tokens_per_min")), (Some(60), Some(9)));
+    assert!(world.text(&["limits"]).contains("requests/min"));
+    let missing = world.fault(&["limits", "put", "global", "nothing.json"]);
+    assert!(missing.contains("can't read nothing.json: give a file"), "{missing}");
+    let nothing = world.fault(&["limits", "put", "global"]);
+    assert!(nothing.contains("--requests-per-min"), "{nothing}");
+    let twice = world.fault(&[
+        "limits",
+        "put",
+        "global",
+        "{\"requests_per_s\": 1, \"requests_per_min\": 2}",
+    ]);
+    assert!(twice.contains("requests are limited twice"), "{twice}");
+    world.text(&["settings", "put", "health.transition_ms", "30000"]);
+    let setting = world.json(&["settings", "show", "health.transition_ms"]);
+    assert_eq!(setting["item"]["record"]["value"], "30000");
+    std::fs::write(&file, "{\"title\": \"Acme\"}").unwrap();
+    world.text(&["tenants", "put", "acme", file.to_str().unwrap()]);
+    assert_eq!(world.json(&["tenants", "show", "acme"])["item"]["record"]["title"], "Acme");
+}

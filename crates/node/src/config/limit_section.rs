@@ -1,0 +1,122 @@
+//! `[[limit]]`: how much somebody may use of this node.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use spillway_control::KeyId;
+use spillway_quota::{LimitTerms, RequestWindow, Scope};
+use spillway_types::TenantName;
+use toml::Spanned;
+
+use crate::config::access_section::AccessConfig;
+use crate::config::error::{ConfigError, Source};
+
+/// Limits of one config: what the cluster's agreed state can hold too.
+const LIMITS_MAX: usize = 32_768;
+
+/// `[[limit]]`: how much somebody may use of this node, whatever other nodes do. A limit of the cluster
+/// with the same name takes its place.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LimitSection {
+    /// Whose it is: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
+    #[schemars(with = "String")]
+    pub(crate) name: Spanned<String>,
+    /// Requests a second; not beside `requests_per_min`.
+    #[serde(default)]
+    pub(crate) requests_per_s: Option<u32>,
+    /// Requests a minute.
+    #[serde(default)]
+    pub(crate) requests_per_min: Option<u32>,
+    /// Tokens a minute.
+    #[serde(default)]
+    pub(crate) tokens_per_min: Option<u64>,
+    /// Requests at a time.
+    #[serde(default)]
+    pub(crate) concurrency: Option<u32>,
+}
+
+/// Checks the limits of a config.
+///
+/// # Errors
+/// The first that is nobody's, limits nothing, or is there twice.
+pub(crate) fn lower_limits(
+    source: &Source,
+    sections: Vec<LimitSection>,
+    (access, is_clustered): (&AccessConfig, bool),
+) -> Result<Vec<LimitTerms>, ConfigError> {
+    if let Some(section) = sections.get(LIMITS_MAX) {
+        let message = format!("a config has {LIMITS_MAX} limits at most");
+        return Err(source.fault(section.name.span(), message, "limit tenants instead of keys"));
+    }
+    let mut limits = Vec::new();
+    let mut names = BTreeSet::new();
+    for section in sections {
+        let fault =
+            |message: String, remedy: &str| Err(source.fault(section.name.span(), message, remedy));
+        let name = section.name.get_ref();
+        let Some(scope) = scope(name) else {
+            let message = format!("{name:?} is nobody who can be limited");
+            return fault(message, "use global, tenant:NAME, model:NAME or key:ID");
+        };
+        if let Err(message) = check_known(&scope, access, is_clustered) {
+            return fault(message, "correct the name, or remove the limit");
+        }
+        if section.requests_per_s.is_some() && section.requests_per_min.is_some() {
+            let message = format!("requests of {name} are limited twice");
+            return fault(message, "say requests_per_s or requests_per_min");
+        }
+        let terms = section.terms(scope);
+        if terms.whole.iter().all(Option::is_none) {
+            let remedy = "set requests_per_s, requests_per_min, tokens_per_min or concurrency";
+            return fault(format!("the limit {name} limits nothing"), remedy);
+        }
+        if !names.insert(terms.scope.clone()) {
+            return fault(format!("a second limit is called {name}"), "keep one of them");
+        }
+        limits.push(terms);
+    }
+    Ok(limits)
+}
+
+impl LimitSection {
+    fn terms(&self, scope: Scope) -> LimitTerms {
+        let by_second = (self.requests_per_s, RequestWindow::Second);
+        let by_minute = (self.requests_per_min, RequestWindow::Minute);
+        let (count, requests) = if by_minute.0.is_some() { by_minute } else { by_second };
+        let whole = [count.map(u64::from), self.tokens_per_min, self.concurrency.map(u64::from)];
+        LimitTerms { scope, whole, requests }
+    }
+}
+
+/// Whose limit it is, by its name, which is that of the cluster's record, too.
+fn scope(name: &str) -> Option<Scope> {
+    match name.split_once(':') {
+        None => (name == "global").then_some(Scope::Global),
+        Some((_, "")) => None,
+        Some(("tenant", tenant)) => Some(Scope::Tenant(tenant.into())),
+        Some(("model", model)) => Some(Scope::Model(model.into())),
+        Some(("key", id)) => Some(Scope::Key(id.to_owned())),
+        Some(_) => None,
+    }
+}
+
+/// A limit of a key or tenant that nobody has would limit nobody. The cluster may know more of them, and
+/// a proxy in front may name any tenant.
+fn check_known(scope: &Scope, access: &AccessConfig, is_clustered: bool) -> Result<(), String> {
+    let is_known = match scope {
+        Scope::Global | Scope::Model(_) => true,
+        Scope::Tenant(tenant) => {
+            let of_key = |tenant: &TenantName| {
+                access.keys.values().any(|key| key.tenant.as_ref() == Some(tenant))
+            };
+            access.keys.is_empty() || access.tenants.contains_key(tenant) || of_key(tenant)
+        }
+        Scope::Key(id) => access.keys.contains_key(&KeyId::from(id.as_str())),
+    };
+    match is_known || is_clustered {
+        true => Ok(()),
+        false => Err(format!("there is no {scope} in this config")),
+    }
+}

@@ -1,0 +1,19 @@
+//! Limits of the config file: this node enforces them by itself.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spillway_proxy::Gateway;
+use tokio::time::interval;
+
+/// How often debt to them is paid.
+const PACE: Duration = Duration::from_millis(500);
+
+/// Pays debt to the limits of the config file while nobody asks.
+pub(crate) async fn pay_own(gateway: Arc<Gateway>) {
+    let mut ticks = interval(PACE);
+    loop {
+        ticks.tick().await;
+        gateway.quotas().pay_own(Instant::now());
+    }
+}

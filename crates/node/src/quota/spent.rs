@@ -1,0 +1,236 @@
+//! What this process charged to limits in the last minute, kept for its next one.
+//!
+//! It is written while requests are served, so that a process which crashes leaves it behind: the next
+//! one goes on from there instead of waiting until a minute has passed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+use spillway_codec::Wire;
+use spillway_quota::{LimitKind, LimitTerms, Quotas, RequestWindow, Scope, Units};
+
+use super::uptime::Uptime;
+use crate::saved::{load, save_unsynced};
+
+/// The file's name in the data folder.
+const FILE: &str = "limits_spent";
+/// The least time between two writes.
+const PACE: Duration = Duration::from_millis(500);
+/// Of so many parts of the time one at most is spent on writing.
+const SPARING: u32 = 50;
+/// Charges so close to each other are written as one, made when the last of them was.
+const GRAIN: Duration = Duration::from_secs(5);
+/// The part of a limit that a process may have charged after it wrote last, one in so many: the next one
+/// counts it if there was a crash.
+const UNWRITTEN: u64 = 8;
+
+/// What a process charged.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spent {
+    /// When it was written.
+    at: Uptime,
+    /// The process ended as it should, and charged nothing afterwards.
+    is_last: bool,
+    limits: BTreeMap<Scope, Rates>,
+}
+
+/// What was charged to one limit, with how many milliseconds before it was written, at least.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Rates {
+    /// Requests, if they are counted by the minute.
+    requests: Vec<(u64, u64)>,
+    tokens: Vec<(u64, u64)>,
+}
+
+impl Wire for Spent {
+    const KIND: u16 = 0x0504;
+    const VERSION: u16 = 1;
+    // As many limits as there may be, with a dozen numbers each.
+    const BYTES_MAX: usize = 32 << 20;
+}
+
+/// The file with what is spent.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    /// What the process before spent; none if that is not known.
+    before: Option<Spent>,
+    written: BTreeMap<Scope, Rates>,
+    not_before: Option<Instant>,
+}
+
+impl Journal {
+    /// Reads what the process before spent.
+    pub(super) fn load(folder: &Path) -> Self {
+        let path = folder.join(FILE);
+        let before = load::<Spent>(&path).unwrap_or_else(|error| {
+            tracing::warn!(%error, path = %path.display(), "what was spent of limits is not known");
+            None
+        });
+        Self { path, before, written: BTreeMap::new(), not_before: None }
+    }
+
+    /// Whether it is known what the process before spent.
+    pub(super) fn is_known(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Counts what the process before charged to these limits; only the first call does. A crash may
+    /// have come before the last of it was written, so a part of each limit counts beside.
+    pub(super) fn count(&mut self, quotas: &Quotas, limits: &[LimitTerms]) {
+        let Some(before) = self.before.take() else { return };
+        let (now, passed) = (Instant::now(), Uptime::now().since(&before.at));
+        for terms in limits {
+            let rates = before.limits.get(&terms.scope).cloned().unwrap_or_default();
+            let charged =
+                [(LimitKind::RequestRate, rates.requests), (LimitKind::TokenRate, rates.tokens)];
+            for (kind, charges) in charged {
+                if !is_by_minute(terms, kind) {
+                    continue;
+                }
+                let count = |age, count| {
+                    let units = Units::each(|it| if it == kind { count } else { 0 });
+                    quotas.assume(&terms.scope, units, (age, now));
+                };
+                for (age_ms, units) in charges {
+                    count(passed + Duration::from_millis(age_ms), units);
+                }
+                if !before.is_last {
+                    count(passed, terms.whole[kind as usize].unwrap_or(0) / UNWRITTEN);
+                }
+            }
+        }
+    }
+
+    /// Writes down what is spent if that has changed, now and then.
+    pub(super) fn note(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
+        if self.before.is_none() && self.not_before.is_none_or(|at| now >= at) {
+            self.write((quotas, limits), now, false);
+        }
+    }
+
+    /// Writes down what is spent: nothing more will be.
+    pub(super) fn close(&mut self, quotas: &Quotas, limits: &[LimitTerms], now: Instant) {
+        self.write((quotas, limits), now, true);
+    }
+
+    fn write(&mut self, (quotas, limits): (&Quotas, &[LimitTerms]), now: Instant, is_last: bool) {
+        let rates = |terms: &LimitTerms| {
+            let spent = |kind| match is_by_minute(terms, kind) {
+                true => grains(&quotas.spent(&terms.scope, kind, now)),
+                false => Vec::new(),
+            };
+            let (requests, tokens) = (spent(LimitKind::RequestRate), spent(LimitKind::TokenRate));
+            Rates { requests, tokens }
+        };
+        let limits: BTreeMap<Scope, Rates> = limits
+            .iter()
+            .map(|terms| (terms.scope.clone(), rates(terms)))
+            .filter(|(_, rates)| *rates != Rates::default())
+            .collect();
+        if limits == self.written && !is_last {
+            return;
+        }
+        let spent = Spent { at: Uptime::now(), is_last, limits };
+        let begun = Instant::now();
+        let saved = save_unsynced(&self.path, &spent);
+        self.not_before = Some(now + PACE.max(begun.elapsed() * SPARING));
+        self.written = spent.limits;
+        if let Err(error) = saved {
+            tracing::warn!(%error, path = %self.path.display(), "what is spent can't be written down");
+            // Something older would be taken for all there was. It may not be there at all.
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
+/// Whether what is charged to a kind counts for a minute: seconds are over before a process has begun.
+fn is_by_minute(terms: &LimitTerms, kind: LimitKind) -> bool {
+    terms.whole[kind as usize].is_some() && kind.window(terms.requests) == by_minute()
+}
+
+fn by_minute() -> Option<Duration> {
+    LimitKind::RequestRate.window(RequestWindow::Minute)
+}
+
+/// Few numbers instead of many: charges that are close to each other count as made with the last one.
+fn grains(spent: &[(Duration, u64)]) -> Vec<(u64, u64)> {
+    let mut grains: BTreeMap<u128, (u64, u64)> = BTreeMap::new();
+    for (age, units) in spent {
+        let age_ms = age.as_millis() as u64;
+        let grain = grains.entry(age.as_millis() / GRAIN.as_millis()).or_insert((age_ms, 0));
+        grain.0 = grain.0.min(age_ms);
+        grain.1 += units;
+    }
+    grains.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use spillway_quota::{Holding, QuotaAsk};
+
+    use super::*;
+
+    fn limited(now: Instant) -> (Quotas, [LimitTerms; 1]) {
+        let quotas = Quotas::new(now);
+        let (scope, requests) = (Scope::Global, RequestWindow::Minute);
+        let limits = [LimitTerms { scope, whole: [Some(80), Some(800), Some(9)], requests }];
+        quotas.set_limits(&limits);
+        let floor = Units([80, 800, 9]);
+        quotas.hold(&Scope::Global, &Holding { floor, ..Holding::default() });
+        (quotas, limits)
+    }
+
+    fn used(quotas: &Quotas, now: Instant) -> [u64; 3] {
+        quotas.usage(&Scope::Global, now).unwrap().in_use.0
+    }
+
+    #[test]
+    fn the_next_process_counts_what_was_written_and_after_a_crash_a_part_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        assert!(!Journal::load(folder.path()).is_known());
+        let (quotas, limits) = limited(now);
+        let mut journal = Journal::load(folder.path());
+        for tokens in [100, 20] {
+            let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, now };
+            drop(quotas.admit(&ask).unwrap());
+        }
+        journal.note(&quotas, &limits, now);
+        // Crashed.
+        let (next, _) = limited(now);
+        let mut after = Journal::load(folder.path());
+        assert!(after.is_known());
+        after.count(&next, &limits);
+        assert_eq!(used(&next, now), [2 + 10, 120 + 100, 0]);
+        after.count(&next, &limits);
+        assert_eq!(used(&next, now), [12, 220, 0], "once");
+        // Ended as it should.
+        journal.close(&quotas, &limits, now);
+        let (next, _) = limited(now);
+        Journal::load(folder.path()).count(&next, &limits);
+        assert_eq!(used(&next, now), [2, 120, 0]);
+    }
+
+    #[test]
+    fn what_can_not_be_written_is_not_known_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let (quotas, limits) = limited(now);
+        let mut journal = Journal::load(folder.path());
+        journal.close(&quotas, &limits, now);
+        assert!(Journal::load(folder.path()).is_known());
+        std::fs::create_dir(folder.path().join(FILE).with_extension("new")).unwrap();
+        journal.close(&quotas, &limits, now);
+        assert!(!Journal::load(folder.path()).is_known());
+    }
+
+    #[test]
+    fn charges_that_are_close_are_written_as_one_with_the_last_of_them() {
+        let spent = [(21_300, 5), (20_100, 1), (19_000, 2), (400, 7), (0, 1)];
+        let spent = spent.map(|(ms, units)| (Duration::from_millis(ms), units));
+        assert_eq!(grains(&spent), [(0, 8), (19_000, 2), (20_100, 6)]);
+    }
+}

@@ -1,0 +1,101 @@
+//! A record as it is given on the command line: in a file, on standard input, or in place.
+
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+/// Bytes of a record: more than any has.
+const RECORD_BYTES_MAX: u64 = 1 << 20;
+
+/// Reads the record that `given` is or names: JSON in place, `-` for standard input, or a file. A setting
+/// may be its bare value.
+///
+/// # Errors
+/// If it can't be read or is no JSON.
+pub(super) fn read(resource: &str, given: &str) -> Result<Value> {
+    let is_setting = resource == "settings";
+    let is_json = given.trim_start().starts_with('{');
+    let text = match given {
+        "-" => limited(std::io::stdin().lock()).context("standard input can't be read")?,
+        text if is_json || is_setting => text.to_owned(),
+        path => {
+            let file = std::fs::File::open(Path::new(path)).with_context(|| {
+                format!("can't read {path}: give a file, - for standard input, or JSON")
+            })?;
+            limited(file).with_context(|| format!("can't read {path}"))?
+        }
+    };
+    let place = if is_json || is_setting && given != "-" { "the record" } else { given };
+    let place = if place == "-" { "standard input" } else { place };
+    match is_setting {
+        true => setting(text.trim()),
+        false => serde_json::from_str(&text).with_context(|| format!("{place} is no JSON")),
+    }
+}
+
+/// A setting's record: `{"value": "30000"}`, also where the value alone or a number is given.
+fn setting(text: &str) -> Result<Value> {
+    let given = match serde_json::from_str(text) {
+        Ok(Value::Object(record)) => {
+            let Some(value) = record.get("value") else {
+                bail!("a setting is its value, or {{\"value\": \"...\"}}");
+            };
+            value.clone()
+        }
+        Ok(value) => value,
+        Err(_) if text.starts_with('{') => bail!("{text} is no JSON"),
+        Err(_) => Value::from(text),
+    };
+    match given {
+        Value::String(value) => Ok(json!({ "value": value })),
+        Value::Number(_) | Value::Bool(_) => Ok(json!({ "value": given.to_string() })),
+        _ => bail!("a setting's value is a number, a word, or true or false"),
+    }
+}
+
+fn limited(source: impl Read) -> Result<String> {
+    let mut text = String::new();
+    source.take(RECORD_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > RECORD_BYTES_MAX {
+        bail!("it is longer than any record");
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_given_in_a_file_or_in_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("acme.json");
+        std::fs::write(&file, "{\"tokens_per_min\": 600000}\n").unwrap();
+        let record = json!({ "tokens_per_min": 600_000 });
+        assert_eq!(read("limits", file.to_str().unwrap()).unwrap(), record);
+        assert_eq!(read("limits", " {\"tokens_per_min\": 600000}").unwrap(), record);
+        let missing = format!("{:#}", read("limits", "acme.jsn").unwrap_err());
+        assert!(missing.contains("can't read acme.jsn") && missing.contains("- for standard"));
+        std::fs::write(&file, "tokens_per_min = 6").unwrap();
+        let wrong = format!("{:#}", read("limits", file.to_str().unwrap()).unwrap_err());
+        assert!(wrong.contains("acme.json is no JSON"), "{wrong}");
+        assert!(
+            format!("{:#}", read("limits", "{").unwrap_err()).contains("the record is no JSON")
+        );
+    }
+
+    #[test]
+    fn a_setting_may_be_its_bare_value() {
+        let of = |text| read("settings", text).map(|record| record["value"].clone());
+        for given in ["30000", "\"30000\"", "{\"value\": \"30000\"}", "{\"value\": 30000}"] {
+            assert_eq!(of(given).unwrap(), "30000", "{given}");
+        }
+        assert_eq!(of("true").unwrap(), "true");
+        assert_eq!(of("some-word").unwrap(), "some-word");
+        for wrong in ["{", "{}", "[1]", "null"] {
+            assert!(of(wrong).is_err(), "{wrong}");
+        }
+    }
+}
