@@ -13,6 +13,7 @@ mod grpc_calls;
 mod guests;
 mod hops;
 mod knowledge;
+mod lost;
 mod metrics;
 mod overload;
 mod reach;

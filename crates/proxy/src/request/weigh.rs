@@ -47,8 +47,11 @@ impl Dispatch<'_> {
             return (Way::Own, None);
         };
         let is_late = planned == Err(Refusal::DeadlinePassed);
-        // All asked to be left alone: none of them takes anybody before that time is over.
-        let is_waitable = planned == Err(Refusal::AllBusy) && so_far.busy_until.is_none();
+        let is_waitable = match planned {
+            Err(Refusal::AllBusy) => true,
+            Err(Refusal::AllResting) => self.waits_for_rest(so_far),
+            _ => false,
+        };
         if is_late || (planned.is_err() && !is_waitable && self.is_alone()) {
             return (Way::Own, None);
         }
@@ -65,7 +68,16 @@ impl Dispatch<'_> {
         // Without a limit the replica's own queue is the place to wait. And an evacuated region serves
         // before nobody does.
         let queues_there = scales.is_leaving || (planned.is_ok() && scales.own.places.is_none());
-        (self.way(&plan, queues_there, scales.own.prefill_ms), Some(plan))
+        let way = match self.way(&plan, queues_there, scales.own.prefill_ms) {
+            Way::Wait { .. }
+                if let SpillVerdict::Wait { wait_ms } = plan.verdict
+                    && let Some(reason) = self.is_beyond_patience(wait_ms, so_far) =>
+            {
+                Way::Shed(reason, wait_ms)
+            }
+            way => way,
+        };
+        (way, Some(plan))
     }
 
     /// What is known of the own region and of the others at this moment.
@@ -158,6 +170,16 @@ impl Dispatch<'_> {
         match planned {
             Ok(_) => {}
             Err(Refusal::AllBusy) => own.places = Some(0),
+            Err(Refusal::AllResting) if self.waits_for_rest(so_far) => {
+                own.places = Some(0);
+                // Those that rest are no candidates, and yet they are there.
+                own.replicas = own.replicas.max(1);
+                let rest = so_far.busy_until.map(|it| it.saturating_duration_since(Instant::now()));
+                let rest_ms =
+                    rest.map_or(0, |rest| u32::try_from(rest.as_millis()).unwrap_or(u32::MAX));
+                own.waiting.wait_ms =
+                    Some(own.waiting.wait_ms.map_or(rest_ms, |ms| ms.max(rest_ms)));
+            }
             Err(_) => own.replicas = 0,
         }
         let has_room = own.has_room();
