@@ -159,6 +159,9 @@ pub struct Limits {
     pub head_wait_ms: u32,
     /// How long a peer may take to accept or refuse a request.
     pub word_wait_ms: u32,
+    /// How long the control connection to a peer may be gone until requests are given up that the peer
+    /// has taken and not begun to answer.
+    pub gone_ms: u32,
     /// Bodies of a known length up to this go with the head; longer ones wait until the peer has
     /// accepted, unless the caller says that there is room.
     pub eager_body_bytes: u64,
@@ -178,6 +181,7 @@ impl Default for Limits {
             retire_ms: 2_000,
             head_wait_ms: 10_000,
             word_wait_ms: 5_000,
+            gone_ms: 2_000,
             eager_body_bytes: 64 << 10,
             certificates_check_ms: 10_000,
         }

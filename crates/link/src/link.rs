@@ -212,7 +212,11 @@ impl Link {
         let answer = match self.current_of_member(to, Kind::Data) {
             None => Err(ForwardError::NotConnected),
             Some(live) => {
+                let peer = shared.peer(to);
                 let call = Call {
+                    is_heard: &|| {
+                        peer.as_ref().is_some_and(|peer| peer.current(Kind::Control).is_some())
+                    },
                     open: OpenStream::on(&live, &shared.open),
                     live: &live,
                     limits: &shared.limits,

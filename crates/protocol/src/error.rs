@@ -69,6 +69,8 @@ pub enum ErrorKind {
     ReplicaConnect,
     /// The replica closed the connection before its answer began.
     ReplicaReset,
+    /// The replica went down while its answer was waited for.
+    ReplicaDown,
     /// What the replica sent is no HTTP answer.
     ReplicaBadResponse,
     /// The replica's answer leads to another server.
@@ -151,6 +153,7 @@ impl ErrorKind {
         Self::Internal,
         Self::ReplicaConnect,
         Self::ReplicaReset,
+        Self::ReplicaDown,
         Self::ReplicaBadResponse,
         Self::ReplicaRedirect,
         Self::StreamCut,
@@ -183,6 +186,7 @@ impl ErrorKind {
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::ReplicaConnect
             | Self::ReplicaReset
+            | Self::ReplicaDown
             | Self::ReplicaBadResponse
             | Self::ReplicaRedirect
             | Self::StreamCut => StatusCode::BAD_GATEWAY,
@@ -217,6 +221,7 @@ impl ErrorKind {
             Self::Internal => "internal",
             Self::ReplicaConnect => "replica_connect",
             Self::ReplicaReset => "replica_reset",
+            Self::ReplicaDown => "replica_down",
             Self::ReplicaBadResponse => "replica_bad_response",
             Self::ReplicaRedirect => "replica_redirect",
             Self::StreamCut => "stream_cut",

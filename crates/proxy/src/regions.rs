@@ -215,6 +215,11 @@ impl Regions {
         residency.is_anywhere() || other.is_some_and(is_allowed)
     }
 
+    /// Whether that region is heard, hears this one, and a connection leads there.
+    pub(crate) fn is_reachable(&self, region: &RegionName) -> bool {
+        self.others.iter().any(|other| other.name == *region && other.is_reachable)
+    }
+
     /// Whether there is no other region.
     pub(crate) fn is_alone(&self) -> bool {
         self.others.is_empty()

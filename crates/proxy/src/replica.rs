@@ -33,6 +33,14 @@ const REST: Duration = Duration::from_millis(200);
 /// The same where it said for how long: health bounds the rest, and has had its say by then.
 const REST_MAX: Duration = Duration::from_secs(1);
 
+/// How often a request that waits for a replica looks whether that is down.
+pub(crate) const DOWN_LOOK: Duration = Duration::from_millis(250);
+/// How long a replica that is down may still be heard of: checks can fail while replies go on.
+const DOWN_GRACE: Duration = Duration::from_millis(500);
+
+/// The part of the newest request in the mean time that requests keep a place.
+const HELD_SHARE: f32 = 1.0 / 16.0;
+
 /// What a replica is made from. Equal specs mean that a reload keeps the replica as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaSpec {
@@ -126,6 +134,11 @@ pub struct Replica {
     resting_ms: AtomicU64,
     /// Tenants that alone it asked to leave it alone.
     tenant_rests: TenantRests,
+    /// Milliseconds after [`EPOCH`] at which it was found to be down, and one more; 0 while it is not.
+    down_ms: AtomicU64,
+    /// Milliseconds that requests keep a place there, on average of late, as the bits of a float; 0 if
+    /// none has ended.
+    held_ms: AtomicU32,
     /// Its number in the prefix index; [`NO_HOLDER`] if it has none.
     holder: AtomicU32,
     /// Milliseconds after [`EPOCH`] at which it was last heard, or first had something to say.
@@ -159,6 +172,8 @@ impl Replica {
             pending_tokens: AtomicU32::new(0),
             resting_ms: AtomicU64::new(0),
             tenant_rests: TenantRests::default(),
+            down_ms: AtomicU64::new(0),
+            held_ms: AtomicU32::new(0),
             holder: AtomicU32::new(NO_HOLDER),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
@@ -294,6 +309,30 @@ impl Replica {
         self.holder.store(number, Ordering::Relaxed);
     }
 
+    /// Notes whether it is down: independent signals agree that it serves nothing. Requests that were
+    /// sent before and hear nothing of it are given up.
+    pub fn set_down(&self, is_down: bool, now: Instant) {
+        if !is_down {
+            self.down_ms.store(0, Ordering::Relaxed);
+            return;
+        }
+        let order = Ordering::Relaxed;
+        let _: Result<u64, u64> =
+            self.down_ms.compare_exchange(0, since_epoch_ms(now) + 1, order, order);
+    }
+
+    /// Whether a request that it was sent at `asked_at` is lost: it went down after that, and no request
+    /// has heard of it since. One that was sent to it although it was down is not judged by that.
+    pub(crate) fn is_gone(&self, asked_at: Instant, now: Instant) -> bool {
+        let Some(down_ms) = self.down_ms.load(Ordering::Relaxed).checked_sub(1) else {
+            return false;
+        };
+        let grace_ms = u64::try_from(DOWN_GRACE.as_millis()).unwrap_or(u64::MAX);
+        since_epoch_ms(asked_at) < down_ms
+            && self.heard_ms.load(Ordering::Relaxed) < down_ms
+            && since_epoch_ms(now) >= down_ms.saturating_add(grace_ms)
+    }
+
     /// Requests ever sent to it by this node.
     #[must_use]
     pub fn started(&self) -> u64 {
@@ -354,17 +393,32 @@ impl Replica {
     /// When it is given back, those that wait for one are woken.
     pub(crate) fn lease(self: &Arc<Self>, waitings: &Arc<Waitings>, places: u32) -> Option<Lease> {
         let taken = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
-        let lease =
-            Lease { replica: Arc::clone(self), waitings: Arc::clone(waitings), tenant: None };
+        let now = Instant::now();
+        let (replica, waitings) = (Arc::clone(self), Arc::clone(waitings));
+        let mut lease = Lease { replica, waitings, tenant: None, taken_at: None };
         if taken > self.spec.in_flight_max.min(places) {
             return None;
         }
         self.crowd.note_most(taken);
         if taken == 1 {
-            self.heard(Instant::now());
+            self.heard(now);
         }
         self.started.fetch_add(1, Ordering::Relaxed);
+        lease.taken_at = Some(now);
         Some(lease)
+    }
+
+    /// Milliseconds that requests of this node keep a place there, on average of late; `None` if none
+    /// has ended.
+    pub(crate) fn held_ms(&self) -> Option<f32> {
+        Some(f32::from_bits(self.held_ms.load(Ordering::Relaxed))).filter(|&ms| ms > 0.0)
+    }
+
+    /// Notes for how long a request had a place. Of two that end in the same moment one may be lost.
+    fn note_held(&self, held: Duration) {
+        let held_ms = (held.as_secs_f32() * 1e3).max(f32::MIN_POSITIVE);
+        let mean_ms = self.held_ms().map_or(held_ms, |mean| mean + (held_ms - mean) * HELD_SHARE);
+        self.held_ms.store(mean_ms.to_bits(), Ordering::Relaxed);
     }
 
     /// Counts a prompt's tokens as still to be read until the returned guard is dropped.
@@ -397,6 +451,8 @@ pub(crate) struct Lease {
     waitings: Arc<Waitings>,
     /// The same place as its tenant's.
     tenant: Option<TenantPlace>,
+    /// When it was taken; `None` if there was none left.
+    taken_at: Option<Instant>,
 }
 
 impl Lease {
@@ -416,6 +472,9 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if let Some(taken_at) = self.taken_at {
+            self.replica.note_held(taken_at.elapsed());
+        }
         // Before anybody looks for what has come free.
         drop(self.tenant.take());
         self.waitings.wake();
@@ -453,3 +512,7 @@ pub(crate) fn authority(host: &str, port: u16, is_tls: bool) -> HeaderValue {
     // A host that can't stand in a header can't be resolved either; the connect error will say so.
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("invalid"))
 }
+
+#[cfg(test)]
+#[path = "replica_test.rs"]
+mod replica_test;

@@ -64,6 +64,11 @@ impl TenantRests {
         if self.is_in_use(now) { self.refusals.load().until(tenant, now) } else { None }
     }
 
+    /// Whether anything was refused to a tenant of late.
+    pub(crate) fn is_any(&self) -> bool {
+        self.until_ms.load(Ordering::Relaxed) > 0 && self.is_in_use(Instant::now())
+    }
+
     fn is_in_use(&self, now: Instant) -> bool {
         let until_ms = self.until_ms.load(Ordering::Relaxed);
         until_ms > 0 && since_epoch_ms(now) < until_ms

@@ -60,6 +60,15 @@ pub(crate) struct Asking {
     pub(crate) asker: Asker,
 }
 
+/// What is foreseen for a request that is turned away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Foreseen {
+    /// Milliseconds until its turn would have come, as regions are compared.
+    pub(crate) wait_ms: f32,
+    /// Requests per second that the replicas are expected to serve; `None` if nobody knows.
+    pub(crate) rate_per_s: Option<f32>,
+}
+
 /// When a request that waits has to have left.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
@@ -140,10 +149,19 @@ impl Waitings {
 
     /// After how many seconds a request that is turned away should come again. It is promised a place
     /// then, where one can be foreseen.
-    pub(crate) fn shed(&self, asking: &Asking, predicted_ms: f32, dice: &mut fastrand::Rng) -> u32 {
+    pub(crate) fn shed(&self, asking: &Asking, known: Foreseen, dice: &mut fastrand::Rng) -> u32 {
         self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
         let asker = Asker { is_promised: false, ..asking.asker };
-        self.on(asking, |line| line.shed(&asker, predicted_ms, Instant::now(), dice).seconds)
+        self.on(asking, |line| {
+            line.expect(known.rate_per_s);
+            line.shed(&asker, known.wait_ms, Instant::now(), dice).seconds
+        })
+    }
+
+    /// The same for a request that nobody in reach could serve.
+    pub(crate) fn turn_away(&self, asking: &Asking, dice: &mut fastrand::Rng) -> u32 {
+        self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
+        self.on(asking, |line| line.turn_away(Instant::now(), dice))
     }
 
     /// A request took a place at a replica: of such ends the rate is known at which others follow.

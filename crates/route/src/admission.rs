@@ -3,7 +3,9 @@
 mod asker;
 mod degraded;
 mod drain_meter;
+mod expected;
 mod fair_ahead;
+mod outage;
 mod promises;
 mod retry_after;
 
@@ -12,7 +14,9 @@ use std::time::{Duration, Instant};
 pub use asker::Asker;
 pub use degraded::Degraded;
 pub use drain_meter::DrainMeter;
+pub use expected::{Turnover, expected_rate};
 use fair_ahead::{Backlog, Backlogs};
+pub use outage::Outage;
 pub use promises::{Promise, Promises};
 pub use retry_after::{RetryAfter, retry_after_s};
 
@@ -33,7 +37,10 @@ use crate::{CLASSES, Entered, Full, WaitEntry, WaitLimits, WaitQueue, WaitTicket
 pub struct Admission<T> {
     queue: WaitQueue<T>,
     drain: DrainMeter,
+    /// Requests per second that are expected to be served, for as long as none were seen.
+    expected_per_s: Option<f32>,
     promises: Promises,
+    outage: Outage,
 }
 
 impl<T> Admission<T> {
@@ -43,7 +50,9 @@ impl<T> Admission<T> {
         Self {
             queue: WaitQueue::new(limits),
             drain: DrainMeter::default(),
+            expected_per_s: None,
             promises: Promises::default(),
+            outage: Outage::default(),
         }
     }
 
@@ -123,7 +132,8 @@ impl<T> Admission<T> {
     /// forgotten.
     #[must_use]
     pub fn is_idle(&self, now: Instant) -> bool {
-        self.queue.is_empty() && self.promises.is_empty() && self.drain.rate_per_s(now).is_none()
+        let is_unknown = self.drain.rate_per_s(now).is_none() && self.outage.is_over(now);
+        self.queue.is_empty() && self.promises.is_empty() && is_unknown
     }
 
     /// Whether a request with this fingerprint comes as it was told to. Ask once for each request, and
@@ -177,6 +187,18 @@ impl<T> Admission<T> {
         entered
     }
 
+    /// So many requests per second are expected to be served: by the places and by how long requests
+    /// stay there. Counts only for what clients are told that are turned away before a rate was measured,
+    /// as in a sudden burst: without it all of them would be told the same.
+    pub fn expect(&mut self, rate_per_s: Option<f32>) {
+        self.expected_per_s = rate_per_s.filter(|rate| rate.is_finite() && *rate > 0.0);
+    }
+
+    /// When a request should come again that nobody is in reach for, in seconds.
+    pub fn turn_away(&mut self, now: Instant, rng: &mut fastrand::Rng) -> u32 {
+        self.outage.turn_away(now, rng)
+    }
+
     /// When a request that is turned away should come again. Books a place for it if the rate is known
     /// and there is one within the longest time that may be told. `predicted_ms` is what
     /// [`spill()`](crate::spill()) predicts, for as long as no rate is known.
@@ -193,7 +215,8 @@ impl<T> Admission<T> {
         self.count_busy(now, true);
         let show = self.promises.show_share().max(SHOW_SHARE_MIN);
         let before = self.served_before(asker, show);
-        let Some(wait_s) = self.wait_s(asker, before, now) else {
+        let expected_s = self.expected_per_s.map(|rate| (before.all + 1.0) / rate);
+        let Some(wait_s) = self.wait_s(asker, before, now).or(expected_s) else {
             return RetryAfter::unpromised(predicted_ms, rng);
         };
         let wait_s = wait_s / BOOKED_SHARE;
@@ -211,6 +234,7 @@ impl<T> Admission<T> {
     /// A request took a place at a replica at `now`: to be told of each that had waited, and of others
     /// while something waits.
     pub fn began(&mut self, asker: &Asker, now: Instant) {
+        self.outage.end();
         self.drain.note(asker, now);
     }
 
@@ -284,6 +308,7 @@ impl<T> Admission<T> {
         let limits = self.queue.limits();
         let beyond = limits.promised_beyond() as f32 * EARLY_SHARE;
         let wait_s = limits.wait_ms_max as f32 / 1_000.0 * EARLY_SHARE;
+        let wait_s = wait_s.min(EARLY_S_MAX);
         self.drain.rate_per_s(now).map_or(0.0, |rate| (beyond / rate).min(wait_s))
     }
 
@@ -346,6 +371,9 @@ const BOOKED_SHARE: f32 = 0.98;
 /// The part of the room for promised requests, and of the longest wait, that those may use who come too
 /// early for their place, since nobody is told to come later than in a minute.
 const EARLY_SHARE: f32 = 0.5;
+
+/// And no longer than this: who is told to come now should not wait as long again.
+const EARLY_S_MAX: f32 = 15.0;
 
 /// Nobody is told to come later than in a minute: later than that nothing is promised.
 const HORIZON_S: f32 = 90.0;

@@ -125,6 +125,10 @@ pub enum Refusal {
     /// Every replica not tried before is at its limit; one may be free a moment later.
     #[error("every replica is at its limit of requests in flight")]
     AllBusy,
+    /// Every replica asked to be left alone for a while. Never the word of [`plan`], which does not know
+    /// those replicas.
+    #[error("every replica has asked to be left alone for now")]
+    AllResting,
     /// Every replica was tried before.
     #[error("every replica was tried")]
     AllTried,
@@ -140,6 +144,7 @@ impl Refusal {
         match self {
             Self::NoReplica => "no_replica",
             Self::AllBusy => "all_busy",
+            Self::AllResting => "all_resting",
             Self::AllTried => "all_tried",
             Self::DeadlinePassed => "deadline_passed",
         }

@@ -12,7 +12,7 @@ use spillway_tests::{
 use crate::retries::TURNS;
 
 /// Checks ten times a second, so that tests need not wait for seconds.
-const QUICK: [&str; 6] = [
+pub(crate) const QUICK: [&str; 6] = [
     "health.check = \"by_kind\"",
     "health.interval_ms = 100",
     "health.timeout_ms = 200",
@@ -186,7 +186,8 @@ async fn a_busy_replica_is_left_alone_for_as_long_as_it_asks() {
 #[tokio::test]
 async fn when_all_are_busy_the_client_is_told_when_to_come_back() {
     let emulator = emulator(1).await;
-    let node = Setup::new().emulated(&emulator).start().await;
+    // Without a queue nobody waits for the end of the rest.
+    let node = Setup::new().set("spill.queue_max = 0").emulated(&emulator).start().await;
     let busy = Fault::Status { code: 503, retry_after_s: Some(7), probability: 1.0 };
     emulator.replica(0).set_fault(busy).await.expect("a fault");
     assert_eq!(ask(&node).await.status, 503);

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::gate::Gate;
-use crate::shedding::{CLAIMS, ask, check_shed, of_class, one_place};
+use crate::shedding::{CLAIMS, ask, check_shed, of_class, one_place, with};
 
 /// Of one class and tenant, so that neither decides who comes first.
 const CLASS: u8 = 2;
@@ -149,4 +149,17 @@ async fn a_promise_is_for_the_same_request_only() {
     busy.turned_away("another").await;
     busy.enter("kept").await;
     assert_eq!(busy.waiting(), 4);
+}
+
+#[tokio::test]
+async fn who_would_wait_for_longer_than_it_says_is_told_at_once() {
+    let busy = Busy::new(30).await;
+    busy.serve_next().await;
+    // There is room for one behind twenty-nine, of which one is served each 400 ms.
+    assert_eq!(busy.waiting(), 29);
+    let request = with(of_class(CLASS, "hurried"), "x-stainless-read-timeout", "5");
+    let begin = Instant::now();
+    let reply = within("it is told", ask(&busy.node, request)).await.expect("a reply");
+    check_shed(&reply, (503, "overloaded"), "waited");
+    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
 }

@@ -336,15 +336,17 @@ fn of(tenant: &str) -> Request {
 
 #[tokio::test]
 async fn a_replica_s_429_to_one_tenant_closes_it_to_nobody_else() {
-    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 31\r\ncontent-length: 4\r\n\r\nbusy";
+    let busy = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 51\r\ncontent-length: 4\r\n\r\nbusy";
     let replica = Scripted::start().await.serve(busy);
-    let node = Setup::new().listener(CLAIMS).replica("a", replica.address).start().await;
+    let setup = Setup::new().set("spill.queue_max = 0").listener(CLAIMS);
+    let node = setup.replica("a", replica.address).start().await;
     let reply = ask(&node, of("spender")).await.expect("a reply");
-    assert_eq!((reply.status, reply.header("retry-after")), (429, Some("31")));
+    assert_eq!((reply.status, reply.header("retry-after")), (429, Some("51")));
     for _ in 0..5 {
         let reply = ask(&node, of("spender")).await.expect("a reply");
         let retry_after_s = check_shed(&reply, (503, "overloaded"), "replica_busy");
-        assert!((25..=31).contains(&retry_after_s), "{retry_after_s}");
+        assert!((45..=51).contains(&retry_after_s), "{retry_after_s}");
+        assert!(reply.text().contains("left alone"), "{}", reply.text());
     }
     assert_eq!(replica.requests.count(), 1, "the tenant itself is kept away");
     assert_eq!(ask(&node, of("other")).await.expect("a reply").status, 429);
@@ -391,7 +393,7 @@ async fn a_refusal_reaches_the_client_if_nobody_else_has_room() {
     let busy =
         "HTTP/1.1 503 Service Unavailable\r\nretry-after: 7\r\ncontent-length: 4\r\n\r\nbusy";
     let replicas = [Scripted::start().await.serve(busy), Scripted::start().await.serve(busy)];
-    let setup = Setup::new().replica("a", replicas[0].address);
+    let setup = Setup::new().set("spill.queue_max = 0").replica("a", replicas[0].address);
     let node = setup.replica("b", replicas[1].address).start().await;
     let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
     assert_eq!((reply.status, reply.text(), reply.code()), (503, "busy", None));

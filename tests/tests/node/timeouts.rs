@@ -1,5 +1,7 @@
 //! Deadlines of clients, time-outs on replicas, and replies that break off.
 
+use std::time::Duration;
+
 use http::HeaderValue;
 use spillway_emulator::{Close, Fault};
 use spillway_tests::{
@@ -178,6 +180,50 @@ async fn a_stream_that_stalls_ends_with_an_event_of_its_own_kind() {
 }
 
 #[tokio::test]
+async fn the_first_event_of_a_stream_may_take_as_long_as_a_reply_may_take_to_begin() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("timeouts.idle_ms = 200").set("timeouts.first_byte_ms = 60000");
+    let node = setup.replica("a", replica.address).start().await;
+    for client in &mut both(&node).await {
+        let request = chat("tiny", ",\"stream\":true");
+        let (response, mut wire) = begun(client, &replica, request, EVENTS).await;
+        // wait: longer than a stream that has begun may be silent, with a comment as some engines send.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        wire.send(": still reading the prompt\n\n").await;
+        // wait: the same after the comment.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        wire.send(EVENT).await;
+        let reply = Reply::collect(response).await.expect("an orderly end");
+        let events = reply.events();
+        assert_eq!(events[1], EVENT, "{}", reply.text());
+        // From there on it may not be silent for longer.
+        check_error_event(events[2], "stream_stalled");
+        wire.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_whose_first_event_does_not_come_in_time_is_given_up() {
+    let replica = Scripted::start().await;
+    let setup = Setup::new().set("timeouts.first_byte_ms = 600").replica("a", replica.address);
+    let node = setup.start().await;
+    for client in &mut both(&node).await {
+        let request = chat("tiny", ",\"stream\":true");
+        let (response, mut wire) = begun(client, &replica, request, EVENTS).await;
+        // Comments are no answer, however many they are.
+        let comments = async {
+            while wire.try_send(": wait\n\n").await.is_ok() {
+                // wait: the pause between two comments.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let (reply, ()) = tokio::join!(Reply::collect(response), comments);
+        let reply = reply.expect("an orderly end");
+        check_error_event(reply.events().last().expect("an event"), "first_byte_timeout");
+    }
+}
+
+#[tokio::test]
 async fn a_reply_that_takes_longer_than_all_may_take_is_ended() {
     let replica = Scripted::start().await;
     let setup = Setup::new().set("timeouts.total_ms = 300").replica("a", replica.address);
@@ -188,7 +234,7 @@ async fn a_reply_that_takes_longer_than_all_may_take_is_ended() {
     let endless = async {
         while wire.try_send(EVENT).await.is_ok() {
             // wait: the pause between two events, shorter than the idle time-out.
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let (reply, ()) = tokio::join!(Reply::collect(response), endless);

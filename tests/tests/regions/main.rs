@@ -15,6 +15,7 @@ mod homes;
 mod hops;
 mod knowledge;
 mod known;
+mod lost;
 mod metrics;
 mod overload;
 mod reach;

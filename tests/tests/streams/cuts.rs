@@ -43,7 +43,7 @@ fn check(continued: &Stream, undisturbed: &Stream, at: u64) {
 
 /// Has one of two replicas break off after each number of events in turn.
 async fn every_event(api: Api, more: Value, fault: impl Fn(u64) -> Fault, cause: &str) {
-    let (emulator, node) = start("timeouts = { idle_ms = 400 }").await;
+    let (emulator, node) = start("timeouts = { idle_ms = 400, first_byte_ms = 2000 }").await;
     let address = node.addresses()[0];
     let expected = undisturbed(&emulator, api, &more).await;
     assert_eq!(expected.text.len(), 48, "{}", expected.text);

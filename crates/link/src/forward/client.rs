@@ -11,7 +11,7 @@ use http_body::Body;
 use quinn::{ConnectionError, ReadError, RecvStream, SendStream};
 use spillway_codec::Wire;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::body::ForwardBody;
@@ -48,6 +48,8 @@ pub enum Room {
 /// What forwarding needs besides the request.
 pub(crate) struct Call<'a> {
     pub(crate) live: &'a Arc<Live>,
+    /// Whether the peer gives signs of life now, by the connection that needs the least time to tell.
+    pub(crate) is_heard: &'a (dyn Fn() -> bool + Send + Sync),
     pub(crate) open: OpenStream,
     pub(crate) limits: &'a Limits,
     pub(crate) tracker: &'a TaskTracker,
@@ -125,7 +127,7 @@ impl Call<'_> {
         }
         // An error means that the body does not wait.
         let _ = accept.send(());
-        let head = message::<ReplyHead>(receiver, Stage::Accepted);
+        let head = self.while_heard(message::<ReplyHead>(receiver, Stage::Accepted));
         let head = match deadline {
             None => head.await?,
             Some(deadline) => timeout_at(deadline, head)
@@ -133,6 +135,25 @@ impl Call<'_> {
                 .map_err(|_| ForwardError::Deadline(Stage::Accepted))??,
         };
         Ok(Heard::Reply(head))
+    }
+
+    /// Waits for the head of a reply, but not for a peer that is gone. The connection itself outlives a
+    /// cut of some length for the sake of replies that have begun.
+    async fn while_heard<T>(
+        &self,
+        head: impl Future<Output = Result<T, ForwardError>>,
+    ) -> Result<T, ForwardError> {
+        let gone = ms(self.limits.gone_ms);
+        let mut silence = Silence::default();
+        let mut head = pin!(head);
+        loop {
+            if let Ok(head) = timeout(LOOK, &mut head).await {
+                return head;
+            }
+            if silence.look((self.is_heard)(), Instant::now()) >= gone {
+                return Err(ForwardError::Lost(Stage::Accepted));
+            }
+        }
     }
 
     /// Sends the rest of the body beside the reply.
@@ -143,6 +164,29 @@ impl Call<'_> {
             }
         };
         AbortOnDropHandle::new(self.tracker.spawn_on(rest, self.runtime))
+    }
+}
+
+/// How often a request that waits for its reply looks whether the peer is there.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// For how long a peer that was heard before has given no sign of life.
+#[derive(Debug, Default)]
+struct Silence {
+    was_heard: bool,
+    since: Option<Instant>,
+}
+
+impl Silence {
+    /// Notes whether the peer gives signs of life now. Returns for how long it has given none; zero
+    /// if it never did, which says nothing.
+    fn look(&mut self, is_heard: bool, now: Instant) -> Duration {
+        self.was_heard |= is_heard;
+        if is_heard || !self.was_heard {
+            self.since = None;
+            return Duration::ZERO;
+        }
+        now.saturating_duration_since(*self.since.get_or_insert(now))
     }
 }
 
@@ -267,3 +311,7 @@ fn reply_of(head: ReplyHead, body: ForwardBody) -> Result<Answer, ForwardError> 
     *reply.headers_mut() = headers;
     Ok(Answer::Reply(reply))
 }
+
+#[cfg(test)]
+#[path = "client_test.rs"]
+mod client_test;

@@ -269,6 +269,9 @@ impl From<LimitsSection> for Limits {
     }
 }
 
+/// A year: longer means the same, and sums of moments stay representable.
+const TIMEOUT_MS_MAX: u64 = 365 * 86_400_000;
+
 /// `[timeouts]`, also inside a route: how long a replica may take.
 #[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -276,11 +279,12 @@ pub(crate) struct TimeoutsSection {
     /// TCP and TLS set-up; 1,000 by default.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) connect_ms: Option<u64>,
-    /// From the request to the reply's head; 600,000 by default, since a queued unary request
-    /// waits for its whole generation.
+    /// From the request to the first event of a stream, comments aside, or to the first byte of any
+    /// other reply; 600,000 by default, since engines queue requests, and answer unary ones when all
+    /// is generated.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) first_byte_ms: Option<u64>,
-    /// Between two pieces of a reply; 60,000 by default.
+    /// Between two pieces of a reply that has begun; 60,000 by default.
     #[serde(deserialize_with = "positive_if_set")]
     pub(crate) idle_ms: Option<u64>,
     /// The whole request; 3,600,000 by default.
@@ -291,7 +295,8 @@ pub(crate) struct TimeoutsSection {
 impl TimeoutsSection {
     /// These time-outs, with `base` where one is not set.
     pub(crate) fn over(&self, base: Timeouts) -> Timeouts {
-        let pick = |set: Option<u64>, base| set.map_or(base, Duration::from_millis);
+        let bounded = |ms: u64| Duration::from_millis(ms.min(TIMEOUT_MS_MAX));
+        let pick = |set: Option<u64>, base| set.map_or(base, bounded);
         Timeouts {
             connect: pick(self.connect_ms, base.connect),
             first_byte: pick(self.first_byte_ms, base.first_byte),

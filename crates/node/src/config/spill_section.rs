@@ -27,7 +27,8 @@ pub(crate) struct SpillSection {
     pub(crate) queue_max: usize,
     /// Bytes that they hold together, for each route and model.
     pub(crate) queue_bytes_max: usize,
-    /// How long one may wait here.
+    /// How long one may wait here: 600,000 by default, as long as clients of language models wait for
+    /// a server that queues. One that says how long it waits, waits no longer than that.
     pub(crate) queue_ms: u32,
     /// Requests that wait in this node at most, over all routes and models.
     pub(crate) queue_total_max: usize,
@@ -53,7 +54,7 @@ impl Default for SpillSection {
             regions_max: 2,
             queue_max: queue.limits.count_max,
             queue_bytes_max: queue.limits.bytes_max,
-            queue_ms: 30_000,
+            queue_ms: u32::try_from(queue.limits.wait_ms_max).unwrap_or(u32::MAX),
             queue_total_max: totals.count_max,
             queue_total_bytes_max: totals.bytes_max,
             degraded_below_percent: Spanned::new(0..0, queue.degraded_below_permille / 10),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use spillway_health::{Action, CheckFault, MemberReport, MemberState};
 use spillway_proxy::{Board, KnownModels, Replica};
 use spillway_replicas::Target;
-use spillway_types::{ModelStanding, ReplicaName};
+use spillway_types::{Admission, ModelStanding, ReplicaName};
 
 use super::{Keeper, live};
 use crate::knowledge::Event;
@@ -42,8 +42,14 @@ impl Keeper {
             (name, standing)
         };
         let standings: BTreeMap<_, _> = replicas.iter().map(standing).collect();
+        let now = Instant::now();
+        for replica in &replicas {
+            let standing = standings.get(&replica.spec().name);
+            let is_down = standing.is_some_and(|it| it.admission == Admission::Down);
+            replica.set_down(is_down, now);
+        }
         // A board of the old view's slots would say the wrong things of the new one's.
-        let board = self.board(&replicas, Instant::now());
+        let board = self.board(&replicas, now);
         let previous = self.gateway.view();
         let block_bytes = self.gateway.knowledge().block_bytes();
         let before = (&*previous, self.gateway.seed(), block_bytes);

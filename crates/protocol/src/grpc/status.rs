@@ -76,6 +76,7 @@ impl GrpcStatus {
             }
             ErrorKind::ReplicaConnect
             | ErrorKind::ReplicaReset
+            | ErrorKind::ReplicaDown
             | ErrorKind::StreamCut
             | ErrorKind::StreamStalled
             | ErrorKind::FirstByteTimeout
@@ -213,6 +214,7 @@ mod tests {
             "13 internal",
             "14 replica_connect",
             "14 replica_reset",
+            "14 replica_down",
             "13 replica_bad_response",
             "13 replica_redirect",
             "14 stream_cut",

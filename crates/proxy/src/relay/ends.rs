@@ -52,7 +52,7 @@ impl Relay {
             self.last_words = Some(self.break_call_off(end));
             return;
         }
-        let error = ending_error(end);
+        let error = self.ending_error(end);
         // A stream that already said its last word is complete, however its connection ends.
         if self.events.as_ref().is_some_and(Events::is_done) {
             return self.close(End::Complete);
@@ -72,7 +72,7 @@ impl Relay {
         // What the client did wrong may be what made the replica's half end.
         let fault = self.plan.client_half.as_ref().and_then(ClientHalf::fault).cloned();
         let end = if fault.is_some() { End::Answered } else { end };
-        let trailers = trailers_of(&fault.unwrap_or_else(|| ending_error(end)));
+        let trailers = trailers_of(&fault.unwrap_or_else(|| self.ending_error(end)));
         if let Some(code) = status_in(&trailers) {
             self.record_mut(|record| record.grpc_status(code));
         }
@@ -124,6 +124,17 @@ impl Relay {
             let (tokens, gaps) = events.account();
             self.record_mut(|record| record.tokens(tokens, gaps));
         }
+    }
+}
+
+impl Relay {
+    /// What the client is told of a reply that ends badly.
+    fn ending_error(&self, end: End) -> GatewayError {
+        if end == End::Stalled && !self.has_spoken {
+            let message = "the replica did not begin its reply in time";
+            return GatewayError::new(ErrorKind::FirstByteTimeout, message);
+        }
+        ending_error(end)
     }
 }
 

@@ -160,7 +160,7 @@ impl Events {
     }
 
     /// Whether anything but comments was passed on.
-    fn has_spoken(&self) -> bool {
+    pub(crate) fn has_spoken(&self) -> bool {
         let tally = self.relay.tally();
         tally.events > 0 || self.relay.done() || !self.relay.at_boundary()
     }

@@ -105,6 +105,7 @@ impl Sought {
                 }
                 relay.plan.resume = Some(resume);
                 relay.last_piece_at = Instant::now();
+                relay.plan.asked_at = relay.last_piece_at;
                 if let Some(events) = &mut relay.events {
                     events.take_up();
                 }

@@ -18,6 +18,7 @@ use crate::client::PieceOut;
 use crate::place::Place;
 use crate::relay::behind::Behind;
 use crate::relay::events::{Events, Flavour};
+use crate::replica::DOWN_LOOK;
 use crate::request::{Record, Resume, Seeking, Witness, clean_trailers};
 use crate::stored_responses::{Home, NotKept, StoredResponse};
 use crate::upstream::{ClientHalf, Http1Connection};
@@ -34,7 +35,12 @@ pub(crate) struct RelayPlan {
     pub(crate) stored_for: Option<ModelName>,
     /// Who alone may ask for it again.
     pub(crate) tenant: Option<TenantName>,
+    /// Longest time from the request to the first event or byte of the reply.
+    pub(crate) first_byte: Duration,
+    /// Longest silence after that.
     pub(crate) idle: Duration,
+    /// When whoever serves the reply was asked.
+    pub(crate) asked_at: Instant,
     pub(crate) deadline: Deadline,
     /// Hides what a replica had cached that keeps the prompts of isolated tenants no more apart than others.
     pub(crate) mask: Option<Box<CacheMask>>,
@@ -55,6 +61,9 @@ pub(crate) struct Upstream {
     /// Judges the replica by its reply; none judges those of other regions.
     pub(crate) witness: Option<Witness>,
 }
+
+/// How long a region may be silent before a reply of it is given up that has not begun.
+const REGION_GRACE: Duration = Duration::from_secs(4);
 
 /// Why a reply was broken off towards the client, where its protocol has no event to say so.
 #[derive(Debug, thiserror::Error)]
@@ -96,12 +105,18 @@ pub(crate) struct Relay {
     /// Made when there is something to wait for: a short reply never needs it.
     timer: Option<Pin<Box<Sleep>>>,
     pub(super) last_piece_at: Instant,
+    /// When it was looked at last whether the replica is down.
+    looked_at: Instant,
+    /// Since when the region that serves the reply has been silent, as far as that was looked at.
+    silent_since: Option<Instant>,
     /// The replica has to wait for the client.
     is_paused: bool,
     /// It was asked for more since the last piece, or since it had to wait: only then its silence says
     /// something.
     is_asked: bool,
     has_begun: bool,
+    /// An event has come, comments aside; of a reply without events a first byte.
+    pub(super) has_spoken: bool,
     /// The last piece, until the next is asked for.
     piece_out: Option<PieceOut>,
 }
@@ -138,9 +153,12 @@ impl Relay {
             has_status: false,
             timer: None,
             last_piece_at: Instant::now(),
+            looked_at: Instant::now(),
+            silent_since: None,
             is_paused: false,
             is_asked: true,
             has_begun: false,
+            has_spoken: false,
             piece_out: None,
         };
         relay.note_status(&head.headers);
@@ -293,6 +311,7 @@ impl Relay {
         let passed = match &mut self.events {
             Some(events) => {
                 events.push(piece, now);
+                self.has_spoken |= events.has_spoken();
                 if events.has_fault() {
                     self.break_by_word();
                     return None;
@@ -300,6 +319,7 @@ impl Relay {
                 None
             }
             None => {
+                self.has_spoken = true;
                 self.read_usage(&piece);
                 Some(Frame::data(piece))
             }
@@ -357,16 +377,26 @@ impl Relay {
         }
     }
 
-    /// Ready, with the reason, once the replica has been silent for too long or time is up.
+    /// When the replica's silence is too long. Until it has spoken, that is as long as it may take to
+    /// begin: engines send a stream's head at once, and then read the prompt.
+    fn silence_due(&self) -> Instant {
+        let (heard_at, allowed) = match self.has_spoken {
+            true => (self.last_piece_at, self.plan.idle),
+            false => (self.plan.asked_at, self.plan.first_byte),
+        };
+        // In a call both sides may be silent in turn: only silence of both counts.
+        let sent_at = self.plan.client_half.as_ref().map(ClientHalf::last_sent);
+        sent_at.map_or(heard_at, |sent| sent.max(heard_at)) + allowed
+    }
+
+    /// Ready, with the reason, once the replica has been silent for too long, is down, or time is up.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
-            // In a call both sides may be silent in turn: only silence of both is idle.
-            let sent_at = self.plan.client_half.as_ref().map(ClientHalf::last_sent);
-            let idle_due = sent_at.map_or(self.last_piece_at, |sent| sent.max(self.last_piece_at));
-            let idle_due = idle_due + self.plan.idle;
+            let silence_due = self.silence_due();
             let deadline = self.plan.deadline.at();
-            let due = if self.is_paused { deadline } else { idle_due.min(deadline) };
-            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(due.into())));
+            let due = if self.is_paused { deadline } else { silence_due.min(deadline) };
+            let wake_at = self.wake_at(due);
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(wake_at.into())));
             if timer.as_mut().poll(cx).is_pending() {
                 self.is_asked = true;
                 return Poll::Pending;
@@ -374,14 +404,51 @@ impl Relay {
             let now = Instant::now();
             if now < due {
                 // Pieces that came since it was set moved the due time; it is moved only when it fires.
-                timer.as_mut().reset(due.into());
-            } else if self.is_paused || due < idle_due {
+                if !self.is_paused && self.is_server_gone(now) {
+                    return Poll::Ready(End::Cut);
+                }
+                self.looked_at = now;
+                let wake_at = self.wake_at(due);
+                if let Some(timer) = &mut self.timer {
+                    timer.as_mut().reset(wake_at.into());
+                }
+            } else if self.is_paused || due < silence_due {
                 return Poll::Ready(End::DeadlinePassed);
             } else if std::mem::replace(&mut self.is_asked, true) {
                 return Poll::Ready(End::Stalled);
             } else {
                 self.last_piece_at = now;
+                self.plan.asked_at = now;
             }
+        }
+    }
+
+    /// When to look next at a reply that is due then. That a replica is down is noticed by looking,
+    /// which costs requests no lock.
+    fn wake_at(&self, due: Instant) -> Instant {
+        let is_watched = match &self.place {
+            Some(Place::Replica(_)) => true,
+            Some(Place::Region(_)) => !self.has_spoken,
+            None => false,
+        };
+        if is_watched && !self.is_paused { due.min(self.looked_at + DOWN_LOOK) } else { due }
+    }
+
+    /// Whether whoever serves the reply is gone: a replica that is down, or, before the reply's first
+    /// event, a region that is silent. A reply that has begun outlives a short cut.
+    fn is_server_gone(&mut self, now: Instant) -> bool {
+        match &self.place {
+            Some(Place::Replica(lease)) => lease.replica().is_gone(self.plan.asked_at, now),
+            Some(Place::Region(place)) => {
+                let regions = self.plan.worker.gateway.regions();
+                if regions.is_reachable(&place.region) {
+                    self.silent_since = None;
+                    return false;
+                }
+                let since = *self.silent_since.get_or_insert(now);
+                now.saturating_duration_since(since) >= REGION_GRACE
+            }
+            None => false,
         }
     }
 

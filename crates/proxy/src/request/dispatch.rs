@@ -13,6 +13,7 @@ use spillway_route::{
     Attempt, Moment, Plan, Policy, Reason, Refusal, ShedReason, SpillReason, Work, plan,
 };
 use tokio::task::yield_now;
+use tokio::time::sleep;
 
 use crate::knowledge::Cached;
 use crate::place::Place;
@@ -164,7 +165,12 @@ impl Dispatch<'_> {
             // Another request has taken the last place since the plan was made. The replica was not
             // asked, so it may be as soon as it has a place again.
             so_far.tried.retain(|slot| *slot != chosen.slot);
-            yield_now().await;
+            if self.prepared.pinned.is_some() {
+                let pause = self.pause_at_home(so_far)?;
+                sleep(pause).await;
+            } else {
+                yield_now().await;
+            }
             return Ok(None);
         };
         so_far.stay = None;
@@ -363,9 +369,9 @@ impl Dispatch<'_> {
         let Ok(Some(group)) = self.prepared.route.group_for(inquiry.model.as_ref(), pin) else {
             return Err(Refusal::NoReplica);
         };
-        if let Some(busy_until) = group.busy_until.or_else(|| self.tenant_rests_until(group)) {
-            so_far.busy_until = Some(busy_until);
-            return Err(Refusal::AllBusy);
+        so_far.busy_until = group.busy_until.or_else(|| self.tenant_rests_until(group));
+        if so_far.busy_until.is_some() {
+            return Err(Refusal::AllResting);
         }
         let reads_caches = reads_caches(self.prepared.route.spec.policy);
         let cached = match reads_caches {
@@ -518,12 +524,12 @@ pub(super) fn refused(refusal: Refusal, so_far: &SoFar) -> GatewayError {
             (ErrorKind::Overloaded, ShedReason::ReplicaBusy)
         }
         Refusal::NoReplica | Refusal::AllTried => (ErrorKind::NoReplica, ShedReason::NobodyInReach),
-        Refusal::AllBusy => (ErrorKind::Overloaded, ShedReason::ReplicaBusy),
+        Refusal::AllBusy | Refusal::AllResting => (ErrorKind::Overloaded, ShedReason::ReplicaBusy),
         Refusal::DeadlinePassed => (ErrorKind::DeadlineExceeded, ShedReason::Late),
     };
     let error = GatewayError::new(kind, refusal.to_string()).with_shed(reason.name());
     let until = so_far.busy_until.or(so_far.elsewhere_until);
-    match until.filter(|_| refusal == Refusal::AllBusy) {
+    match until.filter(|_| matches!(refusal, Refusal::AllBusy | Refusal::AllResting)) {
         Some(until) => error.with_retry_after(until.saturating_duration_since(Instant::now())),
         None => error,
     }

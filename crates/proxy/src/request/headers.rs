@@ -18,6 +18,25 @@ use crate::upstream::{Line, LineKind, Traffic};
 /// The client's time budget in milliseconds, and what is left of it towards the replica.
 pub(crate) static TIMEOUT_MS: HeaderName = HeaderName::from_static("x-request-timeout-ms");
 
+/// How long OpenAI's libraries wait for a reply to begin, in seconds: for Python the time between two
+/// pieces, the first included, and for JavaScript that to the reply's head.
+static CLIENT_WAITS: [HeaderName; 2] = [
+    HeaderName::from_static("x-stainless-read-timeout"),
+    HeaderName::from_static("x-stainless-timeout"),
+];
+
+/// How long the client says that it waits for its reply to begin; `None` if it does not say so. What is
+/// no number says nothing: nobody writes these headers by hand.
+pub(crate) fn client_patience(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = |name| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let told = CLIENT_WAITS.iter().filter_map(seconds).filter(|seconds| *seconds > 0.0);
+    let least = told.fold(f64::INFINITY, f64::min);
+    Duration::try_from_secs_f64(least).ok().filter(|patience| *patience <= PATIENCE_MAX)
+}
+
+/// Longer patience is the same as none that was told.
+const PATIENCE_MAX: Duration = Duration::from_secs(86_400);
+
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 pub(crate) static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");

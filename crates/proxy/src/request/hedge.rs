@@ -9,7 +9,7 @@ use http::{Method, Request};
 use http_body::Body;
 use spillway_types::Hedge;
 use tokio::select;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep_until, timeout};
 
 use crate::hedging::Hedges;
 use crate::relay::Flavour;
@@ -168,8 +168,9 @@ async fn run(
         witness.sent();
         Some(request)
     };
+    let asked_at = Instant::now();
     let result = match attempt(worker, replica, request, bounds).await {
-        Ok(reply) => Ok(begun(reply, bounds).await),
+        Ok(reply) => Ok(begun(reply, asked_at, bounds).await),
         Err(failed) => Err(failed),
     };
     (asked, result)
@@ -177,8 +178,8 @@ async fn run(
 
 /// Waits for the first piece of a reply: many servers send the head of a stream before they have
 /// read the prompt.
-async fn begun(mut reply: Reply, bounds: AttemptBounds) -> Reply {
-    let longest = bounds.timeouts.idle.min(bounds.deadline.remaining(Instant::now()));
+async fn begun(mut reply: Reply, asked_at: Instant, bounds: AttemptBounds) -> Reply {
+    let longest = (asked_at + bounds.timeouts.first_byte).min(bounds.deadline.at());
     let Reply { response, connection } = &mut reply;
     let body = response.body_mut();
     if body.is_end_stream() {
@@ -188,7 +189,7 @@ async fn begun(mut reply: Reply, bounds: AttemptBounds) -> Reply {
         Some(connection) => connection.poll_body(body, cx),
         None => Pin::new(&mut *body).poll_frame(cx),
     });
-    let late = pin!(sleep(longest));
+    let late = pin!(sleep_until(longest.into()));
     let first = select! {
         first = first => Some(first),
         // Whoever passes it on knows what to make of its silence.

@@ -5,15 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_protocol::{ErrorKind, GatewayError};
-use spillway_route::{Asker, Degraded, Refusal, ShedReason};
+use spillway_route::{Asker, Candidate, Degraded, Refusal, ShedReason, Turnover, expected_rate};
 use spillway_types::{Inquiry, ModelName, ReplicaSlot};
 use tokio::time::timeout;
 
 use crate::late_probes::PROBE_PERIOD;
 use crate::request::dispatch::{Dispatch, refused};
+use crate::request::headers::client_patience;
 use crate::request::so_far::SoFar;
 use crate::upstream::RequestBody;
-use crate::waiting::{Asking, Patience, Told, WaitKey};
+use crate::waiting::{Asking, Foreseen, Patience, Told, WaitKey};
 
 /// How often a request that waits looks whether another region would be sooner by now.
 const REVIEW: Duration = Duration::from_millis(250);
@@ -23,6 +24,18 @@ const KNOWN_BYTES_MAX: usize = 1 << 20;
 /// between tenants need no better guess.
 const TOKEN_BYTES: u32 = 4;
 const OUTPUT_TOKENS: u32 = 256;
+
+/// The longest rest of replicas that requests wait for in this node. For longer ones their clients are
+/// told when to come again.
+const REST_WAIT_MAX: Duration = Duration::from_secs(30);
+/// What passes between a rest's end and the word of it.
+const REST_SLACK: Duration = Duration::from_millis(5);
+/// The pause between two looks for a place at the one replica that can serve a request.
+const HOME_PAUSE: Duration = Duration::from_millis(20);
+/// The part of a predicted wait that is certain.
+const CERTAIN_SHARE: f32 = 0.7;
+/// The longest wait that can be set, a day.
+const WAIT_MS_END: u64 = 86_400_000;
 
 impl Dispatch<'_> {
     /// What the request says of itself to the queue of a model.
@@ -69,7 +82,13 @@ impl Dispatch<'_> {
         self.know_again(so_far);
         let asking = self.asking(&model, so_far);
         let waitings = &self.worker.gateway.waiting;
-        let seconds = waitings.shed(&asking, predicted_ms, &mut self.dice);
+        let seconds = match reason {
+            ShedReason::NobodyInReach => waitings.turn_away(&asking, &mut self.dice),
+            _ => {
+                let foreseen = Foreseen { wait_ms: predicted_ms, rate_per_s: self.expected_rate() };
+                waitings.shed(&asking, foreseen, &mut self.dice)
+            }
+        };
         let promised = Duration::from_secs(seconds.into());
         // Where all replicas asked to be left alone there is no place before that is over.
         let busy = so_far.busy_until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -112,13 +131,10 @@ impl Dispatch<'_> {
         self.know_again(so_far);
         let has_had_turn = std::mem::take(&mut so_far.has_turn);
         let asking = self.asking(&model, so_far);
-        let since = *so_far.waiting_since.get_or_insert(now);
         let deadline = self.prepared.inquiry.deadline.at();
-        let longest = Duration::from_millis(asking.limits.wait_ms_max);
-        let until = deadline.min(since + longest);
+        let (until, over) = self.waits_until(*so_far.waiting_since.get_or_insert(now));
         if now >= until {
-            let reason = if now >= deadline { ShedReason::Late } else { ShedReason::Waited };
-            return Err(self.shed(reason, 0.0, so_far));
+            return Err(self.shed(over, 0.0, so_far));
         }
         let mut stay = match so_far.stay.take() {
             Some(stay) => stay,
@@ -135,7 +151,12 @@ impl Dispatch<'_> {
         if has_had_turn {
             self.pass_turn_on();
         }
-        match timeout(REVIEW.min(until - now), stay.told()).await {
+        let mut pause = REVIEW.min(until - now);
+        if let Some(rests_until) = so_far.busy_until {
+            // Who is let in again should not have to wait for the next look.
+            pause = pause.min(rests_until.saturating_duration_since(now) + REST_SLACK);
+        }
+        match timeout(pause, stay.told()).await {
             Ok(Told::Turn) => {
                 so_far.has_turn = true;
                 so_far.had_turn = true;
@@ -144,7 +165,7 @@ impl Dispatch<'_> {
             Ok(Told::Shed(reason, retry_after)) => {
                 // The queue knows the end of the longest wait as a deadline.
                 let is_early = reason == ShedReason::Late && Instant::now() < deadline;
-                let reason = if is_early { ShedReason::Waited } else { reason };
+                let reason = if is_early { over } else { reason };
                 return Err(shed_error(reason).with_retry_after(retry_after));
             }
             Err(_) => so_far.stay = Some(stay),
@@ -154,6 +175,69 @@ impl Dispatch<'_> {
         so_far.refused.retain(|(_, at)| now.saturating_duration_since(*at) < REVIEW);
         self.look_again(so_far);
         Ok(())
+    }
+
+    /// Until when it waits, and why it is turned away then: until its deadline, for as long as its route
+    /// lets requests wait, or for as long as its client says that it waits for a reply to begin.
+    fn waits_until(&self, since: Instant) -> (Instant, ShedReason) {
+        let longest_ms = self.prepared.route.spec.queue.limits.wait_ms_max;
+        let longest = since + Duration::from_millis(longest_ms.min(WAIT_MS_END));
+        let patience = client_patience(&self.head.headers);
+        let left_by = patience.map(|patience| self.started + patience);
+        let deadline = self.prepared.inquiry.deadline.at();
+        let longest = left_by.map_or(longest, |left_by| left_by.min(longest));
+        if deadline <= longest { (deadline, ShedReason::Late) } else { (longest, ShedReason::Waited) }
+    }
+
+    /// Why it is not to wait at all: its turn is predicted to come after all the time that it may wait.
+    /// Predictions stray, so it has to be clearly later; who waits already is not sent away for one.
+    pub(super) fn is_beyond_patience(&self, wait_ms: f32, so_far: &SoFar) -> Option<ShedReason> {
+        if so_far.waiting_since.is_some() || so_far.is_promised {
+            return None;
+        }
+        let now = Instant::now();
+        let (until, over) = self.waits_until(now);
+        let left_ms = until.saturating_duration_since(now).as_secs_f32() * 1e3;
+        (wait_ms * CERTAIN_SHARE > left_ms).then_some(over)
+    }
+
+    /// Whether all replicas asked to be left alone for so short a time that it waits in this node for
+    /// that to be over. One that a replica has refused itself gets that reply.
+    pub(super) fn waits_for_rest(&self, so_far: &SoFar) -> bool {
+        let Some(rests_until) = so_far.busy_until else { return false };
+        let now = Instant::now();
+        let (until, _) = self.waits_until(so_far.waiting_since.unwrap_or(now));
+        let has_queue = self.prepared.route.spec.queue.limits.count_max > 0;
+        let is_new = so_far.tried.is_empty() && so_far.held.is_none();
+        has_queue && is_new && rests_until < until.min(now + REST_WAIT_MAX)
+    }
+
+    /// How long to wait until it is looked again for a place at the one replica that can serve it.
+    ///
+    /// # Errors
+    /// If it has waited for as long as it may.
+    pub(super) fn pause_at_home(&self, so_far: &mut SoFar) -> Result<Duration, GatewayError> {
+        let now = Instant::now();
+        let (until, over) = self.waits_until(*so_far.waiting_since.get_or_insert(now));
+        if now >= until {
+            return Err(shed_error(over));
+        }
+        Ok(HOME_PAUSE.min(until - now))
+    }
+
+    /// Requests per second that the replicas are expected to serve, by their places and by how long
+    /// requests keep one.
+    fn expected_rate(&self) -> Option<f32> {
+        let pin = self.prepared.target.pin.as_ref();
+        let model = self.prepared.inquiry.model.as_ref();
+        let group = self.prepared.route.group_for(model, pin).ok().flatten()?;
+        let room = self.room();
+        let turnover = |candidate: &Candidate| {
+            let replica = self.view.replica(candidate.slot);
+            let places = candidate.in_flight_max.min(room.places(replica, candidate.slot));
+            (places < u32::MAX).then(|| Turnover { places, held_ms: replica.held_ms() })
+        };
+        expected_rate(group.group.candidates().iter().filter_map(turnover))
     }
 
     /// Milliseconds that are left until the first token is due, if the route says when.
@@ -238,10 +322,10 @@ pub(super) fn shed_error(reason: ShedReason) -> GatewayError {
         ShedReason::Late => "the deadline would pass before a replica has a place",
         ShedReason::NobodyInReach => "no replica that could serve it is in reach",
         ShedReason::Slo => "the first token would come later than this route allows",
-        ShedReason::Waited => "no replica had a place within the longest wait",
+        ShedReason::Waited => "no replica has a place within the time that it may wait",
         ShedReason::PushedOut => "more urgent requests took its place in the queue",
         ShedReason::Degraded => "too many replicas are missing to serve requests of this class",
-        ShedReason::ReplicaBusy => "all replicas are busy",
+        ShedReason::ReplicaBusy => "every replica has asked to be left alone for now",
         ShedReason::GuestWithoutRoom => "this region has no room for requests of others",
         ShedReason::Memory => "this node holds all that it may in memory",
         ShedReason::Draining => "this node is shutting down",

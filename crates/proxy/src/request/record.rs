@@ -90,6 +90,11 @@ impl Record {
         self.started
     }
 
+    /// When the replica that serves it was asked; `None` if another region serves it.
+    pub(crate) fn asked_at(&self) -> Option<Instant> {
+        self.asked_at
+    }
+
     /// Its client was let in, in this class.
     pub(crate) fn admitted(&mut self, priority: u8) {
         self.priority = priority;

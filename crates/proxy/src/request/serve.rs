@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -408,7 +408,10 @@ impl Exchange {
             // What is no success stores nothing, whatever ids it repeats.
             stored_for: prepared.stored_for.take().filter(|_| is_success),
             tenant: prepared.inquiry.tenant.clone(),
+            first_byte: prepared.route.spec.timeouts.first_byte,
             idle: prepared.route.spec.timeouts.idle,
+            // Another region bounds its replicas' silence itself, and only its reply's head is known here.
+            asked_at: record.asked_at().unwrap_or_else(Instant::now),
             deadline: prepared.inquiry.deadline,
             mask: prepared
                 .hides_cache_at(&self.worker.gateway, Some(&dispatched.place))

@@ -53,7 +53,10 @@ impl Dispatch<'_> {
     /// When the first of a group's replicas may be asked, if all have asked its tenant to leave them
     /// alone.
     pub(super) fn tenant_rests_until(&self, group: &RouteGroup) -> Option<Instant> {
-        let tenant = self.tenant?.tenant;
+        self.rests_until(group, self.tenant?.tenant)
+    }
+
+    fn rests_until(&self, group: &RouteGroup, tenant: u64) -> Option<Instant> {
         let mut soonest = None;
         for candidate in group.group.candidates() {
             let until = self.view.replica(candidate.slot).tenant_rests().until(tenant)?;
@@ -83,13 +86,13 @@ impl Dispatch<'_> {
         let (Some(group), Some(model)) = (self.group(), &self.prepared.inquiry.model) else {
             return ahead;
         };
-        let tenants = &group.memory.tenants;
-        if ahead == 0 || !tenants.keeps_any() || self.kept().is_some() {
+        let is_alike = || !group.memory.tenants.keeps_any() && !self.rests_any(group);
+        if ahead == 0 || is_alike() || self.kept().is_some() {
             return ahead;
         }
         let key = crate::waiting::WaitKey::of(&self.prepared.route.spec.name, model);
         let rivals = self.worker.gateway.waiting.of_tenants(&key, |tenant, class| {
-            tenants.left_by(TenantKey { tenant, class }).is_none()
+            !self.is_kept_away(group, TenantKey { tenant, class })
         });
         ahead.min(rivals.saturating_sub(u32::from(is_here)))
     }
@@ -99,14 +102,26 @@ impl Dispatch<'_> {
         let (Some(group), Some(model)) = (self.group(), &self.prepared.inquiry.model) else {
             return;
         };
-        if self.kept().is_some() {
+        let rests = self.tenant.and_then(|key| self.rests_until(group, key.tenant));
+        if self.kept().is_some() || rests.is_some() {
             let key = crate::waiting::WaitKey::of(&self.prepared.route.spec.name, model);
-            let tenants = &group.memory.tenants;
             let waiting = &self.worker.gateway.waiting;
             waiting.wake_one_of(&key, |tenant, class| {
-                tenants.left_by(TenantKey { tenant, class }).is_none()
+                !self.is_kept_away(group, TenantKey { tenant, class })
             });
         }
+    }
+
+    /// Whether a tenant could not take a place that came free now: it leaves it to others, or all
+    /// replicas have asked it to leave them alone.
+    fn is_kept_away(&self, group: &RouteGroup, key: TenantKey) -> bool {
+        group.memory.tenants.left_by(key).is_some() || self.rests_until(group, key.tenant).is_some()
+    }
+
+    /// Whether any replica may have asked a tenant to leave it alone.
+    fn rests_any(&self, group: &RouteGroup) -> bool {
+        let mut replicas = group.group.candidates().iter();
+        replicas.any(|candidate| self.view.replica(candidate.slot).tenant_rests().is_any())
     }
 
     /// What its tenant has to leave to others.

@@ -53,8 +53,11 @@ impl Dispatch<'_> {
             return (late.unwrap_or(Way::Own), None);
         };
         let is_late = planned == Err(Refusal::DeadlinePassed);
-        // All asked to be left alone: none of them takes anybody before that time is over.
-        let is_waitable = planned == Err(Refusal::AllBusy) && so_far.busy_until.is_none();
+        let is_waitable = match planned {
+            Err(Refusal::AllBusy) => true,
+            Err(Refusal::AllResting) => self.waits_for_rest(so_far),
+            _ => false,
+        };
         if is_late || (planned.is_err() && !is_waitable && self.is_alone()) {
             return (Way::Own, None);
         }
@@ -80,6 +83,12 @@ impl Dispatch<'_> {
         let queues_there = scales.own.late_ms.is_none() && (scales.is_leaving || has_no_limit);
         let way = match (self.way(&plan, queues_there, scales.own.prefill_ms), scales.own.late_ms) {
             (Way::Shed(reason, _), Some(late_ms)) => Way::Late(reason, late_ms),
+            (Way::Wait { .. }, _)
+                if let SpillVerdict::Wait { wait_ms } = plan.verdict
+                    && let Some(reason) = self.is_beyond_patience(wait_ms, so_far) =>
+            {
+                Way::Shed(reason, wait_ms)
+            }
             (way, _) => way,
         };
         (way, Some(plan))
@@ -215,6 +224,16 @@ impl Dispatch<'_> {
         match planned {
             Ok(_) => {}
             Err(Refusal::AllBusy) => own.places = Some(0),
+            Err(Refusal::AllResting) if self.waits_for_rest(so_far) => {
+                own.places = Some(0);
+                // Those that rest are no candidates, and yet they are there.
+                own.replicas = own.replicas.max(1);
+                let rest = so_far.busy_until.map(|it| it.saturating_duration_since(Instant::now()));
+                let rest_ms =
+                    rest.map_or(0, |rest| u32::try_from(rest.as_millis()).unwrap_or(u32::MAX));
+                own.waiting.wait_ms =
+                    Some(own.waiting.wait_ms.map_or(rest_ms, |ms| ms.max(rest_ms)));
+            }
             Err(_) => own.replicas = 0,
         }
         own.late_ms = self.late_ms(planned, so_far);

@@ -1,13 +1,14 @@
 //! One attempt: a connection, the request, the reply's head.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use spillway_types::{Deadline, Fault};
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
-use crate::replica::Replica;
+use crate::replica::{DOWN_LOOK, Replica};
 use crate::settings::Timeouts;
 use crate::upstream::body::OutboundBody;
 use crate::upstream::connect::connect;
@@ -64,6 +65,8 @@ impl FailedAttempt {
             AttemptError::FirstByteTimeout => Some(Fault::Silent),
             AttemptError::Unsent(_)
             | AttemptError::Reset(_)
+            // What found that out has judged the replica already.
+            | AttemptError::Down
             | AttemptError::DeadlinePassed
             | AttemptError::BodyGone
             | AttemptError::ClientBody(_) => None,
@@ -100,7 +103,7 @@ pub(crate) async fn attempt(
                     None => http2_connection(worker, (replica, &line), bounds).await?,
                 };
                 let request = request().ok_or(AttemptError::BodyGone)?;
-                let response = bounds.within(connection.exchange(request)).await?;
+                let response = bounds.within(replica, connection.exchange(request)).await?;
                 Ok(Reply { response: response.map(WireBody::Http), connection: None })
             }
         }
@@ -127,7 +130,7 @@ async fn over_http1(
         }
     };
     let request = request().ok_or(AttemptError::BodyGone)?;
-    match bounds.within(connection.exchange(request)).await {
+    match bounds.within(replica, connection.exchange(request)).await {
         Ok(response) => {
             Ok(Reply { response: response.map(WireBody::Http), connection: Some(connection) })
         }
@@ -167,17 +170,30 @@ impl AttemptBounds {
         self.timeouts.connect.min(self.deadline.remaining(Instant::now()))
     }
 
-    /// Bounds the wait for a reply's head.
+    /// Bounds the wait for a reply's head, by time and by whether the replica is there at all.
     async fn within<T>(
         &self,
+        replica: &Replica,
         exchange: impl Future<Output = Result<T, AttemptError>>,
     ) -> Result<T, AttemptError> {
-        let remaining = self.deadline.remaining(Instant::now());
-        let by_deadline = remaining <= self.timeouts.first_byte;
-        match timeout(remaining.min(self.timeouts.first_byte), exchange).await {
-            Ok(done) => done,
-            Err(_) if by_deadline => Err(AttemptError::DeadlinePassed),
-            Err(_) => Err(AttemptError::FirstByteTimeout),
+        let asked_at = Instant::now();
+        let by_first_byte = asked_at + self.timeouts.first_byte;
+        let due = by_first_byte.min(self.deadline.at());
+        let mut exchange = pin!(exchange);
+        loop {
+            let look_at = due.min(Instant::now() + DOWN_LOOK);
+            if let Ok(done) = timeout_at(look_at.into(), &mut exchange).await {
+                return done;
+            }
+            let now = Instant::now();
+            if now >= due {
+                let is_late = self.deadline.has_passed(now);
+                let late = AttemptError::DeadlinePassed;
+                return Err(if is_late { late } else { AttemptError::FirstByteTimeout });
+            }
+            if replica.is_gone(asked_at, now) {
+                return Err(AttemptError::Down);
+            }
         }
     }
 }

@@ -29,6 +29,9 @@ pub(crate) enum AttemptError {
     /// Nothing came back in time.
     #[error("no reply in time")]
     FirstByteTimeout,
+    /// The replica went down while its reply was waited for.
+    #[error("the replica is down")]
+    Down,
     /// The request's own deadline passed.
     #[error("deadline passed")]
     DeadlinePassed,
@@ -69,7 +72,7 @@ impl AttemptError {
     pub(crate) fn retry_safety(&self) -> RetrySafety {
         match self {
             Self::Connect(_) | Self::ConnectTimeout | Self::Unsent(_) => RetrySafety::Unsent,
-            Self::Reset(_) => RetrySafety::Reset,
+            Self::Reset(_) | Self::Down => RetrySafety::Reset,
             Self::BadReply(_)
             | Self::Switched
             | Self::FirstByteTimeout
@@ -97,6 +100,9 @@ impl AttemptError {
                 ErrorKind::ReplicaBadResponse,
                 format!("replica {replica} switched to another protocol unasked"),
             ),
+            Self::Down => {
+                (ErrorKind::ReplicaDown, format!("replica {replica} went down before it replied"))
+            }
             Self::FirstByteTimeout => (
                 ErrorKind::FirstByteTimeout,
                 format!("replica {replica} did not begin its reply in time"),

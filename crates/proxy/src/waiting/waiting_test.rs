@@ -18,6 +18,8 @@ fn patience(after: Duration) -> Patience {
     Patience { until: Instant::now() + after, begin_by: None, turn_by: None }
 }
 
+const UNKNOWN: Foreseen = Foreseen { wait_ms: 0.0, rate_per_s: None };
+
 const LONG: Duration = Duration::from_secs(60);
 
 fn enter(waitings: &Arc<Waitings>, limits: WaitLimits) -> Result<Stay, WaitLimit> {
@@ -157,7 +159,7 @@ async fn who_comes_back_as_asked_is_let_in_where_newcomers_are_not() {
     for _ in 0..50 {
         waitings.began(&asking(limits, 0));
     }
-    let seconds = waitings.shed(&known_as(42, asking(limits, 0)), 0.0, &mut dice);
+    let seconds = waitings.shed(&known_as(42, asking(limits, 0)), UNKNOWN, &mut dice);
     assert!((1..=60).contains(&seconds));
     assert!(!waitings.redeem(&known_as(41, asking(limits, 0))), "nobody else's promise");
     drop(waits);

@@ -1,6 +1,6 @@
 //! What clients meet with that are turned away and come back when they are told to.
 
-use super::test_clients::{Crowd, Report, Scenario, Source, run};
+use super::test_clients::{CAPACITY, Crowd, Report, Scenario, Source, run};
 
 fn crowd(source: Source) -> Crowd {
     Crowd {
@@ -15,7 +15,8 @@ fn crowd(source: Source) -> Crowd {
 }
 
 fn scenario(crowds: Vec<Crowd>) -> Scenario {
-    Scenario { crowds, queue_max: 80, seconds: [30, 150], slower: None, seed: 1 }
+    let seconds = [30, 150];
+    Scenario { crowds, queue_max: 80, seconds, slower: None, expected_per_s: None, seed: 1 }
 }
 
 /// Clients that would send twice what can be served if they were never turned away.
@@ -84,6 +85,29 @@ fn clients_that_come_back_as_told_find_their_place() {
                 assert!(crowd.served_share() > 0.999, "{name}");
                 assert!(report.goodput >= 0.9, "{name}");
             }
+        }
+    }
+}
+
+/// Many at once after a time in which nothing waited, so that no rate was ever measured.
+fn sudden(requests: usize, expected: Option<f64>) -> Scenario {
+    let calm = Crowd { tenant: 1, ..crowd(Source::Open(vec![(0, 0.2)])) };
+    let burst = Crowd { tenant: 2, ..crowd(Source::Burst { second: 20, requests }) };
+    let expected_per_s = expected.map(|share| share * CAPACITY);
+    Scenario { seconds: [0, 60], queue_max: 20, expected_per_s, ..scenario(vec![calm, burst]) }
+}
+
+#[test]
+fn who_is_turned_away_in_a_sudden_burst_is_spread_over_the_time_that_it_takes() {
+    // A fifth less than the capacity is expected, as long as nothing is known, or less than that.
+    for expected in [0.7, 0.8] {
+        for requests in [100, 200, 800] {
+            let report = run(&sudden(requests, Some(expected)));
+            let burst = &report.crowds[1];
+            let name = format!("{requests} at once, {expected}: {}", row("", &report));
+            assert!(burst.second_attempts > requests as u64 / 4, "{name}");
+            assert!(burst.second_share() >= 0.95, "{name}");
+            assert!(burst.served_share() > 0.999, "{name}");
         }
     }
 }
@@ -179,6 +203,9 @@ fn table() {
         ("neighbour 0.5", neighbours(0.5)),
         ("neighbour 5", neighbours(5.0)),
         ("classes 4 x 0.45", classes()),
+        ("200 at once, unexpected", sudden(200, None)),
+        ("200 at once", sudden(200, Some(0.8))),
+        ("800 at once", sudden(800, Some(0.8))),
         ("slower by half", Scenario { slower: Some((60, 2.0)), ..closed() }),
     ];
     for (name, scenario) in rows {

@@ -5,6 +5,9 @@ const FIRST_CLASS: u8 = 0;
 /// The class that never waits while replicas are missing, as all less urgent ones.
 const LAST_CLASS: u8 = 3;
 
+/// A longer wait is none that the less urgent should have a share of while replicas are missing.
+const WAIT_MS_MAX: f32 = 30_000.0;
+
 /// How much of what serves a model is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Degraded {
@@ -21,6 +24,7 @@ impl Degraded {
     /// once that they should come again later.
     #[must_use]
     pub fn refuses(self, priority: u8, wait_ms: f32, wait_ms_max: f32) -> bool {
+        let wait_ms_max = wait_ms_max.min(WAIT_MS_MAX);
         let Self { healthy_permille, below_permille } = self;
         if priority == FIRST_CLASS || below_permille == 0 || healthy_permille > below_permille {
             return false;

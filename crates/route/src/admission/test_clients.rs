@@ -49,6 +49,8 @@ pub(super) enum Source {
     Open(Vec<(u64, f64)>),
     /// So many clients that send, wait for the reply, and think for a mean time.
     Closed { clients: usize, think_ms: u64 },
+    /// So many at once, in this second.
+    Burst { second: u64, requests: usize },
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +61,8 @@ pub(super) struct Scenario {
     pub(super) seconds: [u64; 2],
     /// From this second on replicas take so many times as long.
     pub(super) slower: Option<(u64, f64)>,
+    /// Requests per second that are expected to be served as long as no rate was measured.
+    pub(super) expected_per_s: Option<f64>,
     pub(super) seed: u64,
 }
 
@@ -170,6 +174,9 @@ pub(super) fn run(scenario: &Scenario) -> Report {
             Source::Open(_) => world.schedule(0, Event::Next { crowd }),
             Source::Closed { clients, think_ms } => {
                 (0..clients).for_each(|_| world.begin_anew(crowd, think_ms));
+            }
+            Source::Burst { second, requests } => {
+                (0..requests).for_each(|_| world.send(crowd, second * SECOND));
             }
         }
     }
@@ -357,6 +364,7 @@ impl World<'_> {
 
     fn shed(&mut self, asker: &Asker, predicted_ms: f32) {
         let now = self.instant();
+        self.admission.expect(self.scenario.expected_per_s.map(|rate| rate as f32));
         let told = self.admission.shed(asker, predicted_ms, now, &mut self.dice);
         assert!((1..=60).contains(&told.seconds));
         let request = asker.fingerprint as usize;

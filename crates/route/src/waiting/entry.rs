@@ -17,13 +17,14 @@ pub struct WaitLimits {
     pub count_max: usize,
     /// Most bytes that the waiting requests hold together.
     pub bytes_max: usize,
-    /// Longest wait in milliseconds, for requests whose deadline is later.
+    /// Longest wait in milliseconds, for requests whose deadline is later. Ten minutes by default, as
+    /// long as clients of language models wait for a server that queues.
     pub wait_ms_max: u64,
 }
 
 impl Default for WaitLimits {
     fn default() -> Self {
-        Self { count_max: 1_000, bytes_max: 64 << 20, wait_ms_max: 30_000 }
+        Self { count_max: 1_000, bytes_max: 64 << 20, wait_ms_max: 600_000 }
     }
 }
 

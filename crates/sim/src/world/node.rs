@@ -12,6 +12,10 @@ use crate::router::{ReplicaSight, Router};
 /// Part of a new latency that counts against the ones before, unless it is the highest.
 const LATENCY_SHARE: f32 = 0.1;
 
+/// The longest wait in a node's queue, milliseconds: less than the default, since clients here are
+/// people who wait for an answer.
+const WAIT_MS_MAX: u64 = 30_000;
+
 /// One gateway.
 #[derive(Debug)]
 pub(super) struct Node {
@@ -93,7 +97,10 @@ impl Node {
             region,
             router,
             rng: fastrand::Rng::with_seed(seed),
-            waiting: WaitQueue::new(WaitLimits::default()),
+            waiting: WaitQueue::new(WaitLimits {
+                wait_ms_max: WAIT_MS_MAX,
+                ..WaitLimits::default()
+            }),
             replicas: vec![idle; replicas],
             looked: vec![Signals::UNKNOWN; replicas],
             latencies: vec![None; replicas],

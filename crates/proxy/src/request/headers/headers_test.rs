@@ -172,3 +172,21 @@ fn claims_of_a_guest_stay_only_if_they_are_about_its_tenant() {
         assert!(!left(tenant, claimed), "{tenant:?} {claimed:?}");
     }
 }
+
+#[test]
+fn a_client_s_library_says_how_long_it_waits() {
+    let patience = |headers: &[(&'static str, &'static str)]| {
+        let pair =
+            |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));
+        client_patience(&headers.iter().map(pair).collect())
+    };
+    let (python, javascript) = ("x-stainless-read-timeout", "x-stainless-timeout");
+    assert_eq!(patience(&[(python, "600")]), Some(Duration::from_secs(600)));
+    assert_eq!(patience(&[(python, "2.5")]), Some(Duration::from_millis(2_500)));
+    assert_eq!(patience(&[(javascript, "20"), (python, "30")]), Some(Duration::from_secs(20)));
+    assert_eq!(patience(&[(javascript, "0"), (python, "30")]), Some(Duration::from_secs(30)));
+    for nothing in ["", "None", "soon", "-1", "0", "inf", "nan", "1e300"] {
+        assert_eq!(patience(&[(python, nothing)]), None, "{nothing:?}");
+    }
+    assert_eq!(patience(&[]), None);
+}

@@ -1,0 +1,50 @@
+use super::*;
+
+fn replica() -> Replica {
+    let spec = ReplicaSpec {
+        name: "a".into(),
+        host: "127.0.0.1".to_owned(),
+        port: 1,
+        tls: None,
+        protocol: ReplicaProtocol::Http1,
+        grpc: None,
+        models: Vec::new(),
+        versions: BTreeMap::new(),
+        pool: "default".to_owned(),
+        weight: 1,
+        in_flight_max: 10,
+        idle: Duration::from_secs(1),
+        continues_chats: false,
+        salt_field: None,
+        credential: None,
+    };
+    Replica::new(spec, 1).expect("no TLS")
+}
+
+#[test]
+fn what_was_sent_before_it_went_down_is_lost_unless_it_is_heard() {
+    let replica = replica();
+    let at = |ms| *EPOCH + Duration::from_millis(ms);
+    assert!(!replica.is_gone(at(1_000), at(9_000)), "it is up");
+    replica.heard(at(1_500));
+    replica.set_down(true, at(2_000));
+    replica.set_down(true, at(3_000));
+    assert!(!replica.is_gone(at(1_000), at(2_400)), "it may be heard of still");
+    assert!(replica.is_gone(at(1_000), at(2_500)));
+    assert!(!replica.is_gone(at(2_100), at(9_000)), "it was sent there all the same");
+    replica.heard(at(2_300));
+    assert!(!replica.is_gone(at(1_000), at(9_000)), "it goes on");
+    replica.set_down(false, at(3_000));
+    replica.set_down(true, at(4_000));
+    assert!(replica.is_gone(at(3_500), at(4_600)));
+}
+
+#[test]
+fn the_time_that_requests_stay_is_an_average_of_late() {
+    let replica = replica();
+    assert_eq!(replica.held_ms(), None);
+    replica.note_held(Duration::from_secs(1));
+    assert_eq!(replica.held_ms(), Some(1_000.0));
+    (0..100).for_each(|_| replica.note_held(Duration::from_millis(200)));
+    assert!(replica.held_ms().is_some_and(|ms| (200.0..210.0).contains(&ms)));
+}

@@ -1,0 +1,102 @@
+//! Requests on a replica that goes down: they end, or go elsewhere, without waiting for a time-out.
+
+use std::time::Duration;
+
+use spillway_emulator::{Emulator, Fault};
+use spillway_node::Node;
+use spillway_tests::{
+    Client, OK, Reply, Scripted, Setup, chat, eventually, slow_emulator, spawn, within,
+};
+use tokio::task::JoinHandle;
+
+use crate::health::{QUICK, stands_at_last};
+
+/// More tokens than the replica generates within a test.
+const LONG: &str = ",\"max_tokens\":5000";
+
+/// Checks ten times a second, and no time-out that a test would meet.
+fn quick() -> Setup {
+    let lines = QUICK.into_iter().filter(|line| !line.starts_with("timeouts"));
+    lines.fold(Setup::new(), Setup::set)
+}
+
+/// A node with one slow emulated replica, which is checked in two ways.
+async fn world(more: impl FnOnce(Setup) -> Setup) -> (Emulator, Node) {
+    let emulator = slow_emulator(1, 50.0).await;
+    let url = format!("http://{}", emulator.addresses()[0]);
+    let setup = quick().replica_with("slow", &url, "kind = \"vllm\"");
+    let node = more(setup).start().await;
+    stands_at_last(&node, "slow", "open").await;
+    (emulator, node)
+}
+
+fn ask(node: &Node, fields: &str) -> JoinHandle<Reply> {
+    spawn(Client::once(node.addresses()[0], chat("tiny", fields)))
+}
+
+async fn hang(emulator: &Emulator) {
+    emulator.replica(0).set_fault(Fault::Hang).await.expect("a fault");
+}
+
+#[tokio::test]
+async fn a_request_whose_replica_goes_down_is_told_so_at_once() {
+    let (emulator, node) = world(|setup| setup).await;
+    let waits = ask(&node, LONG);
+    eventually("it is at the replica", || emulator.replica(0).stats().running == 1).await;
+    hang(&emulator).await;
+    let reply = within("it ends", waits).await.expect("a reply");
+    assert_eq!((reply.status, reply.code()), (502, Some("replica_down")), "{}", reply.text());
+    eventually("its place is free", || node.gateway().unfinished() == 0).await;
+}
+
+#[tokio::test]
+async fn a_request_whose_replica_goes_down_goes_to_another_one() {
+    let well = Scripted::start().await.serve(OK);
+    let (emulator, node) = world(|setup| {
+        setup
+            .table("[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n")
+            .replica("well", well.address)
+    })
+    .await;
+    let mut waits = ask(&node, LONG);
+    for _ in 0..3 {
+        if emulator.replica(0).stats().received > 0 {
+            break;
+        }
+        if let Ok(reply) = tokio::time::timeout(Duration::from_secs(1), &mut waits).await {
+            assert_eq!(reply.expect("a reply").status, 200);
+            waits = ask(&node, LONG);
+        }
+    }
+    eventually("it is at the replica", || emulator.replica(0).stats().running == 1).await;
+    hang(&emulator).await;
+    let reply = within("it is served", waits).await.expect("a reply");
+    assert_eq!((reply.status, reply.text()), (200, "ok"));
+}
+
+#[tokio::test]
+async fn a_stream_whose_replica_goes_down_ends_with_an_event() {
+    let (emulator, node) = world(|setup| setup).await;
+    emulator.replica(0).set_fault(Fault::Stall { after_events: 3 }).await.expect("a fault");
+    let waits = ask(&node, ",\"stream\":true,\"max_tokens\":5000");
+    let stalled = || emulator.replica(0).stats().received == 1;
+    eventually("it is at the replica", stalled).await;
+    hang(&emulator).await;
+    let reply = within("it ends", waits).await.expect("a reply");
+    let last = reply.events().last().map(|event| (*event).to_owned()).expect("an event");
+    assert!(last.contains("stream_cut"), "{last}");
+}
+
+/// Its checks say that it is down, and yet it is all there is.
+#[tokio::test]
+async fn a_request_that_is_sent_to_a_replica_which_is_down_is_not_given_up_for_that() {
+    let emulator = slow_emulator(1, 0.5).await;
+    let lines = "kind = \"vllm\"\nhealth = { path = \"/nothing-here\" }\nmetrics.scrape = false";
+    let url = format!("http://{}", emulator.addresses()[0]);
+    let node = quick().set("health.stall_ms = 60000").replica_with("r0", &url, lines).start().await;
+    stands_at_last(&node, "r0", "down").await;
+    // Seconds of work, and not a byte before its end.
+    let reply = Client::once(node.addresses()[0], chat("tiny", ",\"max_tokens\":1000"));
+    let reply = within("it is served", reply).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+}
