@@ -32,6 +32,12 @@ macro_rules! name {
             }
         }
 
+        impl From<&$name> for Arc<str> {
+            fn from(name: &$name) -> Self {
+                Self::clone(&name.0)
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(&self.0)

@@ -85,9 +85,10 @@ impl Admin {
         match path.as_str() {
             "/metrics" => reply(StatusCode::OK, OPEN_METRICS, self.feedback.scrape().into()),
             "/replicas" => json(StatusCode::OK, &self.keeper.members().await),
+            "/usage" => json(StatusCode::OK, &self.feedback.usage()),
             _ => error(
                 StatusCode::NOT_FOUND,
-                "try /metrics, /replicas, /livez, /readyz or /v1/openapi.json",
+                "try /metrics, /replicas, /usage, /livez, /readyz or /v1/openapi.json",
             ),
         }
     }

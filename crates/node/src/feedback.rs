@@ -5,9 +5,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use serde::Serialize;
 use spillway_proxy::{Gateway, KeyTable, Worker};
 use spillway_telemetry::{
-    LastResort, Live, LiveCluster, LiveHot, LiveKnowledge, LiveReplica, Metrics,
+    LastResort, Live, LiveCluster, LiveHot, LiveKnowledge, LiveReplica, Metrics, UsageLine,
 };
 use spillway_types::ReplicaSlot;
 use tokio_util::sync::CancellationToken;
@@ -21,6 +22,15 @@ use crate::quota;
 /// How often the queues are emptied: rarely enough to cost nothing, often enough that a queue of
 /// 16,384 outcomes takes 160,000 requests a second on one worker to overflow.
 const INTERVAL: Duration = Duration::from_millis(100);
+
+/// What was used at this node since it started.
+#[derive(Debug, Serialize)]
+pub(crate) struct Usage {
+    /// Milliseconds since 1970.
+    since_ms: u64,
+    /// By tenant, key and model.
+    usage: Vec<UsageLine>,
+}
 
 /// The workers' queues and where they lead.
 #[derive(Debug)]
@@ -87,6 +97,12 @@ impl Feedback {
     pub(crate) fn scrape(&self) -> String {
         self.collect();
         self.metrics.scrape(&self.live())
+    }
+
+    /// What tenants and keys have used, with every outcome left so far.
+    pub(crate) fn usage(&self) -> Usage {
+        self.collect();
+        Usage { since_ms: self.gateway.started_s().saturating_mul(1_000), usage: self.metrics.usage() }
     }
 
     fn collect(&self) {

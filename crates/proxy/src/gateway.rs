@@ -333,7 +333,7 @@ impl Gateway {
     }
 
     /// When the node started, in seconds since the Unix epoch.
-    pub(crate) fn started_s(&self) -> u64 {
+    pub fn started_s(&self) -> u64 {
         self.started_s
     }
 

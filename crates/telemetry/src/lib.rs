@@ -15,6 +15,7 @@ mod region_metrics;
 mod replica_metrics;
 mod shed_metrics;
 mod stream_gaps;
+mod usage;
 
 pub use control_metrics::{LiveControl, LiveItems};
 pub use knowledge_metrics::{LiveHot, LiveKnowledge};
@@ -22,3 +23,4 @@ pub use limit_metrics::LiveLimit;
 pub use metrics::{LastResort, Live, Metrics};
 pub use region_metrics::{LiveCluster, LiveConnection, LivePeer, LiveRegion, LiveRegionModel};
 pub use replica_metrics::LiveReplica;
+pub use usage::UsageLine;

@@ -19,6 +19,7 @@ use crate::places::{PlaceFamilies, Places};
 use crate::region_metrics::{LiveCluster, RegionMetrics};
 use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 use crate::shed_metrics::ShedMetrics;
+use crate::usage::{Usage, UsageLine, UsageMetrics};
 
 /// Label pairs; the number of distinct values is bounded by the config, never by clients.
 pub(crate) type Labels = Vec<(&'static str, String)>;
@@ -31,6 +32,8 @@ pub struct Metrics {
     families: PlaceFamilies,
     choices: ChoiceMetrics,
     sheds: ShedMetrics,
+    usage: Mutex<Usage>,
+    tenants: UsageMetrics,
     retries: Family<Labels, Counter>,
     cancels: Family<Labels, Counter>,
     closed: Family<Labels, Counter<u64, AtomicU64>>,
@@ -129,6 +132,8 @@ impl Metrics {
             families: PlaceFamilies::new(&mut r),
             choices: ChoiceMetrics::new(&mut r),
             sheds: ShedMetrics::new(&mut r),
+            usage: Mutex::default(),
+            tenants: UsageMetrics::new(&mut r),
             places: Mutex::default(),
             retries: metric(&mut r, names::RETRIES, "Retries"),
             cancels: metric(&mut r, names::CANCELS, "Requests whose client left"),
@@ -165,12 +170,20 @@ impl Metrics {
         places.of(outcome, &self.families).record(outcome, &self.families);
         self.choices.record(outcome);
         self.sheds.record(outcome);
+        self.replicas.request(outcome);
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).record(outcome);
         if outcome.is_guest {
             let class = format!("{}xx", outcome.status / 100);
             self.guest_requests.get_or_create(&vec![("status", class)]).inc();
         }
         self.record_retries(outcome);
         self.record_cancel(outcome.end);
+    }
+
+    /// What tenants and keys have used since the start.
+    #[must_use]
+    pub fn usage(&self) -> Vec<UsageLine> {
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).lines()
     }
 
     /// Counts a reload of the config.
@@ -230,6 +243,7 @@ impl Metrics {
         self.regions.show(&live.cluster);
         self.knowledge.show(&live.knowledge, live.hot.as_ref());
         self.limits.show(&live.limits);
+        self.tenants.show(&self.usage.lock().unwrap_or_else(PoisonError::into_inner));
         self.places.lock().unwrap_or_else(PoisonError::into_inner).show(&self.families);
         self.waiting.clear();
         for (model, count) in &live.waiting {
@@ -309,7 +323,7 @@ mod tests {
 
     use spillway_types::{
         BlockHashes, GapHistogram, Hedge, ModelName, Prediction, Reading, ReplicaName, RouteName,
-        Shed, Signals, SplitArm, TokenCounts,
+        Shed, Signals, SplitArm, TenantName, TokenCounts,
     };
 
     use super::*;
@@ -324,7 +338,10 @@ mod tests {
             fallback_for: Some(ModelName::from("huge")),
             region: None,
             is_guest: false,
+            tenant: Some(TenantName::from("acme")),
+            key: Some("k1".into()),
             replica: Some(ReplicaName::from("a")),
+            reason: Some("soonest"),
             status: 200,
             grpc_status: None,
             end: End::Complete,
@@ -360,6 +377,81 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in\n{text}");
         }
         assert!(!text.contains(r#"kind="cached""#), "zero counts make no series");
+    }
+
+    #[test]
+    fn requests_are_counted_by_replica_with_the_reason_and_forgotten_with_it() {
+        let metrics = Metrics::new(Vec::new());
+        metrics.record(&outcome());
+        metrics.record(&Outcome { is_guest: true, ..outcome() });
+        metrics.record(&Outcome { reason: Some("session"), status: 502, ..outcome() });
+        metrics.record(&Outcome { replica: None, reason: None, ..outcome() });
+        let replica = |name: &str| LiveReplica {
+            name: name.into(),
+            in_flight: 0,
+            concurrency_limit: None,
+            connections: 0,
+            admission: Admission::Open,
+            ramp_permille: 1_000,
+            signals: Signals::UNKNOWN,
+            breakers: 0,
+        };
+        let live = |name: &str| Live { replicas: vec![replica(name)], ..Live::default() };
+        let text = metrics.scrape(&live("a"));
+        for line in [
+            r#"spillway_replica_requests_total{replica="a",reason="soonest",status="2xx"} 2"#,
+            r#"spillway_replica_requests_total{replica="a",reason="session",status="5xx"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert_eq!(text.matches("spillway_replica_requests_total{").count(), 2);
+        let text = metrics.scrape(&live("b"));
+        assert!(!text.contains("spillway_replica_requests_total{"), "{text}");
+    }
+
+    #[test]
+    fn tokens_are_counted_by_tenant_and_key_for_own_clients_only() {
+        let metrics = Metrics::new(Vec::new());
+        let other = |key: Option<&str>| Outcome { key: key.map(Into::into), ..outcome() };
+        for outcome in [outcome(), outcome(), other(Some("k2")), other(None)] {
+            metrics.record(&outcome);
+        }
+        metrics.record(&Outcome { is_guest: true, ..outcome() });
+        metrics.record(&Outcome { tenant: None, key: None, status: 429, ..outcome() });
+        let lines: Vec<_> = metrics
+            .usage()
+            .into_iter()
+            .map(|line| (line.tenant, line.key, line.requests, line.errors, line.prompt_tokens))
+            .collect();
+        let acme = || Some("acme".to_owned());
+        let key = |name: &str| Some(name.to_owned());
+        assert_eq!(
+            lines,
+            [
+                (None, None, 1, 1, 7),
+                (acme(), None, 1, 0, 7),
+                (acme(), key("k1"), 2, 0, 14),
+                (acme(), key("k2"), 1, 0, 7),
+            ]
+        );
+        let text = metrics.scrape(&Live::default());
+        let line = r#"spillway_tenant_tokens_total{tenant="acme",kind="prompt"} 28"#;
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn tenants_without_end_fill_no_memory() {
+        let metrics = Metrics::new(Vec::new());
+        for number in 0..20_000 {
+            let tenant = Some(TenantName::from(&*format!("t{number}")));
+            metrics.record(&Outcome { tenant, gaps: None, ..outcome() });
+        }
+        let lines = metrics.usage();
+        assert_eq!(lines.iter().map(|line| line.requests).sum::<u64>(), 20_000);
+        assert!(lines.len() <= 16_385, "{}", lines.len());
+        let text = metrics.scrape(&Live::default());
+        assert!(text.matches("spillway_tenant_tokens_total{").count() <= 3 * 257);
+        assert!(text.contains(r#"spillway_tenant_tokens_total{tenant="_other",kind="prompt"}"#));
     }
 
     #[test]

@@ -14,6 +14,10 @@ pub const DURATION: &str = "spillway_request_duration_seconds";
 pub const OVERHEAD: &str = "spillway_gateway_overhead_seconds";
 /// Tokens by route, model and kind: prompt, completion, cached.
 pub const TOKENS: &str = "spillway_tokens";
+/// Tokens by tenant and kind, for this node's own clients.
+pub const TENANT_TOKENS: &str = "spillway_tenant_tokens";
+/// Requests that a replica was asked for last, by why its policy chose it and by status.
+pub const REPLICA_REQUESTS: &str = "spillway_replica_requests";
 /// Retries by what made them safe: unsent, reset.
 pub const RETRIES: &str = "spillway_retries";
 /// Retries that the budget refused.

@@ -8,13 +8,24 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
-use spillway_types::{Admission, Fault, RAMP_FULL, Reading, Signals};
+use spillway_types::{Admission, Fault, Outcome, RAMP_FULL, Reading, ReplicaName, Signals};
 
 use crate::metrics::{Labels, metric};
 use crate::names;
 
 /// A gauge that is not a whole number.
 type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// Why a replica was asked, and the first digit of the status.
+type Asked = (&'static str, u16);
+
+fn request_labels(replica: &str, reason: &str, class: u16) -> Labels {
+    vec![
+        ("replica", replica.to_owned()),
+        ("reason", reason.to_owned()),
+        ("status", format!("{class}xx")),
+    ]
+}
 
 /// One replica at the moment of a scrape.
 #[derive(Clone, Debug)]
@@ -53,6 +64,9 @@ pub(crate) struct ReplicaMetrics {
     transitions: Family<Labels, Counter>,
     faults: Family<Labels, Counter>,
     checks: Family<Labels, Counter>,
+    requests: Family<Labels, Counter>,
+    /// The same by replica, so that nobody has to build labels for each request.
+    asked: Mutex<BTreeMap<ReplicaName, BTreeMap<Asked, Counter>>>,
     /// The counters' labels by replica, so that those of a replica that left can go.
     counted: Mutex<BTreeMap<String, BTreeSet<Labels>>>,
 }
@@ -73,6 +87,8 @@ impl ReplicaMetrics {
             transitions: metric(r, names::REPLICA_TRANSITIONS, "Changes of standing"),
             faults: metric(r, names::REPLICA_FAULTS, "Failures of a replica"),
             checks: metric(r, names::REPLICA_CHECKS, "Checks of a replica"),
+            requests: metric(r, names::REPLICA_REQUESTS, "Requests of a replica"),
+            asked: Mutex::default(),
             counted: Mutex::default(),
         }
     }
@@ -97,6 +113,21 @@ impl ReplicaMetrics {
         self.count(replica, &self.checks, labels);
     }
 
+    /// Counts a request that a replica of this region was asked for.
+    pub(crate) fn request(&self, outcome: &Outcome) {
+        let (Some(replica), Some(reason)) = (&outcome.replica, outcome.reason) else { return };
+        let class = outcome.status / 100;
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if !asked.contains_key(replica) {
+            asked.insert(replica.clone(), BTreeMap::new());
+        }
+        let Some(counters) = asked.get_mut(replica) else { return };
+        let counter = counters.entry((reason, class)).or_insert_with(|| {
+            self.requests.get_or_create_owned(&request_labels(replica.as_str(), reason, class))
+        });
+        counter.inc();
+    }
+
     fn count(&self, replica: &str, family: &Family<Labels, Counter>, labels: Labels) {
         family.get_or_create(&labels).inc();
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,6 +144,14 @@ impl ReplicaMetrics {
                 for family in [&self.transitions, &self.faults, &self.checks] {
                     family.remove(labels);
                 }
+            }
+            stays
+        });
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.retain(|replica, counters| {
+            let stays = names.contains(replica.as_str());
+            for (reason, class) in counters.keys().filter(|_| !stays) {
+                self.requests.remove(&request_labels(replica.as_str(), reason, *class));
             }
             stays
         });

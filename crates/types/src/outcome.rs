@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::{
     ArmName, BlockHashes, GapHistogram, ModelName, Prediction, RegionName, ReplicaName, RouteName,
+    TenantName,
 };
 
 /// One finished request, successful or not. Feeds metrics now and latency models later.
@@ -18,8 +19,14 @@ pub struct Outcome {
     pub arm: Option<Arc<SplitArm>>,
     /// The model that could not serve, if [`Outcome::model`] did in its place.
     pub fallback_for: Option<ModelName>,
+    /// The client's tenant; `None` if it has none.
+    pub tenant: Option<TenantName>,
+    /// The id of the client's key; `None` where none was asked for.
+    pub key: Option<Arc<str>>,
     /// The replica of the last attempt; `None` if no attempt was made.
     pub replica: Option<ReplicaName>,
+    /// Why the policy chose that one, one of a fixed list; `None` if no attempt was made.
+    pub reason: Option<&'static str>,
     /// The other region that served it; `None` if this one did, or none.
     pub region: Option<RegionName>,
     /// Another node forwarded it.

@@ -209,3 +209,29 @@ async fn equal_prompts_look_alike_unless_a_tenant_is_kept_apart() {
         .collect();
     assert!(!meet(&apart).await);
 }
+
+#[tokio::test]
+async fn what_each_key_has_used_is_told_to_operators() {
+    let emulator = emulator(1).await;
+    let (first, second) = (Key::new("a", "acme", ""), Key::new("b", "acme", ""));
+    let setup = Setup::new().emulated(&emulator).table(&*first.block).table(&*second.block);
+    let node = setup.start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    for (key, model) in [(&first, "tiny"), (&first, "tiny"), (&second, "tiny"), (&second, "huge")] {
+        let body = STORE.replace("tiny", model);
+        client.fetch(key.sign(post("/v1/responses", body))).await;
+    }
+    let admin = node.admin_address().expect("an admin listener");
+    let told = Client::once(admin, get("/usage")).await.json();
+    let line = |key: &str, model: Option<&str>| {
+        let lines = told["usage"].as_array().expect("lines").iter();
+        let of = |line: &&serde_json::Value| line["key"] == *key && line["model"].as_str() == model;
+        lines.clone().find(of).unwrap_or_else(|| panic!("{told}")).clone()
+    };
+    let twice = line("a", Some("tiny"));
+    assert_eq!((&twice["tenant"], &twice["requests"]), (&"acme".into(), &2.into()));
+    assert_eq!(twice["completion_tokens"], 6);
+    assert!(twice["prompt_tokens"].as_u64() > Some(0), "{told}");
+    assert_eq!(line("b", Some("tiny"))["completion_tokens"], 3);
+    assert_eq!(line("b", None)["errors"], 1);
+}

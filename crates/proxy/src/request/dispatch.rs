@@ -181,7 +181,7 @@ impl Dispatch<'_> {
             // Where one has found a place there may be more.
             self.worker.gateway.waiting.wake();
         }
-        record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, chosen.prediction);
+        record.asked(&asked.replica.spec().name, &self.prepared.inquiry.prefix, &chosen);
         let hedging = self.hedging(so_far);
         let was_sent = record.sent(true);
         let reply = match hedging {

@@ -91,7 +91,7 @@ impl Dispatch<'_> {
         record.hedged(hedge);
         if hedge == Hedge::Won {
             let (asked, _) = &done;
-            record.hedge_won(&asked.replica.spec().name, asked.chosen.prediction, second_at);
+            record.hedge_won(&asked.replica.spec().name, &asked.chosen, second_at);
         }
         done
     }

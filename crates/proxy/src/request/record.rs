@@ -5,11 +5,13 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use spillway_protocol::GatewayError;
+use spillway_route::Attempt;
 use spillway_types::{
-    BlockHashes, End, GapHistogram, Hedge, ModelName, Outcome, Prediction, RegionName, ReplicaName,
-    RouteName, Shed, SplitArm, TokenCounts,
+    BlockHashes, End, GapHistogram, Hedge, ModelName, Outcome, RegionName, ReplicaName, RouteName,
+    Shed, SplitArm, TokenCounts,
 };
 
+use crate::access::Grant;
 use crate::client::{Client, PieceOut};
 use crate::request::charge::Charge;
 use crate::upstream::RetrySafety;
@@ -47,7 +49,10 @@ impl Record {
             model: None,
             arm: None,
             fallback_for: None,
+            tenant: None,
+            key: None,
             replica: None,
+            reason: None,
             region: None,
             is_guest: false,
             status: CLIENT_CLOSED_REQUEST,
@@ -95,9 +100,13 @@ impl Record {
         self.asked_at
     }
 
-    /// Its client was let in, in this class.
-    pub(crate) fn admitted(&mut self, priority: u8) {
-        self.priority = priority;
+    /// Its client was let in.
+    pub(crate) fn admitted(&mut self, grant: &Grant) {
+        self.priority = grant.priority;
+        self.edit(|outcome| {
+            outcome.tenant.clone_from(&grant.tenant);
+            outcome.key = grant.key.as_ref().map(Into::into);
+        });
     }
 
     /// It has charged this to limits; what it does not use is given back at its end.
@@ -165,13 +174,14 @@ impl Record {
         &mut self,
         replica: &ReplicaName,
         prefix: &BlockHashes,
-        predicted: Option<Prediction>,
+        chosen: &Attempt,
     ) {
         self.asked_at = Some(Instant::now());
         self.edit(|outcome| {
             outcome.replica = Some(replica.clone());
+            outcome.reason = Some(chosen.reason.name());
             outcome.prefix = prefix.clone();
-            outcome.predicted = predicted;
+            outcome.predicted = chosen.prediction;
         });
     }
 
@@ -179,13 +189,14 @@ impl Record {
     pub(crate) fn hedge_won(
         &mut self,
         replica: &ReplicaName,
-        predicted: Option<Prediction>,
+        chosen: &Attempt,
         asked_at: Instant,
     ) {
         self.asked_at = Some(asked_at);
         self.edit(|outcome| {
             outcome.replica = Some(replica.clone());
-            outcome.predicted = predicted;
+            outcome.reason = Some(chosen.reason.name());
+            outcome.predicted = chosen.prediction;
         });
     }
 

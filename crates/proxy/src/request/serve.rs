@@ -179,7 +179,7 @@ impl Exchange {
             Ok(grant) => grant,
             Err(error) => return Ok(refuse(&error, protocol, endpoint, record)),
         };
-        record.admitted(grant.priority);
+        record.admitted(&grant);
         if prefixed.is_none() {
             if let Endpoint::Grpc(method) = endpoint
                 && method.is_local()
