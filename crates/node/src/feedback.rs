@@ -102,7 +102,10 @@ impl Feedback {
     /// What tenants and keys have used, with every outcome left so far.
     pub(crate) fn usage(&self) -> Usage {
         self.collect();
-        Usage { since_ms: self.gateway.started_s().saturating_mul(1_000), usage: self.metrics.usage() }
+        Usage {
+            since_ms: self.gateway.started_s().saturating_mul(1_000),
+            usage: self.metrics.usage(),
+        }
     }
 
     fn collect(&self) {

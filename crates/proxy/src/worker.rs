@@ -26,7 +26,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 pub struct Worker {
     pub(crate) id: usize,
     pub(crate) gateway: Arc<Gateway>,
-    outcomes: ArrayQueue<Outcome>,
+    outcomes: ArrayQueue<Box<Outcome>>,
     outcomes_dropped: AtomicU64,
     signs: ArrayQueue<Sign>,
     learnings: ArrayQueue<Learning>,
@@ -68,7 +68,7 @@ impl Worker {
         // Bounded by what the queue can hold, so that a busy worker can't keep the caller for ever.
         for _ in 0..OUTCOMES_MAX {
             let Some(outcome) = self.outcomes.pop() else { return };
-            record(outcome);
+            record(*outcome);
         }
     }
 
@@ -118,7 +118,7 @@ impl Worker {
     }
 
     /// Leaves an outcome for the feedback task; never waits.
-    pub(crate) fn leave(&self, outcome: Outcome) {
+    pub(crate) fn leave(&self, outcome: Box<Outcome>) {
         if self.outcomes.push(outcome).is_err() {
             self.outcomes_dropped.fetch_add(1, Ordering::Relaxed);
         }

@@ -44,6 +44,7 @@ fn ask(now: Instant) -> QuotaAsk<'static> {
         tenant: Some("tenant-512"),
         model: Some("model-512"),
         tokens: 700,
+        said: 700,
         now,
     }
 }

@@ -180,6 +180,7 @@ impl World {
                 tenant: Some(tenant.as_str()),
                 model: None,
                 tokens: WHOLE / 100,
+                said: WHOLE / 100,
                 now: self.at,
             };
             while let Ok(hold) = self.nodes[0].quotas.admit(&ask) {
@@ -277,8 +278,14 @@ impl World {
         for number in 0..count {
             // Far apart, as requests of many tenants are.
             let tenant = tenants[number * 7_919 % tenants.len()];
-            let ask =
-                QuotaAsk { key: None, tenant: Some(tenant), model: None, tokens: 1, now: self.at };
+            let ask = QuotaAsk {
+                key: None,
+                tenant: Some(tenant),
+                model: None,
+                tokens: 1,
+                said: 1,
+                now: self.at,
+            };
             drop(node.quotas.admit(&ask).map(|hold| hold.settle(Some(1))));
         }
         (now() - begin).as_secs_f64() * 1e9 / count as f64

@@ -100,6 +100,13 @@ impl Limiter {
         Self { is_own: true, ..self }
     }
 
+    /// Of so many tokens those that are charged: a guess beyond what the request says itself is bounded by
+    /// the whole limit, or no request that leaves its length open could be served under a small one.
+    pub(crate) fn most(&self, tokens: u64, said: u64) -> u64 {
+        let whole = self.meter(LimitKind::TokenRate).map_or(u64::MAX, |meter| meter.whole());
+        tokens.min(whole.max(said))
+    }
+
     /// Charges all kinds or none.
     ///
     /// # Errors

@@ -100,9 +100,9 @@ impl Quotas {
             return Ok(hold);
         }
         let now_ns = self.clock_ns(ask.now);
-        let tokens = ask.tokens.min(UNITS_MAX);
+        let (tokens, said) = (ask.tokens.min(UNITS_MAX), ask.said.min(UNITS_MAX));
         for limiter in table.applying(ask).into_iter().flatten() {
-            match limiter.charge(now_ns, tokens) {
+            match limiter.charge(now_ns, limiter.most(tokens, said)) {
                 Ok(charges) => hold.add(Arc::clone(limiter), charges),
                 Err(full) => {
                     hold.undo();

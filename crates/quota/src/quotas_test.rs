@@ -16,7 +16,14 @@ fn holds(quotas: &Quotas, scope: &Scope, units: [u64; 3]) {
 }
 
 fn ask(now: Instant, tokens: u64) -> QuotaAsk<'static> {
-    QuotaAsk { key: Some("k1"), tenant: Some("acme"), model: Some("llama"), tokens, now }
+    QuotaAsk {
+        key: Some("k1"),
+        tenant: Some("acme"),
+        model: Some("llama"),
+        tokens,
+        said: tokens,
+        now,
+    }
 }
 
 #[test]
@@ -79,7 +86,7 @@ fn a_limit_applies_only_to_its_own() {
     let quotas = Quotas::new(now);
     quotas.set_limits(&[terms(Scope::Tenant("other".into()), [Some(1), Some(1), Some(1)])]);
     assert!(quotas.admit(&ask(now, 5)).unwrap().is_empty());
-    let nobody = QuotaAsk { key: None, tenant: None, model: None, tokens: 1, now };
+    let nobody = QuotaAsk { key: None, tenant: None, model: None, tokens: 1, said: 1, now };
     assert!(quotas.admit(&nobody).unwrap().is_empty());
     assert!(quotas.admit(&QuotaAsk { tenant: Some("other"), ..nobody }).is_err());
 }
@@ -192,6 +199,24 @@ fn a_refusal_names_limit_use_and_time() {
     assert_eq!(refused(1), "2 requests/min for key k1: 2 used, again in 61 s");
     quotas.set_limits(&[terms(key, [Some(0), None, None])]);
     assert_eq!(refused(1), "the limit is 0 requests/s for key k1: no request can be served");
+}
+
+#[test]
+fn a_guess_is_charged_up_to_the_whole_limit_and_what_is_said_in_full() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    quotas.set_limits(&[terms(Scope::Global, [None, Some(500), None])]);
+    holds(&quotas, &Scope::Global, [0, 500, 0]);
+    let guess = QuotaAsk { said: 100, ..ask(now, 1_124) };
+    let hold = quotas.admit(&guess).unwrap();
+    let refusal = quotas.admit(&ask(now, 1)).unwrap_err().to_string();
+    assert!(refusal.starts_with("500 tokens/min for everything: 500 used"), "{refusal}");
+    // What it used beyond that is owed.
+    hold.settle(Some(700));
+    let usage = quotas.usage(&Scope::Global, now).unwrap();
+    assert_eq!(usage.debt, Units([0, 200, 0]));
+    let refusal = quotas.admit(&QuotaAsk { said: 501, ..guess }).unwrap_err().to_string();
+    assert!(refusal.starts_with("the request may use 501 tokens, the limit is 500"), "{refusal}");
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub struct QuotaAsk<'a> {
     pub model: Option<&'a str>,
     /// The tokens that it will use at most, or most likely.
     pub tokens: u64,
+    /// Of these, what it says itself. The rest is a guess, and not charged where all of a limit is less.
+    pub said: u64,
     /// When.
     pub now: Instant,
 }

@@ -163,7 +163,8 @@ impl ConcurrencyLimit {
         let aim = self.aim(running, own);
         let is_too_much = self.too_many.is_standing(queued, 2.0 * aim, now);
         let is_enough = self.enough.is_standing(queued, aim, now);
-        if is_too_much {
+        // What others than this region's nodes have sent says nothing of these.
+        if is_too_much && in_flight > 0.0 {
             // What it works on of the region's, and its part of what is to wait. Not less each time:
             // what is too much needs time to end.
             let enough = (running + aim) * own;

@@ -123,7 +123,8 @@ impl UsageMetrics {
 
     pub(crate) fn show(&self, usage: &Usage) {
         for (tenant, sums) in usage.by_tenant() {
-            for (kind, sum) in ["prompt", "completion", "cached"].into_iter().zip(sums) {
+            let kinds = ["prompt", "completion", "cached"].into_iter().zip(sums);
+            for (kind, sum) in kinds.filter(|(_, sum)| *sum > 0) {
                 let labels = vec![("tenant", tenant.to_owned()), ("kind", kind.to_owned())];
                 raise(&self.tokens.get_or_create(&labels), sum);
             }

@@ -234,6 +234,7 @@ async fn no_way_around_a_limit_of_tokens_is_free() {
         tenant: None,
         model: Some("tiny"),
         tokens: 2_000,
+        said: 2_000,
         now: Instant::now(),
     };
     let _all = quotas.admit(&ask).unwrap();
@@ -342,7 +343,8 @@ async fn what_is_larger_than_the_whole_limit_is_refused_for_good() {
     let world = World::started(&["one"]).await;
     put(world.node(0), limit(Limit { tokens_per_min: Some(900), ..Limit::default() })).await;
     eventually("the limit is known", || held(world.node(0), LimitKind::TokenRate) == 900).await;
-    let reply = ask(world.node(0)).await;
+    let address = world.node(0).addresses()[0];
+    let reply = Client::once(address, chat("tiny", ",\"max_tokens\":901")).await;
     assert_eq!((reply.status, reply.code()), (400, Some("request_exceeds_limit")));
     assert_eq!(reply.header("retry-after"), None, "it would never be served");
     assert!(

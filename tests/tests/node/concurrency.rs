@@ -79,7 +79,7 @@ async fn what_a_small_engine_has_no_slot_for_waits_in_the_node_and_it_is_no_less
     };
     let file = File::new(&setup(""));
     let node = file.start().await;
-    assert_eq!(limit(&node), 32.0);
+    assert_eq!(limit(&node), 64.0);
     let crowd = Crowd::of(&node, CLIENTS);
     let replica = emulator.replica(0);
     let is_found = || limit(&node) <= 8.0 && replica.stats().waiting <= 3;
@@ -130,10 +130,10 @@ async fn the_limit_is_shown_to_operators() {
         let member = all.iter().find(|member| member["name"] == name).expect("a replica");
         member["concurrency_limit"].clone()
     };
-    assert_eq!((shown("r0"), shown("fixed")), (32.into(), serde_json::Value::Null));
+    assert_eq!((shown("r0"), shown("fixed")), (64.into(), serde_json::Value::Null));
     let page = Page::of(&node);
     let of = |name| page.sum("spillway_replica_concurrency_limit", &[("replica", name)]);
-    assert_eq!((of("r0"), of("fixed")), (32.0, 0.0));
+    assert_eq!((of("r0"), of("fixed")), (64.0, 0.0));
     node.stop().await;
 }
 
@@ -145,19 +145,19 @@ async fn who_can_wait_does_and_who_can_t_is_served_all_the_same() {
     let node = Setup::new().replica("r0", gate.address).table(raw).start().await;
     let address = node.addresses()[0];
     let ask = |request| spawn(Client::once(address, request));
-    let held: Vec<_> = (0..40).map(|_| ask(chat("tiny", ""))).collect();
-    eventually("the limit is reached", || gate.held("") == 32 && node.gateway().waiting() == 8)
+    let held: Vec<_> = (0..72).map(|_| ask(chat("tiny", ""))).collect();
+    eventually("the limit is reached", || gate.held("") == 64 && node.gateway().waiting() == 8)
         .await;
     // Its silence is no reason to give it more.
     // wait: some looks have to pass.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!((gate.held(""), limit(&node)), (32, 32.0));
+    assert_eq!((gate.held(""), limit(&node)), (64, 64.0));
     let raw = ask(get("/raw/x"));
-    eventually("a request without a model is there", || gate.held("") == 33).await;
+    eventually("a request without a model is there", || gate.held("") == 65).await;
     let mut hasty = chat("tiny", "");
     *hasty.uri_mut() = "/hasty/v1/chat/completions".parse().expect("a path");
     let hasty = ask(hasty);
-    eventually("and one of a route without a queue", || gate.held("") == 34).await;
+    eventually("and one of a route without a queue", || gate.held("") == 66).await;
     held.iter().chain([&raw, &hasty]).for_each(JoinHandle::abort);
     node.stop().await;
 }

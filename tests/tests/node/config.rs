@@ -366,6 +366,14 @@ regions = ["local"]
 priority = 1
 expires = 2027-01-31T00:00:00Z
 revoked = true
+[[limit]]
+name = "global"
+requests_per_s = 900
+concurrency = 64
+[[limit]]
+name = "model:small"
+requests_per_min = 600
+tokens_per_min = 60000
 [[tenant]]
 name = "t"
 suspended = true

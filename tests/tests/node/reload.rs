@@ -205,7 +205,7 @@ async fn whether_replies_tell_how_they_were_routed_changes_without_a_restart() {
     let node = file.start().await;
     let mut is_told = Vec::new();
     for (done, exposed) in [(1.0, true), (2.0, false)] {
-        file.replace(&setup().set(&format!("node.expose_routing = {exposed}")).text());
+        file.replace(&setup().set(format!("node.expose_routing = {exposed}")).text());
         eventually("it is applied", || reloads(&node, "applied") >= done).await;
         let reply = Client::once(node.addresses()[0], chat("tiny", "")).await;
         is_told.push(reply.headers.contains_key("x-spillway-replica"));

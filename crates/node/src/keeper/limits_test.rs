@@ -48,8 +48,11 @@ impl Kept {
         self.replicas[&ReplicaName::from("a")].concurrency_limit()
     }
 
-    /// The replica tells what waits and runs, and some time passes.
+    /// The replica tells what waits and runs, all of it by other nodes of the region, and some time
+    /// passes.
     fn told(&mut self, queued: f32, running: f32) {
+        let requests = (queued + running) as u32;
+        self.replicas[&ReplicaName::from("a")].set_elsewhere(requests, Vec::new(), 0);
         let report =
             LoadReport { queued: Some(queued), running: Some(running), ..LoadReport::default() };
         self.limits.reported(&"a".into(), &report, self.now);
@@ -66,7 +69,7 @@ impl Kept {
 
 #[test]
 fn only_a_replica_whose_operator_did_not_say_has_one() {
-    assert_eq!(Kept::new("").limit(), Some(32));
+    assert_eq!(Kept::new("").limit(), Some(64));
     assert_eq!(Kept::new("connections_max = 7").limit(), None);
     assert_eq!(Kept::new("concurrency = \"unlimited\"").limit(), None);
     assert_eq!(Kept::new("concurrency = \"adaptive\"\nconnections_max = 7").limit(), Some(7));
@@ -75,8 +78,7 @@ fn only_a_replica_whose_operator_did_not_say_has_one() {
 #[test]
 fn what_was_found_stays_for_a_replica_that_stays() {
     let mut kept = Kept::new("");
-    kept.told(20.0, 4.0);
-    kept.told(10.0, 4.0);
+    (0..5).for_each(|_| kept.told(20.0, 4.0));
     let found = kept.limit();
     assert!(found < Some(16), "{found:?}");
     kept.reload("slow_start_ms = 5000");
@@ -84,10 +86,10 @@ fn what_was_found_stays_for_a_replica_that_stays() {
     kept.reload("slow_start_ms = 5000\nconcurrency = \"unlimited\"");
     assert_eq!(kept.limit(), None, "live, with its connections");
     kept.reload("slow_start_ms = 5000");
-    assert_eq!(kept.limit(), Some(32), "found anew");
-    kept.told(20.0, 4.0);
+    assert_eq!(kept.limit(), Some(64), "found anew");
+    (0..5).for_each(|_| kept.told(20.0, 4.0));
     kept.reload("weight = 3");
-    assert_eq!(kept.limit(), Some(32), "another replica of that name");
+    assert_eq!(kept.limit(), Some(64), "another replica of that name");
 }
 
 #[test]
@@ -96,7 +98,7 @@ fn what_is_no_load_is_not_taken_for_one() {
     for nonsense in [f32::NAN, f32::INFINITY, -1.0] {
         kept.told(nonsense, 4.0);
     }
-    assert_eq!(kept.limit(), Some(32));
+    assert_eq!(kept.limit(), Some(64));
     kept.limits.reported(&"b".into(), &LoadReport::default(), kept.now);
 }
 

@@ -90,7 +90,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let now = Instant::now();
         let (quotas, _) = limited(now);
-        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 1, now };
+        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 1, said: 1, now };
         quotas.admit(&ask).unwrap().settle(Some(5_000));
         Debts::load(folder.path()).note(&quotas, now);
         // It crashes, and the next one hears of the limit only some time later.

@@ -195,7 +195,7 @@ mod tests {
         let (quotas, limits) = limited(now);
         let mut journal = Journal::load(folder.path());
         for tokens in [100, 20] {
-            let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, now };
+            let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, said: tokens, now };
             drop(quotas.admit(&ask).unwrap());
         }
         journal.note(&quotas, &limits, now);

@@ -44,6 +44,7 @@ impl Charge {
             tenant: inquiry.tenant.as_ref().map(|tenant| tenant.as_str()),
             model,
             tokens,
+            said: cost.tokens(|| 0),
             now: Instant::now(),
         };
         if let Err(error) = cost.check()
@@ -127,7 +128,10 @@ mod tests {
             fallback_for: None,
             region: None,
             is_guest: false,
+            tenant: None,
+            key: None,
             replica: None,
+            reason: None,
             status: 499,
             grpc_status: None,
             end,
@@ -149,7 +153,7 @@ mod tests {
     #[test]
     fn only_what_no_replica_worked_on_is_free() {
         let now = Instant::now();
-        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 900, now };
+        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 900, said: 900, now };
         let hold = Quotas::new(now).admit(&ask).unwrap();
         let charge = Charge { hold, prompt_tokens: 100 };
         for end in [End::Answered, End::CancelledBeforeReply, End::CancelledInReply] {

@@ -186,7 +186,11 @@ impl Dispatch<'_> {
         let left_by = patience.map(|patience| self.started + patience);
         let deadline = self.prepared.inquiry.deadline.at();
         let longest = left_by.map_or(longest, |left_by| left_by.min(longest));
-        if deadline <= longest { (deadline, ShedReason::Late) } else { (longest, ShedReason::Waited) }
+        if deadline <= longest {
+            (deadline, ShedReason::Late)
+        } else {
+            (longest, ShedReason::Waited)
+        }
     }
 
     /// Why it is not to wait at all: its turn is predicted to come after all the time that it may wait.

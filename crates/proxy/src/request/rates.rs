@@ -30,6 +30,7 @@ pub(super) fn rates(gateway: &Gateway, grant: &Grant, inquiry: &Inquiry) -> Opti
         tenant: inquiry.tenant.as_ref().map(|tenant| tenant.as_str()),
         model: inquiry.model.as_ref().map(|model| model.as_str()),
         tokens: 0,
+        said: 0,
         now: Instant::now(),
     })
 }

@@ -37,7 +37,8 @@ pub(crate) struct Record {
     was_sent: bool,
     /// The class of its client.
     priority: u8,
-    outcome: Option<Outcome>,
+    /// Boxed: requests are moved, and this is most of what a record is.
+    outcome: Option<Box<Outcome>>,
 }
 
 impl Record {
@@ -81,7 +82,7 @@ impl Record {
             reply_bytes: 0,
             was_sent: false,
             priority: 0,
-            outcome: Some(outcome),
+            outcome: Some(Box::new(outcome)),
         }
     }
 
@@ -170,12 +171,7 @@ impl Record {
     }
 
     /// A replica is asked now, with a prompt of these blocks.
-    pub(crate) fn asked(
-        &mut self,
-        replica: &ReplicaName,
-        prefix: &BlockHashes,
-        chosen: &Attempt,
-    ) {
+    pub(crate) fn asked(&mut self, replica: &ReplicaName, prefix: &BlockHashes, chosen: &Attempt) {
         self.asked_at = Some(Instant::now());
         self.edit(|outcome| {
             outcome.replica = Some(replica.clone());
@@ -186,12 +182,7 @@ impl Record {
     }
 
     /// The replica that was asked beside the first serves it; it was asked then.
-    pub(crate) fn hedge_won(
-        &mut self,
-        replica: &ReplicaName,
-        chosen: &Attempt,
-        asked_at: Instant,
-    ) {
+    pub(crate) fn hedge_won(&mut self, replica: &ReplicaName, chosen: &Attempt, asked_at: Instant) {
         self.asked_at = Some(asked_at);
         self.edit(|outcome| {
             outcome.replica = Some(replica.clone());

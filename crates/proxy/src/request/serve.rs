@@ -140,21 +140,28 @@ impl Exchange {
     ///
     /// # Errors
     /// If it is a guest's, and nothing of it reached a replica that serves it.
-    pub(super) async fn run(
+    // An async block, since an async function would hold its arguments twice for the whole request.
+    pub(super) fn run<'a>(
         self,
         request: Request<WireBody>,
-        identity: &Identity,
-    ) -> Result<Response<ReplyBody>, Box<SentElsewhere>> {
+        identity: &'a Identity,
+    ) -> impl Future<Output = Result<Response<ReplyBody>, Box<SentElsewhere>>> + Send + 'a
+    where
+        Self: 'a,
+    {
         let (head, mut body) = request.into_parts();
         let is_http1 = self.guest.is_none() && head.version <= Version::HTTP_11;
         // Who waits for 100 Continue sends nothing, and reading would tell it to.
         let is_sent = !head.headers.contains_key(header::EXPECT);
-        let mut response = self.answer(head, &mut body, identity).await?;
-        // It was answered before its body was looked at.
-        if is_http1 && !body.is_end_stream() && !(is_sent && discard(body).await) {
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        async move {
+            let mut response = self.answer(head, &mut body, identity).await?;
+            // It was answered before its body was looked at.
+            if is_http1 && !body.is_end_stream() && !(is_sent && discard(body).await) {
+                let close = HeaderValue::from_static("close");
+                response.headers_mut().insert(header::CONNECTION, close);
+            }
+            Ok(response)
         }
-        Ok(response)
     }
 
     async fn answer(

@@ -174,7 +174,7 @@ impl Node {
         while self.owed >= 1.0 {
             self.owed -= 1.0;
             let tokens = 1 + dice.u64(..20);
-            let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, now };
+            let ask = QuotaAsk { key: None, tenant: None, model: None, tokens, said: tokens, now };
             let is_open = self.quotas.is_open(&SCOPE, now);
             let Ok(hold) = self.quotas.admit(&ask) else {
                 self.refused += 1;

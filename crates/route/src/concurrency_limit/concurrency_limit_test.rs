@@ -239,6 +239,14 @@ fn what_waits_for_the_next_step_of_the_engine_does_not_change_it() {
 }
 
 #[test]
+fn what_others_than_this_region_queue_there_does_not_change_it() {
+    let mut limit = from(64);
+    (0..1_000).for_each(|step| {
+        assert_eq!(limit.update(&told(0, 90.0, 10.0), at(step * 500)), 64);
+    });
+}
+
+#[test]
 fn a_rise_from_a_calm_time_waits_for_two_first_tokens_at_most() {
     // 80 at a replica that takes 256, and says so every half second: nothing at all in the first look.
     let rise = Engine { wanted: |_, second| if second < 5 { 4 } else { 80 }, ..large() };
