@@ -149,7 +149,8 @@ fn no_path() -> ApiError {
 }
 
 fn no_cluster() -> ApiError {
-    let remedy = "give it `data` in [cluster] and a [[peer]] for each other node, or ask another node";
+    let remedy =
+        "give it `data` in [cluster] and a [[peer]] for each other node, or ask another node";
     let cause = "this node is in no cluster that agrees on anything";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "no_cluster", cause, remedy)
 }

@@ -55,4 +55,4 @@ pub use sse::{EventOptions, EventRelay, Tally};
 pub use trace::{
     REQUEST_ID, TRACEPARENT, TRACESTATE, TraceContext, new_request_id, valid_request_id,
 };
-pub use v2::{V2Facts, V2Watch, read_v2};
+pub use v2::{Expanded, V2Coding, V2Facts, V2Look, V2Watch, read_v2};

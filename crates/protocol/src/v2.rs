@@ -1,11 +1,13 @@
 //! What a request of KServe V2 says beside its tensors: how much it asks for, and what steers the engine.
 
+mod look;
 mod watch;
 
 use serde_json::value::RawValue;
 
 use crate::body::{NameTable, Number, Source, number};
 use crate::{BodyError, EngineFields};
+pub use look::{Expanded, V2Coding, V2Look};
 pub use watch::V2Watch;
 
 /// Objects within a request whose members engines read as parameters.

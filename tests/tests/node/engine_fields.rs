@@ -5,7 +5,7 @@ use h2::Reason;
 use http::{HeaderValue, Method};
 use spillway_emulator::kserve::{InferRequest, Parameter, ParameterValue};
 use spillway_tests::{
-    CallServer, Client, OK, RAW_ROUTE, Scripted, Setup, chat, full, message, post,
+    CallServer, Client, OK, RAW_ROUTE, Scripted, Setup, chat, full, message, post, streamed,
 };
 
 use crate::grpc_calls::{
@@ -71,6 +71,54 @@ async fn parameters_of_v2_are_refused_in_short_requests_and_in_long_ones() {
     let long = format!(r#"{{"inputs":[{{"data":[{tensor}1]}}],"parameters":{{"x":1}}}}"#);
     let reply = Client::once(node.addresses()[0], post("/v2/models/tiny/infer", long)).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
+}
+
+/// `{"inputs":[],"parameters":{"priority":1}}`, as gzip and as zlib make it, and `{"inputs":[]}`.
+const GZIP: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\xca\xcc\x2b\x28\x2d\x29\x56\xb2\x8a\x8e\
+    \xd5\x51\x2a\x48\x2c\x4a\xcc\x4d\x2d\x49\x2d\x02\xf2\xab\x95\x0a\x8a\x32\xf3\x8b\x32\x4b\
+    \x2a\x95\xac\x0c\x6b\x6b\x01\xf2\x1a\x33\xc0\x29\x00\x00\x00";
+const ZLIB: &[u8] =
+    b"\x78\x9c\xab\x56\xca\xcc\x2b\x28\x2d\x29\x56\xb2\x8a\x8e\xd5\x51\x2a\x48\x2c\x4a\xcc\x4d\
+    \x2d\x49\x2d\x02\xf2\xab\x95\x0a\x8a\x32\xf3\x8b\x32\x4b\x2a\x95\xac\x0c\x6b\x6b\x01\x35\
+    \xa2\x0e\xd9";
+const PLAIN: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xab\x56\xca\xcc\x2b\x28\x2d\x29\x56\xb2\x8a\x8e\
+    \xad\x05\x00\xa2\x00\xa9\xa6\x0d\x00\x00\x00";
+
+#[tokio::test]
+async fn compression_hides_no_parameters_and_is_allowed_to_tensors() {
+    let replica = Scripted::start().await;
+    let url = format!("http://{}", replica.address);
+    let node = Setup::new().replica_with("one", &url, "models = [\"tiny\"]\n").start().await;
+    let serving = replica.serve(OK);
+    let path = "/v2/models/tiny/infer";
+    let node = &node;
+    let ask = async |coding: &'static str, body: &'static [u8], is_streamed: bool| {
+        let (sender, pieces) = streamed();
+        sender.try_send(Bytes::from_static(body)).expect("room for a piece");
+        let body = if is_streamed { pieces } else { full(body) };
+        drop(sender);
+        let mut request = message(Method::POST, path, "application/json", body);
+        let headers = request.headers_mut();
+        headers.insert("content-encoding", HeaderValue::from_static(coding));
+        Client::once(node.addresses()[0], request).await
+    };
+    for is_streamed in [false, true] {
+        for (status, coding, body) in [
+            (400, "gzip", GZIP),
+            (400, "X-GZIP", GZIP),
+            (400, "deflate", ZLIB),
+            (400, "gzip", ZLIB),
+            (415, "gzip, gzip", GZIP),
+            (415, "br", GZIP),
+            (200, "gzip", PLAIN),
+        ] {
+            let reply = ask(coding, body, is_streamed).await;
+            assert_eq!(reply.status, status, "{coding} {is_streamed}: {}", reply.text());
+        }
+    }
+    assert_eq!(serving.requests.count(), 2);
 }
 
 #[tokio::test]

@@ -37,6 +37,12 @@ impl V2Watch {
         Self { allowed, bytes_left, depth: 0, place, key: Vec::new() }
     }
 
+    /// Whether all JSON was seen.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.bytes_left == 0
+    }
+
     /// Takes the next piece.
     ///
     /// # Errors

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::HeaderMap;
+use http::header::CONTENT_ENCODING;
 use http::uri::PathAndQuery;
 use http_body::Body;
-use spillway_protocol::{GatewayError, Segments, V2Watch, read_v2};
+use spillway_protocol::{GatewayError, Segments, V2Coding, V2Look, V2Watch, read_v2};
 use spillway_types::ModelName;
 
 use crate::body_room::BodyReservation;
@@ -19,6 +21,10 @@ use crate::request::target::{Found, NamePlace, Target, Wanted};
 use crate::upstream::RequestBody;
 use crate::view::Route;
 use crate::wire_body::WireBody;
+
+/// Bytes of JSON that a compressed body may expand to: some 20 ms of work, where tensors behind the JSON cost
+/// nothing.
+const EXPANDED_BYTES_MAX: u64 = 8 << 20;
 
 /// A body that is not read for its prompt.
 struct Opaque {
@@ -91,25 +97,29 @@ impl Surroundings<'_> {
         let bytes = body.size_hint().exact();
         let is_v2 = flavour == Flavour::KServeV2;
         let generates = is_v2 && generates(self.head.uri.path());
-        let encoding = refuse_encoding(&self.head.headers);
         // Tensors may be compressed, and are passed on as they are.
-        let is_read = is_v2 && encoding.is_ok();
-        if generates {
-            encoding?;
-        }
-        let cost_of = |bytes| match is_v2 && !is_read {
-            true => Cost::of_compressed(),
-            false => Cost::of_unread(self.head, bytes),
+        let coding = match is_v2 {
+            true => v2_coding(&self.head.headers, generates)?,
+            false => None,
+        };
+        let cost_of = |bytes| match coding {
+            Some(_) => Cost::of_compressed(),
+            None => Cost::of_unread(self.head, bytes),
+        };
+        let look = || {
+            let watch = V2Watch::new(route.spec.engine_fields, self.json_bytes());
+            V2Look::new(watch, coding, limits.body_bytes_max.min(EXPANDED_BYTES_MAX))
         };
         if !generates && bytes.is_none_or(|bytes| bytes > limits.buffered_bytes_max) {
-            let watch = is_read.then(|| V2Watch::new(route.spec.engine_fields, self.json_bytes()));
-            let body = RequestBody::streamed(body, limits, watch);
+            let body = RequestBody::streamed(body, limits, is_v2.then(look));
             let cost = cost_of(bytes);
             return Ok(Opaque { body, body_wait: Duration::ZERO, reservation: None, cost });
         }
         let buffered = self.buffer(&mut body).await?;
         let mut cost = cost_of(Some(buffered.bytes.len() as u64));
-        if is_read && !buffered.bytes.is_empty() {
+        if coding.is_some() {
+            look().look(&buffered.bytes)?;
+        } else if is_v2 && !buffered.bytes.is_empty() {
             // Servers that generate text take no tensors behind it, whatever the header says.
             let json_bytes = if generates { u64::MAX } else { self.json_bytes() };
             let json_bytes = usize::try_from(json_bytes).unwrap_or(usize::MAX);
@@ -127,6 +137,21 @@ impl Surroundings<'_> {
         let mut lengths = self.head.headers.get_all("inference-header-content-length").iter();
         let length = lengths.next().filter(|_| lengths.next().is_none());
         length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(u64::MAX)
+    }
+}
+
+/// How the body of a V2 request is compressed; one that `generates` text must not be.
+///
+/// # Errors
+/// If it is compressed in another way than servers of V2 expand.
+fn v2_coding(headers: &HeaderMap, generates: bool) -> Result<Option<V2Coding>, GatewayError> {
+    let Err(refusal) = refuse_encoding(headers) else { return Ok(None) };
+    let mut values = headers.get_all(CONTENT_ENCODING).iter();
+    let only = values.next().filter(|_| values.next().is_none() && !generates);
+    match only.map(|value| value.as_bytes().to_ascii_lowercase()).as_deref() {
+        Some(b"gzip" | b"x-gzip") => Ok(Some(V2Coding::Gzip)),
+        Some(b"deflate") => Ok(Some(V2Coding::Deflate)),
+        _ => Err(refusal),
     }
 }
 

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use spillway_protocol::{GatewayError, Segments, V2Watch};
+use spillway_protocol::{GatewayError, Segments, V2Look};
 
 use crate::settings::Limits;
 use crate::upstream::message_body::{ClientHalf, MessageBody};
@@ -42,7 +42,7 @@ impl RequestBody {
 
     /// A body that is sent on while it comes in, within the limits.
     /// `watch` looks at it as it passes.
-    pub(crate) fn streamed(incoming: WireBody, limits: &Limits, watch: Option<V2Watch>) -> Self {
+    pub(crate) fn streamed(incoming: WireBody, limits: &Limits, watch: Option<V2Look>) -> Self {
         let body = StreamedBody::new(incoming, limits, watch);
         Self::Streamed { fault: body.fault(), body: Some(body) }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use spillway_protocol::{GatewayError, V2Watch};
+use spillway_protocol::{GatewayError, V2Look};
 use tokio::time::{Instant, Sleep, sleep};
 
 use crate::request::{DISCARD_TIME_MAX, DISCARDED_BYTES_MAX, refuse_oversize, too_slow};
@@ -25,7 +25,7 @@ pub(crate) struct StreamedBody {
     incoming: WireBody,
     bytes: u64,
     bytes_max: u64,
-    watch: Option<V2Watch>,
+    watch: Option<V2Look>,
     pause_max: Duration,
     /// Made at the first pause: a body that is all there never needs it.
     pause: Option<Pin<Box<Sleep>>>,
@@ -56,7 +56,7 @@ impl StreamedBodyError {
 }
 
 impl StreamedBody {
-    pub(crate) fn new(incoming: WireBody, limits: &Limits, watch: Option<V2Watch>) -> Self {
+    pub(crate) fn new(incoming: WireBody, limits: &Limits, watch: Option<V2Look>) -> Self {
         Self {
             incoming,
             bytes: 0,
