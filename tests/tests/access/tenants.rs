@@ -234,4 +234,6 @@ async fn what_each_key_has_used_is_told_to_operators() {
     assert!(twice["prompt_tokens"].as_u64() > Some(0), "{told}");
     assert_eq!(line("b", Some("tiny"))["completion_tokens"], 3);
     assert_eq!(line("b", None)["errors"], 1);
+    let labels = [("tenant", "acme"), ("kind", "completion")];
+    assert_eq!(Page::of(&node).sum("spillway_tenant_tokens_total", &labels), 9.0);
 }
