@@ -5,7 +5,7 @@ use std::time::Duration;
 use moka::sync::Cache;
 use spillway_types::RegionName;
 
-/// Conversations that are remembered at a time: some 10 MB. Beyond it the least used are forgotten.
+/// Conversations that are remembered at a time. Beyond it the least used are forgotten.
 const CONVERSATIONS_MAX: u64 = 65_536;
 /// A conversation that nobody goes on with for this long is forgotten: caches hold it no longer.
 const IDLE: Duration = Duration::from_secs(3_600);

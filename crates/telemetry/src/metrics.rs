@@ -322,8 +322,8 @@ mod tests {
     use std::time::Duration;
 
     use spillway_types::{
-        BlockHashes, GapHistogram, Hedge, ModelName, Prediction, Reading, ReplicaName, RouteName,
-        Shed, Signals, SplitArm, TenantName, TokenCounts,
+        GapHistogram, Hedge, ModelName, Prediction, Reading, ReplicaName, RouteName, Shed, Signals,
+        SplitArm, TenantName, TokenCounts,
     };
 
     use super::*;
@@ -336,27 +336,19 @@ mod tests {
             model: Some(ModelName::from("tiny")),
             arm: Some(Arc::new(SplitArm { split: "chat".into(), arm: "canary".into() })),
             fallback_for: Some(ModelName::from("huge")),
-            region: None,
-            is_guest: false,
             tenant: Some(TenantName::from("acme")),
             key: Some("k1".into()),
             replica: Some(ReplicaName::from("a")),
             reason: Some("soonest"),
             status: 200,
-            grpc_status: None,
             end: End::Complete,
             duration: Duration::from_millis(20),
             first_byte: Some(Duration::from_millis(5)),
             overhead: Duration::from_micros(80),
             retries_unsent: 1,
-            retries_reset: 0,
             tokens: TokenCounts { prompt: 7, completion: 2, cached: 0 },
             gaps: Some(Box::new(gaps)),
-            prefix: BlockHashes::default(),
-            reply_time: None,
-            predicted: None,
-            shed: None,
-            hedge: None,
+            ..Outcome::begun()
         }
     }
 

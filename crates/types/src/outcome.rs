@@ -64,6 +64,43 @@ pub struct Outcome {
     pub hedge: Option<Hedge>,
 }
 
+impl Outcome {
+    /// The outcome of a request of which nothing is known yet: its client left before a reply.
+    #[must_use]
+    pub fn begun() -> Self {
+        Self {
+            route: None,
+            model: None,
+            arm: None,
+            fallback_for: None,
+            tenant: None,
+            key: None,
+            replica: None,
+            reason: None,
+            region: None,
+            is_guest: false,
+            status: CLIENT_CLOSED_REQUEST,
+            grpc_status: None,
+            end: End::CancelledBeforeReply,
+            duration: Duration::ZERO,
+            first_byte: None,
+            overhead: Duration::ZERO,
+            retries_unsent: 0,
+            retries_reset: 0,
+            tokens: TokenCounts::default(),
+            gaps: None,
+            prefix: BlockHashes::default(),
+            reply_time: None,
+            predicted: None,
+            shed: None,
+            hedge: None,
+        }
+    }
+}
+
+/// Status for a client that left before it was sent one, as nginx made it known.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
 /// A request that was turned away for load or for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed {

@@ -312,9 +312,12 @@ async fn a_node_is_ready_when_it_holds_its_shares_and_refuses_nobody_from_then_o
             usage.unwrap_or_default().in_use
         };
         let before = used(&node);
-        // wait: it writes down what is used twice a second
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
         let files = ["limits", "limits_spent"].map(|name| world.cluster.data(0).join(name));
+        // One more charge: whatever is written from now on has in it what was used before.
+        let spent = || std::fs::read(&files[1]).ok();
+        let earlier = spent();
+        assert_eq!(ask(&node).await.status, 200);
+        eventually("it writes down what is used", || spent() != earlier).await;
         let crashed = files.clone().map(|file| std::fs::read(file).unwrap());
         assert!(node.stop().await.is_whole());
         if is_crash {

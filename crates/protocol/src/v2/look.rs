@@ -18,15 +18,15 @@ pub enum V2Coding {
 
 /// Follows a V2 request as it passes.
 ///
-/// Compressed bytes are expanded piece by piece and forgotten: some 64 KiB are held, however far they
-/// expand.
+/// Compressed bytes are expanded piece by piece and forgotten: a decoder's window and buffer are held,
+/// however far they expand.
 #[derive(Debug)]
 pub enum V2Look {
     /// A body that is not compressed.
     Plain(V2Watch),
-    /// One that is.
+    /// One in the form of gzip.
     Gzip(Box<MultiGzDecoder<Expanded>>),
-    /// One that is.
+    /// One in the form of zlib.
     Deflate(Box<ZlibDecoder<Expanded>>),
 }
 
@@ -57,39 +57,29 @@ impl V2Look {
     pub fn look(&mut self, piece: &[u8]) -> Result<(), GatewayError> {
         match self {
             Self::Plain(watch) => watch.look(piece),
-            Self::Gzip(decoder) => match decoder.get_ref().watch.is_over() {
-                true => Ok(()),
-                false => {
-                    let done = expand(decoder.as_mut(), piece);
-                    decoder.get_mut().judge(done)
-                }
-            },
-            Self::Deflate(decoder) => match decoder.get_ref().watch.is_over() {
-                true => Ok(()),
-                false => {
-                    let done = expand(decoder.as_mut(), piece);
-                    decoder.get_mut().judge(done)
-                }
-            },
+            Self::Gzip(decoder) => expand(decoder.as_mut(), MultiGzDecoder::get_mut, piece),
+            Self::Deflate(decoder) => expand(decoder.as_mut(), ZlibDecoder::get_mut, piece),
         }
     }
 }
 
 /// Expands a piece up to its last byte: what stays in the decoder would be looked at too late.
-fn expand(decoder: &mut impl Write, piece: &[u8]) -> io::Result<()> {
-    decoder.write_all(piece)?;
-    decoder.flush()
-}
-
-impl Expanded {
-    fn judge(&mut self, done: io::Result<()>) -> Result<(), GatewayError> {
-        let Err(error) = done else { return Ok(()) };
+fn expand<D: Write>(
+    decoder: &mut D,
+    expanded: fn(&mut D) -> &mut Expanded,
+    piece: &[u8],
+) -> Result<(), GatewayError> {
+    if expanded(decoder).watch.is_over() {
+        return Ok(());
+    }
+    let done = decoder.write_all(piece).and_then(|()| decoder.flush());
+    done.map_err(|error| {
         // What is wrong with the request counts for more than how the decoder puts it.
-        Err(self.fault.take().unwrap_or_else(|| {
+        expanded(decoder).fault.take().unwrap_or_else(|| {
             let message = format!("the body can't be expanded: {error}");
             GatewayError::new(ErrorKind::BadRequest, message)
-        }))
-    }
+        })
+    })
 }
 
 impl Write for Expanded {

@@ -113,41 +113,15 @@ fn refused(refusal: &QuotaRefusal) -> GatewayError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use spillway_quota::Quotas;
-    use spillway_types::{BlockHashes, TokenCounts};
+    use spillway_types::TokenCounts;
 
     use super::*;
 
     fn ended(end: End, completion: u64) -> Outcome {
-        Outcome {
-            route: None,
-            model: None,
-            arm: None,
-            fallback_for: None,
-            region: None,
-            is_guest: false,
-            tenant: None,
-            key: None,
-            replica: None,
-            reason: None,
-            status: 499,
-            grpc_status: None,
-            end,
-            duration: Duration::ZERO,
-            first_byte: None,
-            overhead: Duration::ZERO,
-            retries_unsent: 0,
-            retries_reset: 0,
-            tokens: TokenCounts { prompt: 0, completion, cached: 0 },
-            gaps: None,
-            prefix: BlockHashes::default(),
-            reply_time: None,
-            predicted: None,
-            shed: None,
-            hedge: None,
-        }
+        let tokens = TokenCounts { completion, ..TokenCounts::default() };
+        Outcome { end, tokens, ..Outcome::begun() }
     }
 
     #[test]

@@ -22,8 +22,8 @@ use crate::upstream::RequestBody;
 use crate::view::Route;
 use crate::wire_body::WireBody;
 
-/// Bytes of JSON that a compressed body may expand to: some 20 ms of work, where tensors behind the JSON cost
-/// nothing.
+/// Bytes of JSON that a compressed body may expand to, or a few bytes could ask for any amount of work. Tensors
+/// behind the JSON are not expanded.
 const EXPANDED_BYTES_MAX: u64 = 8 << 20;
 
 /// A body that is not read for its prompt.

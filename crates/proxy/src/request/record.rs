@@ -17,9 +17,6 @@ use crate::request::charge::Charge;
 use crate::upstream::RetrySafety;
 use crate::worker::Worker;
 
-/// Status for a client that left before it was sent one, as nginx made it known.
-const CLIENT_CLOSED_REQUEST: u16 = 499;
-
 /// Follows a request and leaves its [`Outcome`] when dropped. Dropped early, i.e. because the
 /// client's connection went away, it says so.
 #[derive(Debug)]
@@ -45,33 +42,6 @@ impl Record {
     pub(crate) fn new(worker: Arc<Worker>, client: Arc<Client>) -> Self {
         client.meter.request_started();
         worker.gateway.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let outcome = Outcome {
-            route: None,
-            model: None,
-            arm: None,
-            fallback_for: None,
-            tenant: None,
-            key: None,
-            replica: None,
-            reason: None,
-            region: None,
-            is_guest: false,
-            status: CLIENT_CLOSED_REQUEST,
-            grpc_status: None,
-            end: End::CancelledBeforeReply,
-            duration: Duration::ZERO,
-            first_byte: None,
-            overhead: Duration::ZERO,
-            retries_unsent: 0,
-            retries_reset: 0,
-            tokens: TokenCounts::default(),
-            gaps: None,
-            prefix: BlockHashes::default(),
-            reply_time: None,
-            predicted: None,
-            shed: None,
-            hedge: None,
-        };
         let started = Instant::now();
         Self {
             worker,
@@ -82,7 +52,7 @@ impl Record {
             reply_bytes: 0,
             was_sent: false,
             priority: 0,
-            outcome: Some(Box::new(outcome)),
+            outcome: Some(Box::new(Outcome::begun())),
         }
     }
 
