@@ -109,7 +109,7 @@ pub(crate) fn start(
     (layout, threads): (WorkerLayout, usize),
     stop: &CancellationToken,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    let mut sockets = bound
+    let mut sockets: Sockets = bound
         .iter_mut()
         .filter_map(|bound| Some((Arc::clone(&bound.listener), bound.socket.take()?)))
         .collect();
@@ -121,9 +121,13 @@ pub(crate) fn start(
         senders.push(sender);
         // A single one accepts by itself.
         let own = if workers.len() == 1 { std::mem::take(&mut sockets) } else { Vec::new() };
+        let accepting = own
+            .into_iter()
+            .map(|(listener, socket)| accept_loop(Arc::clone(worker), listener, socket))
+            .collect();
         let (worker, stop) = (Arc::clone(worker), stop.clone());
         let thread = Builder::new().name(format!("spillway-{index}"));
-        let served = async move { serve(worker, own, handed, stop).await };
+        let served = async move { serve(worker, accepting, handed, stop).await };
         handles.push(thread.spawn(move || runtime.block_on(served))?);
     }
     for (index, socket) in sockets.into_iter().enumerate() {
@@ -161,18 +165,15 @@ fn runtime(layout: WorkerLayout, threads: usize) -> io::Result<Runtime> {
 
 async fn serve(
     worker: Arc<Worker>,
-    sockets: Sockets,
+    accepting: Vec<impl Future<Output = ()> + Send + 'static>,
     handed: mpsc::Receiver<Accepted>,
     stop: CancellationToken,
 ) {
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(Arc::clone(&worker).sweep_loop());
     tasks.spawn(serve_handed(Arc::clone(&worker), handed));
-    for (listener, socket) in sockets {
-        match tokio::net::TcpListener::from_std(socket) {
-            Ok(socket) => drop(tasks.spawn(accept_loop(Arc::clone(&worker), listener, socket))),
-            Err(error) => tracing::error!(%error, "can't accept on a socket"),
-        }
+    for accepting in accepting {
+        tasks.spawn(accepting);
     }
     // The loops end when the gateway drains; connections live on until then or until `stop`.
     stop.cancelled().await;

@@ -55,17 +55,29 @@ async fn streams_finish_and_nothing_new_begins() {
 
 #[tokio::test]
 async fn who_connected_before_the_drain_is_served_though_it_has_said_nothing_yet() {
-    let replica = Scripted::start().await;
-    let node = Setup::new().replica("a", replica.address).start().await;
-    let replica = replica.serve("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-    let mut clients = both(&node).await;
-    let gateway = std::sync::Arc::clone(node.gateway());
-    let stopping = spawn(stopped(node));
-    eventually("it drains", || gateway.is_draining()).await;
-    let reply = clients[0].fetch(chat("tiny", "")).await;
-    assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
-    assert_eq!(replica.requests.count(), 1);
-    assert!(stopping.await.expect("stops"), "all requests finished");
+    // One worker accepts by itself; for several a thread of its own does.
+    for workers in [1, 2] {
+        let replica = Scripted::start().await;
+        let setup = Setup::new().set(format!("node.workers = {workers}"));
+        let node = setup.replica("a", replica.address).start().await;
+        let replica = replica.serve("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+        let mut clients = Vec::new();
+        for _ in 0..3 {
+            clients.push(Client::http1(node.addresses()[0]).await);
+        }
+        // At once: the node may not have accepted any of them yet.
+        node.gateway().start_draining();
+        let asked: Vec<_> = clients
+            .into_iter()
+            .map(|mut client| spawn(async move { client.fetch(chat("tiny", "")).await }))
+            .collect();
+        for reply in asked {
+            let reply = within("a reply", reply).await.expect("no panic");
+            assert_eq!((reply.status, reply.header("connection")), (200, Some("close")));
+        }
+        assert_eq!(replica.requests.count(), 3);
+        assert!(stopped(node).await, "all requests finished");
+    }
 }
 
 #[tokio::test]
@@ -86,17 +98,15 @@ async fn idle_connections_delay_nothing() {
     let url = format!("http://{}", emulator.addresses()[0]);
     for protocol in ["http1", "http2"] {
         let lines = format!("protocol = \"{protocol}\"");
-        let setup = Setup::new().set("node.drain_ms = 15000").replica_with("a", &url, &lines);
+        let setup = Setup::new().set("node.drain_ms = 600000").replica_with("a", &url, &lines);
         let node = setup.start().await;
         let mut clients = both(&node).await;
         for client in &mut clients {
             assert_eq!(client.fetch(chat("tiny", r#","max_tokens":2"#)).await.status, 200);
         }
         let silent = Wire::connect(node.addresses()[0]).await;
-        let started = std::time::Instant::now();
+        // Were they waited for, this would take longer than a test waits for anything.
         assert!(stopped(node).await, "{protocol}");
-        let took = started.elapsed();
-        assert!(took.as_secs() < 5, "{protocol}: {took:?}");
         for client in &clients {
             eventually("it is closed", || !client.is_open()).await;
         }

@@ -1,17 +1,14 @@
 //! Takes connections off listening sockets, for the worker on the same runtime or for several on
 //! threads of their own.
 
-use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener, TcpStream as StdStream};
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender};
-use tokio::task::unconstrained;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::client::connection::serve_connection;
@@ -32,6 +29,8 @@ pub struct HandOut {
     gateway: Arc<Gateway>,
     workers: Vec<Sender<Accepted>>,
     next: usize,
+    /// Keeps draining from ending before this has accepted those that are connected.
+    _tracked: TaskTrackerToken,
 }
 
 /// A connection on its way to the worker that serves it.
@@ -46,25 +45,56 @@ pub struct Accepted {
 }
 
 /// Accepts on `socket` until the gateway drains, for the worker on the same runtime. Each connection
-/// becomes a task of the gateway's tracker.
-pub async fn accept_loop(worker: Arc<Worker>, listener: Arc<Listener>, socket: TcpListener) {
-    // So that draining does not end before those that are connected are let in.
-    let _tracked = worker.gateway.tracker.token();
+/// becomes a task of the gateway's tracker. `socket` must be non-blocking.
+///
+/// Draining waits for the returned future from this call on, not only from its first poll: its thread
+/// may start late, and clients are connected as soon as the socket listens.
+pub fn accept_loop(
+    worker: Arc<Worker>,
+    listener: Arc<Listener>,
+    socket: StdListener,
+) -> impl Future<Output = ()> + Send + use<> {
+    let tracked = worker.gateway.tracker.token();
+    async move {
+        match TcpListener::from_std(socket) {
+            Ok(socket) => accept_until_drained(&worker, &listener, socket).await,
+            Err(error) => tracing::error!(%error, "can't accept on a socket"),
+        }
+        drop(tracked);
+    }
+}
+
+async fn accept_until_drained(worker: &Arc<Worker>, listener: &Arc<Listener>, socket: TcpListener) {
     loop {
         let accepted = tokio::select! {
             accepted = socket.accept() => accepted,
             () = worker.gateway.draining.cancelled() => break,
         };
-        take(&worker, &listener, accepted).await;
+        take(worker, listener, accepted).await;
     }
-    // Those that are connected already are let in: closing the socket would reset them.
+    // The kernel is asked, not the runtime: that may not have heard yet of clients who are connected.
+    match socket.into_std() {
+        Ok(socket) => take_connected(worker, listener, &socket).await,
+        Err(error) => lost(&error),
+    }
+}
+
+/// Lets in those that are connected already: closing the socket would reset them.
+async fn take_connected(worker: &Arc<Worker>, listener: &Arc<Listener>, socket: &StdListener) {
     for _ in 0..QUEUED_MAX {
-        // Or the runtime, for the sake of others, might say that there is none.
-        match unconstrained(poll_fn(|cx| Poll::Ready(socket.poll_accept(cx)))).await {
-            Poll::Ready(accepted) => take(&worker, &listener, accepted).await,
-            Poll::Pending => return,
-        }
+        let accepted = match socket.accept() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+            accepted => accepted.and_then(|(tcp, peer)| {
+                tcp.set_nonblocking(true)?;
+                Ok((TcpStream::from_std(tcp)?, peer))
+            }),
+        };
+        take(worker, listener, accepted).await;
     }
+}
+
+fn lost(error: &io::Error) {
+    tracing::warn!(%error, "connections that wait to be accepted are lost");
 }
 
 /// Serves what is handed to `worker`, until nobody is left who could hand it anything.
@@ -82,20 +112,20 @@ impl HandOut {
     /// Hands connections to whoever receives from these; there has to be one.
     #[must_use]
     pub fn new(gateway: Arc<Gateway>, workers: Vec<Sender<Accepted>>) -> Self {
-        Self { gateway, workers, next: 0 }
+        let _tracked = gateway.tracker.token();
+        Self { gateway, workers, next: 0, _tracked }
     }
 
     /// Accepts on `socket` until the gateway drains. For a thread of its own: it blocks. The socket
     /// has to have a time limit for accepting, after which it looks whether the gateway drains.
     /// Blocking costs fewer system calls for each connection than a runtime does.
     pub fn accept(mut self, listener: &Arc<Listener>, socket: &StdListener) {
-        let _tracked = self.gateway.tracker.token();
         while !self.gateway.is_draining() {
             self.hand(listener, socket.accept());
         }
         // Those that are connected already are let in: closing the socket would reset them.
         if let Err(error) = socket.set_nonblocking(true) {
-            return tracing::warn!(%error, "connections that wait to be accepted are lost");
+            return lost(&error);
         }
         for _ in 0..QUEUED_MAX {
             match socket.accept() {
@@ -188,4 +218,69 @@ fn is_about_one_connection(error: &io::Error) -> bool {
             | io::ErrorKind::WouldBlock
             | io::ErrorKind::TimedOut
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use spillway_prefix::{PrefixConfig, PrefixHasher};
+    use spillway_protocol::TrustedProxies;
+
+    use super::*;
+    use crate::access::AccessMode;
+    use crate::client::ListenerSpec;
+    use crate::gateway::GatewayConfig;
+    use crate::queue_spec::WaitTotals;
+    use crate::settings::{Limits, Retry};
+    use crate::view::View;
+
+    fn worker() -> Arc<Worker> {
+        let config = GatewayConfig {
+            region: "mars".to_owned(),
+            country: None,
+            limits: Limits::default(),
+            retry: Retry::default(),
+            seed: 1,
+            expose_routing: false,
+            waiting: WaitTotals::default(),
+        };
+        let hasher = PrefixHasher::new([1; 4], PrefixConfig::default()).unwrap();
+        Arc::new(Worker::new(0, Arc::new(Gateway::new(config, hasher, View::empty(), 0))))
+    }
+
+    fn listener() -> Arc<Listener> {
+        let trusted_proxies = TrustedProxies::default();
+        let access = AccessMode::None;
+        let spec = ListenerSpec { tls: None, proxy_protocol: false, trusted_proxies, access };
+        Arc::new(Listener::new(spec).unwrap())
+    }
+
+    /// The kernel has connected clients that the runtime was not told of yet.
+    #[tokio::test]
+    async fn who_is_connected_is_let_in_though_draining_began_before_anything_was_accepted() {
+        let worker = worker();
+        let socket = StdListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let accepting = accept_loop(Arc::clone(&worker), listener(), socket);
+        let _clients = [0; 3].map(|_| StdStream::connect(address).unwrap());
+        worker.gateway.start_draining();
+        let mut drained = pin!(worker.gateway.drained());
+        let waits = std::future::poll_fn(|cx| std::task::Poll::Ready(drained.as_mut().poll(cx)));
+        assert!(waits.await.is_pending(), "it would end before they are let in");
+        accepting.await;
+        assert_eq!(worker.gateway.tracker.len(), 3);
+    }
+
+    #[test]
+    fn draining_waits_for_a_thread_that_has_not_begun_to_accept() {
+        let worker = worker();
+        let gateway = Arc::clone(&worker.gateway);
+        let out = HandOut::new(Arc::clone(&gateway), Vec::new());
+        gateway.start_draining();
+        assert_eq!(gateway.tracker.len(), 1);
+        drop(out);
+        assert!(gateway.tracker.is_empty());
+    }
 }

@@ -27,8 +27,9 @@ use crate::relay::Pump;
 use crate::request::serve;
 use crate::worker::Worker;
 
-/// What a new connection has for its first bytes while the gateway drains: more than the longest way to clients takes.
-const FIRST_WORDS_TIME: Duration = Duration::from_millis(500);
+/// What a new connection has for its first bytes while the gateway drains: more than the longest way to
+/// clients takes, with one packet lost.
+const FIRST_WORDS_TIME: Duration = Duration::from_secs(1);
 /// Bytes of one HTTP/2 reply that wait for the client.
 const STREAM_BUFFER_BYTES: usize = 64 << 10;
 
