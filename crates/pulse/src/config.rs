@@ -48,6 +48,20 @@ pub struct Config {
     pub events_max: usize,
 }
 
+impl Config {
+    /// Returns the defaults for nodes that may be silent for `silence_ms`: a node of the own region keeps
+    /// speaking for it for the same share of that time as by default.
+    #[must_use]
+    pub fn for_silence(silence_ms: u32) -> Self {
+        let defaults = Self::default();
+        let share = u64::from(defaults.sibling_silence_ms) * u64::from(silence_ms);
+        let scaled = share / u64::from(defaults.silence_ms);
+        let least = 3 * defaults.heartbeat_ms;
+        let sibling_silence_ms = u32::try_from(scaled).unwrap_or(u32::MAX).max(least);
+        Self { silence_ms, sibling_silence_ms, ..defaults }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -68,5 +82,17 @@ impl Default for Config {
             transmit_max: 8_192,
             events_max: 256,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_speaker_of_a_region_is_silent_for_long_where_nodes_may_be() {
+        let sibling_ms = |silence_ms| Config::for_silence(silence_ms).sibling_silence_ms;
+        assert_eq!([900, 9_000, u32::MAX, 100].map(sibling_ms), [400, 4_000, 1_908_874_353, 300]);
+        assert_eq!(Config::for_silence(900), Config::default());
     }
 }

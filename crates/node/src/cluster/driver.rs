@@ -88,7 +88,7 @@ impl Driver {
     pub(super) fn new(parts: Parts) -> Self {
         let now = Instant::now();
         let silence_ms = u32::try_from(parts.config.silence.as_millis()).unwrap_or(u32::MAX);
-        let config = PulseConfig { silence_ms, ..PulseConfig::default() };
+        let config = PulseConfig::for_silence(silence_ms);
         let dice = fastrand::Rng::with_seed(parts.gateway.seed() ^ parts.incarnation);
         let dice_of_breakers = fastrand::Rng::with_seed(parts.gateway.seed());
         let pulse = Pulse::new(parts.me.clone(), parts.incarnation, config, dice, now);

@@ -45,6 +45,8 @@ use crate::knowledge::Knowledge;
 
 /// Datagrams that wait for the driver: what 500 nodes say within a tenth of a second.
 const DATAGRAMS_MAX: usize = 8_192;
+/// The longest time that a control connection stays up without a sign of life, milliseconds.
+const CONTROL_IDLE_MS_MAX: u32 = 60_000;
 
 /// The cluster could not be joined.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +131,10 @@ impl Cluster {
         let mut link_config = spillway_link::Config::new(identity, config.address, files);
         link_config.paths.clone_from(&config.paths);
         link_config.limits.word_wait_ms = word_wait_ms(config.silence);
+        // A node that may be silent for longer keeps its connection for as long.
+        let silence_ms = u32::try_from(config.silence.as_millis()).unwrap_or(u32::MAX);
+        let idle_ms = &mut link_config.transport.control_idle_ms;
+        *idle_ms = silence_ms.saturating_mul(3).clamp(*idle_ms, CONTROL_IDLE_MS_MAX);
         let link = Arc::new(Link::start(link_config, Arc::new(guests))?);
         link.set_peers(peers(&config)?);
         gateway.connect(Arc::new(Links::new(&link, gateway.seed())));
