@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
-use spillway_control::{Actor, Command, Expect, Outcome, RegionState};
+use spillway_consensus::ProposeError;
+use spillway_control::{Actor, Command, Expect, Outcome, RegionState, RequestId};
+use tokio::time::sleep;
 
 use crate::demo::region::Region;
 use crate::demo::world::World;
@@ -13,7 +15,7 @@ use crate::demo::world::World;
 const DRAINED: Region = Region::EuCentral;
 const ORDERED_AT: Region = Region::ApNortheast;
 /// How long anything here may take: some elections on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked at.
 const LOOK: Duration = Duration::from_millis(2);
 /// Share of its requests that a region usually gets, in thousandths.
@@ -101,8 +103,18 @@ async fn order(world: &World, state: RegionState) -> Result<()> {
     let agreement = world.agreement(ORDERED_AT).context("the region is up")?;
     let region = DRAINED.name().into();
     let command = Command::SetRegionState { region, state, expect: Expect::Any };
-    let operator = Actor::Operator("demo".to_owned());
-    let done = agreement.propose(command, operator, None, PATIENCE).await?;
+    let by = Instant::now() + PATIENCE;
+    let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
+    let done = loop {
+        let operator = Actor::Operator("demo".to_owned());
+        match agreement.propose(command.clone(), operator, request, PATIENCE).await {
+            // A busy machine may have made the leader look gone: another one is elected.
+            Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
+                sleep(LOOK).await;
+            }
+            done => break done?,
+        }
+    };
     let is_done = matches!(done.outcome, Outcome::Applied { .. } | Outcome::Unchanged);
     ensure!(is_done, "the order was not carried out: {:?}", done.outcome);
     Ok(())
@@ -114,7 +126,7 @@ async fn until(mut is_so: impl FnMut() -> bool, what: &str) -> Result<()> {
         if Instant::now() > by {
             bail!("{what} did not come within {} s", PATIENCE.as_secs());
         }
-        tokio::time::sleep(LOOK).await;
+        sleep(LOOK).await;
     }
     Ok(())
 }

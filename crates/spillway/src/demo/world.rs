@@ -24,7 +24,7 @@ const NODE: &str = "node";
 /// Longer than any demo runs.
 const CERTIFICATE_DAYS: u32 = 2;
 /// How long nodes may take to hear each other: some round trips, and much for a busy machine.
-const MEETING_MAX: Duration = Duration::from_secs(15);
+const MEETING_MAX: Duration = Duration::from_secs(60);
 /// How often that is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
