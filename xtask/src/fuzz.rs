@@ -35,7 +35,10 @@ pub(crate) fn run(root: &Path, target: Option<&str>, seconds: u32, json: bool) -
         if first_line(&mut command(root, "c++ --version")).is_none() {
             bail!("a C++ compiler is missing: install it (Debian: apt-get install g++)");
         }
-        let line = "cargo build --locked --package spillway-fuzz --features guided";
+        // The whole workspace, and an example, for the sake of features: crates from elsewhere are those of
+        // the tests.
+        let line = "cargo build --locked --workspace --features spillway-fuzz/guided \
+                    --bin spillway-fuzz --example test_features";
         let mut build = command(root, line);
         command::run(build.env("RUSTC_WORKSPACE_WRAPPER", root.join(WRAPPER)))?;
         Ok(Outcome::Passed)
