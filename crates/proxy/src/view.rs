@@ -238,7 +238,8 @@ impl View {
     }
 
     /// Whether a model exists somewhere although no replica of this region may serve it.
-    pub(crate) fn is_known(&self, model: &ModelName) -> bool {
+    #[must_use]
+    pub fn is_known(&self, model: &ModelName) -> bool {
         let KnownModels { here, elsewhere } = &self.known;
         [&self.elsewhere, here, elsewhere].into_iter().any(|models| models.contains(model))
     }

@@ -248,6 +248,7 @@ impl Driver {
             self.learning.agreed(now);
         }
         self.breakers.keep(|name| regions.iter().any(|region| region.region == *name));
+        let has_heard_all = self.has_heard_all(&book, &regions) && self.has_published_models();
         let own_region = &self.pulse.me().region;
         let said = book.regions.iter().find(|region| region.name == *own_region);
         gateway.replace_regions(Regions {
@@ -259,7 +260,7 @@ impl Driver {
                 weight_permille: said.weight_permille,
             }),
             own_country: book.own_country(own_region, gateway.config().country),
-            knows_models: self.learning.knows_models(self.has_heard_all(&book, &regions), now),
+            knows_models: self.learning.knows_models(has_heard_all, now),
             knows_countries: self.learning.knows_countries(knows_countries(&book), now),
             is_evacuated: book.is_evacuated,
             others,
@@ -294,6 +295,13 @@ impl Driver {
             |name: &RegionName| name == own || regions.iter().any(|region| region.region == *name);
         let are_met = !book.is_agreed || book.regions.iter().all(|said| is_met(&said.name));
         are_met && regions.iter().all(|region| self.is_heard(region))
+    }
+
+    /// Whether the view of requests has all models that are known: the keeper publishes them a moment after it
+    /// was told.
+    fn has_published_models(&self) -> bool {
+        let view = self.parts.gateway.view();
+        self.remembered.models().iter().all(|model| view.is_known(model))
     }
 
     /// Asks for the names behind numbers that nobody here knows.

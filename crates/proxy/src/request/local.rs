@@ -72,7 +72,13 @@ pub(crate) fn unknown_model(
     name: &str,
 ) -> GatewayError {
     const SHOWN_MAX: usize = 20;
-    if !gateway.regions().knows_models {
+    // The view of this request may be older than the word that all models are known: then the present one
+    // has the model.
+    let is_new = || {
+        let model = name.into();
+        !view.is_known(&model) && gateway.view().is_known(&model)
+    };
+    if !gateway.regions().knows_models || is_new() {
         let name = Echo(name);
         let message = format!(
             "the model {name:?} is not known yet: this node has just started and is still learning \
