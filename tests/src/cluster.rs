@@ -23,6 +23,8 @@ use crate::wait::eventually;
 const PORT: u16 = 7_946;
 const CLUSTER: &str = "test";
 const DAYS: u32 = 2;
+/// How long a node may be silent unless the test says otherwise.
+const SILENCE_MS: u32 = 3_000;
 
 /// A cluster in the making, and what its nodes share. Node `i` is `n<i>` of the region it was given.
 #[derive(Debug)]
@@ -259,6 +261,10 @@ impl Cluster {
             self.lines.clone(),
         ] {
             setup = setup.set(line);
+        }
+        if !self.lines.contains("cluster.silence_ms") {
+            // A machine that is busy for a second is no reason to call another node silent.
+            setup = setup.set(format!("cluster.silence_ms = {SILENCE_MS}"));
         }
         if !self.lines.contains("cluster.ramp_ms") {
             setup = setup.set("cluster.ramp_ms = 0");

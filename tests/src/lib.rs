@@ -21,5 +21,5 @@ pub use fixtures::{OK, RAW_ROUTE, both, noise, resident_bytes};
 pub use page::{Page, Sample};
 pub use scripted::{Recorded, Scripted, Serving};
 pub use setup::{Setup, emulator, slow_emulator};
-pub use wait::{eventually, spawn, within};
+pub use wait::{PATIENCE, SLOWDOWN, eventually, spawn, within};
 pub use wire::{Closed, Message, Wire};

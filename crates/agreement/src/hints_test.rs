@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::Agreement;
 use crate::agreement_test::{World, agreed, eventually};
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Blocks that one entry is about.
 const BLOCKS: u64 = 50;
 
@@ -74,7 +74,8 @@ async fn what_each_region_says_is_the_same_everywhere() {
     for round in 0..4 {
         for at in 0..3 {
             let done = hint(world.agreement(at), round * BLOCKS / 2).await.unwrap();
-            assert!(matches!(done, Outcome::Applied { .. }), "{done:?}");
+            // Unchanged where an attempt was carried out whose answer was lost.
+            assert!(matches!(done, Outcome::Applied { .. } | Outcome::Unchanged), "{done:?}");
         }
     }
     agree(&world).await;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use spillway_node::{Config, Node};
-use spillway_tests::{Client, OK, Page, Scripted, Setup, chat, eventually};
+use spillway_tests::{Client, OK, PATIENCE, Page, SLOWDOWN, Scripted, Setup, chat, eventually};
 use tempfile::TempDir;
 
 use crate::keys::Key;
@@ -50,14 +50,14 @@ async fn until(client: &mut Client, key: &Key, status: u16) -> Duration {
         if reply.status == status {
             return since.elapsed();
         }
-        assert!(since.elapsed() < 10 * REVOKED_WITHIN, "still {}", reply.status);
+        assert!(since.elapsed() < PATIENCE, "still {}", reply.status);
         // wait: the next look, so that the node has the machine to itself in between.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
 #[tokio::test]
-async fn a_revoked_key_stops_within_two_seconds_on_open_connections_too() {
+async fn a_revoked_key_stops_soon_on_open_connections_too() {
     let replica = Scripted::start().await.serve(OK);
     let (kept, revoked) = (Key::new("a", "acme", ""), Key::new("b", "acme", ""));
     let setup = Setup::new().replica("a", replica.address).table(&*kept.block);
@@ -67,14 +67,14 @@ async fn a_revoked_key_stops_within_two_seconds_on_open_connections_too() {
     until(&mut client, &revoked, 200).await;
     file.replace(&setup.clone().table(Key::new("b", "acme", "revoked = true").block).text());
     let took = until(&mut client, &revoked, 401).await;
-    assert!(took <= REVOKED_WITHIN, "{took:?}");
+    assert!(took <= SLOWDOWN * REVOKED_WITHIN, "{took:?}");
     until(&mut client, &kept, 200).await;
     // Let in again, and then taken out altogether.
     file.replace(&setup.clone().table(&*revoked.block).text());
     until(&mut client, &revoked, 200).await;
     file.replace(&setup.text());
     let took = until(&mut client, &revoked, 401).await;
-    assert!(took <= REVOKED_WITHIN, "{took:?}");
+    assert!(took <= SLOWDOWN * REVOKED_WITHIN, "{took:?}");
     assert!(client.is_open());
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use spillway_node::Node;
-use spillway_tests::{Cluster, OK, Scripted, Serving, Setup, eventually, spawn};
+use spillway_tests::{Cluster, OK, PATIENCE, Scripted, Serving, Setup, eventually, spawn};
 use spillway_types::{Admission, ReplicaSlot};
 
 use crate::world::*;
@@ -45,7 +45,7 @@ fn standing(node: &Node) -> Admission {
 async fn ask_until(nodes: &[Node], wanted: Admission) {
     let begin = Instant::now();
     while standing(&nodes[2]) != wanted {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", standing(&nodes[2]));
+        assert!(begin.elapsed() < PATIENCE, "{:?}", standing(&nodes[2]));
         for node in nodes {
             ask(node).await;
         }
@@ -102,7 +102,7 @@ async fn without_a_quorum_nobody_can_take_it_back_so_it_counts_only_for_a_while(
     nodes.clear();
     let begin = Instant::now();
     while standing(&last) != Admission::Open {
-        assert!(begin.elapsed() < Duration::from_secs(40), "{:?}", standing(&last));
+        assert!(begin.elapsed() < PATIENCE, "{:?}", standing(&last));
         // wait: between two looks
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use spillway_control::{Command, Expect, LeaseSource, Outcome, RecordKey, ReplicaId, ReplicaSpec};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Cluster, OK, Reply, Scripted, Setup, chat, eventually, spawn, within,
+    Client, Cluster, OK, PATIENCE, Reply, Scripted, Setup, chat, eventually, spawn, within,
 };
 use spillway_types::{Admission, ReplicaSlot};
 
@@ -73,7 +73,6 @@ async fn a_leased_replica_serves_while_its_lease_is_renewed_and_finishes_what_it
     let begin = Instant::now();
     applied(&nodes[2], registration.clone()).await;
     eventually("both nodes of the region have it", || of_region.iter().all(is_open)).await;
-    assert!(begin.elapsed() < Duration::from_secs(2), "{:?}", begin.elapsed());
     assert_eq!(standing(&nodes[2]), None, "it is no replica of theirs");
 
     let mut client = Client::http1(nodes[0].addresses()[0]).await;
@@ -84,14 +83,18 @@ async fn a_leased_replica_serves_while_its_lease_is_renewed_and_finishes_what_it
     });
     let under_way = client.send(chat("new", "")).await.expect("a reply's head");
     let mut wire = serving.await.expect("a request");
-    let renew_at = begin + Duration::from_secs(9);
-    // wait: most of the lease, so that it would be over without being renewed
-    tokio::time::sleep_until(renew_at.into()).await;
-    order(&nodes[2], registration).await;
+    // Twice, so that a busy machine has most of a lease for each.
+    let mut renew_at = begin;
+    for at_s in [5, 10] {
+        // wait: so that the lease would be over without being renewed
+        tokio::time::sleep_until((begin + Duration::from_secs(at_s)).into()).await;
+        renew_at = Instant::now();
+        order(&nodes[2], registration.clone()).await;
+    }
     // wait: past the end that it had before
     tokio::time::sleep_until((begin + Duration::from_secs(18)).into()).await;
     assert!(of_region.iter().all(is_open), "it was renewed");
-    let deadline = renew_at + Duration::from_secs(35);
+    let deadline = renew_at + PATIENCE;
     while nodes.iter().any(|node| standing(node).is_some()) {
         assert!(Instant::now() < deadline, "its lease never ends");
         // wait: between two looks
@@ -135,7 +138,7 @@ async fn one_that_is_registered_anew_is_another() {
     eventually("it is there", || is_open(&nodes[0])).await;
     let begin = Instant::now();
     while is_open(&nodes[0]) {
-        assert!(begin.elapsed() < Duration::from_secs(20), "it is never left out");
+        assert!(begin.elapsed() < PATIENCE, "it is never left out");
         ask_new(&nodes[0]).await;
     }
     applied(&nodes[1], register(socket, LEASE, 2)).await;

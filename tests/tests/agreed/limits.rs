@@ -7,7 +7,7 @@ use http::HeaderValue;
 use spillway_control::{Item, LEASE_MS, Limit, LimitScope};
 use spillway_node::Node;
 use spillway_quota::{LimitKind, Scope, Units};
-use spillway_tests::{Client, Reply, chat, eventually, post};
+use spillway_tests::{Client, PATIENCE, Reply, chat, eventually, post};
 
 use crate::world::{REGIONS, World, ask, put, remove, state};
 
@@ -100,7 +100,7 @@ async fn a_region_that_is_cut_off_keeps_its_floor_and_others_the_rest() {
     }
     let kept = floor(world.node(2), "n2")[rate];
     assert_eq!(kept, 3, "a tenth of the limit is divided for ever");
-    let by = Instant::now() + Duration::from_secs(20);
+    let by = Instant::now() + PATIENCE;
     let has_shrunk = || held(world.node(2), rate) == kept;
     // What the others hold without it, and more: its part is theirs as soon as one needs it.
     let have_grown = || held(world.node(0), rate) > 65;

@@ -6,11 +6,11 @@ use spillway_consensus::{Consistency, ProposeError};
 use spillway_control::{Actor, Command, Expect, RegionState, State};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Cluster, OK, Reply, Scripted, Setup, chat, eventually, is_open, knows, spawn,
+    Client, Cluster, OK, Reply, SLOWDOWN, Scripted, Setup, chat, eventually, is_open, knows, spawn,
 };
 use tokio::task::JoinHandle;
 
-use crate::world::{LIMIT, REGIONS, order, state, weight};
+use crate::world::{LIMIT, REGIONS, SHORT, order, state, weight};
 
 /// In how long a cut-off region is to know again what the others know.
 const CONVERGED_WITHIN: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
         assert_eq!(reply.header("x-spillway-control-age-ms"), Some("unknown"));
         assert!(begin.elapsed() < LIMIT, "how old its knowledge is stays unknown");
     };
-    assert!(told < 3_000, "{told}");
+    assert!(told < 60_000, "{told}");
 
     split.cut(true);
     let since = Instant::now();
@@ -124,16 +124,16 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
     // Orders and fresh reads fail there and don't wait; what it reads otherwise says its age.
     let agreement = split.nodes[2].agreement().expect("a part");
     let begin = Instant::now();
-    let refused = agreement.propose(weigh(1), Actor::Operator("ada".into()), None, LIMIT).await;
+    let refused = agreement.propose(weigh(1), Actor::Operator("ada".into()), None, SHORT).await;
     assert!(
         matches!(refused, Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown)),
         "{refused:?}"
     );
-    assert!(agreement.read(Consistency::Linearizable, LIMIT, State::applied).await.is_err());
-    assert!(begin.elapsed() < 3 * LIMIT, "{:?}", begin.elapsed());
+    assert!(agreement.read(Consistency::Linearizable, SHORT, State::applied).await.is_err());
+    assert!(begin.elapsed() < LIMIT, "{:?}", begin.elapsed());
     let stale = agreement.read(Consistency::Stale, LIMIT, State::applied).await.expect("a state");
     let (age, passed) = (stale.age.expect("an age"), since.elapsed());
-    assert!(age + Duration::from_secs(3) >= passed, "{age:?} after {passed:?}");
+    assert!(age + SLOWDOWN * Duration::from_secs(3) >= passed, "{age:?} after {passed:?}");
 
     // The majority goes on.
     order(&split.nodes[0], weigh(700)).await;
@@ -154,7 +154,7 @@ async fn a_minority_serves_its_own_sheds_the_rest_and_comes_back_without_a_rush(
     .await;
     let converged = joined.elapsed();
     println!("caught up after {caught_up:?}, all in reach after {converged:?}");
-    assert!(converged <= CONVERGED_WITHIN, "{converged:?}");
+    assert!(converged <= SLOWDOWN * CONVERGED_WITHIN, "{converged:?}");
     // No rush: its share grows from little, on both sides.
     for (node, other) in [(0, 2), (2, 0)] {
         assert!(ramp(&split.nodes[node], REGIONS[other]) < 1_000);
@@ -188,6 +188,6 @@ async fn a_region_that_was_drained_gets_its_share_bit_by_bit() {
         eventually("it is known", || weight(&split.nodes[0], REGIONS[2]) == Some(permille)).await;
     }
     let first = ramp(&split.nodes[0], REGIONS[2]);
-    assert!((50..600).contains(&first), "{first}");
+    assert!((50..1_000).contains(&first), "{first}");
     eventually("it has its full share", || ramp(&split.nodes[0], REGIONS[2]) == 1_000).await;
 }

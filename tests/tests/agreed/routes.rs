@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use spillway_control::{Arm, Item, Model, RecordKey, Route, Split};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Cluster, OK, Page, Reply, Scripted, Serving, Setup, chat, eventually, spawn,
+    Client, Cluster, OK, PATIENCE, Page, Reply, Scripted, Serving, Setup, chat, eventually, spawn,
 };
 
 use crate::world::*;
 
 /// How long what was agreed may take to be done everywhere, far above what it takes.
-const SOON: Duration = Duration::from_secs(2);
+const SOON: Duration = PATIENCE;
 
 fn alias(name: &str, target: &str) -> Item {
     Item::Model(name.into(), Model { alias_of: Some(target.into()), fallbacks: Vec::new() })

@@ -4,12 +4,17 @@ use std::time::{Duration, Instant};
 
 use spillway_consensus::ProposeError;
 use spillway_control::{
-    Actor, Command, Expect, Item, Outcome, RecordKey, RegionState, ReplicaId, State,
+    Actor, Command, Expect, Item, Outcome, RecordKey, RegionState, ReplicaId, RequestId, State,
 };
 use spillway_node::Node;
-use spillway_tests::{Client, Cluster, OK, Reply, Scripted, Serving, Setup, chat, eventually};
+use spillway_tests::{
+    Client, Cluster, OK, PATIENCE, Reply, Scripted, Serving, Setup, chat, eventually,
+};
 
-pub(crate) const LIMIT: Duration = Duration::from_secs(5);
+/// What an order that is carried out may take, elections included.
+pub(crate) const LIMIT: Duration = PATIENCE;
+/// How long one is tried that can't be carried out.
+pub(crate) const SHORT: Duration = Duration::from_secs(5);
 pub(crate) const REGIONS: [&str; 3] = ["one", "three", "two"];
 
 /// A replica for each node, and the nodes.
@@ -67,15 +72,21 @@ pub(crate) fn state(node: &Node) -> std::sync::Arc<State> {
     node.agreement().expect("a part in the cluster").published()
 }
 
-/// Tries again while there is no leader: an election may be under way.
+/// Tries again while there is no leader: an election may be under way, or have come in between. The number of
+/// the request lets nothing be done twice.
 pub(crate) async fn order(node: &Node, command: Command) -> Outcome {
+    order_as(&Actor::Operator("ada".to_owned()), node, command).await
+}
+
+/// The same in somebody else's name.
+pub(crate) async fn order_as(actor: &Actor, node: &Node, command: Command) -> Outcome {
     let agreement = node.agreement().expect("a part in the cluster");
-    let by = Instant::now() + 2 * LIMIT;
+    let by = Instant::now() + LIMIT;
+    let request = Some(RequestId(fastrand::u128(..).to_le_bytes()));
     loop {
-        let operator = Actor::Operator("ada".to_owned());
-        match agreement.propose(command.clone(), operator, None, LIMIT).await {
+        match agreement.propose(command.clone(), actor.clone(), request, LIMIT).await {
             Ok(done) => return done.outcome,
-            Err(ProposeError::NoQuorum { .. }) if Instant::now() < by => {
+            Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
                 // wait: between two attempts
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }

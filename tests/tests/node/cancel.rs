@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use http_body_util::BodyExt;
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Page, Scripted, Setup, chat, eventually, slow_emulator, spawn, within,
+    Client, Page, SLOWDOWN, Scripted, Setup, chat, eventually, slow_emulator, spawn, within,
 };
 
 /// Tries whose median is judged: single ones are at the mercy of the machine.
 const TRIES: usize = 9;
-const BOUND: Duration = Duration::from_millis(100);
+const BOUND: Duration = Duration::from_millis(100 * SLOWDOWN as u64);
 const EVENTS: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\":[]}\n\n";
 

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use spillway_emulator::{Fault, ReplicaHandle};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, OK, Page, Reply, Scripted, Setup, chat, emulator, eventually, get, slow_emulator,
+    Client, OK, PATIENCE, Page, Reply, SLOWDOWN, Scripted, Setup, chat, emulator, eventually, get,
+    slow_emulator,
 };
 
 use crate::retries::TURNS;
@@ -52,14 +53,14 @@ async fn ask_until_it_gets_one(node: &Node, replica: &ReplicaHandle) {
 }
 
 #[tokio::test]
-async fn a_crashed_replica_is_out_within_a_second_by_what_requests_meet_with() {
+async fn a_crashed_replica_is_soon_out_by_what_requests_meet_with() {
     let emulator = emulator(3).await;
     // No checks: only requests can show it.
     let node = Setup::new().emulated(&emulator).start().await;
     emulator.replica(1).set_fault(Fault::Crash).await.expect("a fault");
     let crashed_at = Instant::now();
     let mut out_after = None;
-    while out_after.is_none() && crashed_at.elapsed() < Duration::from_secs(5) {
+    while out_after.is_none() && crashed_at.elapsed() < PATIENCE {
         // All of them are answered: a refused connection is no reason to fail a request.
         assert_eq!(ask(&node).await.status, 200);
         // Many failures within a moment are as good as two signals.
@@ -67,7 +68,7 @@ async fn a_crashed_replica_is_out_within_a_second_by_what_requests_meet_with() {
         out_after = is_out.then(|| crashed_at.elapsed());
     }
     let out_after = out_after.expect("it is left out");
-    assert!(out_after <= Duration::from_secs(1), "out after {out_after:?}");
+    assert!(out_after <= SLOWDOWN * Duration::from_secs(1), "out after {out_after:?}");
     node.stop().await;
 }
 
@@ -114,7 +115,9 @@ async fn when_all_are_down_requests_are_spread_over_them_all_the_same() {
     let emulator = emulator(2).await;
     // Nothing answers this path, so that checks alone can't be right.
     let lines = "kind = \"vllm\"\nhealth = { path = \"/nothing-here\" }\nmetrics.scrape = false";
-    let mut setup = quick();
+    // All but its time for replies.
+    let quick = QUICK.into_iter().filter(|line| !line.starts_with("timeouts"));
+    let mut setup = quick.fold(Setup::new(), Setup::set);
     for (index, address) in emulator.addresses().iter().enumerate() {
         setup = setup.replica_with(&format!("r{index}"), &format!("http://{address}"), lines);
     }
@@ -164,20 +167,22 @@ async fn a_busy_replica_is_left_alone_for_as_long_as_it_asks() {
     let node = Setup::new().emulated(&emulator).start().await;
     let busy = Fault::Status { code: 503, retry_after_s: Some(2), probability: 1.0 };
     emulator.replica(0).set_fault(busy).await.expect("a fault");
+    // From before it asks for it: the machine may take its time to come back here.
+    let mut told_at = Instant::now();
     while emulator.replica(0).stats().received == 0 {
+        told_at = Instant::now();
         assert_eq!(ask(&node).await.status, 200, "the other one has room");
     }
-    let told_at = Instant::now();
     stands_at_last(&node, "r0", "busy").await;
     emulator.replica(0).set_fault(Fault::None).await.expect("healed");
     let before = emulator.replica(0).stats().received;
-    while told_at.elapsed() < Duration::from_millis(1800) {
+    while told_at.elapsed() < Duration::from_millis(1_500) {
         ask(&node).await;
     }
     assert_eq!(emulator.replica(0).stats().received, before, "it got a request too soon");
     stands_at_last(&node, "r0", "open").await;
     let left_alone = told_at.elapsed();
-    assert!(left_alone < Duration::from_millis(3000), "left alone for {left_alone:?}");
+    assert!(left_alone < SLOWDOWN * Duration::from_secs(3), "left alone for {left_alone:?}");
     let page = node.metrics();
     assert!(!page.contains("spillway_replica_faults_total{"), "being busy is no fault: {page}");
     node.stop().await;

@@ -6,7 +6,7 @@ use http::Request;
 use spillway_emulator::Fault;
 use spillway_node::Node;
 use spillway_tests::{
-    Client, ClientBody, OK, Page, Scripted, Setup, chat, emulator, eventually, spawn,
+    Client, ClientBody, OK, Page, SLOWDOWN, Scripted, Setup, chat, emulator, eventually, spawn,
 };
 
 fn hedges(node: &Node, result: &str) -> f64 {
@@ -17,22 +17,13 @@ fn route(hedge: &str) -> String {
     format!("[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\nhedge = {{ {hedge} }}\n")
 }
 
-/// Times of so many requests, one after the other, shortest first.
-async fn times(
-    node: &Node,
-    count: usize,
-    request: impl Fn() -> Request<ClientBody>,
-) -> Vec<Duration> {
+/// Asks so often, one request after the other, and is always answered.
+async fn ask(node: &Node, count: usize, request: impl Fn() -> Request<ClientBody>) {
     let mut client = Client::http1(node.addresses()[0]).await;
-    let mut times = Vec::new();
     for _ in 0..count {
-        let started = Instant::now();
         let reply = client.fetch(request()).await;
         assert_eq!(reply.status, 200, "{}", reply.text());
-        times.push(started.elapsed());
     }
-    times.sort_unstable();
-    times
 }
 
 fn is_idle(node: &Node) -> bool {
@@ -42,26 +33,20 @@ fn is_idle(node: &Node) -> bool {
 #[tokio::test]
 async fn one_slow_replica_of_three_costs_no_more_than_the_wait_for_the_second() {
     let emulator = emulator(3).await;
-    let slow = Fault::Slow { factor: 2_000.0 };
-    emulator.replica(0).set_fault(slow).await.expect("a fault");
-    let few = || chat("tiny", ",\"max_tokens\":3");
-    let plain = "[[route]]\nname = \"llm\"\npolicy = \"round_robin\"\n";
-    let unhedged = Setup::new().table(plain).emulated(&emulator).start().await;
-    let without = times(&unhedged, 12, few).await;
     let hedge = route("after_ms = 40, budget_percent = 50");
     let node = Setup::new().table(hedge).emulated(&emulator).start().await;
+    let few = || chat("tiny", ",\"max_tokens\":3");
     // The budget is a share of what came before.
-    let _earned = times(&node, 60, few).await;
-    let with = times(&node, 30, few).await;
-    let p90 = |times: &[Duration]| times[times.len() * 9 / 10];
-    assert!(p90(&with) * 2 < p90(&without), "{with:?} and without {without:?}");
+    ask(&node, 60, few).await;
+    let before = ["won", "lost", "failed"].map(|result| hedges(&node, result));
+    // Half a minute for each token: no request whose turn is there would be answered in time.
+    let slow = Fault::Slow { factor: 1e6 };
+    emulator.replica(0).set_fault(slow).await.expect("a fault");
+    ask(&node, 30, few).await;
     eventually("the second won", || hedges(&node, "won") >= 10.0).await;
     let all = ["won", "lost", "failed"].map(|result| hedges(&node, result));
-    assert!(all.iter().sum::<f64>() <= 45.0, "half of 90: {all:?}");
-    // The slow replica still would have had work for seconds.
-    let started = Instant::now();
+    assert!(all.iter().sum::<f64>() <= 45.0, "half of 90: {all:?}, {before:?} of the first 60");
     eventually("what lost was let go", || is_idle(&node)).await;
-    assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
     let held_against = Page::of(&node).sum("spillway_replica_faults_total", &[]);
     assert_eq!(held_against, 0.0, "to be slow is no fault");
 }
@@ -95,7 +80,7 @@ async fn what_lost_is_let_go_at_the_replica_too() {
         taken.push(answered.elapsed());
     }
     taken.sort_unstable();
-    assert!(taken[taken.len() / 2] <= Duration::from_millis(100), "{taken:?}");
+    assert!(taken[taken.len() / 2] <= SLOWDOWN * Duration::from_millis(100), "{taken:?}");
 }
 
 #[tokio::test]
@@ -104,8 +89,7 @@ async fn without_budget_or_under_pressure_nobody_is_asked_twice() {
     let hedge = route("after_ms = 1, budget_percent = 1");
     let node = Setup::new().table(hedge).emulated(&emulator).start().await;
     // Every request takes longer than that, and one in a hundred may be hedged.
-    let _times =
-        times(&node, 150, || chat("tiny", ",\"max_tokens\":200,\"ignore_eos\":true")).await;
+    ask(&node, 150, || chat("tiny", ",\"max_tokens\":200,\"ignore_eos\":true")).await;
     let all: f64 = ["won", "lost", "failed"].map(|result| hedges(&node, result)).iter().sum();
     assert!(all <= 2.0, "{all} of 150 with 1 %");
 }

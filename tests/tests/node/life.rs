@@ -32,7 +32,7 @@ async fn a_new_replica_comes_to_its_share_by_and_by() {
     let emulator = emulator(2).await;
     let policy = "[[route]]\nname = \"all\"\npolicy = \"random\"";
     let setup = |count: usize| {
-        let setup = Setup::new().set("health.slow_start_ms = 60000").table(policy);
+        let setup = Setup::new().set("health.slow_start_ms = 900000").table(policy);
         (0..count).fold(setup, |setup, index| {
             setup.replica(&format!("r{index}"), emulator.addresses()[index])
         })
@@ -44,7 +44,7 @@ async fn a_new_replica_comes_to_its_share_by_and_by() {
     stands_at_last(&node, "r1", "open").await;
     let cold = share_of(&node, &emulator, 1).await;
     let share = ramp(&node, "r1");
-    assert!(share < 0.25, "a minute's ramp is at {share} already");
+    assert!(share < 0.25, "a ramp of a quarter of an hour is at {share} already");
     // A tenth to a fifth of the weight is a share of 9 to 17 %.
     assert!((10..110).contains(&cold), "the cold one got {cold} of 400");
     // The first one was there when the node started: it owes nothing to a ramp.

@@ -209,7 +209,7 @@ async fn a_connection_without_requests_is_closed_after_its_time() {
 async fn a_request_may_last_longer_than_a_connection_may_idle() {
     let replica = Scripted::start().await;
     let setup =
-        Setup::new().set("limits.idle_timeout_ms = 100").set("limits.head_timeout_ms = 100");
+        Setup::new().set("limits.idle_timeout_ms = 100").set("limits.head_timeout_ms = 60000");
     let node = setup.replica("a", replica.address).start().await;
     let address = node.addresses()[0];
     for is_http2 in [false, true] {

@@ -28,7 +28,9 @@ impl Busy {
     async fn new(queue_max: usize) -> Self {
         let gate = Gate::start().await;
         let route = format!("[[route]]\nname = \"llm\"\nqueue_max = {queue_max}\n");
-        let node = one_place(&gate).listener(CLAIMS).table(route).start().await;
+        // A busy machine makes promises that are far away: what is served meanwhile is not given up.
+        let setup = one_place(&gate).set("timeouts.first_byte_ms = 600000");
+        let node = setup.listener(CLAIMS).table(route).start().await;
         let mut busy = Self { gate, node, clients: Vec::new() };
         busy.come("others-0");
         eventually("it is served", || busy.gate.held("") == 1).await;
@@ -156,10 +158,10 @@ async fn who_would_wait_for_longer_than_it_says_is_told_at_once() {
     let busy = Busy::new(30).await;
     busy.serve_next().await;
     // There is room for one behind twenty-nine, of which one is served each 400 ms.
-    assert_eq!(busy.waiting(), 29);
+    eventually("twenty-nine are left", || busy.waiting() == 29).await;
     let request = with(of_class(CLASS, "hurried"), "x-stainless-read-timeout", "5");
     let begin = Instant::now();
     let reply = within("it is told", ask(&busy.node, request)).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "waited");
-    assert!(begin.elapsed() < Duration::from_secs(4), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < Duration::from_millis(4_800), "{:?}", begin.elapsed());
 }

@@ -38,7 +38,9 @@ fn ending(replica: Scripted, closed: Closed) -> Arc<AtomicUsize> {
 #[tokio::test]
 async fn a_refused_connection_is_tried_elsewhere() {
     let alive = Scripted::start().await.serve(OK);
-    let setup = Setup::new().table(TURNS).replica("dead", Scripted::refusing());
+    // It has its turns to the end, however long these requests take.
+    let setup = Setup::new().set("health.eject_after = 1000").table(TURNS);
+    let setup = setup.replica("dead", Scripted::refusing());
     let node = setup.replica("alive", alive.address).start().await;
     let mut client = Client::http1(node.addresses()[0]).await;
     for _ in 0..10 {

@@ -8,8 +8,8 @@ use spillway_emulator::Emulator;
 use spillway_node::Node;
 use spillway_quota::{Holding, LimitKind, LimitTerms, RequestWindow, Scope, Units};
 use spillway_tests::{
-    Client, ClientBody, OK, Page, RAW_ROUTE, Reply, Scripted, Setup, chat, eventually, full,
-    message, slow_emulator, spawn, within,
+    Client, ClientBody, OK, PATIENCE, Page, RAW_ROUTE, Reply, SLOWDOWN, Scripted, Setup, chat,
+    eventually, full, message, slow_emulator, spawn, within,
 };
 use spillway_types::ReplicaSlot;
 use tokio::task::JoinHandle;
@@ -111,7 +111,7 @@ async fn a_free_replica_that_would_miss_the_objective_is_not_asked() {
     // Now and then one is tried, or a prediction that is wrong would stay so for ever.
     let started = Instant::now();
     while ask(&node, long(&prompt)).await.expect("a reply").status != 200 {
-        assert!(started.elapsed() < Duration::from_secs(60), "it is never tried");
+        assert!(started.elapsed() < PATIENCE, "it is never tried");
         // wait: the pause of a client that comes again.
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
@@ -183,7 +183,10 @@ async fn who_has_waited_as_long_as_its_route_allows_is_sent_away() {
     let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "waited");
     let taken = started.elapsed();
-    assert!((Duration::from_millis(290)..Duration::from_secs(2)).contains(&taken), "{taken:?}");
+    assert!(
+        (Duration::from_millis(290)..SLOWDOWN * Duration::from_millis(900)).contains(&taken),
+        "{taken:?}"
+    );
 }
 
 #[tokio::test]
@@ -196,7 +199,7 @@ async fn who_can_no_longer_make_its_objective_does_not_wait_on() {
     let started = Instant::now();
     let reply = ask(&node, chat("tiny", "")).await.expect("a reply");
     check_shed(&reply, (503, "overloaded"), "slo");
-    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
+    assert!(started.elapsed() < SLOWDOWN * Duration::from_millis(900), "{:?}", started.elapsed());
     assert_eq!(node.gateway().waiting(), 0);
 }
 

@@ -1,8 +1,6 @@
 //! A region that is heard and does not serve is left out, found out again, and given its share bit by
 //! bit.
 
-use std::time::{Duration, Instant};
-
 use spillway_node::Node;
 use spillway_tests::{Client, Cluster, OK, Reply, Scripted, Setup, chat, eventually, knows};
 
@@ -18,7 +16,7 @@ fn is_let_through(node: &Node) -> bool {
 async fn a_region_that_never_begins_to_reply_is_left_out_until_it_does() {
     let replica = Scripted::start().await;
     let cluster = Cluster::new(&["edge", "core"]).set("cluster.ramp_ms = 3000");
-    let edge = Setup::new().table("[[route]]\nname = \"all\"\ntimeouts.first_byte_ms = 150");
+    let edge = Setup::new().table("[[route]]\nname = \"all\"\ntimeouts.first_byte_ms = 600");
     let edge = cluster.start(0, edge).await;
     let core = cluster.start(1, Setup::new().replica("a", replica.address)).await;
     knows(&edge, "core").await;
@@ -33,11 +31,10 @@ async fn a_region_that_never_begins_to_reply_is_left_out_until_it_does() {
         kept.push(asked);
     }
     eventually("it is left out", || !is_let_through(&edge)).await;
-    let since = Instant::now();
+    // It is not asked: that would end in a 502.
     let reply = ask(&edge).await;
     assert_eq!(reply.status, 503, "{}", reply.text());
     assert!(reply.header("retry-after").is_some());
-    assert!(since.elapsed() < Duration::from_millis(150), "it is not asked");
     assert!(knows_it_lives(&edge), "it is heard all the while");
 
     drop(kept);

@@ -88,6 +88,7 @@ async fn nodes_that_are_stopped_and_started_again_lose_nothing() {
 async fn restart_under_load(is_killed: bool) -> BTreeMap<String, usize> {
     let cluster =
         Cluster::new(&REGIONS).set("spill.reserve_percent = 0").set("node.drain_ms = 2000");
+    let cluster = cluster.set("cluster.silence_ms = 900");
     for (one, other, rtt_ms) in [(0, 1, 20), (0, 2, 40), (1, 2, 60)] {
         cluster.distance(one, other, Duration::from_millis(rtt_ms));
     }

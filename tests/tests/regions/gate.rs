@@ -56,9 +56,10 @@ impl Gate {
         lock(&self.books).arrived.clone()
     }
 
-    /// How many are here now whose id begins with that.
+    /// How many are kept here now whose id begins with that.
     pub(crate) fn held(&self, prefix: &str) -> usize {
-        lock(&self.books).held.iter().filter(|held| held.id.starts_with(prefix)).count()
+        let is_kept = |held: &&Held| held.go.is_some() && held.id.starts_with(prefix);
+        lock(&self.books).held.iter().filter(is_kept).count()
     }
 
     /// Answers the `count` that have been here longest of those whose id begins with that.

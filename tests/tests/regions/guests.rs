@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, Method};
 use spillway_link::{Answer, ForwardHead, Link, RefusedReason};
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Cluster, OK, Page, Reply, Scripted, Setup, chat, eventually, knows, spawn,
+    Client, Cluster, OK, Page, Reply, SLOWDOWN, Scripted, Setup, chat, eventually, knows, spawn,
 };
 use tokio::task::JoinHandle;
 
@@ -131,7 +131,7 @@ async fn guests_of_a_region_with_two_nodes_get_what_its_own_clients_and_the_rese
     world.ask(0, 1);
     world.ask(1, 1);
     eventually("they are served", || world.gate.held("local") == LOCALS + RESERVE).await;
-    assert!(since.elapsed() < REPORT, "after {:?}", since.elapsed());
+    assert!(since.elapsed() < SLOWDOWN * REPORT, "after {:?}", since.elapsed());
     assert_eq!(world.gate.held("guest"), GUESTS);
     // Its own clients leave, and guests take their places, up to the reserve.
     world.gate.release("local", LOCALS + RESERVE);
@@ -190,7 +190,7 @@ async fn when_its_own_clients_come_back_guests_are_refused_within_a_report() {
     eventually("they are served", || world.gate.held("local") == 4).await;
     let since = Instant::now();
     world.settles(4, 2).await;
-    assert!(since.elapsed() < REPORT, "it was known after {:?}", since.elapsed());
+    assert!(since.elapsed() < SLOWDOWN * REPORT, "it was known after {:?}", since.elapsed());
     is_refused(&link).await;
 
     // All of its own that there is room for, and two more: these come before any guest.

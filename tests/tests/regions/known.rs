@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use http::Method;
 use spillway_node::Node;
 use spillway_tests::{
-    Client, Cluster, OK, Reply, Scripted, Setup, chat, eventually, full, get, knows, message, spawn,
+    Client, Cluster, OK, PATIENCE, Reply, Scripted, Setup, chat, eventually, full, get, knows,
+    message, spawn,
 };
 use tokio::sync::watch;
 
@@ -38,7 +39,7 @@ async fn stays_unavailable(node: &Node) {
             break reply;
         }
         assert!([200, 502].contains(&reply.status), "{}", reply.text());
-        assert!(started.elapsed() < Duration::from_secs(20), "it is served for ever");
+        assert!(started.elapsed() < PATIENCE, "it is served for ever");
     };
     check_unavailable(&first);
     let since = Instant::now();
@@ -148,7 +149,7 @@ async fn a_node_that_has_just_started_asks_for_patience_until_it_has_heard_the_o
     let unknown = || Client::once(edge.addresses()[0], chat("huge", ""));
     let started = Instant::now();
     while unknown().await.status != 404 {
-        assert!(started.elapsed() < Duration::from_secs(20), "it learns for ever");
+        assert!(started.elapsed() < PATIENCE, "it learns for ever");
     }
     edge.stop().await;
     core.stop().await;

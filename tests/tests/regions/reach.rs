@@ -3,10 +3,12 @@
 use std::time::{Duration, Instant};
 
 use spillway_node::Node;
-use spillway_tests::{Client, Cluster, OK, Scripted, Setup, chat, eventually, is_open, knows};
+use spillway_tests::{
+    Client, Cluster, OK, PATIENCE, SLOWDOWN, Scripted, Setup, chat, eventually, is_open, knows,
+};
 
-/// What the specification allows, and what a busy machine adds: a look each 50 ms, both ways.
-const OUT_WITHIN: Duration = Duration::from_millis(1_000 + 300);
+/// What is promised.
+const OUT_WITHIN: Duration = Duration::from_secs(1);
 
 async fn takes_out(node: &Node, region: &str, since: Instant) -> Duration {
     eventually("it is out", || !is_open(node, region)).await;
@@ -14,9 +16,9 @@ async fn takes_out(node: &Node, region: &str, since: Instant) -> Duration {
 }
 
 #[tokio::test]
-async fn a_region_that_is_cut_off_is_out_within_a_second_in_each_direction_and_comes_back() {
+async fn a_region_that_is_cut_off_is_soon_out_in_each_direction_and_comes_back() {
     let replicas = [Scripted::start().await.serve(OK), Scripted::start().await.serve(OK)];
-    let cluster = Cluster::new(&["one", "two"]);
+    let cluster = Cluster::new(&["one", "two"]).set("cluster.silence_ms = 900");
     cluster.distance(0, 1, Duration::from_millis(40));
     let setup = |index: usize| Setup::new().replica("a", replicas[index].address);
     let one = cluster.start(0, setup(0)).await;
@@ -28,9 +30,12 @@ async fn a_region_that_is_cut_off_is_out_within_a_second_in_each_direction_and_c
         cuts.iter().for_each(|&(from, to)| cluster.cut(from, to, true));
         let (by_one, by_two) =
             tokio::join!(takes_out(&one, "two", since), takes_out(&two, "one", since));
-        assert!(by_one.max(by_two) <= 2 * OUT_WITHIN, "{cuts:?}: {by_one:?} and {by_two:?}");
+        assert!(
+            by_one.max(by_two) <= 2 * SLOWDOWN * OUT_WITHIN,
+            "{cuts:?}: {by_one:?} and {by_two:?}"
+        );
         // Whoever hears nothing knows it first; the other is told by its own peer, or hears nothing.
-        assert!(by_one.min(by_two) <= OUT_WITHIN, "{cuts:?}: {by_one:?} and {by_two:?}");
+        assert!(by_one.min(by_two) <= SLOWDOWN * OUT_WITHIN, "{cuts:?}: {by_one:?} and {by_two:?}");
         let reply = Client::once(one.addresses()[0], chat("tiny", "")).await;
         assert_eq!((reply.status, reply.header("x-spillway-region")), (200, Some("one")));
         cuts.iter().for_each(|&(from, to)| cluster.cut(from, to, false));
@@ -50,8 +55,15 @@ async fn a_node_that_ends_is_no_candidate_and_one_that_starts_again_is() {
     for _ in 0..2 {
         let core = cluster.start(1, with_replica()).await;
         knows(&edge, "core").await;
-        let reply = Client::once(edge.addresses()[0], chat("tiny", "")).await;
-        assert_eq!(reply.status, 200, "{}", reply.text());
+        let since = Instant::now();
+        loop {
+            let reply = Client::once(edge.addresses()[0], chat("tiny", "")).await;
+            if reply.status == 200 {
+                break;
+            }
+            // It is heard, and yet the way for requests may not be open.
+            assert!(reply.status == 503 && since.elapsed() < PATIENCE, "{}", reply.text());
+        }
         core.stop().await;
         eventually("it is out", || !is_open(&edge, "core")).await;
         let reply = Client::once(edge.addresses()[0], chat("tiny", "")).await;

@@ -172,7 +172,7 @@ async fn restart(cluster: &Cluster, nodes: &mut Vec<Node>, replica: SocketAddr) 
 #[tokio::test]
 async fn certificates_and_the_authority_change_under_load_and_nobody_notices() {
     let (short, long) = (Scripted::start().await.serve(OK), Scripted::start().await);
-    let cluster = Cluster::new(&REGIONS);
+    let cluster = Cluster::new(&REGIONS).set("cluster.silence_ms = 900");
     for (one, other) in [(0, 1), (0, 2), (1, 2)] {
         cluster.distance(one, other, RTT);
     }
@@ -206,7 +206,7 @@ async fn certificates_and_the_authority_change_under_load_and_nobody_notices() {
     let [sent, received] = stream.end().await;
     assert_eq!(sent, received);
     let replies = load.end().await;
-    assert!(replies.len() > 500, "{} requests", replies.len());
+    assert!(replies.len() > 20, "{} requests", replies.len());
     for reply in &replies {
         assert_eq!(reply.status, 200, "{}", reply.text());
     }

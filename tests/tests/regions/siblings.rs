@@ -1,35 +1,14 @@
 //! Several nodes in one region share its replicas.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
-
 use spillway_node::Node;
-use spillway_tests::{Client, Cluster, OK, Scripted, Setup, chat, eventually, spawn};
-use tokio::task::JoinSet;
+use spillway_tests::{Client, Cluster, Setup, chat, eventually, spawn, within};
+
+use crate::gate::Gate;
 
 const PLACES: usize = 6;
 const NODES: usize = 3;
-const LENGTH: Duration = Duration::from_secs(3);
-
-/// Answers requests after a while and counts how many it has at a time.
-async fn answer_slowly(replica: Scripted, busy: Arc<AtomicUsize>, most: Arc<AtomicUsize>) {
-    let mut connections = JoinSet::new();
-    loop {
-        let mut wire = replica.accept().await;
-        let (busy, most) = (Arc::clone(&busy), Arc::clone(&most));
-        connections.spawn(async move {
-            while wire.has_more().await {
-                wire.message().await;
-                most.fetch_max(busy.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                // wait: the time that the replica works
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                busy.fetch_sub(1, Ordering::SeqCst);
-                wire.send(OK).await;
-            }
-        });
-    }
-}
+/// Requests of each phase: so many times all places.
+const ROUNDS: usize = 4;
 
 fn claims(nodes: &[Node]) -> Vec<u32> {
     nodes.iter().map(|node| node.gateway().view().replicas()[0].claim()).collect()
@@ -37,40 +16,44 @@ fn claims(nodes: &[Node]) -> Vec<u32> {
 
 #[tokio::test]
 async fn a_limit_is_never_spent_twice_and_follows_the_demand() {
-    let replica = Scripted::start().await;
-    let url = format!("http://{}", replica.address);
+    let gate = Gate::start().await;
     let lines = format!("connections_max = {PLACES}");
     let cluster = Cluster::new(&["here"; NODES]);
     let mut nodes = Vec::new();
     for index in 0..NODES {
-        let setup = Setup::new().replica_with("a", &url, &lines);
+        let setup = Setup::new().replica_with("a", &gate.url(), &lines);
         nodes.push(cluster.start(index, setup).await);
     }
     eventually("each has its part", || claims(&nodes).iter().sum::<u32>() as usize == PLACES).await;
-    let (busy, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-    let serving = spawn(answer_slowly(replica, Arc::clone(&busy), Arc::clone(&most)));
     // All to one node, then to all of them, then to another one.
     for busy_nodes in [0..1, 0..NODES, NODES - 1..NODES] {
-        let started = Instant::now();
-        let mut clients = JoinSet::new();
-        for number in 0..24 {
-            let address = nodes[busy_nodes.start + number % busy_nodes.len()].addresses()[0];
-            clients.spawn(async move {
-                let mut served = 0;
-                while started.elapsed() < LENGTH {
-                    let reply = Client::once(address, chat("tiny", "")).await;
-                    assert_eq!(reply.status, 200, "{}", reply.text());
-                    served += 1;
-                }
-                served
-            });
+        let clients: Vec<_> = (0..ROUNDS * PLACES)
+            .map(|number| {
+                let node = &nodes[busy_nodes.start + number % busy_nodes.len()];
+                spawn(Client::once(node.addresses()[0], chat("tiny", "")))
+            })
+            .collect();
+        // The places are where the requests are, however often they come free.
+        for left in (1..=ROUNDS).rev() {
+            if left > 1 {
+                let what = format!("{busy_nodes:?} have all places, {left} rounds are left");
+                eventually(&what, || gate.held("") == PLACES).await;
+                gate.release("", PLACES);
+                continue;
+            }
+            // Those that are left may be at one node, which gets the places of the others in time.
+            while clients.iter().any(|client| !client.is_finished()) {
+                gate.release("", gate.held(""));
+                tokio::task::yield_now().await;
+            }
         }
-        let served: usize = clients.join_all().await.into_iter().sum();
-        let used = served as f64 * 0.020 / LENGTH.as_secs_f64();
-        assert!(most.load(Ordering::SeqCst) <= PLACES, "{} at a time", most.load(Ordering::SeqCst));
-        assert!(used > PLACES as f64 * 0.5, "{busy_nodes:?} used {used:.1} of {PLACES} places");
+        for client in clients {
+            let reply = within("a reply", client).await.expect("no panic");
+            assert_eq!(reply.status, 200, "{}", reply.text());
+        }
     }
-    serving.abort();
+    let most = gate.arrived().iter().map(|arrived| arrived.busy).max();
+    assert_eq!(most, Some(PLACES), "at a time");
     for node in nodes {
         node.stop().await;
     }

@@ -27,7 +27,7 @@ use super::trie_test::Teller;
 use crate::{Admin, AdminConfig, connection_builder};
 
 /// How long a test waits for what has to happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 struct NoHandler;
 

@@ -14,7 +14,7 @@ use spillway_link::{CertificateFiles, Identity, Link, PeerConfig};
 use super::message::{Answer, Question, Wish};
 use crate::agreement_test::{NoHandler, World, agreed, eventually};
 
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(60);
 const FAR_MS: u64 = 1 << 62;
 
 /// A node with a certificate that nobody has heard of: `z` of `region-z`.

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How long a test waits for what has to happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// How long a command may take in tests.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 

@@ -43,7 +43,8 @@ async fn a_full_queue_rejects_with_503() {
 
 #[tokio::test]
 async fn requests_run_in_one_batch() {
-    let emulator = with_engine(0.05, |_| {}).await;
+    // So slow that all of them have come before the first is done.
+    let emulator = with_engine(1.0, |_| {}).await;
     let replica = emulator.replica(0);
     let mut open = Vec::new();
     for number in 0..16 {

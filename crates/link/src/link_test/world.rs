@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How long a test waits for what has to happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(super) const CLUSTER: &str = "test";
 

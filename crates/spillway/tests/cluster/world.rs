@@ -87,7 +87,7 @@ impl World {
         let config = AdminConfig { tokens, ..AdminConfig::default() };
         let admin = Admin::new(Some(Arc::clone(&agreement)), config).explaining(Arc::new(Teller));
         let address = runtime.block_on(listen(admin));
-        let by = Instant::now() + Duration::from_secs(30);
+        let by = Instant::now() + Duration::from_secs(120);
         while agreement.published().records().nodes.is_empty() {
             assert!(Instant::now() < by, "no cluster is formed");
             // wait: between two looks

@@ -122,7 +122,7 @@ fn config(
 ) -> String {
     let data = folder.join(format!("data-{node}"));
     let mut text = format!(
-        "[cluster]\nid = {CLUSTER:?}\naddress = \"{}\"\nca = {authority:?}\n\
+        "[cluster]\nsilence_ms = 5000\nid = {CLUSTER:?}\naddress = \"{}\"\nca = {authority:?}\n\
          certificate = {certificate:?}\nkey = {key:?}\nprefix_key = {prefix_key:?}\ndata = {data:?}\n\
          ramp_ms = 500\n[[listener]]\naddress = \"{}\"\n[admin]\naddress = \"{}\"\n",
         address(node, 7_946),
