@@ -43,6 +43,8 @@ pub(crate) async fn transcribe(call: &Call) -> Reply {
     let usage = json!({
         "type": "tokens",
         "input_tokens": usage.prompt_tokens,
+        // Clients that check the type refuse a reply without it.
+        "input_token_details": { "audio_tokens": usage.prompt_tokens, "text_tokens": 0 },
         "output_tokens": usage.completion_tokens,
         "total_tokens": usage.prompt_tokens + usage.completion_tokens,
     });

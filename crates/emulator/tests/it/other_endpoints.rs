@@ -80,6 +80,10 @@ async fn audio_is_transcribed_from_a_form() {
     let reply = call(replica, "POST", path, &kind, form("tiny", "json")).await;
     let text = reply.json()["text"].as_str().unwrap().to_owned();
     assert!(text.len() > 50);
+    let usage = &reply.json()["usage"];
+    let details = &usage["input_token_details"];
+    assert_eq!(details["audio_tokens"], usage["input_tokens"]);
+    assert_eq!(details["text_tokens"], 0);
     let plain = call(replica, "POST", path, &kind, form("tiny", "text")).await;
     assert_eq!(plain.body, text);
     assert_eq!(call(replica, "POST", path, &kind, form("huge", "json")).await.status, 404);
