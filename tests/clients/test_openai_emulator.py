@@ -389,12 +389,3 @@ def test_what_makes_no_sense_is_a_bad_request(
         sdk.chat.completions.create(**ask)
     assert caught.value.type == "invalid_request_error"
     assert caught.value.body
-
-
-def test_models_are_described_as_vllm_describes_them(world: World, client: openai.OpenAI) -> None:
-    direct = client.with_options(base_url=f"http://127.0.0.1:{world.tiny}/v1")
-    model = direct.models.retrieve("tiny").to_dict()
-    assert model["root"] == "tiny"
-    assert model["parent"] is None
-    assert model["max_model_len"] == 32_768
-    assert model["permission"]

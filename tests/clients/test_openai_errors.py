@@ -1,7 +1,9 @@
 """Each kind of trouble reaches the SDK as the exception that its users catch."""
 
 import time
+from typing import Any
 
+import httpx2
 import openai
 import pytest
 
@@ -75,6 +77,24 @@ def test_an_error_of_the_replica_is_passed_on(
     # The node takes it at its word for this client; the next test begins when that is over.
     assert faulty.is_kept_away(model)
     assert 'admission="busy"' not in metrics(faulty.admin)
+
+
+@over_both_protocols
+def test_who_comes_again_when_the_replica_said_so_is_served(faulty: World, model: str) -> None:
+    faulty.set_fault({"kind": "status", "code": 429, "retry_after_s": 1})
+
+    def heal(_: Any) -> None:
+        faulty.set_fault({"kind": "none"})
+
+    with httpx2.Client(event_hooks={"response": [heal]}) as http:
+        client = openai.OpenAI(
+            base_url=f"{faulty.url}/v1", api_key="unused", max_retries=1, timeout=20, http_client=http
+        )
+        raw = client.chat.completions.with_raw_response.create(
+            model=model, messages=PROMPT, max_tokens=1
+        )
+    assert raw.retries_taken == 1
+    assert raw.parse().choices
 
 
 def test_a_refusal_of_the_replica_is_passed_on(client: openai.OpenAI) -> None:

@@ -37,6 +37,18 @@ def test_the_longest_prompt_is_told_as_replicas_tell_it(client: openai.OpenAI) -
     assert lengths[0] == lengths[1] > 1000
 
 
+def test_models_are_described_as_vllm_describes_them(sdk: openai.OpenAI) -> None:
+    # The node reads the emulator's page by itself, soon after its start.
+    due = time.monotonic() + 10
+    while "permission" not in (model := sdk.models.retrieve("tiny").to_dict()):
+        assert time.monotonic() < due, model
+        time.sleep(0.05)  # wait: until the page was read
+    assert model["root"] == "tiny"
+    assert model["parent"] is None
+    assert model["max_model_len"] == 32_768
+    assert model["permission"][0]["allow_sampling"]
+
+
 @pytest.mark.parametrize("path", ["/health", "/ping"])
 def test_health_is_asked_for_as_benchmarks_do(world: World, path: str) -> None:
     assert answers_200(f"{world.url}{path}")
