@@ -113,6 +113,13 @@ pub enum ReplicaProtocol {
 #[derive(Debug)]
 pub struct Replica {
     pub(crate) spec: ReplicaSpec,
+    /// Shared with the replicas that the same server was before, by [`Replica::with_spec`].
+    pub(crate) server: Arc<Server>,
+}
+
+/// What this node has at one server: connections, counts, and what was seen of it.
+#[derive(Debug)]
+pub(crate) struct Server {
     pub(crate) tls: Option<ReplicaTls>,
     pub(crate) grpc: Option<GrpcLine>,
     /// `Host` of requests to it.
@@ -159,7 +166,7 @@ impl Replica {
             .as_ref()
             .map(|tls| ReplicaTls::new(tls, &spec.host, spec.protocol))
             .transpose()?;
-        Ok(Self {
+        let server = Server {
             authority: authority(&spec.host, spec.port, spec.tls.is_some()),
             grpc: spec.grpc.as_ref().map(GrpcLine::new).transpose()?,
             tls,
@@ -178,8 +185,27 @@ impl Replica {
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
             pools: (0..workers.max(1)).map(|_| Pool::new(spec.in_flight_max)).collect(),
-            spec,
-        })
+        };
+        Ok(Self { spec, server: Arc::new(server) })
+    }
+
+    /// The same server with another description, and all that this node has there: connections,
+    /// requests in flight, limits. `None` if connections made by one spec can't serve the other; models,
+    /// versions, pool, weight and what its software understands may differ.
+    #[must_use]
+    pub fn with_spec(&self, spec: &ReplicaSpec) -> Option<Self> {
+        let ReplicaSpec { models, versions, pool, weight, continues_chats, salt_field, .. } =
+            spec.clone();
+        let known = self.spec.clone();
+        let alike =
+            ReplicaSpec { models, versions, pool, weight, continues_chats, salt_field, ..known };
+        (alike == *spec).then(|| Self { spec: alike, server: Arc::clone(&self.server) })
+    }
+
+    /// Whether both are the same server with the same connections and counts.
+    #[must_use]
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.server, &other.server)
     }
 
     /// What it was made from.
@@ -191,68 +217,68 @@ impl Replica {
     /// Requests that it serves for this node now.
     #[must_use]
     pub fn in_flight(&self) -> u32 {
-        self.in_flight.load(Ordering::Relaxed)
+        self.server.in_flight.load(Ordering::Relaxed)
     }
 
     /// This node's part of the places there; `u32::MAX` if they are all its own.
     #[must_use]
     pub fn claim(&self) -> u32 {
-        self.claim.load(Ordering::Relaxed)
+        self.server.claim.load(Ordering::Relaxed)
     }
 
     /// Gives this node so many of the places there from now on; requests under way stay.
     pub fn set_claim(&self, places: u32) {
-        self.claim.store(places, Ordering::Relaxed);
+        self.server.claim.store(places, Ordering::Relaxed);
     }
 
     /// Requests of the region's other nodes in flight there, as they said last.
     #[must_use]
     pub fn elsewhere(&self) -> u32 {
-        self.crowd.elsewhere()
+        self.server.crowd.elsewhere()
     }
 
     /// Prompt tokens that it is predicted to have to read still for those.
     #[must_use]
     pub fn pending_elsewhere(&self) -> u32 {
-        self.pending_elsewhere.load(Ordering::Relaxed)
+        self.server.pending_elsewhere.load(Ordering::Relaxed)
     }
 
     /// Notes how many requests the region's other nodes have in flight there, what each of them wants,
     /// and how many prompt tokens it still has to read for them.
     pub fn set_elsewhere(&self, requests: u32, sharers: Vec<Sharer>, pending_tokens: u32) {
-        self.crowd.set_elsewhere(requests, sharers);
-        self.pending_elsewhere.store(pending_tokens, Ordering::Relaxed);
+        self.server.crowd.set_elsewhere(requests, sharers);
+        self.server.pending_elsewhere.store(pending_tokens, Ordering::Relaxed);
     }
 
     /// Most requests that the region's nodes together may have there, by what was found out;
     /// `None` if nobody looks after that.
     #[must_use]
     pub fn concurrency_limit(&self) -> Option<u32> {
-        Some(self.crowd.limit()).filter(|&limit| limit < u32::MAX)
+        Some(self.server.crowd.limit()).filter(|&limit| limit < u32::MAX)
     }
 
     /// The same, once more than that was seen to be too much.
     #[must_use]
     pub fn found_limit(&self) -> Option<u32> {
-        self.concurrency_limit().filter(|_| self.crowd.is_found())
+        self.concurrency_limit().filter(|_| self.server.crowd.is_found())
     }
 
     /// The region's nodes together may have so many requests there from now on, of those that can wait
     /// in a node; `None` for as many as the spec says. `is_found` says whether more was seen to be
     /// too much, or it is a guess.
     pub fn set_concurrency_limit(&self, limit: Option<u32>, is_found: bool) {
-        self.crowd.set_limit(limit.unwrap_or(u32::MAX), is_found);
+        self.server.crowd.set_limit(limit.unwrap_or(u32::MAX), is_found);
     }
 
     /// What requests showed since this was called last. One caller only.
     #[must_use]
     pub fn take_crowd(&self) -> CrowdSeen {
-        self.crowd.take(self.in_flight())
+        self.server.crowd.take(self.in_flight())
     }
 
     /// This node's part of the places there at this moment: none while the replica rests.
     pub(crate) fn places(&self) -> u32 {
-        let resting_ms = self.resting_ms.load(Ordering::Relaxed);
+        let resting_ms = self.server.resting_ms.load(Ordering::Relaxed);
         if resting_ms == 0 {
             return self.claim();
         }
@@ -261,7 +287,8 @@ impl Replica {
         }
         // Unless it asked for more rest meanwhile; then the next look sees that.
         let order = Ordering::Relaxed;
-        let _: Result<u64, u64> = self.resting_ms.compare_exchange(resting_ms, 0, order, order);
+        let _: Result<u64, u64> =
+            self.server.resting_ms.compare_exchange(resting_ms, 0, order, order);
         self.claim()
     }
 
@@ -269,11 +296,11 @@ impl Replica {
     /// what was found to be enough there, and another would be refused for it.
     pub(crate) fn places_for(&self, can_wait: bool) -> u32 {
         let places = self.places();
-        if can_wait { places.min(self.crowd.part()) } else { places }
+        if can_wait { places.min(self.server.crowd.part()) } else { places }
     }
 
     pub(crate) fn crowd(&self) -> &Crowd {
-        &self.crowd
+        &self.server.crowd
     }
 
     /// It said at `now` that it has no room, and asked to be left alone for that long: it gets nothing
@@ -281,62 +308,62 @@ impl Replica {
     /// that without such a word it rests only until then.
     pub(crate) fn rest(&self, now: Instant, asked: Option<Duration>) {
         let rest = asked.unwrap_or(REST).min(REST_MAX);
-        self.resting_ms.fetch_max(since_epoch_ms(now + rest), Ordering::Relaxed);
+        self.server.resting_ms.fetch_max(since_epoch_ms(now + rest), Ordering::Relaxed);
     }
 
     /// Tenants that alone it asked to leave it alone.
     pub(crate) fn tenant_rests(&self) -> &TenantRests {
-        &self.tenant_rests
+        &self.server.tenant_rests
     }
 
     /// Prompt tokens of this node's requests that it is predicted to have to read still: those that
     /// are in no cache, of requests whose reply has not begun.
     #[must_use]
     pub fn pending_tokens(&self) -> u32 {
-        self.pending_tokens.load(Ordering::Relaxed)
+        self.server.pending_tokens.load(Ordering::Relaxed)
     }
 
     /// Its number in the prefix index; `None` while it has none.
     #[must_use]
     pub fn holder(&self) -> Option<Holder> {
-        u16::try_from(self.holder.load(Ordering::Relaxed)).ok().map(Holder)
+        u16::try_from(self.server.holder.load(Ordering::Relaxed)).ok().map(Holder)
     }
 
     /// Gives it this number in the prefix index from now on, or takes its number away. A replica
     /// starts without one, also where it takes the place of one of the same name.
     pub fn set_holder(&self, holder: Option<Holder>) {
         let number = holder.map_or(NO_HOLDER, |holder| u32::from(holder.0));
-        self.holder.store(number, Ordering::Relaxed);
+        self.server.holder.store(number, Ordering::Relaxed);
     }
 
     /// Notes whether it is down: independent signals agree that it serves nothing. Requests that were
     /// sent before and hear nothing of it are given up.
     pub fn set_down(&self, is_down: bool, now: Instant) {
         if !is_down {
-            self.down_ms.store(0, Ordering::Relaxed);
+            self.server.down_ms.store(0, Ordering::Relaxed);
             return;
         }
         let order = Ordering::Relaxed;
         let _: Result<u64, u64> =
-            self.down_ms.compare_exchange(0, since_epoch_ms(now) + 1, order, order);
+            self.server.down_ms.compare_exchange(0, since_epoch_ms(now) + 1, order, order);
     }
 
     /// Whether a request that it was sent at `asked_at` is lost: it went down after that, and no request
     /// has heard of it since. One that was sent to it although it was down is not judged by that.
     pub(crate) fn is_gone(&self, asked_at: Instant, now: Instant) -> bool {
-        let Some(down_ms) = self.down_ms.load(Ordering::Relaxed).checked_sub(1) else {
+        let Some(down_ms) = self.server.down_ms.load(Ordering::Relaxed).checked_sub(1) else {
             return false;
         };
         let grace_ms = u64::try_from(DOWN_GRACE.as_millis()).unwrap_or(u64::MAX);
         since_epoch_ms(asked_at) < down_ms
-            && self.heard_ms.load(Ordering::Relaxed) < down_ms
+            && self.server.heard_ms.load(Ordering::Relaxed) < down_ms
             && since_epoch_ms(now) >= down_ms.saturating_add(grace_ms)
     }
 
     /// Requests ever sent to it by this node.
     #[must_use]
     pub fn started(&self) -> u64 {
-        self.started.load(Ordering::Relaxed)
+        self.server.started.load(Ordering::Relaxed)
     }
 
     /// How long it has been silent at `now` although it has requests to answer; `None` if it has
@@ -346,32 +373,32 @@ impl Replica {
         if self.in_flight() == 0 {
             return None;
         }
-        let heard_at = *EPOCH + Duration::from_millis(self.heard_ms.load(Ordering::Relaxed));
+        let heard_at = *EPOCH + Duration::from_millis(self.server.heard_ms.load(Ordering::Relaxed));
         Some(now.saturating_duration_since(heard_at))
     }
 
     /// Connections this node holds to it, idle ones included.
     #[must_use]
     pub fn connections(&self) -> u32 {
-        self.connections.load(Ordering::Relaxed)
+        self.server.connections.load(Ordering::Relaxed)
     }
 
     /// How TLS to it is spoken and which name its certificate must have; `None` for cleartext.
     #[must_use]
     pub fn tls_client(&self) -> Option<(&Arc<ClientConfig>, &ServerName<'static>)> {
-        self.tls.as_ref().map(|tls| (&tls.config, &tls.server_name))
+        self.server.tls.as_ref().map(|tls| (&tls.config, &tls.server_name))
     }
 
     /// Where new connections go, in this order.
     pub fn set_addresses(&self, addresses: Vec<SocketAddr>) {
-        if **self.addresses.load() != addresses {
-            self.addresses.store(Arc::new(addresses));
+        if **self.server.addresses.load() != addresses {
+            self.server.addresses.store(Arc::new(addresses));
         }
     }
 
     /// The same for its gRPC address, if it has one.
     pub fn set_grpc_addresses(&self, addresses: Vec<SocketAddr>) {
-        if let Some(grpc) = &self.grpc {
+        if let Some(grpc) = &self.server.grpc {
             grpc.set_addresses(addresses);
         }
     }
@@ -382,28 +409,28 @@ impl Replica {
     }
 
     pub(crate) fn pool(&self, worker: usize) -> &Pool {
-        &self.pools[worker % self.pools.len()]
+        &self.server.pools[worker % self.server.pools.len()]
     }
 
     pub(crate) fn addresses(&self) -> Arc<Vec<SocketAddr>> {
-        self.addresses.load_full()
+        self.server.addresses.load_full()
     }
 
     /// One of so many places for one more request; `None` if the replica has all it may have.
     /// When it is given back, those that wait for one are woken.
     pub(crate) fn lease(self: &Arc<Self>, waitings: &Arc<Waitings>, places: u32) -> Option<Lease> {
-        let taken = self.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
+        let taken = self.server.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Instant::now();
         let (replica, waitings) = (Arc::clone(self), Arc::clone(waitings));
         let mut lease = Lease { replica, waitings, tenant: None, taken_at: None };
         if taken > self.spec.in_flight_max.min(places) {
             return None;
         }
-        self.crowd.note_most(taken);
+        self.server.crowd.note_most(taken);
         if taken == 1 {
             self.heard(now);
         }
-        self.started.fetch_add(1, Ordering::Relaxed);
+        self.server.started.fetch_add(1, Ordering::Relaxed);
         lease.taken_at = Some(now);
         Some(lease)
     }
@@ -411,31 +438,31 @@ impl Replica {
     /// Milliseconds that requests of this node keep a place there, on average of late; `None` if none
     /// has ended.
     pub(crate) fn held_ms(&self) -> Option<f32> {
-        Some(f32::from_bits(self.held_ms.load(Ordering::Relaxed))).filter(|&ms| ms > 0.0)
+        Some(f32::from_bits(self.server.held_ms.load(Ordering::Relaxed))).filter(|&ms| ms > 0.0)
     }
 
     /// Notes for how long a request had a place. Of two that end in the same moment one may be lost.
     fn note_held(&self, held: Duration) {
         let held_ms = (held.as_secs_f32() * 1e3).max(f32::MIN_POSITIVE);
         let mean_ms = self.held_ms().map_or(held_ms, |mean| mean + (held_ms - mean) * HELD_SHARE);
-        self.held_ms.store(mean_ms.to_bits(), Ordering::Relaxed);
+        self.server.held_ms.store(mean_ms.to_bits(), Ordering::Relaxed);
     }
 
     /// Counts a prompt's tokens as still to be read until the returned guard is dropped.
     pub(crate) fn begin_reading(self: &Arc<Self>, tokens: u32) -> Reading {
-        self.pending_tokens.fetch_add(tokens, Ordering::Relaxed);
+        self.server.pending_tokens.fetch_add(tokens, Ordering::Relaxed);
         Reading { replica: Arc::clone(self), tokens }
     }
 
     /// Notes that a byte of a reply came from it.
     pub(crate) fn heard(&self, now: Instant) {
-        self.heard_ms.store(since_epoch_ms(now), Ordering::Relaxed);
+        self.server.heard_ms.store(since_epoch_ms(now), Ordering::Relaxed);
     }
 
     /// Counts a connection for as long as the returned guard lives.
     pub(crate) fn count_connection(&self) -> ConnectionCount {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        ConnectionCount(Arc::clone(&self.connections))
+        self.server.connections.fetch_add(1, Ordering::Relaxed);
+        ConnectionCount(Arc::clone(&self.server.connections))
     }
 }
 
@@ -471,7 +498,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.replica.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.replica.server.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(taken_at) = self.taken_at {
             self.replica.note_held(taken_at.elapsed());
         }
@@ -490,7 +517,7 @@ pub(crate) struct Reading {
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        self.replica.pending_tokens.fetch_sub(self.tokens, Ordering::Relaxed);
+        self.replica.server.pending_tokens.fetch_sub(self.tokens, Ordering::Relaxed);
     }
 }
 

@@ -48,3 +48,27 @@ fn the_time_that_requests_stay_is_an_average_of_late() {
     (0..100).for_each(|_| replica.note_held(Duration::from_millis(200)));
     assert!(replica.held_ms().is_some_and(|ms| (200.0..210.0).contains(&ms)));
 }
+
+#[test]
+fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
+    let replica = Arc::new(replica());
+    let waitings = Arc::new(Waitings::new(crate::queue_spec::WaitTotals::default()));
+    let lease = replica.lease(&waitings, u32::MAX).expect("a place");
+    let spec = ReplicaSpec {
+        models: vec!["tiny".into()],
+        continues_chats: true,
+        ..replica.spec().clone()
+    };
+    let changed = replica.with_spec(&spec).expect("the same server");
+    assert_eq!((changed.spec(), changed.in_flight()), (&spec, 1));
+    assert!(changed.is_same_server(&replica));
+    drop(lease);
+    assert_eq!(changed.in_flight(), 0);
+    for other in [
+        ReplicaSpec { port: 2, ..spec.clone() },
+        ReplicaSpec { in_flight_max: 11, ..spec.clone() },
+        ReplicaSpec { protocol: ReplicaProtocol::Http2, ..spec.clone() },
+    ] {
+        assert!(changed.with_spec(&other).is_none(), "{other:?}");
+    }
+}

@@ -69,13 +69,13 @@ impl GrpcLine {
 impl Replica {
     /// Whether gRPC requests can be sent to it.
     pub(crate) fn speaks_grpc(&self) -> bool {
-        self.grpc.is_some() || self.spec.protocol == ReplicaProtocol::Http2
+        self.server.grpc.is_some() || self.spec.protocol == ReplicaProtocol::Http2
     }
 
     /// The way for this traffic. gRPC goes only to replicas that speak it.
     pub(crate) fn line(&self, traffic: Traffic) -> Line<'_> {
         if traffic == Traffic::Grpc
-            && let Some(grpc) = &self.grpc
+            && let Some(grpc) = &self.server.grpc
         {
             return Line {
                 kind: LineKind::Grpc,
@@ -89,8 +89,8 @@ impl Replica {
                 ReplicaProtocol::Http1 => LineKind::Http1,
                 ReplicaProtocol::Http2 => LineKind::Http2,
             },
-            tls: self.tls.as_ref(),
-            authority: &self.authority,
+            tls: self.server.tls.as_ref(),
+            authority: &self.server.authority,
             addresses: self.addresses(),
         }
     }
