@@ -52,6 +52,7 @@ pub use records::{
     Setting, SettingKind, SettingRule, Split, Tenant, TokenOrigin,
 };
 pub use refusal::{Fault, Refusal, RefusalCode};
+pub use rules::check::registrable;
 pub use rules::{Membership, MembershipPlan, Sight, voters};
 pub use secret::key_hash;
 pub use spillway_prefix::{HotBlock, HotDelta, HotTrie, RegionBlocks};

@@ -54,7 +54,6 @@ fn a_replica_that_makes_no_sense_is_refused() {
         ReplicaSpec { url: "http://user:password@h:1".to_owned(), ..spec() },
         ReplicaSpec { url: "http://h/path".to_owned(), ..spec() },
         ReplicaSpec { url: "http://".to_owned(), ..spec() },
-        ReplicaSpec { models: [].into(), ..spec() },
         ReplicaSpec { models: ["a b".into()].into(), ..spec() },
         ReplicaSpec { weight: 0, ..spec() },
         ReplicaSpec { weight: 1001, ..spec() },
@@ -75,6 +74,23 @@ fn a_replica_that_makes_no_sense_is_refused() {
         assert!(!format!("{outcome:?}").contains("password"));
         assert_eq!(crate::test_world::refusal(outcome).code, RefusalCode::Invalid, "{spec:?}");
     }
+}
+
+#[test]
+fn a_replica_of_unnamed_models_waits_for_the_oldest_node() {
+    let spec = ReplicaSpec { models: [].into(), ..replica_spec(Config) };
+    let id = replica_id("a/r");
+    let register = |spec| Command::RegisterReplica {
+        id: id.clone(),
+        spec,
+        incarnation: 1,
+        expect: Expect::Any,
+    };
+    assert_eq!(register(replica_spec(Config)).since(), 1);
+    assert_eq!(register(spec.clone()).since(), 7);
+    let mut world = world();
+    world.done(register(spec));
+    assert!(world.state.records().replicas.get(&id).is_some_and(|it| it.spec.models.is_empty()));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 use crate::{Command, Refusal, RefusalCode, State};
 
 /// The wire version of this program: counts up with every new command, item or changed rule.
-pub const WIRE: u16 = 6;
+pub const WIRE: u16 = 7;
 
 /// The wire version that knows of hot blocks and of the key that prompts are hashed with.
 pub(crate) const WIRE_HOT: u16 = 2;
@@ -28,6 +28,9 @@ pub(crate) const WIRE_MEMBERS: u16 = 5;
 /// The wire version whose limits count requests by the minute, too, and whose processes take over what
 /// earlier ones of their node held of limits.
 pub(crate) const WIRE_MINUTES: u16 = 6;
+
+/// The wire version whose nodes ask registered replicas for their models where a registration names none.
+pub(crate) const WIRE_DISCOVERY: u16 = 7;
 
 /// Whether every registered node understands `command`. Ask before proposing it.
 ///

@@ -20,7 +20,8 @@ pub(crate) struct ReplicaRecord {
     #[serde(default = "openai")]
     #[schemars(regex(pattern = NAME))]
     pub(crate) engine: String,
-    /// What it serves.
+    /// What it serves; without a word of it, the nodes of its region ask it.
+    #[serde(default)]
     #[schemars(inner(regex(pattern = MODEL)))]
     pub(crate) models: BTreeSet<String>,
     /// Its share of the work, 1 to 1,000.

@@ -11,7 +11,7 @@ use spillway_prefix::HotDelta;
 use spillway_quota::Statement;
 use spillway_types::{Country, NodeName, RegionName};
 
-use crate::wire::{WIRE_HOT, WIRE_MEMBERS, WIRE_RESIDENCY, WIRE_SHARES};
+use crate::wire::{WIRE_DISCOVERY, WIRE_HOT, WIRE_MEMBERS, WIRE_RESIDENCY, WIRE_SHARES};
 use crate::{
     ClusterId, KeyId, NodeId, NodeRole, RecordKey, RegionState, ReplicaId, ReplicaState,
     TokenSignature,
@@ -225,6 +225,7 @@ impl Command {
     #[must_use]
     pub fn since(&self) -> u16 {
         match self {
+            Self::RegisterReplica { spec, .. } if spec.models.is_empty() => WIRE_DISCOVERY,
             Self::Form(_)
             | Self::ReplaceCluster { .. }
             | Self::RegisterNode { .. }

@@ -68,7 +68,7 @@ pub struct ReplicaSpec {
     pub url: String,
     /// The server's software, e.g. `vllm`.
     pub engine: String,
-    /// What it serves.
+    /// What it serves; nothing where the nodes of its region ask it.
     pub models: BTreeSet<ModelName>,
     /// Its share of the work, 1 to 1,000.
     pub weight: u32,

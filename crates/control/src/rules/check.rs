@@ -40,6 +40,11 @@ pub(crate) fn model(name: &ModelName) -> Result<(), Refusal> {
     Err(Refusal::invalid(format!("{:?} can't be the name of a model", shown(text)), remedy))
 }
 
+/// Those of these models that a registration may name, as many as it may.
+pub fn registrable(models: impl IntoIterator<Item = ModelName>) -> BTreeSet<ModelName> {
+    models.into_iter().filter(|name| model(name).is_ok()).take(MODELS_EACH_MAX).collect()
+}
+
 /// # Errors
 /// If there are too many, or one can't be a model.
 pub(crate) fn models(names: &BTreeSet<ModelName>) -> Result<(), Refusal> {

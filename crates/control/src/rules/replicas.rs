@@ -84,9 +84,6 @@ fn check_spec(spec: &ReplicaSpec) -> Result<(), Refusal> {
     check::text(&spec.hardware, "hardware")?;
     check::models(&spec.models)?;
     check_weight(spec.weight)?;
-    if spec.models.is_empty() {
-        return Err(Refusal::invalid("the replica serves no model", "name the models it serves"));
-    }
     if let LeaseSource::Lease { length_ms } = spec.source {
         check::range(length_ms, (LEASE_MS_MIN, LEASE_MS_MAX), "length of a lease")?;
     }
