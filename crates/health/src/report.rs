@@ -70,6 +70,10 @@ pub struct MemberReport {
     /// Most requests that the region's nodes together give it, by what was found out; `None` if a
     /// config says it. Whoever looks after that fills it in.
     pub concurrency_limit: Option<u32>,
+    /// The software that it runs; `None` while nobody knows. Whoever knows fills this and the next in.
+    pub kind: Option<&'static str>,
+    /// It was recognised by its own pages, as the config does not say it.
+    pub is_kind_recognised: bool,
     /// The models that it says it serves; `None` while it has said nothing. Whoever reads its page fills
     /// this and the next in.
     pub models_told: Option<Vec<ModelName>>,

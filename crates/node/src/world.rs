@@ -11,7 +11,7 @@ use spillway_types::{ModelName, ReplicaName, Standing};
 use crate::fold::Folded;
 use crate::keeper::ReplicaConfig;
 
-/// The replicas of these configs. One that is `known` and whose spec is unchanged lives on with its
+/// The replicas of these configs. One that is `known` and is still the same server lives on with its
 /// connections and counts; requests under way at one that is gone finish undisturbed.
 ///
 /// # Errors
@@ -22,9 +22,12 @@ pub(crate) fn gather_replicas(
     units: usize,
 ) -> Result<Vec<Arc<Replica>>, ReplicaTlsError> {
     let replica = |config: &ReplicaConfig| {
-        let kept = known.get(&config.spec.name).filter(|kept| *kept.spec() == config.spec);
-        match kept {
-            Some(kept) => Ok(Arc::clone(kept)),
+        let known = known.get(&config.spec.name);
+        if let Some(kept) = known.filter(|known| *known.spec() == config.spec) {
+            return Ok(Arc::clone(kept));
+        }
+        match known.and_then(|known| known.with_spec(&config.spec)) {
+            Some(changed) => Ok(Arc::new(changed)),
             None => Ok(Arc::new(Replica::new(config.spec.clone(), units)?)),
         }
     };
@@ -39,6 +42,8 @@ pub(crate) struct SaidOfModels<'a> {
     pub(crate) known: KnownModels,
     /// What replicas tell of models.
     pub(crate) cards: Arc<ModelCards>,
+    /// Replicas of which nobody knows yet which models they serve.
+    pub(crate) unread: BTreeSet<ReplicaName>,
     /// Models that replicas say they do not have.
     pub(crate) denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
 }
@@ -59,6 +64,7 @@ pub(crate) fn build_view(
         elsewhere: models.elsewhere,
         known: models.known,
         cards: models.cards,
+        unread: models.unread,
         denied: models.denied,
         standings,
         weights: &folded.weights,

@@ -92,6 +92,8 @@ pub struct ViewParts<'a> {
     pub known: KnownModels,
     /// What replicas say of models.
     pub cards: Arc<ModelCards>,
+    /// Replicas of which nobody knows yet which models they serve.
+    pub unread: BTreeSet<ReplicaName>,
     /// Models that replicas say they do not have. None is asked for such a one while another of its route
     /// may have it.
     pub denied: &'a BTreeMap<ReplicaName, BTreeSet<ModelName>>,
@@ -128,6 +130,7 @@ pub struct View {
     elsewhere: BTreeSet<ModelName>,
     known: KnownModels,
     cards: Arc<ModelCards>,
+    unread: BTreeSet<ReplicaName>,
     /// By slot.
     standings: Vec<Standing>,
     board: ArcSwap<Board>,
@@ -165,7 +168,7 @@ impl View {
             std::cmp::Reverse(route.spec.path_prefix.as_ref().map_or(0, String::len))
         });
         built_in.sort_by_key(|route| route.spec.models.is_empty());
-        let ViewParts { replicas, names, elsewhere, known, cards, standings, .. } = parts;
+        let ViewParts { replicas, names, elsewhere, known, cards, unread, standings, .. } = parts;
         let standing = |replica: &Arc<Replica>| standings.get(&replica.spec.name).cloned();
         let standings =
             replicas.iter().map(|replica| standing(replica).unwrap_or_default()).collect();
@@ -190,6 +193,7 @@ impl View {
             elsewhere,
             known,
             cards,
+            unread,
             standings,
             board,
         }
@@ -205,6 +209,7 @@ impl View {
             elsewhere: BTreeSet::new(),
             known: KnownModels::default(),
             cards: Arc::default(),
+            unread: BTreeSet::new(),
             denied: &BTreeMap::new(),
             standings: &BTreeMap::new(),
             weights: &BTreeMap::new(),
@@ -246,7 +251,12 @@ impl View {
 
     /// Whether nothing is served, neither here nor elsewhere.
     pub(crate) fn serves_nothing(&self) -> bool {
-        self.replicas.is_empty() && self.elsewhere.is_empty()
+        self.replicas.len() == self.unread.len() && self.elsewhere.is_empty()
+    }
+
+    /// Replicas of which nobody knows yet which models they serve.
+    pub(crate) fn unread(&self) -> &BTreeSet<ReplicaName> {
+        &self.unread
     }
 
     pub(crate) fn names(&self) -> &Names {

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::check::{CheckKind, CheckResult};
 use crate::http::Failure;
+use crate::identity::Engine;
 use crate::scrape::CacheReport;
 
 /// One observation made outside of requests.
@@ -52,6 +53,8 @@ pub enum FactKind {
         /// Why.
         failure: Failure,
     },
+    /// Its pages were looked at, and it is this software; `None` if they do not tell. Told with each look.
+    Engine(Option<Engine>),
     /// Its page of models was asked for and it answered; `None` if it has none that can be read. Told
     /// with each reading.
     Models(Option<Arc<ModelsPage>>),

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::check::status_in;
 use crate::discovery::fuzz::endpoints;
-use crate::models::read_page;
+use crate::identity::{EnginePage, read_index, read_page};
 use crate::{Expectation, Mapping, ServerKind};
 
 /// A target: the name of the folder of its inputs, and what runs one of them.
@@ -39,8 +39,18 @@ fn metrics_page(input: &[u8]) {
     }
 }
 
-/// What is kept of a page of models is bounded, and its fields are JSON on one line.
+/// What is kept of a page of models is bounded, and its fields are JSON on one line. No page stops the
+/// search for the software that it is of.
 fn models_page(input: &[u8]) {
+    for page in EnginePage::ALL {
+        for status in [200, 400] {
+            page.kind(status, input);
+        }
+    }
+    if let Some(index) = read_index(input) {
+        assert!(index.ids().len() <= 1_024);
+        assert!(index.ids().all(|id| id.as_str().len() <= 256));
+    }
     let Some(page) = read_page(input) else { return };
     assert!(page.ids().len() <= 1_024);
     for id in page.ids() {

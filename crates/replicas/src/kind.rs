@@ -13,18 +13,7 @@ use crate::scrape::Mapping;
 /// Which software a replica runs. Decides where it is asked for its health and load, unless the
 /// config says otherwise.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    Serialize,
-    Deserialize,
-    JsonSchema,
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum ServerKind {
@@ -44,8 +33,7 @@ pub enum ServerKind {
     TorchServe,
     /// TensorFlow Serving, its REST port.
     TfServing,
-    /// Anything else that answers `/health`.
-    #[default]
+    /// Anything else.
     Generic,
 }
 
@@ -110,6 +98,18 @@ impl ServerKind {
             Self::Vllm | Self::Sglang | Self::Tgi | Self::LlamaCpp | Self::Generic => true,
             Self::Triton | Self::MlServer | Self::TorchServe | Self::TfServing => false,
         }
+    }
+
+    /// Whether it lists the models that it has loaded by KServe's V2 repository extension.
+    #[must_use]
+    pub fn has_index(self) -> bool {
+        matches!(self, Self::Triton | Self::MlServer)
+    }
+
+    /// Whether it completes text, so that a token of it can be asked for.
+    #[must_use]
+    pub fn generates_text(self) -> bool {
+        self.may_list_models()
     }
 
     /// How it is asked whether it is up.

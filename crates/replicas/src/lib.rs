@@ -10,8 +10,8 @@ mod fact;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod http;
+mod identity;
 mod kind;
-mod models;
 mod monitor;
 mod pause;
 mod scrape;
@@ -23,8 +23,8 @@ pub use check::{
 };
 pub use fact::{Fact, FactKind, FactSender};
 pub use http::{Failure, HttpProtocol, TlsTarget};
+pub use identity::{Engine, IdentityCheck};
 pub use kind::{MetricsPage, ServerKind, UnknownKind};
-pub use models::ModelsCheck;
 pub use monitor::{Monitor, Monitors, Reconciled};
 pub use scrape::{BadSelector, CacheReport, Combine, FieldMapping, Mapping, Scrape, Selector};
 pub use target::Target;

@@ -5,7 +5,7 @@ use spillway_types::{ModelName, ReplicaName};
 
 use crate::check::{ActiveCheck, DeepCheck, NoticeCheck};
 use crate::http::{HttpProtocol, Server, TlsTarget};
-use crate::models::ModelsCheck;
+use crate::identity::IdentityCheck;
 use crate::scrape::Scrape;
 
 /// One replica, and what is to be watched of it.
@@ -34,8 +34,8 @@ pub struct Target {
     pub deep: Option<DeepCheck>,
     /// Whether its machine is to be taken away.
     pub notice: Option<NoticeCheck>,
-    /// Which models it says that it serves; `None` does not ask.
-    pub models_page: Option<ModelsCheck>,
+    /// Which software it is and which models it says that it serves; `None` does not ask.
+    pub identity: Option<IdentityCheck>,
     /// Pages that tell its load: its own, its machine's exporter.
     pub scrapes: Vec<Scrape>,
 }

@@ -6,6 +6,7 @@ use spillway_types::ModelName;
 
 use crate::check::one_token;
 use crate::http::{Client, Failure};
+use crate::identity::{IdentityCheck, ModelsReading};
 use crate::target::Target;
 
 /// A replica that could not be warmed up.
@@ -32,7 +33,7 @@ pub async fn warm_up(
     bound: Duration,
 ) -> Result<(), WarmUpError> {
     let mut client = Client::new(target.server(None));
-    for model in &target.models {
+    for model in &models_of(target, bound).await {
         for (index, prompt) in prompts.iter().enumerate() {
             one_token(&mut client, model, prompt, bound).await.map_err(|failure| WarmUpError {
                 model: model.clone(),
@@ -42,4 +43,18 @@ pub async fn warm_up(
         }
     }
     Ok(())
+}
+
+/// The models of a replica: it is asked for them where nobody said.
+async fn models_of(target: &Target, bound: Duration) -> Vec<ModelName> {
+    match target.identity {
+        Some(check) if target.models.is_empty() => {
+            let check = IdentityCheck { timeout: bound, ..check };
+            match check.read_models(None, target).await {
+                ModelsReading::Page(page) => page.ids().cloned().collect(),
+                ModelsReading::NoPage | ModelsReading::NoAnswer => Vec::new(),
+            }
+        }
+        _ => target.models.clone(),
+    }
 }

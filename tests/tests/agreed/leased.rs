@@ -168,3 +168,28 @@ async fn one_without_a_lease_stays_until_it_is_removed_and_does_not_come_back() 
     assert!(state(&nodes[0]).records().replicas.get(&id()).is_none());
     assert!(nodes.iter().all(|node| standing(node).is_none()));
 }
+
+#[tokio::test]
+async fn one_that_is_registered_without_models_is_asked_for_them() {
+    let other = Scripted::start().await.serve(OK);
+    let page = r#"{"object":"list","data":[{"id":"new","object":"model","owned_by":"me"}]}"#;
+    let reply = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{page}", page.len());
+    let registered = Scripted::start().await.serve(reply);
+    let cluster = Cluster::new(&["one", "one", "two"]).agreeing();
+    let nodes = started(&cluster, other.address, &["health.check = \"tcp\""]).await;
+    let spec = ReplicaSpec::new(&format!("http://{}", registered.address), []);
+    let command = Command::RegisterReplica { id: id(), spec, incarnation: 1, expect: Expect::Any };
+    applied(&nodes[2], command).await;
+    for node in &nodes[..2] {
+        within("its model is served", async {
+            while ask_new(node).await.status != 200 {
+                // wait: until the replica was asked for its models.
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+    for node in nodes {
+        node.stop().await;
+    }
+}

@@ -139,6 +139,21 @@ fn faults_of_replicas_are_told_with_line_column_and_remedy() {
         "no model",
         "models",
     );
+    for lines in ["health.check = \"off\"", "health.check = \"grpc\"", "kind = \"torchserve\""] {
+        let text = format!("[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\n{lines}\n");
+        check(&text, (2, 8), "can't be asked", "models =");
+    }
+    let versions =
+        "[[replica]]\nname = \"b\"\nurl = \"http://h:1\"\nversions = { tiny = [\"1\"] }\n";
+    check(versions, (4, 21), "does not serve \"tiny\"", "add the model");
+}
+
+#[test]
+fn a_replica_needs_only_a_name_and_an_address() {
+    let replica = "[[replica]]\nname = \"a\"\nurl = \"http://h:1\"\n";
+    // What it serves is not known yet, so that anything may be named.
+    let names = "[[route]]\nname = \"r\"\nmodels = [\"huge\"]\n[aliases]\nshort = \"large\"\n";
+    parse(&format!("{LISTENER}{replica}{names}")).expect("a config");
 }
 
 #[test]

@@ -28,6 +28,7 @@ mod headers;
 mod health;
 mod hedging;
 mod http2;
+mod identity;
 mod isolation;
 mod life;
 mod limits;

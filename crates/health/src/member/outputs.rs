@@ -113,6 +113,8 @@ impl Member {
             busy_for_ms: self.pressure.until().map(|until| age_ms(until, now)),
             in_flight: self.live.in_flight,
             concurrency_limit: None,
+            kind: None,
+            is_kind_recognised: false,
             models_told: None,
             models_denied: Vec::new(),
             silent_for_ms: self.live.silent_for.map(|time| milliseconds(time.as_millis())),

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use http::Uri;
 use spillway_health::{BreakerConfig, HealthConfig, StandbyConfig};
-use spillway_replicas::{
-    ActiveCheck, DeepCheck, DeepRequest, Mapping, ModelsCheck, NoticeCheck, Probe, Scrape,
-    ServerKind,
-};
+use spillway_replicas::{DeepRequest, Mapping, NoticeCheck};
 use spillway_types::ModelName;
 use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
-use crate::config::health_section::{CheckChoice, DeepSection, HealthSection, StandbySection};
+use crate::config::health_section::{DeepSection, HealthSection, StandbySection};
+use crate::config::kind_settings::{
+    DeepSettings, HealthSettings, KindSettings, MetricsSettings, Preset,
+};
 use crate::config::replica_section::{ConcurrencySection, ReplicaSection};
 use crate::keeper::{Care, Concurrency};
 
@@ -25,9 +25,6 @@ pub(crate) struct CareDefaults {
     mappings: BTreeMap<String, Mapping>,
     pub(crate) classes: BTreeMap<String, Spanned<u32>>,
 }
-
-/// Time for reading one page of metrics.
-const SCRAPE_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl CareDefaults {
     pub(crate) fn new(
@@ -84,39 +81,72 @@ impl CareDefaults {
 }
 
 impl ReplicaSection {
-    /// How the replica is looked after.
+    /// How the replica is looked after, as long as nothing else was found out about it.
     ///
     /// # Errors
     /// Whatever does not work, with its line.
     pub(crate) fn care(
         &self,
+        settings: &KindSettings,
         defaults: &CareDefaults,
         source: &Source,
     ) -> Result<Care, ConfigError> {
         let slow_start_ms = self.slow_start_ms.unwrap_or(defaults.health.slow_start_ms);
         let deep = self.deep.as_ref().map(Spanned::get_ref);
-        let active = self.active(defaults);
+        let models: Vec<ModelName> = self
+            .models
+            .iter()
+            .flat_map(|models| models.get_ref().clone())
+            .map(ModelName::from)
+            .collect();
+        let Preset { active, deep: deep_check, scrapes, .. } = settings.preset(None, &models);
         Ok(Care {
             health: defaults.health(deep),
             slow_start: Duration::from_millis(slow_start_ms),
             bucket: self.bucket.into(),
             standby: self.standby.then(|| defaults.standby()),
             warm_up: self.warm_up.clone(),
-            models_page: active.as_ref().and_then(|check| self.models_page(check)),
+            identity: settings.identity(),
             active,
-            deep: self.deep(defaults, source)?,
+            deep: deep_check,
             notice: self.notice(source)?,
             notice_limit: Duration::from_millis(self.notice_ms),
-            scrapes: self.scrapes(defaults, source)?,
+            scrapes,
             concurrency: self.concurrency(),
         })
     }
 
-    /// Asked along with the active check: who wants no checks wants no questions. A port that speaks gRPC
-    /// alone has no pages.
-    fn models_page(&self, active: &ActiveCheck) -> Option<ModelsCheck> {
-        let has_pages = self.kind.may_list_models() && !matches!(active.probe, Probe::Grpc { .. });
-        has_pages.then_some(ModelsCheck { retry: active.interval, timeout: active.timeout })
+    /// What is said of all that depends on the kind of server.
+    ///
+    /// # Errors
+    /// Whatever does not work, with its line.
+    pub(crate) fn kind_settings(
+        &self,
+        defaults: &CareDefaults,
+        source: &Source,
+    ) -> Result<KindSettings, ConfigError> {
+        let (own, usual) = (&self.health, &defaults.health);
+        let settings = KindSettings {
+            kind: self.kind,
+            needs_models: self.models.is_none(),
+            health: HealthSettings {
+                check: own.check.unwrap_or(usual.check),
+                path: own.path.clone(),
+                port: own.port,
+                service: own.service.clone(),
+                interval: Duration::from_millis(own.interval_ms.unwrap_or(usual.interval_ms)),
+                timeout: Duration::from_millis(own.timeout_ms.unwrap_or(usual.timeout_ms)),
+            },
+            metrics: self.metrics_settings(defaults, source)?,
+            deep: self.deep_settings(defaults, source)?,
+        };
+        if settings.needs_models && settings.identity().is_none() {
+            let message = "which models the replica serves is not said, and it can't be asked";
+            let remedy = "name them, e.g. models = [\"llama-3.1-8b\"]: only what is checked over HTTP \
+                          and lists its models can be asked";
+            return Err(source.fault(self.name.span(), message, remedy));
+        }
+        Ok(settings)
     }
 
     /// What an operator wrote down holds, unless it is to be no more than a bound.
@@ -128,44 +158,11 @@ impl ReplicaSection {
         }
     }
 
-    fn active(&self, defaults: &CareDefaults) -> Option<ActiveCheck> {
-        let own = &self.health;
-        let port = own.port;
-        let of_kind = self.kind.probe();
-        let probe = match own.check.unwrap_or(defaults.health.check) {
-            CheckChoice::Off => return None,
-            CheckChoice::Tcp => Probe::Tcp { port },
-            CheckChoice::Grpc => {
-                Probe::Grpc { service: own.service.clone().unwrap_or_default(), port }
-            }
-            // A path that is given says more than an unknown kind.
-            CheckChoice::ByKind if self.kind == ServerKind::Generic && own.path.is_none() => {
-                Probe::Tcp { port }
-            }
-            CheckChoice::Http | CheckChoice::ByKind => match of_kind {
-                Probe::Http { path, port: kind_port, not_ready, expect } => Probe::Http {
-                    expect: expect.filter(|_| own.path.is_none()),
-                    path: own.path.clone().unwrap_or(path),
-                    port: port.or(kind_port),
-                    not_ready,
-                },
-                other => other,
-            },
-        };
-        let interval_ms = own.interval_ms.unwrap_or(defaults.health.interval_ms);
-        let timeout_ms = own.timeout_ms.unwrap_or(defaults.health.timeout_ms);
-        Some(ActiveCheck {
-            probe,
-            interval: Duration::from_millis(interval_ms),
-            timeout: Duration::from_millis(timeout_ms),
-        })
-    }
-
-    fn deep(
+    fn deep_settings(
         &self,
         defaults: &CareDefaults,
         source: &Source,
-    ) -> Result<Option<DeepCheck>, ConfigError> {
+    ) -> Result<Option<DeepSettings>, ConfigError> {
         let Some(section) = &self.deep else { return Ok(None) };
         let deep = section.get_ref();
         if let Some(share) = &deep.gpu_memory_max
@@ -181,16 +178,15 @@ impl ReplicaSection {
                     let remedy = "write it as /v1/completions";
                     return Err(source.fault(path.span(), "a path starts with a slash", remedy));
                 }
-                DeepRequest::json(path.get_ref().clone(), body.get_ref().clone().into())
+                Some(DeepRequest::json(path.get_ref().clone(), body.get_ref().clone().into()))
             }
             (None, None) => {
-                let model =
-                    self.models.get_ref().first().map(|name| ModelName::from(name.as_str()));
-                let request = model.and_then(|model| self.kind.inference(&model));
-                request.ok_or_else(|| {
-                    let message = format!("a server of kind {} generates no text", self.kind);
-                    source.fault(section.span(), message, "give path and body of an inference")
-                })?
+                if let Some(kind) = self.kind.filter(|kind| !kind.generates_text()) {
+                    let message = format!("a server of kind {kind} generates no text");
+                    let remedy = "give path and body of an inference";
+                    return Err(source.fault(section.span(), message, remedy));
+                }
+                None
             }
             _ => {
                 let remedy = "give both, or neither for a single generated token";
@@ -199,7 +195,7 @@ impl ReplicaSection {
         };
         let interval_ms = deep.interval_ms.unwrap_or(defaults.health.deep_interval_ms);
         let timeout_ms = deep.timeout_ms.unwrap_or(defaults.health.deep_timeout_ms);
-        Ok(Some(DeepCheck {
+        Ok(Some(DeepSettings {
             request,
             expect: deep.expect.clone(),
             interval: Duration::from_millis(interval_ms),
@@ -223,14 +219,13 @@ impl ReplicaSection {
         }
     }
 
-    fn scrapes(
+    fn metrics_settings(
         &self,
         defaults: &CareDefaults,
         source: &Source,
-    ) -> Result<Vec<Scrape>, ConfigError> {
+    ) -> Result<MetricsSettings, ConfigError> {
         let metrics = &self.metrics;
-        let mut scrapes = Vec::new();
-        let own_mapping = match &metrics.mapping {
+        let mapping = match &metrics.mapping {
             None => None,
             Some(name) => {
                 Some(defaults.mappings.get(name.get_ref()).cloned().ok_or_else(|| {
@@ -239,36 +234,20 @@ impl ReplicaSection {
                 })?)
             }
         };
-        let of_kind = self.kind.metrics();
-        let period = metrics.period_ms.map(Duration::from_millis);
-        let mapping = own_mapping.or_else(|| of_kind.as_ref().map(|page| page.mapping.clone()));
-        if let Some(mapping) = mapping.filter(|_| metrics.scrape != Some(false)) {
-            let port = of_kind.as_ref().and_then(|page| page.port);
-            scrapes.push(Scrape {
-                host: None,
-                port: metrics.port.or(port),
-                tls: None,
-                path: metrics.path.clone().unwrap_or_else(|| "/metrics".to_owned()),
-                mapping,
-                period,
-                timeout: SCRAPE_TIMEOUT,
-            });
-        } else if metrics.scrape == Some(true) {
-            let message = format!("nothing is known of the metrics of kind {}", self.kind);
+        // A kind that was left out may turn out to be one that has them.
+        let has_none = self.kind.filter(|kind| mapping.is_none() && kind.metrics().is_none());
+        if let Some(kind) = has_none.filter(|_| metrics.scrape == Some(true)) {
+            let message = format!("nothing is known of the metrics of kind {kind}");
             return Err(source.fault(self.name.span(), message, "give metrics.mapping"));
         }
-        if let Some(port) = metrics.dcgm_port {
-            scrapes.push(Scrape {
-                host: None,
-                port: Some(port),
-                tls: None,
-                path: "/metrics".to_owned(),
-                mapping: Mapping::dcgm(),
-                period,
-                timeout: SCRAPE_TIMEOUT,
-            });
-        }
-        Ok(scrapes)
+        Ok(MetricsSettings {
+            scrape: metrics.scrape,
+            path: metrics.path.clone(),
+            port: metrics.port,
+            mapping,
+            period: metrics.period_ms.map(Duration::from_millis),
+            dcgm_port: metrics.dcgm_port,
+        })
     }
 }
 

@@ -100,6 +100,16 @@ impl DiscoveryConfig {
         }
     }
 
+    /// Whether its replicas are asked which models they serve.
+    pub(crate) fn needs_models(&self) -> bool {
+        match &self.source {
+            Found::Dns { template, .. } => template.settings.needs_models,
+            Found::File { replicas, .. } => {
+                replicas.iter().any(|replica| replica.settings.needs_models)
+            }
+        }
+    }
+
     /// Models that its replicas serve although none may be found: a file that lists none any more was
     /// changed on purpose, while a name server may just be out of reach.
     pub(crate) fn models_expected(&self) -> Vec<ModelName> {

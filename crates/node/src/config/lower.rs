@@ -59,8 +59,10 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     let sections = ClusterSections::new(others, !replicas.is_empty() || !discoveries.is_empty());
     let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;
     check_country(source, &file.node, cluster.as_ref())?;
-    // Other regions may serve what nobody serves here.
-    let is_open = cluster.as_ref().is_some_and(|cluster| !cluster.peers.is_empty());
+    // Other regions may serve what nobody serves here, and replicas what only they can tell.
+    let is_open = cluster.as_ref().is_some_and(|cluster| !cluster.peers.is_empty())
+        || replicas.iter().any(|replica| replica.settings.needs_models)
+        || discoveries.iter().any(DiscoveryConfig::needs_models);
     let known = Served::new(&served, replicas.iter().map(|replica| &replica.spec), is_open);
     let names = names.lower(source, &known)?;
     let found = discoveries.iter().flat_map(DiscoveryConfig::pools);

@@ -28,7 +28,7 @@ pub(crate) struct NameSections {
 pub(crate) struct Served<'a> {
     models: &'a BTreeSet<ModelName>,
     versions: BTreeMap<&'a str, BTreeSet<&'a str>>,
-    /// Whether other regions may serve more.
+    /// Whether other regions may serve more, or replicas that are yet to be asked.
     is_open: bool,
 }
 

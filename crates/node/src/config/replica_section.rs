@@ -3,10 +3,10 @@
 use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use spillway_protocol::SaltField;
 use spillway_proxy::{GrpcTarget, ReplicaProtocol, ReplicaSpec, TlsSpec};
 use spillway_replicas::ServerKind;
 use spillway_types::{ModelName, ReplicaName};
+use std::sync::Arc;
 use std::time::Duration;
 use toml::Spanned;
 
@@ -15,6 +15,7 @@ use crate::config::error::{ConfigError, Source};
 use crate::config::health_section::{
     BucketSection, DeepSection, MetricsSection, ReplicaHealthSection,
 };
+use crate::config::kind_settings::{KindSettings, Preset};
 use crate::config::versions::{VersionsSection, lower_versions};
 use crate::keeper::ReplicaConfig;
 
@@ -39,9 +40,11 @@ pub(crate) struct ReplicaSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) grpc_url: Option<Spanned<String>>,
-    /// Models it serves.
-    #[schemars(with = "Vec<String>")]
-    pub(crate) models: Spanned<Vec<String>>,
+    /// Models it serves; without them, those that it lists itself: at `/v1/models`, or with the kinds `triton`
+    /// and `mlserver` in its repository index.
+    #[serde(default)]
+    #[schemars(with = "Option<Vec<String>>")]
+    pub(crate) models: Option<Spanned<Vec<String>>>,
     /// Versions that it serves of some of its models; a model that is not here is served in
     /// whatever version the replica takes.
     #[serde(default)]
@@ -58,9 +61,10 @@ pub(crate) struct ReplicaSection {
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub(crate) class: Option<Spanned<String>>,
-    /// The server's software: says how it is checked and where its load stands.
+    /// The server's software: says how it is checked and where its load stands. Without it, the server is
+    /// recognised by its own pages.
     #[serde(default)]
-    pub(crate) kind: ServerKind,
+    pub(crate) kind: Option<ServerKind>,
     /// How it is checked, where that differs from `[health]`.
     #[serde(default)]
     pub(crate) health: ReplicaHealthSection,
@@ -178,9 +182,11 @@ impl ReplicaSection {
         defaults: &CareDefaults,
         source: &Source,
     ) -> Result<ReplicaConfig, ConfigError> {
-        let care = self.care(defaults, source)?;
+        let settings = self.kind_settings(defaults, source)?;
+        let care = self.care(&settings, defaults, source)?;
         let weight = self.weight(defaults, source)?;
-        Ok(ReplicaConfig { spec: self.lower_spec(weight, source)?, care })
+        let spec = self.lower_spec(weight, &settings, source)?;
+        Ok(ReplicaConfig { spec, care, settings: Arc::new(settings), may_vanish: false })
     }
 
     /// A replica that stands for all that a discovery finds: its URL says only the scheme.
@@ -212,7 +218,12 @@ impl ReplicaSection {
 
     /// # Errors
     /// Whatever does not work, with its line.
-    fn lower_spec(self, weight: u32, source: &Source) -> Result<ReplicaSpec, ConfigError> {
+    fn lower_spec(
+        self,
+        weight: u32,
+        settings: &KindSettings,
+        source: &Source,
+    ) -> Result<ReplicaSpec, ConfigError> {
         let (scheme_is_tls, host, port) = target(&self.url, source)?;
         let grpc = self.grpc_url.as_ref().map(|url| target(url, source)).transpose()?;
         let name = ReplicaName::from(self.name.get_ref().as_str());
@@ -220,10 +231,13 @@ impl ReplicaSection {
             let remedy = "use letters, digits and hyphens";
             return Err(source.fault(self.name.span(), "the name can't be used", remedy));
         }
-        if self.models.get_ref().is_empty() {
-            let remedy = "name the models it serves, e.g. models = [\"llama-3.1-8b\"]";
-            return Err(source.fault(self.models.span(), "the replica serves no model", remedy));
+        if let Some(models) = self.models.as_ref().filter(|models| models.get_ref().is_empty()) {
+            let remedy = "name the models it serves, e.g. models = [\"llama-3.1-8b\"], or leave models out to \
+                          have the replica asked for them";
+            return Err(source.fault(models.span(), "the replica serves no model", remedy));
         }
+        let models = self.models.map(Spanned::into_inner).unwrap_or_default();
+        let Preset { continues_chats, salt_field, .. } = settings.preset(None, &[]);
         let is_any_tls = scheme_is_tls || grpc.as_ref().is_some_and(|(is_tls, ..)| *is_tls);
         if self.tls.is_some() && !is_any_tls {
             let remedy = "use https:// in the URL, or remove tls";
@@ -245,14 +259,14 @@ impl ReplicaSection {
                 ProtocolSection::Http1 => ReplicaProtocol::Http1,
                 ProtocolSection::Http2 => ReplicaProtocol::Http2,
             },
-            versions: lower_versions(source, self.versions, self.models.get_ref())?,
-            models: self.models.into_inner().into_iter().map(ModelName::from).collect(),
+            versions: lower_versions(source, self.versions, &models)?,
+            models: models.into_iter().map(ModelName::from).collect(),
             pool: self.pool,
             weight,
             in_flight_max: self.connections_max.unwrap_or(CONNECTIONS_MAX).max(1),
             idle: Duration::from_millis(self.idle_ms),
-            continues_chats: self.kind.continues_chats(),
-            salt_field: salt_field(self.kind),
+            continues_chats,
+            salt_field,
             credential,
         })
     }
@@ -380,18 +394,4 @@ fn default_idle_ms() -> u64 {
 
 fn default_credential_header() -> String {
     "authorization".to_owned()
-}
-/// By which field of a request such a server keeps cache entries of prompts apart.
-fn salt_field(kind: ServerKind) -> Option<SaltField> {
-    match kind {
-        ServerKind::Vllm => Some(SaltField::CacheSalt),
-        ServerKind::Sglang => Some(SaltField::ExtraKey),
-        ServerKind::Triton
-        | ServerKind::Tgi
-        | ServerKind::LlamaCpp
-        | ServerKind::MlServer
-        | ServerKind::TorchServe
-        | ServerKind::TfServing
-        | ServerKind::Generic => None,
-    }
 }

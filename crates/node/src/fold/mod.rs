@@ -24,7 +24,7 @@ use crate::config::{DiscoveryConfig, WorldConfig};
 use crate::keeper::ReplicaConfig;
 
 /// What requests are served by, besides how replicas are.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Folded {
     /// Every route, those of the cluster first.
     pub(crate) routes: Vec<RouteSpec>,

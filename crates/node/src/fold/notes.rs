@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 pub(crate) type NoteCounts = BTreeMap<(Kind, Use), u64>;
 
 /// What became of each thing.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(BTreeMap<(Kind, String), Note>);
 
 /// What became of one thing.

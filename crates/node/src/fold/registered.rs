@@ -95,21 +95,25 @@ fn lower(
     // What JSON writes as a text TOML reads as the same text.
     let text = |text: &str| serde_json::Value::from(text).to_string();
     let models: Vec<String> = spec.models.iter().map(|model| text(model.as_str())).collect();
-    // A server of which nothing is known is at least one that takes connections.
-    let kind: ServerKind = spec.engine.parse().unwrap_or_default();
     let mut section = format!(
-        "[[replica]]\nname = {}\nurl = {}\nmodels = [{}]\npool = {}\nweight = {}\nkind = {}\n",
+        "[[replica]]\nname = {}\nurl = {}\npool = {}\nweight = {}\n",
         text(name.as_str()),
         text(&spec.url),
-        models.join(", "),
         text(&spec.pool),
         spec.weight,
-        text(kind.as_str()),
     );
+    if !models.is_empty() {
+        section.push_str(&format!("models = [{}]\n", models.join(", ")));
+    }
+    // Any other software, or "openai" where none was named, is recognised as far as it can be.
+    if let Ok(kind) = spec.engine.parse::<ServerKind>() {
+        section.push_str(&format!("kind = {}\n", text(kind.as_str())));
+    }
     if let Some(capacity) = spec.capacity {
         section.push_str(&format!("connections_max = {capacity}\n"));
     }
     let path = Path::new("registration");
     let config = read_replicas(&section, path, defaults)?.pop();
+    let config = config.map(|config| ReplicaConfig { may_vanish: true, ..config });
     config.ok_or_else(|| ConfigError::whole_file(path, "it is empty".to_owned(), "register again"))
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use spillway_control::registrable;
 use spillway_health::{DrainReason, Order, Witnesses};
 use spillway_proxy::ReplicaSpec;
 use spillway_types::ReplicaName;
@@ -46,6 +47,7 @@ impl Keeper {
             self.replicas.remove(name);
             self.agreed.drained.remove(name);
             self.knowledge.tell(Event::Emptied(name.clone()));
+            self.identities.identify_again(name);
         }
         if let Err(error) = self.take_world(self.is_starting).await {
             tracing::error!(%error, "what the cluster agreed on can't be used");
@@ -60,15 +62,22 @@ impl Keeper {
     /// The replicas that this node's config or discoveries have, which the cluster is told of.
     pub(super) fn own_replicas(&self) -> Vec<ReplicaSpec> {
         let is_own = |name: &ReplicaName| !self.agreed.registered.is_used(name);
-        let told = |config: &ReplicaConfig| match config.care.concurrency {
-            Concurrency::Fixed => config.spec.clone(),
-            // Nobody said how many: others are to find it out as well.
-            Concurrency::Adaptive | Concurrency::Unlimited => {
-                ReplicaSpec { in_flight_max: u32::MAX, ..config.spec.clone() }
+        let told = |config: &ReplicaConfig| {
+            let mut spec = config.spec.clone();
+            if config.settings.needs_models {
+                spec.models = registrable(spec.models).into_iter().collect();
+            }
+            match config.care.concurrency {
+                Concurrency::Fixed => spec,
+                // Nobody said how many: others are to find it out as well.
+                Concurrency::Adaptive | Concurrency::Unlimited => {
+                    ReplicaSpec { in_flight_max: u32::MAX, ..spec }
+                }
             }
         };
         let own = self.folded.replicas.iter().filter(|config| is_own(&config.spec.name));
-        own.map(told).collect()
+        // What is yet to be found out is told once it is known.
+        own.map(told).filter(|spec| !spec.models.is_empty()).collect()
     }
 
     /// Drains and resumes what the cluster says, each once: in between the node's own operator, or

@@ -1,14 +1,18 @@
 //! A replica with everything that concerns its care: how it is checked, judged and brought in.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use spillway_health::{CheckPeriods, HealthConfig, MemberSpec, StandbyConfig};
 use spillway_proxy::{Replica, ReplicaProtocol, ReplicaSpec};
 use spillway_replicas::{
-    ActiveCheck, DeepCheck, HttpProtocol, ModelsCheck, NoticeCheck, Scrape, Target, TlsTarget,
+    ActiveCheck, DeepCheck, Engine, HttpProtocol, IdentityCheck, NoticeCheck, Scrape, Target,
+    TlsTarget,
 };
 use spillway_route::BucketConfig;
-use spillway_types::PoolName;
+use spillway_types::{ModelName, PoolName};
+
+use crate::config::{KindSettings, Preset};
 
 /// A replica as the config or a discovery has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +21,10 @@ pub struct ReplicaConfig {
     pub spec: ReplicaSpec,
     /// The rest.
     pub care: Care,
+    /// What both follow from, as far as it depends on the kind of server.
+    pub(crate) settings: Arc<KindSettings>,
+    /// It comes and goes without anybody's order: it was found by name, or registered.
+    pub(crate) may_vanish: bool,
 }
 
 /// How a replica is looked after.
@@ -40,8 +48,8 @@ pub struct Care {
     pub notice: Option<NoticeCheck>,
     /// How long it may finish what it has once there is such a notice.
     pub notice_limit: Duration,
-    /// Which models it says that it serves; `None` does not ask.
-    pub models_page: Option<ModelsCheck>,
+    /// Which software it is and which models it says that it serves; `None` does not ask.
+    pub identity: Option<IdentityCheck>,
     /// Pages that tell its load.
     pub scrapes: Vec<Scrape>,
     /// Who says how many requests it is given at a time.
@@ -63,6 +71,22 @@ pub enum Concurrency {
 const SCRAPE_PERIOD_MAX: Duration = Duration::from_secs(1);
 
 impl ReplicaConfig {
+    /// The replica with what was found out about it in the places that its config leaves open: its software,
+    /// and the models that it lists.
+    pub(crate) fn with_found(self, engine: Option<Engine>, listed: Vec<ModelName>) -> Self {
+        let Self { mut spec, mut care, settings, may_vanish } = self;
+        if settings.is_open() {
+            if settings.needs_models {
+                spec.models = listed;
+            }
+            let preset = settings.preset(engine, &spec.models);
+            let Preset { active, deep, scrapes, continues_chats, salt_field } = preset;
+            spec = ReplicaSpec { continues_chats, salt_field, ..spec };
+            care = Care { active, deep, scrapes, ..care };
+        }
+        Self { spec, care, settings, may_vanish }
+    }
+
     /// The replica as health sees it.
     pub(crate) fn member(&self) -> MemberSpec {
         let Care { health, slow_start, bucket, standby, warm_up, active, deep, scrapes, .. } =
@@ -86,9 +110,25 @@ impl ReplicaConfig {
         }
     }
 
+    /// The replica as the monitor sees it that asks what it is. Nothing that this finds out changes it.
+    pub(crate) fn identity_target(&self, replica: &Replica) -> Target {
+        let models = Vec::new();
+        let identity = self.care.identity;
+        let target = self.target(replica);
+        Target {
+            models,
+            active: None,
+            deep: None,
+            notice: None,
+            scrapes: Vec::new(),
+            identity,
+            ..target
+        }
+    }
+
     /// The replica as its monitor sees it. `replica` is the one of the view: its TLS is used.
     pub(crate) fn target(&self, replica: &Replica) -> Target {
-        let Self { spec, care } = self;
+        let Self { spec, care, .. } = self;
         let tls = replica.tls_client().map(|(config, server_name)| {
             let server_name = server_name.clone();
             TlsTarget { config: config.clone(), server_name }
@@ -106,7 +146,7 @@ impl ReplicaConfig {
             active: care.active.clone(),
             deep: care.deep.clone(),
             notice: care.notice.clone(),
-            models_page: care.models_page,
+            identity: None,
             scrapes: care.scrapes.iter().map(|scrape| with_tls(scrape, tls.as_ref())).collect(),
             tls,
         }

@@ -155,7 +155,7 @@ impl Source {
 /// A replica like the template, at this place.
 fn found(discovery: &str, template: &ReplicaConfig, endpoint: &Endpoint) -> ReplicaConfig {
     let Endpoint { host, address, port, weight } = endpoint;
-    let mut config = template.clone();
+    let mut config = ReplicaConfig { may_vanish: true, ..template.clone() };
     let place = address.map_or_else(|| host.clone(), |address| address.to_string());
     let spec = &mut config.spec;
     spec.name = ReplicaName::from(format!("{discovery}-{place}:{port}"));

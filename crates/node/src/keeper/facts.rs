@@ -39,9 +39,17 @@ impl Keeper {
             FactKind::Models(page) => {
                 let Some(known) = self.replicas.get(&replica) else { return };
                 if self.pages.note(&replica, known, page) {
-                    self.pages.reconcile(&self.folded.replicas, &self.replicas);
-                    self.publish_view();
+                    let mut configs = self.folded.replicas.iter();
+                    let config = configs.find(|config| config.spec.name == replica);
+                    if config.is_some_and(|config| config.settings.needs_models) {
+                        self.pages.tell_listed(&replica);
+                    }
+                    self.has_news = true;
                 }
+            }
+            FactKind::Engine(engine) => {
+                let Some(known) = self.replicas.get(&replica) else { return };
+                self.has_news |= self.pages.note_engine(&replica, known, engine);
             }
             FactKind::Notice => self.drain_for_notice(&replica),
             // Another's word to drain it stands.
@@ -65,6 +73,12 @@ impl Keeper {
             CheckKind::Active => Check::Active,
             CheckKind::Deep => Check::Deep,
         };
+        if kind == CheckKind::Active && result != CheckResult::Good {
+            self.failing.insert(replica.clone());
+        } else if kind == CheckKind::Active && self.failing.remove(replica) {
+            // It may have been started anew, as something else.
+            self.identities.identify_again(replica);
+        }
         let result = match result {
             CheckResult::Good => Ok(()),
             // Neither good nor bad: it had no time for the check.

@@ -1,11 +1,12 @@
-//! Models whose registered replicas are all gone: they crashed with whoever renewed their leases, or
-//! were taken out for good.
+//! Models whose replicas are all gone that were registered, or found by name and asked for their models:
+//! they crashed with whoever renewed their leases, or were taken out for good.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use spillway_types::ModelName;
+use spillway_types::{ModelName, ReplicaName};
 
+use super::ReplicaConfig;
 use crate::fold::AgreedWorld;
 
 /// How long such a model stays known. A replica that has crashed and is started again registers
@@ -27,6 +28,27 @@ impl Lapsed {
             }
         }
         for model in registered(after) {
+            self.0.remove(model);
+        }
+    }
+
+    /// Notes the models that replicas listed which are gone, and those that are listed again.
+    pub(super) fn note_listed(
+        &mut self,
+        before: &[ReplicaConfig],
+        after: &[ReplicaConfig],
+        now: Instant,
+    ) {
+        let names: BTreeSet<&ReplicaName> = after.iter().map(|config| &config.spec.name).collect();
+        let is_gone = |config: &&ReplicaConfig| {
+            config.may_vanish && config.settings.needs_models && !names.contains(&config.spec.name)
+        };
+        for model in before.iter().filter(is_gone).flat_map(|config| &config.spec.models) {
+            if self.0.len() < MODELS_MAX {
+                self.0.insert(model.clone(), now);
+            }
+        }
+        for model in after.iter().flat_map(|config| &config.spec.models) {
             self.0.remove(model);
         }
     }

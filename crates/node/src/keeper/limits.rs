@@ -55,7 +55,8 @@ impl Limits {
                 replica.set_concurrency_limit(None, false);
                 continue;
             }
-            let kept = before.remove(name).filter(|kept| Arc::ptr_eq(&kept.replica, replica));
+            let kept = before.remove(name).filter(|kept| kept.replica.is_same_server(replica));
+            let kept = kept.map(|kept| Found { replica: Arc::clone(replica), ..kept });
             let found = kept.unwrap_or_else(|| Found::new(replica));
             found.publish();
             self.found.insert(name.clone(), found);

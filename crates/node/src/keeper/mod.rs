@@ -91,6 +91,12 @@ pub(crate) struct Keeper {
     /// What each says of its models.
     pages: Pages,
     monitors: Monitors,
+    /// Those that ask what replicas are. Apart from the others, which start anew with what these find.
+    identities: Monitors,
+    /// A replica said something of itself that is not in `folded` yet.
+    has_news: bool,
+    /// Replicas whose newest active check failed.
+    failing: BTreeSet<ReplicaName>,
     facts: mpsc::Receiver<Fact>,
     fact_sender: FactSender,
     commands: mpsc::Receiver<Command>,
@@ -139,6 +145,9 @@ impl Keeper {
             lapsed: Lapsed::default(),
             pages: Pages::default(),
             monitors: Monitors::new(fact_sender.clone(), Handle::current(), seed),
+            identities: Monitors::new(fact_sender.clone(), Handle::current(), seed),
+            has_news: false,
+            failing: BTreeSet::new(),
             facts,
             fact_sender,
             commands,
@@ -163,7 +172,13 @@ impl Keeper {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = ticks.tick() => self.tick(),
+                _ = ticks.tick() => {
+                    self.tick();
+                    // All at once: at a start every replica says something.
+                    if std::mem::take(&mut self.has_news) {
+                        self.take_news().await;
+                    }
+                }
                 Some(fact) = self.facts.recv() => self.note(fact),
                 Some(command) = self.commands.recv() => self.obey(command).await,
                 Some((replica, result)) = self.warmed_up.recv() => {
@@ -261,12 +276,49 @@ impl Keeper {
     /// If a replica's TLS settings do not work; then nothing has changed.
     async fn take_world(&mut self, is_start: bool) -> Result<(), ReplicaTlsError> {
         let found = self.discovered.replicas();
-        let folded = fold(&self.world, found, &self.agreed.world, &mut self.agreed.registered);
+        let mut folded = fold(&self.world, found, &self.agreed.world, &mut self.agreed.registered);
+        self.pages.retain(&folded.replicas);
+        folded.replicas = self.filled(folded.replicas);
+        let before = self.take_folded(folded, is_start).await?;
+        self.follow_orders();
+        self.tell_notes(&before.notes);
+        self.gateway.replace_cors(self.world.cors.clone());
+        self.publish_view();
+        Ok(())
+    }
+
+    /// Takes in what replicas said of themselves.
+    async fn take_news(&mut self) {
+        let replicas = self.filled(self.folded.replicas.clone());
+        if replicas == self.folded.replicas {
+            self.pages.reconcile(&replicas);
+        } else {
+            let folded = Folded { replicas, ..self.folded.clone() };
+            if let Err(error) = self.take_folded(folded, false).await {
+                tracing::error!(%error, "what replicas say of themselves can't be used");
+            }
+        }
+        self.publish_view();
+    }
+
+    fn filled(&self, configs: Vec<ReplicaConfig>) -> Vec<ReplicaConfig> {
+        configs.into_iter().map(|config| self.pages.fill(config)).collect()
+    }
+
+    /// Serves by these replicas, routes and names from the next view on; returns the ones before.
+    ///
+    /// # Errors
+    /// If a replica's TLS settings do not work; then nothing has changed.
+    async fn take_folded(
+        &mut self,
+        folded: Folded,
+        is_start: bool,
+    ) -> Result<Folded, ReplicaTlsError> {
         let replicas = gather_replicas(&folded.replicas, &self.replicas, self.units)?;
         // A replica is not used before its addresses are known.
         let is_new = |replica: &&Arc<Replica>| {
             let known = self.replicas.get(&replica.spec().name);
-            !known.is_some_and(|known| Arc::ptr_eq(known, replica))
+            !known.is_some_and(|known| known.is_same_server(replica))
         };
         let new: Vec<_> = replicas.iter().filter(is_new).cloned().collect();
         resolve_all(&new).await;
@@ -275,14 +327,13 @@ impl Keeper {
         let named = |replica: Arc<Replica>| (replica.spec().name.clone(), replica);
         self.replicas = replicas.into_iter().map(named).collect();
         self.limits.reconcile(&self.folded.replicas, &self.replicas);
-        self.pages.reconcile(&self.folded.replicas, &self.replicas);
+        self.lapsed.note_listed(&before.replicas, &self.folded.replicas, Instant::now());
+        self.pages.reconcile(&self.folded.replicas);
+        self.failing.retain(|name| self.replicas.contains_key(name));
         self.knowledge.set_replicas(self.replicas.values().cloned().collect());
         self.monitors.reconcile(self.targets());
-        self.follow_orders();
-        self.tell_notes(&before.notes);
-        self.gateway.replace_cors(self.world.cors.clone());
-        self.publish_view();
-        Ok(())
+        self.identities.reconcile(self.identity_targets());
+        Ok(before)
     }
 
     /// Every replica as health sees it.

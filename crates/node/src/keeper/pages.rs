@@ -1,10 +1,12 @@
-//! What replicas say of the models that they serve, and what of the config that speaks against.
+//! What replicas say of themselves and of the models that they serve, and what of the config that speaks
+//! against.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use spillway_health::MemberReport;
 use spillway_proxy::{ModelCards, Replica};
+use spillway_replicas::Engine;
 use spillway_types::{ModelName, ModelsPage, ReplicaName};
 
 use super::ReplicaConfig;
@@ -14,20 +16,43 @@ const NAMELESS: [&str; 2] = ["llamacpp", "sglang"];
 /// Models of a page that a message lists.
 const SHOWN_MAX: usize = 5;
 
-/// The newest pages of all replicas, and what follows from them.
+/// What all replicas said last, and what follows from it.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    read: BTreeMap<ReplicaName, Read>,
+    said: BTreeMap<ReplicaName, Said>,
     /// Models of the config that replicas say they do not have.
     denied: BTreeMap<ReplicaName, BTreeSet<ModelName>>,
     cards: Arc<ModelCards>,
 }
 
-/// The page of one replica.
+/// What one replica said.
 #[derive(Debug)]
-struct Read {
+struct Said {
     replica: Arc<Replica>,
-    page: Arc<ModelsPage>,
+    /// Its software; `None` while its pages did not tell.
+    engine: Option<Engine>,
+    models: Models,
+}
+
+/// What a replica said of its models.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Models {
+    /// It was not reached yet.
+    #[default]
+    Unread,
+    /// It has no page of them.
+    Unlisted,
+    /// The page.
+    Page(Arc<ModelsPage>),
+}
+
+impl Said {
+    fn page(&self) -> Option<&Arc<ModelsPage>> {
+        match &self.models {
+            Models::Page(page) => Some(page),
+            Models::Unread | Models::Unlisted => None,
+        }
+    }
 }
 
 impl Pages {
@@ -38,33 +63,94 @@ impl Pages {
         replica: &Arc<Replica>,
         page: Option<Arc<ModelsPage>>,
     ) -> bool {
-        let known = self.read.get(name).map(|read| &read.page);
-        if known == page.as_ref() {
+        let said = self.said(name, replica);
+        let models = page.map_or(Models::Unlisted, Models::Page);
+        if said.models == models {
             return false;
         }
-        match page {
-            Some(page) => {
-                let replica = Arc::clone(replica);
-                self.read.insert(name.clone(), Read { replica, page });
+        said.models = models;
+        true
+    }
+
+    /// Logs which models a replica lists that nobody named.
+    pub(super) fn tell_listed(&self, name: &ReplicaName) {
+        match self.said.get(name).map(|said| &said.models) {
+            Some(Models::Page(page)) => {
+                let models = shown(&mut page.ids());
+                tracing::info!(replica = %name, models, "its models were discovered");
             }
-            None => drop(self.read.remove(name)),
+            Some(Models::Unlisted) => {
+                tracing::warn!(replica = %name, "it lists no models: name them in its `models`");
+            }
+            Some(Models::Unread) | None => {}
+        }
+    }
+
+    /// Takes in which software a replica was recognised as. Returns whether that was news.
+    pub(super) fn note_engine(
+        &mut self,
+        name: &ReplicaName,
+        replica: &Arc<Replica>,
+        engine: Option<Engine>,
+    ) -> bool {
+        let said = self.said(name, replica);
+        if said.engine == engine {
+            return false;
+        }
+        let before = said.engine.map(|engine| engine.kind);
+        said.engine = engine;
+        match engine.map(|engine| engine.kind) {
+            kind if kind == before => {}
+            Some(kind) => tracing::info!(replica = %name, %kind, "recognised by its own pages"),
+            None => {
+                tracing::info!(replica = %name, "is no longer the server that it was recognised as")
+            }
         }
         true
     }
 
-    /// Goes by these replicas from now on. What one said that is no more, or has become another, is
-    /// forgotten. Tells of models that are newly denied.
-    pub(super) fn reconcile(
-        &mut self,
-        configs: &[ReplicaConfig],
-        replicas: &BTreeMap<ReplicaName, Arc<Replica>>,
-    ) {
-        self.read.retain(|name, read| {
-            replicas.get(name).is_some_and(|replica| Arc::ptr_eq(replica, &read.replica))
+    fn said(&mut self, name: &ReplicaName, replica: &Arc<Replica>) -> &mut Said {
+        self.said.entry(name.clone()).or_insert_with(|| Said {
+            replica: Arc::clone(replica),
+            engine: None,
+            models: Models::Unread,
+        })
+    }
+
+    /// A replica's config with what it said of itself in the places that are left open.
+    pub(super) fn fill(&self, config: ReplicaConfig) -> ReplicaConfig {
+        let said = self.said.get(&config.spec.name);
+        let engine = said.and_then(|said| said.engine);
+        let listed = said.and_then(Said::page).into_iter().flat_map(|page| page.ids());
+        // They come to stand in logs and metrics.
+        let usable = listed.filter(|id| !id.as_str().chars().any(char::is_control));
+        config.with_found(engine, usable.cloned().collect())
+    }
+
+    /// Replicas of which nobody knows yet which models they serve.
+    pub(super) fn unread<'a>(
+        &'a self,
+        configs: &'a [ReplicaConfig],
+    ) -> impl Iterator<Item = &'a ReplicaName> {
+        let open = configs.iter().filter(|config| config.settings.needs_models);
+        open.map(|config| &config.spec.name)
+            .filter(|name| self.said.get(*name).is_none_or(|said| said.models == Models::Unread))
+    }
+
+    /// Forgets what those said that are no more, or have become others.
+    pub(super) fn retain(&mut self, configs: &[ReplicaConfig]) {
+        let specs: BTreeMap<_, _> =
+            configs.iter().map(|config| (&config.spec.name, &config.spec)).collect();
+        self.said.retain(|name, said| {
+            specs.get(name).is_some_and(|spec| said.replica.with_spec(spec).is_some())
         });
+    }
+
+    /// Goes by these replicas from now on. Tells of models that are newly denied.
+    pub(super) fn reconcile(&mut self, configs: &[ReplicaConfig]) {
         let pages = configs.iter().filter_map(|config| {
-            let read = self.read.get(&config.spec.name)?;
-            Some((&config.spec, &read.page))
+            let page = self.said.get(&config.spec.name)?.page()?;
+            Some((&config.spec, page))
         });
         let pages: Vec<_> = pages.collect();
         let denied = pages.iter().filter_map(|(spec, page)| {
@@ -95,12 +181,17 @@ impl Pages {
         Arc::clone(&self.cards)
     }
 
-    /// Adds to a report what the replica says of its models.
-    pub(super) fn complete(&self, member: &mut MemberReport) {
-        let page = self.read.get(&member.name).map(|read| &read.page);
+    /// Adds to a report what the replica says of itself.
+    pub(super) fn complete(&self, member: &mut MemberReport, config: Option<&ReplicaConfig>) {
+        let said = self.said.get(&member.name);
+        let page = said.and_then(Said::page);
         member.models_told = page.map(|page| page.ids().cloned().collect());
         let denied = self.denied.get(&member.name);
         member.models_denied = denied.into_iter().flatten().cloned().collect();
+        let given = config.and_then(|config| config.settings.kind);
+        let found = said.and_then(|said| said.engine).map(|engine| engine.kind);
+        member.kind = given.or(found).map(|kind| kind.as_str());
+        member.is_kind_recognised = given.is_none() && found.is_some();
     }
 }
 
@@ -121,20 +212,22 @@ fn names_itself(page: &ModelsPage) -> bool {
 }
 
 fn tell(name: &ReplicaName, page: &ModelsPage, denied: Option<&BTreeSet<ModelName>>) {
-    let listed = |names: &mut dyn Iterator<Item = &ModelName>| {
-        let shown: Vec<&str> = names.take(SHOWN_MAX + 1).map(ModelName::as_str).collect();
-        let (shown, more) = match shown.get(..SHOWN_MAX) {
-            Some(first) if shown.len() > SHOWN_MAX => (first, ", ..."),
-            _ => (&shown[..], ""),
-        };
-        format!("{}{more}", shown.join(", "))
-    };
-    let serves = listed(&mut page.ids());
-    let not = listed(&mut denied.into_iter().flatten());
+    let serves = shown(&mut page.ids());
+    let not = shown(&mut denied.into_iter().flatten());
     tracing::warn!(
         replica = %name,
         "{name} serves {serves}, not {not}: correct its `models`, and let [aliases] lead from other names"
     );
+}
+
+/// The first of these models, for a message.
+fn shown(names: &mut dyn Iterator<Item = &ModelName>) -> String {
+    let shown: Vec<&str> = names.take(SHOWN_MAX + 1).map(ModelName::as_str).collect();
+    let (shown, more) = match shown.get(..SHOWN_MAX) {
+        Some(first) if shown.len() > SHOWN_MAX => (first, ", ..."),
+        _ => (&shown[..], ""),
+    };
+    format!("{}{more}", shown.join(", "))
 }
 
 #[cfg(test)]

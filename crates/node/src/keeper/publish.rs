@@ -57,6 +57,7 @@ impl Keeper {
             elsewhere: self.elsewhere.served.clone(),
             known: self.known_models(),
             cards: self.pages.cards(),
+            unread: self.pages.unread(&self.folded.replicas).cloned().collect(),
             denied: self.pages.denied(),
         };
         let view = build_view(&self.folded, replicas, &standings, models, before);
@@ -92,10 +93,13 @@ impl Keeper {
     /// What is known of each replica, for people.
     pub(super) fn members(&self) -> Vec<MemberReport> {
         let mut members = self.fleet.members(Instant::now());
+        let configs = self.folded.replicas.iter().map(|config| (&config.spec.name, config));
+        let configs: BTreeMap<_, _> = configs.collect();
         for member in &mut members {
             let replica = self.replicas.get(&member.name);
             member.concurrency_limit = replica.and_then(|replica| replica.concurrency_limit());
-            self.pages.complete(member);
+            let config = configs.get(&member.name).copied();
+            self.pages.complete(member, config);
         }
         members
     }
@@ -106,6 +110,16 @@ impl Keeper {
             .replicas
             .iter()
             .filter_map(|config| Some(config.target(self.replicas.get(&config.spec.name)?)))
+            .collect()
+    }
+
+    /// Every replica that is asked what it is, as the monitor sees it that does so.
+    pub(super) fn identity_targets(&self) -> Vec<Target> {
+        let asked = self.folded.replicas.iter().filter(|config| config.care.identity.is_some());
+        asked
+            .filter_map(|config| {
+                Some(config.identity_target(self.replicas.get(&config.spec.name)?))
+            })
             .collect()
     }
 
@@ -148,7 +162,9 @@ impl Keeper {
     fn warm_up(&self, replica: ReplicaName) {
         let config = self.folded.replicas.iter().find(|config| config.spec.name == replica);
         let Some((config, known)) = config.zip(self.replicas.get(&replica)) else { return };
-        let (target, prompts) = (config.target(known), config.care.warm_up.clone());
+        let identity = config.care.identity;
+        let target = Target { identity, ..config.target(known) };
+        let prompts = config.care.warm_up.clone();
         let limit = Duration::from_millis(config.care.health.warm_up_max_ms);
         let sender = self.warm_up_sender.clone();
         let stop = self.stop.clone();

@@ -86,6 +86,14 @@ pub(crate) fn unknown_model(
         );
         return not_known_yet(message).with_param("model");
     }
+    if let Some(replica) = view.unread().first() {
+        let name = Echo(name);
+        let message = format!(
+            "the model {name:?} is not known yet: the replica {replica} could not be asked so far which \
+             models it serves"
+        );
+        return not_known_yet(message).with_param("model");
+    }
     let shown: Vec<&str> = usable(view, grant).take(SHOWN_MAX).collect();
     let more = if usable(view, grant).nth(SHOWN_MAX).is_some() { ", …" } else { "" };
     let name = Echo(name);

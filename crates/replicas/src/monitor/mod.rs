@@ -6,6 +6,7 @@ mod watch;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -19,6 +20,7 @@ use watch::Watch;
 #[derive(Debug)]
 pub struct Monitor {
     target: Arc<Target>,
+    again: Arc<Notify>,
     stop: CancellationToken,
 }
 
@@ -49,14 +51,22 @@ impl Monitor {
     fn start_in(around: &Surroundings, target: Target, stop: &CancellationToken) -> Self {
         let target = Arc::new(target);
         let stop = stop.child_token();
-        let watch = Watch::new(Arc::clone(&target), around.facts.clone(), around.seed);
+        let again = Arc::new(Notify::new());
+        let facts = around.facts.clone();
+        let watch = Watch::new(Arc::clone(&target), facts, around.seed, Arc::clone(&again));
         let until = stop.clone();
         let task = async move {
             // A check under way is given up, which closes its connection.
             let _: Option<()> = until.run_until_cancelled(watch.run()).await;
         };
         around.tasks.spawn_on(task, &around.runtime);
-        Self { target, stop }
+        Self { target, again, stop }
+    }
+
+    /// Has it ask at once which software the replica is and which models it serves, instead of when that
+    /// is due.
+    pub fn identify_again(&self) {
+        self.again.notify_one();
     }
 
     /// What it watches.

@@ -54,6 +54,13 @@ impl Monitors {
         Reconciled { kept, started: self.running.len() - kept, ended: before - kept }
     }
 
+    /// Asks a replica at once which software it is and which models it serves, e.g. since it has come back.
+    pub fn identify_again(&self, replica: &ReplicaName) {
+        if let Some(monitor) = self.running.get(replica) {
+            monitor.identify_again();
+        }
+    }
+
     /// How many replicas are watched.
     #[must_use]
     pub fn len(&self) -> usize {

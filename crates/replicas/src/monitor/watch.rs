@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::check::{ActiveCheck, CheckKind, CheckResult, DeepCheck, NoticeCheck, notice, pause};
 use crate::fact::{Fact, FactKind, FactSender};
-use crate::models::{ModelsCheck, ModelsReading};
+use crate::identity::{EngineReading, IdentityCheck, ModelsReading, REST};
 use crate::pause::rng;
 use crate::scrape::{Pace, Scrape, Scraped, Scraper};
 use crate::target::Target;
@@ -27,14 +28,21 @@ pub(super) struct Watch {
     facts: FactSender,
     seed: u64,
     gpu_memory_use: GpuMemoryUse,
+    /// Somebody wants the replica looked at again.
+    again: Arc<Notify>,
 }
 
 /// A loop that ends only by being dropped.
 type Loop<'a> = Pin<Box<dyn Future<Output = Infallible> + Send + 'a>>;
 
 impl Watch {
-    pub(super) fn new(target: Arc<Target>, facts: FactSender, seed: u64) -> Self {
-        Self { target, facts, seed, gpu_memory_use: GpuMemoryUse::default() }
+    pub(super) fn new(
+        target: Arc<Target>,
+        facts: FactSender,
+        seed: u64,
+        again: Arc<Notify>,
+    ) -> Self {
+        Self { target, facts, seed, gpu_memory_use: GpuMemoryUse::default(), again }
     }
 
     /// Never ends by itself.
@@ -50,8 +58,8 @@ impl Watch {
         if let Some(check) = &target.notice {
             loops.push(Box::pin(self.check_notice(check)));
         }
-        if let Some(check) = &target.models_page {
-            loops.push(Box::pin(self.read_models(check)));
+        if let Some(check) = &target.identity {
+            loops.push(Box::pin(self.identify(check)));
         }
         for (page, scrape) in target.scrapes.iter().enumerate() {
             loops.push(Box::pin(self.scrape(page, scrape)));
@@ -107,18 +115,40 @@ impl Watch {
         }
     }
 
-    async fn read_models(&self, check: &ModelsCheck) -> Infallible {
-        let mut rng = self.begin("models").await;
+    /// Looks at what the replica says of itself: its software, where nobody said, and its models. A replica
+    /// that did not answer may have been started anew, as something else.
+    async fn identify(&self, check: &IdentityCheck) -> Infallible {
+        let mut rng = self.begin("identity").await;
+        let mut engine = None;
+        let mut look_at = check.kind.is_none().then(Instant::now);
         loop {
-            let reading = check.run(&self.target).await;
+            if look_at.is_some_and(|at| at <= Instant::now()) {
+                let reading = check.recognise(&self.target, engine).await;
+                // Without an answer it is looked at again after the next reading of its models.
+                if reading != EngineReading::NoAnswer {
+                    engine = reading.engine();
+                    look_at = Some(Instant::now() + REST);
+                    self.tell(FactKind::Engine(engine));
+                }
+            }
+            let kind = check.kind.or(engine.map(|engine| engine.kind));
+            let reading = check.read_models(kind, &self.target).await;
             let rest = check.pause(&reading);
             match reading {
                 ModelsReading::Page(page) => self.tell(FactKind::Models(Some(Arc::new(page)))),
                 ModelsReading::NoPage => self.tell(FactKind::Models(None)),
-                ModelsReading::NoAnswer => {}
+                ModelsReading::NoAnswer => look_at = look_at.map(|_| Instant::now()),
             }
-            sleep(pause(rest, &mut rng)).await;
+            if self.rest(pause(rest, &mut rng)).await {
+                look_at = look_at.map(|_| Instant::now());
+            }
         }
+    }
+
+    /// Waits for so long, or until somebody wants the replica looked at again; returns whether somebody
+    /// does.
+    async fn rest(&self, length: Duration) -> bool {
+        timeout(length, self.again.notified()).await.is_ok()
     }
 
     async fn scrape(&self, page: usize, scrape: &Scrape) -> Infallible {

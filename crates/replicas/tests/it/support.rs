@@ -36,7 +36,7 @@ pub(crate) fn target(port: u16) -> Target {
         active: None,
         deep: None,
         notice: None,
-        models_page: None,
+        identity: None,
         scrapes: Vec::new(),
     }
 }

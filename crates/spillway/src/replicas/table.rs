@@ -5,8 +5,9 @@ use serde_json::Value;
 /// The columns: heading, and where the text comes from.
 type Column = (&'static str, fn(&Value) -> String);
 
-const COLUMNS: [Column; 9] = [
+const COLUMNS: [Column; 10] = [
     ("replica", |member| text(&member["name"])),
+    ("kind", kind),
     ("pool", |member| text(&member["pool"])),
     ("state", |member| text(&member["state"])),
     ("admission", |member| text(&member["admission"])),
@@ -41,6 +42,12 @@ fn wrong_models(member: &Value) -> Option<String> {
     let told = names(&member["models_told"]);
     let (name, told) = (text(&member["name"]), told.join(", "));
     (!denied.is_empty()).then(|| format!("{name} serves {told}, not {}", denied.join(", ")))
+}
+
+/// The software that it runs, marked if it was recognised.
+fn kind(member: &Value) -> String {
+    let mark = if member["is_kind_recognised"] == true { "*" } else { "" };
+    format!("{}{mark}", text(&member["kind"]))
 }
 
 /// How many models it is not asked for, or only now and then, since they failed there.
@@ -96,6 +103,13 @@ mod tests {
         assert_eq!(member(&["closed", "closed"]), "0");
         assert_eq!(member(&["closed", "open", "trial"]), "2");
         assert_eq!(breakers(&json!({})), "0");
+    }
+
+    #[test]
+    fn a_kind_that_was_recognised_is_marked() {
+        assert_eq!(kind(&json!({"kind": "vllm", "is_kind_recognised": true})), "vllm*");
+        assert_eq!(kind(&json!({"kind": "vllm", "is_kind_recognised": false})), "vllm");
+        assert_eq!(kind(&json!({"kind": null, "is_kind_recognised": false})), "-");
     }
 
     #[test]
