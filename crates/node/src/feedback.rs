@@ -156,6 +156,7 @@ impl Feedback {
             retries_refused: counters.retries_refused(),
             residency: counters.residency(),
             responses_not_kept: self.gateway.responses_not_kept(),
+            home_changes: counters.moves(),
             continuations: counters.continuations(),
             last_resorts: last_resorts.collect(),
             facts_dropped: self.facts_dropped.load(Ordering::Relaxed),

@@ -22,6 +22,7 @@ use crate::conversations::Conversations;
 use crate::cors::Cors;
 use crate::knowledge::Knowledge;
 use crate::memory::Memory;
+use crate::moves::Moves;
 use crate::queue_spec::WaitTotals;
 use crate::regions::Regions;
 use crate::remote::Remote;
@@ -413,6 +414,7 @@ pub struct Counters {
     /// Guests that may not be served here.
     pub(crate) residency_received: AtomicU64,
     pub(crate) retries_refused: AtomicU64,
+    pub(crate) moves: Moves,
     pub(crate) continuations: Continuations,
 }
 
@@ -434,6 +436,13 @@ impl Counters {
     #[must_use]
     pub fn continuations(&self) -> Vec<(&'static str, &'static str, u64)> {
         self.continuations.totals()
+    }
+
+    /// Sessions and conversations since start that went on somewhere else: what was kept until then,
+    /// where it went, and how often.
+    #[must_use]
+    pub fn moves(&self) -> Vec<(&'static str, &'static str, u64)> {
+        self.moves.totals()
     }
 
     /// Retries that the budget refused since start.

@@ -25,6 +25,7 @@ mod learning;
 mod live_loads;
 mod memory;
 mod model_cards;
+mod moves;
 mod names;
 mod place;
 mod queue_spec;

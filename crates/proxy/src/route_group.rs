@@ -24,6 +24,8 @@ pub(crate) struct RouteGroup {
     pub(crate) last_resort: Option<Admission>,
     /// Set if all of its replicas asked to be left alone: when the first will take requests again.
     pub(crate) busy_until: Option<Instant>,
+    /// Those that asked to be left alone: no candidates until that is over.
+    pub(crate) resting: Box<[ReplicaSlot]>,
     /// The part of its replicas' weight, in thousandths, that is open. Replicas that are kept in
     /// reserve or were taken out by an operator are no part of it.
     pub(crate) healthy_permille: u16,
@@ -115,11 +117,13 @@ impl Members {
             0 => 1_000,
             weight => u16::try_from(self.open_weight * 1_000 / weight).unwrap_or(1_000),
         };
+        let is_resting = |it: &&(Candidate, Admission)| it.1 == Admission::Busy;
+        let resting = self.candidates.iter().filter(is_resting).map(|(it, _)| it.slot).collect();
         let Admitted { candidates, last_resort, next } = admitted(self.candidates);
         let busy_until = self.busy_until.filter(|_| candidates.is_empty());
         let group = |candidates| Group::with_tuning(spec.policy, &spec.tuning, candidates);
         let next = (!next.is_empty()).then(|| group(next));
         let group = group(candidates);
-        RouteGroup { group, next, last_resort, busy_until, healthy_permille, memory }
+        RouteGroup { group, next, last_resort, busy_until, resting, healthy_permille, memory }
     }
 }

@@ -133,6 +133,23 @@ impl Sessions {
         }
     }
 
+    /// Whether a session goes on at `place` though it was at home somewhere else. A cookie names no place
+    /// where the client has only been to replicas of other models, as `serves_others` says.
+    pub(crate) fn moves(
+        &self,
+        session: &Session,
+        place: u64,
+        serves_others: impl Fn(u64) -> bool,
+    ) -> bool {
+        match (session.place, &session.token) {
+            (Some(home), _) => home != place,
+            (None, Token::Cookie(known)) => {
+                !known.contains(&place) && known.iter().any(|known| !serves_others(*known))
+            }
+            (None, Token::Header(_)) => false,
+        }
+    }
+
     /// Takes this route's own cookie out of a reply that a node of another region gave: the places that
     /// it names. None where there is no such cookie.
     pub(crate) fn take_cookie(&self, headers: &mut HeaderMap) -> Vec<u64> {
@@ -263,6 +280,28 @@ mod tests {
         assert_eq!(full.place, None);
         let set = sessions.replied(&full, 5, &[]).expect("one").value;
         assert_eq!(set, write_places(5, &[1, 2, 3, 4, 6]));
+    }
+
+    #[test]
+    fn a_session_moves_when_it_is_served_elsewhere_than_before() {
+        let none = |_| false;
+        let sessions = by_cookie();
+        let cookie = format!("home={}", write_places(1, &[9]));
+        let known = find(&sessions, ("cookie", &cookie), &[1, 2]);
+        assert!(!sessions.moves(&known, 1, none) && sessions.moves(&known, 2, none));
+        let fresh = find(&sessions, ("cookie", "a=b"), &[1, 2]);
+        assert!(!sessions.moves(&fresh, 2, none), "it begins");
+        // Its replica is no candidate any more.
+        let lost = find(&sessions, ("cookie", &cookie), &[2]);
+        assert!(sessions.moves(&lost, 2, none));
+        assert!(!sessions.moves(&lost, 2, |_| true), "its first request for this model");
+        let sessions = by_header(MAX_AGE, 10);
+        let line = ("x-session", "s-1");
+        let fresh = find(&sessions, line, &[]);
+        sessions.replied(&fresh, 7, &[]);
+        let known = find(&sessions, line, &[]);
+        assert!(!sessions.moves(&fresh, 7, none));
+        assert!(!sessions.moves(&known, 7, none) && sessions.moves(&known, 8, none));
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub struct Metrics {
     retries_refused: Counter,
     residency: Family<Labels, Counter>,
     responses_not_kept: Family<Labels, Counter>,
+    home_changes: Family<Labels, Counter>,
     continuations: Family<Labels, Counter>,
     outcomes_dropped: Counter,
     reloads: Family<Labels, Counter>,
@@ -91,6 +92,8 @@ pub struct Live {
     pub residency: Vec<(&'static str, u64)>,
     /// Totals since start, by reason, of replies of `/v1/responses` whose ids were not kept.
     pub responses_not_kept: Vec<(&'static str, u64)>,
+    /// Totals since start of sessions and conversations that went on elsewhere: which and where.
+    pub home_changes: Vec<(&'static str, &'static str, u64)>,
     /// Totals since start of streams whose replica broke off, by what came of it and why.
     pub continuations: Vec<(&'static str, &'static str, u64)>,
     /// Routes and models without an open replica.
@@ -142,6 +145,7 @@ impl Metrics {
             retries_refused: metric(&mut r, names::RETRIES_REFUSED, "Retries refused"),
             residency: metric(&mut r, names::RESIDENCY_REFUSALS, "Refusals for residency"),
             responses_not_kept: metric(&mut r, names::RESPONSES_NOT_KEPT, "Ids not kept"),
+            home_changes: metric(&mut r, names::HOME_CHANGES, "Sessions that moved"),
             continuations: metric(&mut r, names::CONTINUATIONS, "Streams that broke off"),
             outcomes_dropped: metric(&mut r, names::OUTCOMES_DROPPED, "Outcomes not recorded"),
             reloads: metric(&mut r, names::RELOADS, "Config reloads"),
@@ -289,6 +293,10 @@ impl Metrics {
         for (reason, total) in &live.responses_not_kept {
             let labels = vec![("reason", (*reason).to_owned())];
             raise(&self.responses_not_kept.get_or_create(&labels), *total);
+        }
+        for (kept, to, total) in &live.home_changes {
+            let labels = vec![("kept", (*kept).to_owned()), ("to", (*to).to_owned())];
+            raise(&self.home_changes.get_or_create(&labels), *total);
         }
         for (result, reason, total) in &live.continuations {
             let labels = vec![("result", (*result).to_owned()), ("reason", (*reason).to_owned())];

@@ -66,6 +66,9 @@ pub const GUEST_REQUESTS: &str = "spillway_guest_requests";
 pub const RESIDENCY_REFUSALS: &str = "spillway_residency_refusals";
 /// Replies of `/v1/responses` whose ids were not kept, by reason: id_too_long, id_taken.
 pub const RESPONSES_NOT_KEPT: &str = "spillway_responses_not_kept";
+/// Requests that were served elsewhere than the ones before them that they belong to, by what they
+/// belong to (session, conversation) and where they went (replica, region).
+pub const HOME_CHANGES: &str = "spillway_home_changes";
 /// 1 while a region is left out because too much of what was sent there failed.
 pub const REGION_BREAKER_OPEN: &str = "spillway_region_breaker_open";
 /// 1 if requests could be sent to a region, else 0.

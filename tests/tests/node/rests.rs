@@ -173,3 +173,28 @@ async fn a_burst_after_calm_is_told_to_come_back_one_after_the_other() {
     seconds.dedup();
     assert!(seconds.len() >= 5, "{told:?}");
 }
+
+#[tokio::test]
+async fn what_waits_for_replicas_that_rest_is_explained_so() {
+    let replica = Scripted::start().await.serve(refusal("503 Service Unavailable", 20));
+    let node = Setup::new().replica("a", replica.address).start().await;
+    let explained = || async {
+        let order = r#"{"body":{"model":"tiny","messages":[]}}"#;
+        let address = node.admin_address().expect("one");
+        Client::once(address, post("/v1/explain", order)).await.json()
+    };
+    assert_eq!(explained().await["rests_ms"], serde_json::Value::Null);
+    assert_eq!(ask(&node, chat("tiny", "")).await.expect("a reply").status, 503);
+    stands_at_last(&node, "a", "busy").await;
+    let told = explained().await;
+    assert_eq!(
+        (&told["decision"], &told["reason"]),
+        (&"wait".into(), &"all_resting".into()),
+        "{told}"
+    );
+    let rests_ms = told["rests_ms"].as_u64().expect("a time");
+    assert!((5_000..=20_000).contains(&rests_ms), "{told}");
+    let candidate = &told["candidates"][0];
+    assert_eq!((&candidate["name"], &candidate["why"]), (&"a".into(), &"resting".into()), "{told}");
+    assert_eq!(candidate["cost_ms"], serde_json::Value::Null, "nothing is predicted of it");
+}

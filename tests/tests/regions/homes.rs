@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use spillway_emulator::Emulator;
 use spillway_node::Node;
 use spillway_tests::{
-    Client, ClientBody, Cluster, OK, Reply, Scripted, Setup, chat, emulator, eventually, is_open,
-    knows, post,
+    Client, ClientBody, Cluster, OK, Page, Reply, Scripted, Setup, chat, emulator, eventually,
+    is_open, knows, post,
 };
 
 const REGIONS: [&str; 3] = ["edge", "east", "west"];
@@ -78,6 +78,7 @@ async fn a_session_stays_with_its_region_and_replica_through_an_edge() {
     eventually("it is gone", || !is_open(&edge, &home)).await;
     let moved = ask(&edge, Some(&cookies(&first)[0])).await;
     assert_ne!(fact(&moved, "region"), home);
+    assert_eq!(changes(&edge, "session", "region"), 1.0);
     let (home, cookie) = (place(&moved), cookies(&moved));
     for _ in 0..8 {
         assert_eq!(place(&ask(&edge, Some(&cookie[0])).await), home);
@@ -101,6 +102,10 @@ async fn a_session_that_an_edge_began_is_known_in_its_region() {
     for node in regions {
         node.stop().await;
     }
+}
+
+fn changes(node: &Node, kept: &str, to: &str) -> f64 {
+    Page::of(node).sum("spillway_home_changes_total", &[("kept", kept), ("to", to)])
 }
 
 fn turn(messages: &[Value]) -> Request<ClientBody> {
@@ -139,9 +144,17 @@ async fn a_conversation_stays_in_its_region_through_an_edge() {
     }
     let reply = Client::once(edge.addresses()[0], turn(&first(9))).await;
     assert_eq!(fact(&reply, "region"), "east");
+    assert_eq!(changes(&edge, "conversation", "region"), 0.0);
+    // Its region goes, and it moves once.
+    west.stop().await;
+    eventually("it is gone", || !is_open(&edge, "west")).await;
+    for _ in 0..2 {
+        let reply = Client::once(edge.addresses()[0], turn(&conversations[0])).await;
+        assert_eq!(fact(&reply, "region"), "east");
+    }
+    assert_eq!(changes(&edge, "conversation", "region"), 1.0);
     edge.stop().await;
     east.stop().await;
-    west.stop().await;
 }
 
 #[tokio::test]

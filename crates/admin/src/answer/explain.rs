@@ -47,6 +47,9 @@ pub(crate) struct Explanation {
     /// Why.
     #[serde(default)]
     pub(crate) reason: Option<String>,
+    /// Milliseconds until a replica takes requests again, if all of them asked to be left alone.
+    #[serde(default)]
+    pub(crate) rests_ms: Option<u64>,
     /// Its route.
     #[serde(default)]
     pub(crate) route: Option<String>,

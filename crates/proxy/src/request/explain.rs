@@ -29,6 +29,9 @@ use crate::worker::Worker;
 /// Enough for a person, and small enough to be asked for while a node is busy.
 const CANDIDATES_MAX: usize = 64;
 
+/// Why a replica is not chosen that asked to be left alone for a while.
+const RESTING: &str = "resting";
+
 /// A request to be explained.
 #[derive(Clone, Debug)]
 pub struct ExplainRequest {
@@ -65,8 +68,10 @@ pub struct Explanation {
     pub decision: Decision,
     /// The replica or region that it would go to.
     pub chosen: Option<String>,
-    /// Why, e.g. `soonest`, `better`, `all_busy`.
+    /// Why, e.g. `soonest`, `better`, `all_busy`, `all_resting`.
     pub reason: &'static str,
+    /// Milliseconds until a replica takes requests again, if all of them asked to be left alone.
+    pub rests_ms: Option<u64>,
     /// What it was predicted to take at the chosen replica.
     pub predicted: Option<Prediction>,
     /// The replicas of this region, the chosen one first and then by cost.
@@ -214,6 +219,7 @@ impl Dispatch<'_> {
             explanation.regions = regions.collect();
         }
         explanation.mark_chosen();
+        explanation.rest(planned, &so_far);
         explanation
     }
 
@@ -250,6 +256,7 @@ impl Dispatch<'_> {
             })
             .collect();
         candidates.sort_by(|left, right| left.cost_ms.total_cmp(&right.cost_ms));
+        candidates.extend(self.resting());
         let inquiry = &prepared.inquiry;
         Explanation {
             route: prepared.route.spec.name.to_string(),
@@ -262,6 +269,7 @@ impl Dispatch<'_> {
             decision: Decision::Refuse,
             chosen: None,
             reason: Refusal::NoReplica.name(),
+            rests_ms: None,
             predicted: None,
             candidates,
             candidates_left_out: 0,
@@ -271,7 +279,48 @@ impl Dispatch<'_> {
     }
 }
 
+impl Dispatch<'_> {
+    /// The replicas that asked to be left alone, of which nothing is predicted.
+    fn resting(&self) -> Vec<ExplainedReplica> {
+        let Self { prepared, view, worker, .. } = self;
+        let pin = prepared.target.pin.as_ref();
+        let group = prepared.route.group_for(prepared.inquiry.model.as_ref(), pin).ok().flatten();
+        let slots = group.map(|group| &*group.resting).unwrap_or_default();
+        let shown = slots.iter().take(CANDIDATES_MAX).map(|&slot| ExplainedReplica {
+            name: view.replica(slot).spec().name.to_string(),
+            region: worker.gateway.config.region.clone(),
+            chosen: false,
+            why: Some(RESTING),
+            cost_ms: f32::NAN,
+            terms: Cost::default(),
+            prompt_tokens: 0,
+            cached_tokens: 0,
+            fit: Fit::Fits,
+            in_flight: view.replica(slot).in_flight(),
+            running: 0.0,
+            queued: 0.0,
+            trust: 0.0,
+        });
+        shown.collect()
+    }
+}
+
 impl Explanation {
+    /// Names the rest that all replicas asked for as what a request waits for, whatever was thought of
+    /// other regions beside that.
+    fn rest(&mut self, planned: Result<Attempt, Refusal>, so_far: &SoFar) {
+        let until = so_far.busy_until.filter(|_| planned == Err(Refusal::AllResting));
+        let Some(until) = until else { return };
+        let rest = until.saturating_duration_since(Instant::now());
+        self.rests_ms = Some(u64::try_from(rest.as_millis()).unwrap_or(u64::MAX));
+        if self.decision != Decision::Region {
+            self.reason = Refusal::AllResting.name();
+        }
+        for candidate in &mut self.candidates {
+            candidate.why = Some(RESTING);
+        }
+    }
+
     /// Notes what is done, and why.
     fn judge(&mut self, way: &Way, plan: Option<&SpillPlan>, planned: Result<Attempt, Refusal>) {
         let spill_reason = plan.map(|plan| plan.reason.name());

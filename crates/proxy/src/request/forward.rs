@@ -11,6 +11,7 @@ use spillway_route::{ShedReason, SpillPlan, SpillReason, SpillVerdict};
 use spillway_types::{Inquiry, ModelName};
 use tokio::time::timeout;
 
+use crate::moves::{Kept, MovedTo};
 use crate::place::{Place, RegionPlace};
 use crate::regions::Regions;
 use crate::remote::{Destination, Forwarded, GuestTerms, RefusedFor, RemoteFailure, RemoteReply};
@@ -94,7 +95,11 @@ impl Dispatch<'_> {
                 record.forwarded(&region);
                 if response.status().is_success() {
                     let chain = self.prepared.inquiry.prefix.as_slice();
-                    self.worker.gateway.conversations.served(chain, &region);
+                    let gateway = &self.worker.gateway;
+                    if gateway.conversations.find(chain).is_some_and(|it| it.region != region) {
+                        gateway.counters.moves.count(Kept::Conversation, MovedTo::Region);
+                    }
+                    gateway.conversations.served(chain, &region);
                 }
                 // The line here goes as fast as others take from it, too: what is left for the less urgent
                 // may all be there.

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use spillway_route::Candidate;
 
 use crate::gateway::Gateway;
+use crate::moves::{Kept, MovedTo};
 use crate::place::Place;
 use crate::request::prepare::Prepared;
 use crate::session::{Session, region_identity};
@@ -80,6 +81,13 @@ impl Keepsakes {
                 Place::Replica(lease) => Candidate::identity_of(&lease.replica().spec().name),
                 Place::Region(place) => region_identity(&place.region),
             };
+            if sessions.moves(session, identity, |known| serves_others(gateway, prepared, known)) {
+                let to = match place {
+                    Place::Replica(_) => MovedTo::Replica,
+                    Place::Region(_) => MovedTo::Region,
+                };
+                gateway.counters.moves.count(Kept::Session, to);
+            }
             if let Some(new) = sessions.replied(session, identity, beyond) {
                 keepsakes.cookie(new.name, &new.value, new.max_age, is_secure);
             }
@@ -112,6 +120,17 @@ impl Keepsakes {
         // Names and values are made of what a header can hold.
         self.cookies.extend(HeaderValue::try_from(text));
     }
+}
+
+/// Whether a replica that a session has been to serves other models than the one asked for now. Looked up
+/// only where a session has to find a new place.
+fn serves_others(gateway: &Gateway, prepared: &Prepared, known: u64) -> bool {
+    let Some(model) = prepared.inquiry.model.as_ref() else { return false };
+    let view = gateway.view();
+    let mut replicas = view.replicas().iter();
+    let is_it = |name| Candidate::identity_of(name) == known;
+    let found = replicas.find(|replica| is_it(&replica.spec().name));
+    found.is_some_and(|replica| !replica.spec().models.contains(model))
 }
 
 /// Whether a session may stay with the replica that gave this reply: not with one that is busy or

@@ -99,6 +99,10 @@ fn picture(answer: &Value) -> String {
             text("cached_blocks")
         ),
     ];
+    if let Some(rests_ms) = answer["rests_ms"].as_u64() {
+        let s = rests_ms as f64 / 1e3;
+        lines.push(format!("all replicas asked to be left alone: the first for another {s:.1} s"));
+    }
     for (kind, name) in [("candidates", "replica"), ("regions", "region")] {
         let places = answer[kind].as_array().map(Vec::as_slice).unwrap_or_default();
         if !places.is_empty() {
