@@ -15,13 +15,16 @@ use crate::endpoint::{self, Found, Operation};
 use crate::error::ApiError;
 use crate::explain::Explain;
 use crate::openapi::openapi;
+use crate::own_limits::OwnLimits;
 use crate::reply::{Reply, json};
+use crate::resource::Resource;
 
 /// Answers requests to the admin API, for one node. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Admin {
     agreement: Option<Arc<Agreement>>,
     explain: Option<Arc<dyn Explain>>,
+    own_limits: Option<Arc<dyn OwnLimits>>,
     shared: Arc<Shared>,
 }
 
@@ -43,7 +46,7 @@ impl Admin {
         let backups = Arc::new(Semaphore::new(1));
         let config = watch::Sender::new(Arc::new(config));
         let shared = Arc::new(Shared { config, watchers, backups });
-        Self { agreement, explain: None, shared }
+        Self { agreement, explain: None, own_limits: None, shared }
     }
 
     /// The same with somebody who says where requests go. Without, `/v1/explain` says that nobody
@@ -51,6 +54,12 @@ impl Admin {
     #[must_use]
     pub fn explaining(self, by: Arc<dyn Explain>) -> Self {
         Self { explain: Some(by), ..self }
+    }
+
+    /// The same for a node whose config file has limits.
+    #[must_use]
+    pub fn limiting(self, by: Arc<dyn OwnLimits>) -> Self {
+        Self { own_limits: Some(by), ..self }
     }
 
     /// Goes by other tokens and names from now on, on connections that are open already, too. What is
@@ -118,6 +127,16 @@ impl Admin {
         if endpoint.operation == Operation::Explain {
             return answer::explain(self.explain.as_deref(), &call).await;
         }
+        let own_limits = self.own_limits.as_deref();
+        if let (None, Some(own)) = (&self.agreement, own_limits) {
+            match endpoint.operation {
+                Operation::List(Resource::Limits) => return answer::limits_alone(own, &call, true),
+                Operation::Show(Resource::Limits) => {
+                    return answer::limits_alone(own, &call, false);
+                }
+                _ => {}
+            }
+        }
         let agreement = self.agreement.clone().ok_or_else(no_cluster)?;
         let cluster = Cluster {
             agreement,
@@ -125,6 +144,7 @@ impl Admin {
             watchers: &self.shared.watchers,
             backups: &self.shared.backups,
             credential: &credential,
+            own_limits,
         };
         answer::answer(&cluster, &call).await
     }

@@ -18,6 +18,7 @@ mod forms;
 pub mod fuzz;
 mod listener;
 mod openapi;
+mod own_limits;
 mod patterns;
 mod query;
 mod records;
@@ -31,6 +32,7 @@ pub use config::{AdminConfig, AdminRole, ConfigToken};
 pub use explain::{Explain, ExplainFault, ExplainRequest, Explaining};
 pub use listener::{ListenerFault, check_listener, connection_builder};
 pub use openapi::openapi;
+pub use own_limits::OwnLimits;
 pub use reply::{Body, Reply};
 pub use token_file::{TokenFileFault, parse_token_file};
 

@@ -7,14 +7,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{
-    AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, Lost, Many, One,
-    RegionWeight, ReplicaWeight, StatusAnswer, TransferOrder, TrieAnswer, Written,
+    AuditPage, DryRun, Event, ExplainOrder, Explanation, Freshness, LeaderAnswer, LimitItem,
+    Limits, Lost, Many, One, RegionWeight, ReplicaWeight, StatusAnswer, TransferOrder, TrieAnswer,
+    Written,
 };
 use crate::endpoint::{ENDPOINTS, Endpoint, Operation};
 use crate::error::ErrorAnswer;
 use crate::forms::{
-    Item, JoinTokenRecord, KeyInfo, KeyRecord, LimitInfo, LimitRecord, ModelRecord, NewJoinToken,
-    NewKey, NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, ReplicaInfo,
+    Item, JoinTokenRecord, KeyInfo, KeyRecord, LimitRecord, ModelRecord, NewJoinToken, NewKey,
+    NodeInfo, NodeRecord, NodeRightRecord, RegionRecord, RemovedNodeInfo, ReplicaInfo,
     ReplicaRecord, RevokedRecord, RouteRecord, Secret, SettingInfo, SettingRecord, SplitRecord,
     TenantRecord,
 };
@@ -238,7 +239,10 @@ fn record(resource: Resource, amount: Amount, generator: &mut SchemaGenerator) -
         Resource::Models => of::<Item<ModelRecord>>(amount, generator),
         Resource::Routes => of::<Item<RouteRecord>>(amount, generator),
         Resource::Splits => of::<Item<SplitRecord>>(amount, generator),
-        Resource::Limits => of::<Item<LimitRecord, Option<LimitInfo>>>(amount, generator),
+        Resource::Limits => match amount {
+            Amount::One => generator.subschema_for::<One<LimitItem>>(),
+            Amount::Many => generator.subschema_for::<Limits<LimitItem>>(),
+        },
         Resource::Tenants => of::<Item<TenantRecord>>(amount, generator),
         Resource::Keys => of::<Item<KeyRecord, KeyInfo>>(amount, generator),
         Resource::JoinTokens => of::<Item<JoinTokenRecord>>(amount, generator),

@@ -33,7 +33,7 @@ use crate::fold::AgreedWorld;
 use crate::keeper::{Keeper, KeeperHandle, KeeperParts};
 use crate::knowledge::{Knowledge, Task, Ties};
 use crate::memory;
-use crate::quota::{Division, DivisionParts, pay_own};
+use crate::quota::{Division, DivisionParts, FileLimits, pay_own};
 use crate::reload::{Reloader, RunningAdmin};
 use crate::resolve::refresh_loop;
 use crate::workers::{self, Bound, unit_count};
@@ -245,6 +245,7 @@ impl Node {
         let running = admin.as_ref().map(|(socket, config)| {
             warn_of_clear_tokens(config);
             let api = spillway_admin::Admin::new(self.agreement().cloned(), config.api.clone());
+            let api = api.limiting(Arc::new(FileLimits(Arc::clone(&self.gateway))));
             RunningAdmin { config: config.clone(), api, tls: socket.tls.clone() }
         });
         if let (Some((socket, _)), Some(running)) = (admin, &running) {

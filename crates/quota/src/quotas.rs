@@ -301,6 +301,20 @@ impl Quotas {
         table.all().take(most).map(standing).collect()
     }
 
+    /// The limits of [`Self::set_own`] in the order of their names: the first `most` of them. Those
+    /// whose place a limit of the cluster takes have no usage.
+    #[must_use]
+    pub fn own(&self, now: Instant, most: usize) -> Vec<(LimitTerms, Option<Usage>)> {
+        let (terms, table, now_ns) = (self.terms.load(), self.table.load(), self.clock_ns(now));
+        let mut own: Vec<&LimitTerms> = terms.own.iter().collect();
+        own.sort_by(|one, other| one.scope.cmp(&other.scope));
+        let usage = |terms: &LimitTerms| {
+            let limiter = table.find(&terms.scope).filter(|limiter| limiter.is_own);
+            (terms.clone(), limiter.map(|limiter| limiter.usage(now_ns)))
+        };
+        own.into_iter().take(most).map(usage).collect()
+    }
+
     /// What is charged to a limit and counted when anything was charged last: the most that can count
     /// now.
     #[must_use]

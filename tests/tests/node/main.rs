@@ -43,6 +43,7 @@ mod responses;
 mod rests;
 mod retries;
 mod rewriting;
+mod samples;
 mod serving;
 mod sessions;
 mod shedding;

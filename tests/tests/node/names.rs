@@ -32,6 +32,27 @@ fn faults_of_splits_are_told_with_line_column_and_remedy() {
 }
 
 #[test]
+fn arms_have_weights_in_percent_that_make_100_or_weights_against_each_other() {
+    let arms = |weights: &[&str]| {
+        let arm = |(at, weight): (usize, &&str)| {
+            format!("{{ name = \"a{at}\", model = \"tiny\", {weight} }}")
+        };
+        split("", &weights.iter().enumerate().map(arm).collect::<Vec<_>>().join(", "))
+    };
+    let percents = arms(&["weight_percent = 90", "weight_percent = 5.5"]);
+    check(&percents, (4, 8), "make 95.5 %", "which make 100");
+    let mixed = arms(&["weight_percent = 90", "weight = 10"]);
+    check(&mixed, (4, 8), "another kind of weight", "or each a weight");
+    check(&arms(&["weight = 10", "version = \"1\""]), (4, 8), "no weight", "or each a weight");
+    let both = arms(&["weight_percent = 100, weight = 1"]);
+    check(&both, (4, 8), "another kind of weight", "or each a weight");
+    for wrong in ["100.05", "-1", "1001"] {
+        let text = arms(&[&format!("weight_percent = {wrong}")]);
+        check(&text, (4, 57), "a percentage is a number from 0 to 1000", "correct the value");
+    }
+}
+
+#[test]
 fn a_split_stands_for_models_and_shares_its_name_with_no_other() {
     let own = split("", ARM);
     let nested = split("", &ARM.replace("tiny", "chat")).replacen("chat", "outer", 1);

@@ -97,17 +97,17 @@ impl Tour {
         self.put("/v1/models/meta%2Fsmall", json!({ "fallbacks": ["big"] })).await;
         let route = json!({ "models": ["big"], "policy": "power_of_two", "path_prefix": "/v1" });
         self.put("/v1/routes/all", route).await;
-        let arm = |name: &str, weight: u32| json!({ "name": name, "model": name, "weight_permille": weight });
-        self.put("/v1/splits/canary", json!({ "arms": [arm("x", 900), arm("y", 100)] })).await;
+        let arm = |name: &str, weight: f64| json!({ "name": name, "model": name, "weight_percent": weight });
+        self.put("/v1/splits/canary", json!({ "arms": [arm("x", 90.0), arm("y", 10.0)] })).await;
         self.put("/v1/tenants/acme", json!({ "title": "Acme" })).await;
-        let limit = json!({ "requests_per_s": 10, "floors_permille": { "eu": 200 } });
+        let limit = json!({ "requests_per_s": 10, "floors_percent": { "eu": 20 } });
         self.put("/v1/limits/tenant:acme", limit).await;
         self.put("/v1/settings/health.transition_ms", json!({ "value": "7000" })).await;
         for (path, body) in [
             ("regions/eu/drain", Value::Null),
             ("regions/eu/evacuate", Value::Null),
             ("regions/eu/undrain", Value::Null),
-            ("regions/eu/weight", json!({ "weight_permille": 500 })),
+            ("regions/eu/weight", json!({ "weight_percent": 12.5 })),
             ("replicas/eu/gpu-1/drain", Value::Null),
             ("replicas/eu/gpu-1/undrain", Value::Null),
             ("replicas/eu/gpu-1/weight", json!({ "weight": 7 })),
@@ -243,6 +243,15 @@ async fn mistakes_are_answered_with_code_cause_and_remedy() {
     assert_eq!(put("/v1/routes/r", wrong).await.refused(422), "invalid");
     let wrong = json!({ "alias_of": "m" });
     assert_eq!(put("/v1/models/m", wrong).await.refused(422), "loop");
+    let wrong = json!({ "requests_per_s": 1, "requests_per_min": 60 });
+    assert_eq!(put("/v1/limits/global", wrong).await.refused(422), "invalid");
+    // Thousandths are no percentages.
+    let wrong = json!({ "weight_permille": 500 });
+    assert_eq!(put("/v1/regions/eu", wrong).await.refused(400), "bad_request");
+    for wrong in [json!(12.55), json!(-1), json!(1_001), json!("50")] {
+        let body = json!({ "weight_percent": wrong });
+        assert_eq!(put("/v1/regions/eu", body).await.refused(400), "bad_request");
+    }
     let wrong = json!({ "requests_per_s": 1 });
     assert_eq!(put("/v1/limits/key:k", wrong).await.refused(422), "unknown_reference");
     let drained = client.post("/v1/replicas/eu/x/drain", &Value::Null).await;

@@ -61,16 +61,16 @@ async fn a_repeated_request_is_carried_out_once() {
     let world = World::one(AdminConfig::default()).await;
     let client = world.client(0);
     let once = client.with("idempotency-key", "6f1c");
-    let weight = |weight_permille: u32| json!({ "weight_permille": weight_permille });
+    let weight = |percent: u32| json!({ "weight_percent": percent });
     let path = "/v1/regions/region-a/weight";
-    let first = once.post(path, &weight(100)).await.done();
-    client.post(path, &weight(200)).await.done();
-    let again = once.post(path, &weight(100)).await.done();
+    let first = once.post(path, &weight(10)).await.done();
+    client.post(path, &weight(20)).await.done();
+    let again = once.post(path, &weight(10)).await.done();
     assert_eq!(again["version"], first["version"]);
     assert_eq!(again["outcome"], "applied");
     let read = client.get("/v1/regions/region-a").await.done();
-    assert_eq!(read["item"]["record"]["weight_permille"], 200);
-    let other = once.post(path, &weight(300)).await;
+    assert_eq!(read["item"]["record"]["weight_percent"], 20);
+    let other = once.post(path, &weight(30)).await;
     assert_eq!(other.refused(422), "idempotency_key_reused");
 }
 

@@ -8,7 +8,7 @@ use spillway_control::{
     SettingRule, Split, State, Tenant,
 };
 use spillway_route::Policy;
-use spillway_types::NoCountry;
+use spillway_types::{NoCountry, Percent};
 
 use super::Cluster;
 use super::read::not_found;
@@ -26,8 +26,9 @@ use crate::resource::Resource;
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RegionWeight {
-    /// In thousandths of the usual; 0 is none.
-    pub(crate) weight_permille: u16,
+    /// In percent of the usual, with one decimal at most; 0 is none.
+    #[schemars(with = "f64", range(min = 0, max = 1_000))]
+    pub(crate) weight_percent: Percent,
 }
 
 /// A replica's share of the work.
@@ -57,7 +58,8 @@ pub(super) async fn command(
             Command::SetRegionState { region, state, expect }
         }
         (Operation::SetRegionWeight, RecordKey::Region(region)) => {
-            let RegionWeight { weight_permille } = call.json()?;
+            let RegionWeight { weight_percent } = call.json()?;
+            let weight_permille = weight_percent.permille();
             Command::SetRegionWeight { region, weight_permille, expect }
         }
         (Operation::SetReplicaState(state), RecordKey::Replica(id)) => {

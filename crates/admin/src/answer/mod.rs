@@ -8,6 +8,7 @@ mod diff;
 mod explain;
 #[cfg(any(test, fuzzing))]
 pub(crate) mod fuzz;
+mod limits;
 mod read;
 mod status;
 mod trie;
@@ -28,12 +29,14 @@ use crate::call::Call;
 use crate::config::AdminConfig;
 use crate::endpoint::Operation;
 use crate::error::{ApiError, LeaderHint};
+use crate::own_limits::OwnLimits;
 use crate::reply::Reply;
 
 pub(crate) use audit::AuditPage;
 pub(crate) use command::{RegionWeight, ReplicaWeight};
 pub(crate) use diff::DryRun;
 pub(crate) use explain::{ExplainOrder, Explanation, explain};
+pub(crate) use limits::{LimitItem, Limits, alone as limits_alone};
 pub(crate) use read::{Many, One};
 pub(crate) use status::{LeaderAnswer, StatusAnswer, TransferOrder};
 pub(crate) use trie::TrieAnswer;
@@ -48,6 +51,8 @@ pub(crate) struct Cluster<'a> {
     pub(crate) backups: &'a Arc<Semaphore>,
     /// What the caller showed.
     pub(crate) credential: &'a Credential,
+    /// Limits of this node's config file.
+    pub(crate) own_limits: Option<&'a dyn OwnLimits>,
 }
 
 /// How fresh an answer is.

@@ -7,7 +7,7 @@ use serde_json::Value;
 use spillway_consensus::Read;
 use spillway_control::State;
 
-use super::{Cluster, Freshness};
+use super::{Cluster, Freshness, limits};
 use crate::call::Call;
 use crate::error::ApiError;
 use crate::fault;
@@ -51,7 +51,11 @@ pub(super) async fn list(
         ApiError::bad_request("the parameter \"after\" names nothing of that kind", remedy)
     };
     let page = read.value.ok_or_else(wrong)?;
-    Ok(json(StatusCode::OK, &Many { freshness, items: page.items, next: page.next }))
+    let many = Many { freshness, items: page.items, next: page.next };
+    Ok(match resource {
+        Resource::Limits => limits::list(cluster.own_limits, many),
+        _ => json(StatusCode::OK, &many),
+    })
 }
 
 pub(super) async fn show(
@@ -64,7 +68,13 @@ pub(super) async fn show(
     };
     let read = cluster.read(call, look).await?;
     let freshness = Freshness::of(&read, call.query.consistency);
-    let item: Value = read.value.ok_or_else(|| not_found(resource, &call.path))?;
+    let item: Value = match read.value {
+        Some(item) => item,
+        None if resource == Resource::Limits => {
+            return limits::show(cluster.own_limits, call, freshness);
+        }
+        None => return Err(not_found(resource, &call.path)),
+    };
     let version = item["version"].as_u64();
     let mut reply = json(StatusCode::OK, &One { freshness, item });
     let tag = version.and_then(|version| HeaderValue::from_str(&format!("\"{version}\"")).ok());

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use spillway_control::{
     Node, NodeId, NodeRight, NodeRole, Region, RegionState, RemovedNode, RevokedCertificate,
 };
+use spillway_types::Percent;
 
 use crate::patterns::{COUNTRY_OR_NONE, NAME};
 
@@ -143,8 +144,9 @@ pub(crate) struct RegionRecord {
     /// ISO 3166 code of two capital letters; may be empty.
     #[schemars(regex(pattern = COUNTRY_OR_NONE))]
     pub(crate) country: String,
-    /// How much of the spilled work it takes, in thousandths of the usual.
-    pub(crate) weight_permille: u16,
+    /// How much of the spilled work it takes, in percent of the usual with one decimal at most.
+    #[schemars(with = "f64", range(min = 0, max = 1_000))]
+    pub(crate) weight_percent: Percent,
     /// What it may be given.
     pub(crate) state: RegionStateName,
     /// What serving here costs beyond the cheapest region, as milliseconds of time to first token.
@@ -197,7 +199,7 @@ impl From<&Region> for RegionRecord {
         let rtts = region.rtt_hints_ms.iter();
         Self {
             country: region.country.clone(),
-            weight_permille: region.weight_permille,
+            weight_percent: Percent::of_permille(region.weight_permille),
             state: region.state.into(),
             price_ms: region.price_ms,
             rtt_hints_ms: rtts.map(|(name, rtt_ms)| (name.to_string(), *rtt_ms)).collect(),
@@ -210,7 +212,7 @@ impl From<RegionRecord> for Region {
         let rtts = record.rtt_hints_ms.into_iter();
         Self {
             country: record.country,
-            weight_permille: record.weight_permille,
+            weight_permille: record.weight_percent.permille(),
             state: record.state.into(),
             price_ms: record.price_ms,
             rtt_hints_ms: rtts.map(|(name, rtt_ms)| (name.into(), rtt_ms)).collect(),

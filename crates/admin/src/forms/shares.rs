@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control::{LimitScope, State};
-use spillway_quota::{LimitKind, RequestWindow, Units};
+use spillway_quota::{LimitKind, RequestWindow, Units, Usage};
 use spillway_types::{NodeName, RegionName};
 
 /// Who holds what of a limit, as the cluster agreed on it.
@@ -13,6 +13,18 @@ use spillway_types::{NodeName, RegionName};
 pub(crate) struct LimitInfo {
     /// In the order of their names; none as long as no node has spoken of the limit.
     pub(crate) regions: Vec<LimitRegion>,
+    /// How it stands if it is of the config file of the node that answers: such a limit can't be
+    /// changed here.
+    pub(crate) file: Option<FileLimit>,
+}
+
+/// How a limit of a config file stands.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct FileLimit {
+    /// A limit of the cluster with the same name takes its place.
+    pub(crate) is_replaced: bool,
+    /// What counts now.
+    pub(crate) used: LimitUnits,
 }
 
 /// What the nodes of a region hold of a limit together.
@@ -67,7 +79,15 @@ impl LimitInfo {
             region: name.to_string(),
             ..region
         };
-        Self { regions: regions.into_iter().map(named).collect() }
+        Self { regions: regions.into_iter().map(named).collect(), file: None }
+    }
+
+    /// How one of the node's config file stands.
+    pub(crate) fn of_file(requests: RequestWindow, usage: Option<&Usage>) -> Self {
+        let mut used = LimitUnits::default();
+        used.add(usage.map(|usage| usage.in_use).unwrap_or_default(), requests);
+        let file = FileLimit { is_replaced: usage.is_none(), used };
+        Self { regions: Vec::new(), file: Some(file) }
     }
 }
 
@@ -80,5 +100,21 @@ impl LimitUnits {
         *requests += units[LimitKind::RequestRate];
         self.tokens_per_min += units[LimitKind::TokenRate];
         self.concurrency += units[LimitKind::Concurrency];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_shown_as_they_are_counted() {
+        let shown = |window| {
+            let mut units = LimitUnits::default();
+            units.add(Units([7, 8, 9]), window);
+            (units.requests_per_s, units.requests_per_min, units.tokens_per_min, units.concurrency)
+        };
+        assert_eq!(shown(RequestWindow::Second), (7, 0, 8, 9));
+        assert_eq!(shown(RequestWindow::Minute), (0, 7, 8, 9));
     }
 }

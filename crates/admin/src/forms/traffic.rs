@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_control::{Arm, Limit, Model, Route, Split};
-use spillway_types::NoCountry;
+use spillway_quota::{LimitKind, LimitTerms, RequestWindow};
+use spillway_types::{NoCountry, Percent};
 
 use super::{named, residency_names, residency_rule, texts};
 use crate::patterns::{COUNTRY, MODEL, NAME, NAME_OR_NONE, PATH};
@@ -51,7 +52,7 @@ pub(crate) struct RouteRecord {
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SplitRecord {
-    /// The parts. Their weights make 1,000.
+    /// The parts. Their weights make 100.
     pub(crate) arms: Vec<ArmRecord>,
 }
 
@@ -69,8 +70,9 @@ pub(crate) struct ArmRecord {
     #[serde(default)]
     #[schemars(regex(pattern = NAME))]
     pub(crate) version: Option<String>,
-    /// Its share, in thousandths.
-    pub(crate) weight_permille: u16,
+    /// Its share of the requests, in percent with one decimal at most.
+    #[schemars(with = "f64", range(min = 0, max = 100))]
+    pub(crate) weight_percent: Percent,
 }
 
 /// How much somebody may use, in all regions together.
@@ -85,9 +87,9 @@ pub(crate) struct LimitRecord {
     pub(crate) tokens_per_min: Option<u64>,
     /// Requests at a time.
     pub(crate) concurrency: Option<u32>,
-    /// The share that a region has for itself, in thousandths.
-    #[schemars(extend("propertyNames" = { "pattern": NAME }))]
-    pub(crate) floors_permille: BTreeMap<String, u16>,
+    /// The share that a region has for itself, in percent with one decimal at most.
+    #[schemars(with = "BTreeMap<String, f64>", extend("propertyNames" = { "pattern": NAME }))]
+    pub(crate) floors_percent: BTreeMap<String, Percent>,
 }
 
 impl From<&Model> for ModelRecord {
@@ -132,7 +134,7 @@ impl From<&Split> for SplitRecord {
             name: arm.name.to_string(),
             model: arm.model.to_string(),
             version: arm.version.as_ref().map(ToString::to_string),
-            weight_permille: arm.weight_permille,
+            weight_percent: Percent::of_permille(arm.weight_permille),
         });
         Self { arms: arms.collect() }
     }
@@ -144,7 +146,7 @@ impl From<SplitRecord> for Split {
             name: arm.name.into(),
             model: arm.model.into(),
             version: arm.version.map(Into::into),
-            weight_permille: arm.weight_permille,
+            weight_permille: arm.weight_percent.permille(),
         });
         Self { arms: arms.collect() }
     }
@@ -158,20 +160,37 @@ impl From<&Limit> for LimitRecord {
             requests_per_min: limit.requests_per_min,
             tokens_per_min: limit.tokens_per_min,
             concurrency: limit.concurrency,
-            floors_permille: floors.map(|(name, share)| (name.to_string(), *share)).collect(),
+            floors_percent: floors
+                .map(|(name, share)| (name.to_string(), Percent::of_permille(*share)))
+                .collect(),
+        }
+    }
+}
+
+impl From<&LimitTerms> for LimitRecord {
+    fn from(terms: &LimitTerms) -> Self {
+        let count = |kind: LimitKind| terms.whole[kind as usize];
+        let small = |kind| count(kind).map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        let requests = |window| small(LimitKind::RequestRate).filter(|_| terms.requests == window);
+        Self {
+            requests_per_s: requests(RequestWindow::Second),
+            requests_per_min: requests(RequestWindow::Minute),
+            tokens_per_min: count(LimitKind::TokenRate),
+            concurrency: small(LimitKind::Concurrency),
+            floors_percent: BTreeMap::new(),
         }
     }
 }
 
 impl From<LimitRecord> for Limit {
     fn from(record: LimitRecord) -> Self {
-        let floors = record.floors_permille.into_iter();
+        let floors = record.floors_percent.into_iter();
         Self {
             requests_per_s: record.requests_per_s,
             requests_per_min: record.requests_per_min,
             tokens_per_min: record.tokens_per_min,
             concurrency: record.concurrency,
-            floors_permille: floors.map(|(name, share)| (name.into(), share)).collect(),
+            floors_permille: floors.map(|(name, share)| (name.into(), share.permille())).collect(),
         }
     }
 }

@@ -137,8 +137,9 @@ fn check_split(turn: &Turn<'_>, name: &ModelName, split: &Split) -> Result<(), R
     let names: BTreeSet<_> = split.arms.iter().map(|arm| &arm.name).collect();
     let whole: u32 = split.arms.iter().map(|arm| u32::from(arm.weight_permille)).sum();
     if names.len() < split.arms.len() || whole != u32::from(PERMILLE) {
-        let cause = format!("arms share a name, or their weights make {whole}");
-        let remedy = format!("give each arm its own name, and weights that make {PERMILLE}");
+        let percent = f64::from(whole) / 10.0;
+        let cause = format!("arms share a name, or their weights make {percent} %");
+        let remedy = "give each arm its own name, and weights that make 100 %";
         return Err(Refusal::invalid(cause, remedy));
     }
     let is_split = |model: &ModelName| model != name && turn.get::<Split>(model).is_some();
@@ -173,7 +174,7 @@ fn check_limit(turn: &Turn<'_>, scope: &LimitScope, limit: &Limit) -> Result<(),
         check::name(region.as_str(), "region")?;
     }
     let whole: u64 = limit.floors_permille.values().map(|floor| u64::from(*floor)).sum();
-    check::range(whole, (0, PERMILLE.into()), "sum of floors")?;
+    check::range(whole, (0, PERMILLE.into()), "sum of floors in thousandths")?;
     if limit.requests_per_s.is_some() && limit.requests_per_min.is_some() {
         let remedy = "say requests_per_s or requests_per_min";
         return Err(Refusal::invalid("requests are limited twice", remedy));

@@ -9,7 +9,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use spillway_link::delayed::Paths;
-use spillway_types::{Country, NodeName, RegionName};
+use spillway_types::{Country, NodeName, Percent, RegionName};
 use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
@@ -82,10 +82,11 @@ pub(crate) struct RegionSection {
     /// Its name.
     #[schemars(with = "String")]
     pub(crate) name: Spanned<String>,
-    /// Part of the requests it would get that it may get, in percent; 0 evacuates it.
+    /// Part of the requests it would get that it may get, in percent with one decimal at most; 0
+    /// evacuates it.
     #[serde(default = "default_weight_percent")]
-    #[schemars(with = "u16")]
-    pub(crate) weight_percent: Spanned<u16>,
+    #[schemars(with = "f64", range(min = 0, max = 100))]
+    pub(crate) weight_percent: Spanned<Percent>,
     /// What a request costs there more than here, in milliseconds of waiting that it is worth.
     #[serde(default)]
     pub(crate) price_ms: f32,
@@ -180,8 +181,8 @@ fn default_ramp_ms() -> u32 {
     10_000
 }
 
-fn default_weight_percent() -> Spanned<u16> {
-    Spanned::new(0..0, 100)
+fn default_weight_percent() -> Spanned<Percent> {
+    Spanned::new(0..0, Percent::ALL)
 }
 
 /// The sections that concern other nodes.
@@ -261,7 +262,7 @@ const NAME_REMEDY: &str = "use up to 63 of a-z, 0-9 and hyphens, no hyphen at ei
 /// What the cluster agrees on has no place in the config of one node.
 fn check_agreed(source: &Source, regions: &[RegionSection]) -> Result<(), ConfigError> {
     for region in regions {
-        if *region.weight_percent.get_ref() != 100 || region.price_ms != 0.0 {
+        if *region.weight_percent.get_ref() != Percent::ALL || region.price_ms != 0.0 {
             let message = "with [cluster] data, weights and prices of regions are agreed on by all";
             let remedy = "leave it out here, and say `spillway weight` or `spillway regions`";
             return Err(source.fault(region.name.span(), message, remedy));
@@ -357,7 +358,7 @@ fn lower_regions(
             return Err(source.fault(section.name.span(), message, "put both together"));
         }
         let weight = *section.weight_percent.get_ref();
-        if weight > 100 {
+        if weight > Percent::ALL {
             let span = section.weight_percent.span();
             return Err(source.fault(span, "more than all", "use 0 to 100"));
         }
@@ -367,7 +368,7 @@ fn lower_regions(
         }
         regions.push(RegionConfig {
             name: RegionName::from(name),
-            weight_permille: weight * 10,
+            weight_permille: weight.permille(),
             price_ms: section.price_ms,
             rtt: section.rtt_ms.map(|rtt_ms| Duration::from_millis(rtt_ms.into())),
             country: section.country,

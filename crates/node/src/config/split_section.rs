@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use spillway_proxy::{ArmSpec, SplitBy, SplitSpec, StickyCookie};
 use spillway_route::{ArmWeight, Split, SplitError};
-use spillway_types::{ArmName, ModelName, ModelVersion, SplitArm};
+use spillway_types::{ArmName, ModelName, ModelVersion, Percent, SplitArm};
 use toml::Spanned;
 
 use crate::config::error::{ConfigError, Source};
@@ -54,8 +54,14 @@ pub(crate) struct ArmSection {
     /// The model that serves it.
     #[schemars(with = "String")]
     pub(crate) model: Spanned<String>,
-    /// Its share of the requests against the other arms; with 0 it gets only what names it.
-    pub(crate) weight: u32,
+    /// Its share of the requests in percent, with one decimal at most; those of all arms make 100. With
+    /// 0 it gets only what names it.
+    #[serde(default)]
+    #[schemars(with = "Option<f64>", range(min = 0, max = 100))]
+    pub(crate) weight_percent: Option<Percent>,
+    /// The same against the other arms, instead of in percent: 9 and 1 are 90 % and 10 %.
+    #[serde(default)]
+    pub(crate) weight: Option<u32>,
     /// The version of the model that serves it.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
@@ -85,9 +91,13 @@ impl SplitSection {
             let message = format!("a split has {ARMS_MAX} arms at most");
             return Err(source.fault(span, message, "leave some out"));
         }
+        let shares = shares(&sections).map_err(|message| {
+            let remedy = "give each arm a weight_percent, which make 100, or each a weight";
+            source.fault(span.clone(), message, remedy)
+        })?;
         let mut weights = Vec::new();
         let mut arms = Vec::new();
-        for arm in sections {
+        for (arm, weight) in sections.into_iter().zip(shares) {
             let is_again = |known: &ArmWeight| known.name.as_str() == arm.name.get_ref().as_str();
             if weights.iter().any(is_again) {
                 let message = format!("a second arm is called {:?}", arm.name.get_ref());
@@ -95,7 +105,7 @@ impl SplitSection {
             }
             arm.check(source, served, (name.as_str(), splits))?;
             let arm_name = ArmName::from(arm.name.into_inner());
-            weights.push(ArmWeight { name: arm_name.clone(), weight: arm.weight });
+            weights.push(ArmWeight { name: arm_name.clone(), weight });
             arms.push(ArmSpec {
                 arm: Arc::new(SplitArm { split: name.clone(), arm: arm_name }),
                 model: ModelName::from(arm.model.into_inner()),
@@ -127,6 +137,24 @@ impl SplitSection {
         }
         let max_age = Duration::from_secs(self.sticky_max_age_s.get().into());
         Ok(Some(Arc::new(StickyCookie { name, max_age })))
+    }
+}
+
+/// The weights of all arms against each other.
+fn shares(arms: &[ArmSection]) -> Result<Vec<u32>, String> {
+    let percents: Option<Vec<Percent>> = arms.iter().map(|arm| arm.weight_percent).collect();
+    let weights: Option<Vec<u32>> = arms.iter().map(|arm| arm.weight).collect();
+    match (percents, weights) {
+        _ if arms.is_empty() => Ok(Vec::new()),
+        (Some(percents), _) if arms.iter().all(|arm| arm.weight.is_none()) => {
+            let permille: Vec<u32> = percents.iter().map(|it| it.permille().into()).collect();
+            match permille.iter().sum() {
+                1_000 => Ok(permille),
+                sum => Err(format!("the weights of the arms make {} %", f64::from(sum) / 10.0)),
+            }
+        }
+        (None, Some(weights)) if arms.iter().all(|arm| arm.weight_percent.is_none()) => Ok(weights),
+        _ => Err("some arms have no weight, or another kind of weight than others".to_owned()),
     }
 }
 

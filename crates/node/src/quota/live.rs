@@ -1,13 +1,25 @@
 //! What metrics show of limits.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use spillway_admin::OwnLimits;
 use spillway_proxy::Gateway;
-use spillway_quota::LimitKind;
+use spillway_quota::{LimitKind, LimitTerms, Usage};
 use spillway_telemetry::LiveLimit;
 
 /// Limits that are shown: each is three series a kind. Of more, those with the first names.
 const LIMITS_MAX: usize = 256;
+
+/// Tells the admin API of the limits of the config file.
+#[derive(Debug)]
+pub(crate) struct FileLimits(pub(crate) Arc<Gateway>);
+
+impl OwnLimits for FileLimits {
+    fn own_limits(&self, most: usize) -> Vec<(LimitTerms, Option<Usage>)> {
+        self.0.quotas().own(Instant::now(), most)
+    }
+}
 
 /// How limits stand on this node.
 pub(crate) fn live(gateway: &Gateway) -> Vec<LiveLimit> {

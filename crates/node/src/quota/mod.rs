@@ -11,6 +11,6 @@ mod spent;
 mod task;
 mod uptime;
 
-pub(crate) use live::live;
+pub(crate) use live::{FileLimits, live};
 pub(crate) use own::pay_own;
 pub(crate) use task::{Division, DivisionParts};

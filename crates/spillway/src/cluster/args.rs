@@ -2,12 +2,15 @@
 
 use std::path::PathBuf;
 
+use anyhow::Result;
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 use super::backup_args::{BackupArgs, BackupKeyArgs, RestoreArgs};
 use super::connect::Connect;
-use super::limit_args::LimitsArgs;
+use super::limit_args::PutLimit;
 use super::members::NodesArgs;
+use super::record;
 
 /// Commands about what the nodes of a cluster agree on.
 #[derive(Debug, Subcommand)]
@@ -36,15 +39,15 @@ pub(crate) enum ClusterCommand {
     Routes(ResourceArgs),
     /// Shows or changes splits.
     #[command(after_help = "Example: spillway splits put big '{\"arms\": [\
-        {\"name\": \"old\", \"model\": \"big-1\", \"weight_permille\": 900}, \
-        {\"name\": \"new\", \"model\": \"big-2\", \"weight_permille\": 100}]}'")]
+        {\"name\": \"old\", \"model\": \"big-1\", \"weight_percent\": 90}, \
+        {\"name\": \"new\", \"model\": \"big-2\", \"weight_percent\": 10}]}'")]
     Splits(ResourceArgs),
     /// Shows or changes limits: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
     #[command(after_help = "Example: spillway limits put tenant:acme --requests-per-min 600 \
         --tokens-per-min 600000\n\
         Example: spillway limits put key:5c1d0a9be2f34a77 '{\"requests_per_s\": 50}'\n\
         Example: spillway limits put global global.json")]
-    Limits(LimitsArgs),
+    Limits(ResourceArgs<PutLimit>),
     /// Shows or changes tenants.
     #[command(after_help = "Example: spillway tenants put acme '{\"title\": \"Acme\"}'\n\
         Example: spillway tenants put acme '{\"countries\": [\"DE\", \"FR\"]}'\n\n\
@@ -63,7 +66,7 @@ pub(crate) enum ClusterCommand {
     #[command(after_help = "Example: spillway undrain eu-central-1/gpu-1")]
     Undrain(UndrainArgs),
     /// Sets how much work a region or a replica takes.
-    #[command(after_help = "Example: spillway weight eu-central-1 500\n\
+    #[command(after_help = "Example: spillway weight eu-central-1 50\n\
         Example: spillway weight eu-central-1/gpu-1 3\n\
         Example: spillway weight eu-central-1/gpu-1 own")]
     Weight(WeightArgs),
@@ -113,16 +116,17 @@ pub(crate) struct StatusArgs {
     pub(crate) connect: Connect,
 }
 
+/// What can be said about records of one kind. `P` is what writing one needs.
 #[derive(Debug, Args)]
-pub(crate) struct ResourceArgs {
+pub(crate) struct ResourceArgs<P: Args = PutRecord> {
     #[command(flatten)]
     pub(crate) connect: Connect,
     #[command(subcommand)]
-    pub(crate) command: Option<ResourceCommand>,
+    pub(crate) command: Option<ResourceCommand<P>>,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ResourceCommand {
+pub(crate) enum ResourceCommand<P: Args = PutRecord> {
     /// Lists all; the same as no command.
     List,
     /// Shows one.
@@ -134,9 +138,8 @@ pub(crate) enum ResourceCommand {
     Put {
         /// Its name.
         name: String,
-        /// A file with JSON, - for standard input, or JSON; what is left out gets its default. Of a
-        /// setting, its value.
-        record: String,
+        #[command(flatten)]
+        record: P,
         #[command(flatten)]
         change: ChangeArgs,
     },
@@ -147,6 +150,29 @@ pub(crate) enum ResourceCommand {
         #[command(flatten)]
         change: ChangeArgs,
     },
+}
+
+/// A record to write.
+#[derive(Debug, Args)]
+pub(crate) struct PutRecord {
+    /// A file with JSON, - for standard input, or JSON; what is left out gets its default. Of a
+    /// setting, its value.
+    record: String,
+}
+
+/// Arguments that make a record.
+pub(crate) trait Recorded: Args {
+    /// Makes the record of a `resource`.
+    ///
+    /// # Errors
+    /// If it is not given, or can't be read.
+    fn record(&self, resource: &str) -> Result<Value>;
+}
+
+impl Recorded for PutRecord {
+    fn record(&self, resource: &str) -> Result<Value> {
+        record::read(resource, &self.record)
+    }
 }
 
 /// Commands about the keys that the cluster agrees on.
@@ -236,7 +262,8 @@ pub(crate) struct WeightArgs {
     pub(crate) connect: Connect,
     /// A region, or a replica as REGION/REPLICA.
     pub(crate) target: String,
-    /// Of a region: thousandths of the usual, 0 to 10,000. Of a replica: 1 to 1,000, or `own`.
+    /// Of a region: percent of the usual, e.g. 50 or 12.5; more than 100 needs the sign, as 150%.
+    /// Of a replica: its share against the others, 1 to 1,000, or `own`.
     pub(crate) weight: String,
     #[command(flatten)]
     pub(crate) change: ChangeArgs,

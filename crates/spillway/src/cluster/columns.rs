@@ -23,7 +23,7 @@ pub(super) const REVOKED_CERTIFICATES: &[Column] =
 pub(super) const REGIONS: &[Column] = &[
     ("region", "/key"),
     ("state", "/record/state"),
-    ("weight", "/record/weight_permille"),
+    ("weight %", "/record/weight_percent"),
     ("price_ms", "/record/price_ms"),
     ("country", "/record/country"),
     ("version", "/version"),
@@ -62,6 +62,7 @@ pub(super) const LIMITS: &[Column] = &[
     ("requests/min", "/record/requests_per_min"),
     ("tokens/min", "/record/tokens_per_min"),
     ("at a time", "/record/concurrency"),
+    ("from", "/from"),
     ("version", "/version"),
 ];
 pub(super) const TENANTS: &[Column] = &[

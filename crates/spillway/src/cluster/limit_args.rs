@@ -1,80 +1,29 @@
 //! What can be said to `spillway limits`.
 
 use anyhow::{Result, bail};
-use clap::{Args, Subcommand};
+use clap::Args;
 use serde_json::{Map, Value, json};
+use spillway_types::Percent;
 
-use super::args::ChangeArgs;
-use super::connect::Connect;
+use super::args::Recorded;
 use super::record;
 
-#[derive(Debug, Args)]
-pub(crate) struct LimitsArgs {
-    #[command(flatten)]
-    pub(crate) connect: Connect,
-    #[command(subcommand)]
-    pub(crate) command: Option<LimitsCommand>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LimitsCommand {
-    /// Lists all; the same as no command.
-    List,
-    /// Shows one.
-    Show {
-        /// Its name.
-        name: String,
-    },
-    /// Writes one as a whole: what is left out is not limited.
-    Put {
-        /// Its name: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
-        name: String,
-        /// A file with JSON, - for standard input, or JSON; not with the flags below.
-        record: Option<String>,
-        #[command(flatten)]
-        terms: LimitFlags,
-        #[command(flatten)]
-        change: ChangeArgs,
-    },
-    /// Removes one.
-    Remove {
-        /// Its name.
-        name: String,
-        #[command(flatten)]
-        change: ChangeArgs,
-    },
-}
-
-/// A limit in flags instead of JSON.
+/// A limit to write, in JSON or in flags.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct LimitFlags {
-    /// Requests a second.
-    #[arg(long, value_name = "COUNT", conflicts_with = "requests_per_min")]
-    pub(crate) requests_per_s: Option<u32>,
-    /// Requests a minute.
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) requests_per_min: Option<u32>,
-    /// Tokens a minute.
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) tokens_per_min: Option<u64>,
-    /// Requests at a time.
-    #[arg(long, value_name = "COUNT")]
-    pub(crate) concurrency: Option<u32>,
-    /// The part that a region has for itself, in thousandths; several times for several.
-    #[arg(long = "floor-permille", value_name = "REGION=COUNT", value_parser = floor)]
-    pub(crate) floors_permille: Vec<(String, u16)>,
+pub(crate) struct PutLimit {
+    /// A file with JSON, - for standard input, or JSON; not with the flags below. What is left out is
+    /// not limited.
+    record: Option<String>,
+    #[command(flatten)]
+    flags: LimitFlags,
 }
 
-impl LimitFlags {
-    /// The limit's record, by JSON or by flags.
-    ///
-    /// # Errors
-    /// If both or neither are given, or the JSON can't be read.
-    pub(super) fn record(&self, given: Option<&str>) -> Result<Value> {
-        let flags = self.named();
-        match given {
+impl Recorded for PutLimit {
+    fn record(&self, resource: &str) -> Result<Value> {
+        let flags = self.flags.named();
+        match &self.record {
             Some(_) if !flags.is_empty() => bail!("say the limit in JSON or in flags, not in both"),
-            Some(given) => record::read("limits", given),
+            Some(given) => record::read(resource, given),
             None if flags.is_empty() => bail!(
                 "say what is limited: --requests-per-s, --requests-per-min, --tokens-per-min or \
                  --concurrency, or give a file, - for standard input, or JSON"
@@ -82,7 +31,29 @@ impl LimitFlags {
             None => Ok(Value::Object(flags)),
         }
     }
+}
 
+/// A limit in flags instead of JSON.
+#[derive(Clone, Debug, Default, Args)]
+struct LimitFlags {
+    /// Requests a second.
+    #[arg(long, value_name = "COUNT", conflicts_with = "requests_per_min")]
+    requests_per_s: Option<u32>,
+    /// Requests a minute.
+    #[arg(long, value_name = "COUNT")]
+    requests_per_min: Option<u32>,
+    /// Tokens a minute.
+    #[arg(long, value_name = "COUNT")]
+    tokens_per_min: Option<u64>,
+    /// Requests at a time.
+    #[arg(long, value_name = "COUNT")]
+    concurrency: Option<u32>,
+    /// The part that a region has for itself, in percent; several times for several.
+    #[arg(long = "floor", value_name = "REGION=PERCENT", value_parser = floor)]
+    floors_percent: Vec<(String, Percent)>,
+}
+
+impl LimitFlags {
     fn named(&self) -> Map<String, Value> {
         let mut named = Map::new();
         let counts = [
@@ -94,19 +65,19 @@ impl LimitFlags {
         for (name, count) in counts {
             named.extend(count.map(|count| (name.to_owned(), json!(count))));
         }
-        if !self.floors_permille.is_empty() {
-            let floors = self.floors_permille.iter();
+        if !self.floors_percent.is_empty() {
+            let floors = self.floors_percent.iter();
             let floors: Map<String, Value> =
                 floors.map(|(region, share)| (region.clone(), json!(share))).collect();
-            named.insert("floors_permille".to_owned(), floors.into());
+            named.insert("floors_percent".to_owned(), floors.into());
         }
         named
     }
 }
 
-fn floor(text: &str) -> Result<(String, u16), String> {
-    let (region, share) = text.split_once('=').ok_or("write REGION=COUNT")?;
-    let share = share.parse().map_err(|_| format!("{share:?} is no number of thousandths"))?;
+fn floor(text: &str) -> Result<(String, Percent), String> {
+    let (region, share) = text.split_once('=').ok_or("write REGION=PERCENT")?;
+    let share = share.parse().map_err(|error| format!("{share:?}: {error}"))?;
     Ok((region.to_owned(), share))
 }
 
@@ -120,18 +91,22 @@ mod tests {
             requests_per_min: Some(60),
             tokens_per_min: Some(600_000),
             concurrency: Some(64),
-            floors_permille: vec![floor("eu=200").unwrap()],
+            floors_percent: vec![floor("eu=20").unwrap(), floor("us=12.5%").unwrap()],
             ..LimitFlags::default()
         };
         let record = json!({
             "requests_per_min": 60, "tokens_per_min": 600_000, "concurrency": 64,
-            "floors_permille": { "eu": 200 },
+            "floors_percent": { "eu": 20, "us": 12.5 },
         });
-        assert_eq!(flags.record(None).unwrap(), record);
-        assert!(flags.record(Some("{}")).is_err(), "one or the other");
+        let put = |given: Option<&str>, flags: &LimitFlags| {
+            let put = PutLimit { record: given.map(ToOwned::to_owned), flags: flags.clone() };
+            put.record("limits")
+        };
+        assert_eq!(put(None, &flags).unwrap(), record);
+        assert!(put(Some("{}"), &flags).is_err(), "one or the other");
         let none = LimitFlags::default();
-        assert!(none.record(None).unwrap_err().to_string().contains("--requests-per-min"));
-        assert_eq!(none.record(Some("{\"concurrency\": 1}")).unwrap(), json!({ "concurrency": 1 }));
+        assert!(put(None, &none).unwrap_err().to_string().contains("--requests-per-min"));
+        assert_eq!(put(Some("{\"concurrency\": 1}"), &none).unwrap(), json!({ "concurrency": 1 }));
         assert!(floor("eu").is_err() && floor("eu=many").is_err());
     }
 }

@@ -1,13 +1,13 @@
 //! `spillway limits`: which limits there are, and who holds what of them.
 
 use anyhow::Result;
-use http::Method;
 use serde_json::{Value, json};
 
-use super::client::{Client, escaped};
+use super::args::ResourceArgs;
+use super::client::Client;
 use super::columns::LIMITS;
-use super::limit_args::{LimitsArgs, LimitsCommand};
-use super::online::{change, show};
+use super::limit_args::PutLimit;
+use super::online::{carry_out, show};
 use super::text::{self, Column};
 
 const SHARES: &[Column] = &[
@@ -26,23 +26,9 @@ const KINDS: [&str; 4] = ["requests_per_s", "requests_per_min", "tokens_per_min"
 ///
 /// # Errors
 /// If the node can't be reached or refuses, or the limit can't be read.
-pub(super) async fn run(args: &LimitsArgs) -> Result<()> {
+pub(super) async fn run(args: &ResourceArgs<PutLimit>) -> Result<()> {
     let client = Client::new(&args.connect)?;
-    let path = |name: &str| format!("/v1/limits/{}", escaped(name));
-    match &args.command {
-        None | Some(LimitsCommand::List) => list(&client).await,
-        Some(LimitsCommand::Show { name }) => {
-            let answer = client.read(&path(name)).await?;
-            show(&client, &answer, &text::facts(&answer["item"]))
-        }
-        Some(LimitsCommand::Put { name, record, terms, change: how }) => {
-            let record = terms.record(record.as_deref())?;
-            change(&client, (Method::PUT, &path(name)), Some(&record), how).await
-        }
-        Some(LimitsCommand::Remove { name, change: how }) => {
-            change(&client, (Method::DELETE, &path(name)), None, how).await
-        }
-    }
+    carry_out(&client, "limits", args.command.as_ref(), list(&client)).await
 }
 
 /// Lists limits, and below them what each region holds.
@@ -53,11 +39,26 @@ async fn list(client: &Client) -> Result<()> {
     let answer = client.list("limits").await?;
     let items = &answer["items"];
     let shares = shares(items);
-    let mut shown = text::table(LIMITS, items);
+    let mut shown = text::table(LIMITS, &listed(&answer));
     if shares.as_array().is_some_and(|rows| !rows.is_empty()) {
         shown = format!("{shown}\n\n{}", text::table(SHARES, &shares));
     }
     show(client, &answer, &shown)
+}
+
+/// The limits of the cluster and those of the node's config file, with where each is from.
+fn listed(answer: &Value) -> Value {
+    let rows = |name: &str| answer[name].as_array().cloned().unwrap_or_default().into_iter();
+    let from = |mut item: Value, from: &str| {
+        item["from"] = from.into();
+        item
+    };
+    let agreed = rows("items").map(|item| from(item, "cluster"));
+    let file = rows("file").map(|item| match item["info"]["file"]["is_replaced"] == true {
+        true => from(item, "file (the cluster's holds)"),
+        false => from(item, "file"),
+    });
+    agreed.chain(file).collect()
 }
 
 /// A row for each limit, each kind that it limits, and each region that holds some of it.
@@ -82,6 +83,24 @@ fn shares(items: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_the_file_are_listed_and_say_so() {
+        let file = |name: &str, is_replaced: bool| {
+            let file = json!({ "is_replaced": is_replaced, "used": {} });
+            json!({ "key": name, "record": { "concurrency": 2 }, "info": { "file": file } })
+        };
+        let answer = json!({
+            "items": [{ "key": "global", "version": 7, "record": { "concurrency": 9 } }],
+            "file": [file("global", true), file("key:a", false)],
+        });
+        let shown = text::table(LIMITS, &listed(&answer));
+        let lines: Vec<Vec<&str>> =
+            shown.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["global", "-", "-", "-", "9", "cluster", "7"]);
+        assert_eq!(lines[2][..6], ["global", "-", "-", "-", "2", "file"]);
+        assert_eq!(lines[3], ["key:a", "-", "-", "-", "2", "file", "-"], "{shown}");
+    }
 
     #[test]
     fn each_region_has_a_row_for_each_kind_that_is_limited() {

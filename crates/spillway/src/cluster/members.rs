@@ -94,7 +94,7 @@ pub(crate) enum ClusterCertsCommand {
 pub(super) async fn nodes(args: &NodesArgs) -> Result<()> {
     let client = Client::new(&args.connect)?;
     match &args.command {
-        None => records("nodes", NODES, (&args.connect, None)).await,
+        None => records("nodes", NODES, (&args.connect, None::<&ResourceCommand>)).await,
         Some(NodesCommand::Record(command)) => {
             records("nodes", NODES, (&args.connect, Some(command))).await
         }

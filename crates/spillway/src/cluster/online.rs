@@ -2,13 +2,14 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use http::Method;
 use serde_json::{Value, json};
+use spillway_types::Percent;
 
 use super::args::{
     ChangeArgs, ClusterCommand, ClusterKeysCommand, CreateKeyArgs, DrainArgs, JoinTokenArgs,
-    JoinTokenCommand, OneKeyArgs, ResourceArgs, ResourceCommand, WeightArgs,
+    JoinTokenCommand, OneKeyArgs, Recorded, ResourceArgs, ResourceCommand, WeightArgs,
 };
 use super::client::{Client, escaped};
 use super::columns::{
@@ -16,7 +17,7 @@ use super::columns::{
 };
 use super::connect::Connect;
 use super::text::{self, Column};
-use super::{backup, limits, members, record};
+use super::{backup, limits, members};
 use crate::output;
 
 pub(super) async fn run(command: &ClusterCommand) -> Result<()> {
@@ -83,29 +84,46 @@ async fn status(client: &Client) -> Result<()> {
     }
 }
 
-fn of(args: &ResourceArgs) -> (&Connect, Option<&ResourceCommand>) {
+fn of<P: Recorded>(args: &ResourceArgs<P>) -> (&Connect, Option<&ResourceCommand<P>>) {
     (&args.connect, args.command.as_ref())
 }
 
-pub(super) async fn records(
+/// Carries out what is said of records of one kind, which a list shows in these `columns`.
+///
+/// # Errors
+/// If the node can't be reached or refuses, or a record can't be read.
+pub(super) async fn records<P: Recorded>(
     resource: &str,
     columns: &[Column],
-    (connect, command): (&Connect, Option<&ResourceCommand>),
+    (connect, command): (&Connect, Option<&ResourceCommand<P>>),
 ) -> Result<()> {
     let client = Client::new(connect)?;
+    carry_out(&client, resource, command, list(&client, resource, columns)).await
+}
+
+/// Carries out what is said of records of one kind; `listing` shows all of them.
+///
+/// # Errors
+/// As [`records`].
+pub(super) async fn carry_out<P: Recorded>(
+    client: &Client,
+    resource: &str,
+    command: Option<&ResourceCommand<P>>,
+    listing: impl Future<Output = Result<()>>,
+) -> Result<()> {
     let path = |name: &str| format!("/v1/{resource}/{}", escaped(name));
     match command {
-        None | Some(ResourceCommand::List) => list(&client, resource, columns).await,
+        None | Some(ResourceCommand::List) => listing.await,
         Some(ResourceCommand::Show { name }) => {
             let answer = client.read(&path(name)).await?;
-            show(&client, &answer, &text::facts(&answer["item"]))
+            show(client, &answer, &text::facts(&answer["item"]))
         }
         Some(ResourceCommand::Put { name, record, change: how }) => {
-            let record = record::read(resource, record)?;
-            change(&client, (Method::PUT, &path(name)), Some(&record), how).await
+            let record = record.record(resource)?;
+            change(client, (Method::PUT, &path(name)), Some(&record), how).await
         }
         Some(ResourceCommand::Remove { name, change: how }) => {
-            change(&client, (Method::DELETE, &path(name)), None, how).await
+            change(client, (Method::DELETE, &path(name)), None, how).await
         }
     }
 }
@@ -191,10 +209,20 @@ async fn weight(args: &WeightArgs) -> Result<()> {
     let body = match (is_replica, args.weight.as_str()) {
         (true, "own") => json!({ "weight": null }),
         (true, weight) => json!({ "weight": whole(weight)? }),
-        (false, weight) => json!({ "weight_permille": whole(weight)? }),
+        (false, weight) => json!({ "weight_percent": percent(weight)? }),
     };
     let path = target_path(&args.target, "weight");
     change(&Client::new(&args.connect)?, (Method::POST, &path), Some(&body), &args.change).await
+}
+
+/// Reads a region's weight. It counted in thousandths once, so that one above 100 has to say its unit.
+fn percent(text: &str) -> Result<Percent> {
+    let percent: Percent =
+        text.parse().map_err(|error| anyhow!("{text:?} is no weight: {error}"))?;
+    if percent > Percent::ALL && !text.ends_with('%') {
+        bail!("{text} is {percent} percent of the usual: write {percent}% if that is meant");
+    }
+    Ok(percent)
 }
 
 fn whole(text: &str) -> Result<u32> {
@@ -245,5 +273,19 @@ mod tests {
     fn a_target_with_a_slash_is_a_replica() {
         assert_eq!(target_path("eu", "drain"), "/v1/regions/eu/drain");
         assert_eq!(target_path("eu/a b", "weight"), "/v1/replicas/eu/a%20b/weight");
+    }
+
+    #[test]
+    fn a_region_has_a_weight_in_percent_and_more_than_all_is_no_slip() {
+        let read = |text| percent(text).map(|percent| json!(percent).to_string());
+        for (text, percent) in
+            [("0", "0"), ("50", "50"), ("12.5", "12.5"), ("100%", "100"), ("150%", "150")]
+        {
+            assert_eq!(read(text).unwrap(), percent);
+        }
+        // What was half of the usual in thousandths.
+        let old = read("500").unwrap_err().to_string();
+        assert!(old.contains("500 percent") && old.contains("500%"), "{old}");
+        assert!(read("half").unwrap_err().to_string().contains("one decimal"));
     }
 }

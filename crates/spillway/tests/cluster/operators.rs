@@ -22,8 +22,8 @@ fn operators_see_and_change_what_the_cluster_agrees_on() {
     assert_eq!(world.text(&["drain", "eu"]), "nothing to change\n");
     world.text(&["undrain", "eu"]);
     assert_eq!(world.json(&["regions", "show", "eu"])["item"]["record"]["state"], "active");
-    world.text(&["weight", "eu", "250"]);
-    assert!(world.text(&["regions", "show", "eu"]).contains("record.weight_permille: 250"));
+    world.text(&["weight", "eu", "12.5"]);
+    assert!(world.text(&["regions", "show", "eu"]).contains("record.weight_percent: 12.5"));
 
     world.text(&["models", "put", "meta/small", "{\"fallbacks\": [\"big\"]}"]);
     let version = world.json(&["models", "show", "meta/small"])["item"]["version"].to_string();

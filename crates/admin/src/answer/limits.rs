@@ -1,0 +1,75 @@
+//! Shows limits: those of the cluster, and those of the config file of the node that answers.
+
+use http::StatusCode;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use spillway_quota::{LimitTerms, Usage};
+
+use super::Freshness;
+use super::read::{Many, One, not_found};
+use crate::call::Call;
+use crate::error::ApiError;
+use crate::forms::{Item, LimitInfo, LimitRecord};
+use crate::own_limits::OwnLimits;
+use crate::query::PAGE_MAX;
+use crate::reply::{Reply, json};
+use crate::resource::Resource;
+
+/// A limit as it is shown.
+pub(crate) type LimitItem = Item<LimitRecord, Option<LimitInfo>>;
+
+/// Some limits of the cluster, and those of the node's config file.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Limits<T> {
+    /// Those of the cluster.
+    #[serde(flatten)]
+    pub(crate) agreed: Many<T>,
+    /// Those of the config file of the node that answers, at the end of the last page: the first
+    /// thousand by name. They can't be changed here.
+    pub(crate) file: Vec<LimitItem>,
+}
+
+/// Lists the limits of the config file; those of the cluster are in `agreed`.
+pub(super) fn list<T: Serialize>(own: Option<&dyn OwnLimits>, agreed: Many<T>) -> Reply {
+    let is_last = agreed.next.is_none();
+    let own = own.filter(|_| is_last).map(|own| own.own_limits(PAGE_MAX)).unwrap_or_default();
+    let file = own.iter().map(|(terms, usage)| item(terms, usage.as_ref())).collect();
+    json(StatusCode::OK, &Limits { agreed, file })
+}
+
+/// Shows one of the config file.
+///
+/// # Errors
+/// If it has none of that name.
+pub(super) fn show(
+    own: Option<&dyn OwnLimits>,
+    call: &Call,
+    freshness: Freshness,
+) -> Result<Reply, ApiError> {
+    let name = call.path.first().map(String::as_str).unwrap_or_default();
+    let own = own.map(|own| own.own_limits(usize::MAX)).unwrap_or_default();
+    let found = own.iter().find(|(terms, _)| terms.scope.label() == name);
+    let found = found.map(|(terms, usage)| item(terms, usage.as_ref()));
+    let item = found.ok_or_else(|| not_found(Resource::Limits, &call.path))?;
+    Ok(json(StatusCode::OK, &One { freshness, item }))
+}
+
+/// Answers for a node that is in no cluster.
+pub(crate) fn alone(own: &dyn OwnLimits, call: &Call, is_list: bool) -> Result<Reply, ApiError> {
+    let consistency = "linearizable".to_owned();
+    let freshness = Freshness { index: 0, age_ms: Some(0), consistency };
+    if is_list {
+        let agreed = Many::<LimitItem> { freshness, items: Vec::new(), next: None };
+        return Ok(list(Some(own), agreed));
+    }
+    show(Some(own), call, freshness)
+}
+
+fn item(terms: &LimitTerms, usage: Option<&Usage>) -> LimitItem {
+    Item {
+        key: terms.scope.label(),
+        version: None,
+        record: LimitRecord::from(terms),
+        info: Some(LimitInfo::of_file(terms.requests, usage)),
+    }
+}

@@ -1,0 +1,64 @@
+//! The samples of the docs are configs that a node would start with.
+
+use std::path::Path;
+
+use spillway_node::Config;
+
+use crate::certificates::Certificates;
+
+/// What samples of a part are parts of: they name no listener, and models that somebody serves.
+const AROUND: &str = r#"
+[[listener]]
+address = "127.0.0.1:0"
+[[replica]]
+name = "all"
+url = "http://127.0.0.1:1"
+models = ["llama-3.1-8b", "llama-3.1-8b-v2", "llama-70b", "llama-8b", "tiny"]
+versions = { "llama-3.1-8b-v2" = ["2"] }
+"#;
+
+/// The blocks of TOML on a page of the docs.
+fn samples(page: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+    let text = std::fs::read_to_string(path).expect("the page");
+    let blocks = text.split("```toml\n").skip(1);
+    blocks.map(|rest| rest.split("```").next().unwrap_or_default().to_owned()).collect()
+}
+
+/// Checks a config as `spillway config check` does, beside the files that samples name.
+fn check(text: &str) -> Result<(), String> {
+    let certificates = Certificates::for_name("localhost");
+    let folder = certificates.folder();
+    for name in ["cert.pem", "ca.pem"] {
+        std::fs::copy(certificates.certificate_file(), folder.join(name)).expect("copies");
+    }
+    let token = "ada admin 0123456789abcdef0123456789abcdef";
+    std::fs::write(folder.join("tokens"), token).expect("writes");
+    let file = folder.join("spillway.toml");
+    // Another variable of the environment, which is there.
+    std::fs::write(&file, text.replace("\"GPU_KEY\"", "\"PATH\"")).expect("writes");
+    Config::load_with(&file, []).map(drop).map_err(|error| format!("{error}\n{text}"))
+}
+
+#[test]
+fn the_main_sample_of_the_configuration_page_is_accepted_as_it_stands() {
+    check(&samples("configuration.md")[0]).expect("the first sample");
+}
+
+#[test]
+fn each_other_sample_of_the_configuration_page_is_accepted_as_a_part() {
+    let samples = samples("configuration.md");
+    assert!(samples.len() > 5, "{samples:?}");
+    for sample in &samples[1..] {
+        check(&format!("{AROUND}{sample}")).expect("a sample");
+    }
+}
+
+#[test]
+fn the_samples_of_limits_and_discoveries_are_accepted() {
+    let limit = &samples("limits.md")[0];
+    check(&format!("{AROUND}{}", limit.replace("key:5c1d0a9be2f34a77", "global")))
+        .expect("a limit");
+    let discovery = samples("replicas.md").into_iter().find(|it| it.contains("[[discovery]]"));
+    check(&format!("{AROUND}{}", discovery.expect("one"))).expect("a discovery");
+}
