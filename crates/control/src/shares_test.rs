@@ -179,3 +179,20 @@ fn requests_are_limited_by_the_second_or_by_the_minute() {
     assert_eq!(old.denied(put_of(None, Some(60))), RefusalCode::WireVersion);
     old.done(put_of(Some(5), None));
 }
+
+#[test]
+fn processes_take_over_what_the_ones_before_held_as_soon_as_all_nodes_know_how() {
+    for (wire, expected) in [(crate::WIRE, (900, 0)), (5, (400, 500))] {
+        let mut world = world_of_wire(wire);
+        assert_eq!(world.state.limit_book(&"a".into()).has_heirs, wire > 5);
+        world.applied("a1", need("a1", 1, 900));
+        world.applied("b1", need("b1", 1, 500));
+        let Command::LeaseShares { region, mut said } = need("a1", 1, 0) else { panic!() };
+        let earlier = said.run.clone();
+        said.run.incarnation += 1;
+        said.overdue = vec![spillway_quota::Overdue { run: earlier, serial: 1, kinds: [true; 3] }];
+        world.applied("a1", Command::LeaseShares { region, said });
+        let leased = tokens(&world.state);
+        assert_eq!((leased[0].1, leased[2].1), expected, "wire version {wire}");
+    }
+}

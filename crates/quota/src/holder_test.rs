@@ -191,3 +191,174 @@ fn under_older_nodes_what_a_process_held_is_waited_for() {
     }
     assert!(world.held()[1] < 100, "{:?}", world.held());
 }
+
+impl World {
+    /// Whether it holds its shares, without a look.
+    fn holds_shares(&self) -> bool {
+        self.holder.holds_shares(self.quotas.clock_ns(self.now), &self.shares, &self.book)
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now += Duration::from_millis(ms);
+    }
+
+    /// Adds a limit that is new to all.
+    fn add(&mut self, name: &str, requests: RequestWindow) -> Scope {
+        let scope = Scope::Tenant(name.into());
+        let first = self.book.terms.values().next().expect("a limit").clone();
+        self.book.terms.insert(scope.clone(), PoolTerms { requests, ..first });
+        let terms = self.book.terms.iter().map(|(scope, terms)| LimitTerms {
+            scope: scope.clone(),
+            whole: terms.whole,
+            requests: terms.requests,
+        });
+        self.quotas.open_limits(&terms.collect::<Vec<_>>(), self.now);
+        scope
+    }
+}
+
+#[test]
+fn a_node_does_not_hold_its_shares_before_it_has_spoken_of_every_limit() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    assert!(world.holds_shares());
+    world.add("one-more", RequestWindow::Second);
+    assert!(!world.holds_shares());
+    world.ready_ms();
+    assert!(world.holds_shares());
+}
+
+#[test]
+fn a_process_does_not_hold_its_shares_before_it_has_taken_over_those_of_the_one_before() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    world.restart(Before::Counted(BTreeMap::new()));
+    assert!(world.look(true));
+    world.pass(1_500);
+    // All is known that was charged, and it has a lease. The rest is still the earlier one's.
+    world.look(false);
+    assert!(!world.holds_shares());
+    assert!(world.ready_ms() < 5_000);
+}
+
+#[test]
+fn under_older_nodes_a_process_does_not_hold_its_shares_before_it_knows_what_was_charged() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    world.book.has_heirs = false;
+    world.restart(Before::Unknown(BTreeMap::new()));
+    world.look(true);
+    world.pass(59_000);
+    world.look(true);
+    assert!(!world.holds_shares());
+    assert!((1_000..4_000).contains(&world.ready_ms()));
+}
+
+#[test]
+fn what_counts_by_the_second_is_known_a_moment_after_the_second() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    let kept = BTreeMap::from([(world.scope(), Units([10, 100, 5]))]);
+    world.restart(Before::Counted(kept));
+    world.look(false);
+    world.pass(1_050);
+    world.look(false);
+    assert_eq!(world.held()[0], 0, "the last charge may have come late");
+    world.pass(60);
+    world.look(false);
+    assert_eq!(world.held()[0], 1, "its floor");
+}
+
+#[test]
+fn a_process_on_an_empty_disk_takes_over_nothing() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    world.restart(Before::Nothing);
+    for _ in 0..40 {
+        world.look(true);
+        world.pass(250);
+    }
+    assert_eq!(world.shares.runs().len(), 2, "the one before may have charged what it had");
+    assert!(world.held()[1] < 100, "{:?}", world.held());
+}
+
+#[test]
+fn leases_by_the_second_are_taken_over_later_than_those_by_the_minute() {
+    let mut world = World::of(1, WHOLE);
+    let minute = world.add("by-the-minute", RequestWindow::Minute);
+    world.ready_ms();
+    world.restart(Before::Counted(BTreeMap::new()));
+    world.look(true);
+    let leased = |world: &World, scope: &Scope| {
+        let lease = world.shares.pool(scope).and_then(|pool| pool.lease(world.holder.run()));
+        lease.map_or([0; 3], |lease| lease.held.0)
+    };
+    let second = world.scope();
+    assert_eq!(leased(&world, &second)[0], 0, "of the last second nothing is written down");
+    assert!(leased(&world, &second)[1] > 80, "of the last minute all is");
+    world.pass(2_000);
+    world.ready_ms();
+    assert!(leased(&world, &second)[0] > 5 && leased(&world, &minute)[0] > 5);
+}
+
+#[test]
+fn a_new_limit_stays_open_while_its_division_is_not_known() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    let scope = world.add("new", RequestWindow::Second);
+    // What it says is lost.
+    for _ in 0..18 {
+        world.look(false);
+        assert!(world.quotas.is_open(&scope, world.now));
+        world.pass(250);
+    }
+    assert!(world.ready_ms() < 3_000);
+    assert!(
+        !world.quotas.is_open(&scope, world.now),
+        "it is divided, and three seconds have passed"
+    );
+}
+
+#[test]
+fn debt_is_paid_while_nobody_asks() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    let scope = world.scope();
+    world.quotas.owe(&scope, Units([0, 60, 0]));
+    world.look(false);
+    let usage = world.quotas.usage(&scope, world.now).expect("a limit");
+    assert_eq!((usage.in_use.0[1], usage.debt.0[1]), (60, 0));
+}
+
+#[test]
+fn a_kind_that_is_new_to_a_limit_stays_open_while_its_division_is_not_known() {
+    let mut world = World::of(1, [Some(10), None, Some(5)]);
+    world.ready_ms();
+    let scope = world.scope();
+    world.book.terms.get_mut(&scope).expect("the limit").whole = WHOLE;
+    let terms = |whole| LimitTerms { scope: scope.clone(), whole, requests: RequestWindow::Second };
+    world.quotas.open_limits(&[terms(WHOLE)], world.now);
+    for _ in 0..18 {
+        world.look(false);
+        assert!(world.quotas.is_open(&scope, world.now));
+        world.pass(250);
+    }
+}
+
+#[test]
+fn a_change_of_a_limit_is_said_sooner_than_what_nobody_waits_for() {
+    let mut world = World::of(1, WHOLE);
+    world.ready_ms();
+    let first = world.scope();
+    world.add("new", RequestWindow::Second);
+    world.pass(5_000);
+    assert!(world.look(true), "it speaks, and would wait for two seconds");
+    world.look(true);
+    world.book.terms.get_mut(&first).expect("the limit").whole[1] = Some(900);
+    let mut ms = 0;
+    while !world.look(true) {
+        world.pass(100);
+        ms += 100;
+        assert!(ms <= 1_000, "nothing is said");
+    }
+}

@@ -252,3 +252,51 @@ fn what_is_owed_is_asked_for_though_nobody_asks_for_anything_else() {
     meter.take_asked();
     assert_eq!(meter.take_asked().peak, 700);
 }
+
+#[test]
+fn all_of_it_is_there_again_when_the_last_charge_has_left_the_window() {
+    let meter = tokens(100);
+    assert_eq!(meter.reset_ns(0), 0, "nothing is charged");
+    meter.charge(0, 10).unwrap();
+    meter.charge(30 * S, 10).unwrap();
+    let reset_ns = meter.reset_ns(40 * S);
+    // 30 s and a window, and as much as the step of the second charge.
+    assert!((50 * S..51 * S).contains(&reset_ns), "{reset_ns}");
+    let in_use = [40 * S + reset_ns - 1, 40 * S + reset_ns].map(|at_ns| meter.in_use(at_ns));
+    assert_eq!(in_use, [10, 0]);
+}
+
+#[test]
+fn a_place_is_asked_for_again_after_a_second() {
+    let meter = Meter::new(None);
+    meter.hold(1, 0, 0);
+    meter.divided();
+    meter.charge(0, 1).unwrap();
+    assert_eq!(meter.charge(S, 1).unwrap_err(), S);
+}
+
+#[test]
+fn who_holds_a_part_only_may_hold_more_in_three_seconds_and_pays_debt_by_the_whole_limit() {
+    let meter = tokens(100);
+    meter.charge(0, 90).unwrap();
+    assert_eq!(meter.charge(S, 101).unwrap_err(), 3 * S, "more than is held");
+    // Room for that comes as charges leave the window.
+    assert!(meter.charge(S, 20).unwrap_err() > 55 * S);
+    // With debt it is more than is held: others may have more to give by then.
+    meter.owe(95);
+    assert_eq!(meter.charge(S, 20).unwrap_err(), 3 * S);
+    // Debt of five whole limits takes five windows at least.
+    meter.owe(5_000);
+    let wait_ns = meter.charge(S, 1).unwrap_err();
+    assert!((300 * S..310 * S).contains(&wait_ns), "{wait_ns}");
+}
+
+#[test]
+fn nobody_is_told_to_come_again_later_than_in_a_day() {
+    const DAY: u64 = 24 * 3_600 * S;
+    for held in [10, 1_000] {
+        let meter = tokens(held);
+        meter.owe(3_000_000);
+        assert_eq!(meter.charge(S, 1).unwrap_err(), DAY, "{held} held");
+    }
+}

@@ -300,12 +300,19 @@ fn a_node_enforces_its_own_limits_alone_unless_the_cluster_has_one_of_that_name(
     assert_eq!(let_in(), 2, "at once, and nobody is asked");
     let refusal = quotas.admit(&ask(now, 1)).unwrap_err();
     assert!(refusal.to_string().starts_with("2 requests/s for key k1: 2 used, "), "{refusal}");
+    let own = || quotas.own(now, 9).into_iter().map(|(_, usage)| usage.map(|it| it.in_use.0[0]));
+    assert_eq!(own().collect::<Vec<_>>(), [Some(2)]);
+    // The cluster's word alone changes nothing of it.
+    holds(&quotas, &key, [9, 0, 0]);
+    assert_eq!(let_in(), 0);
     // Another number keeps what was charged.
     quotas.set_own(&[terms(key.clone(), [Some(3), None, None])]);
     assert_eq!(let_in(), 1);
     // What the cluster says of the key counts instead.
     quotas.set_limits(&[terms(key.clone(), [Some(7), None, None])]);
     assert_eq!(let_in(), 0, "nothing is held of it yet");
+    assert_eq!(own().collect::<Vec<_>>(), [None], "the cluster's takes its place");
+    assert!(quotas.debts().is_empty() && quotas.own(now, 0).is_empty());
     holds(&quotas, &key, [7, 0, 0]);
     assert_eq!(let_in(), 7);
     quotas.set_limits(&[]);
@@ -322,6 +329,85 @@ fn what_is_owed_to_an_own_limit_is_paid_while_nobody_asks() {
     quotas.set_own(&[terms(Scope::Global, [None, Some(100), None])]);
     quotas.admit(&ask(now, 1)).unwrap().settle(Some(250));
     assert!(quotas.admit(&ask(later(1), 1)).is_err());
+    assert!(quotas.debts().is_empty(), "what is owed to others is another file");
     (0..200).for_each(|s| quotas.pay_own(later(s)));
     quotas.admit(&ask(later(200), 50)).unwrap();
+}
+
+#[test]
+fn the_least_room_is_told_whichever_limit_is_the_smaller_one() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    let key = Scope::Key("k1".to_owned());
+    quotas.set_limits(&[
+        terms(key.clone(), [None, Some(500), None]),
+        terms(Scope::Global, [None, Some(1_000), None]),
+        terms(Scope::Model("llama".into()), [None, Some(2_000), None]),
+    ]);
+    holds(&quotas, &key, [0, 500, 0]);
+    holds(&quotas, &Scope::Global, [0, 300, 0]);
+    holds(&quotas, &Scope::Model("llama".into()), [0, 300, 0]);
+    let rates = quotas.rates(&ask(now, 1)).unwrap();
+    let told = |rates: &Rates| {
+        let room = rates.room(quotas.clock_ns(now), LimitKind::TokenRate).unwrap();
+        (room.limit, room.remaining)
+    };
+    assert_eq!(told(&rates), (1_000, 300), "of two with as little room the smaller one");
+    // What is owed is no room.
+    let other = QuotaAsk { key: Some("k2"), ..ask(now, 100) };
+    quotas.owe(&key, Units([0, 450, 0]));
+    assert_eq!(told(&rates), (500, 50));
+    assert_eq!(told(&quotas.rates(&other).unwrap()), (1_000, 300));
+}
+
+#[test]
+fn requests_that_are_counted_over_another_time_are_counted_anew() {
+    let now = start();
+    let later = |s| now + Duration::from_secs(s);
+    let quotas = Quotas::new(now);
+    let limit =
+        |requests| LimitTerms { requests, ..terms(Scope::Global, [Some(4), Some(1_000), None]) };
+    quotas.set_limits(&[limit(RequestWindow::Second)]);
+    holds(&quotas, &Scope::Global, [4, 1_000, 0]);
+    drop(quotas.admit(&ask(now, 10)).unwrap());
+    quotas.set_limits(&[limit(RequestWindow::Minute)]);
+    holds(&quotas, &Scope::Global, [4, 1_000, 0]);
+    let in_use = |s| quotas.usage(&Scope::Global, later(s)).unwrap().in_use;
+    assert_eq!(in_use(0), Units([0, 10, 0]), "tokens are counted as before");
+    (0..4).for_each(|_| drop(quotas.admit(&ask(now, 1)).unwrap()));
+    assert!(quotas.admit(&ask(later(30), 1)).is_err(), "a minute counts");
+    assert_eq!(in_use(30), Units([4, 14, 0]));
+}
+
+#[test]
+fn who_is_over_several_limits_hears_of_the_narrowest() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    let scopes = [
+        Scope::Key("k1".to_owned()),
+        Scope::Tenant("acme".into()),
+        Scope::Model("llama".into()),
+        Scope::Global,
+    ];
+    for left in 0..scopes.len() {
+        quotas.set_own(
+            &scopes[left..]
+                .iter()
+                .map(|scope| terms(scope.clone(), [Some(0); 3]))
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!(quotas.admit(&ask(now, 1)).unwrap_err().scope, scopes[left]);
+    }
+}
+
+#[test]
+fn more_than_can_be_counted_counts_as_the_most() {
+    let now = start();
+    let quotas = Quotas::new(now);
+    quotas.set_own(&[terms(Scope::Global, [None, Some(u64::MAX), None])]);
+    assert_eq!(quotas.standings(now, 1)[0].0.whole[1], Some(UNITS_MAX));
+    let hold = quotas.admit(&ask(now, u64::MAX)).unwrap();
+    assert!(quotas.admit(&ask(now, 1)).is_err());
+    hold.settle(Some(5));
+    assert_eq!(quotas.usage(&Scope::Global, now).unwrap().in_use, Units([0, 5, 0]));
 }

@@ -121,6 +121,17 @@ fn a_process_takes_over_what_an_earlier_one_of_its_node_held() {
 }
 
 #[test]
+fn a_process_that_finds_no_place_takes_over_nothing() {
+    let (mut world, a) = (World { rows_max: 3, ..World::new() }, run("a", 1));
+    // Two floors and a lease.
+    world.applied(&says(&a, 1, 0, 600));
+    let next = run("a", 2);
+    let overdue = vec![Overdue { run: a.clone(), serial: 1, kinds: [false, true, true] }];
+    world.applied(&Statement { overdue, ..says(&next, 1, 0, 0) });
+    assert_eq!((world.leased(&a), world.leased(&next)), (Some(900), None));
+}
+
+#[test]
 fn a_process_that_ends_gets_nothing_more() {
     let (mut world, a, b) = (World::new(), run("a", 1), run("b", 1));
     world.applied(&says(&a, 1, 0, 0));
@@ -156,6 +167,22 @@ fn who_is_overdue_gets_nothing_more_until_he_speaks_again() {
     assert_eq!((world.leased(&a), world.leased(&b)), (Some(400), Some(500)));
     world.applied(&call(5, [true; 3]));
     assert_eq!(world.leased(&a), Some(400), "it has spoken since");
+}
+
+#[test]
+fn what_a_silent_node_held_is_free_for_all_and_not_for_who_says_so() {
+    let mut world = World { members: ["a".into(), "b".into(), "c".into()].into(), ..World::new() };
+    let (a, b, c) = (run("a", 1), run("b", 2), run("c", 3));
+    world.applied(&says(&a, 1, 0, 0));
+    world.applied(&says(&b, 1, 0, 0));
+    world.applied(&says(&c, 1, 0, 0));
+    assert_eq!(
+        (world.leased(&a), world.leased(&b), world.leased(&c)),
+        (Some(901), Some(0), Some(0))
+    );
+    let overdue = vec![Overdue { run: a.clone(), serial: 1, kinds: [true; 3] }];
+    world.applied(&Statement { overdue, ..says(&c, 2, ALL, 0) });
+    assert_eq!((world.leased(&b), world.leased(&c)), (Some(451), Some(450)));
 }
 
 #[test]

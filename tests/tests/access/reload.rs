@@ -4,8 +4,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use spillway_node::{Config, Node};
-use spillway_tests::{Client, OK, PATIENCE, Page, SLOWDOWN, Scripted, Setup, chat, eventually};
+use spillway_quota::{Scope, Units};
+use spillway_tests::{Client, OK, PATIENCE, Page, SLOWDOWN, Scripted, Setup, chat, eventually, get};
 use tempfile::TempDir;
 
 use crate::keys::Key;
@@ -150,4 +152,74 @@ fn free_addresses() -> [SocketAddr; 2] {
     let listeners =
         [0, 0].map(|port| std::net::TcpListener::bind((host, port)).expect("a free port"));
     listeners.map(|listener| listener.local_addr().expect("an address"))
+}
+
+fn limited(requests: u32) -> String {
+    format!(
+        "[[limit]]\nname = \"tenant:acme\"\nrequests_per_min = {requests}\n\
+         [[limit]]\nname = \"model:tiny\"\ntokens_per_min = 90000\n"
+    )
+}
+
+#[tokio::test]
+async fn limits_of_the_file_change_while_the_node_runs_and_what_was_used_counts_on() {
+    let replica = Scripted::start().await.serve(OK);
+    let (one, other) = (Key::new("a", "acme", ""), Key::new("b", "acme", ""));
+    let keys = format!("{}{}", one.block, other.block);
+    let setup = Setup::new().replica("a", replica.address).table(&*keys);
+    let file = File::new(&setup.clone().table(&*limited(2)).text());
+    let node = file.start().await;
+    let mut client = Client::http1(node.addresses()[0]).await;
+    for (key, remaining) in [(&one, "1"), (&other, "0")] {
+        let reply = client.fetch(key.sign(chat("tiny", ",\"max_tokens\":9"))).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        // The tenant's requests, and the model's tokens.
+        assert_eq!(reply.header("x-ratelimit-limit-requests"), Some("2"));
+        assert_eq!(reply.header("x-ratelimit-remaining-requests"), Some(remaining));
+        assert_eq!(reply.header("x-ratelimit-limit-tokens"), Some("90000"));
+    }
+    let refused = client.fetch(one.sign(chat("tiny", ""))).await;
+    assert_eq!(refused.status, 429, "its tenant has used all: {}", refused.text());
+    let labels = [("limit", "tenant:acme"), ("kind", "requests_per_min")];
+    assert_eq!(Page::of(&node).sum("spillway_limit_share", &labels), 2.0);
+    file.replace(&setup.clone().table(&*limited(3)).text());
+    reloads(&node, "applied", 1.0).await;
+    let reply = client.fetch(one.sign(chat("tiny", ""))).await;
+    let remaining = reply.header("x-ratelimit-remaining-requests");
+    assert_eq!((reply.status, remaining), (200, Some("0")), "{}", reply.text());
+    // Operators see it, though the node is in no cluster.
+    let shown = |path: &'static str| async {
+        let admin = node.admin_address().expect("an admin listener");
+        let reply = Client::once(admin, get(path)).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        reply.json()
+    };
+    let listed = shown("/v1/limits").await;
+    assert_eq!(listed["items"], serde_json::json!([]));
+    assert_eq!(listed["file"][1]["key"], "model:tiny");
+    for item in [&listed["file"][0], &shown("/v1/limits/tenant:acme").await["item"]] {
+        assert_eq!((&item["key"], &item["version"]), (&"tenant:acme".into(), &Value::Null));
+        assert_eq!(item["record"]["requests_per_min"], 3);
+        assert_eq!(item["info"]["file"]["used"]["requests_per_min"], 3);
+        assert_eq!(item["info"]["file"]["is_replaced"], false);
+    }
+    file.replace(&setup.text());
+    reloads(&node, "applied", 2.0).await;
+    let reply = client.fetch(one.sign(chat("tiny", ""))).await;
+    assert_eq!((reply.status, reply.header("x-ratelimit-limit-requests")), (200, None));
+    assert_eq!(shown("/v1/limits").await["file"], serde_json::json!([]));
+}
+
+#[tokio::test]
+async fn debt_to_a_limit_of_the_file_is_paid_while_nobody_asks() {
+    let limit = "[[limit]]\nname = \"global\"\ntokens_per_min = 1000\n";
+    let replica = Scripted::start().await.serve(OK);
+    let node = Setup::new().replica("a", replica.address).table(limit).start().await;
+    let quotas = node.gateway().quotas();
+    quotas.owe(&Scope::Global, Units([0, 700, 0]));
+    let standing = || {
+        let usage = quotas.usage(&Scope::Global, Instant::now()).expect("a limit");
+        (usage.in_use.0[1], usage.debt.0[1])
+    };
+    eventually("all of it is charged", || standing() == (700, 0)).await;
 }

@@ -123,3 +123,24 @@ impl fmt::Display for LimitScope {
         Scope::from(self).fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_number_by_the_second_is_read_as_one_by_the_minute() {
+        let read = |requests_per_s| {
+            let limit = Limit { requests_per_s: Some(requests_per_s), ..Limit::default() };
+            let limit = Limit::from(LimitFrame::from(limit));
+            (limit.requests_per_s, limit.requests_per_min)
+        };
+        for count in [0, 1, REQUESTS_MAX, REQUESTS_ANY] {
+            assert_eq!(read(count), (Some(count), None));
+        }
+        // No record has these: the rules refuse them.
+        for count in [REQUESTS_MAX + 1, BY_MINUTE, BY_MINUTE + 5, u32::MAX - 1] {
+            assert_eq!(read(count), (Some(REQUESTS_MAX), None), "{count}");
+        }
+    }
+}

@@ -215,6 +215,57 @@ mod tests {
     }
 
     #[test]
+    fn what_counts_by_the_second_is_not_counted_by_the_next_process() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let (quotas, limits) = limited(now);
+        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 9, said: 9, now };
+        drop(quotas.admit(&ask).unwrap());
+        Journal::load(folder.path()).note(&quotas, &limits, now);
+        // Crashed, and requests are counted by the second from now on.
+        let (next, limits) = limited(now);
+        let limits = limits.map(|terms| LimitTerms { requests: RequestWindow::Second, ..terms });
+        next.set_limits(&limits);
+        Journal::load(folder.path()).count(&next, &limits);
+        assert_eq!(used(&next, now), [0, 9 + 100, 0]);
+    }
+
+    #[test]
+    fn nothing_is_written_over_what_is_not_counted_yet() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let (quotas, limits) = limited(now);
+        let ask = QuotaAsk { key: None, tenant: None, model: None, tokens: 9, said: 9, now };
+        drop(quotas.admit(&ask).unwrap());
+        Journal::load(folder.path()).close(&quotas, &limits, now);
+        // A process that ends before it hears of any limit.
+        let (next, limits) = limited(now);
+        let other = QuotaAsk { tokens: 1, said: 1, ..ask };
+        drop(next.admit(&other).unwrap());
+        Journal::load(folder.path()).note(&next, &limits, now);
+        let (third, _) = limited(now);
+        Journal::load(folder.path()).count(&third, &limits);
+        assert_eq!(used(&third, now), [1, 9, 0]);
+    }
+
+    #[test]
+    fn what_was_charged_ages_while_no_process_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = Instant::now();
+        let mut up = serde_json::to_value(Uptime::now()).unwrap();
+        let earlier = up["up_ms"].as_u64().unwrap().saturating_sub(30_000);
+        up["up_ms"] = earlier.into();
+        let rates = Rates { requests: vec![(10_000, 7)], tokens: vec![(25_000, 70)] };
+        let limits = [(Scope::Global, rates)].into();
+        let spent = Spent { at: serde_json::from_value(up).unwrap(), is_last: true, limits };
+        save_unsynced(&folder.path().join(FILE), &spent).unwrap();
+        let (next, limits) = limited(now);
+        Journal::load(folder.path()).count(&next, &limits);
+        let at = |s| used(&next, now + Duration::from_secs(s));
+        assert_eq!((at(1), at(8), at(25)), ([7, 70, 0], [7, 0, 0], [0, 0, 0]));
+    }
+
+    #[test]
     fn what_can_not_be_written_is_not_known_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let now = Instant::now();
