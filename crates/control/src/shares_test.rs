@@ -182,7 +182,7 @@ fn requests_are_limited_by_the_second_or_by_the_minute() {
 
 #[test]
 fn processes_take_over_what_the_ones_before_held_as_soon_as_all_nodes_know_how() {
-    for (wire, expected) in [(crate::WIRE, (900, 0)), (5, (400, 500))] {
+    for (wire, expected) in [(crate::WIRE, (900, 0)), (5, (200, 700))] {
         let mut world = world_of_wire(wire);
         assert_eq!(world.state.limit_book(&"a".into()).has_heirs, wire > 5);
         world.applied("a1", need("a1", 1, 900));
