@@ -88,7 +88,10 @@ fn what_was_found_stays_for_a_replica_that_stays() {
     kept.reload("slow_start_ms = 5000");
     assert_eq!(kept.limit(), Some(64), "found anew");
     (0..5).for_each(|_| kept.told(20.0, 4.0));
+    let found = kept.limit();
     kept.reload("weight = 3");
+    assert_eq!(kept.limit(), found, "the same server");
+    kept.reload("idle_ms = 3000");
     assert_eq!(kept.limit(), Some(64), "another replica of that name");
 }
 

@@ -131,7 +131,7 @@ impl Watch {
                     self.tell(FactKind::Engine(engine));
                 }
             }
-            let kind = check.kind.or(engine.map(|engine| engine.kind));
+            let kind = check.kind.or_else(|| engine.map(|engine| engine.kind));
             let reading = check.read_models(kind, &self.target).await;
             let rest = check.pause(&reading);
             match reading {
