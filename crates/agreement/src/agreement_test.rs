@@ -199,8 +199,8 @@ pub(crate) async fn agreed(agreement: &Agreement, command: Command) -> Outcome {
         let operator = Actor::Operator("ada".to_owned());
         match agreement.propose(command.clone(), operator, request, PATIENCE).await {
             Ok(done) => return done.outcome,
-            // wait: for an election, after which it is proposed again.
             Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
+                // wait: for an election, after which it is proposed again.
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Err(error) => panic!("{error}"),
