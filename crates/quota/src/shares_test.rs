@@ -180,7 +180,7 @@ fn what_a_silent_node_held_is_free_for_all_and_not_for_who_says_so() {
         (world.leased(&a), world.leased(&b), world.leased(&c)),
         (Some(901), Some(0), Some(0))
     );
-    let overdue = vec![Overdue { run: a.clone(), serial: 1, kinds: [true; 3] }];
+    let overdue = vec![Overdue { run: a, serial: 1, kinds: [true; 3] }];
     world.applied(&Statement { overdue, ..says(&c, 2, ALL, 0) });
     assert_eq!((world.leased(&b), world.leased(&c)), (Some(451), Some(450)));
 }
