@@ -67,7 +67,7 @@ fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
     for other in [
         ReplicaSpec { port: 2, ..spec.clone() },
         ReplicaSpec { in_flight_max: 11, ..spec.clone() },
-        ReplicaSpec { protocol: ReplicaProtocol::Http2, ..spec.clone() },
+        ReplicaSpec { protocol: ReplicaProtocol::Http2, ..spec },
     ] {
         assert!(changed.with_spec(&other).is_none(), "{other:?}");
     }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use spillway_node::{Config, Node};
 use spillway_quota::{Scope, Units};
-use spillway_tests::{Client, OK, PATIENCE, Page, SLOWDOWN, Scripted, Setup, chat, eventually, get};
+use spillway_tests::{
+    Client, OK, PATIENCE, Page, SLOWDOWN, Scripted, Setup, chat, eventually, get,
+};
 use tempfile::TempDir;
 
 use crate::keys::Key;

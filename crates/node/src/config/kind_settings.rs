@@ -80,7 +80,7 @@ impl KindSettings {
     pub(crate) fn preset(&self, engine: Option<Engine>, models: &[ModelName]) -> Preset {
         let engine = match self.kind {
             Some(kind) => Engine::assumed(kind),
-            None => engine.unwrap_or(Engine::assumed(ServerKind::Generic)),
+            None => engine.unwrap_or_else(|| Engine::assumed(ServerKind::Generic)),
         };
         // Its health is that of a model.
         let has_health = engine.kind != ServerKind::TfServing || !models.is_empty();
@@ -158,7 +158,7 @@ impl MetricsSettings {
         let by_kind = of_kind.as_ref().filter(|_| is_there).map(|of_kind| of_kind.mapping.clone());
         let mapping = self.mapping.clone().or(by_kind).filter(|_| self.scrape != Some(false));
         let own = mapping.map(|mapping| {
-            let port = self.port.or(of_kind.and_then(|of_kind| of_kind.port));
+            let port = self.port.or_else(|| of_kind.and_then(|of_kind| of_kind.port));
             page(port, self.path.as_deref(), mapping)
         });
         let exporter = self.dcgm_port.map(|port| page(Some(port), None, Mapping::dcgm()));

@@ -50,11 +50,10 @@ pub(crate) fn lower(source: &Source, file: ConfigFile) -> Result<Config, ConfigE
     let defaults = CareDefaults::new(file.health, file.standby, file.classes, file.mapping);
     let replicas = lower_replicas(source, file.replica, &defaults)?;
     let discoveries = lower_discoveries(source, file.discovery, &defaults)?;
-    let mut served: BTreeSet<ModelName> =
-        replicas.iter().flat_map(|replica| replica.spec.models.iter().cloned()).collect();
-    served.extend(discoveries.iter().flat_map(DiscoveryConfig::models));
-    let names =
-        NameSections { aliases: file.aliases, splits: file.split, fallbacks: file.fallback };
+    let configured = replicas.iter().flat_map(|replica| replica.spec.models.iter().cloned());
+    let found = discoveries.iter().flat_map(DiscoveryConfig::models);
+    let served: BTreeSet<ModelName> = configured.chain(found).collect();
+    let names = NameSections::new(file.aliases, file.split, file.fallback);
     let others = (file.cluster, file.peer, file.region);
     let sections = ClusterSections::new(others, !replicas.is_empty() || !discoveries.is_empty());
     let cluster = sections.lower(source, (&file.node.name, &file.node.region))?;

@@ -18,9 +18,9 @@ pub(crate) type FallbackSection = BTreeMap<String, Spanned<Vec<Spanned<String>>>
 /// What is written about names.
 #[derive(Debug)]
 pub(crate) struct NameSections {
-    pub(crate) aliases: BTreeMap<String, Spanned<String>>,
-    pub(crate) splits: Vec<SplitSection>,
-    pub(crate) fallbacks: FallbackSection,
+    aliases: BTreeMap<String, Spanned<String>>,
+    splits: Vec<SplitSection>,
+    fallbacks: FallbackSection,
 }
 
 /// What replicas serve.
@@ -81,6 +81,14 @@ impl<'a> Served<'a> {
 }
 
 impl NameSections {
+    pub(crate) fn new(
+        aliases: BTreeMap<String, Spanned<String>>,
+        splits: Vec<SplitSection>,
+        fallbacks: FallbackSection,
+    ) -> Self {
+        Self { aliases, splits, fallbacks }
+    }
+
     /// # Errors
     /// Whatever does not work, with its line.
     pub(crate) fn lower(

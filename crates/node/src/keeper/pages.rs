@@ -103,7 +103,7 @@ impl Pages {
             kind if kind == before => {}
             Some(kind) => tracing::info!(replica = %name, %kind, "recognised by its own pages"),
             None => {
-                tracing::info!(replica = %name, "is no longer the server that it was recognised as")
+                tracing::info!(replica = %name, "is no longer the server that it was recognised as");
             }
         }
         true
