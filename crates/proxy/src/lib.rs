@@ -19,6 +19,7 @@ mod frame_budget;
 pub mod fuzz;
 mod gateway;
 mod hedging;
+mod held;
 mod knowledge;
 mod late_probes;
 mod learning;

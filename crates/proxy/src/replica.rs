@@ -12,10 +12,11 @@ use http::{HeaderName, HeaderValue};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use spillway_protocol::SaltField;
-use spillway_route::Sharer;
+use spillway_route::{HoldTime, Sharer};
 use spillway_types::{Holder, ModelName, ModelVersion, ReplicaName};
 
 use crate::crowd::{Crowd, CrowdSeen};
+use crate::held::Held;
 use crate::tenant_rests::TenantRests;
 use crate::tenants::TenantPlace;
 use crate::upstream::{GrpcLine, Pool, ReplicaTls, ReplicaTlsError};
@@ -37,9 +38,6 @@ const REST_MAX: Duration = Duration::from_secs(1);
 pub(crate) const DOWN_LOOK: Duration = Duration::from_millis(250);
 /// How long a replica that is down may still be heard of: checks can fail while replies go on.
 const DOWN_GRACE: Duration = Duration::from_millis(500);
-
-/// The part of the newest request in the mean time that requests keep a place.
-const HELD_SHARE: f32 = 1.0 / 16.0;
 
 /// What a replica is made from. Equal specs mean that a reload keeps the replica as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,9 +141,8 @@ pub(crate) struct Server {
     tenant_rests: TenantRests,
     /// Milliseconds after [`EPOCH`] at which it was found to be down, and one more; 0 while it is not.
     down_ms: AtomicU64,
-    /// Milliseconds that requests keep a place there, on average of late, as the bits of a float; 0 if
-    /// none has ended.
-    held_ms: AtomicU32,
+    /// How long requests keep a place there.
+    held: Held,
     /// Its number in the prefix index; [`NO_HOLDER`] if it has none.
     holder: AtomicU32,
     /// Milliseconds after [`EPOCH`] at which it was last heard, or first had something to say.
@@ -180,7 +177,7 @@ impl Replica {
             resting_ms: AtomicU64::new(0),
             tenant_rests: TenantRests::default(),
             down_ms: AtomicU64::new(0),
-            held_ms: AtomicU32::new(0),
+            held: Held::default(),
             holder: AtomicU32::new(NO_HOLDER),
             heard_ms: AtomicU64::new(0),
             connections: Arc::default(),
@@ -422,7 +419,7 @@ impl Replica {
         let taken = self.server.in_flight.fetch_add(1, Ordering::Relaxed) + 1;
         let now = Instant::now();
         let (replica, waitings) = (Arc::clone(self), Arc::clone(waitings));
-        let mut lease = Lease { replica, waitings, tenant: None, taken_at: None };
+        let mut lease = Lease { replica, waitings, tenant: None, tokens: 0, taken_at: None };
         if taken > self.spec.in_flight_max.min(places) {
             return None;
         }
@@ -435,17 +432,9 @@ impl Replica {
         Some(lease)
     }
 
-    /// Milliseconds that requests of this node keep a place there, on average of late; `None` if none
-    /// has ended.
-    pub(crate) fn held_ms(&self) -> Option<f32> {
-        Some(f32::from_bits(self.server.held_ms.load(Ordering::Relaxed))).filter(|&ms| ms > 0.0)
-    }
-
-    /// Notes for how long a request had a place. Of two that end in the same moment one may be lost.
-    fn note_held(&self, held: Duration) {
-        let held_ms = (held.as_secs_f32() * 1e3).max(f32::MIN_POSITIVE);
-        let mean_ms = self.held_ms().map_or(held_ms, |mean| mean + (held_ms - mean) * HELD_SHARE);
-        self.server.held_ms.store(mean_ms.to_bits(), Ordering::Relaxed);
+    /// How long requests of this node have kept a place there lately.
+    pub(crate) fn hold_time(&self) -> HoldTime {
+        self.server.held.get()
     }
 
     /// Counts a prompt's tokens as still to be read until the returned guard is dropped.
@@ -478,6 +467,8 @@ pub(crate) struct Lease {
     waitings: Arc<Waitings>,
     /// The same place as its tenant's.
     tenant: Option<TenantPlace>,
+    /// The request's size.
+    tokens: u32,
     /// When it was taken; `None` if there was none left.
     taken_at: Option<Instant>,
 }
@@ -487,11 +478,12 @@ impl Lease {
         &self.replica
     }
 
-    /// Counts the place as a tenant's too.
-    pub(crate) fn of_tenant(self, tenant: Option<TenantPlace>) -> Self {
+    /// Says whose request has the place, which then counts as that tenant's too, and how many tokens
+    /// the request has.
+    pub(crate) fn of(self, tenant: Option<TenantPlace>, tokens: u32) -> Self {
         // Written out, since what gives a place back can't be taken apart.
         let mut lease = self;
-        lease.tenant = tenant;
+        (lease.tenant, lease.tokens) = (tenant, tokens);
         lease
     }
 }
@@ -500,7 +492,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         self.replica.server.in_flight.fetch_sub(1, Ordering::Relaxed);
         if let Some(taken_at) = self.taken_at {
-            self.replica.note_held(taken_at.elapsed());
+            self.replica.server.held.note(self.tokens, taken_at.elapsed());
         }
         // Before anybody looks for what has come free.
         drop(self.tenant.take());

@@ -40,16 +40,6 @@ fn what_was_sent_before_it_went_down_is_lost_unless_it_is_heard() {
 }
 
 #[test]
-fn the_time_that_requests_stay_is_an_average_of_late() {
-    let replica = replica();
-    assert_eq!(replica.held_ms(), None);
-    replica.note_held(Duration::from_secs(1));
-    assert_eq!(replica.held_ms(), Some(1_000.0));
-    (0..100).for_each(|_| replica.note_held(Duration::from_millis(200)));
-    assert!(replica.held_ms().is_some_and(|ms| (200.0..210.0).contains(&ms)));
-}
-
-#[test]
 fn a_server_that_lists_other_models_keeps_its_connections_and_counts() {
     let replica = Arc::new(replica());
     let waitings = Arc::new(Waitings::new(crate::queue_spec::WaitTotals::default()));

@@ -62,11 +62,12 @@ pub(crate) struct Asking {
 
 /// What is foreseen for a request that is turned away.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Foreseen {
+pub(crate) struct Foreseen<R> {
     /// Milliseconds until its turn would have come, as regions are compared.
     pub(crate) wait_ms: f32,
-    /// Requests per second that the replicas are expected to serve; `None` if nobody knows.
-    pub(crate) rate_per_s: Option<f32>,
+    /// Requests of a mean size in tokens that the replicas are expected to serve in a second; `None`
+    /// if nobody knows. Asked only while no rate was measured.
+    pub(crate) rate_per_s: R,
 }
 
 /// When a request that waits has to have left.
@@ -131,13 +132,22 @@ impl Waitings {
         counts
     }
 
-    /// What waits that a request which came now would have to wait for.
-    pub(crate) fn before(&self, asking: &Asking) -> Waiting {
+    /// What waits that a request which came now would have to wait for; `rate_per_s` as in
+    /// [`Foreseen`].
+    pub(crate) fn before(
+        &self,
+        asking: &Asking,
+        rate_per_s: impl FnOnce(f32) -> Option<f32>,
+    ) -> Waiting {
         let has_room = asking.limits.count_max > 0 && self.has_room(asking.asker.bytes);
         if self.is_quiet() {
             return Waiting { ahead: 0, wait_ms: None, all: 0, has_room };
         }
-        let mut waiting = self.on(asking, |line| line.waiting(&asking.asker, Instant::now()));
+        let mut waiting = self.on(asking, |line| {
+            let now = Instant::now();
+            line.expect(&asking.asker, now, rate_per_s);
+            line.waiting(&asking.asker, now)
+        });
         waiting.has_room &= has_room;
         waiting
     }
@@ -149,12 +159,18 @@ impl Waitings {
 
     /// After how many seconds a request that is turned away should come again. It is promised a place
     /// then, where one can be foreseen.
-    pub(crate) fn shed(&self, asking: &Asking, known: Foreseen, dice: &mut fastrand::Rng) -> u32 {
+    pub(crate) fn shed(
+        &self,
+        asking: &Asking,
+        known: Foreseen<impl FnOnce(f32) -> Option<f32>>,
+        dice: &mut fastrand::Rng,
+    ) -> u32 {
         self.shed_ms.store(self.now_ms() + 1, Ordering::Relaxed);
         let asker = Asker { is_promised: false, ..asking.asker };
         self.on(asking, |line| {
-            line.expect(known.rate_per_s);
-            line.shed(&asker, known.wait_ms, Instant::now(), dice).seconds
+            let now = Instant::now();
+            line.expect(&asker, now, known.rate_per_s);
+            line.shed(&asker, known.wait_ms, now, dice).seconds
         })
     }
 

@@ -5,6 +5,8 @@ mod degraded;
 mod drain_meter;
 mod expected;
 mod fair_ahead;
+mod foresight;
+mod hold_time;
 mod outage;
 mod promises;
 mod retry_after;
@@ -16,6 +18,8 @@ pub use degraded::Degraded;
 pub use drain_meter::DrainMeter;
 pub use expected::{Turnover, expected_rate};
 use fair_ahead::{Backlog, Backlogs};
+use foresight::Foresight;
+pub use hold_time::HoldTime;
 pub use outage::Outage;
 pub use promises::{Promise, Promises};
 pub use retry_after::{RetryAfter, retry_after_s};
@@ -37,8 +41,8 @@ use crate::{CLASSES, Entered, Full, WaitEntry, WaitLimits, WaitQueue, WaitTicket
 pub struct Admission<T> {
     queue: WaitQueue<T>,
     drain: DrainMeter,
-    /// Requests per second that are expected to be served, for as long as none were seen.
-    expected_per_s: Option<f32>,
+    /// What is expected of the replicas, for as long as nothing was measured.
+    foresight: Foresight,
     promises: Promises,
     outage: Outage,
 }
@@ -50,7 +54,7 @@ impl<T> Admission<T> {
         Self {
             queue: WaitQueue::new(limits),
             drain: DrainMeter::default(),
-            expected_per_s: None,
+            foresight: Foresight::default(),
             promises: Promises::default(),
             outage: Outage::default(),
         }
@@ -85,12 +89,6 @@ impl<T> Admission<T> {
         self.queue.bytes()
     }
 
-    /// How many are to be served before this one, as [`WaitQueue::position`].
-    #[must_use]
-    pub fn position(&self, ticket: WaitTicket) -> Option<usize> {
-        self.queue.position(ticket)
-    }
-
     /// Requests that wait of tenants and classes that are `wanted`. `O(tenants)`.
     #[must_use]
     pub fn waiting_of_tenants(&self, wanted: impl Fn(u64, u8) -> bool) -> u32 {
@@ -102,12 +100,6 @@ impl<T> Admission<T> {
         let lines = (0..=u8::MAX).take(CLASSES).flat_map(of_class);
         let counts = lines.map(|(_, _, promised, newcomers)| promised.plus(newcomers).requests);
         u32::try_from(counts.sum::<usize>()).unwrap_or(u32::MAX)
-    }
-
-    /// When the next request must leave, as [`WaitQueue::next_expiry`].
-    #[must_use]
-    pub fn next_expiry(&self) -> Option<Instant> {
-        self.queue.next_expiry()
     }
 
     /// Promises that may be redeemed, now or later.
@@ -182,16 +174,24 @@ impl<T> Admission<T> {
             let wait = Duration::from_secs_f32(wait_s.min(HORIZON_S));
             entry.turn_by = Some(now + wait);
         }
+        self.foresight.note(&entry.asker());
         let entered = self.queue.enter(entry, now);
         self.count_busy(now, false);
         entered
     }
 
-    /// So many requests per second are expected to be served: by the places and by how long requests
-    /// stay there. Counts only for what clients are told that are turned away before a rate was measured,
-    /// as in a sudden burst: without it all of them would be told the same.
-    pub fn expect(&mut self, rate_per_s: Option<f32>) {
-        self.expected_per_s = rate_per_s.filter(|rate| rate.is_finite() && *rate > 0.0);
+    /// Expects what `rate_per_s` says of requests of the mean size in tokens that it is given: requests
+    /// per second by the places and by how long such requests keep one. It counts, and is asked, only
+    /// while no rate was measured, as in a sudden burst.
+    pub fn expect(
+        &mut self,
+        asker: &Asker,
+        now: Instant,
+        rate_per_s: impl FnOnce(f32) -> Option<f32>,
+    ) {
+        let is_unknown = self.drain.rate_per_s(now).is_none();
+        self.foresight
+            .expect(is_unknown.then(|| rate_per_s(self.foresight.tokens(asker))).flatten());
     }
 
     /// When a request should come again that nobody is in reach for, in seconds.
@@ -215,8 +215,8 @@ impl<T> Admission<T> {
         self.count_busy(now, true);
         let show = self.promises.show_share().max(SHOW_SHARE_MIN);
         let before = self.served_before(asker, show);
-        let expected_s = self.expected_per_s.map(|rate| (before.all + 1.0) / rate);
-        let Some(wait_s) = self.wait_s(asker, before, now).or(expected_s) else {
+        self.foresight.note(asker);
+        let Some(wait_s) = self.wait_s(asker, before, now) else {
             return RetryAfter::unpromised(predicted_ms, rng);
         };
         let wait_s = wait_s / BOOKED_SHARE;
@@ -292,7 +292,9 @@ impl<T> Admission<T> {
     /// short where the other is longer: what stands there says nothing of what comes, and the rates
     /// of before nothing of what has gathered since.
     fn wait_s(&self, asker: &Asker, before: Before, now: Instant) -> Option<f32> {
-        let all = self.drain.rate_per_s(now).filter(|&rate| rate > 0.0)?;
+        let Some(all) = self.drain.rate_per_s(now).filter(|&rate| rate > 0.0) else {
+            return self.foresight.wait_s(before.all);
+        };
         let is_other = |&(tenant, ..): &(u64, u16, Load, Load)| tenant != asker.tenant;
         let lines = self.queue.lines(asker.priority).filter(is_other);
         let others: u32 = lines.map(|(_, weight, ..)| u32::from(weight)).sum();

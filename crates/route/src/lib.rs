@@ -41,8 +41,8 @@ mod waiting;
 mod work;
 
 pub use admission::{
-    Admission, Asker, Degraded, DrainMeter, Outage, Promise, Promises, RetryAfter, Turnover,
-    expected_rate, retry_after_s,
+    Admission, Asker, Degraded, DrainMeter, HoldTime, Outage, Promise, Promises, RetryAfter,
+    Turnover, expected_rate, retry_after_s,
 };
 pub use admitted::{Admitted, admitted};
 pub use bucket::{BucketConfig, refill};

@@ -24,7 +24,7 @@ use crate::request::forward::Way;
 use crate::request::headers::{address_to, remove_client_keys, tell_time_left};
 use crate::request::lesson::Lesson;
 use crate::request::prepare::Prepared;
-use crate::request::queue::too_late;
+use crate::request::queue::{tokens, too_late};
 use crate::request::record::Record;
 use crate::request::so_far::SoFar;
 use crate::request::witness::Witness;
@@ -208,7 +208,7 @@ impl Dispatch<'_> {
         let replica = Arc::clone(self.view.replica(chosen.slot));
         let places = self.room().places(&replica, chosen.slot);
         let lease = replica.lease(&self.worker.gateway.waiting, places)?;
-        let lease = lease.of_tenant(self.tenant_place());
+        let lease = lease.of(self.tenant_place(), tokens(&self.prepared.inquiry));
         so_far.attempts += 1;
         so_far.attempts_of_model += 1;
         let inquiry = &self.prepared.inquiry;

@@ -112,7 +112,7 @@ fn own_region(
     let asker = Asker { priority, weight: 1, ..Asker::default() };
     let key = WaitKey::of(route.map_or(&NO_ROUTE, |route| &route.spec.name), model);
     let limits = route.map(|route| route.spec.queue.limits).unwrap_or_default();
-    let waiting = gateway.waiting.before(&Asking { key, limits, asker });
+    let waiting = gateway.waiting.before(&Asking { key, limits, asker }, |_| None);
     regions.own(
         model,
         (

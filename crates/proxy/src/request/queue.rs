@@ -85,8 +85,12 @@ impl Dispatch<'_> {
         let seconds = match reason {
             ShedReason::NobodyInReach => waitings.turn_away(&asking, &mut self.dice),
             _ => {
-                let foreseen = Foreseen { wait_ms: predicted_ms, rate_per_s: self.expected_rate() };
-                waitings.shed(&asking, foreseen, &mut self.dice)
+                let rate_per_s = |tokens| self.expected_rate(tokens);
+                let foreseen = Foreseen { wait_ms: predicted_ms, rate_per_s };
+                let mut dice = self.dice.clone();
+                let seconds = waitings.shed(&asking, foreseen, &mut dice);
+                self.dice = dice;
+                seconds
             }
         };
         let promised = Duration::from_secs(seconds.into());
@@ -229,9 +233,9 @@ impl Dispatch<'_> {
         Ok(HOME_PAUSE.min(until - now))
     }
 
-    /// Requests per second that the replicas are expected to serve, by their places and by how long
-    /// requests keep one.
-    fn expected_rate(&self) -> Option<f32> {
+    /// Requests of so many tokens on average that the replicas are expected to serve in a second, by
+    /// their places and by how long such requests keep one.
+    fn expected_rate(&self, tokens: f32) -> Option<f32> {
         let pin = self.prepared.target.pin.as_ref();
         let model = self.prepared.inquiry.model.as_ref();
         let group = self.prepared.route.group_for(model, pin).ok().flatten()?;
@@ -239,9 +243,23 @@ impl Dispatch<'_> {
         let turnover = |candidate: &Candidate| {
             let replica = self.view.replica(candidate.slot);
             let places = candidate.in_flight_max.min(room.places(replica, candidate.slot));
-            (places < u32::MAX).then(|| Turnover { places, held_ms: replica.held_ms() })
+            (places < u32::MAX).then(|| Turnover { places, hold: replica.hold_time() })
         };
-        expected_rate(group.group.candidates().iter().filter_map(turnover))
+        expected_rate(group.group.candidates().iter().filter_map(turnover), tokens)
+    }
+
+    /// The same where the number of places is certain. Where it is still being found it may grow
+    /// within a second, and nobody is refused for a guess.
+    pub(super) fn certain_rate(&self, tokens: f32) -> Option<f32> {
+        let pin = self.prepared.target.pin.as_ref();
+        let model = self.prepared.inquiry.model.as_ref();
+        let group = self.prepared.route.group_for(model, pin).ok().flatten()?;
+        let is_certain = |candidate: &Candidate| {
+            let replica = self.view.replica(candidate.slot);
+            replica.concurrency_limit().is_none() || replica.found_limit().is_some()
+        };
+        let all = group.group.candidates().iter().all(is_certain);
+        self.expected_rate(tokens).filter(|_| all)
     }
 
     /// Milliseconds that are left until the first token is due, if the route says when.

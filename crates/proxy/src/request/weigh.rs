@@ -216,7 +216,10 @@ impl Dispatch<'_> {
             // Those behind it wait for it.
             (_, true) => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
             (Some(stay), false) => stay.waiting(),
-            (None, false) => waitings.before(&self.asking(model, so_far)),
+            (None, false) => {
+                let rate_per_s = |tokens| self.certain_rate(tokens);
+                waitings.before(&self.asking(model, so_far), rate_per_s)
+            }
         };
         waiting.ahead = self.rivals(waiting.ahead, so_far.stay.is_some());
         let mut own = self.regions.own(model, (&self.view, group, self.room()), waiting);

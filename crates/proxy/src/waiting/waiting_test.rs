@@ -18,7 +18,7 @@ fn patience(after: Duration) -> Patience {
     Patience { until: Instant::now() + after, begin_by: None, turn_by: None }
 }
 
-const UNKNOWN: Foreseen = Foreseen { wait_ms: 0.0, rate_per_s: None };
+const UNKNOWN: Foreseen<fn(f32) -> Option<f32>> = Foreseen { wait_ms: 0.0, rate_per_s: |_| None };
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -47,8 +47,8 @@ async fn a_more_urgent_class_has_its_turn_first() {
     let mut late = enter(&waitings, limits).unwrap();
     let mut last = waitings.enter(&asking(limits, 3), patience(LONG)).unwrap();
     let mut second = waitings.enter(&asking(limits, 1), patience(LONG)).unwrap();
-    assert_eq!(waitings.before(&asking(limits, 0)).ahead, 1);
-    assert_eq!(waitings.before(&asking(limits, 1)).ahead, 2);
+    assert_eq!(waitings.before(&asking(limits, 0), |_| None).ahead, 1);
+    assert_eq!(waitings.before(&asking(limits, 1), |_| None).ahead, 2);
     for turn in [&mut late, &mut second, &mut last] {
         waitings.wake();
         assert_eq!(turn.told().await, Told::Turn);
@@ -89,10 +89,10 @@ async fn a_turn_that_nobody_takes_goes_to_the_next() {
 #[tokio::test]
 async fn a_full_queue_takes_nobody_and_who_leaves_makes_room() {
     let (waitings, limits) = waitings(1);
-    assert!(waitings.before(&asking(limits, 0)).has_room);
+    assert!(waitings.before(&asking(limits, 0), |_| None).has_room);
     let first = enter(&waitings, limits).unwrap();
     assert_eq!(enter(&waitings, limits).unwrap_err(), WaitLimit::Count);
-    let before = waitings.before(&asking(limits, 0));
+    let before = waitings.before(&asking(limits, 0), |_| None);
     assert_eq!((before.ahead, before.all, before.has_room), (1, 1, false));
     drop(first);
     assert_eq!(waitings.count(), 0);
@@ -142,10 +142,10 @@ async fn all_queues_together_have_bounds_too() {
     let mut big = other("b");
     big.asker.bytes = 16;
     assert_eq!(waitings.enter(&big, patience(LONG)).unwrap_err(), WaitLimit::Bytes);
-    assert!(!waitings.before(&big).has_room);
+    assert!(!waitings.before(&big, |_| None).has_room);
     let second = enter("b").unwrap();
     assert_eq!(enter("c").unwrap_err(), WaitLimit::Count);
-    assert!(!waitings.before(&other("c")).has_room);
+    assert!(!waitings.before(&other("c"), |_| None).has_room);
     drop((first, second));
     assert!(enter("c").is_ok());
 }

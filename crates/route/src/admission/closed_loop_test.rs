@@ -1,6 +1,6 @@
 //! What clients meet with that are turned away and come back when they are told to.
 
-use super::test_clients::{CAPACITY, Crowd, Report, Scenario, Source, run};
+use super::test_clients::{CAPACITY, Crowd, Expected, Report, Scenario, Source, run};
 
 fn crowd(source: Source) -> Crowd {
     Crowd {
@@ -8,6 +8,7 @@ fn crowd(source: Source) -> Crowd {
         tenant: 0,
         priority: 0,
         tokens: 0,
+        sizes: None,
         honour: 1.0,
         deadline_ms: 120_000,
         slo_ms: None,
@@ -16,7 +17,7 @@ fn crowd(source: Source) -> Crowd {
 
 fn scenario(crowds: Vec<Crowd>) -> Scenario {
     let seconds = [30, 150];
-    Scenario { crowds, queue_max: 80, seconds, slower: None, expected_per_s: None, seed: 1 }
+    Scenario { crowds, queue_max: 80, seconds, slower: None, expected: Expected::Unknown, seed: 1 }
 }
 
 /// Clients that would send twice what can be served if they were never turned away.
@@ -90,11 +91,40 @@ fn clients_that_come_back_as_told_find_their_place() {
 }
 
 /// Many at once after a time in which nothing waited, so that no rate was ever measured.
-fn sudden(requests: usize, expected: Option<f64>) -> Scenario {
+fn sudden(requests: usize, expected: Expected) -> Scenario {
     let calm = Crowd { tenant: 1, ..crowd(Source::Open(vec![(0, 0.2)])) };
     let burst = Crowd { tenant: 2, ..crowd(Source::Burst { second: 20, requests }) };
-    let expected_per_s = expected.map(|share| share * CAPACITY);
-    Scenario { seconds: [0, 60], queue_max: 20, expected_per_s, ..scenario(vec![calm, burst]) }
+    Scenario { seconds: [0, 60], queue_max: 20, expected, ..scenario(vec![calm, burst]) }
+}
+
+fn share(expected: f64) -> Expected {
+    Expected::PerSecond(expected * CAPACITY)
+}
+
+/// The same with requests of such sizes before it and in it.
+fn sized(before: [u32; 2], in_it: [u32; 2]) -> Scenario {
+    let mut sudden = sudden(200, Expected::Learned);
+    for (crowd, sizes) in sudden.crowds.iter_mut().zip([before, in_it]) {
+        crowd.sizes = Some(sizes);
+    }
+    sudden
+}
+
+#[test]
+fn a_sudden_burst_of_other_sizes_than_before_finds_its_places() {
+    let (short, equal, mixed, long) = ([8, 8], [32, 32], [4, 64], [96, 96]);
+    for before in [short, equal, mixed, long] {
+        for in_it in [short, equal, mixed, long] {
+            for seed in [1, 2] {
+                let report = run(&Scenario { seed, ..sized(before, in_it) });
+                let burst = &report.crowds[1];
+                let name = format!("{before:?}, then {in_it:?}, {seed}: {}", row("", &report));
+                assert!(burst.second_attempts > 100, "{name}");
+                assert!(burst.second_share() >= 0.95, "{name}");
+                assert!(burst.served_share() > 0.999, "{name}");
+            }
+        }
+    }
 }
 
 #[test]
@@ -102,7 +132,7 @@ fn who_is_turned_away_in_a_sudden_burst_is_spread_over_the_time_that_it_takes() 
     // A fifth less than the capacity is expected, as long as nothing is known, or less than that.
     for expected in [0.7, 0.8] {
         for requests in [100, 200, 800] {
-            let report = run(&sudden(requests, Some(expected)));
+            let report = run(&sudden(requests, share(expected)));
             let burst = &report.crowds[1];
             let name = format!("{requests} at once, {expected}: {}", row("", &report));
             assert!(burst.second_attempts > requests as u64 / 4, "{name}");
@@ -203,9 +233,11 @@ fn table() {
         ("neighbour 0.5", neighbours(0.5)),
         ("neighbour 5", neighbours(5.0)),
         ("classes 4 x 0.45", classes()),
-        ("200 at once, unexpected", sudden(200, None)),
-        ("200 at once", sudden(200, Some(0.8))),
-        ("800 at once", sudden(800, Some(0.8))),
+        ("200 at once, unexpected", sudden(200, Expected::Unknown)),
+        ("200 mixed at once after short", sized([8, 8], [4, 64])),
+        ("200 long at once after mixed", sized([4, 64], [96, 96])),
+        ("200 at once", sudden(200, share(0.8))),
+        ("800 at once", sudden(800, share(0.8))),
         ("slower by half", Scenario { slower: Some((60, 2.0)), ..closed() }),
     ];
     for (name, scenario) in rows {

@@ -1,28 +1,31 @@
 //! How fast requests are expected to be served before that was measured.
 
+use super::HoldTime;
+
 /// A replica's places, and how long requests usually keep one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turnover {
     /// Requests that it may have at a time.
     pub places: u32,
-    /// Milliseconds from a request's start there to its end, as lately seen; `None` if none has ended.
-    pub held_ms: Option<f32>,
+    /// How long requests have kept one lately.
+    pub hold: HoldTime,
 }
 
-/// Requests per second that these replicas are expected to serve when all their places are taken; `None`
-/// if no request has ended at any. A replica of which that is unknown counts as usual.
+/// Requests of `tokens` on average that these replicas are expected to serve in a second when all their
+/// places are taken; `None` if no request has ended at any. A replica of which that is unknown counts
+/// as usual.
 ///
 /// Requests take longer beside others than alone, so somewhat less than what was seen is expected:
 /// clients that come too early are turned away again, and who comes a little late finds a place.
 #[must_use]
-pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone) -> Option<f32> {
-    let known = || replicas.clone().filter_map(|replica| replica.held_ms);
+pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone, tokens: f32) -> Option<f32> {
+    let known = || replicas.clone().filter_map(|replica| replica.hold.expected_ms(tokens));
     let usual_ms = known().sum::<f32>() / known().count().max(1) as f32;
     if usual_ms <= 0.0 {
         return None;
     }
     let rate = |replica: Turnover| {
-        let held_ms = replica.held_ms.unwrap_or(usual_ms).max(HELD_MIN_MS);
+        let held_ms = replica.hold.expected_ms(tokens).unwrap_or(usual_ms);
         replica.places as f32 * 1_000.0 / (held_ms * SLOWER)
     };
     Some(replicas.map(rate).sum::<f32>()).filter(|rate| *rate > 0.0)
@@ -31,16 +34,16 @@ pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone) -> Option
 /// How much longer requests are expected to take when all places are taken.
 const SLOWER: f32 = 1.25;
 
-/// Errors end at once, and must not promise a rate beyond measure.
-const HELD_MIN_MS: f32 = 1.0;
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn rate(replicas: &[(u32, Option<f32>)]) -> Option<f32> {
-        let of = |&(places, held_ms): &(u32, Option<f32>)| Turnover { places, held_ms };
-        expected_rate(replicas.iter().map(of))
+        let of = |&(places, held_ms): &(u32, Option<f32>)| {
+            let known = |held_ms| HoldTime::default().with(100, held_ms);
+            Turnover { places, hold: held_ms.map(known).unwrap_or_default() }
+        };
+        expected_rate(replicas.iter().map(of), 100.0)
     }
 
     #[test]

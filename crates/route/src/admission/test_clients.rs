@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use spillway_types::{Deadline, Inquiry, ModelLoad};
 
-use super::{Admission, Asker};
+use super::{Admission, Asker, HoldTime, Turnover, expected_rate};
 use crate::test_world::{Array, NOW, inquiry};
 use crate::{
     Moment, OwnRegion, RegionReport, SpillTerms, SpillVerdict, WaitEntry, WaitLimits, spill,
@@ -34,6 +34,8 @@ pub(super) struct Crowd {
     pub(super) tenant: u64,
     pub(super) priority: u8,
     pub(super) tokens: u32,
+    /// Least and most tokens of their requests, which then take as long as their size says.
+    pub(super) sizes: Option<[u32; 2]>,
     /// The part of them that comes again when it is told to; others go away for good.
     pub(super) honour: f64,
     /// Milliseconds after which an answer is useless.
@@ -53,6 +55,15 @@ pub(super) enum Source {
     Burst { second: u64, requests: usize },
 }
 
+/// Requests per second that are expected to be served as long as no rate was measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Expected {
+    Unknown,
+    PerSecond(f64),
+    /// By how long requests were seen to take.
+    Learned,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
     pub(super) crowds: Vec<Crowd>,
@@ -61,8 +72,7 @@ pub(super) struct Scenario {
     pub(super) seconds: [u64; 2],
     /// From this second on replicas take so many times as long.
     pub(super) slower: Option<(u64, f64)>,
-    /// Requests per second that are expected to be served as long as no rate was measured.
-    pub(super) expected_per_s: Option<f64>,
+    pub(super) expected: Expected,
     pub(super) seed: u64,
 }
 
@@ -136,6 +146,8 @@ struct Request {
     attempts: u32,
     arrived: u64,
     is_measured: bool,
+    tokens: u32,
+    took: u64,
 }
 
 struct World<'s> {
@@ -145,6 +157,7 @@ struct World<'s> {
     sequence: u64,
     admission: Admission<usize>,
     running: usize,
+    hold: HoldTime,
     requests: Vec<Request>,
     rng: fastrand::Rng,
     dice: fastrand::Rng,
@@ -163,6 +176,7 @@ pub(super) fn run(scenario: &Scenario) -> Report {
         sequence: 0,
         admission: Admission::new(limits),
         running: 0,
+        hold: HoldTime::default(),
         requests: Vec::new(),
         rng: fastrand::Rng::with_seed(scenario.seed),
         dice: fastrand::Rng::with_seed(scenario.seed + 99),
@@ -260,7 +274,9 @@ impl World<'_> {
         let [from, to] = self.scenario.seconds;
         let is_measured = (from * SECOND..to * SECOND).contains(&arrived);
         self.results[crowd].requests += u64::from(is_measured);
-        self.requests.push(Request { crowd, attempts: 0, arrived, is_measured });
+        let of = &self.scenario.crowds[crowd];
+        let tokens = of.sizes.map_or(of.tokens, |[least, most]| self.rng.u32(least..=most));
+        self.requests.push(Request { crowd, attempts: 0, arrived, is_measured, tokens, took: 0 });
         self.schedule(after, Event::Attempt { request: self.requests.len() - 1 });
     }
 
@@ -270,7 +286,7 @@ impl World<'_> {
             priority: crowd.priority,
             tenant: crowd.tenant,
             weight: 1,
-            tokens: crowd.tokens,
+            tokens: self.requests[request].tokens,
             bytes: 100,
             fingerprint: request as u64,
             is_promised: false,
@@ -288,6 +304,7 @@ impl World<'_> {
         results.second_attempts += u64::from(known.is_measured && known.attempts == 2);
         let mut asker = self.asker(request);
         asker.is_promised = self.admission.redeem(asker.fingerprint, now);
+        self.expect(&asker);
         match self.plan(request, &asker) {
             SpillVerdict::Own => {
                 if !self.admission.is_empty() {
@@ -362,9 +379,19 @@ impl World<'_> {
         self.shed(&Asker { is_promised: false, ..entry.asker() }, 0.0);
     }
 
+    fn expect(&mut self, asker: &Asker) {
+        let (now, expected, hold) = (self.instant(), self.scenario.expected, self.hold);
+        let places = [Turnover { places: SLOTS as u32, hold }];
+        self.admission.expect(asker, now, |tokens| match expected {
+            Expected::Unknown => None,
+            Expected::PerSecond(rate) => Some(rate as f32),
+            Expected::Learned => expected_rate(places.into_iter(), tokens),
+        });
+    }
+
     fn shed(&mut self, asker: &Asker, predicted_ms: f32) {
         let now = self.instant();
-        self.admission.expect(self.scenario.expected_per_s.map(|rate| rate as f32));
+        self.expect(asker);
         let told = self.admission.shed(asker, predicted_ms, now, &mut self.dice);
         assert!((1..=60).contains(&told.seconds));
         let request = asker.fingerprint as usize;
@@ -387,9 +414,12 @@ impl World<'_> {
         assert!(self.running <= SLOTS, "no place is taken twice");
         let slower = self.scenario.slower.filter(|(from, _)| from * SECOND <= self.now);
         let factor = slower.map_or(1.0, |(_, factor)| factor);
-        let takes = (SERVICE as f64 * (0.5 + self.rng.f64()) * factor) as u64;
+        let chance = 0.5 + self.rng.f64();
+        let Request { crowd, attempts, is_measured, arrived, tokens, .. } = self.requests[request];
+        let sized = self.scenario.crowds[crowd].sizes.map(|_| 0.1 + f64::from(tokens) / 50.0);
+        let takes = (SERVICE as f64 * sized.unwrap_or(chance) * factor) as u64;
+        self.requests[request].took = takes;
         self.schedule(takes, Event::End { request });
-        let Request { crowd, attempts, is_measured, arrived } = self.requests[request];
         let slo_ms = self.scenario.crowds[crowd].slo_ms;
         let results = &mut self.results[crowd];
         if is_measured {
@@ -405,7 +435,8 @@ impl World<'_> {
         self.running -= 1;
         let [from, to] = self.scenario.seconds;
         self.ended += u64::from((from * SECOND..to * SECOND).contains(&self.now));
-        let crowd = self.requests[request].crowd;
+        let Request { crowd, tokens, took, .. } = self.requests[request];
+        self.hold = self.hold.with(tokens, took as f32 / MS as f32);
         if let Source::Closed { think_ms, .. } = self.scenario.crowds[crowd].source {
             self.begin_anew(crowd, think_ms);
         }

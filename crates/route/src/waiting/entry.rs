@@ -12,7 +12,7 @@ use crate::ShedReason;
 #[serde(deny_unknown_fields, default)]
 pub struct WaitLimits {
     /// Most requests. Choose what the replicas end within the time that clients are willing to wait:
-    /// more only makes those wait that are shed in the end. Half as many again, and at least 32, are
+    /// more only makes those wait that are shed in the end. Half as many again, and at least 128, are
     /// taken of those that were promised a place, and as many once more of tenants that have few.
     pub count_max: usize,
     /// Most bytes that the waiting requests hold together.
@@ -53,8 +53,9 @@ impl WaitLimits {
 /// come free, so that they pile up only when replicas have become slower.
 const PROMISED_MORE: usize = 2;
 
-/// What is added to a small queue: `Retry-After` knows whole seconds only, so that some come together.
-const PROMISED_MORE_MIN: usize = 32;
+/// What is added to a small queue. `Retry-After` knows whole seconds only, so that those come together
+/// whose places come free within one, and after a sudden burst the rate was only a guess.
+const PROMISED_MORE_MIN: usize = 128;
 
 /// A request that is to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -377,7 +377,8 @@ fn a_full_queue_lets_go_of_the_least_urgent_that_was_promised_nothing() {
 #[test]
 fn promised_requests_are_taken_beyond_the_limit_and_in_place_of_newcomers() {
     let limits = WaitLimits { count_max: 4, bytes_max: 1_000, wait_ms_max: 500 };
-    let mut queue = WaitQueue::new(limits);
+    let beyond = limits.promised_beyond() as u64;
+    let mut queue = WaitQueue::new(WaitLimits { bytes_max: 10_000, ..limits });
     (0..4).for_each(|item| assert!(queue.push(entry(item, 0, 100 + item), *NOW).is_ok()));
     let mut promised = |item: u64| {
         let entry = WaitEntry { is_promised: true, ..entry(item, 0, 500) };
@@ -386,12 +387,12 @@ fn promised_requests_are_taken_beyond_the_limit_and_in_place_of_newcomers() {
             |entered: Entered<u64>| entered.pushed_out.iter().map(|(_, one)| one.item).collect();
         entered.map(items)
     };
-    (10..42).for_each(|item| assert_eq!(promised(item), Ok(vec![])));
-    let places = [42, 43, 44, 45].map(|item| promised(item).unwrap());
+    (10..10 + beyond).for_each(|item| assert_eq!(promised(item), Ok(vec![])));
+    let places = [242, 243, 244, 245].map(|item| promised(item).unwrap());
     assert_eq!(places, [[3], [2], [1], [0]]);
-    assert_eq!(promised(46).unwrap_err().limit, WaitLimit::Count);
+    assert_eq!(promised(246).unwrap_err().limit, WaitLimit::Count);
     // Another tenant is not kept out by them.
-    assert_eq!(queue.enter(of(2, 47, 10), *NOW).unwrap().pushed_out, []);
+    assert_eq!(queue.enter(of(2, 247, 10), *NOW).unwrap().pushed_out, []);
 }
 
 #[test]

@@ -1,0 +1,45 @@
+//! How long requests keep a place at a replica, as its requests note it.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use spillway_route::HoldTime;
+
+/// A [`HoldTime`] without a lock: each of its numbers as the bits of a float.
+///
+/// Of two requests that end in the same moment one may be lost, or counted in some of the numbers only;
+/// that is forgotten with the requests that follow.
+#[derive(Debug, Default)]
+pub(crate) struct Held([AtomicU32; 5]);
+
+impl Held {
+    pub(crate) fn get(&self) -> HoldTime {
+        let [count, tokens, held_ms, variance, covariance] =
+            self.0.each_ref().map(|bits| f32::from_bits(bits.load(Ordering::Relaxed)));
+        HoldTime { count, tokens, held_ms, variance, covariance }
+    }
+
+    /// Notes that a request of so many tokens has kept its place for this time.
+    pub(crate) fn note(&self, tokens: u32, held: Duration) {
+        let HoldTime { count, tokens, held_ms, variance, covariance } =
+            self.get().with(tokens, held.as_secs_f32() * 1e3);
+        for (bits, number) in self.0.iter().zip([count, tokens, held_ms, variance, covariance]) {
+            bits.store(number.to_bits(), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_expected() {
+        let held = Held::default();
+        assert_eq!(held.get(), HoldTime::default());
+        held.note(10, Duration::from_secs(1));
+        (0..400).for_each(|_| held.note(10, Duration::from_millis(200)));
+        let expected_ms = held.get().expected_ms(10.0);
+        assert!(expected_ms.is_some_and(|ms| (200.0..210.0).contains(&ms)), "{expected_ms:?}");
+    }
+}
