@@ -68,13 +68,16 @@ pub(crate) fn chaos(root: &Path, json: bool) -> Result<bool> {
 fn rust_tests(report: &mut Report, root: &Path) {
     report.step("rust tests", || {
         let nextest = first_line(&mut command(root, "cargo nextest --version")).is_some();
+        let which = "--locked --workspace --lib --bins --tests --no-fail-fast";
         let line = if nextest {
-            "cargo nextest run --locked --workspace --lib --bins --tests --no-fail-fast"
+            // Most of them wait most of the time: for a timer, a lease, an election.
+            let threads = 2 * std::thread::available_parallelism().map_or(1, usize::from);
+            format!("cargo nextest run {which} --test-threads {threads}")
         } else {
             eprintln!("note: cargo-nextest is not installed; using cargo test");
-            "cargo test --locked --workspace --lib --bins --tests --no-fail-fast"
+            format!("cargo test {which}")
         };
-        command::run(&mut command(root, line)).map(|()| Outcome::Passed)
+        command::run(&mut command(root, &line)).map(|()| Outcome::Passed)
     });
     report.step("doctests", || doctests(root));
 }
