@@ -161,3 +161,24 @@ async fn who_can_wait_does_and_who_can_t_is_served_all_the_same() {
     held.iter().chain([&raw, &hasty]).for_each(JoinHandle::abort);
     node.stop().await;
 }
+
+#[tokio::test]
+async fn a_limit_that_is_a_guess_moves_no_hashed_key() {
+    let route =
+        "[[route]]\nname = \"llm\"\npolicy = \"consistent_hash\"\nhash_by = \"header:x-session\"\n";
+    let gates = [Gate::start().await, Gate::start().await];
+    let setup = Setup::new().replica("r0", gates[0].address).replica("r1", gates[1].address);
+    let node = setup.table(route).start().await;
+    let address = node.addresses()[0];
+    let ask = || {
+        let mut request = chat("tiny", "");
+        request.headers_mut().insert("x-session", "one".parse().expect("a header's value"));
+        spawn(Client::once(address, request))
+    };
+    let held: Vec<_> = (0..72).map(|_| ask()).collect();
+    let counts = || gates.each_ref().map(|gate| gate.held(""));
+    eventually("all are there", || counts().iter().sum::<usize>() == 72).await;
+    assert!(counts().contains(&72), "{:?}", counts());
+    held.iter().for_each(JoinHandle::abort);
+    node.stop().await;
+}

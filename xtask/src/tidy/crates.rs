@@ -109,6 +109,7 @@ const LAYERS: [(&str, &[&str]); 26] = [
     (
         "spillway",
         &[
+            "spillway-types",
             "spillway-emulator",
             "spillway-link",
             "spillway-control",

@@ -118,7 +118,13 @@ fn own_region(
         (
             &view,
             group,
-            Room { can_wait: limits.count_max > 0, kept: None, first: None, tenant: None },
+            Room {
+                can_wait: limits.count_max > 0,
+                has_home: false,
+                kept: None,
+                first: None,
+                tenant: None,
+            },
         ),
         waiting,
     )

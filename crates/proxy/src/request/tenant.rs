@@ -38,7 +38,8 @@ impl Dispatch<'_> {
         // What only one replica can serve is sent there, and gets its refusal from there.
         let tenant = self.tenant.filter(|_| prepared.pinned.is_none()).map(|key| key.tenant);
         let kept = if can_wait { self.kept() } else { None };
-        Room { can_wait, kept, first: None, tenant }
+        let has_home = prepared.inquiry.session.or(prepared.inquiry.affinity).is_some();
+        Room { can_wait, has_home, kept, first: None, tenant }
     }
 
     /// The places that are tried before all others; `None` if they are all the same to it.

@@ -7,7 +7,7 @@
 /// decide. Sums are plain numbers, to be kept wherever the caller likes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HoldTime {
-    /// Requests that count; fades to [`COUNT_MAX`].
+    /// Requests that count; fades to 64.
     pub count: f32,
     /// Mean size in tokens.
     pub tokens: f32,
