@@ -17,8 +17,8 @@ use crate::view::View;
 pub(crate) struct Room {
     /// It can wait in this node until a place comes free.
     pub(crate) can_wait: bool,
-    /// Its session or its hash has a replica, from which a mere guess of a limit does not move it.
-    pub(crate) has_home: bool,
+    /// A limit that is a guess does not hold it back.
+    pub(crate) is_past_guesses: bool,
     /// Its tenant has much, and leaves this to others.
     pub(crate) kept: Option<Kept>,
     /// Only this replica and those after it count: what others leave to its tenant.
@@ -36,8 +36,8 @@ impl Room {
         if self.tenant.is_some_and(|tenant| replica.tenant_rests().until(tenant).is_some()) {
             return 0;
         }
-        let stays = self.has_home && !replica.crowd().is_found();
-        let places = replica.places_for(self.can_wait && !stays);
+        let is_past = self.is_past_guesses && !replica.crowd().is_found();
+        let places = replica.places_for(self.can_wait && !is_past);
         self.kept.map_or(places, |kept| kept.places_left(slot, places))
     }
 }

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use spillway_emulator::{Config as EmulatorConfig, Emulator};
 use spillway_node::Node;
 use spillway_tests::{
     Client, Cluster, OK, Reply, Scripted, Setup, Wire, chat, eventually, knows, spawn,
 };
+use spillway_types::ReplicaSlot;
 use tokio::task::JoinHandle;
 
 const ONE_PLACE: &str = "connections_max = 1";
@@ -82,6 +84,36 @@ async fn held_on(replica: &Scripted, mut kept: Wire) -> Wire {
         () = on_kept => None,
     };
     fresh.unwrap_or(kept)
+}
+
+#[tokio::test]
+async fn a_limit_that_is_a_guess_sends_nobody_away() {
+    let cluster = Cluster::new(&["home", "away"]);
+    let mut nodes = Vec::new();
+    let mut engines = Vec::new();
+    for index in 0..2 {
+        let engine = Emulator::start(EmulatorConfig::default()).await.expect("an emulator");
+        let url = format!("http://{}", engine.addresses()[0]);
+        // One report, of a calm engine.
+        let lines = "kind = \"vllm\"\nmetrics.period_ms = 60000";
+        let setup = Setup::new().replica_with(&format!("r{index}"), &url, lines);
+        nodes.push(cluster.start(index, setup).await);
+        engines.push(engine);
+    }
+    let home = &nodes[0];
+    knows(home, "away").await;
+    eventually("its engine has said that nothing waits", || {
+        home.gateway().view().board().signals(ReplicaSlot(0)).queued.is_known()
+    })
+    .await;
+    let request = || chat("tiny", ",\"max_tokens\":64,\"ignore_eos\":true");
+    let asked = (0..72).map(|_| spawn(Client::once(home.addresses()[0], request())));
+    for reply in asked.collect::<Vec<_>>() {
+        assert_eq!(served_by(reply).await, "home");
+    }
+    for node in nodes {
+        node.stop().await;
+    }
 }
 
 #[tokio::test]

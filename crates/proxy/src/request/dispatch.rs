@@ -94,6 +94,8 @@ pub(crate) struct Dispatch<'a> {
     pub(crate) started: Instant,
     /// By which its tenant is counted.
     pub(crate) tenant: Option<TenantKey>,
+    /// Limits of replicas that are guesses hold it back no more.
+    pub(crate) is_past_guesses: bool,
 }
 
 impl Dispatch<'_> {
@@ -290,6 +292,7 @@ impl Dispatch<'_> {
         loop {
             let planned = self.plan(so_far);
             let refusal = match (self.weigh(planned, so_far), planned) {
+                (Way::Region(..), Err(Refusal::AllBusy)) if self.pass_guesses() => continue,
                 (Way::Region(destination, reason), _) => {
                     return Ok(Next::Region(destination, Some(reason)));
                 }

@@ -192,6 +192,7 @@ pub async fn explain(
         dice: gateway.dice(),
         started: around.started,
         tenant,
+        is_past_guesses: false,
     };
     Ok(dispatch.explain())
 }

@@ -120,7 +120,7 @@ fn own_region(
             group,
             Room {
                 can_wait: limits.count_max > 0,
-                has_home: false,
+                is_past_guesses: false,
                 kept: None,
                 first: None,
                 tenant: None,

@@ -257,6 +257,7 @@ impl Resume {
                 dice: self.dice.clone(),
                 started: now,
                 tenant,
+                is_past_guesses: false,
             };
             let so_far =
                 SoFar { tried: tried.clone(), refused: refused.clone(), ..SoFar::default() };

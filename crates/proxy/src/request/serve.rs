@@ -352,6 +352,7 @@ impl Exchange {
             dice: self.dice.clone(),
             started: record.started(),
             tenant,
+            is_past_guesses: false,
         };
         let mut dispatched = dispatch.run(record).await?;
         confine_reply(&mut dispatched, prepared, head)?;

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use spillway_route::Candidate;
+
 use crate::gateway::Gateway;
 use crate::live_loads::Room;
 use crate::replica::Replica;
@@ -38,8 +40,10 @@ impl Dispatch<'_> {
         // What only one replica can serve is sent there, and gets its refusal from there.
         let tenant = self.tenant.filter(|_| prepared.pinned.is_none()).map(|key| key.tenant);
         let kept = if can_wait { self.kept() } else { None };
+        // A guess moves no session and no hashed key.
         let has_home = prepared.inquiry.session.or(prepared.inquiry.affinity).is_some();
-        Room { can_wait, has_home, kept, first: None, tenant }
+        let is_past_guesses = self.is_past_guesses || has_home;
+        Room { can_wait, is_past_guesses, kept, first: None, tenant }
     }
 
     /// The places that are tried before all others; `None` if they are all the same to it.
@@ -130,6 +134,23 @@ impl Dispatch<'_> {
         let (tenant, group) = (self.tenant?, self.group()?);
         let room = group.memory.tenants.left_by(tenant)?;
         Kept::of(room, group.group.candidates())
+    }
+
+    /// Has limits that are guesses not hold the request back any more, if it is held back by one at a
+    /// replica that says nothing waits there; returns whether. For one that would leave the region.
+    pub(super) fn pass_guesses(&mut self) -> bool {
+        if self.is_past_guesses {
+            return false;
+        }
+        let candidates = self.group().map(|group| group.group.candidates());
+        let board = self.view.board();
+        let is_guess = |candidate: &Candidate| {
+            let crowd = self.view.replica(candidate.slot).crowd();
+            let is_limited = !crowd.is_found() && crowd.limit() != u32::MAX;
+            is_limited && board.signals(candidate.slot).queued.or(1.0) < 1.0
+        };
+        self.is_past_guesses = candidates.is_some_and(|candidates| candidates.iter().any(is_guess));
+        self.is_past_guesses
     }
 
     fn group(&self) -> Option<&RouteGroup> {
