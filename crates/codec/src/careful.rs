@@ -1,9 +1,10 @@
-//! A deserializer around another one that does not believe lengths.
+//! A deserializer that wraps another one and does not trust lengths in the input.
 //!
-//! Bincode reads a length and hands it on: strings are allocated by it, and lists by serde's guess
-//! of up to a mebibyte. Here strings and bytes are borrowed from the input, which has to hold them,
-//! before anything copies them; lists grow as their elements come; and there are no more elements
-//! than the input has bytes, so that a list of empty elements cannot run for ever.
+//! Bincode reads a length and passes it on: a string is allocated by that length, and a list by
+//! serde's guess of up to a mebibyte. Here strings and bytes are borrowed from the input, which
+//! must hold them whole, before anything copies them. Lists grow as their elements arrive. All
+//! lists together have at most as many elements as the input has bytes, so that a list of empty
+//! elements cannot go on for ever.
 
 use std::cell::Cell;
 use std::fmt;
@@ -12,18 +13,19 @@ use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 
-/// The deserializer. Everything nested in it is wrapped as well.
+/// The wrapping deserializer. Everything nested in it is wrapped as well.
 pub(crate) struct Careful<'b, T> {
     inner: T,
-    /// How many more elements there may be.
+    /// Number of elements that may still come.
     elements: &'b Cell<usize>,
-    /// Whether this is about a list or map, whose length the input claims. Structs and tuples come
-    /// the same way, but the program knows how many fields they have.
+    /// True inside a list or map, whose length the input claims. Structs and tuples are visited in
+    /// the same way, but the program knows the number of their fields.
     claimed: bool,
 }
 
 impl<'b, T> Careful<'b, T> {
-    /// Wraps `inner`; `elements` says how many elements all lists and maps together may have.
+    /// Wraps `inner`. `elements` is the number of elements that all lists and maps together may
+    /// have.
     pub(crate) fn new(inner: T, elements: &'b Cell<usize>) -> Self {
         Self { inner, elements, claimed: false }
     }
@@ -41,7 +43,7 @@ impl<'b, T> Careful<'b, T> {
     }
 }
 
-/// Methods whose visitor sees nothing that is nested.
+/// Methods whose visitor sees no nested value.
 macro_rules! plain {
     ($($method:ident => $inner:ident,)*) => {
         $(fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
@@ -50,7 +52,7 @@ macro_rules! plain {
     };
 }
 
-/// Methods whose visitor is given something nested.
+/// Methods whose visitor gets a nested value.
 macro_rules! nested {
     ($($method:ident($($argument:ident: $type:ty),*),)*) => {
         $(fn $method<V: Visitor<'de>>(
@@ -84,6 +86,8 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for Careful<'_, D> {
         deserialize_f64 => deserialize_f64,
         deserialize_char => deserialize_char,
         deserialize_str => deserialize_str,
+        // Read as borrowed text, so that bincode allocates nothing by a length that the input
+        // claims.
         deserialize_string => deserialize_str,
         deserialize_bytes => deserialize_bytes,
         deserialize_byte_buf => deserialize_bytes,
@@ -161,7 +165,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for Careful<'_, V> {
     }
 }
 
-// The default of `size_hint` is "unknown", which is the point: what collects the elements reserves
+// `size_hint` keeps its default, "unknown", on purpose: a collector of the elements then reserves
 // nothing.
 impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Careful<'_, A> {
     type Error = A::Error;

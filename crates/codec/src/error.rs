@@ -1,28 +1,28 @@
-//! Why a frame could not be made or was refused.
+//! Errors of making and of reading a frame.
 
-/// A frame was refused. Asking for the same bytes again changes nothing.
+/// Error of a frame that was refused. Reading the same bytes again changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It does not begin like a frame.
+    /// The bytes do not begin like a frame.
     #[error("this is no frame: it begins with {found:#06x}")]
     Magic {
         /// The first two bytes, little endian.
         found: u16,
     },
-    /// A frame, but of another message.
+    /// The frame holds another message than expected.
     #[error("a message of kind {found:#06x} came where {expected:#06x} belongs")]
     Kind {
-        /// What came.
+        /// Kind in the frame.
         found: u16,
-        /// What was to come.
+        /// Kind that was expected.
         expected: u16,
     },
-    /// The sender speaks a version that this program cannot read.
+    /// The sender's version is newer than this program, or too old to be read.
     #[error("version {found} of kind {kind:#06x} cannot be read, {newest} is the newest known")]
     Version {
-        /// Which message.
+        /// Kind of the message.
         kind: u16,
-        /// What came.
+        /// Version in the frame.
         found: u16,
         /// The newest version this program reads.
         newest: u16,
@@ -30,49 +30,49 @@ pub enum DecodeError {
     /// The payload is longer than its kind may be.
     #[error("a payload of {bytes} bytes is longer than the {bytes_max} it may have")]
     TooLong {
-        /// What the header claims.
+        /// Length that the header claims.
         bytes: usize,
-        /// What is allowed.
+        /// Longest length that this kind may have.
         bytes_max: usize,
     },
     /// Bytes are missing.
     #[error("{bytes} bytes came of {needed}")]
     TooShort {
-        /// How many there are.
+        /// Number of bytes present.
         bytes: usize,
-        /// How many there should be.
+        /// Number of bytes needed.
         needed: usize,
     },
     /// Bytes follow the frame.
     #[error("{bytes} bytes follow the frame")]
     Trailing {
-        /// How many.
+        /// Number of bytes behind the frame.
         bytes: usize,
     },
-    /// A bit was changed on the way.
+    /// Some bit was changed on the way.
     #[error("the checksum does not fit")]
     Checksum,
-    /// An intact frame whose payload is not what its version promises: the sender's fault.
+    /// An intact frame whose payload is not what its version promises: a fault of the sender.
     #[error("the payload is malformed: {why}")]
     Payload {
-        /// What is wrong with it.
+        /// Description of the fault.
         why: Box<str>,
     },
 }
 
-/// A message could not be made into a frame.
+/// Error of a message that could not be made into a frame.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
     /// The payload would be longer than its kind may be.
     #[error("the payload is longer than the {bytes_max} bytes it may have")]
     TooLong {
-        /// What is allowed.
+        /// Longest length that this kind may have.
         bytes_max: usize,
     },
-    /// The message has a part that the format cannot carry: the programmer's fault.
+    /// The message has a part that the format cannot carry: a fault of the program.
     #[error("the message cannot be encoded: {why}")]
     Payload {
-        /// Which part.
+        /// Description of that part.
         why: Box<str>,
     },
 }

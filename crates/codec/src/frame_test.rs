@@ -1,4 +1,4 @@
-//! What a frame must survive, and what it must not.
+//! Faults that a frame must survive, and input that must be refused.
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,7 @@ proptest! {
     }
 }
 
-/// A frame that is right in all but what its payload says.
+/// Makes a frame that is valid except for the content of its payload.
 fn frame_of(version: u16, payload: &[u8]) -> Vec<u8> {
     let header = FrameHeader::of(Note::KIND, version, payload.len() as u32, payload);
     [&header.to_bytes(), payload].concat()
@@ -195,7 +195,7 @@ fn a_stream_reader_knows_the_length_before_the_payload() {
     assert!(header.open::<Note>(&payload[1..]).is_err());
 }
 
-/// Tells how much room a list was asked to reserve.
+/// Records the room that a list was asked to reserve.
 #[derive(Debug)]
 struct Reserved(Option<usize>);
 

@@ -1,15 +1,16 @@
-//! What fuzz targets of crates with messages have in common. For tests only, as `golden` is.
+//! Shared code of the fuzz targets in crates with messages. For tests only, like `golden`.
 
 use crate::{Wire, decode, decode_payload, encode};
 
 /// Reads `input` as a payload of `T` behind a byte with its version, and checks what was read.
 ///
-/// Mutations would hardly ever find a valid checksum, so the payload is read as behind one. What
-/// can be read has to survive writing and reading: the second frame equals the first.
+/// Mutations would hardly ever find a valid checksum, so the payload is decoded without one. A
+/// message that can be read has to survive writing and reading: the second frame equals the first.
 ///
 /// # Panics
-/// If a message that was read is written and read back as another one.
+/// Panics if a message that was read is written and read back as another one.
 pub fn check_message<T: Wire>(input: &[u8]) -> Option<T> {
+    // Must not panic, whatever the input is.
     drop(decode::<T>(input));
     let (version, payload) = input.split_first()?;
     if payload.len() > T::BYTES_MAX {

@@ -1,8 +1,8 @@
 //! Golden vectors: the bytes of a message as they were when its version was made.
 //!
-//! For tests only. A crate with [`Wire`] messages calls [`check`] for a sample of each, which
-//! compares its frame with `golden/<name>.v<version>.hex` and reads the files of all versions
-//! before. Whoever changes a message sees this fail, and is told what to do.
+//! For tests only. A crate with [`Wire`] messages calls [`check`] for a sample of each. The
+//! function compares its frame with `golden/<name>.v<version>.hex` and reads the files of all older
+//! versions. A changed message makes it fail, with a text that says what to do.
 
 use std::fmt::{Debug, Write};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::{env, fs};
 
 use crate::{Wire, decode, encode};
 
-/// The variable that makes [`check`] write files that are missing.
+/// Environment variable that makes [`check`] write missing files.
 pub const WRITE: &str = "SPILLWAY_GOLDEN_WRITE";
 
 /// Compares the frame of `sample` with the vector of its version, and reads it and all older ones.
@@ -18,7 +18,7 @@ pub const WRITE: &str = "SPILLWAY_GOLDEN_WRITE";
 /// `folder` is that of the vectors, as a rule `concat!(env!("CARGO_MANIFEST_DIR"), "/golden")`.
 ///
 /// # Panics
-/// If a byte differs, a vector is missing or cannot be read any more. The message says what to do.
+/// Panics if a byte differs, or if a vector is missing or can't be read, and says what to do.
 pub fn check<T: Wire + PartialEq + Debug>(folder: &str, name: &str, sample: &T) {
     let write = env::var_os(WRITE).is_some();
     if let Err(why) = examine(Path::new(folder), name, sample, write) {
@@ -37,6 +37,7 @@ fn examine<T: Wire + PartialEq + Debug>(
 ) -> Result<(), String> {
     let frame = encode(sample).map_err(|error| format!("the sample of {name}: {error}"))?;
     let path = path(folder, name, T::VERSION);
+    // An existing vector is never overwritten: its version must stay readable.
     if write && !path.exists() {
         fs::write(&path, to_hex(&frame)).map_err(|error| format!("{}: {error}", path.display()))?;
     }
@@ -59,7 +60,7 @@ fn examine<T: Wire + PartialEq + Debug>(
     older::<T>(folder, name)
 }
 
-/// Every older version that has a vector must still be readable.
+/// Reads every older version that has a vector.
 fn older<T: Wire>(folder: &Path, name: &str) -> Result<(), String> {
     for version in 0..T::VERSION {
         let path = path(folder, name, version);

@@ -8,10 +8,10 @@ pub const HEADER_BYTES: usize = 14;
 /// "SW" when read as text.
 const MAGIC: u16 = 0x5753;
 
-/// Where the checksum begins; it covers all that stands before it, and the payload.
+/// Offset of the checksum, which covers all bytes before it and the payload.
 const CHECKSUM_AT: usize = 10;
 
-/// What stands before a payload. All numbers are little endian.
+/// Header before a payload. All numbers are little endian.
 ///
 /// | bytes | what |
 /// |---|---|
@@ -22,9 +22,9 @@ const CHECKSUM_AT: usize = 10;
 /// | 10–13 | CRC32C of bytes 0–9 and the payload |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// Which message this is.
+    /// Kind of the message.
     pub kind: u16,
-    /// Which version of it.
+    /// Version of the message.
     pub version: u16,
     /// Length of the payload.
     pub payload_bytes: u32,
@@ -33,11 +33,11 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads a header. It may still be of any kind and claim any length: ask [`Self::admit`]
-    /// before reading on.
+    /// Reads a header. The kind may be any, and the length any claim: call [`Self::admit`] before
+    /// reading on.
     ///
     /// # Errors
-    /// [`DecodeError::Magic`].
+    /// Returns [`DecodeError::Magic`] if the bytes do not begin like a frame.
     pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, DecodeError> {
         let [m0, m1, k0, k1, v0, v1, l0, l1, l2, l3, c0, c1, c2, c3] = *bytes;
         let found = u16::from_le_bytes([m0, m1]);
@@ -52,10 +52,11 @@ impl FrameHeader {
         })
     }
 
-    /// The length of the payload, if this announces a `T` that may be read.
+    /// Returns the length of the payload, if the header announces a `T` that this program can read.
     ///
     /// # Errors
-    /// Another kind, a version that is newer than this program, or a payload that is too long.
+    /// Returns an error for another kind, a version newer than this program's, or a payload that is
+    /// too long.
     pub fn admit<T: Wire>(&self) -> Result<usize, DecodeError> {
         if self.kind != T::KIND {
             return Err(DecodeError::Kind { found: self.kind, expected: T::KIND });
@@ -67,7 +68,7 @@ impl FrameHeader {
                 newest: T::VERSION,
             });
         }
-        // Where a length does not even fit into memory's own type it is too long in any case.
+        // A length that does not fit into `usize` is too long in any case.
         let bytes = usize::try_from(self.payload_bytes).unwrap_or(usize::MAX);
         if bytes > T::BYTES_MAX {
             return Err(DecodeError::TooLong { bytes, bytes_max: T::BYTES_MAX });
@@ -75,14 +76,14 @@ impl FrameHeader {
         Ok(bytes)
     }
 
-    /// The header of `payload`, checksum included.
+    /// Returns the header of `payload`, checksum included.
     pub(crate) fn of(kind: u16, version: u16, payload_bytes: u32, payload: &[u8]) -> Self {
         let mut header = Self { kind, version, payload_bytes, checksum: 0 };
         header.checksum = header.checksum_with(payload);
         header
     }
 
-    /// What the checksum has to be.
+    /// Returns the checksum that the header must have for `payload`.
     pub(crate) fn checksum_with(&self, payload: &[u8]) -> u32 {
         crc32c::crc32c_append(crc32c::crc32c(&self.to_bytes()[..CHECKSUM_AT]), payload)
     }

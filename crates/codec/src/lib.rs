@@ -1,12 +1,12 @@
 //! Frames between nodes: magic, kind, version, length and checksum around a compact payload.
 //!
-//! The only crate that knows bincode. A message implements [`Wire`]; [`encode`] makes one whole
-//! frame of it and [`decode`] takes exactly one apart. Whoever reads a stream parses a
-//! [`FrameHeader`] first, which bounds the payload before any of it is read. Nothing is ever
-//! allocated by a length that the input merely claims.
+//! Only this crate knows bincode. A message implements [`Wire`]; [`encode`] makes one whole frame
+//! of it and [`decode`] reads exactly one. A reader of a stream parses a [`FrameHeader`] first,
+//! which bounds the payload before any of it is read. Decoding never allocates by a claimed length
+//! before the bytes are there.
 //!
-//! Kinds are numbered by crate: `0x01xx` is pulse, `0x02xx` link, `0x03xx` control, `0x04xx`
-//! consensus, `0x7fxx` tests.
+//! Kinds are numbered by crate: `0x01xx` is pulse, `0x02xx` link, `0x03xx` cluster-state, `0x04xx`
+//! raft, `0x05xx` control-plane and the files of node, `0x7fxx` tests.
 
 mod careful;
 mod error;

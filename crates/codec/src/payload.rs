@@ -1,4 +1,4 @@
-//! Payloads by bincode: the one file to change if the format ever does.
+//! Payloads in bincode: the one file to change if the format ever changes.
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 use crate::careful::Careful;
 use crate::{DecodeError, EncodeError};
 
-/// Little endian, integers of variable length. Bincode's own limit is left out: it counts the size
-/// of numbers in memory, not on the wire, and is a constant that cannot follow the message's. The
-/// frame's length, [`Careful`] and [`Bounded`] take its place.
+/// Little endian, integers of variable length. Bincode's own limit is not used: it counts the size
+/// of numbers in memory, not on the wire, and it is a constant that cannot follow each message's
+/// limit. The frame's length, [`Careful`] and [`Bounded`] do its work.
 const FORMAT: Configuration = standard();
 
-/// Puts the payload of `message` behind what `frame` holds, as long as it has at most `bytes_max`.
+/// Appends the payload of `message` to `frame`, if the payload has at most `bytes_max` bytes.
 pub(crate) fn append<T: Serialize>(
     message: &T,
     frame: &mut Vec<u8>,
@@ -25,6 +25,7 @@ pub(crate) fn append<T: Serialize>(
     let mut bounded = Bounded { frame, room: bytes_max };
     bincode::serde::encode_into_std_write(message, &mut bounded, FORMAT).map(|_| ()).map_err(
         |error| match error {
+            // Only `Bounded` fails with this kind: a `Vec` takes everything.
             bincode::error::EncodeError::Io { inner, .. }
                 if inner.kind() == io::ErrorKind::StorageFull =>
             {
@@ -49,27 +50,28 @@ pub(crate) fn read<T: DeserializeOwned>(payload: &[u8]) -> Result<T, DecodeError
     Ok(message)
 }
 
-/// Length of `part` inside a payload, for senders that have to fit a message into a datagram.
+/// Returns the length of `part` inside a payload in bytes, for senders that must fit a message into
+/// a datagram.
 ///
-/// The length of a list is that of its elements and of its count (1 byte up to 250).
+/// A list takes the lengths of its elements and that of its count (1 byte up to 250).
 ///
 /// # Errors
-/// If it holds what the format cannot carry.
+/// Returns an error if `part` holds something that the format cannot carry.
 pub fn payload_bytes<T: Serialize>(part: &T) -> Result<usize, EncodeError> {
     write_payload(part, &mut io::sink())
 }
 
-/// Writes `part` as it stands inside a payload, and says how long it is. For whoever hashes it:
-/// equal values have equal bytes.
+/// Writes `part` as it stands inside a payload, and returns its length in bytes. Equal values have
+/// equal bytes, so the output can be hashed.
 ///
 /// # Errors
-/// If it holds what the format cannot carry, or `into` does not take it.
+/// Returns an error if `part` holds something that the format cannot carry, or if writing fails.
 pub fn write_payload<T: Serialize>(part: &T, into: &mut impl Write) -> Result<usize, EncodeError> {
     bincode::serde::encode_into_std_write(part, into, FORMAT)
         .map_err(|error| EncodeError::Payload { why: error.to_string().into() })
 }
 
-/// Writes until there is no more room, so that a message that is too long is noticed early.
+/// Writer that fails when its room is used up, so that a message that is too long is noticed early.
 struct Bounded<'a> {
     frame: &'a mut Vec<u8>,
     room: usize,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{DecodeError, Wire, decode_payload};
 
-/// One of everything that messages are made of.
+/// A message with one of each type that messages consist of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Note {
     pub(crate) count: u32,
@@ -62,7 +62,7 @@ impl Wire for Note {
     }
 }
 
-/// What a note was before it had more than a count and a text.
+/// The first version of [`Note`], with only a count and a text.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct NoteV1 {
     pub(crate) count: u32,

@@ -1,4 +1,4 @@
-//! Messages, and the way between a message and its frame.
+//! Messages, and their conversion to and from frames.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -8,32 +8,34 @@ use crate::{DecodeError, EncodeError, FrameHeader, HEADER_BYTES, payload};
 
 /// A message between nodes.
 ///
-/// The order, number and types of its fields are its format: whoever changes one of them counts
-/// `VERSION` up, keeps the old type to read the version before in [`Self::decode_older`], and adds
-/// a golden vector (see the `golden` module).
+/// The order, number and types of its fields are its format. A change of any of them increases
+/// `VERSION`, keeps the old type to read the version before in [`Self::decode_older`], and adds a
+/// golden vector (see the `golden` module).
 pub trait Wire: Serialize + DeserializeOwned {
-    /// Which message this is; unique in the program, never used again for another one.
+    /// Kind of the message. Messages that could be taken for each other have different kinds.
     const KIND: u16;
-    /// The version that is written.
+    /// Version that is written.
     const VERSION: u16;
-    /// How long a payload may be.
+    /// Longest length of a payload in bytes.
     const BYTES_MAX: usize;
 
-    /// Reads the payload of a version before [`Self::VERSION`]; with [`decode_payload`] of the
-    /// type it had then, as a rule.
+    /// Reads the payload of a version before [`Self::VERSION`], as a rule with [`decode_payload`]
+    /// of the type that the message had then.
     ///
     /// # Errors
-    /// [`DecodeError::Version`] for what is not read any more, which is everything by default.
+    /// Returns [`DecodeError::Version`] for a version that is not read any more: by default every
+    /// older one.
     fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
         let _ = payload;
         Err(DecodeError::Version { kind: Self::KIND, found: version, newest: Self::VERSION })
     }
 }
 
-/// One whole frame.
+/// Encodes a message as one whole frame.
 ///
 /// # Errors
-/// If the payload is longer than `T` may be, or holds what the format cannot carry.
+/// Returns an error if the payload is longer than `T` may be, or holds something that the format
+/// cannot carry.
 pub fn encode<T: Wire>(message: &T) -> Result<Bytes, EncodeError> {
     let too_long = EncodeError::TooLong { bytes_max: T::BYTES_MAX };
     let mut frame = vec![0; HEADER_BYTES];
@@ -45,10 +47,10 @@ pub fn encode<T: Wire>(message: &T) -> Result<Bytes, EncodeError> {
     Ok(frame.into())
 }
 
-/// The message of exactly one whole frame, with nothing after it.
+/// Decodes the message of exactly one whole frame, with nothing after it.
 ///
 /// # Errors
-/// Each way to be no such frame has its own [`DecodeError`].
+/// Returns a [`DecodeError`] that names the fault of the frame.
 pub fn decode<T: Wire>(frame: &[u8]) -> Result<T, DecodeError> {
     let short = |needed| DecodeError::TooShort { bytes: frame.len(), needed };
     let (head, rest) =
@@ -65,11 +67,11 @@ pub fn decode<T: Wire>(frame: &[u8]) -> Result<T, DecodeError> {
 }
 
 impl FrameHeader {
-    /// The message whose header this is, for readers of streams, who have read the payload after
-    /// [`Self::admit`] told them its length.
+    /// Decodes the message behind this header, for readers of streams: they read the payload after
+    /// [`Self::admit`] returned its length.
     ///
     /// # Errors
-    /// As [`decode`].
+    /// Returns the errors of [`decode`].
     pub fn open<T: Wire>(&self, payload: &[u8]) -> Result<T, DecodeError> {
         let payload_bytes = self.admit::<T>()?;
         if payload.len() != payload_bytes {
@@ -78,6 +80,7 @@ impl FrameHeader {
         if self.checksum_with(payload) != self.checksum {
             return Err(DecodeError::Checksum);
         }
+        // `admit` has refused newer versions.
         if self.version == T::VERSION {
             decode_payload(payload)
         } else {
@@ -86,10 +89,10 @@ impl FrameHeader {
     }
 }
 
-/// Reads a bare payload, which has to be used up. For [`Wire::decode_older`].
+/// Decodes a bare payload, which must be used up. For [`Wire::decode_older`].
 ///
 /// # Errors
-/// [`DecodeError::Payload`] if it is no `T`.
+/// Returns [`DecodeError::Payload`] if the payload is no `T`.
 pub fn decode_payload<T: DeserializeOwned>(payload: &[u8]) -> Result<T, DecodeError> {
     payload::read(payload)
 }

@@ -1,27 +1,27 @@
-//! What somebody may use.
+//! Allow lists: all of a kind, or some of them alone.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// All of a kind, or these alone. Cheap to clone.
+/// Allow list: everything of a kind, or the listed things alone. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Allowed<T> {
-    /// Any, those that come later included.
+    /// Everything, also what is added later.
     #[default]
     All,
-    /// These, and no other.
+    /// Only the members of the set.
     Only(Arc<BTreeSet<T>>),
 }
 
 impl<T: Ord> Allowed<T> {
-    /// As records have it: an empty set allows all.
+    /// Makes an allow list of a set in a record, where an empty set allows everything.
     #[must_use]
     pub fn all_if_empty(set: BTreeSet<T>) -> Self {
         if set.is_empty() { Self::All } else { Self::Only(Arc::new(set)) }
     }
 
-    /// Whether this one may be used.
+    /// Returns true if `one` is allowed.
     #[must_use]
     pub fn allows<Q: Ord + ?Sized>(&self, one: &Q) -> bool
     where
@@ -33,7 +33,7 @@ impl<T: Ord> Allowed<T> {
         }
     }
 
-    /// Whether any may be used.
+    /// Returns true if nothing is excluded.
     #[must_use]
     pub fn is_all(&self) -> bool {
         matches!(self, Self::All)

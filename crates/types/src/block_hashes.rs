@@ -1,4 +1,4 @@
-//! What a prompt looks like to everything that must not see the prompt.
+//! Hashes that stand for a prompt wherever the prompt itself must not be seen.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ impl BlockHashes {
         Self(chain.into())
     }
 
-    /// The chain, first block first.
+    /// Returns the chain, first block first.
     #[must_use]
     pub fn as_slice(&self) -> &[u64] {
         &self.0

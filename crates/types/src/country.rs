@@ -1,16 +1,16 @@
-//! Countries, as rules about where data may go name them.
+//! Countries in rules about where data may go.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A country by the two capital letters of its ISO 3166 code. Whether there is such a country is not
-/// checked: codes come and go.
+/// A country by the two capital letters of its ISO 3166 code. Any two capital letters pass, since
+/// codes come and go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Country([u8; 2]);
 
-/// A text is no code of a country.
+/// Error for a text that is not two capital letters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoCountry(pub String);
 
@@ -23,10 +23,10 @@ impl fmt::Display for NoCountry {
 impl std::error::Error for NoCountry {}
 
 impl Country {
-    /// The code.
+    /// Returns the code.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // Two ASCII letters, as nothing else is ever put in.
+        // Cannot fail: the only constructor takes two ASCII letters.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! When a request stops being worth anything.
+//! Deadlines of requests.
 
 use std::time::{Duration, Instant};
 
@@ -10,25 +10,25 @@ use std::time::{Duration, Instant};
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// The deadline `budget` after `now`.
+    /// Returns the deadline `budget` after `now`.
     #[must_use]
     pub fn after(now: Instant, budget: Duration) -> Self {
         Self(now + budget)
     }
 
-    /// The moment itself.
+    /// Returns the moment on the monotonic clock.
     #[must_use]
     pub fn at(self) -> Instant {
         self.0
     }
 
-    /// Time left at `now`; zero once it has passed.
+    /// Returns the time left at `now`; zero once the deadline has passed.
     #[must_use]
     pub fn remaining(self, now: Instant) -> Duration {
         self.0.saturating_duration_since(now)
     }
 
-    /// Whether it has passed at `now`.
+    /// Returns true if the deadline has passed at `now`.
     #[must_use]
     pub fn has_passed(self, now: Instant) -> bool {
         now >= self.0

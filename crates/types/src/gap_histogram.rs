@@ -1,8 +1,9 @@
-//! Times between the events of one stream, counted in place so that a token costs no shared write.
+//! Histogram of the times between the events of one stream. Each stream counts in its own, so that
+//! a token costs no write to shared memory.
 
 use std::time::Duration;
 
-/// Upper bounds of the buckets in seconds; one more bucket takes what is longer.
+/// Upper bounds of the buckets in seconds; one more bucket counts all longer gaps.
 pub const GAP_BOUNDS_S: [f64; 12] =
     [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0, 30.0];
 
@@ -18,6 +19,7 @@ impl GapHistogram {
     pub fn record(&mut self, gap: Duration) {
         let seconds = gap.as_secs_f64();
         let bucket = GAP_BOUNDS_S.iter().position(|bound| seconds <= *bound);
+        // The last bucket has no upper bound.
         self.counts[bucket.unwrap_or(GAP_BOUNDS_S.len())] += 1;
         self.sum += gap;
     }
@@ -30,18 +32,18 @@ impl GapHistogram {
         self.sum += other.sum;
     }
 
-    /// `(upper bound in seconds, count)` of each bucket; the last bound is infinite.
+    /// Returns `(upper bound in seconds, count)` of each bucket; the last bound is infinite.
     pub fn buckets(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         GAP_BOUNDS_S.into_iter().chain([f64::INFINITY]).zip(self.counts)
     }
 
-    /// Number of gaps.
+    /// Returns the number of gaps.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Sum of all gaps.
+    /// Returns the sum of all gaps.
     #[must_use]
     pub fn sum(&self) -> Duration {
         self.sum

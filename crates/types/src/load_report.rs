@@ -1,13 +1,13 @@
-//! What a replica says about its own load.
+//! A replica's report of its own load.
 
 use serde::{Deserialize, Serialize};
 
-/// One report, scraped, pushed or sent along with a reply. What a server does not tell is `None`,
-/// and unknown never means idle.
+/// A report, scraped, pushed or sent along with a reply. A number that the server does not tell
+/// is `None`, and `None` never means idle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LoadReport {
-    /// Requests that wait for their turn.
+    /// Requests waiting in the replica's queue.
     pub queued: Option<f32>,
     /// Requests being worked on.
     pub running: Option<f32>,
@@ -22,8 +22,8 @@ pub struct LoadReport {
 }
 
 impl LoadReport {
-    /// The first number that can't be true, by its field: numbers are finite and not negative, and shares
-    /// are 1 at most. `None` if all can be.
+    /// Returns the name of the first field that can't be true, `None` if all can be. Numbers are
+    /// finite and not negative, and shares are at most 1.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         let fields = [
@@ -34,13 +34,14 @@ impl LoadReport {
             ("gpu_memory_use", self.gpu_memory_use, 1.0),
             ("pending", self.pending, f32::MAX),
         ];
+        // NaN lies in no range, so it is found as well.
         let is_bad = |number: Option<f32>, most: f32| {
             number.is_some_and(|number| !(0.0..=most).contains(&number))
         };
         fields.into_iter().find(|(_, number, most)| is_bad(*number, *most)).map(|(name, ..)| name)
     }
 
-    /// Fills what this report leaves open from `older`.
+    /// Fills the fields that this report leaves open from `older`.
     #[must_use]
     pub fn over(self, older: Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! What a model server's own page of models says.
+//! The list of models that a model server publishes.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,27 @@ use crate::ModelName;
 /// The `/v1/models` page of one model server, as far as it could be read within bounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ModelsPage {
-    /// Its models by id, each once.
+    /// The server's models by id, each once.
     models: BTreeMap<ModelName, ServedModel>,
-    /// It lists more than was read.
+    /// True if the server lists more models than were read.
     is_cut: bool,
 }
 
-/// One model of such a page.
+/// A model of a [`ModelsPage`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ServedModel {
-    /// What owns it, by the server's word: many servers put the name of their software here, e.g. `vllm`.
+    /// Owner of the model as the server tells it. Many servers put the name of their software here,
+    /// e.g. `vllm`.
     pub owned_by: Option<String>,
     /// The model behind the id, e.g. the path that it was loaded from.
     pub root: Option<String>,
-    /// Further fields such as `parent`, `max_model_len` or `meta`, each with its value as compact JSON.
+    /// Further fields such as `parent`, `max_model_len` or `meta`, each with its value as compact
+    /// JSON.
     pub fields: BTreeMap<String, String>,
 }
 
 impl ModelsPage {
-    /// A page of these models; of several with one id the first counts.
+    /// Makes a page of these models; of several with one id the first counts.
     #[must_use]
     pub fn new(models: impl IntoIterator<Item = (ModelName, ServedModel)>) -> Self {
         let mut page = Self::default();
@@ -37,36 +39,39 @@ impl ModelsPage {
         page
     }
 
-    /// The same page, of which more was left out.
+    /// Marks the page as incomplete.
     #[must_use]
     pub fn cut(self) -> Self {
         Self { is_cut: true, ..self }
     }
 
-    /// Whether it says that the server does not have this model: it lists others, and not this one.
+    /// Returns true if the page shows that the server does not have the model: the page is
+    /// complete, lists other models, and not this one.
+    // A page that was cut proves nothing, and an empty page comes from servers that list no models
+    // at all.
     #[must_use]
     pub fn denies(&self, id: &ModelName) -> bool {
         !self.is_cut && !self.models.is_empty() && !self.models.contains_key(id)
     }
 
-    /// What it says of a model; `None` if it does not list it.
+    /// Returns the entry of a model; `None` if the page does not list the model.
     #[must_use]
     pub fn get(&self, id: &ModelName) -> Option<&ServedModel> {
         self.models.get(id)
     }
 
-    /// Every id, sorted.
+    /// Returns every id, sorted.
     pub fn ids(&self) -> impl ExactSizeIterator<Item = &ModelName> {
         self.models.keys()
     }
 
-    /// Whether it lists nothing.
+    /// Returns true if the page lists no model.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.models.is_empty()
     }
 
-    /// What its models are owned by, if they all say the same.
+    /// Returns the owner that all models have in common; `None` if owners differ or one is missing.
     #[must_use]
     pub fn owner(&self) -> Option<&str> {
         let mut owners = self.models.values().map(|model| model.owned_by.as_deref());

@@ -1,4 +1,4 @@
-//! How a request ended: the one record that the data path leaves behind.
+//! Outcome of a request: the one record that the data path leaves behind.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,39 +8,40 @@ use crate::{
     TenantName,
 };
 
-/// One finished request, successful or not. Feeds metrics now and latency models later.
+/// A finished request, successful or not. Metrics and latency models read it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The route that matched; `None` if none did.
+    /// The route that matched; `None` if no route did.
     pub route: Option<RouteName>,
     /// The model that served, aliases resolved; `None` where unknown or not asked for.
     pub model: Option<ModelName>,
-    /// The arm of the split that the client asked for; `None` if it asked for no split.
+    /// The arm of the split that the client asked for; `None` if the client asked for no split.
     pub arm: Option<Arc<SplitArm>>,
-    /// The model that could not serve, if [`Outcome::model`] did in its place.
+    /// The model that could not serve, if [`Outcome::model`] served in its place.
     pub fallback_for: Option<ModelName>,
     /// The client's tenant; `None` if it has none.
     pub tenant: Option<TenantName>,
-    /// The id of the client's key; `None` where none was asked for.
+    /// Id of the client's key; `None` where no key was asked for.
     pub key: Option<Arc<str>>,
     /// The replica of the last attempt; `None` if no attempt was made.
     pub replica: Option<ReplicaName>,
-    /// Why the policy chose that one, one of a fixed list; `None` if no attempt was made.
+    /// The policy's reason to choose that replica, from a fixed list; `None` if no attempt was
+    /// made.
     pub reason: Option<&'static str>,
-    /// The other region that served it; `None` if this one did, or none.
+    /// The other region that served the request; `None` if this region did, or none.
     pub region: Option<RegionName>,
-    /// Another node forwarded it.
+    /// True if another node forwarded the request.
     pub is_guest: bool,
-    /// Status code the client was sent; 499 if it left before one was sent. A call over gRPC that
+    /// Status code sent to the client; 499 if the client left before one was sent. A gRPC call that
     /// the gateway itself refused has the code that the same error has over HTTP.
     pub status: u16,
-    /// How a call over gRPC ended in its own words; `None` for others, and where it ended without.
+    /// Status of a gRPC call; `None` for other requests, and for calls that ended without a status.
     pub grpc_status: Option<u8>,
-    /// How it ended.
+    /// Manner in which the request ended.
     pub end: End,
-    /// From the request's head to its end.
+    /// Time from the request's head to the end of the request.
     pub duration: Duration,
-    /// From the request's head to the first byte of the reply's body.
+    /// Time from the request's head to the first byte of the reply's body.
     pub first_byte: Option<Duration>,
     /// Time the gateway itself spent before the replica was asked, body transfer excluded.
     pub overhead: Duration,
@@ -50,22 +51,23 @@ pub struct Outcome {
     pub retries_reset: u8,
     /// Tokens, where the reply told them or its events could be counted.
     pub tokens: TokenCounts,
-    /// Time between the events of a stream; `None` for unary replies.
+    /// Gaps between the events of a stream; `None` for replies in one piece.
     pub gaps: Option<Box<GapHistogram>>,
-    /// The prompt's blocks; empty where it has none.
+    /// Hashes of the prompt's blocks; empty where the request has no prompt.
     pub prefix: BlockHashes,
-    /// From sending the last attempt to the first byte of its reply; `None` without a reply.
+    /// Time from sending the last attempt to the first byte of its reply; `None` without a reply.
     pub reply_time: Option<Duration>,
-    /// What the last attempt was predicted to take; `None` where its policy predicts nothing.
+    /// Prediction for the last attempt; `None` where the policy predicts nothing.
     pub predicted: Option<Prediction>,
-    /// Why the gateway turned it away for load or for a limit; `None` if it did not.
+    /// Refusal by the gateway for load or for a limit; `None` if it did not refuse.
     pub shed: Option<Shed>,
-    /// What came of the second attempt that was made beside the first; `None` if none was.
+    /// Result of a hedge, the second attempt beside the first; `None` if no hedge was made.
     pub hedge: Option<Hedge>,
 }
 
 impl Outcome {
-    /// The outcome of a request of which nothing is known yet: its client left before a reply.
+    /// Returns the outcome of a request of which nothing is known yet: as if the client left before
+    /// a reply.
     #[must_use]
     pub fn begun() -> Self {
         Self {
@@ -98,55 +100,55 @@ impl Outcome {
     }
 }
 
-/// Status for a client that left before it was sent one, as nginx made it known.
+/// Status recorded for a client that left before it was sent one, as nginx made it known.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
 /// A request that was turned away for load or for a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shed {
-    /// Why; one of a fixed list.
+    /// Reason of the refusal, from a fixed list.
     pub reason: &'static str,
-    /// Its class, 0 to 3.
+    /// Priority class of the request, 0 to 3.
     pub priority: u8,
 }
 
-/// What came of a second attempt that was made beside the first.
+/// Result of a hedge, the second attempt that was made beside the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hedge {
-    /// It began to reply first.
+    /// The hedge began to reply first.
     Won,
-    /// The first attempt began to reply before it.
+    /// The first attempt began to reply first.
     Lost,
-    /// It failed, or found no replica that would take it at once.
+    /// The hedge failed, or no replica would take it at once.
     Failed,
 }
 
 /// An arm of a traffic split, by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SplitArm {
-    /// The split: the name that clients ask for.
+    /// Name of the split, which clients ask for like a model.
     pub split: ModelName,
-    /// The arm.
+    /// Name of the arm.
     pub arm: ArmName,
 }
 
 /// Tokens of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TokenCounts {
-    /// Prompt tokens as the replica reported them.
+    /// Prompt tokens, as the replica reported them.
     pub prompt: u64,
-    /// Generated tokens as reported, else counted events of the stream.
+    /// Generated tokens as reported, else the counted events of the stream.
     pub completion: u64,
     /// Prompt tokens that were served from the replica's cache, as reported.
     pub cached: u64,
 }
 
-/// How a request ended.
+/// Manner in which a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum End {
     /// The reply was passed on to its last byte, whatever its status.
     Complete,
-    /// The gateway answered it itself: an error of its own or a local endpoint.
+    /// The gateway itself answered: an error of its own or a local endpoint.
     Answered,
     /// The client left before the reply's head was sent.
     CancelledBeforeReply,
@@ -161,7 +163,7 @@ pub enum End {
 }
 
 impl End {
-    /// Name as it stands in metrics.
+    /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -177,7 +179,7 @@ impl End {
 }
 
 impl Hedge {
-    /// Name as it stands in metrics.
+    /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A percentage with one decimal at most, e.g. 40 or 12.5, from 0 to 1,000.
 ///
-/// Kept in tenths, so that it is compared and added without rounding.
+/// Kept in tenths of a percent, so that comparing and adding need no rounding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent {
     permille: u16,
@@ -17,16 +17,16 @@ pub struct Percent {
 impl Percent {
     /// All of it: 100 %.
     pub const ALL: Self = Self { permille: 1_000 };
-    /// The highest that can be written: 1,000 %.
+    /// The highest percentage that can be written: 1,000 %.
     pub const MAX: Self = Self { permille: 10_000 };
 
-    /// Makes one of thousandths; more than [`Self::MAX`] counts as that.
+    /// Makes a percentage of thousandths; more than [`Self::MAX`] counts as that.
     #[must_use]
     pub fn of_permille(permille: u16) -> Self {
         Self { permille: permille.min(Self::MAX.permille) }
     }
 
-    /// Returns it in thousandths of the whole.
+    /// Returns the percentage in thousandths of the whole.
     #[must_use]
     pub fn permille(self) -> u16 {
         self.permille
@@ -38,6 +38,8 @@ impl TryFrom<f64> for Percent {
 
     fn try_from(percent: f64) -> Result<Self, NoPercent> {
         let tenths = (percent * 10.0).round();
+        // A decimal fraction such as 1.1 is not exact in binary: times ten may miss a whole number
+        // a little.
         let is_one_decimal = (percent * 10.0 - tenths).abs() < 1e-6;
         let is_in_range = (0.0..=f64::from(Self::MAX.permille)).contains(&tenths);
         match is_one_decimal && is_in_range {
@@ -47,12 +49,13 @@ impl TryFrom<f64> for Percent {
     }
 }
 
-/// Reads `40`, `12.5` and the same with a percent sign.
+/// Reads `40` and `12.5`, with or without a percent sign.
 impl FromStr for Percent {
     type Err = NoPercent;
 
     fn from_str(text: &str) -> Result<Self, NoPercent> {
         let number = text.strip_suffix('%').unwrap_or(text).trim_end();
+        // `parse` alone would also take a sign, an exponent and `inf`.
         let is_number = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         number.parse::<f64>().ok().filter(|_| is_number).ok_or(NoPercent)?.try_into()
     }
@@ -104,7 +107,7 @@ impl<'de> Deserialize<'de> for Percent {
     }
 }
 
-/// A number is no percentage that can be used.
+/// Error for a number that is not a percentage from 0 to 1,000 with one decimal at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoPercent;
 

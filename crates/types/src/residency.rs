@@ -1,4 +1,4 @@
-//! Where a request may be served.
+//! Residency rules: the places where a request may be served.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 
 use crate::{Allowed, Country, RegionName};
 
-/// Where a request may be served: a region has to be among the regions and lie in one of the
-/// countries. Cheap to clone; by default anywhere.
+/// Places where a request may be served: a region has to be among the regions and lie in one of the
+/// countries. Cheap to clone; the default allows every region.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Residency {
-    /// The regions.
+    /// Regions that may serve.
     pub regions: Allowed<RegionName>,
-    /// The countries.
+    /// Countries that a serving region may lie in.
     pub countries: Allowed<Country>,
 }
 
 impl Residency {
-    /// In these regions and countries alone; an empty list allows all.
+    /// Makes a rule of these regions and countries; an empty list allows all.
     pub fn new(
         regions: impl IntoIterator<Item = RegionName>,
         countries: impl IntoIterator<Item = Country>,
@@ -29,8 +29,8 @@ impl Residency {
         }
     }
 
-    /// Whether that region may serve. One whose country is unknown may not where certain countries
-    /// are asked for.
+    /// Returns true if the region may serve. A region of unknown country may not if the rule names
+    /// countries.
     #[must_use]
     pub fn allows<Q: Ord + ?Sized>(&self, region: &Q, country: Option<Country>) -> bool
     where
@@ -44,7 +44,7 @@ impl Residency {
             }
     }
 
-    /// Where both allow it: may be nowhere.
+    /// Returns the places that both rules allow, possibly none.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         Self {
@@ -53,14 +53,14 @@ impl Residency {
         }
     }
 
-    /// Whether any region may serve, wherever it is.
+    /// Returns true if every region may serve.
     #[must_use]
     pub fn is_anywhere(&self) -> bool {
         self.regions.is_all() && self.countries.is_all()
     }
 }
 
-/// For errors: what is asked for.
+/// Describes the rule for error messages, e.g. "only in the regions eu, us".
 impl fmt::Display for Residency {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let regions = listed("the regions", &self.regions);

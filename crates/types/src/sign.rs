@@ -1,37 +1,37 @@
-//! What traffic shows about a replica, told as soon as it is seen.
+//! Signs: observations of a replica by its traffic, passed on as soon as they are made.
 
 use std::time::{Duration, Instant};
 
 use crate::{LoadReport, ModelName, ReplicaName, TokenCounts};
 
-/// One observation made while serving a request. A request leaves several: one for each attempt
-/// that failed, one when a reply begins, one when it ends.
+/// An observation made while serving a request. A request leaves several: one for each failed
+/// attempt, one when a reply begins, one when it ends.
 #[derive(Clone, Debug)]
 pub struct Sign {
     /// The replica that was asked.
     pub replica: ReplicaName,
     /// The model that was asked for; `None` on routes without models.
     pub model: Option<ModelName>,
-    /// When it was seen.
+    /// Time of the observation.
     pub at: Instant,
-    /// What was seen.
+    /// The observation itself.
     pub kind: SignKind,
 }
 
-/// What a sign says.
+/// Kind of a [`Sign`].
 #[derive(Clone, Debug)]
 pub enum SignKind {
-    /// A reply began that is neither a fault nor back-pressure. Errors that blame the request (4xx)
+    /// A reply began that is neither a fault nor backpressure. Errors that blame the request (4xx)
     /// count as this: the replica did its work.
     Answered {
-        /// From sending the request to the first byte of the reply's body.
+        /// Time from sending the request to the first byte of the reply's body.
         after: Duration,
-        /// What that says of its speed; `None` if nothing, or not yet.
+        /// Measure of the replica's speed; `None` if the reply shows none, or not yet.
         worked: Option<Worked>,
     },
-    /// The replica refused for now (429, 503, `RESOURCE_EXHAUSTED`): it is busy, not broken.
+    /// The replica refused for now (429, 503, `RESOURCE_EXHAUSTED`): busy, not broken.
     Busy {
-        /// How long it asked to be left alone.
+        /// Time that the replica asked to be left alone; `None` if it did not say.
         retry_after: Option<Duration>,
     },
     /// The attempt or the reply failed through the replica's fault.
@@ -40,38 +40,38 @@ pub enum SignKind {
     Finished {
         /// Tokens, where the reply told them.
         tokens: TokenCounts,
-        /// What a reply in one piece says of its speed, now that it is known how long it is.
+        /// Measure of the replica's speed by a reply in one piece, whose length is known now.
         worked: Option<Worked>,
     },
-    /// The replica told its load along with a reply (ORCA).
+    /// The replica sent a load report along with a reply (ORCA).
     Reported(Box<LoadReport>),
 }
 
-/// How long a reply took and for what, so that unlike ones can be compared: one answer has a word
-/// and another a thousand, and one prompt was read before while another is new and long.
+/// Duration of a reply with the amount of work done in it, so that unlike replies can be compared:
+/// one has a word and another a thousand, one prompt is cached and another is new and long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Worked {
-    /// From sending the request to the first byte of the reply's body.
+    /// Time from sending the request to the first byte of the reply's body.
     pub after: Duration,
-    /// How much was done in that time, in about what it takes to generate one token. At least 1.
+    /// Work done in that time, in units of about one generated token. At least 1.
     pub steps: f32,
-    /// The reply is sent as it is made. What such a time consists of is another thing than where a
-    /// reply comes in one piece, and the two are not compared.
+    /// True if the reply is streamed. Streams and replies in one piece are not compared, since
+    /// their times consist of different work.
     pub is_stream: bool,
 }
 
-/// How a replica failed a request.
+/// Manner in which a replica failed a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fault {
-    /// No connection: refused, unreachable or not in time.
+    /// No connection: refused, unreachable or timed out.
     Connect,
     /// The connection broke before a reply.
     Reset,
-    /// What came back was not HTTP.
+    /// The reply was not HTTP.
     BadReply,
-    /// A reply did not begin in time.
+    /// No reply began in time.
     Silent,
-    /// A 5xx that is not 503, or a gRPC status that says the same.
+    /// A 5xx other than 503, or a gRPC status of that meaning.
     ServerError,
     /// The reply broke off in the middle.
     Cut,
@@ -80,7 +80,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Name as it stands in metrics.
+    /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
-//! A replica's load as policies read it: numbers with how far to trust them.
+//! Load of a replica as policies read it: numbers, each with a degree of trust.
 
-/// A number of some age. Its trust decays; without trust it is unknown, which never means zero.
+/// A number that loses trust with age. Without trust the number is unknown, which never means zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reading {
     /// The number as it was measured; finite and not negative.
@@ -10,10 +10,11 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Nothing is known.
+    /// A reading of which nothing is known.
     pub const UNKNOWN: Self = Self { value: 0.0, trust: 0.0 };
 
-    /// The value as far as it is trusted, and for the rest `prior`, what is usual among peers.
+    /// Returns the value weighted by its trust; `prior`, the usual value among peers, fills the
+    /// rest.
     #[must_use]
     #[inline]
     pub fn or(self, prior: f32) -> f32 {
@@ -21,22 +22,22 @@ impl Reading {
         prior + (self.value - prior) * trust
     }
 
-    /// Whether anything is known.
+    /// Returns true if anything is known.
     #[must_use]
     pub fn is_known(self) -> bool {
         self.trust > 0.0
     }
 }
 
-/// What is known of one replica's load, at the moment it was last put together (every 100 ms).
+/// Known load of one replica, as of the last update (every 100 ms).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Signals {
-    /// Milliseconds from sending a request to the reply's first byte: an average that follows
-    /// peaks at once and forgets them slowly.
+    /// Milliseconds from sending a request to the reply's first byte: a moving average that follows
+    /// peaks at once and decays slowly.
     pub latency_ms: Reading,
-    /// 99th percentile of the same milliseconds over the last seconds.
+    /// 99th percentile of those milliseconds over the last seconds.
     pub p99_ms: Reading,
-    /// Requests that wait at the replica, from all its clients.
+    /// Requests waiting at the replica, from all its clients.
     pub queued: Reading,
     /// Requests that the replica works on, from all its clients.
     pub running: Reading,
@@ -44,19 +45,19 @@ pub struct Signals {
     pub kv_use: Reading,
     /// Share of time the GPU is busy, 0 to 1.
     pub gpu_use: Reading,
-    /// Work ahead of a new request by the replica's own count.
+    /// Work ahead of a new request, by the replica's own count.
     pub pending: Reading,
-    /// What was known to be in flight there when `queued`, `running` and `pending` were reported:
-    /// this node's requests, and those that the region's other nodes had told of.
+    /// Requests known to be in flight at the replica when `queued`, `running` and `pending` were
+    /// reported: this node's, and those told by the region's other nodes.
     pub in_flight_at_report: u32,
-    /// Tokens in the replica's bucket when these signals were put together.
+    /// Tokens in the replica's token bucket as of the update.
     pub bucket_tokens: f32,
-    /// Requests ever started there when these signals were put together.
+    /// Requests ever started at the replica as of the update.
     pub started_at: u64,
 }
 
 impl Signals {
-    /// A replica of which nothing is known.
+    /// Signals of a replica of which nothing is known.
     pub const UNKNOWN: Self = Self {
         latency_ms: Reading::UNKNOWN,
         p99_ms: Reading::UNKNOWN,

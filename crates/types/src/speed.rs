@@ -1,34 +1,35 @@
-//! How fast a replica is, as learned from its replies.
+//! Speed of a replica, as learned from its replies.
 
 use serde::{Deserialize, Serialize};
 
-/// What one replica takes for one request, as learned so far; what could not be learned yet comes
-/// from the profile that its model starts with. All numbers are finite and not negative.
+/// Time that one replica takes for one request, as learned so far; the model's starting profile
+/// fills what could not be learned yet. All numbers are finite and not negative.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Speed {
     /// Milliseconds to the first byte of a request without a prompt at an idle replica.
     pub floor_ms: f32,
     /// Milliseconds to read one prompt token that is not cached.
     pub prefill_ms: f32,
-    /// Milliseconds that each such token takes longer for each thousand tokens before it: attention
-    /// over a long context.
+    /// Further milliseconds for each such token and each thousand tokens before it: attention over
+    /// a long context.
     pub prefill_ms_per_thousand: f32,
-    /// Part by which reading a prompt takes longer for each request that runs there meanwhile.
+    /// Part by which reading a prompt takes longer for each request that runs at the same time.
     pub prefill_per_running: f32,
     /// Milliseconds between two generated tokens of one request.
     pub decode_ms: f32,
-    /// Requests that end each second while it is busy; 0 if unknown.
+    /// Requests that end each second while the replica is busy; 0 if unknown.
     pub ends_per_s: f32,
     /// Bytes of prompt text for one token.
     pub bytes_per_token: f32,
-    /// Tokens that its KV cache holds; 0 if unknown.
+    /// Tokens that the replica's KV cache holds; 0 if unknown.
     pub kv_tokens: f32,
     /// 1 if learned from many recent replies, 0 if nothing was learned yet.
     pub trust: f32,
 }
 
 impl Speed {
-    /// A replica of which nothing is known: the profile of a middling GPU with an 8-billion model.
+    /// Speed of a replica of which nothing is known: the profile of a mid-range GPU with an
+    /// 8-billion model.
     pub const UNKNOWN: Self = Self {
         floor_ms: 20.0,
         prefill_ms: 0.1,

@@ -1,4 +1,4 @@
-//! What a replica may be given.
+//! Standing of a replica: which requests it may get.
 
 use std::time::Instant;
 
@@ -7,54 +7,56 @@ use crate::ModelName;
 /// Full share of a replica's weight, in permille.
 pub const RAMP_FULL: u16 = 1000;
 
-/// Share of its weight that a replica gets for a model whose breaker is half open: enough to show
-/// whether it works again, and few requests to lose if it does not.
+/// Share of its weight, in permille, that a replica gets for a model whose circuit breaker is half
+/// open: enough to show that the model works again, and few requests to lose if it does not.
 const TRIAL_PERMILLE: u16 = 50;
 
-/// What a replica may be given now. Decided by its own region's nodes, read by the router.
+/// Standing of a replica now. The nodes of its own region decide it; the router reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether it takes new requests.
+    /// Admission of new requests.
     pub admission: Admission,
-    /// Share of its weight that counts, 1 to [`RAMP_FULL`]: less while it warms up.
+    /// Share of the replica's weight that counts, 1 to [`RAMP_FULL`]; less than full during slow
+    /// start.
     pub ramp_permille: u16,
-    /// Models for which it stands differently from the rest, by name.
+    /// Models whose circuit breaker is not closed, by name.
     pub models: Vec<(ModelName, ModelStanding)>,
-    /// Until when it asked to be left alone; only while [`Admission::Busy`].
+    /// End of the time that the replica asked to be left alone; only with [`Admission::Busy`].
     pub busy_until: Option<Instant>,
 }
 
-/// Whether a replica takes new requests, best first. A group uses only the replicas of the best
-/// tier it has, so that requests go on being served when all look bad.
+/// Admission of new requests at a replica, best first. A group uses only the replicas of the best
+/// tier it has, so that requests go on being served when all replicas look bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Admission {
-    /// It does.
+    /// The replica takes requests.
     Open,
     /// Kept in reserve until it is needed.
     Standby,
-    /// It failed requests and is left out for a while.
+    /// Outlier ejection: requests failed there, and it is left out for a while.
     Ejected,
     /// Not ready for requests yet: loading or warming up.
     Starting,
-    /// Independent signals agree that it is down.
+    /// Independent signals agree that the replica is down.
     Down,
-    /// It asked to be left alone for a while. Never used before that, even if all ask.
+    /// The replica asked to be left alone for a while. Never used before that time ends, even if
+    /// all ask.
     Busy,
-    /// It finishes what it has and is to get nothing more, whatever the others do.
+    /// The replica finishes what it has and gets nothing more, whatever the other replicas do.
     Draining,
 }
 
-/// How a replica stands for one of its models.
+/// State of a replica's circuit breaker for one model, if not closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ModelStanding {
-    /// The breaker is open: no requests.
+    /// Open: no requests.
     Open,
-    /// The breaker is half open: a small share, to see whether it works again.
+    /// Half open: a small share of requests, to see if the model works again.
     Trial,
 }
 
 impl Standing {
-    /// A healthy replica at its full share.
+    /// Standing of a healthy replica at its full share.
     pub const FULL: Self = Self {
         admission: Admission::Open,
         ramp_permille: RAMP_FULL,
@@ -62,11 +64,13 @@ impl Standing {
         busy_until: None,
     };
 
-    /// Whether it takes requests for this model, and the share of its weight that counts for them.
+    /// Returns the admission for requests of `model`, and the share of the weight that counts for
+    /// them in permille.
     #[must_use]
     pub fn for_model(&self, model: Option<&ModelName>) -> (Admission, u16) {
         let (admission, share) = (self.admission, self.ramp_permille);
         match self.models.iter().find(|(name, _)| Some(name) == model) {
+            // An open breaker counts like an ejection, unless the replica stands even worse.
             Some((_, ModelStanding::Open)) => (admission.max(Admission::Ejected), share),
             Some((_, ModelStanding::Trial)) => (admission, share.min(TRIAL_PERMILLE)),
             None => (admission, share),
@@ -81,7 +85,7 @@ impl Default for Standing {
 }
 
 impl Admission {
-    /// Name as it stands in metrics.
+    /// Returns the name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -95,7 +99,7 @@ impl Admission {
         }
     }
 
-    /// Whether it may be used when no better one is there.
+    /// Returns true if the replica may be used when no better one is there.
     #[must_use]
     pub fn is_last_resort(self) -> bool {
         matches!(self, Self::Standby | Self::Ejected | Self::Starting | Self::Down)
