@@ -1,0 +1,18 @@
+//! Helpers that tests of several crates share: certificates, links between nodes, an HTTP client, waiting.
+//!
+//! Only dev-dependencies may name this crate; `cargo xtask tidy` checks it. The crate stands on
+//! `spillway-link`, so unit tests inside `spillway-link` itself may use the waiting functions alone:
+//! to the compiler, the types here belong to another copy of that crate.
+#![expect(clippy::expect_used, clippy::panic, reason = "a helper of tests fails by panicking")]
+
+mod certificates;
+mod client;
+mod link;
+mod wait;
+
+pub use certificates::{CLUSTER, Certificates, identity};
+pub use client::{Client, ClientBody, Reply, chat, full, get, message, post, streamed};
+pub use link::{RefuseAll, as_peer, introduce};
+pub use wait::{
+    PATIENCE, SLOWDOWN, eventually, eventually_blocking, eventually_within, spawn, within,
+};
