@@ -1,5 +1,5 @@
-//! How the congestion controls do under delay and loss: what a long transfer gets of a path of
-//! 100 Mbit/s, and how long small requests take beside it.
+//! Measures congestion controls under delay and loss: the throughput of a long transfer on a path
+//! of 100 Mbit/s, and the time of small requests beside it.
 //!
 //! `cargo run -p spillway-link --example congestion -- [--json] [--seconds 8]`
 
@@ -20,7 +20,7 @@ const RTTS_MS: [u64; 3] = [2, 90, 230];
 const LOSSES_PERMILLE: [u16; 3] = [0, 1, 10];
 const CONTROLS: [Congestion; 3] = [Congestion::Cubic, Congestion::NewReno, Congestion::Bbr];
 
-/// What was measured on one path with one control.
+/// Measurements on one path with one congestion control.
 struct Row {
     control: Congestion,
     rtt_ms: u64,
@@ -60,7 +60,7 @@ async fn measure(
     (rtt_ms, loss_permille): (u64, u16),
     length: Duration,
 ) -> Result<Row> {
-    // A queue of 40 ms, as routers have it.
+    // A queue of 40 ms, as routers have.
     let queue_bytes = (BITS_PER_S / 8 / 25) as usize;
     let path = Path {
         loss_permille,

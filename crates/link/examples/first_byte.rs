@@ -1,5 +1,6 @@
-//! What forwarding adds to the first byte of a reply, over the same request served where it came
-//! in: by distance, size of the request and assumed bandwidth, on new connections and used ones.
+//! Measures the time that forwarding adds to the first byte of a reply, compared with the same
+//! request served locally: by distance, request size and assumed bandwidth, on new and on used
+//! connections.
 //!
 //! `cargo run -p spillway-link --example first_byte -- [--json] [--samples 5] [--rtt-ms 93]
 //! [--first-mbit 20] [--congestion bbr] [--loss-permille 10] [--warm]`
@@ -20,7 +21,7 @@ const RTTS_MS: [u64; 4] = [0, 40, 93, 227];
 const SIZES: [usize; 4] = [1 << 10, 16 << 10, 64 << 10, 128 << 10];
 const RATES_MBIT_PER_S: [u32; 4] = [1, 10, 20, 50];
 
-/// The value of an option, if it is there.
+/// Returns the value of a command-line option; `None` if the option is absent.
 fn option<T: std::str::FromStr>(name: &str) -> Result<Option<T>> {
     let Some(value) = std::env::args().skip_while(|argument| argument != name).nth(1) else {
         return Ok(None);
@@ -28,14 +29,14 @@ fn option<T: std::str::FromStr>(name: &str) -> Result<Option<T>> {
     value.parse().map(Some).map_err(|_| anyhow::anyhow!("{name} can't be `{value}`"))
 }
 
-/// How packets are lost, and what is done about it.
+/// Loss on the network, and the congestion control that handles it.
 #[derive(Clone, Copy)]
 struct Network {
     congestion: Congestion,
     loss_permille: u16,
 }
 
-/// What the caller says of the peer, and how used the connection is.
+/// Parameters of one measurement; `warm` is true for a used connection.
 #[derive(Clone, Copy)]
 struct Case {
     rtt_ms: u64,
@@ -74,7 +75,7 @@ async fn main() -> Result<()> {
                     (Room::Likely, false),
                     (Room::Likely, true),
                 ] {
-                    // Up to 64 KiB go at once anyway.
+                    // Bodies of up to 64 KiB go at once anyway.
                     if (room == Room::Likely && bytes <= 64 << 10) || (warm_only && !warm) {
                         continue;
                     }
@@ -89,7 +90,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// What forwarding adds, milliseconds.
+/// Returns the time that forwarding adds, in milliseconds, one value for each sample.
 async fn measure(case: Case, network: Network, samples: u64) -> Result<Vec<f64>> {
     let transport = Transport {
         initial_mbit_per_s: case.mbit_per_s,
@@ -137,7 +138,7 @@ async fn first_byte(pair: &Pair, bytes: usize, room: Room) -> Result<Duration> {
     }
 }
 
-/// The same without a link: the body is there, and the reply is made.
+/// Measures the same request without a link: the body is there, and the reply is made.
 async fn local_first_byte(bytes: usize) -> Result<Duration> {
     let body = Full::new(Bytes::from(vec![7; bytes]));
     let begin = Instant::now();

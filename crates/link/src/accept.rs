@@ -1,4 +1,4 @@
-//! Takes in the connections that peers dial.
+//! Accepts the connections that peers dial.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,15 +17,15 @@ use crate::tls::{Refusal, identity_of, peer_certificate};
 use crate::transport;
 use crate::window::KindSwitch;
 
-/// Alerts of TLS, as QUIC numbers them.
+/// TLS alerts, as QUIC numbers them.
 const CERTIFICATE_REQUIRED: u64 = 0x100 + 116;
 const NO_APPLICATION_PROTOCOL: u64 = 0x100 + 120;
-/// The alerts of certificates that the verifier has counted already: bad, unsupported, revoked,
+/// TLS alerts of certificates that the verifier has counted already: bad, unsupported, revoked,
 /// expired and unknown certificates, unknown CAs, denied access.
 const OF_VERIFIER: [u64; 7] =
     [0x100 + 42, 0x100 + 43, 0x100 + 44, 0x100 + 45, 0x100 + 46, 0x100 + 48, 0x100 + 49];
 
-/// Takes in connections until the endpoint is closed.
+/// Accepts connections until the endpoint is closed.
 pub(crate) async fn run(shared: Arc<Shared>) {
     let handshakes = Arc::new(AtomicUsize::new(0));
     while let Some(incoming) = shared.endpoint.accept().await {
@@ -35,7 +35,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
             shared.refusals.count(Refusal::Busy);
             incoming.refuse();
         } else if under_way >= most && !incoming.remote_address_validated() {
-            // An invented address never gets to see the token, so it costs no more than this.
+            // A client with a forged address never sees the token, so it costs no more than this.
             drop(incoming.retry());
         } else {
             let place = Place::take(&handshakes);
@@ -45,7 +45,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
 }
 
-/// A handshake that counts until this is dropped.
+/// Permit of one handshake under way; it ends when the value is dropped.
 struct Place(Arc<AtomicUsize>);
 
 impl Place {
@@ -65,6 +65,7 @@ async fn accept(shared: Arc<Shared>, incoming: Incoming, place: Place) {
     let remote = incoming.remote_address();
     let switch = KindSwitch::default();
     let mut settings = quinn::ServerConfig::clone(&shared.accepting.load());
+    // Each connection has a switch of its own, and so a transport of its own.
     settings.transport_config(transport::accepted(&shared.transport, &switch));
     let handshake = async { incoming.accept_with(Arc::new(settings))?.await };
     let connection = match timeout(ms(shared.limits.handshake_ms), handshake).await {
@@ -83,19 +84,20 @@ async fn accept(shared: Arc<Shared>, incoming: Incoming, place: Place) {
     let code = match hello.await {
         Ok(Ok(None)) => return,
         Ok(Ok(Some(guest))) => {
-            // It takes a place of its own kind from now on.
+            // A joining node has a limit of its own from now on.
             drop(place);
             return join::serve(&shared, guest).await;
         }
         Ok(Err(code)) => code,
+        // A peer without a hello in time breaks the protocol.
         Err(_) => CloseCode::Malformed,
     };
     connection.close(code.number(), b"");
     drop(place);
 }
 
-/// Hands the connection to the peer it comes from, once both have said hello; gives it back if it
-/// is of somebody who knocks.
+/// Hands the connection to its peer once both sides have said hello. Returns the connection if it
+/// comes from a node that asks to join.
 async fn welcome(
     shared: &Shared,
     connection: &quinn::Connection,
@@ -104,21 +106,23 @@ async fn welcome(
     let protocol = protocol_of(connection).ok_or(CloseCode::Malformed)?;
     let certificate = peer_certificate(connection).ok_or(CloseCode::NotMember)?;
     let identity = identity_of(&certificate).or(Err(CloseCode::NotMember))?;
-    // It may have been revoked since the handshake.
+    // The certificate may have been revoked since the handshake.
     shared.members.check_certificate(&certificate).or(Err(CloseCode::NotMember))?;
     if protocol == join::PROTOCOL {
         return Ok(Some(Guest { connection: connection.clone(), from: identity }));
     }
     let kind = Kind::of_protocol(&protocol).ok_or(CloseCode::Malformed)?;
-    // Strangers may knock, and no more: whoever did not is refused before it is read.
+    // A node that is no member may only ask to join; any other connection of it is refused unread.
     shared.members.admit(&identity).map_err(|refusal| {
         shared.refusals.count(refusal);
         tracing::debug!(from = %identity, reason = refusal.as_str(), "a stranger is refused");
         CloseCode::NotMember
     })?;
+    // The congestion control learns the kind only now.
     if kind == Kind::Control {
         switch.is_control();
     }
+    // Larger windows are granted only after the node proved to be a member.
     transport::open_to_peer(&shared.transport, connection, kind);
     let process =
         hello::exchange(connection, shared.process).await.or(Err(CloseCode::Malformed))?;
@@ -136,7 +140,7 @@ fn protocol_of(connection: &quinn::Connection) -> Option<Vec<u8>> {
     data.protocol
 }
 
-/// Counts a refusal that the verifier does not know of.
+/// Counts a refusal that the verifier has not counted.
 fn count(shared: &Shared, error: &ConnectionError) {
     let refusal = match error {
         ConnectionError::TransportError(error) => match u64::from(error.code) {
@@ -145,7 +149,7 @@ fn count(shared: &Shared, error: &ConnectionError) {
             code if OF_VERIFIER.contains(&code) => return,
             _ => Refusal::Handshake,
         },
-        // The other side does not want this node, or has gone: not this node's refusal.
+        // The other side closed the connection, so this node refused nothing.
         ConnectionError::ConnectionClosed(_)
         | ConnectionError::ApplicationClosed(_)
         | ConnectionError::Reset

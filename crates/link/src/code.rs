@@ -1,21 +1,21 @@
-//! Numbers that say why a stream or a connection ended. They are part of the wire format.
+//! Codes on the wire that tell why a stream or a connection ended.
 
 use quinn::VarInt;
 
-/// Why a node gave up one direction of a stream.
+/// Reason for which a node gave up one direction of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamCode {
-    /// Nobody wants it any more: the client left, or the rest is not needed.
+    /// The stream is not needed any more: the client left, or the rest is not wanted.
     Cancelled,
-    /// Its time was over.
+    /// The deadline of the request has passed.
     Deadline,
-    /// The sender's own body failed, or its handler did.
+    /// The sender's own body or handler failed.
     Internal,
     /// The request is refused.
     Refused,
     /// The other side broke the protocol.
     Malformed,
-    /// A number that this version does not know.
+    /// A code that this version does not know.
     Unknown(u64),
 }
 
@@ -27,7 +27,7 @@ impl StreamCode {
             Self::Internal => VarInt::from_u32(0x12),
             Self::Refused => VarInt::from_u32(0x13),
             Self::Malformed => VarInt::from_u32(0x14),
-            // The only way to have one is to have received it, so it fits.
+            // Unknown codes only come from the wire, so the number fits.
             Self::Unknown(number) => VarInt::from_u64(number).unwrap_or(VarInt::MAX),
         }
     }
@@ -44,25 +44,25 @@ impl StreamCode {
     }
 }
 
-/// Why a node closed a connection.
+/// Reason for which a node closed a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CloseCode {
-    /// The node ends. It has answered all that it accepted, and accepted nothing since: what it has
-    /// not answered can go elsewhere.
+    /// The node ends. It has answered all requests that it accepted, so the others can be sent
+    /// elsewhere.
     Shutdown,
-    /// The node ends, with requests open.
+    /// The node ends with requests open.
     Abandoned,
     /// Another connection of the same kind to the same peer is used instead.
     Double,
-    /// The peer is no member any more.
+    /// The peer is no longer a member.
     NotMember,
     /// The peer broke the protocol.
     Malformed,
-    /// Nothing that was sent has been acknowledged for too long.
+    /// The peer has acknowledged nothing for too long.
     Deaf,
-    /// More connections at a time than a peer needs.
+    /// The peer has more connections than it needs.
     TooMany,
-    /// The peer's process has ended: another one of the same name is there.
+    /// The peer's process has ended: a new process of the same name is there.
     Restarted,
 }
 

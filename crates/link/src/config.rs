@@ -1,4 +1,4 @@
-//! What a link is told when it starts.
+//! Configuration of a link.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,26 +8,26 @@ use std::time::Duration;
 use crate::delayed::Paths;
 use crate::identity::Identity;
 
-/// Everything a [`Link`](crate::Link) is told when it starts. The peers come afterwards.
+/// Configuration of a [`Link`](crate::Link). The peers are set later.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Who this node is; its certificate has to say the same.
+    /// Identity of this node; its certificate must have the same one.
     pub me: Identity,
-    /// The UDP address to listen on and to dial from. Port 0 takes a free one.
+    /// UDP address to listen on and to dial from. Port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where the certificates are.
+    /// Paths of the certificates.
     pub certificates: CertificateFiles,
-    /// How the connections behave.
+    /// Behaviour of the connections.
     pub transport: Transport,
-    /// How much is allowed at a time, and for how long.
+    /// Limits in number and time.
     pub limits: Limits,
-    /// Delay, loss and cuts put on everything that this node sends: for tests, demos and
-    /// benchmarks. `None` sends as the network does.
+    /// Delay, loss and cuts for all that this node sends, for tests, demos and benchmarks. `None`
+    /// leaves the network as it is.
     pub paths: Option<Arc<Paths>>,
 }
 
 impl Config {
-    /// A link with default transport and limits.
+    /// Makes the configuration of a link with default transport and limits.
     #[must_use]
     pub fn new(me: Identity, listen: SocketAddr, certificates: CertificateFiles) -> Self {
         let (transport, limits) = (Transport::default(), Limits::default());
@@ -35,83 +35,86 @@ impl Config {
     }
 }
 
-/// The three files, each PEM.
+/// Paths of the three certificate files, each PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificates of the cluster's CA. Several during a change of the CA: all are trusted.
+    /// Certificates of the cluster's CA. During a rotation there are several, and all are trusted.
     pub authority: PathBuf,
-    /// The node's certificate, then those between it and the CA, if any.
+    /// The node's certificate, followed by intermediate certificates up to the CA, if any.
     pub certificate: PathBuf,
     /// The node's private key.
     pub key: PathBuf,
 }
 
-/// A peer as the config has it.
+/// Peer of this node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerConfig {
-    /// Who it has to be.
+    /// Identity that the peer must prove.
     pub identity: Identity,
-    /// `host:port` of its link. A name is looked up before each dial.
+    /// Address of the peer's link, `host:port`. A name is looked up before each dial.
     pub address: String,
-    /// The round trip to it, milliseconds, if known. Used until one is measured: too long delays
-    /// the repetition of a lost first packet, too short repeats packets that are under way.
+    /// Round trip to the peer in milliseconds, if known. It is used until one is measured: too high
+    /// a value delays the repetition of a lost first packet, too low a value repeats packets that
+    /// are under way.
     pub rtt_ms: Option<u32>,
 }
 
-/// Which congestion control decides how much may be under way on data connections.
+/// Congestion control of data connections.
 ///
-/// The default was chosen by `examples/first_byte.rs` and `examples/congestion.rs`: requests between
-/// nodes are few and small, so a window that shrinks with each loss has little chance to grow
-/// again. At 93 ms and one packet in a thousand lost, 128 KiB took 1.2 round trips with BBR and 2.7
-/// with CUBIC; one in a hundred, 2.2 and 8.0. Its price is a queue before a full narrow place
-/// (35 ms at 100 Mbit/s), and a look at the empty path every ten seconds that delays the long
-/// requests of that moment by two round trips.
+/// The default was chosen with `examples/first_byte.rs` and `examples/congestion.rs`: requests
+/// between nodes are few and small, so a window that shrinks with each loss has little chance to
+/// grow again. At 93 ms and one packet in a thousand lost, 128 KiB took 1.2 round trips with BBR
+/// and 2.7 with CUBIC; with one in a hundred lost, 2.2 and 8.0. The price of BBR is a queue before
+/// a full bottleneck (35 ms at 100 Mbit/s), and a probe of the empty path every ten seconds, which
+/// delays the long requests of that moment by two round trips.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Congestion {
-    /// Grows by time since the last loss: usual on the internet.
+    /// Grows by the time since the last loss; usual on the internet.
     Cubic,
-    /// Grows by one packet a round trip: slow on long paths.
+    /// Grows by one packet in each round trip: slow on long paths.
     NewReno,
-    /// Follows the measured bandwidth: loss alone does not slow it. Quinn calls its own
+    /// Follows the measured bandwidth, so loss alone does not slow it. Quinn calls its own
     /// implementation experimental.
     #[default]
     Bbr,
 }
 
-/// How connections behave.
+/// Behaviour of connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transport {
     /// Congestion control of all connections.
     pub congestion: Congestion,
-    /// What a path between nodes carries at least, Mbit/s: a new data connection begins with what
-    /// that is in one round trip, instead of the usual ten packets. More lets the first large
-    /// requests arrive in fewer round trips; too much is lost on a path that carries less.
+    /// Assumed bandwidth of a path between nodes, in Mbit/s. A new data connection starts with a
+    /// window of that rate times the round trip, not the usual ten packets. A higher value lets the
+    /// first large requests arrive in fewer round trips; too high a value loses packets on a slower
+    /// path.
     pub initial_mbit_per_s: u32,
-    /// Round trip assumed for peers whose own is not known.
+    /// Assumed round trip, in milliseconds, for peers with an unknown one.
     pub rtt_default_ms: u32,
-    /// A control connection without a sign of life for so long is gone.
+    /// Time without a packet from the peer after which a control connection is lost.
     pub control_idle_ms: u32,
-    /// How often a control connection with nothing to say asks for a sign of life.
+    /// Interval of keep-alive packets on a quiet control connection.
     pub control_keep_alive_ms: u32,
-    /// A data connection without a sign of life for so long is gone, with the requests on it.
+    /// Time without a packet from the peer after which a data connection is lost, with the requests
+    /// on it.
     pub data_idle_ms: u32,
-    /// How often a data connection with nothing to say asks for a sign of life.
+    /// Interval of keep-alive packets on a quiet data connection.
     pub data_keep_alive_ms: u32,
-    /// Bytes of one stream that may be under way or unread. At least bandwidth times round trip:
-    /// 3 MiB fill 100 Mbit/s at 230 ms.
+    /// Bytes of one stream that may be under way or unread. Choose at least bandwidth times round
+    /// trip: 3 MiB fill 100 Mbit/s at 230 ms.
     pub stream_window_bytes: u32,
-    /// The same for all streams of a connection together, and so the memory that one peer can
-    /// take here with replies that nobody reads.
+    /// Bytes of all streams of a connection together that may be under way or unread. This is also
+    /// the memory that one peer can take here with replies that are not read.
     pub connection_window_bytes: u32,
-    /// Bytes per connection that are kept until the peer has acknowledged them.
+    /// Bytes of a connection that are kept until the peer has acknowledged them.
     pub send_window_bytes: u32,
     /// Forwarded requests that a peer may have open here at a time, per connection.
     pub streams_max: u32,
-    /// Datagrams per connection that wait to be sent, bytes. What does not fit displaces the
-    /// oldest: load that is late is worthless.
+    /// Bytes of datagrams that wait to be sent, per connection. A datagram that does not fit
+    /// displaces the oldest, because load that is late is worthless.
     pub datagram_send_bytes: usize,
-    /// Datagrams per connection that wait to be read, bytes.
+    /// Bytes of datagrams that wait to be read, per connection.
     pub datagram_receive_bytes: usize,
 }
 
@@ -135,37 +138,37 @@ impl Default for Transport {
     }
 }
 
-/// How much is allowed at a time, and for how long.
+/// Limits of a link in number and time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Shortest wait before a peer is dialled again.
     pub back_off_min_ms: u32,
     /// Longest wait before a peer is dialled again.
     pub back_off_max_ms: u32,
-    /// How long one attempt to dial may take, name look-up included.
+    /// Time limit of one attempt to dial, name look-up included.
     pub dial_ms: u32,
-    /// How long the setting up of an accepted connection may take.
+    /// Time limit for setting up an accepted connection.
     pub handshake_ms: u32,
-    /// Connections being set up at a time. More have to prove their address first, and twice as
-    /// many are turned away.
+    /// Connections that are set up at a time. Beyond this, a client must prove its address first;
+    /// beyond twice this, it is refused.
     pub handshakes_max: usize,
-    /// Two connections of one kind to one peer that came to be within this time were dialled by
-    /// both at once; a later one means that the peer has lost the earlier.
+    /// Time within which two connections of one kind to one peer count as dialled by both sides at
+    /// once. A later second connection means that the peer has lost the first.
     pub double_ms: u32,
-    /// A connection that is not used for new requests any more is closed after this time, once
-    /// nothing is open on it.
+    /// Time after which a connection that gets no new requests is closed, once no request is open
+    /// on it.
     pub retire_ms: u32,
-    /// How long a peer may take to send the head of a request once the stream is open.
+    /// Time limit for the head of a request once the peer has opened the stream.
     pub head_wait_ms: u32,
-    /// How long a peer may take to accept or refuse a request.
+    /// Time limit for a peer to accept or refuse a request.
     pub word_wait_ms: u32,
-    /// How long the control connection to a peer may be gone until requests are given up that the peer
-    /// has taken and not begun to answer.
+    /// Time without a control connection to a peer after which requests are given up that the peer
+    /// has accepted and not begun to answer.
     pub gone_ms: u32,
-    /// Bodies of a known length up to this go with the head; longer ones wait until the peer has
-    /// accepted, unless the caller says that there is room.
+    /// Longest body of a known length that is sent with the head. Longer ones wait until the peer
+    /// has accepted, unless the caller says that the peer has room.
     pub eager_body_bytes: u64,
-    /// How often the certificate files are looked at.
+    /// Interval of checks for changed certificate files.
     pub certificates_check_ms: u32,
 }
 
@@ -188,7 +191,7 @@ impl Default for Limits {
     }
 }
 
-/// A duration of so many milliseconds.
+/// Converts milliseconds into a duration.
 pub(crate) fn ms(milliseconds: u32) -> Duration {
     Duration::from_millis(milliseconds.into())
 }

@@ -1,8 +1,8 @@
-//! What a link has counted since its start.
+//! Counters of a link since its start.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts of one link; each only grows.
+/// Counters of one link; each only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) datagrams_sent: AtomicU64,
@@ -21,12 +21,13 @@ pub(crate) struct Counters {
     pub(crate) reloads_failed: AtomicU64,
 }
 
-/// Counts one more.
+/// Adds one to a counter.
 pub(crate) fn add(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }
 
 impl Counters {
+    /// Returns the values at this moment.
     pub(crate) fn totals(&self) -> Totals {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Totals {
@@ -48,35 +49,35 @@ impl Counters {
     }
 }
 
-/// What a link has counted since its start.
+/// Values of a link's counters since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Datagrams handed to a control connection.
     pub datagrams_sent: u64,
     /// Datagrams that came and were handed to the handler.
     pub datagrams_received: u64,
-    /// Datagrams that no connection was there for, or that were too long for one.
+    /// Datagrams that were not sent, because no connection was there or they were too long for one.
     pub datagrams_unsent: u64,
-    /// Requests that this node forwarded, whatever came of them.
+    /// Requests that this node forwarded, with any result.
     pub forwarded: u64,
-    /// Of these, those that failed before a reply or a refusal came.
+    /// Requests among `forwarded` that failed before a reply or a refusal came.
     pub forward_failed: u64,
-    /// Of these, those that the peer refused.
+    /// Requests among `forwarded` that the peer refused.
     pub forward_refused: u64,
     /// Requests that peers forwarded to this node.
     pub received: u64,
-    /// Of these, those that this node refused.
+    /// Requests among `received` that this node refused.
     pub refused: u64,
-    /// Of these, those that the peer gave up or was lost with.
+    /// Requests among `received` that the peer gave up, or that were lost with the peer.
     pub given_up: u64,
-    /// Of these, those whose handler or reply body failed.
+    /// Requests among `received` whose handler or reply body failed.
     pub failed: u64,
-    /// Of these, those without a valid head.
+    /// Requests among `received` without a valid head.
     pub malformed: u64,
-    /// Nodes that knocked and were heard: strangers, or members that ask where they stand.
+    /// Join connections that were heard: from strangers, or from members that ask for their state.
     pub strangers: u64,
-    /// Times that changed certificates were taken into use.
+    /// Number of times that changed certificates were taken into use.
     pub reloads: u64,
-    /// Times that changed certificates could not be used.
+    /// Number of times that changed certificates could not be used.
     pub reloads_failed: u64,
 }

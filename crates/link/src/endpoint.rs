@@ -1,4 +1,4 @@
-//! Opens the UDP port and puts QUIC on it.
+//! UDP port of a link, with QUIC on it.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::delayed;
 use crate::shared::Shared;
 use crate::tls::{CertificateFault, Sessions, TlsFault};
 
-/// Why a link can't start.
+/// Reason for which a link can't start.
 #[derive(Debug, Error)]
 pub enum StartFault {
     /// The certificates can't be used.
     #[error(transparent)]
     Certificates(#[from] CertificateFault),
-    /// TLS can't work with them.
+    /// TLS can't work with the certificates.
     #[error(transparent)]
     Tls(#[from] TlsFault),
     /// The system has no random numbers.
@@ -27,14 +27,14 @@ pub enum StartFault {
     /// The port can't be opened.
     #[error("UDP port {address}: {cause}")]
     Socket {
-        /// The address.
+        /// Address to listen on.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         cause: std::io::Error,
     },
 }
 
-/// Opens the port. Also returns the settings with which it accepts.
+/// Opens the UDP port. Returns the endpoint and the settings with which it accepts connections.
 pub(crate) fn open(
     config: &Config,
     sessions: &Sessions,
@@ -56,7 +56,7 @@ pub(crate) fn open(
     Ok((endpoint, server))
 }
 
-/// Lets connections that come from now on see the certificates as they are now.
+/// Sets the present certificates for connections that are accepted from now on.
 pub(crate) fn accept_with_current(shared: &Shared) -> Result<(), TlsFault> {
     let server = server_config(&shared.sessions, &shared.limits)?;
     shared.endpoint.set_server_config(Some(server.clone()));
@@ -64,9 +64,10 @@ pub(crate) fn accept_with_current(shared: &Shared) -> Result<(), TlsFault> {
     Ok(())
 }
 
-/// Settings of all connections that will come; each gets a transport of its own when it does.
+/// Makes the settings for accepted connections; each connection gets a transport of its own.
 fn server_config(sessions: &Sessions, limits: &Limits) -> Result<ServerConfig, TlsFault> {
     let mut config = ServerConfig::with_crypto(Arc::new(sessions.accepting()?));
+    // The link refuses connections itself long before quinn would.
     config.migration(true).max_incoming(4 * limits.handshakes_max);
     Ok(config)
 }

@@ -1,5 +1,5 @@
-//! The first stream of each connection, both ways: the sender has accepted the other's certificate,
-//! and which of its processes it is.
+//! First stream of each connection, in both directions: the sender has accepted the other node's
+//! certificate, and names its own process.
 
 use bytes::Bytes;
 use quinn::{Connection, ConnectionError, ReadToEndError, WriteError};
@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use spillway_codec::{DecodeError, EncodeError, HEADER_BYTES, Wire};
 use thiserror::Error;
 
-/// What a node says first on a connection.
+/// First message of a node on a connection.
 ///
-/// A dialler could not tell otherwise whether its certificate was accepted: TLS lets it send before
-/// it is judged. And the number of the process tells a node that has started again from one that
-/// is connected twice: what was open with the process before can be given up at once.
+/// With TLS a dialler may send before its certificate is judged, so only this message tells it that
+/// the certificate was accepted. The number of the process tells a node that has restarted from one
+/// that is connected twice: requests that were open with the old process can be given up at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Hello {
     pub(crate) process: u64,
@@ -20,11 +20,11 @@ pub(crate) struct Hello {
 impl Wire for Hello {
     const KIND: u16 = 0x0200;
     const VERSION: u16 = 1;
-    /// A later version may say more.
+    /// Room for additions of later versions.
     const BYTES_MAX: usize = 256;
 }
 
-/// A connection that did not begin as it should.
+/// Reason for which a connection did not begin properly.
 #[derive(Debug, Error)]
 pub(crate) enum HelloFault {
     #[error(transparent)]
@@ -39,11 +39,11 @@ pub(crate) enum HelloFault {
     Encode(#[from] EncodeError),
 }
 
-/// Says which process this is and hears which the peer's is.
+/// Sends the number of this process and returns that of the peer's process.
 pub(crate) async fn exchange(connection: &Connection, process: u64) -> Result<u64, HelloFault> {
     let mut said = connection.open_uni().await?;
     said.write_chunk(frame(process)?).await?;
-    // It ends when it is dropped; what was written still goes out.
+    // The drop ends the stream; written bytes are still sent.
     drop(said);
     let mut heard = connection.accept_uni().await?;
     let heard = heard.read_to_end(HEADER_BYTES + Hello::BYTES_MAX).await?;

@@ -1,4 +1,4 @@
-//! Who a node is: what its certificate says and its peers are configured to expect.
+//! Identity of a node: the names in its certificate, which its peers expect.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,26 +8,27 @@ use thiserror::Error;
 
 /// Scheme of the URI in a node's certificate.
 const SCHEME: &str = "spillway://";
-/// Last label of a node's DNS name: it exists in certificates only, no name server knows it.
+/// Last label of a node's DNS name, which exists only in certificates; no name server knows it.
 const DNS_SUFFIX: &str = "spillway";
-/// What one label of a DNS name may have, since node and region are labels of one.
+/// Most bytes of a label in a DNS name; node and region are such labels.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// A name that can't be part of an identity.
+/// Error: a name that can't be part of an identity.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{name}` can't name a {what}: 1 to 63 of a-z, 0-9 and `-` are allowed, with no `-` at either end"
 )]
 pub struct NameError {
-    /// What was to be named.
+    /// Kind of the name: `cluster`, `region` or `node`.
     pub what: &'static str,
-    /// The name.
+    /// The name, cut after 80 characters.
     pub name: String,
 }
 
-/// A node of a cluster: what the certificate `spillway://<cluster>/<region>/<node>` stands for.
+/// Identity of a node in a cluster, for which the certificate URI
+/// `spillway://<cluster>/<region>/<node>` stands.
 ///
-/// Its names are valid labels of a DNS name, so that URI and DNS name always say the same.
+/// The names are valid labels of a DNS name, so that URI and DNS name always agree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     cluster: Arc<str>,
@@ -36,10 +37,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The node `node` of `region` in the cluster `cluster`.
+    /// Makes the identity of the node `node` of `region` in the cluster `cluster`.
     ///
     /// # Errors
-    /// If a name is no label of a DNS name.
+    /// Returns an error if a name is not a label of a DNS name.
     pub fn new(cluster: &str, region: &str, node: &str) -> Result<Self, NameError> {
         check_label("cluster", cluster)?;
         check_label("region", region)?;
@@ -47,7 +48,7 @@ impl Identity {
         Ok(Self { cluster: cluster.into(), region: region.into(), node: node.into() })
     }
 
-    /// Reads the URI of a certificate; `None` if it is not one of a node.
+    /// Reads the URI of a certificate; `None` if it is not that of a node.
     #[must_use]
     pub fn from_uri(uri: &str) -> Option<Self> {
         let mut labels = uri.strip_prefix(SCHEME)?.split('/');
@@ -58,31 +59,31 @@ impl Identity {
         Self::new(cluster, region, node).ok()
     }
 
-    /// The cluster.
+    /// Returns the name of the cluster.
     #[must_use]
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// The region.
+    /// Returns the name of the region.
     #[must_use]
     pub fn region(&self) -> &RegionName {
         &self.region
     }
 
-    /// The node.
+    /// Returns the name of the node.
     #[must_use]
     pub fn node(&self) -> &NodeName {
         &self.node
     }
 
-    /// The URI that the node's certificate carries.
+    /// Returns the URI in the node's certificate.
     #[must_use]
     pub fn uri(&self) -> String {
         format!("{SCHEME}{}/{}/{}", self.cluster, self.region, self.node)
     }
 
-    /// The DNS name that the node's certificate carries and that its peers ask for.
+    /// Returns the DNS name in the node's certificate, which its peers check.
     #[must_use]
     pub fn dns_name(&self) -> String {
         format!("{}.{}.{DNS_SUFFIX}", self.node, self.region)
@@ -95,12 +96,12 @@ impl fmt::Display for Identity {
     }
 }
 
-/// The URI that says which cluster a CA is for.
+/// Returns the URI in the certificate of a cluster's CA.
 pub(crate) fn authority_uri(cluster: &str) -> String {
     format!("{SCHEME}{cluster}")
 }
 
-/// Reads the URI of a CA; `None` if it says no cluster.
+/// Reads the URI of a CA; `None` if it names no cluster.
 pub(crate) fn cluster_of_authority(uri: &str) -> Option<&str> {
     let cluster = uri.strip_prefix(SCHEME)?;
     check_label("cluster", cluster).ok().map(|()| cluster)
@@ -114,7 +115,7 @@ pub(crate) fn check_label(what: &'static str, name: &str) -> Result<(), NameErro
     if fits && !edges && name.bytes().all(allowed) {
         return Ok(());
     }
-    // An error message shows no more of a hostile name than a person would read.
+    // The error shows only the first 80 characters of a name, which may be hostile.
     Err(NameError { what, name: name.chars().take(80).collect() })
 }
 

@@ -1,14 +1,15 @@
-//! The two connections that a pair of nodes keeps.
+//! Kinds of connection: each pair of nodes keeps one of each.
 
 use std::fmt;
 
-/// What a connection carries. Each kind has limits of its own, so that bulk on one can't delay the
-/// other, and a dead path shows on the control connection long before requests are given up.
+/// Kind of a connection by its content. Each kind has limits of its own, so that bulk on one can't
+/// delay the other, and a dead path shows on the control connection long before requests are given
+/// up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// Datagrams: small, fresh or worthless.
+    /// Datagrams, and short streams of other parts of the node.
     Control,
-    /// Forwarded requests: one stream each.
+    /// Forwarded requests, one stream each, and bulk streams.
     Data,
 }
 
@@ -16,8 +17,8 @@ impl Kind {
     /// Both kinds.
     pub const ALL: [Self; 2] = [Self::Control, Self::Data];
 
-    /// The protocol that a connection of this kind agrees on while it is set up. A later wire
-    /// version is a further name, offered before this one.
+    /// Returns the name of the protocol that a connection of this kind agrees on in its handshake.
+    /// A later wire version will be another name, offered before this one.
     #[must_use]
     pub fn protocol(self) -> &'static [u8] {
         match self {
@@ -26,13 +27,13 @@ impl Kind {
         }
     }
 
-    /// The kind that a protocol's name stands for.
+    /// Returns the kind of a protocol's name; `None` for an unknown name.
     #[must_use]
     pub fn of_protocol(protocol: &[u8]) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.protocol() == protocol)
     }
 
-    /// Its name in logs and metrics.
+    /// Returns the kind's name in logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

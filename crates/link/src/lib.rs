@@ -1,9 +1,9 @@
 //! QUIC between nodes: mutual TLS, warm connections, datagrams and forwarded requests.
 //!
 //! A [`Link`] is one UDP port that dials and accepts. It keeps two connections to each configured
-//! peer: one for datagrams, one for forwarded requests, a stream each. Who a peer is stands in its
-//! certificate and is checked before anything else of it is read. [`certs`] makes certificates,
-//! [`delayed`] puts distance between nodes of one machine.
+//! peer: one for datagrams, one for forwarded requests, a stream each. The certificate names the
+//! peer and is checked before anything else of the peer is read. [`certs`] makes certificates,
+//! [`delayed`] simulates distance between nodes of one machine.
 
 mod accept;
 pub mod certs;
@@ -45,4 +45,4 @@ pub use kind::Kind;
 pub use link::{DatagramFault, Link, LinkStatus, ReloadFault};
 pub use peer::{ConnectionStatus, DialStatus, PeerStatus};
 pub use rpc::{OpenFault, Served, StreamFault, StreamHandler, StreamReceiver, StreamSender};
-pub use tls::{CertificateFault, Refusal, TlsFault};
+pub use tls::{CertificateFault, Refusal, TlsFault, UsedCertificates};

@@ -1,4 +1,4 @@
-//! The link of one node to all its peers.
+//! Link of one node to all its peers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -9,6 +9,7 @@ use arc_swap::{ArcSwap, ArcSwapOption};
 use bytes::Bytes;
 use http_body::Body;
 use quinn::SendDatagramError;
+use rustls::pki_types::CertificateDer;
 use spillway_codec::Wire;
 use spillway_types::{NodeName, RegionName};
 use thiserror::Error;
@@ -22,45 +23,48 @@ use crate::config::{Config, PeerConfig, ms};
 use crate::counters::{Counters, Totals, add};
 use crate::endpoint::{self, StartFault};
 use crate::forward::{Answer, BoxError, Call, ForwardError, ForwardHead, Handler, Room};
+use crate::identity::Identity;
 use crate::join::{self, Gate, KnockFault, Places};
 use crate::kind::Kind;
 use crate::peer::{OpenStream, Peer, PeerStatus};
 use crate::rpc::{self, OpenFault, StreamHandler, StreamReceiver, StreamSender};
 use crate::shared::Shared;
-use crate::tls::{CertificateFault, Members, Refusal, Refusals, Sessions, TlsFault};
+use crate::tls::{
+    CertificateFault, Members, Refusal, Refusals, Sessions, TlsFault, UsedCertificates,
+};
 
-/// How long the peers may take to hear that this node ends.
+/// Time limit to tell the peers that this node ends.
 const FAREWELL: Duration = Duration::from_millis(500);
 
-/// The link of one node to all its peers: one UDP port, and two warm connections per peer.
+/// Link of one node to all its peers: one UDP port, and two warm connections for each peer.
 ///
-/// Its tasks run where it was started; its methods can be called from any runtime. Dropping it
-/// ends everything at once, [`Self::shutdown`] lets requests finish.
+/// The tasks of the link run in the runtime where it was started; its methods can be called from
+/// any runtime. A drop ends everything at once; [`Self::shutdown`] lets requests finish.
 #[derive(Debug)]
 pub struct Link {
     shared: Arc<Shared>,
-    /// One change of the peers at a time.
+    /// Lock for changes of the peers, one at a time.
     changes: Mutex<()>,
 }
 
-/// A datagram was not sent.
+/// Reason for which a datagram was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum DatagramFault {
-    /// There is no such peer, or no connection to it now.
+    /// The peer is unknown, or there is no connection to it now.
     #[error("not connected")]
     NotConnected,
-    /// It is longer than the path to the peer carries.
+    /// The datagram is longer than the path to the peer carries.
     #[error("the datagram is longer than the path carries")]
     TooLong,
 }
 
-/// Changed certificates can't be taken into use; the old ones stay.
+/// Reason for which changed certificates can't be used; the old ones stay.
 #[derive(Debug, Error)]
 pub enum ReloadFault {
-    /// The files are not what they should be.
+    /// The files can't be read or do not fit this node.
     #[error(transparent)]
     Certificates(#[from] CertificateFault),
-    /// TLS can't work with them.
+    /// TLS can't work with the certificates.
     #[error(transparent)]
     Tls(#[from] TlsFault),
     /// The link ends.
@@ -68,29 +72,29 @@ pub enum ReloadFault {
     Ends,
 }
 
-/// What can be said of a link beside its peers.
+/// Status of a link without its peers.
 #[derive(Clone, Debug)]
 pub struct LinkStatus {
-    /// Where it listens.
+    /// Address on which the link listens; `None` if the system does not know it any more.
     pub address: Option<SocketAddr>,
-    /// What it has counted.
+    /// Counters of the link.
     pub totals: Totals,
-    /// How often connections were refused, by reason.
+    /// Number of refused connections for each reason.
     pub refusals: [(Refusal, u64); Refusal::ALL.len()],
-    /// Requests that are open now, either way.
+    /// Requests that are open now, in both directions.
     pub streams: usize,
-    /// From when on peers will refuse this node's certificate.
+    /// Time from which on peers will refuse this node's certificate.
     pub certificate_expires_at: Option<SystemTime>,
-    /// How many authorities this node believes: two while one replaces another.
+    /// Number of CAs that this node trusts: two during a rotation.
     pub authorities: usize,
 }
 
 impl Link {
-    /// Reads the certificates, opens the UDP port and begins to accept. Nobody may connect and
-    /// nobody is dialled before [`Self::set_peers`]. Needs a tokio runtime.
+    /// Reads the certificates, opens the UDP port and begins to accept. There are no connections
+    /// before [`Self::set_peers`]. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the certificates can't be used or the port can't be opened.
+    /// Returns an error if the certificates can't be used or the port can't be opened.
     pub fn start(config: Config, handler: Arc<dyn Handler>) -> Result<Self, StartFault> {
         let members = Arc::new(Members::new(config.me.cluster()));
         let refusals = Arc::new(Refusals::default());
@@ -130,9 +134,9 @@ impl Link {
         Ok(Self { shared, changes: Mutex::new(()) })
     }
 
-    /// From now on these are the peers: they may connect and are kept connected to, all others are
-    /// disconnected. A peer that only moved keeps its connections. This node itself is no peer,
-    /// and left out.
+    /// Replaces the peers. The link keeps connections to them and accepts theirs; all other nodes
+    /// are disconnected. A peer with only a new address keeps its connections. This node itself is
+    /// left out.
     pub fn set_peers(&self, peers: Vec<PeerConfig>) {
         let _turn = self.changes.lock().unwrap_or_else(PoisonError::into_inner);
         let peers = peers.into_iter().filter(|peer| peer.identity != self.shared.me);
@@ -148,6 +152,7 @@ impl Link {
                     kept.insert(name, peer);
                 }
                 gone => {
+                    // A node of that name in another region is another peer.
                     gone.inspect(|peer| peer.stop());
                     kept.insert(name, Peer::start(&self.shared, config));
                 }
@@ -157,27 +162,27 @@ impl Link {
         old.values().for_each(|peer| peer.stop());
     }
 
-    /// From now on these peers take part in the log and in nothing else: no request and no datagram
-    /// goes to them or is taken from them. For those that were removed and whose acknowledgement is
-    /// needed to go on without them.
+    /// Restricts these peers to the log: no request and no datagram is sent to them or taken from
+    /// them. Use it for removed nodes whose acknowledgement the log still needs.
     pub fn set_leaving(&self, leaving: BTreeSet<NodeName>) {
         self.shared.members.set_leaving(leaving);
     }
 
-    /// From now on certificates with these serial numbers are refused, and connections by them are
-    /// closed at once. A number is written in lower-case hexadecimal digits without leading zeros.
+    /// Refuses certificates with these serial numbers from now on, and closes connections with them
+    /// at once. The numbers are lower-case hexadecimal digits without leading zeros.
     pub fn set_revoked(&self, serials: BTreeSet<String>) {
+        // Keepers check their connections only after a change.
         if self.shared.members.set_revoked(serials) {
             self.shared.revocations.send_modify(|count| *count += 1);
         }
     }
 
-    /// Sends a datagram on the control connection; never waits. It may be lost, and if more are
-    /// sent than the path takes the oldest are.
+    /// Sends a datagram on the control connection; never waits. The datagram may be lost. If the
+    /// path takes fewer than are sent, the oldest are dropped.
     ///
     /// # Errors
-    /// If there is no connection, or the datagram is longer than the path carries; 1,150 bytes
-    /// always fit.
+    /// Returns an error if there is no connection, or the datagram is longer than the path carries;
+    /// 1,150 bytes always fit.
     pub fn send_datagram(&self, to: &NodeName, datagram: Bytes) -> Result<(), DatagramFault> {
         let sent = match self.current_of_member(to, Kind::Control) {
             None => Err(DatagramFault::NotConnected),
@@ -191,11 +196,12 @@ impl Link {
         sent
     }
 
-    /// Forwards a request and waits for the head of the reply or the refusal. Dropping the future,
-    /// or the reply's body before its end, gives the request up on both nodes at once.
+    /// Forwards a request and waits for the head of the reply or the refusal. If the future is
+    /// dropped, or the reply's body before its end, both nodes give the request up at once.
     ///
     /// # Errors
-    /// [`ForwardError::stage`] says whether another node may be asked.
+    /// Returns an error if no answer came; [`ForwardError::stage`] tells if another node may be
+    /// asked.
     pub async fn forward<B>(
         &self,
         to: &NodeName,
@@ -214,6 +220,7 @@ impl Link {
             Some(live) => {
                 let peer = shared.peer(to);
                 let call = Call {
+                    // The control connection notices a dead peer sooner than the data connection.
                     is_heard: &|| {
                         peer.as_ref().is_some_and(|peer| peer.current(Kind::Control).is_some())
                     },
@@ -234,24 +241,22 @@ impl Link {
         answer
     }
 
-    /// From now on streams that are no forwarded requests are served so; with `None` they are
-    /// refused.
+    /// Sets the handler of streams that are not forwarded requests; with `None` they are refused.
     pub fn serve_streams(&self, handler: Option<Arc<dyn StreamHandler>>) {
         self.shared.streams.store(handler.map(Arc::new));
     }
 
-    /// From now on nodes that are no peers may ask `gate`, and nothing else; with `None` they are
-    /// refused before anything of theirs is read.
+    /// Sets the handler of questions from nodes that are not peers. With `None` their connections
+    /// are refused unread.
     pub fn open_gate(&self, gate: Option<Arc<dyn Gate>>) {
         self.shared.members.open(gate.is_some());
         self.shared.gate.store(gate.map(Arc::new));
     }
 
-    /// Asks a node one question at its gate, over a connection of its own. It need not know this
-    /// node, nor this node it as a peer.
+    /// Asks a node one question over a join connection. Neither node needs the other as a peer.
     ///
     /// # Errors
-    /// [`KnockFault`] says whether another try may help.
+    /// Returns [`KnockFault`], which tells if another try may help.
     pub async fn knock<Q: Wire, A: Wire>(
         &self,
         to: &PeerConfig,
@@ -264,28 +269,28 @@ impl Link {
     /// Opens a stream of both directions on the control connection; never waits.
     ///
     /// # Errors
-    /// If there is no connection or too many streams are open.
+    /// Returns an error if there is no connection, or too many streams are open.
     pub fn open_control(&self, to: &NodeName) -> Result<(StreamSender, StreamReceiver), OpenFault> {
         let live = self.current(to, Kind::Control).ok_or(OpenFault::NotConnected)?;
         rpc::open_control(&live)
     }
 
-    /// Opens a stream of one direction for something large on the data connection; never waits.
+    /// Opens a stream of one direction for large content on the data connection; never waits.
     ///
     /// # Errors
-    /// If there is no connection or too many streams are open.
+    /// Returns an error if there is no connection, or too many streams are open.
     pub fn open_bulk(&self, to: &NodeName) -> Result<StreamSender, OpenFault> {
         let live = self.current(to, Kind::Data).ok_or(OpenFault::NotConnected)?;
         rpc::open_bulk(&live)
     }
 
-    /// What can be said of each peer, by name. Cheap enough for every request of metrics.
+    /// Returns the status of each peer, by name. Cheap enough for every request of metrics.
     #[must_use]
     pub fn peers(&self) -> Vec<PeerStatus> {
         self.shared.peers.load().values().map(|peer| peer.status()).collect()
     }
 
-    /// The nodes of a region that requests can be forwarded to now.
+    /// Returns the nodes of a region that requests can be forwarded to now.
     #[must_use]
     pub fn connected_in(&self, region: &RegionName) -> Vec<NodeName> {
         let peers = self.shared.peers.load();
@@ -296,13 +301,13 @@ impl Link {
         connected.map(|(name, _)| name.clone()).collect()
     }
 
-    /// The smoothed round trip to one peer, if it is connected.
+    /// Returns the smoothed round trip to one peer; `None` if the peer is not connected.
     #[must_use]
     pub fn rtt(&self, to: &NodeName) -> Option<Duration> {
         self.shared.peer(to)?.rtt(Kind::Control)
     }
 
-    /// What can be said of the link beside its peers.
+    /// Returns the status of the link without its peers.
     #[must_use]
     pub fn status(&self) -> LinkStatus {
         LinkStatus {
@@ -315,37 +320,64 @@ impl Link {
         }
     }
 
-    /// SHA-256 of this node's certificate, for people who compare.
+    /// Returns the identity of this node.
+    #[must_use]
+    pub fn me(&self) -> &Identity {
+        &self.shared.me
+    }
+
+    /// Returns the certificates that new connections use. Existing connections may have begun with
+    /// others.
+    #[must_use]
+    pub fn used_certificates(&self) -> UsedCertificates {
+        self.shared.sessions.used()
+    }
+
+    /// Connects to a peer, returns the certificate chain that it shows, and closes the connection
+    /// at once.
+    ///
+    /// # Errors
+    /// Returns an error if the connection fails.
+    pub async fn shown_by(
+        &self,
+        peer: &NodeName,
+        limit: Duration,
+    ) -> Result<Vec<CertificateDer<'static>>, KnockFault> {
+        join::shown_by(&self.shared, peer, limit).await
+    }
+
+    /// Returns the SHA-256 of this node's certificate, for people who compare.
     #[must_use]
     pub fn fingerprint(&self) -> [u8; 32] {
         self.shared.sessions.fingerprint()
     }
 
-    /// Where it listens; `None` if the system does not know any more.
+    /// Returns the address on which the link listens; `None` if the system does not know it any
+    /// more.
     #[must_use]
     pub fn local_address(&self) -> Option<SocketAddr> {
         self.shared.endpoint.local_addr().ok()
     }
 
-    /// Reads the certificate files again. New connections use what they have now, those that stand
-    /// go on. Says whether anything had changed.
+    /// Reads the certificate files again. New connections use the new content, existing ones go on.
+    /// Returns true if the files had changed.
     ///
     /// # Errors
-    /// If they can't be used; the old certificates stay.
+    /// Returns an error if they can't be used; the old certificates stay.
     pub async fn reload(&self) -> Result<bool, ReloadFault> {
         reload(&self.shared).await
     }
 
-    /// Returns when no request is open, in neither direction. More may come as long as the handler takes
-    /// any.
+    /// Waits until no request is open in either direction. More may come as long as the handler
+    /// accepts any.
     pub async fn idle(&self) {
         self.shared.open.none().await;
     }
 
-    /// Waits until no request is open, at most for `limit`, then ends all connections and tells
-    /// the peers. The handler should refuse new requests by then.
+    /// Waits until no request is open, at most for `limit`, then ends all connections and tells the
+    /// peers. The handler should refuse new requests by then.
     pub async fn shutdown(&self, limit: Duration) {
-        // Whoever is still open then is cut off.
+        // Requests that are open after the limit are cut off.
         let is_done = tokio::time::timeout(limit, self.shared.open.none()).await.is_ok();
         self.end(if is_done { CloseCode::Shutdown } else { CloseCode::Abandoned });
         let _ = tokio::time::timeout(FAREWELL, self.shared.endpoint.wait_idle()).await;
@@ -353,7 +385,7 @@ impl Link {
     }
 
     fn end(&self, code: CloseCode) {
-        // First, so that no task closes a connection with another code.
+        // The endpoint is closed first, so that no task closes a connection with another code.
         self.shared.endpoint.close(code.number(), b"");
         self.shared.stop.cancel();
         self.shared.tracker.close();
@@ -367,7 +399,7 @@ impl Link {
         self.current(to, kind).filter(|_| !self.shared.members.is_leaving(to))
     }
 
-    /// Dials for one more data connection, as if the peer's had not come.
+    /// Dials for another data connection, as if the peer's had not come.
     #[cfg(test)]
     pub(crate) async fn dial_again_for_tests(&self, node: &NodeName, address: SocketAddr) {
         let peer = self.shared.peer(node).unwrap();
@@ -380,7 +412,7 @@ impl Link {
         peer.dial_for_tests(&self.shared, Kind::Data).await;
     }
 
-    /// The endpoint, for tests of what happens below.
+    /// Returns the endpoint, for tests of the layers below.
     #[cfg(test)]
     pub(crate) fn endpoint(&self) -> &quinn::Endpoint {
         &self.shared.endpoint
@@ -393,7 +425,7 @@ impl Drop for Link {
     }
 }
 
-/// Looks at the certificate files from time to time.
+/// Checks the certificate files for changes from time to time.
 async fn watch_certificates(shared: Arc<Shared>) {
     let period = ms(shared.limits.certificates_check_ms);
     while shared.stop.run_until_cancelled(tokio::time::sleep(period)).await.is_some() {
@@ -407,7 +439,7 @@ async fn watch_certificates(shared: Arc<Shared>) {
 
 async fn reload(shared: &Arc<Shared>) -> Result<bool, ReloadFault> {
     let reading = Arc::clone(shared);
-    // The disk may take its time; connections must not wait for it.
+    // The disk may be slow, and connections must not wait for it.
     let read = shared.runtime.spawn_blocking(move || reading.sessions.reload()).await;
     let outcome = match read {
         Err(_) => Err(ReloadFault::Ends),

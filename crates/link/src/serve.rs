@@ -1,4 +1,4 @@
-//! Reads what a peer sends on a connection that stands.
+//! Reader of a peer's streams and datagrams on one connection.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::peer::{Live, OpenStream};
 use crate::rpc::Serving;
 use crate::shared::Shared;
 
-/// Reads until the connection ends, then says so with its number.
+/// Reads until the connection ends, then sends its serial number to `ended`.
 pub(crate) async fn read(
     shared: Arc<Shared>,
     from: Identity,
@@ -23,7 +23,7 @@ pub(crate) async fn read(
         Kind::Control => control(&shared, &from, &live).await,
         Kind::Data => requests(&shared, from, &live).await,
     }
-    // An error means that nobody keeps this peer any more.
+    // An error means that the keeper of this peer has ended.
     let _ = ended.send(live.serial).await;
 }
 
@@ -35,6 +35,7 @@ async fn control(shared: &Arc<Shared>, from: &Identity, live: &Live) {
             datagram = connection.read_datagram() => {
                 let Ok(datagram) = datagram else { return };
                 add(&shared.counters.datagrams_received);
+                // A leaving peer takes part in the log alone.
                 if shared.members.is_leaving(from.node()) {
                     continue;
                 }
@@ -60,6 +61,7 @@ async fn requests(shared: &Arc<Shared>, from: Identity, live: &Arc<Live>) {
         tokio::select! {
             streams = live.connection.accept_bi() => {
                 let Ok(streams) = streams else { return };
+                // A leaving peer takes part in the log alone.
                 if shared.members.is_leaving(service.from.node()) {
                     continue;
                 }

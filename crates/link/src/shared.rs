@@ -1,4 +1,4 @@
-//! What all tasks of one link share.
+//! State that all tasks of one link share.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,24 +19,24 @@ use crate::peer::{OpenStreams, Peer};
 use crate::rpc::StreamHandler;
 use crate::tls::{Members, Refusals, Sessions};
 
-/// What all tasks of one link share.
+/// State that all tasks of one link share.
 pub(crate) struct Shared {
     pub(crate) me: Identity,
-    /// Tells this process from those before and after it.
+    /// Random number that tells this process from earlier and later ones of the node.
     pub(crate) process: u64,
     pub(crate) endpoint: quinn::Endpoint,
-    /// Settings of connections that come; their transport is made for each.
+    /// Settings for accepted connections; the transport is made for each.
     pub(crate) accepting: ArcSwap<quinn::ServerConfig>,
     pub(crate) sessions: Sessions,
     pub(crate) members: Arc<Members>,
     pub(crate) refusals: Arc<Refusals>,
-    /// Counted up whenever other certificates are revoked.
+    /// Counter that grows whenever other certificates are revoked.
     pub(crate) revocations: watch::Sender<u64>,
     pub(crate) peers: ArcSwap<BTreeMap<NodeName, Arc<Peer>>>,
     pub(crate) handler: Arc<dyn Handler>,
-    /// Who serves streams that are no forwarded requests; nobody at first.
+    /// Handler of streams that are not forwarded requests; `None` at first.
     pub(crate) streams: ArcSwapOption<Arc<dyn StreamHandler>>,
-    /// Who answers strangers; nobody at first.
+    /// Handler of questions from nodes that are not peers; `None` at first.
     pub(crate) gate: ArcSwapOption<Arc<dyn Gate>>,
     pub(crate) strangers: Places,
     pub(crate) transport: Transport,
@@ -44,7 +44,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Arc<Counters>,
     pub(crate) open: Arc<OpenStreams>,
     pub(crate) tracker: TaskTracker,
-    /// Where the link was started: its tasks stay there, whoever calls it.
+    /// Runtime in which the link was started: its tasks stay there, from whatever runtime it is
+    /// called.
     pub(crate) runtime: tokio::runtime::Handle,
     pub(crate) stop: CancellationToken,
 }

@@ -1,4 +1,4 @@
-//! The settings of quinn's connections, from ours.
+//! Settings of quinn's connections, made from the link's own settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,22 @@ use crate::kind::Kind;
 use crate::rpc::{BULK_STREAMS_MAX, CONTROL_STREAMS_MAX};
 use crate::window::{ByKind, KindSwitch};
 
-/// The least that a data connection may have under way at first: one small request.
+/// Smallest initial window of a data connection: one small request.
 const WINDOW_BYTES_MIN: u64 = 32 << 10;
-/// The most: a mistake in the config must not flood a path.
+/// Largest initial window: a mistake in the config must not flood a path.
 const WINDOW_BYTES_MAX: u64 = 1 << 20;
 
-/// What somebody may send before this node knows that it is a peer: a question at the gate, or a
-/// hello. One stream of each direction is enough for that.
+/// Bytes that a node may send before it is known to be a peer: a join question, or a hello. One
+/// stream in each direction is enough for that.
 const STRANGER_WINDOW_BYTES: u32 = 64 << 10;
 
-/// Packets that are acknowledged together. With QUIC's usual two, half the packets of short requests
-/// are acknowledgements, and each wakes a node up. What comes late is acknowledged after 25 ms, and
-/// gaps at once.
+/// Packets that are acknowledged together. With QUIC's usual two, half the packets of short
+/// requests would be acknowledgements, and each wakes a node up. A last packet is acknowledged
+/// after 25 ms, a gap at once.
 const PACKETS_PER_ACKNOWLEDGEMENT: u32 = 10;
 
-/// Settings of a connection of `kind` that this node dials, over a path of about `rtt`.
+/// Makes the settings of a connection of `kind` that this node dials, over a path with a round trip
+/// of about `rtt`.
 pub(crate) fn dialled(settings: &Transport, kind: Kind, rtt: Duration) -> Arc<TransportConfig> {
     let mut config = common(settings);
     let switch = KindSwitch::default();
@@ -41,15 +42,16 @@ pub(crate) fn dialled(settings: &Transport, kind: Kind, rtt: Duration) -> Arc<Tr
         Kind::Data => config
             .max_idle_timeout(Some(VarInt::from_u32(settings.data_idle_ms).into()))
             .keep_alive_interval(Some(ms(settings.data_keep_alive_ms)))
+            // Data connections carry no datagrams.
             .datagram_receive_buffer_size(None),
     };
     Arc::new(config)
 }
 
-/// Settings of a connection that this node accepts. Its kind is not known before it is set up; then
-/// `switch` is told, and [`open_to_peer`] makes room. Room that was given can't be taken back, so
-/// whoever is no peer never gets it. The rest of what is special to a kind comes from the dialler:
-/// the shorter idle time of both counts.
+/// Makes the settings of a connection that this node accepts. The kind becomes known only while the
+/// connection is set up; then `switch` is set, and [`open_to_peer`] grants larger windows. A
+/// granted window can't be taken back, so only a peer gets it. Other settings of a kind come from
+/// the dialler: the shorter idle time of the two counts.
 pub(crate) fn accepted(settings: &Transport, switch: &KindSwitch) -> Arc<TransportConfig> {
     let mut config = common(settings);
     let rtt = ms(settings.rtt_default_ms);
@@ -57,6 +59,7 @@ pub(crate) fn accepted(settings: &Transport, switch: &KindSwitch) -> Arc<Transpo
         .initial_rtt(rtt)
         .congestion_controller_factory(by_kind(settings, switch, rtt))
         .max_idle_timeout(Some(VarInt::from_u32(settings.data_idle_ms).into()))
+        // The kind is unknown yet, so the interval of control connections is used.
         .keep_alive_interval(Some(ms(settings.control_keep_alive_ms)));
     config
         .receive_window(VarInt::from_u32(STRANGER_WINDOW_BYTES))
@@ -65,7 +68,7 @@ pub(crate) fn accepted(settings: &Transport, switch: &KindSwitch) -> Arc<Transpo
     Arc::new(config)
 }
 
-/// Gives an accepted connection the room of its kind, once it is known to be a peer's.
+/// Grants an accepted connection the windows of its kind, once it is known to come from a peer.
 pub(crate) fn open_to_peer(settings: &Transport, connection: &quinn::Connection, kind: Kind) {
     let streams = match kind {
         Kind::Control => CONTROL_STREAMS_MAX,
@@ -117,9 +120,9 @@ fn bulk(settings: &Transport, rtt: Duration) -> Arc<dyn ControllerFactory + Send
     }
 }
 
-/// What a path of so many Mbit/s carries in one round trip, within bounds.
+/// Returns the bytes that a path of `mbit_per_s` Mbit/s carries in one round trip, within bounds.
 fn initial_window_bytes(mbit_per_s: u32, rtt: Duration) -> u64 {
-    // A thousandth of a Mbit is 125 bytes.
+    // 1 Mbit/s is 125 bytes a millisecond.
     let bytes = u64::from(mbit_per_s) * 125 * rtt.as_millis() as u64;
     bytes.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
 }

@@ -1,4 +1,4 @@
-//! How much may be under way on a connection, by its kind.
+//! Congestion window of a connection, by its kind.
 
 use std::any::Any;
 use std::fmt;
@@ -9,36 +9,36 @@ use std::time::Instant;
 use quinn::congestion::{Controller, ControllerFactory};
 use quinn_proto::RttEstimator;
 
-/// What a control connection may have under way, lossy path or not.
+/// Window of a control connection, on lossy paths too.
 ///
-/// Load reports are few, small, and worthless when late. A congestion control that answers loss
-/// with patience would hold them back just when they are needed most: at 20 % loss and 230 ms it
-/// leaves ten packets a second. So many bytes are 280 kB a second there.
+/// Load reports are few, small, and worthless when late. A congestion control that slows down after
+/// loss would delay them just when they are needed most: at 20 % loss and 230 ms it leaves ten
+/// packets a second. This window gives 280 kB a second there.
 const CONTROL_BYTES: u64 = 64 << 10;
 
-/// What an idle data connection may send at once, without spreading it over a round trip: a request
-/// whose body goes with its head, the head included.
+/// Burst of an idle data connection, sent at once and not spread over a round trip: a request whose
+/// body goes with its head, the head included.
 ///
-/// Spread out, 64 KiB at 20 Mbit/s are 26 ms more to the first byte. Sent at once they are some
-/// fifty packets, which the queue of any path between sites takes.
+/// Spread out, 64 KiB at 20 Mbit/s would take 26 ms more to the first byte. Sent at once they are
+/// some fifty packets, which fit in the queue of any path between sites.
 const BURST_BYTES: u64 = 80 << 10;
 
-/// A window of which quinn's pacer makes no rate. Only above `u32::MAX` it lets packets go at once.
+/// Window that turns off quinn's pacer, which lets packets go at once only above `u32::MAX`.
 const NO_PACING: u64 = u64::MAX;
 
-/// Tells a connection's congestion control its kind, which the side that accepts learns only while
-/// the connection is set up.
+/// Switch that tells a connection's congestion control its kind. The accepting side learns the kind
+/// only while the connection is set up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KindSwitch(Arc<AtomicBool>);
 
 impl KindSwitch {
-    /// From now on it is a control connection.
+    /// Makes this a control connection.
     pub(crate) fn is_control(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// Makes a congestion control that does as `bulk` does until the switch says control.
+/// Factory of a congestion control that acts like `bulk` until the switch is set to control.
 pub(crate) struct ByKind {
     pub(crate) bulk: Arc<dyn ControllerFactory + Send + Sync>,
     pub(crate) switch: KindSwitch,
@@ -54,7 +54,7 @@ impl ControllerFactory for ByKind {
 struct KindController {
     bulk: Box<dyn Controller>,
     switch: KindSwitch,
-    /// What is left of the burst.
+    /// Bytes that are left of the burst.
     burst_bytes: u64,
 }
 
@@ -88,6 +88,7 @@ impl Controller for KindController {
         app_limited: bool,
         largest_packet_num_acked: Option<u64>,
     ) {
+        // The connection is idle, so the next request may be sent as a burst again.
         if in_flight == 0 {
             self.burst_bytes = BURST_BYTES;
         }
@@ -101,7 +102,7 @@ impl Controller for KindController {
         is_persistent_congestion: bool,
         lost_bytes: u64,
     ) {
-        // Not more at once into a path that has just lost something.
+        // A path that has just lost packets gets no burst.
         self.burst_bytes = 0;
         self.bulk.on_congestion_event(now, sent, is_persistent_congestion, lost_bytes);
     }
@@ -114,6 +115,7 @@ impl Controller for KindController {
         match (self.switch.0.load(Ordering::Relaxed), self.burst_bytes) {
             (true, _) => CONTROL_BYTES,
             (false, 0) => self.bulk.window(),
+            // The burst is sent without pacing.
             (false, _) => NO_PACING,
         }
     }

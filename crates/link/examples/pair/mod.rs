@@ -1,20 +1,19 @@
-//! Two nodes on this machine with a network of one's choice between them.
+//! Two nodes on this machine, with a simulated network between them.
 
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
 use spillway_link::delayed::{Path, Paths};
 use spillway_link::{
-    BoxBody, CertificateFiles, Config, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link,
-    PeerConfig, Refused, Serving, Transport,
+    BoxBody, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig, Refused,
+    Serving, Transport,
 };
-use tempfile::TempDir;
+use spillway_testkit::{Certificates, as_peer};
 
 /// Two nodes: `near` forwards and `far` serves.
 pub(crate) struct Pair {
@@ -23,14 +22,14 @@ pub(crate) struct Pair {
     pub(crate) far_identity: Identity,
     /// Bytes of bodies that have arrived at `far`.
     arrived: Arc<AtomicU64>,
-    _folder: TempDir,
+    _certificates: Certificates,
 }
 
-/// Answers each request with a short reply once its body is there.
+/// Handler that answers each request with a short reply once its body has arrived.
 pub(crate) struct Server(pub(crate) Arc<AtomicU64>);
 
 impl Server {
-    /// What the node does with a request, wherever it comes from.
+    /// Reads the body of a request and makes the reply, for local and forwarded requests.
     pub(crate) async fn serve(
         arrived: Arc<AtomicU64>,
         mut body: ForwardBody,
@@ -56,23 +55,13 @@ impl Handler for Server {
 }
 
 impl Pair {
-    /// Starts both and waits until they are connected.
+    /// Starts both nodes and waits until they are connected.
     pub(crate) async fn start(transport: Transport, path: Path, seed: u64) -> Result<Self> {
-        let folder = TempDir::new()?;
+        let certificates = Certificates::new();
         let arrived = Arc::new(AtomicU64::new(0));
-        let authority = Authority::new("bench", Validity::days(SystemTime::now(), 1)?)?;
-        std::fs::write(folder.path().join("ca.pem"), authority.certificate_pem())?;
         let start = |region: &str, node: &str, seed| -> Result<_> {
-            let identity = Identity::new(authority.cluster(), region, node)?;
-            let files = NodeFiles::in_folder(folder.path(), region, node);
-            let validity = Validity::days(SystemTime::now(), 1)?;
-            files.write(authority.issue(region, node, validity)?, IfExists::Replace)?;
-            let certificates = CertificateFiles {
-                authority: folder.path().join("ca.pem"),
-                certificate: files.certificate,
-                key: files.key,
-            };
-            let mut config = Config::new(identity.clone(), "127.0.0.1:0".parse()?, certificates);
+            let mut config = certificates.link_config(region, node);
+            let identity = config.me.clone();
             config.transport = transport.clone();
             let paths = Paths::new(seed);
             config.paths = Some(Arc::clone(&paths));
@@ -81,30 +70,26 @@ impl Pair {
         };
         let (near, near_identity, near_paths) = start("eu", "near", seed)?;
         let (far, far_identity, far_paths) = start("ap", "a-far", seed + 1)?;
-        let rtt_ms = u32::try_from(2 * path.one_way.as_millis())?.max(1);
+        let rtt_ms = Some(u32::try_from(2 * path.one_way.as_millis())?.max(1));
         let (Some(near_at), Some(far_at)) = (near.local_address(), far.local_address()) else {
             bail!("no address");
         };
         near_paths.set(far_at, path);
         far_paths.set(near_at, path);
-        let peer = |identity: &Identity, address: std::net::SocketAddr| PeerConfig {
-            identity: identity.clone(),
-            address: address.to_string(),
-            rtt_ms: Some(rtt_ms),
-        };
         // `a-far` has the lower name, so it would dial; but a user's request comes from the other
         // side, and that side's first window is what is measured.
         far.set_peers(vec![PeerConfig {
             address: "127.0.0.1:9".to_owned(),
-            ..peer(&near_identity, near_at)
+            rtt_ms,
+            ..as_peer(&near_identity, &near)
         }]);
-        near.set_peers(vec![peer(&far_identity, far_at)]);
-        let pair = Self { near, far, far_identity, arrived, _folder: folder };
+        near.set_peers(vec![PeerConfig { rtt_ms, ..as_peer(&far_identity, &far) }]);
+        let pair = Self { near, far, far_identity, arrived, _certificates: certificates };
         pair.connected().await?;
         Ok(pair)
     }
 
-    /// Bytes of bodies that have arrived at `far`.
+    /// Returns the bytes of bodies that have arrived at `far`.
     pub(crate) fn arrived(&self) -> u64 {
         self.arrived.load(Ordering::Relaxed)
     }
@@ -126,7 +111,8 @@ pub(crate) fn line(text: &str) -> Result<()> {
     Ok(writeln!(std::io::stdout().lock(), "{text}")?)
 }
 
-/// The value that so many percent of the sorted `values` do not exceed.
+/// Returns the value that `percent` percent of the sorted `values` do not exceed; not a number if
+/// there is none.
 pub(crate) fn percentile(values: &mut [f64], percent: usize) -> f64 {
     values.sort_by(f64::total_cmp);
     values

@@ -1,4 +1,4 @@
-//! Where certificates and keys are kept. Keys are readable by their owner alone.
+//! Files of certificates and keys. Only their owner can read keys.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -10,47 +10,47 @@ use super::authority::{Authority, CertsFault};
 use super::secret::PrefixKey;
 use crate::config::CertificateFiles;
 
-/// What to do if a file is there already.
+/// Action if a file exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IfExists {
-    /// Leave it, and make nothing.
+    /// Leave the old file and return an error.
     Refuse,
-    /// Put the new one in its place.
+    /// Replace the old file.
     Replace,
 }
 
-/// Why files can't be written or read.
+/// Error while files are written or read.
 #[derive(Debug, Error)]
 pub enum WriteFault {
-    /// A file is there and was not to be replaced.
+    /// A file exists and was not to be replaced.
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
-    /// The system refuses.
+    /// The system refused to read or write.
     #[error("{}: {cause}", path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         cause: io::Error,
     },
-    /// What a file has is not what it should be.
+    /// The content of a file can't be used.
     #[error(transparent)]
     Certs(#[from] CertsFault),
 }
 
-/// The files that `spillway certs init` makes.
+/// Files that `spillway certs init` makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorityFiles {
-    /// The CA's certificate, for every node.
+    /// Path of the CA's certificate, which every node needs.
     pub certificate: PathBuf,
-    /// The CA's key. It belongs on no node: who has it can be any of them.
+    /// Path of the CA's key. Keep it on no node: a holder of this key can act as any node.
     pub key: PathBuf,
-    /// The secret of prompt hashes, for every node.
+    /// Path of the secret key of prompt hashes, which every node needs.
     pub prefix_key: PathBuf,
 }
 
 impl AuthorityFiles {
-    /// The usual names in a folder.
+    /// Returns the usual paths in a folder.
     #[must_use]
     pub fn in_folder(folder: &Path) -> Self {
         Self {
@@ -60,10 +60,11 @@ impl AuthorityFiles {
         }
     }
 
-    /// Writes a CA and a prefix key; makes the folders that are missing.
+    /// Writes a CA and a prefix key, and makes missing folders.
     ///
     /// # Errors
-    /// If one of the files is there and is to stay, or the system refuses.
+    /// Returns an error if one of the files exists and is not to be replaced, or the system
+    /// refuses.
     pub fn write(
         &self,
         authority: &Authority,
@@ -80,30 +81,38 @@ impl AuthorityFiles {
         )
     }
 
-    /// Reads the CA back.
+    /// Returns the path of the next CA's key, while two CAs are trusted and the old one signs.
+    #[must_use]
+    pub fn next_key(&self) -> PathBuf {
+        self.key.with_file_name("ca-next-key.pem")
+    }
+
+    /// Returns the path of the old CA's key, while two CAs are trusted and the new one signs.
+    #[must_use]
+    pub fn old_key(&self) -> PathBuf {
+        self.key.with_file_name("ca-old-key.pem")
+    }
+
+    /// Reads the CA from its files.
     ///
     /// # Errors
-    /// If a file can't be read, or is not what it should be.
+    /// Returns an error if a file can't be read, or its content can't be used.
     pub fn open(&self) -> Result<Authority, WriteFault> {
-        let read = |path: &Path| {
-            std::fs::read_to_string(path)
-                .map_err(|cause| WriteFault::Io { path: path.to_owned(), cause })
-        };
         Ok(Authority::open(&read(&self.certificate)?, &read(&self.key)?)?)
     }
 }
 
-/// The files that `spillway certs node` makes.
+/// Files that `spillway certs node` makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFiles {
-    /// The node's certificate.
+    /// Path of the node's certificate.
     pub certificate: PathBuf,
-    /// The node's key.
+    /// Path of the node's key.
     pub key: PathBuf,
 }
 
 impl NodeFiles {
-    /// The usual names in a folder for the node `node` of `region`.
+    /// Returns the usual paths in a folder for the node `node` of `region`.
     #[must_use]
     pub fn in_folder(folder: &Path, region: &str, node: &str) -> Self {
         Self {
@@ -112,10 +121,13 @@ impl NodeFiles {
         }
     }
 
-    /// Writes a certificate and its key as [`Authority::issue`] returns them.
+    /// Writes a certificate and its key as [`Authority::issue`] returns them. Each file is replaced
+    /// at once, and the key first: a node that reads between the two finds that they don't belong
+    /// together, and keeps the old ones.
     ///
     /// # Errors
-    /// If one of the files is there and is to stay, or the system refuses.
+    /// Returns an error if one of the files exists and is not to be replaced, or the system
+    /// refuses.
     pub fn write(
         &self,
         (certificate, key): (String, String),
@@ -127,7 +139,7 @@ impl NodeFiles {
         )
     }
 
-    /// What a link is told of them.
+    /// Returns the paths that a link needs: these files and the CA's certificate.
     #[must_use]
     pub fn with_authority(&self, authority: &AuthorityFiles) -> CertificateFiles {
         CertificateFiles {
@@ -138,14 +150,35 @@ impl NodeFiles {
     }
 }
 
+/// Writes one file that every user may read.
+///
+/// # Errors
+/// Returns an error if the file exists and is not to be replaced, or the system refuses.
+pub fn write_public(path: &Path, text: String, if_exists: IfExists) -> Result<(), WriteFault> {
+    write_all(if_exists, [(&path.to_owned(), text, Secrecy::Public)])
+}
+
+/// Writes a key that only its owner may read.
+///
+/// # Errors
+/// Returns an error if the file exists and is not to be replaced, or the system refuses.
+pub fn write_secret(path: &Path, text: String, if_exists: IfExists) -> Result<(), WriteFault> {
+    write_all(if_exists, [(&path.to_owned(), text, Secrecy::Secret)])
+}
+
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Secrecy {
+pub(super) enum Secrecy {
     Public,
     Secret,
 }
 
-/// Writes all files or, if one of them must not be replaced, none.
-fn write_all<const N: usize>(
+pub(super) fn read(path: &Path) -> Result<String, WriteFault> {
+    std::fs::read_to_string(path).map_err(|cause| WriteFault::Io { path: path.to_owned(), cause })
+}
+
+/// Writes all files, or none if one of them must not be replaced. All are on the disk before the
+/// first one is put in its place, so that only a moment lies between the first and the last.
+pub(super) fn write_all<const N: usize>(
     if_exists: IfExists,
     files: [(&PathBuf, String, Secrecy); N],
 ) -> Result<(), WriteFault> {
@@ -154,39 +187,57 @@ fn write_all<const N: usize>(
     {
         return Err(WriteFault::Exists((*path).clone()));
     }
-    for (path, text, secrecy) in files {
-        write(path, &text, secrecy, if_exists).map_err(|cause| match cause.kind() {
-            io::ErrorKind::AlreadyExists => WriteFault::Exists(path.clone()),
-            _ => WriteFault::Io { path: path.clone(), cause },
-        })?;
+    let fault = |path: &PathBuf, cause: io::Error| match cause.kind() {
+        // Another process created the file after the check above.
+        io::ErrorKind::AlreadyExists => WriteFault::Exists(path.clone()),
+        _ => WriteFault::Io { path: path.clone(), cause },
+    };
+    for (path, text, secrecy) in &files {
+        write_beside(path, text, *secrecy).map_err(|cause| fault(path, cause))?;
+    }
+    for (path, ..) in &files {
+        put_in_place(path, if_exists).map_err(|cause| fault(path, cause))?;
     }
     Ok(())
 }
 
-/// Writes beside the file and then puts it in place, so that a running node never reads half a
-/// certificate. The file has its permissions before it has its content.
-fn write(path: &Path, text: &str, secrecy: Secrecy, if_exists: IfExists) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    std::fs::create_dir_all(folder)?;
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".new");
-    let beside = PathBuf::from(beside);
+/// Writes a temporary file beside `path`, which has its permissions before it has its content.
+fn write_beside(path: &Path, text: &str, secrecy: Secrecy) -> io::Result<()> {
+    std::fs::create_dir_all(folder_of(path))?;
+    let beside = beside(path);
+    // An interrupted call may have left its temporary file.
     remove_left_over(&beside)?;
     let mut file = create(&beside, secrecy)?;
     file.write_all(text.as_bytes())?;
-    file.sync_all()?;
+    file.sync_all()
+}
+
+/// Moves the temporary file into its place, so that a running node never reads half a certificate.
+fn put_in_place(path: &Path, if_exists: IfExists) -> io::Result<()> {
+    let beside = beside(path);
     match if_exists {
         IfExists::Replace => std::fs::rename(&beside, path),
-        // Fails if the file has come into being meanwhile, which a rename would not.
+        // A link fails if the file has been created meanwhile; a rename would replace it.
         IfExists::Refuse => {
             let linked = std::fs::hard_link(&beside, path);
             std::fs::remove_file(&beside)?;
             linked
         }
     }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        // The parent of a bare file name is empty.
+        _ => Path::new("."),
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    PathBuf::from(beside)
 }
 
 fn remove_left_over(path: &Path) -> io::Result<()> {

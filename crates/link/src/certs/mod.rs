@@ -1,14 +1,31 @@
-//! Makes the cluster's CA, the nodes' certificates and the secret of prompt hashes.
+//! Certificates of the cluster: the CA, the nodes' certificates, and the secret key of prompt
+//! hashes.
 
 mod authority;
+mod check;
+mod facts;
 mod files;
+mod pem_blocks;
+mod request;
+mod rotation;
 mod secret;
 mod serial;
 
 #[cfg(test)]
 mod certs_test;
+#[cfg(test)]
+mod request_test;
+#[cfg(test)]
+mod rotation_test;
 
 pub use authority::{Authority, CertsFault, Validity};
-pub use files::{AuthorityFiles, IfExists, NodeFiles, WriteFault};
+pub use check::check_node;
+pub use facts::{
+    CertificateFacts, CertificateKind, authority_of, certificates_of_pem, fingerprint, is_key_of,
+};
+pub use files::{AuthorityFiles, IfExists, NodeFiles, WriteFault, write_public, write_secret};
+pub use request::{RequestError, SigningRequest};
+pub use rotation::{Rotation, RotationError, RotationPhase};
+pub use rustls::pki_types::CertificateDer;
 pub use secret::{NoPrefixKey, PrefixKey};
 pub use serial::serial_of_pem;

@@ -1,15 +1,15 @@
-//! The secret that all nodes of a cluster hash prompts with.
+//! Secret key of prompt hashes, shared by all nodes of a cluster.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// 32 random bytes, the same on every node: so the hash of a prompt's beginning means the same
-/// everywhere, and nobody without the key can guess a prompt from it.
+/// Key of prompt hashes: 32 random bytes, the same on every node. The hash of a prompt's beginning
+/// means the same everywhere, and without the key no prompt can be guessed from its hash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PrefixKey([u8; 32]);
 
-/// A text that is no such key.
+/// Error: the text is no prefix key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("a prefix key is 64 hexadecimal digits")]
 pub struct NoPrefixKey;
@@ -18,29 +18,29 @@ impl PrefixKey {
     /// Draws a key from the operating system's randomness.
     ///
     /// # Errors
-    /// If the system has none.
+    /// Returns an error if the system has no randomness.
     pub fn random() -> Result<Self, getrandom::Error> {
         let mut key = [0; 32];
         getrandom::fill(&mut key)?;
         Ok(Self(key))
     }
 
-    /// The key itself.
+    /// Returns the bytes of the key.
     #[must_use]
     pub fn bytes(&self) -> [u8; 32] {
         self.0
     }
 
-    /// As its file has it: 64 hexadecimal digits.
+    /// Returns the key as its file has it: 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Reads what [`Self::to_hex`] wrote; space around it does not matter.
+    /// Reads a key that [`Self::to_hex`] wrote; space around it is ignored.
     ///
     /// # Errors
-    /// If it is anything else.
+    /// Returns an error for any other text.
     pub fn from_hex(text: &str) -> Result<Self, NoPrefixKey> {
         let digits = text.trim().as_bytes();
         if digits.len() != 64 {

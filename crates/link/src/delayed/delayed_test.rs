@@ -10,7 +10,8 @@ use tokio_util::task::TaskTracker;
 
 use super::{Path, Paths, wrap};
 
-/// How long packets take from a delayed socket to a plain one, in the order of their arrival.
+/// Returns the times that packets take from a delayed socket to a plain one, in the order of
+/// arrival.
 async fn arrivals(paths: Arc<Paths>, path: Path, packets: u8) -> Vec<(u8, Duration)> {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
     receiver.set_nonblocking(true).unwrap();

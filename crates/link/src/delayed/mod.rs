@@ -1,7 +1,8 @@
-//! A network that is far away, slow, lossy or cut, on one machine: for tests, demos, benchmarks.
+//! Simulated network on one machine, far away, slow, lossy or cut: for tests, demos and benchmarks.
 //!
-//! It sits between quinn and the UDP socket and holds back what this node sends, so the protocols
-//! above are the real ones. Each node delays its own sending: both directions of a path can differ.
+//! The simulation sits between quinn and the UDP socket and holds back the packets that this node
+//! sends, so the protocols above are the real ones. Each node delays only what it sends, so the two
+//! directions of a path can differ.
 
 mod path;
 mod queue;

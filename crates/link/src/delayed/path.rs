@@ -1,4 +1,4 @@
-//! What happens to packets on their way to an address, changeable at any time.
+//! Simulated paths of packets to an address, which can be changed at any time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,22 +6,22 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The way to one address. The default is a perfect one.
+/// Path to one address. The default path is perfect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// How long each packet takes.
+    /// Time that each packet takes in one direction.
     pub one_way: Duration,
-    /// How much longer it may take, by chance. Packets stay in order, as they do in most networks.
+    /// Largest random addition to that time. Packets stay in order, as in most networks.
     pub jitter: Duration,
-    /// How many of a thousand packets are lost, each by chance.
+    /// Packets of a thousand that are lost, each by chance.
     pub loss_permille: u16,
-    /// How many of a thousand packets arrive twice.
+    /// Packets of a thousand that arrive twice.
     pub double_permille: u16,
-    /// How much the narrowest place passes on; `None` for all.
+    /// Bandwidth of the bottleneck; `None` for no limit.
     pub bits_per_s: Option<u64>,
-    /// Bytes that wait before the narrowest place; what comes on top is lost.
+    /// Bytes that may wait at the bottleneck; further packets are lost.
     pub queue_bytes: usize,
-    /// Nothing arrives.
+    /// True if no packet arrives.
     pub cut: bool,
 }
 
@@ -40,21 +40,22 @@ impl Default for Path {
 }
 
 impl Path {
-    /// A way that takes so long.
+    /// Makes a path with this one-way delay and no loss.
     #[must_use]
     pub fn of(one_way: Duration) -> Self {
         Self { one_way, ..Self::default() }
     }
 
+    /// Returns true if the path changes nothing about a packet.
     fn is_perfect(&self) -> bool {
         Self { queue_bytes: 0, ..*self } == Self { queue_bytes: 0, ..Self::default() }
     }
 }
 
-/// What happened to packets so far.
+/// Counts of packets so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathCounts {
-    /// Packets that were sent on, now or later.
+    /// Packets that were passed on, at once or later.
     pub passed: u64,
     /// Packets that were lost by chance or because the queue was full.
     pub lost: u64,
@@ -64,8 +65,8 @@ pub struct PathCounts {
     pub doubled: u64,
 }
 
-/// The ways from one node to all addresses. Clones of the `Arc` are handles: what they change
-/// holds for the next packet.
+/// Paths from one node to all addresses. Clones of the `Arc` are handles: a change holds from the
+/// next packet on.
 pub struct Paths {
     state: Mutex<State>,
 }
@@ -78,14 +79,14 @@ struct State {
 
 struct Road {
     path: Path,
-    /// When the narrowest place has passed on all that waits.
+    /// Time when the bottleneck has passed on all waiting packets.
     free_at: Option<Instant>,
-    /// When the last packet arrives: none overtakes it.
+    /// Arrival of the last packet, which no later packet overtakes.
     last_at: Option<Instant>,
 }
 
 impl Paths {
-    /// Perfect ways everywhere; chances are drawn from `seed`.
+    /// Makes perfect paths to all addresses; random numbers are drawn from `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Arc<Self> {
         let state = State {
@@ -96,39 +97,38 @@ impl Paths {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// Sets the way to an address.
+    /// Sets the path to an address.
     pub fn set(&self, to: SocketAddr, path: Path) {
         let mut state = self.lock();
         let road = state.paths.entry(to).or_insert(Road { path, free_at: None, last_at: None });
         road.path = path;
     }
 
-    /// Changes the way to an address.
+    /// Changes the path to an address.
     pub fn change(&self, to: SocketAddr, change: impl FnOnce(&mut Path)) {
         let mut path = self.path(to);
         change(&mut path);
         self.set(to, path);
     }
 
-    /// The way to an address.
+    /// Returns the path to an address.
     #[must_use]
     pub fn path(&self, to: SocketAddr) -> Path {
         self.lock().paths.get(&to).map(|road| road.path).unwrap_or_default()
     }
 
-    /// Cuts the way to an address, or mends it. The way back is the other node's.
+    /// Cuts the path to an address, or restores it. The way back belongs to the other node.
     pub fn cut(&self, to: SocketAddr, cut: bool) {
         self.change(to, |path| path.cut = cut);
     }
 
-    /// What happened to packets so far.
+    /// Returns the counts of packets so far.
     #[must_use]
     pub fn counts(&self) -> PathCounts {
         self.lock().counts
     }
 
-    /// When a packet of so many bytes arrives that is sent now; twice if it is doubled, not at all
-    /// if it is lost. `None` in the first place means at once, around any queue.
+    /// Decides the fate of a packet of `bytes` bytes that is sent at `now`.
     pub(super) fn fate(&self, to: SocketAddr, bytes: usize, now: Instant) -> Fate {
         self.lock().fate(to, bytes, now)
     }
@@ -144,20 +144,20 @@ impl fmt::Debug for Paths {
     }
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is sent as if nothing were between.
+    /// The packet is sent at once, as if there were no simulation.
     AtOnce,
-    /// It is sent then, so many times.
+    /// The packet is sent at that time, so many times.
     Then(Instant, u8),
-    /// It is not sent.
+    /// The packet is lost.
     Lost,
 }
 
 impl State {
     fn fate(&mut self, to: SocketAddr, bytes: usize, now: Instant) -> Fate {
-        // A socket of both families writes addresses of the older one in the newer one's form.
+        // A dual-stack socket writes IPv4 addresses in the form of IPv6.
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
         let Some(road) = self.paths.get_mut(&to) else { return Fate::AtOnce };
         let path = road.path;
@@ -165,6 +165,7 @@ impl State {
             self.counts.cut += 1;
             return Fate::Lost;
         }
+        // A path that has just become perfect must not let packets overtake others.
         if path.is_perfect() && road.last_at.is_none_or(|last| last <= now) {
             self.counts.passed += 1;
             return Fate::AtOnce;
@@ -179,6 +180,7 @@ impl State {
             return Fate::Lost;
         };
         let at = passed_at + path.one_way + path.jitter.mul_f64(self.random.f64());
+        // Jitter never changes the order of packets.
         let at = road.last_at.map_or(at, |last| at.max(last));
         road.last_at = Some(at);
         self.counts.passed += 1;
@@ -189,7 +191,7 @@ impl State {
 }
 
 impl Road {
-    /// When the narrowest place has passed a packet on; `None` if its queue is full.
+    /// Returns the time when the bottleneck has passed a packet on; `None` if its queue is full.
     fn pass(&mut self, bytes: usize, now: Instant) -> Option<Instant> {
         let Some(bits_per_s) = self.path.bits_per_s else { return Some(now) };
         let rate = bits_per_s.max(1) as f64 / 8.0;

@@ -1,4 +1,4 @@
-//! Packets that are on their way.
+//! Packets under way in the simulated network.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use quinn::udp::{EcnCodepoint, Transmit};
 
-/// Bytes on their way at a time: 1 Gbit/s for half a second. More is lost, as in any network.
+/// Most bytes under way at a time: 1 Gbit/s for half a second. Further packets are lost, as in any
+/// network.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// A packet on its way, as the socket will send it.
+/// Packet under way, as the socket will send it.
 #[derive(Debug)]
 pub(super) struct Packet {
     destination: SocketAddr,
@@ -40,11 +41,11 @@ impl Packet {
     }
 }
 
-/// Packets in the order in which they are to be sent.
+/// Packets in the order in which they will be sent.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiting: Mutex<Waiting>,
-    /// Told when there is another first packet, and at the end.
+    /// Notified when another packet becomes the first, and at the end.
     changed: Condvar,
 }
 
@@ -57,22 +58,24 @@ struct Waiting {
 }
 
 impl Queue {
-    /// Puts a packet in; it is lost if too much is on its way.
+    /// Puts a packet in. The packet is lost if too many bytes are under way.
     pub(super) fn push(&self, at: Instant, packet: Packet) {
         let mut waiting = self.lock();
         if waiting.bytes + packet.contents.len() > WAITING_BYTES_MAX {
             return;
         }
         waiting.bytes += packet.contents.len();
+        // The serial number keeps packets of one moment in order.
         waiting.serial += 1;
         let key = (at, waiting.serial);
         waiting.packets.insert(key, packet);
+        // Only an earlier first packet changes how long the sending thread has to sleep.
         if waiting.packets.first_key_value().is_some_and(|(first, _)| *first == key) {
             self.changed.notify_one();
         }
     }
 
-    /// The next packet, as soon as its time has come; `None` once the queue is closed.
+    /// Returns the next packet as soon as its time has come; `None` once the queue is closed.
     pub(super) fn next(&self) -> Option<Packet> {
         let mut waiting = self.lock();
         while !waiting.is_closed {
@@ -92,7 +95,7 @@ impl Queue {
         None
     }
 
-    /// Ends [`Queue::next`] at once.
+    /// Closes the queue and ends [`Queue::next`] at once.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_one();

@@ -1,4 +1,4 @@
-//! The socket that holds packets back.
+//! Socket that holds packets back.
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -15,13 +15,13 @@ use tokio_util::task::TaskTracker;
 use super::path::{Fate, Paths};
 use super::queue::{Packet, Queue};
 
-/// How long to wait for a full socket.
+/// Pause before another try to write to a full socket.
 const FULL_PAUSE: Duration = Duration::from_micros(100);
 
-/// How often; then the packet is lost.
+/// Most tries for a packet; then the packet is lost.
 const FULL_TRIES_MAX: u32 = 1_000;
 
-/// A UDP socket whose packets take the ways of [`Paths`].
+/// UDP socket whose packets take the paths of [`Paths`].
 #[derive(Debug)]
 struct DelayedSocket {
     inner: Arc<dyn AsyncUdpSocket>,
@@ -30,19 +30,19 @@ struct DelayedSocket {
 }
 
 impl Drop for DelayedSocket {
-    /// Ends the sending thread; what is on its way is lost.
+    /// Ends the sending thread; packets under way are lost.
     fn drop(&mut self) {
         self.queue.close();
     }
 }
 
-/// Puts the ways of `paths` between quinn and `inner`.
+/// Puts the paths of `paths` between quinn and `inner`.
 ///
-/// A thread sends later, since the runtime's timers know whole milliseconds only, and two of them
-/// in each round trip would be counted as the cost of what is measured.
+/// A thread sends the delayed packets, because the runtime's timers have a resolution of 1 ms, and
+/// two of them in each round trip would falsify measurements.
 ///
 /// # Errors
-/// If no thread can be started.
+/// Returns an error if the thread can't be started.
 pub(crate) fn wrap(
     inner: Arc<dyn AsyncUdpSocket>,
     paths: Arc<Paths>,
@@ -54,12 +54,14 @@ pub(crate) fn wrap(
         while let Some(packet) = waiting.next() {
             send(&*socket, &packet);
         }
+        // The token lets a shutdown wait for this thread.
         drop(token);
     })?;
     Ok(Arc::new(DelayedSocket { inner, paths, queue }))
 }
 
-/// A full socket delays a little more; any other error loses the packet, as a network does.
+/// Sends a packet. A full socket delays it a little more; any other error loses it, as a network
+/// does.
 fn send(socket: &dyn AsyncUdpSocket, packet: &Packet) {
     for _ in 0..FULL_TRIES_MAX {
         match socket.try_send(&packet.transmit()) {
@@ -80,7 +82,7 @@ impl AsyncUdpSocket for DelayedSocket {
         let size = transmit.segment_size.unwrap_or(whole).max(1);
         for contents in transmit.contents.chunks(size) {
             match self.paths.fate(transmit.destination, contents.len(), now) {
-                // Only whole: quinn is told to hand over one packet at a time.
+                // A whole packet only: quinn is told to hand over one packet at a time.
                 Fate::AtOnce if contents.len() == whole => return self.inner.try_send(transmit),
                 Fate::AtOnce => self.queue.push(now, Packet::of(transmit, contents)),
                 Fate::Then(at, copies) => {
@@ -105,7 +107,7 @@ impl AsyncUdpSocket for DelayedSocket {
         self.inner.local_addr()
     }
 
-    /// One, so that each packet has its own fate.
+    /// Returns 1, so that each packet has its own fate.
     fn max_transmit_segments(&self) -> usize {
         1
     }

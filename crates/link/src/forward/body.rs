@@ -1,4 +1,4 @@
-//! A body that comes from another node.
+//! Body that comes from another node.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -14,37 +14,38 @@ use super::streams::Receiver;
 use crate::code::StreamCode;
 use crate::peer::OpenStream;
 
-/// Why a body ended before its end.
+/// Reason for which a body ended too early.
 #[derive(Debug, Error)]
 pub enum BodyFault {
-    /// The peer gave it up.
+    /// The peer gave the body up.
     #[error("the peer gave up: {0:?}")]
     Reset(StreamCode),
-    /// The connection is gone.
+    /// The connection is lost.
     #[error("the connection is lost")]
     Lost,
-    /// The peer broke the rules.
+    /// The body breaks the rules of pieces.
     #[error(transparent)]
     Malformed(#[from] PieceFault),
-    /// The body has not the length that was announced.
+    /// The body does not have the announced length.
     #[error("the body has not the announced length")]
     Length,
 }
 
-/// A body that comes from another node, as it comes.
+/// Body that is read from another node as it arrives.
 ///
-/// What is not polled for is not read, and so the sender stops after a window's worth. Dropping it
-/// before its end tells the sender at once, in a reply's case also that the request is given up.
+/// Backpressure: the body is read only when it is polled, so the sender stops after a window's
+/// worth. A body that is dropped before its end tells the sender at once; in the case of a reply,
+/// this also gives the request up.
 #[derive(Debug)]
 pub struct ForwardBody {
     state: State,
     reader: PieceReader,
     chunk: Bytes,
-    /// Found while looking ahead; what comes next.
+    /// Fault that was found while looking ahead; returned by the next poll.
     fault: Option<BodyFault>,
-    /// How many bytes are still to come, if that was announced.
+    /// Bytes that are still to come, if the length was announced.
     bytes_left: Option<u64>,
-    /// The request's body, while it is still being sent: given up with the reply.
+    /// Task that still sends the request's body; aborted with the reply.
     _upload: Option<AbortOnDropHandle<()>>,
     _open: Option<OpenStream>,
 }
@@ -53,12 +54,12 @@ pub struct ForwardBody {
 enum State {
     /// More is to come. // => Ended
     Coming(Receiver),
-    /// Its end was read, or it failed and said so. // => Ended
+    /// The end was read, or the body failed and returned its error. // => Ended
     Ended,
 }
 
 impl ForwardBody {
-    /// A body with nothing in it.
+    /// Makes an empty body.
     pub(super) fn empty() -> Self {
         Self {
             state: State::Ended,
@@ -71,12 +72,12 @@ impl ForwardBody {
         }
     }
 
-    /// A request's body, of so many bytes if that was announced.
+    /// Makes the body of a request, with its announced length if there is one.
     pub(super) fn of_request(receiver: Receiver, bytes: Option<u64>) -> Self {
         Self { state: State::Coming(receiver), bytes_left: bytes, ..Self::empty() }
     }
 
-    /// A reply's body; `upload` is what is still being sent of the request.
+    /// Makes the body of a reply; `upload` is the task that still sends the request's body.
     pub(super) fn of_reply(
         receiver: Receiver,
         upload: Option<AbortOnDropHandle<()>>,
@@ -91,13 +92,14 @@ impl ForwardBody {
         }
     }
 
-    /// Gives the body up for `code` instead of as cancelled.
+    /// Gives the body up with `code` instead of [`StreamCode::Cancelled`].
     pub fn abandon(mut self, code: StreamCode) {
         if let State::Coming(receiver) = &mut self.state {
             receiver.if_dropped(code);
         }
     }
 
+    /// Polls for the next piece; [`Piece::End`] once the body has ended.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Piece, BodyFault>> {
         let State::Coming(receiver) = &mut self.state else {
             return Poll::Ready(Ok(Piece::End));
@@ -110,6 +112,7 @@ impl ForwardBody {
                 Ok(Some(piece)) => return Poll::Ready(Ok(piece)),
                 Ok(None) => {}
                 Err(fault) => {
+                    // The peer learns that it broke the protocol.
                     receiver.if_dropped(StreamCode::Malformed);
                     return Poll::Ready(Err(fault.into()));
                 }
@@ -122,8 +125,8 @@ impl ForwardBody {
         }
     }
 
-    /// Takes note of the end if it is right behind the data. Readers that know the length of a
-    /// body drop it after the last byte, and that must not look as if they gave it up.
+    /// Takes the end if it is right behind the data. A reader that knows the length of a body drops
+    /// it after the last byte, and the peer must not take that for giving up.
     fn look_for_end(&mut self, context: &mut Context<'_>) {
         let State::Coming(receiver) = &mut self.state else { return };
         if self.chunk.is_empty() {
@@ -134,13 +137,13 @@ impl ForwardBody {
                 Poll::Ready(Err(error)) => self.fault = Some(fault_of(&error)),
             }
         }
-        // A length that is not what was announced is found by the next poll.
+        // If the length is wrong, the next poll finds that.
         if self.bytes_left.is_none_or(|left| left == 0) && self.reader.take_end(&mut self.chunk) {
             self.end(context);
         }
     }
 
-    /// Counts `bytes` more; `false` if that is more than was announced.
+    /// Counts `bytes` more; returns false if that is more than the announced length.
     fn count(&mut self, bytes: usize) -> bool {
         match &mut self.bytes_left {
             None => true,
@@ -154,16 +157,18 @@ impl ForwardBody {
         }
     }
 
-    /// Ends the body; the peer learns of it if it is not at its end.
+    /// Ends the body with an error; the drop of the receiver tells the peer if the stream has not
+    /// ended.
     fn fail(&mut self, fault: BodyFault) -> Poll<Option<Result<Frame<Bytes>, BodyFault>>> {
         self.state = State::Ended;
         Poll::Ready(Some(Err(fault)))
     }
 
-    /// Takes note of the end of the stream too, if it is there, so that nothing is given up.
+    /// Ends the body. Takes the end of the stream too, if it is there, so that the peer sees no
+    /// giving up.
     fn end(&mut self, context: &mut Context<'_>) {
         if let State::Coming(receiver) = &mut self.state {
-            // Not waited for: the body has ended, whatever else comes.
+            // The poll is not waited for, because the body has ended in any case.
             drop(receiver.poll_chunk(context));
         }
         self.state = State::Ended;

@@ -1,4 +1,4 @@
-//! The forwarding side: one stream per request.
+//! Forwarding side: one stream for each request.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -25,30 +25,30 @@ use crate::code::{CloseCode, StreamCode};
 use crate::config::{Limits, ms};
 use crate::peer::{Live, OpenStream};
 
-/// What a peer made of a request.
+/// Result of a forwarded request.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "nearly always a reply, and moved once")]
 pub enum Answer {
-    /// Its reply, whose body comes as it is read.
+    /// The peer's reply, whose body arrives as it is read.
     Reply(http::Response<ForwardBody>),
-    /// It does not take it, and has done nothing with it.
+    /// The peer refused the request and has done no work for it.
     Refused(Refused),
 }
 
-/// What the caller knows of the peer.
+/// Expectation of the caller about room at the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Room {
-    /// It may refuse: a long body waits until it has accepted.
+    /// The peer may refuse: a long body waits until the peer has accepted.
     #[default]
     Unknown,
-    /// It will accept, as far as can be told: the body need not wait, which saves a round trip.
+    /// The peer will probably accept: the body is sent at once, which saves a round trip.
     Likely,
 }
 
-/// What forwarding needs besides the request.
+/// Inputs of forwarding besides the request.
 pub(crate) struct Call<'a> {
     pub(crate) live: &'a Arc<Live>,
-    /// Whether the peer gives signs of life now, by the connection that needs the least time to tell.
+    /// Returns true while the peer is alive, by the connection that notices a failure first.
     pub(crate) is_heard: &'a (dyn Fn() -> bool + Send + Sync),
     pub(crate) open: OpenStream,
     pub(crate) limits: &'a Limits,
@@ -56,12 +56,12 @@ pub(crate) struct Call<'a> {
     pub(crate) runtime: &'a tokio::runtime::Handle,
 }
 
-/// The request's body on its way, until it has been sent.
+/// Future that sends the request's body.
 type Upload = Pin<Box<dyn Future<Output = Result<(), SendFault>> + Send>>;
 
 impl Call<'_> {
-    /// Forwards a request and waits for the head of the reply. Dropping the future gives the
-    /// request up.
+    /// Forwards a request and waits for the head of the reply. A dropped future gives the request
+    /// up.
     pub(crate) async fn run<B>(
         self,
         mut head: ForwardHead,
@@ -91,6 +91,7 @@ impl Call<'_> {
                 reply_of(head, ForwardBody::of_reply(receiver, upload, self.open))
             }
             Err(error) => {
+                // The peer learns that the deadline ended the request, not the client.
                 if let ForwardError::Deadline(_) = error {
                     receiver.if_dropped(StreamCode::Deadline);
                 }
@@ -100,7 +101,7 @@ impl Call<'_> {
     }
 
     fn open(&self) -> Result<(SendStream, RecvStream), ForwardError> {
-        // Waiting for a place would be a queue that nobody sees and no limit holds.
+        // To wait for a stream would be a queue without a limit that no load report shows.
         match self.live.connection.open_bi().now_or_never() {
             None => Err(ForwardError::Saturated),
             Some(Err(_)) => Err(ForwardError::Lost(Stage::NotSent)),
@@ -108,7 +109,7 @@ impl Call<'_> {
         }
     }
 
-    /// Reads the word and the head of the reply.
+    /// Reads the decision and the head of the reply.
     async fn answer(
         &self,
         receiver: &mut Receiver,
@@ -119,13 +120,14 @@ impl Call<'_> {
         let word_by = deadline.map_or(patience, |deadline| deadline.min(patience));
         let word = match timeout_at(word_by, message::<Word>(receiver, Stage::Undecided)).await {
             Ok(word) => word?,
+            // The deadline was the earlier of the two limits.
             Err(_) if word_by < patience => return Err(ForwardError::Deadline(Stage::Undecided)),
             Err(_) => return Err(ForwardError::NoWord),
         };
         if let Word::Refused(refused) = word {
             return Ok(Heard::Refused(refused));
         }
-        // An error means that the body does not wait.
+        // An error means that the body was sent without waiting.
         let _ = accept.send(());
         let head = self.while_heard(message::<ReplyHead>(receiver, Stage::Accepted));
         let head = match deadline {
@@ -137,8 +139,8 @@ impl Call<'_> {
         Ok(Heard::Reply(head))
     }
 
-    /// Waits for the head of a reply, but not for a peer that is gone. The connection itself outlives a
-    /// cut of some length for the sake of replies that have begun.
+    /// Waits for the head of a reply, but gives up when the peer is gone. The connection itself
+    /// outlives a short cut, for the sake of replies that have begun.
     async fn while_heard<T>(
         &self,
         head: impl Future<Output = Result<T, ForwardError>>,
@@ -156,9 +158,10 @@ impl Call<'_> {
         }
     }
 
-    /// Sends the rest of the body beside the reply.
+    /// Sends the rest of the body in a task of its own, while the reply is read.
     fn go_on(&self, upload: Upload) -> AbortOnDropHandle<()> {
         let rest = async move {
+            // If the peer stopped the body, its reply tells why.
             if let Err(SendFault::Body(error)) = upload.await {
                 tracing::debug!(%error, "the body of a forwarded request failed");
             }
@@ -167,10 +170,10 @@ impl Call<'_> {
     }
 }
 
-/// How often a request that waits for its reply looks whether the peer is there.
+/// Interval at which a request that waits for its reply checks that the peer is alive.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// For how long a peer that was heard before has given no sign of life.
+/// Silence of a peer that was alive before.
 #[derive(Debug, Default)]
 struct Silence {
     was_heard: bool,
@@ -178,8 +181,8 @@ struct Silence {
 }
 
 impl Silence {
-    /// Notes whether the peer gives signs of life now. Returns for how long it has given none; zero
-    /// if it never did, which says nothing.
+    /// Takes in if the peer is alive at `now`. Returns the length of its silence; zero if it never
+    /// was alive, because its silence then proves nothing.
     fn look(&mut self, is_heard: bool, now: Instant) -> Duration {
         self.was_heard |= is_heard;
         if is_heard || !self.was_heard {
@@ -190,13 +193,13 @@ impl Silence {
     }
 }
 
-/// What a peer said first.
+/// Peer's decision on a request, with the head of the reply.
 enum Heard {
     Refused(Refused),
     Reply(ReplyHead),
 }
 
-/// Whether the body waits for the word.
+/// Decides if the body is sent at once or waits for the peer's decision.
 fn plan(body: &impl Body, room: Room, eager_body_bytes: u64) -> BodyPlan {
     let hint = body.size_hint();
     let bytes = hint.exact();
@@ -214,7 +217,7 @@ fn frame_of(head: ForwardHead) -> Result<Bytes, ForwardError> {
     spillway_codec::encode(&message).map_err(|error| ForwardError::Head(error.to_string()))
 }
 
-/// Sends head and body. A reply that comes before the body's end is no reason to stop.
+/// Sends head and body. The body is sent to its end even if the reply comes before.
 async fn upload<B>(
     mut sender: Sender,
     frame: Bytes,
@@ -237,19 +240,21 @@ where
             sender.write(&mut first).await?;
             first.clear();
             if accepted.await.is_err() {
-                // Refused, or given up: dropping the half says so to the peer.
+                // The request was refused or given up: the drop of the sender tells the peer.
                 return Ok(());
             }
         }
     }
     let sent = send_body(&mut sender, first, body).await;
+    // A body that failed must not look complete.
     if let Err(SendFault::Body(_)) = sent {
         sender.abort(StreamCode::Internal);
     }
     sent
 }
 
-/// Waits for the answer while the body is sent. Afterwards `upload` is what is left of that.
+/// Waits for the answer while the body is sent. Afterwards `upload` is the rest of the sending,
+/// `None` if all is sent.
 async fn race(
     answer: impl Future<Output = Result<Heard, ForwardError>>,
     upload: &mut Option<Upload>,
@@ -260,7 +265,7 @@ async fn race(
             && let std::task::Poll::Ready(sent) = sending.as_mut().poll(context)
         {
             *upload = None;
-            // That the peer does not want the body shows in what it answers.
+            // If the peer does not want the body, its answer says so.
             if let Err(SendFault::Body(error)) = sent {
                 return std::task::Poll::Ready(Err(ForwardError::Body(error)));
             }
@@ -270,7 +275,7 @@ async fn race(
     .await
 }
 
-/// Whether the peer said that it ends, with nothing left open.
+/// Returns true if the peer closed the connection because it ends, with no request open.
 fn is_farewell(error: &ConnectionError) -> bool {
     let ConnectionError::ApplicationClosed(close) = error else { return false };
     close.error_code == CloseCode::Shutdown.number()
@@ -286,7 +291,7 @@ async fn message<T: Wire>(receiver: &mut Receiver, stage: Stage) -> Result<T, Fo
             ForwardError::Reset(StreamCode::from_number(code), stage)
         }
         MessageFault::Read(ReadError::ConnectionLost(error)) if is_farewell(&error) => {
-            // It ended and had not accepted this.
+            // The peer has answered all requests that it accepted, so it did not accept this one.
             let is_open = stage == Stage::Accepted;
             ForwardError::Lost(if is_open { stage } else { Stage::NotSent })
         }

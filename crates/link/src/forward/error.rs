@@ -1,31 +1,32 @@
-//! Why a request could not be forwarded.
+//! Reasons for which a request could not be forwarded.
 
 use thiserror::Error;
 
 use super::handler::BoxError;
 use crate::code::StreamCode;
 
-/// How far a request had come when forwarding it failed.
+/// Stage that a request had reached when forwarding it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The peer knows nothing of it: it can go anywhere else.
+    /// The peer did not receive the request or never accepted it: the request can go to any other
+    /// node.
     NotSent,
-    /// It was sent and no decision came back: the peer may work on it.
+    /// The request was sent and no decision came back: the peer may work on it.
     Undecided,
-    /// The peer had accepted it.
+    /// The peer had accepted the request.
     Accepted,
 }
 
-/// Why a request could not be forwarded. [`Self::stage`] says whether it can go elsewhere.
+/// Reason for which a request could not be forwarded. [`Self::stage`] tells if it can go elsewhere.
 #[derive(Debug, Error)]
 pub enum ForwardError {
-    /// There is no such peer, or no connection to it now.
+    /// The peer is unknown, or there is no connection to it now.
     #[error("not connected")]
     NotConnected,
-    /// As many requests as the peer allows are open.
+    /// The peer's limit of open requests is reached.
     #[error("the peer allows no more requests at a time")]
     Saturated,
-    /// The head has more than a peer takes; no peer takes it.
+    /// The head is larger than any peer accepts.
     #[error("the request's head can't be sent: {0}")]
     Head(String),
     /// The peer did not decide in time.
@@ -37,7 +38,7 @@ pub enum ForwardError {
     /// The connection was lost.
     #[error("the connection is lost")]
     Lost(Stage),
-    /// The peer gave up.
+    /// The peer gave the request up.
     #[error("the peer gave up: {0:?}")]
     Reset(StreamCode, Stage),
     /// The peer broke the protocol.
@@ -49,7 +50,7 @@ pub enum ForwardError {
 }
 
 impl ForwardError {
-    /// How far the request had come.
+    /// Returns the stage that the request had reached.
     #[must_use]
     pub fn stage(&self) -> Stage {
         match self {

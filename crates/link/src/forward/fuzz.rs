@@ -1,4 +1,4 @@
-//! Fuzz targets of what nodes send each other beside the log.
+//! Fuzz targets for messages between nodes, except those of the replicated log.
 
 use bytes::Bytes;
 use spillway_codec::fuzz::check_message;
@@ -9,10 +9,10 @@ use super::word::{ReplyHead, Trailers, Word};
 use crate::hello::Hello;
 use crate::identity::Identity;
 
-/// A target: the name of the folder of its inputs, and what runs one of them.
+/// Fuzz target: the name of the folder of its inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     ("forward_head", forward_head),
     ("forward_reply", forward_reply),
@@ -20,7 +20,7 @@ pub const TARGETS: &[Target] = &[
     ("node_identity", node_identity),
 ];
 
-/// A head that is taken can be sent on as it was understood.
+/// Checks that an accepted head can be sent on as it was understood.
 fn forward_head(input: &[u8]) {
     let _hello = check_message::<Hello>(input);
     let Some(message) = check_message::<HeadMessage>(input) else { return };
@@ -39,7 +39,7 @@ fn forward_reply(input: &[u8]) {
     }
 }
 
-/// However the bytes are cut, the same comes out of them; nothing comes after the end.
+/// Checks that the same pieces come out wherever the bytes are cut, and none after the end.
 fn forward_pieces(input: &[u8]) {
     let cut = input.first().map_or(1, |byte| usize::from(*byte % 16) + 1);
     let whole = pieces(input.chunks(input.len().max(1)));
@@ -49,7 +49,8 @@ fn forward_pieces(input: &[u8]) {
     assert!(data.len() <= input.len());
 }
 
-/// The data, how many trailers came, and whether the body ended or broke the rules.
+/// Returns the data, the number of trailers, and the end: true for a proper end, false for broken
+/// rules, `None` for neither.
 fn pieces<'i>(chunks: impl Iterator<Item = &'i [u8]>) -> (Vec<u8>, usize, Option<bool>) {
     let mut reader = PieceReader::default();
     let (mut data, mut trailers, mut ended) = (Vec::new(), 0, None);
@@ -68,7 +69,7 @@ fn pieces<'i>(chunks: impl Iterator<Item = &'i [u8]>) -> (Vec<u8>, usize, Option
     (data, trailers, ended)
 }
 
-/// An identity that is read out of a certificate is written as it stood there.
+/// Checks that an identity in a certificate is written exactly as it was read.
 fn node_identity(input: &[u8]) {
     let Ok(uri) = std::str::from_utf8(input) else { return };
     if let Some(identity) = Identity::from_uri(uri) {

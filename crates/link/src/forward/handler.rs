@@ -1,4 +1,4 @@
-//! What a node does with what its peers send.
+//! Handler of the datagrams and requests that peers send.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,23 +11,23 @@ use super::head::ForwardHead;
 use super::word::Refused;
 use crate::identity::Identity;
 
-/// Any error; its text is logged, the peer learns only that something failed.
+/// Any error. Its text is logged; the peer only learns that something failed.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
-/// The body of a reply to a peer.
+/// Body of a reply to a peer.
 pub type BoxBody = Pin<Box<dyn Body<Data = Bytes, Error = BoxError> + Send>>;
-/// Works on an accepted request. Dropped when the peer gives the request up.
+/// Future that works on an accepted request. Dropped when the peer gives the request up.
 pub type Serving = Pin<Box<dyn Future<Output = Result<http::Response<BoxBody>, BoxError>> + Send>>;
-/// Decides about a request. Dropped when the peer gives the request up.
+/// Future that accepts or refuses a request. Dropped when the peer gives the request up.
 pub type Deciding = Pin<Box<dyn Future<Output = Result<Serving, Refused>> + Send>>;
 
-/// What a node does with what its peers send. Called from the link's own tasks, so it must not
-/// block; whom `from` names has been verified.
+/// Handler of a node for datagrams and requests from its peers. The link's own tasks call it, so it
+/// must not block. `from` has been verified.
 pub trait Handler: Send + Sync + 'static {
-    /// A datagram has come. It may be a repetition of an older one that its sender repeated, never
-    /// one that somebody else recorded.
+    /// Takes a datagram. It may be one that its sender sent twice, never one that an attacker
+    /// recorded and sent again.
     fn datagram(&self, from: &Identity, datagram: Bytes);
 
-    /// A request has come. The peer waits for the decision before it sends a body that waits;
-    /// when that is positive, the reply may take as long as it needs.
+    /// Takes a request and decides on it. A body that waits is sent only after the request is
+    /// accepted; the reply may then take as long as it needs.
     fn forwarded(&self, from: &Identity, head: ForwardHead, body: ForwardBody) -> Deciding;
 }

@@ -1,4 +1,4 @@
-//! What a forwarded request begins with.
+//! Head of a forwarded request.
 
 use std::net::IpAddr;
 
@@ -9,42 +9,42 @@ use spillway_types::{ModelName, ModelVersion};
 
 use super::headers::{HEADERS_MAX, HeaderList};
 
-/// Most block hashes that a head carries: a prompt of 4 MiB in blocks of 256 bytes.
+/// Most block hashes in a head: a prompt of 4 MiB in blocks of 256 bytes.
 const PREFIX_MAX: usize = 16 << 10;
 
-/// A request on its way to another node, without its body.
+/// Request on its way to another node, without its body.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForwardHead {
-    /// As the client sent it.
+    /// Method that the client sent.
     pub method: Method,
     /// Path and query, or a whole URI.
     pub uri: Uri,
-    /// The client's headers, trace context included; what belongs to one connection alone is not
-    /// among them.
+    /// Headers of the client, trace context included, without those of a single connection.
     pub headers: HeaderMap,
-    /// The model that is asked for, once aliases are resolved.
+    /// Model that the client asks for, after aliases are resolved.
     pub model: Option<ModelName>,
-    /// The version of the model that has to serve.
+    /// Version of the model that must serve the request; `None` for any.
     pub pin: Option<ModelVersion>,
-    /// Milliseconds until the answer is worthless. A duration, since two clocks can't be compared.
+    /// Milliseconds until the answer is worthless. A duration, because clocks of two nodes can't be
+    /// compared.
     pub deadline_ms: Option<u64>,
-    /// How many nodes have passed it on, this one included.
+    /// Number of nodes that have passed the request on, this one included.
     pub hop: u8,
-    /// Its class; 0 is served first.
+    /// Priority class; 0 is served first.
     pub priority: u8,
-    /// Who pays.
+    /// Tenant that pays for the request.
     pub tenant: Option<String>,
-    /// Where the client is.
+    /// Address of the client.
     pub client: Option<IpAddr>,
     /// Keyed hashes of the prompt's blocks, first block first.
     pub prefix: Vec<u64>,
-    /// Whether and when a body comes. [`Link::forward`](crate::Link::forward) fills this in from
-    /// the body it is given.
+    /// Plan for the body. [`Link::forward`](crate::Link::forward) sets it from the body that it is
+    /// given.
     pub body: BodyPlan,
 }
 
 impl ForwardHead {
-    /// A head with nothing but method and URI, from the first node that passes it on.
+    /// Makes a head with only method and URI, from the first node that passes it on.
     #[must_use]
     pub fn new(method: Method, uri: Uri) -> Self {
         Self {
@@ -64,19 +64,19 @@ impl ForwardHead {
     }
 }
 
-/// Whether and when the body of a request comes.
+/// Plan for the body of a request: absent, at once, or later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BodyPlan {
-    /// There is none.
+    /// The request has no body.
     Absent,
-    /// It comes right behind the head, so many bytes if known.
+    /// The body comes right behind the head, with its length in bytes if known.
     Follows(Option<u64>),
-    /// It comes when the request is accepted, so many bytes if known.
+    /// The body comes after the request is accepted, with its length in bytes if known.
     Waits(Option<u64>),
 }
 
 impl BodyPlan {
-    /// The length of the body, if known.
+    /// Returns the length of the body in bytes, if known.
     #[must_use]
     pub fn bytes(self) -> Option<u64> {
         match self {
@@ -86,7 +86,7 @@ impl BodyPlan {
     }
 }
 
-/// [`ForwardHead`] as it travels.
+/// [`ForwardHead`] on the wire.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct HeadMessage {
     method: String,
@@ -106,12 +106,13 @@ pub(super) struct HeadMessage {
 impl Wire for HeadMessage {
     const KIND: u16 = 0x0201;
     const VERSION: u16 = 1;
-    /// 64 KiB of headers as HTTP servers allow them, the longest list of hashes, and some room.
+    /// Room for 64 KiB of headers, as HTTP servers allow, the longest list of hashes, and a
+    /// reserve.
     const BYTES_MAX: usize = 256 << 10;
 }
 
 impl HeadMessage {
-    /// The message for `head`; an error if it has more than a peer takes.
+    /// Makes the message for `head`. Returns an error if the head is larger than a peer accepts.
     pub(super) fn of(head: ForwardHead) -> Result<Self, &'static str> {
         if head.headers.len() > HEADERS_MAX {
             return Err("too many headers");
@@ -135,7 +136,7 @@ impl HeadMessage {
         })
     }
 
-    /// The head that a peer sent; an error if it is none.
+    /// Returns the head that a peer sent, or an error if it is not valid.
     pub(super) fn into_head(self) -> Result<ForwardHead, &'static str> {
         if self.prefix.len() > PREFIX_MAX {
             return Err("too many block hashes");

@@ -1,36 +1,34 @@
 //! Headers and trailers inside messages.
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-use super::octets::Octets;
-
-/// Most headers that a message may have; servers in use stop at 100 or so.
+/// Most headers of a message; usual servers stop at about 100.
 pub(super) const HEADERS_MAX: usize = 256;
 
-/// Names and values in their order.
+/// Header names and values in their order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct HeaderList(Vec<(Octets, Octets)>);
+pub(super) struct HeaderList(Vec<(Bytes, Bytes)>);
 
 impl HeaderList {
     pub(super) fn of(headers: &HeaderMap) -> Self {
-        let octets = |bytes: &[u8]| Octets(bytes.to_vec());
+        let copy = Bytes::copy_from_slice;
         let pairs = headers
             .iter()
-            .map(|(name, value)| (octets(name.as_str().as_bytes()), octets(value.as_bytes())));
+            .map(|(name, value)| (copy(name.as_str().as_bytes()), copy(value.as_bytes())));
         Self(pairs.collect())
     }
 
-    /// The headers as HTTP has them; an error if a peer sent what HTTP can't have.
+    /// Returns the headers, or an error if a peer sent headers that are not valid in HTTP.
     pub(super) fn into_map(self) -> Result<HeaderMap, &'static str> {
         if self.0.len() > HEADERS_MAX {
             return Err("too many headers");
         }
         let mut headers = HeaderMap::with_capacity(self.0.len());
         for (name, value) in self.0 {
-            let name = HeaderName::from_bytes(&name.0).or(Err("no header name"))?;
-            let value = HeaderValue::from_maybe_shared(bytes::Bytes::from(value.0))
-                .or(Err("no header value"))?;
+            let name = HeaderName::from_bytes(&name).or(Err("no header name"))?;
+            let value = HeaderValue::from_maybe_shared(value).or(Err("no header value"))?;
             headers.append(name, value);
         }
         Ok(headers)
@@ -52,14 +50,14 @@ mod tests {
 
     #[test]
     fn what_http_can_not_have_is_refused() {
-        let list = |name: &[u8], value: &[u8]| {
-            HeaderList(vec![(Octets(name.to_vec()), Octets(value.to_vec()))])
+        let list = |name: &'static [u8], value: &'static [u8]| {
+            HeaderList(vec![(Bytes::from_static(name), Bytes::from_static(value))])
         };
         assert!(list(b"x-a", b"fine").into_map().is_ok());
         assert!(list(b"", b"").into_map().is_err());
         assert!(list(b"x a", b"").into_map().is_err());
         assert!(list(b"x-a", b"two\r\nlines").into_map().is_err());
-        let one = (Octets(b"x-a".to_vec()), Octets(Vec::new()));
+        let one = (Bytes::from_static(b"x-a"), Bytes::new());
         assert!(HeaderList(vec![one.clone(); HEADERS_MAX]).into_map().is_ok());
         assert!(HeaderList(vec![one; HEADERS_MAX + 1]).into_map().is_err());
     }

@@ -86,8 +86,8 @@ fn the_longest_of_each_fits_its_limit() {
     encode(&Word::Refused(word)).unwrap();
 }
 
-/// What comes out of a frame whose payload was tampered with by somebody who can compute its
-/// checksum, that is, a peer: never a panic, and only what HTTP can have.
+/// Checks a frame whose payload was changed and whose checksum is right again, as only a peer could
+/// send it: no panic, and only content that is valid in HTTP.
 fn tamper<T: Wire>(sample: &T, random: &mut fastrand::Rng, check: impl Fn(T)) {
     let frame = encode(sample).unwrap();
     let header = frame.first_chunk::<{ spillway_codec::HEADER_BYTES }>().unwrap();
@@ -100,7 +100,7 @@ fn tamper<T: Wire>(sample: &T, random: &mut fastrand::Rng, check: impl Fn(T)) {
             _ => payload.insert(at, random.u8(..)),
         }
     }
-    // Only the payload's own reader is asked: the checksum would refuse all of it.
+    // Only the payload's own parser is tested, because the checksum would refuse every change.
     assert_eq!(spillway_codec::FrameHeader::parse(header).unwrap().kind, T::KIND);
     if let Ok(message) = spillway_codec::decode_payload::<T>(&payload) {
         check(message);

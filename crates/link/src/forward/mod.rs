@@ -1,7 +1,8 @@
-//! Forwarded requests: one bidirectional stream each.
+//! Forwarded requests: one bidirectional stream for each.
 //!
-//! There: [`HeadMessage`](head::HeadMessage), then the body in pieces. Back: the word, and if it is
-//! positive the head of the reply, then its body in pieces.
+//! The request stream has the [`HeadMessage`](head::HeadMessage), then the body in pieces. The
+//! reply stream has the decision and, if the request is accepted, the head of the reply and its
+//! body in pieces.
 
 mod body;
 mod client;
@@ -11,7 +12,6 @@ pub mod fuzz;
 mod handler;
 mod head;
 mod headers;
-mod octets;
 mod piece;
 mod send_body;
 mod server;
@@ -34,7 +34,7 @@ pub use piece::PieceFault;
 pub(crate) use server::Service;
 pub use word::{Refused, RefusedReason};
 
-/// The frame of a head as [`Link::forward`](crate::Link::forward) sends it.
+/// Returns the frame of a head as [`Link::forward`](crate::Link::forward) sends it.
 #[cfg(test)]
 pub(crate) fn head_frame_for_tests(head: ForwardHead) -> bytes::Bytes {
     spillway_codec::encode(&head::HeadMessage::of(head).unwrap()).unwrap()

@@ -1,6 +1,7 @@
-//! How a body travels: pieces with a kind and a length, and an end that can't come by accident.
+//! Wire format of a body: pieces with a kind and a length, and an explicit end.
 //!
-//! The end of the stream alone would not do: a program that forgets a stream ends it properly.
+//! The end of the stream alone is not enough, because a program that drops a stream by mistake ends
+//! it properly.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderMap;
@@ -9,10 +10,10 @@ use thiserror::Error;
 
 use super::word::Trailers;
 
-/// Kind and length, little endian.
+/// Length of a piece's head: kind, and length in little endian.
 pub(super) const PIECE_HEAD_BYTES: usize = 5;
-/// Longest data piece that is sent, and that is taken. Nothing is ever set aside for it: data is
-/// passed on as it comes.
+/// Longest data piece that is sent or accepted. No buffer of this size is ever allocated, because
+/// data is passed on as it comes.
 pub(super) const DATA_BYTES_MAX: u32 = 1 << 20;
 
 const TRAILERS_BYTES_MAX: u32 = ((64 << 10) + HEADER_BYTES) as u32;
@@ -20,38 +21,38 @@ const DATA: u8 = 1;
 const TRAILERS: u8 = 2;
 const END: u8 = 3;
 
-/// A part of a body.
+/// Piece of a body.
 #[derive(Debug, PartialEq)]
 pub(super) enum Piece {
-    /// Some bytes. How they were cut into pieces means nothing.
+    /// Some bytes. The borders between pieces have no meaning.
     Data(Bytes),
-    /// What follows the last bytes.
+    /// Trailers, after the last bytes.
     Trailers(HeaderMap),
-    /// Nothing more comes.
+    /// End of the body.
     End,
 }
 
-/// A body that breaks the rules of pieces.
+/// Breach of the rules of pieces.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum PieceFault {
-    /// No piece has this kind.
+    /// The kind of the piece is unknown.
     #[error("a piece has the unknown kind {0}")]
     Kind(u8),
-    /// A piece is longer or shorter than its kind may be.
+    /// The length is not allowed for the kind of the piece.
     #[error("a piece of kind {kind} has {bytes} bytes")]
     Length {
-        /// The kind.
+        /// Kind of the piece.
         kind: u8,
-        /// The length it claims.
+        /// Length that the piece claims, in bytes.
         bytes: u32,
     },
-    /// Something comes after what has to be the last.
+    /// A piece comes after the trailers or the end.
     #[error("a piece of kind {0} comes after the trailers or the end")]
     Late(u8),
-    /// The trailers are none.
+    /// The trailers can't be decoded.
     #[error(transparent)]
     Trailers(#[from] DecodeError),
-    /// The trailers are no headers.
+    /// The trailers are not valid headers.
     #[error("trailers: {0}")]
     TrailerHeaders(&'static str),
     /// The stream ended before the body did.
@@ -59,17 +60,17 @@ pub enum PieceFault {
     CutOff,
 }
 
-/// The head of a data piece of `bytes` bytes.
+/// Returns the head of a data piece of `bytes` bytes.
 pub(super) fn data_head(bytes: u32) -> Bytes {
     head(DATA, bytes)
 }
 
-/// The piece that ends a body.
+/// Returns the piece that ends a body.
 pub(super) fn end() -> Bytes {
     head(END, 0)
 }
 
-/// The two parts of a trailers piece; an error if they are more than a peer takes.
+/// Returns the two parts of a trailers piece, or an error if they are larger than a peer accepts.
 pub(super) fn trailers(headers: &HeaderMap) -> Result<[Bytes; 2], EncodeError> {
     let trailers = Trailers::of(headers).map_err(|why| EncodeError::Payload { why: why.into() })?;
     let frame = spillway_codec::encode(&trailers)?;
@@ -82,7 +83,7 @@ fn head(kind: u8, bytes: u32) -> Bytes {
     Bytes::copy_from_slice(&[kind, a, b, c, d])
 }
 
-/// Takes a stream's bytes apart into pieces, however they are cut.
+/// Parser that splits a stream's bytes into pieces, wherever the bytes are cut.
 #[derive(Debug, Default)]
 pub(super) struct PieceReader {
     state: State,
@@ -91,11 +92,11 @@ pub(super) struct PieceReader {
 
 #[derive(Debug)]
 enum State {
-    /// So many bytes of a piece's head are there. // => (Data | Trailers | Ended)
+    /// So many bytes of a piece's head have come. // => (Data | Trailers | Ended)
     Head([u8; PIECE_HEAD_BYTES], usize),
-    /// So many bytes of data are to come. // => Head
+    /// So many bytes of data are still to come. // => Head
     Data(u32),
-    /// So many bytes are to come, after those that are there. // => Head
+    /// So many bytes are still to come, after those in the buffer. // => Head
     Trailers(BytesMut, usize),
     /// The last piece was read. // => Ended
     Ended,
@@ -108,10 +109,11 @@ impl Default for State {
 }
 
 impl PieceReader {
-    /// Takes the next piece from `input`, or all of `input` if that is not enough for one.
+    /// Takes the next piece from `input`. Takes all of `input` and returns `None` if that is not
+    /// enough for a piece.
     ///
     /// # Errors
-    /// If the input breaks the rules; the reader must not be used afterwards.
+    /// Returns an error if the input breaks the rules; the reader must not be used afterwards.
     pub(super) fn next(&mut self, input: &mut Bytes) -> Result<Option<Piece>, PieceFault> {
         while !input.is_empty() {
             match &mut self.state {
@@ -152,14 +154,14 @@ impl PieceReader {
         Ok(None)
     }
 
-    /// Takes the end from `input` if that is what comes next, and says so.
+    /// Takes the end from `input` if it comes next. Returns true if so.
     pub(super) fn take_end(&mut self, input: &mut Bytes) -> bool {
         let at_head = matches!(self.state, State::Head(_, 0));
         let is_next = at_head && input.starts_with(&[END, 0, 0, 0, 0]);
         is_next && matches!(self.next(input), Ok(Some(Piece::End)))
     }
 
-    /// Begins a piece. The end is a whole piece by itself.
+    /// Begins a piece. Returns the end at once, because it is a whole piece by itself.
     fn begin(&mut self, kind: u8, bytes: u32) -> Result<Option<Piece>, PieceFault> {
         if self.trailers_seen && kind != END {
             return Err(PieceFault::Late(kind));

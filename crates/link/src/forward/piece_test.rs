@@ -11,7 +11,7 @@ fn trailer_map() -> HeaderMap {
     headers
 }
 
-/// The bytes of a body of these data pieces, with trailers if asked for.
+/// Returns the bytes of a body of these data pieces, with trailers if asked for.
 fn body_of(pieces: &[Vec<u8>], with_trailers: bool) -> Vec<u8> {
     let mut wire = Vec::new();
     for piece in pieces {
@@ -25,7 +25,7 @@ fn body_of(pieces: &[Vec<u8>], with_trailers: bool) -> Vec<u8> {
     wire
 }
 
-/// Everything that comes out when `wire` goes in, cut as `cuts` say.
+/// Returns all pieces that come out when `wire` goes in, cut at `cuts`.
 fn read(wire: &[u8], cuts: &[usize]) -> Result<(Vec<u8>, Option<HeaderMap>, bool), PieceFault> {
     let mut reader = PieceReader::default();
     let (mut data, mut found, mut ended) = (Vec::new(), None, false);

@@ -1,4 +1,4 @@
-//! Sends a body as pieces.
+//! Sender of a body in pieces.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -13,10 +13,10 @@ use super::handler::BoxError;
 use super::piece::{self, DATA_BYTES_MAX};
 use super::streams::Sender;
 
-/// Why a body could not be sent.
+/// Reason for which a body could not be sent.
 #[derive(Debug)]
 pub(super) enum SendFault {
-    /// The peer does not want it, or is gone.
+    /// The peer does not want the body, or is gone.
     Peer,
     /// The body itself failed.
     Body(BoxError),
@@ -28,15 +28,15 @@ impl From<WriteError> for SendFault {
     }
 }
 
-/// Parts that are written together. Each write takes the connection's lock and wakes its driver, so a
-/// short message goes in one.
+/// Parts that are written together. Each write takes the connection's lock and wakes its driver, so
+/// a short message is written at once.
 pub(super) type Parts = SmallVec<[Bytes; 8]>;
 
-/// Bytes that are written together at most; more would only wait inside the connection.
+/// Bytes after which parts are written; more would only wait inside the connection.
 const BATCH_BYTES_MAX: usize = 64 << 10;
 
-/// Sends `first` and then `body` to its end, and ends the stream. Never ahead of what the peer reads
-/// by more than the stream's window.
+/// Sends `first`, then `body` to its end, and ends the stream. Backpressure: the sender is never
+/// ahead of the peer's reader by more than the stream's window.
 pub(super) async fn send_body<B>(
     sender: &mut Sender,
     first: Parts,
@@ -52,6 +52,8 @@ where
         let frame = match next_frame(body.as_mut()).now_or_never() {
             Some(frame) => frame?,
             None => {
+                // The body has no frame ready, so the parts gathered so far must not wait for the
+                // next one.
                 batch.write().await?;
                 next_frame(body.as_mut()).await?
             }
@@ -60,7 +62,7 @@ where
         match frame.into_data() {
             Ok(data) => batch.add_data(data).await?,
             Err(frame) => {
-                // Neither data nor trailers: a kind of frame that HTTP does not have yet.
+                // A frame that is neither data nor trailers does not exist in HTTP yet.
                 let Ok(trailers) = frame.into_trailers() else { continue };
                 let parts =
                     piece::trailers(&trailers).map_err(|error| SendFault::Body(error.into()))?;
@@ -74,7 +76,7 @@ where
     Ok(())
 }
 
-/// What is to be written next.
+/// Parts that will be written next.
 struct Batch<'a> {
     sender: &'a mut Sender,
     parts: Parts,
@@ -105,7 +107,7 @@ impl Batch<'_> {
     }
 }
 
-/// The next frame. Its error changes its type inside, so that it need not be `Send`.
+/// Returns the next frame. The error is converted inside, so that its type need not be `Send`.
 fn next_frame<B>(
     mut body: Pin<&mut B>,
 ) -> impl Future<Output = Result<Option<Frame<Bytes>>, SendFault>>

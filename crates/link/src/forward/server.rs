@@ -1,4 +1,4 @@
-//! The receiving side: one stream per request.
+//! Receiving side: one stream for each request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::counters::{Counters, add};
 use crate::identity::Identity;
 use crate::peer::OpenStream;
 
-/// How long a peer may take to acknowledge the last of a reply before the stream is forgotten.
+/// Time limit for a peer to acknowledge the last bytes of a reply; then the stream is forgotten.
 const LAST_BYTES_WAIT: Duration = Duration::from_secs(10);
 
-/// How long the word that a request is accepted waits for the head of the reply, to go in one packet
-/// with it: a packet costs each of the two nodes some 30 microseconds.
+/// Time that the word "accepted" waits for the head of the reply, to share a packet with it: each
+/// packet costs about 30 microseconds on each of the two nodes.
 const WORD_DELAY: Duration = Duration::from_millis(5);
 
-/// What answering a request needs.
+/// Inputs that are needed to answer a request.
 pub(crate) struct Service {
     pub(crate) from: Identity,
     pub(crate) handler: Arc<dyn Handler>,
@@ -34,13 +34,13 @@ pub(crate) struct Service {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// Why a request got no whole reply.
+/// Reason for which a request got no whole reply.
 enum Failure {
-    /// The head of the request did not come, or was none.
+    /// The head of the request did not come, or was not valid.
     Head(String),
     /// The peer gave the request up, or is gone.
     GivenUp,
-    /// The handler or its body failed.
+    /// The handler or the body of its reply failed.
     Handler(String),
 }
 
@@ -52,7 +52,8 @@ impl Service {
         let receiver = Receiver::new(streams.1);
         let stopped = sender.stopped();
         let outcome = tokio::select! {
-            // The handler's future, with all that it has begun, is dropped when the peer gives up.
+            // The handler's future is dropped when the peer gives up, with all work that it has
+            // begun.
             _ = stopped => Err(Failure::GivenUp),
             outcome = self.answer(&mut sender, receiver) => outcome,
         };
@@ -109,6 +110,7 @@ impl Service {
         let wait = ms(self.limits.head_wait_ms);
         let read = match timeout(wait, receiver.message::<HeadMessage>()).await {
             Ok(Ok(message)) => message.into_head().map_err(str::to_owned),
+            // The stream or the connection ended, which is no fault of the message.
             Ok(Err(MessageFault::Read(_))) => return Err(Failure::GivenUp),
             Ok(Err(fault)) => Err(fault.to_string()),
             Err(_) => Err("it did not come in time".to_owned()),
@@ -120,8 +122,8 @@ impl Service {
     }
 }
 
-/// Waits for the reply, and says meanwhile that the request is accepted. What is left to be sent is the
-/// head of the reply, with the word if it did not go yet, and the body.
+/// Tells the peer that the request is accepted, and waits for the reply. Returns the parts that
+/// must still be sent (the head of the reply, with the word if it was not sent yet) and the body.
 async fn accept(
     sender: &mut Sender,
     mut serving: Serving,

@@ -1,5 +1,5 @@
-//! The two halves of a stream, which never end by mistake: a half that is dropped before its end
-//! tells the peer that it was given up.
+//! Halves of a stream. A half that is dropped before its end tells the peer that it was given up,
+//! so no half ends by mistake.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,13 +14,13 @@ use thiserror::Error;
 use super::urgency::Urgency;
 use crate::code::StreamCode;
 
-/// The half that this node writes.
+/// Half of a stream that this node writes.
 #[derive(Debug)]
 pub(super) struct Sender {
     stream: SendStream,
     urgency: Urgency,
     rank: i32,
-    /// What the peer is told if this is dropped before its end; `None` once it has ended.
+    /// Code for the peer if this half is dropped before its end; `None` once it has ended.
     if_dropped: Option<StreamCode>,
 }
 
@@ -42,17 +42,17 @@ impl Sender {
         self.stream.write_all_chunks(parts).await
     }
 
-    /// Ends the half properly; what was written still goes out.
+    /// Ends the half properly; bytes that were written are still sent.
     pub(super) fn finish(&mut self) {
         self.if_dropped = None;
-        // An error means that the peer has stopped the stream, and then nobody waits for an end.
+        // An error means that the peer has stopped the stream and does not wait for the end.
         let _ = self.stream.finish();
     }
 
-    /// Gives the half up: the peer learns `code` and what is still to go out does not.
+    /// Gives the half up with `code`; bytes that were not sent yet are dropped.
     pub(super) fn abort(&mut self, code: StreamCode) {
         self.if_dropped = None;
-        // An error means that it has ended already.
+        // An error means that the stream has ended already.
         let _ = self.stream.reset(code.number());
     }
 
@@ -67,7 +67,7 @@ impl Sender {
         let rank = self.urgency.after(bytes, Instant::now());
         if rank != self.rank {
             self.rank = rank;
-            // An error means that the stream has ended; the write after this will say so.
+            // An error means that the stream has ended; the next write returns that error.
             let _ = self.stream.set_priority(rank);
         }
     }
@@ -75,24 +75,24 @@ impl Sender {
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        // Quinn would end the stream as if all had been sent.
+        // Without this, quinn would end the stream as if all had been sent.
         if let Some(code) = self.if_dropped {
             self.abort(code);
         }
     }
 }
 
-/// The half that the peer writes.
+/// Half of a stream that the peer writes.
 #[derive(Debug)]
 pub(super) struct Receiver {
     stream: RecvStream,
-    /// What was read and not yet used.
+    /// Bytes that were read and not used yet.
     chunk: Bytes,
-    /// What the peer is told if this is dropped before its end; `None` once it has ended.
+    /// Code for the peer if this half is dropped before its end; `None` once it has ended.
     if_dropped: Option<StreamCode>,
 }
 
-/// A message can't be read from a stream.
+/// Reason for which a message can't be read from a stream.
 #[derive(Debug, Error)]
 pub(super) enum MessageFault {
     #[error("the stream ended inside a message")]
@@ -108,12 +108,12 @@ impl Receiver {
         Self { stream, chunk: Bytes::new(), if_dropped: Some(StreamCode::Cancelled) }
     }
 
-    /// From now on the peer is told `code` if this is dropped before its end.
+    /// Sets the code for the peer if this half is dropped before its end.
     pub(super) fn if_dropped(&mut self, code: StreamCode) {
         self.if_dropped = self.if_dropped.map(|_| code);
     }
 
-    /// Polls for the next bytes, `None` at the end of the stream.
+    /// Polls for the next bytes; `None` at the end of the stream.
     pub(super) fn poll_chunk(
         &mut self,
         context: &mut Context<'_>,
@@ -121,7 +121,8 @@ impl Receiver {
         if !self.chunk.is_empty() {
             return Poll::Ready(Ok(Some(std::mem::take(&mut self.chunk))));
         }
-        // The future holds nothing between polls: quinn keeps the waker by the stream's number.
+        // The future has no state between polls, because quinn keeps the waker by the stream's
+        // number.
         let chunk = ready!(pin!(self.stream.read_chunk(usize::MAX, true)).poll(context));
         if !matches!(chunk, Ok(Some(_))) {
             self.if_dropped = None;
@@ -129,7 +130,7 @@ impl Receiver {
         Poll::Ready(chunk.map(|chunk| chunk.map(|chunk| chunk.bytes)))
     }
 
-    /// Reads one message. Not more is kept than the message may have.
+    /// Reads one message. Buffers no more bytes than the message may have.
     pub(super) async fn message<T: Wire>(&mut self) -> Result<T, MessageFault> {
         let mut head = [0; HEADER_BYTES];
         let bytes = self.exactly(HEADER_BYTES).await?;
@@ -141,7 +142,7 @@ impl Receiver {
     }
 
     async fn exactly(&mut self, bytes: usize) -> Result<Bytes, MessageFault> {
-        // Grows with what comes, not with what was announced.
+        // The buffer grows with the bytes that come, not with the announced length.
         let mut gathered = BytesMut::new();
         while gathered.len() < bytes {
             let chunk = std::future::poll_fn(|context| self.poll_chunk(context)).await?;
@@ -160,7 +161,7 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         if let Some(code) = self.if_dropped {
-            // An error means that it has ended already.
+            // An error means that the stream has ended already.
             let _ = self.stream.stop(code.number());
         }
     }

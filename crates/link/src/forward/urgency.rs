@@ -1,17 +1,17 @@
-//! Which stream of a connection goes first: those that have sent little lately.
+//! Priority of a connection's streams: those that have sent little lately go first.
 
 use std::time::{Duration, Instant};
 
-/// What a stream may send and still count as small: a head, a reply without a stream of tokens, or
-/// a second's worth of tokens.
+/// Bytes that a small stream may send: a head, a reply without a stream of tokens, or a second's
+/// worth of tokens.
 const SMALL_BYTES: u64 = 64 << 10;
-/// What a stream may send and still go before the truly long ones.
+/// Bytes that a middling stream may send; larger ones go last.
 const MIDDLING_BYTES: u64 = 1 << 20;
 
-/// Ranks a stream by the bytes it has sent, which are forgotten at [`SMALL_BYTES`] a second: so a
-/// stream of tokens stays small however long it lasts, and a large body does not.
+/// Rank of a stream by the bytes that it has sent. Bytes are forgotten at [`SMALL_BYTES`] a second,
+/// so a stream of tokens stays small however long it lasts, and a large body does not.
 ///
-/// Three ranks and no more, since each costs quinn a queue of its own.
+/// There are only three ranks, because each costs quinn a queue of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Urgency {
     level_bytes: u64,
@@ -23,12 +23,13 @@ impl Urgency {
         Self { level_bytes: 0, at: now }
     }
 
-    /// The rank of the stream once it has sent `bytes` more; a larger one goes first.
+    /// Returns the rank of the stream once it has sent `bytes` more; a higher rank goes first.
     pub(super) fn after(&mut self, bytes: u64, now: Instant) -> i32 {
         let passed = now.saturating_duration_since(self.at).min(Duration::from_secs(3_600));
-        // At most an hour in milliseconds times 64 KiB: fits by far.
+        // An hour in milliseconds times 64 KiB is far below the limit of `u64`.
         let forgotten = SMALL_BYTES * (passed.as_millis() as u64) / 1_000;
-        // What is left of a millisecond is not lost: the clock moves on only if it counted.
+        // A part of a millisecond is not lost: the clock moves on only if some bytes were
+        // forgotten.
         if forgotten > 0 {
             self.at = now;
         }

@@ -1,4 +1,4 @@
-//! The answers to a forwarded request: the word, then the head of the reply, later trailers.
+//! Answers to a forwarded request: the decision, the head of the reply, and trailers.
 
 use http::{HeaderMap, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -6,12 +6,12 @@ use spillway_codec::Wire;
 
 use super::headers::{HEADERS_MAX, HeaderList};
 
-/// Whether a node takes a request from another node. Sent before anything is done with it.
+/// Decision of a node on a request from another node, sent before any work on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Word {
-    /// It is going to be answered.
+    /// The request will be answered.
     Accepted,
-    /// It is not, and nothing has been done with it.
+    /// The request is refused, and no work was done for it.
     Refused(Refused),
 }
 
@@ -21,39 +21,39 @@ impl Wire for Word {
     const BYTES_MAX: usize = 64;
 }
 
-/// A node does not take a request. Another one may.
+/// Refusal of a request by a node. Another node may accept it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
-    /// Why.
+    /// Reason of the refusal.
     pub reason: RefusedReason,
-    /// In how many milliseconds there may be room, if the node can tell.
+    /// Milliseconds until there may be room; `None` if the node can't tell.
     pub wait_ms: Option<u32>,
 }
 
-/// Why a node does not take a request from another node.
+/// Reason for which a node refuses a request from another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum RefusedReason {
-    /// Its replicas are busy.
+    /// The node's replicas are busy.
     Busy,
-    /// What is left is kept for its own clients.
+    /// The rest of its capacity is kept for its own clients.
     Reserved,
-    /// It turns away its own clients too.
+    /// The node turns away its own clients too.
     Shedding,
-    /// It has no replica that could serve this.
+    /// The node has no replica that could serve this request.
     NoReplica,
-    /// It is about to end.
+    /// The node is about to end.
     Draining,
     /// Too many nodes have passed the request on.
     Hops,
     /// The answer would come too late.
     Deadline,
-    /// It may not be served in this region. Only for requests that say where they may be, which
+    /// The request may not be served in this region. Used only for requests with a residency, which
     /// nodes that don't know this reason never send.
     Residency,
 }
 
 impl RefusedReason {
-    /// Its name in logs and metrics.
+    /// Returns the reason's name in logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -96,7 +96,7 @@ impl ReplyHead {
     }
 }
 
-/// The trailers of a body.
+/// Trailers of a body.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Trailers {
     headers: HeaderList,

@@ -1,4 +1,4 @@
-//! Serves those who knock.
+//! Service for nodes that ask to join.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,27 +15,28 @@ use crate::rpc::{Served, StreamReceiver, StreamSender};
 use crate::shared::Shared;
 use crate::tls::Refusal;
 
-/// How long a stranger may stay: a write to the log takes up to 10 s, and paths are long.
+/// Time limit for a joining node: a write to the log takes up to 10 s, and paths are long.
 const STAY_LIMIT: Duration = Duration::from_secs(15);
-/// Places that one node may have: the next question may come before the last one's end is noticed.
+/// Most places of one node: its next question may come before the end of the last one is noticed.
 const OF_ONE_MAX: usize = 2;
-/// How long it may take to begin its question.
+/// Time limit for the node to begin its question.
 const QUESTION_LIMIT: Duration = Duration::from_secs(3);
-/// How long it may take to leave once it was answered.
+/// Time limit for the node to close the connection once it has its answer.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
-/// Who answers those who knock. Called from the link's own tasks, so it must not block.
+/// Handler of the questions of nodes that ask to join. The link's own tasks call it, so it must not
+/// block.
 pub trait Gate: Send + Sync + 'static {
-    /// A node with a valid certificate of this cluster asks something. It may be a peer or
-    /// nobody that was ever heard of: only its name and region are verified.
+    /// Answers a question of a node with a valid certificate of this cluster. The node may be a
+    /// peer or unknown: only its name and region are verified.
     fn knocked(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served;
 }
 
-/// The strangers that are served.
+/// Places of the joining nodes that are served now.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Arc<Mutex<BTreeMap<NodeName, usize>>>);
 
-/// One stranger that is served until this is dropped.
+/// Place of one joining node that is served; it ends when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Mutex<BTreeMap<NodeName, usize>>>,
@@ -43,12 +44,14 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// A place for a node, if it has few: one certificate can't take the places of all others.
+    /// Takes a place for a node; `None` if no place is free or the node has enough. One certificate
+    /// can't take the places of all others.
     fn take(&self, name: &NodeName) -> Option<Place> {
         let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let taken: usize = places.values().sum();
         let own = places.entry(name.clone()).or_default();
         if taken >= STRANGERS_MAX || *own >= OF_ONE_MAX {
+            // The look-up above may have left an entry of 0.
             places.retain(|_, count| *count > 0);
             return None;
         }
@@ -67,17 +70,18 @@ impl Drop for Place {
     }
 }
 
-/// A connection of somebody who knocks.
+/// Connection of a node that asks to join.
 #[derive(Debug)]
 pub(crate) struct Guest {
     pub(crate) connection: quinn::Connection,
     pub(crate) from: Identity,
 }
 
-/// Answers one question, then waits until the asker has it and leaves.
+/// Answers one question, then waits until the node has the answer and leaves.
 pub(crate) async fn serve(shared: &Arc<Shared>, guest: Guest) {
     let Guest { connection, from } = guest;
     let code = match (shared.gate.load_full(), shared.strangers.take(from.node())) {
+        // Without a gate, not even members are answered.
         (None, _) => CloseCode::NotMember,
         (Some(_), None) => {
             shared.refusals.count(Refusal::Busy);
@@ -93,12 +97,13 @@ pub(crate) async fn serve(shared: &Arc<Shared>, guest: Guest) {
                 };
                 let streams = (StreamSender::new(streams.0), StreamReceiver::new(streams.1));
                 gate.knocked(from, streams).await;
-                // An error means that it has not left, and has had its time.
+                // An error means that the node has not left within its time.
                 drop(timeout(FAREWELL_LIMIT, connection.closed()).await);
             };
             let stopped = shared.stop.run_until_cancelled(timeout_at(stay, answering));
-            // Whoever is still here has had its time.
+            // A node that is still here has had its time.
             let _ = stopped.await;
+            // A normal end: this code tells that the connection is not needed any more.
             CloseCode::Double
         }
     };

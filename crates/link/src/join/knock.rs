@@ -1,10 +1,12 @@
-//! Knocks at another node's gate.
+//! Client side of a join: asks another node one question.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use quinn::{Connection, ConnectionError};
+use rustls::pki_types::CertificateDer;
 use spillway_codec::Wire;
+use spillway_types::NodeName;
 use thiserror::Error;
 
 use super::PROTOCOL;
@@ -16,30 +18,30 @@ use crate::rpc::{StreamFault, StreamReceiver, StreamSender};
 use crate::shared::Shared;
 use crate::transport;
 
-/// The alerts of TLS that say what is wrong with a certificate, as QUIC numbers them.
+/// TLS alerts that tell what is wrong with a certificate, as QUIC numbers them.
 const EXPIRED: u64 = 0x100 + 45;
 const UNKNOWN_AUTHORITY: u64 = 0x100 + 48;
 const ACCESS_DENIED: u64 = 0x100 + 49;
 const NO_PROTOCOL: u64 = 0x100 + 120;
 
-/// Nobody has answered.
+/// Reason for which a node gave no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KnockFault {
-    /// It can't be reached, or not in time. Another try may work.
+    /// The node can't be reached, or not in time. Another try may work.
     #[error("it can't be reached: {0}")]
     Unreachable(String),
-    /// One of the two does not accept the other's certificate. Another try won't help.
+    /// Either node refuses the other's certificate. Another try won't help.
     #[error("{0}")]
     Certificate(String),
-    /// Nobody is served there now. Another try may work.
+    /// The node answers no questions now. Another try may work.
     #[error("it takes no questions now: {0}")]
     Closed(String),
-    /// What it says can't be read.
+    /// The answer can't be read.
     #[error("its answer can't be read: {0}")]
     Garbled(String),
 }
 
-/// Asks the node that `peer` names one question. Whether it knows this node does not matter.
+/// Asks the node that `peer` names one question. That node need not know this node.
 pub(crate) async fn knock<Q: Wire, A: Wire>(
     shared: &Arc<Shared>,
     peer: &PeerConfig,
@@ -47,9 +49,9 @@ pub(crate) async fn knock<Q: Wire, A: Wire>(
     limit: Duration,
 ) -> Result<A, KnockFault> {
     let asking = async {
-        let connection = dial(shared, peer).await?;
+        let connection = dial(shared, peer, PROTOCOL).await?;
         let answer = ask(&connection, question).await;
-        // It waits for that before it forgets the connection.
+        // The other node waits for the end before it forgets the connection.
         connection.close(CloseCode::Double.number(), b"");
         answer
     };
@@ -57,11 +59,37 @@ pub(crate) async fn knock<Q: Wire, A: Wire>(
     tokio::time::timeout(limit, asking).await.unwrap_or_else(|_| Err(late()))
 }
 
-async fn dial(shared: &Arc<Shared>, peer: &PeerConfig) -> Result<Connection, KnockFault> {
+/// Returns the certificate chain that a peer shows to a new connection. Sends no question: the
+/// connection ends before either side has said hello.
+pub(crate) async fn shown_by(
+    shared: &Arc<Shared>,
+    peer: &NodeName,
+    limit: Duration,
+) -> Result<Vec<CertificateDer<'static>>, KnockFault> {
+    let peer = shared.peer(peer).ok_or_else(|| KnockFault::Closed("it is no peer".to_owned()))?;
+    let target = peer.target.load();
+    let (identity, address) = (peer.identity.clone(), target.address.clone());
+    let config = PeerConfig { identity, address, rtt_ms: target.rtt_ms };
+    let looking = async {
+        let connection = dial(shared, &config, Kind::Control.protocol()).await?;
+        let chain = connection.peer_identity().and_then(|shown| shown.downcast().ok());
+        connection.close(CloseCode::Double.number(), b"");
+        let unseen = || KnockFault::Garbled("it shows no certificate".to_owned());
+        chain.map(|chain| *chain).ok_or_else(unseen)
+    };
+    let late = || KnockFault::Unreachable("no answer in time".to_owned());
+    tokio::time::timeout(limit, looking).await.unwrap_or_else(|_| Err(late()))
+}
+
+async fn dial(
+    shared: &Arc<Shared>,
+    peer: &PeerConfig,
+    protocol: &[u8],
+) -> Result<Connection, KnockFault> {
     let target = Target { address: peer.address.clone(), rtt_ms: peer.rtt_ms };
     let unreachable = |fault: &dyn std::error::Error| KnockFault::Unreachable(fault.to_string());
     let address = look_up(shared, &target, 0).await.map_err(|fault| unreachable(&fault))?;
-    let tls = shared.sessions.dialling(&peer.identity, PROTOCOL);
+    let tls = shared.sessions.dialling(&peer.identity, protocol);
     let tls = tls.map_err(|fault| unreachable(&DialFault::from(fault)))?;
     let mut config = quinn::ClientConfig::new(Arc::new(tls));
     let rtt = ms(peer.rtt_ms.unwrap_or(shared.transport.rtt_default_ms).max(1));
@@ -82,7 +110,7 @@ async fn ask<Q: Wire, A: Wire>(connection: &Connection, question: &Q) -> Result<
     match asking.await {
         Ok(Some(answer)) => Ok(answer),
         Ok(None) => Err(KnockFault::Closed("it gave no answer".to_owned())),
-        // TLS lets this node ask before the other has judged its certificate.
+        // TLS lets this node send before the other node has judged its certificate.
         Err(StreamFault::Lost) => match connection.close_reason() {
             Some(error) => Err(reason(&error)),
             None => Err(KnockFault::Closed(StreamFault::Lost.to_string())),
@@ -92,7 +120,7 @@ async fn ask<Q: Wire, A: Wire>(connection: &Connection, question: &Q) -> Result<
     }
 }
 
-/// Why a connection was not made, or ended.
+/// Returns the reason for which a connection was not made, or ended.
 fn reason(error: &ConnectionError) -> KnockFault {
     let certificate = |text: &str| KnockFault::Certificate(text.to_owned());
     match error {
@@ -132,7 +160,7 @@ fn reason(error: &ConnectionError) -> KnockFault {
     }
 }
 
-/// Whether a fault of TLS is about a certificate.
+/// Returns true if a TLS fault is about a certificate.
 fn is_certificate(code: u64) -> bool {
     matches!(code, 0x12a..=0x131)
 }

@@ -1,4 +1,4 @@
-//! Peers and strangers that don't keep the rules. None of it may harm anybody else.
+//! Peers and strangers that break the rules. None of them may harm another peer.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::{Answer, BodyFault, ForwardHead, Kind, PeerConfig, PieceFault, Refusa
 
 const MALFORMED: u32 = 0x14;
 
-/// A node, and a raw peer `us/b` of it with a valid certificate.
+/// Node, with a raw peer `us/b` that has a valid certificate.
 struct Adverse {
     node: TestNode,
     client: RawClient,
@@ -38,11 +38,11 @@ impl Adverse {
         Self { node, client, connection, _world: world }
     }
 
-    /// Sends `bytes` as a request and ends the stream, or leaves it open. The code with which the
-    /// node gives up, both for what it reads and for what it would write.
+    /// Sends `bytes` as a request and ends the stream, or leaves it open. Returns the codes with
+    /// which the node gives up, for the half that it reads and for the half that it would write.
     async fn rejected(&self, bytes: &[u8], end: bool) -> (VarInt, VarInt) {
         let (mut send, mut recv) = self.connection.open_bi().await.unwrap();
-        // The node may give up before all has been taken.
+        // The node may give up before it has read all bytes.
         drop(send.write_all(bytes).await);
         if end {
             let _ = send.finish();
@@ -56,7 +56,7 @@ impl Adverse {
         (reset, stopped)
     }
 
-    /// A right request on the same connection is still answered.
+    /// Checks that a valid request on the same connection is still answered.
     async fn still_serves(&self) {
         let (mut send, mut recv) = self.connection.open_bi().await.unwrap();
         send.write_all(&head_frame()).await.unwrap();
@@ -71,13 +71,13 @@ async fn stop_code(send: &quinn::SendStream) -> VarInt {
     stopped.await.expect("a stop").unwrap().expect("a code")
 }
 
-/// The frame of a head without a body, as a link sends it.
+/// Returns the frame of a head without a body, as a link sends it.
 fn head_frame() -> Bytes {
     let head = ForwardHead::new(Method::GET, "/".parse().unwrap());
     crate::forward::head_frame_for_tests(head)
 }
 
-/// The same, with a body that follows, of so many bytes if known.
+/// Returns the frame of a head with a body that follows, with its length in bytes if known.
 fn head_frame_with_body(bytes: Option<u64>) -> Bytes {
     let mut head = ForwardHead::new(Method::GET, "/".parse().unwrap());
     head.body = crate::BodyPlan::Follows(bytes);
@@ -118,7 +118,7 @@ async fn a_changed_frame_is_rejected() {
     for at in 0..frame.len() {
         let mut changed = frame.to_vec();
         changed[at] ^= 0x10;
-        // What became longer by it is waited for, so the stream has to end.
+        // A changed length may exceed the rest, which the node waits for, so the stream must end.
         assert_eq!(adverse.rejected(&changed, true).await, malformed(), "byte {at}");
     }
     adverse.still_serves().await;
@@ -147,7 +147,7 @@ async fn a_head_that_does_not_come_is_not_waited_for_for_ever() {
     assert_eq!(stop_code(&send).await, VarInt::from_u32(MALFORMED));
 }
 
-/// What a handler finds in the body of a request whose stream goes on with `bytes`.
+/// Returns what a handler finds in the body of a request whose stream goes on with `bytes`.
 async fn body_fault(adverse: &Adverse, announced: Option<u64>, bytes: &[u8]) -> BodyFault {
     let (fault, mut faults) = mpsc::channel(1);
     adverse.node.react(move |_, body| {
@@ -215,7 +215,7 @@ async fn a_peer_that_dials_again_and_again_keeps_few_connections() {
         open <= 4
     })
     .await;
-    // The newest is the one in use.
+    // The newest connection is the one in use.
     let last = connections.last().unwrap();
     assert!(last.close_reason().is_none());
 }
@@ -232,7 +232,7 @@ async fn garbage_on_the_port_harms_nobody() {
         if let Some(first) = bytes.first_mut()
             && round % 2 == 0
         {
-            // The bits of a packet that begins a connection.
+            // First bits of a packet that begins a connection.
             *first |= 0xc0;
         }
         socket.send_to(&bytes, b.address()).await.unwrap();
@@ -256,7 +256,7 @@ async fn what_somebody_recorded_and_sends_again_does_nothing() {
     let mut through = b.as_peer();
     through.address = relay.address.to_string();
     a.link.set_peers(vec![through]);
-    // Nobody answers there: only a dials.
+    // No node answers at that address: only `a` dials.
     let mut deaf = a.as_peer();
     deaf.address = "127.0.0.1:9".to_owned();
     b.link.set_peers(vec![deaf]);
@@ -276,7 +276,7 @@ async fn what_somebody_recorded_and_sends_again_does_nothing() {
             thief.send_to(packet, b.address()).await.unwrap();
         }
     }
-    // What comes after the repetitions has passed them.
+    // A datagram sent after the repetitions has overtaken none of them.
     a.link.send_datagram(b.node(), Bytes::from_static(b"last")).unwrap();
     assert_eq!(b.next_datagram().await.1, "last");
     assert!(b.no_more_datagrams().await);

@@ -1,4 +1,4 @@
-//! Datagrams, and what becomes of the control connection under load and under cuts.
+//! Datagrams, and the control connection under load and during cuts.
 
 use std::time::{Duration, Instant};
 
@@ -53,7 +53,7 @@ async fn a_packet_that_arrives_twice_is_delivered_once() {
     for number in 0..200_u32 {
         assert_eq!(b.next_datagram().await.1, number.to_le_bytes()[..]);
     }
-    // A request after the datagrams: what was doubled has arrived by its end.
+    // A request is sent after the datagrams: doubled packets have arrived by its end.
     let body = Full::new(pattern(100_000));
     let answer = a.link.forward(b.node(), head(), body, Room::Unknown).await.unwrap();
     let Answer::Reply(reply) = answer else { panic!("refused") };
@@ -106,20 +106,20 @@ async fn control_goes_on_while_bulk_fills_the_path() {
     let sent = a.link.status().totals.datagrams_sent;
     delays_ms.sort_unstable();
     let arrived = delays_ms.len() as u64;
-    // They share the narrow place with the bulk, so some are lost in its queue.
+    // Datagrams share the bottleneck with the bulk, so some are lost in its queue.
     assert!(sent > 20 && arrived * 100 >= sent * 70, "{arrived} of {sent} arrived");
     let p90 = delays_ms[delays_ms.len() * 9 / 10];
     assert!(p90 < 200, "{delays_ms:?} ms");
 }
 
-/// Twenty long reports a second over a path that loses a fifth of all packets: as many arrive as the path
-/// lets through, and none waits for the congestion control. Both directions, since only one of the
-/// two sides knows from the beginning what the connection is for.
+/// Twenty long reports a second over a path that loses a fifth of all packets: as many arrive as
+/// the path lets through, and none waits for the congestion control. Both directions are tested,
+/// because only one of the two sides knows the kind of the connection from the beginning.
 #[tokio::test]
 async fn loss_does_not_hold_control_back() {
     let world = World::new();
     let way = Path { loss_permille: 200, ..Path::of(Duration::from_millis(115)) };
-    // The one that loss slows down most.
+    // Loss slows this congestion control down most.
     let (a, b) = world.distant_pair_with(way, crate::Congestion::NewReno).await;
     for (from, to) in [(&a, &b), (&b, &a)] {
         let mut ticks = tokio::time::interval(Duration::from_millis(50));
@@ -133,7 +133,7 @@ async fn loss_does_not_hold_control_back() {
                 datagram[..8].copy_from_slice(&sent_us.to_le_bytes());
                 let _ = from.link.send_datagram(to.node(), datagram.into());
             }
-            // wait: for those that are under way.
+            // wait: for packets that are under way.
             tokio::time::sleep(Duration::from_millis(300)).await;
         };
         let listen = async {
@@ -153,18 +153,18 @@ async fn loss_does_not_hold_control_back() {
     }
 }
 
-/// A cut of one direction ends the control connection on both sides, whichever direction it is.
+/// A cut of either direction ends the control connection on both sides.
 async fn check_cut(cut_towards_b: bool) {
     let world = World::new();
     let (a, b) = world.distant_pair(Path::of(Duration::from_millis(5))).await;
     let (from, to) = if cut_towards_b { (&a, &b) } else { (&b, &a) };
-    // Both sides have something to say, as they always have.
+    // Both sides have something to send, as in a real cluster.
     let talk = async {
         let mut ticks = tokio::time::interval(Duration::from_millis(100));
         loop {
             ticks.tick().await;
             for (one, other) in [(&a, &b), (&b, &a)] {
-                // Fails once there is no connection, which is what is waited for.
+                // Fails once there is no connection, and that is what the test waits for.
                 let _ = one.link.send_datagram(other.node(), Bytes::from_static(b"load"));
             }
         }
@@ -172,8 +172,8 @@ async fn check_cut(cut_towards_b: bool) {
     let watch = async {
         from.paths().cut(to.address(), true);
         let cut = Instant::now();
-        // 3 s and a look at it; longer only if a busy machine makes round trips of a second, since
-        // QUIC waits for three of its time-outs in any case.
+        // 3 s and the next check; longer only if a busy machine makes round trips of a second,
+        // because QUIC waits for three of its time-outs in any case.
         until_within(Duration::from_secs(10), "both sides lose control", || {
             a.link.peers()[0].control.is_none() && b.link.peers()[0].control.is_none()
         })
@@ -217,7 +217,7 @@ async fn a_request_in_use_survives_a_cut_of_five_seconds() {
     assert_eq!(before, "before");
     a.paths().cut(b.address(), true);
     sender.send(Bytes::from_static(b"meanwhile")).await.unwrap();
-    // wait: the length of the cut is what is tested.
+    // wait: the length of the cut is under test.
     tokio::time::sleep(Duration::from_secs(5)).await;
     a.paths().cut(b.address(), false);
     let frame = tokio::time::timeout(PATIENCE, reply.frame()).await.expect("it goes on");

@@ -65,7 +65,7 @@ async fn trailers_go_both_ways() {
     for data in [b"".as_slice(), b"message"] {
         let body = Full::new(Bytes::from_static(data))
             .with_trailers(std::future::ready(Some(Ok(trailers()))));
-        // The echo passes on what it read, trailers included.
+        // The echo sends back all that it read, trailers included.
         let answer = a.link.forward(b.node(), head(), body, Room::Likely).await.unwrap();
         let collected = reply(answer).into_body().collect().await.unwrap();
         assert_eq!(collected.trailers(), Some(&trailers()));
@@ -98,7 +98,7 @@ async fn a_body_says_its_length_if_it_is_known() {
     }
 }
 
-/// As servers of HTTP/1 do that know the length.
+/// Servers of HTTP/1 that know the length of a body read like this.
 #[tokio::test]
 async fn a_reader_that_stops_after_the_last_byte_gives_nothing_up() {
     let world = World::new();
@@ -111,7 +111,7 @@ async fn a_reader_that_stops_after_the_last_byte_gives_nothing_up() {
         while left > 0 {
             left -= body.frame().await.unwrap().unwrap().into_data().unwrap().len();
         }
-        // So short a body is in one packet with its end.
+        // A body this short is in one packet with its end.
         assert!(body.is_end_stream() || bytes > 1);
         drop(body);
     }

@@ -1,4 +1,4 @@
-//! Nodes that are no peers knock, and get nothing else.
+//! Nodes that are not peers may ask to join, and get nothing else.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ impl Wire for Word {
     const BYTES_MAX: usize = 4_096;
 }
 
-/// Says who knocked and what was asked, as soon as there is a permit.
+/// Gate that answers with the node's name and the question, as soon as there is a permit.
 struct Echo {
     permits: Arc<Semaphore>,
     served: Arc<AtomicUsize>,
@@ -67,7 +67,7 @@ async fn a_stranger_is_answered_and_gets_nothing_else() {
     }
     assert_eq!(served.load(Ordering::SeqCst), 3);
     assert_eq!(node.link.status().totals.strangers, 3);
-    // What peers have is closed to it, and counted.
+    // The protocols of peers are refused to the stranger, and counted.
     let files = world.issue(&identity("us", "z"), &world.authority);
     for (count, kind) in Kind::ALL.into_iter().enumerate() {
         let client = RawClient::new();
@@ -78,7 +78,7 @@ async fn a_stranger_is_answered_and_gets_nothing_else() {
     until("it was refused as a peer", || node.refusals(Refusal::UnknownNode) > 3).await;
     assert!(!stranger.link.peers()[0].is_connected());
     assert!(node.no_more_datagrams().await && node.link.peers().is_empty());
-    // It may still ask, and a peer may too.
+    // The stranger may still ask, and a peer may too.
     assert!(knock(&stranger, &node.as_peer()).await.is_ok());
     node.link.set_peers(vec![stranger.as_peer()]);
     stranger.connected(&node).await;
@@ -104,7 +104,7 @@ async fn who_is_not_of_the_cluster_never_reaches_the_gate() {
     let (world, elsewhere) = (World::new(), World::new());
     let node = world.start("eu", "a");
     let (_permits, served) = open(&node, 9);
-    // Another CA: neither believes the other.
+    // Another CA: neither node trusts the other.
     let stranger = elsewhere.start("us", "z");
     let refused = knock(&stranger, &node.as_peer()).await.unwrap_err();
     assert!(matches!(&refused, KnockFault::Certificate(why) if why.contains("CA")), "{refused}");
@@ -119,7 +119,7 @@ async fn who_is_not_of_the_cluster_never_reaches_the_gate() {
     assert!(RawClient::new().dial(&node, Some(&files), b"spillway-join/1").await.is_err());
     until("it is counted", || node.refusals(Refusal::WrongAuthority) >= 1).await;
     assert_eq!(served.load(Ordering::SeqCst), 0);
-    // Another node answers than the one that is asked.
+    // Another node answers than the expected one.
     let local = world.start("us", "z");
     let wrong = PeerConfig { identity: identity("eu", "b"), ..node.as_peer() };
     let refused = knock(&local, &wrong).await.unwrap_err();
@@ -139,7 +139,7 @@ async fn only_a_few_strangers_are_served_at_a_time() {
     let ask = || ask_as(4);
     let mut waiting = vec![ask_as(0), ask_as(0)];
     until("two are served", || served.load(Ordering::SeqCst) == 2).await;
-    // The same certificate takes no third place.
+    // The same certificate gets no third place.
     let refused = ask_as(0).await.unwrap().unwrap_err();
     assert!(matches!(&refused, KnockFault::Closed(why) if why.contains("too many")), "{refused}");
     waiting.extend([1, 1, 2, 2, 3, 3].map(ask_as));
@@ -154,12 +154,12 @@ async fn only_a_few_strangers_are_served_at_a_time() {
     let start = std::time::Instant::now();
     while ask().await.unwrap().is_err() {
         assert!(start.elapsed() < PATIENCE, "a place does not become free");
-        // wait: until those before have left
+        // wait: until the earlier nodes have left
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Says nothing and reads nothing.
+/// Gate that sends nothing and reads nothing.
 struct Mute;
 
 impl Gate for Mute {
@@ -182,9 +182,9 @@ async fn a_stranger_has_one_stream_and_a_little_room() {
     let (mut sender, _receiver) = connection.open_bi().await.unwrap();
     sender.write_all(&[0; 4 << 10]).await.unwrap();
     until("it is served", || node.link.status().totals.strangers == 1).await;
-    // A hello takes one.
+    // A hello takes one stream.
     let _hello = connection.open_uni().await.unwrap();
-    // wait: that nothing more is taken has no event; a second is many round trips.
+    // wait: no event tells that nothing more is read; a second is many round trips.
     let a_while = Duration::from_secs(1);
     let (second, one_way, much) = tokio::join!(
         tokio::time::timeout(a_while, connection.open_bi()),
@@ -207,7 +207,7 @@ async fn a_stranger_that_asks_nothing_or_does_not_leave_is_shown_out() {
     let (mut sender, _receiver) = stays.open_bi().await.unwrap();
     sender.write_all(&spillway_codec::encode(&Word("?".to_owned())).unwrap()).await.unwrap();
     until("it is answered", || served.load(Ordering::SeqCst) == 1).await;
-    // A served stranger may stay for 15 s in all.
+    // A joining node may stay for 15 s in all.
     let limit = Duration::from_secs(12);
     tokio::time::timeout(limit, mute.closed()).await.expect("who asks nothing has to go");
     tokio::time::timeout(limit, stays.closed()).await.expect("who was answered has to go");

@@ -30,7 +30,7 @@ fn reply(answer: Answer) -> http::Response<ForwardBody> {
     }
 }
 
-/// Says when it is dropped.
+/// Guard that counts its drop.
 struct Dropped(Arc<AtomicUsize>);
 
 impl Drop for Dropped {
@@ -39,13 +39,13 @@ impl Drop for Dropped {
     }
 }
 
-/// Work without end that holds something.
+/// Work without end that holds a guard.
 async fn never<T>(held: impl Send) -> T {
     let _held = held;
     std::future::pending().await
 }
 
-/// A body that can be told to fail.
+/// Body that can be told to fail.
 struct FallibleBody(mpsc::Receiver<Result<Bytes, BoxError>>);
 
 impl Body for FallibleBody {
@@ -138,7 +138,7 @@ async fn a_reply_that_is_dropped_stops_the_request_that_is_still_sent() {
     let (fault, mut faults) = mpsc::channel(1);
     b.react(move |_, mut body| {
         let fault = fault.clone();
-        // The reply begins at once; whoever reads the request finds out how it ends.
+        // The reply begins at once; the reader of the request sees how the request ends.
         let (sender, receiver) = mpsc::channel(1);
         let reading = async move {
             while let Some(frame) = body.frame().await {
@@ -168,7 +168,7 @@ async fn a_peer_whose_handler_fails_says_so_and_never_ends_a_reply_properly() {
     let (a, b) = world.pair().await;
     b.react(|_, _| accept(async { Err(failing()) }));
     let failed = a.link.forward(b.node(), head(), Empty::new(), Room::Unknown).await;
-    // Giving up may overtake the word that was on its way.
+    // The reset may overtake the word that was on its way.
     assert!(matches!(failed, Err(ForwardError::Reset(StreamCode::Internal, _))), "{failed:?}");
     let (sender, receiver) = mpsc::channel(1);
     let receiver = std::sync::Mutex::new(Some(receiver));
@@ -205,7 +205,7 @@ async fn a_request_whose_body_fails_is_an_error_on_both_sides() {
     let (a, b) = world.pair().await;
     b.react(|_, body| {
         accept(async move {
-            // Which of the two it hears of first is left to the network.
+            // The network decides if the handler first sees the failed body or is dropped.
             let collected = body.collect().await;
             assert!(matches!(collected, Err(BodyFault::Reset(StreamCode::Internal))));
             std::future::pending().await
@@ -229,7 +229,7 @@ async fn a_request_whose_body_fails_is_an_error_on_both_sides() {
 async fn a_body_that_fails_beside_the_reply_is_an_error_at_the_peer() {
     let world = World::new();
     let (a, b) = world.pair().await;
-    // The reply is what the request brings.
+    // The reply is the body of the request.
     b.react(|head, body| accept(super::world::echo(head, body)));
     let (sender, receiver) = mpsc::channel(1);
     let answer = a.link.forward(b.node(), head(), FallibleBody(receiver), Room::Likely);
@@ -297,7 +297,7 @@ async fn more_requests_than_the_peer_allows_are_turned_away_at_once() {
     let third = open().await;
     assert!(matches!(third, Err(ForwardError::Saturated)), "{third:?}");
     drop(one);
-    // The place is free once the peer has said so, which a request does not wait for.
+    // The stream is free once the peer has said so, which a request does not wait for.
     let again = async {
         while let Err(ForwardError::Saturated) = open().await {
             tokio::task::yield_now().await;

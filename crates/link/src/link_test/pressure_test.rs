@@ -1,4 +1,4 @@
-//! A reader that stops stops the writer; small goes before bulk.
+//! Backpressure: a reader that stops stops the writer; small requests go before bulk.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::world::{World, accept, boxed, echo, pattern, until};
 use crate::delayed::Path;
 use crate::{Answer, BoxError, ForwardBody, ForwardHead, Room};
 
-/// A body of what is sent into a channel.
+/// Body of the frames that are sent into a channel.
 pub(super) struct ChannelBody(pub(super) mpsc::Receiver<Bytes>);
 
 impl Body for ChannelBody {
@@ -31,7 +31,7 @@ impl Body for ChannelBody {
     }
 }
 
-/// A body without end that counts what is taken of it.
+/// Body without end that counts the bytes taken from it.
 struct Endless(Arc<AtomicU64>);
 
 impl Body for Endless {
@@ -58,7 +58,7 @@ fn reply(answer: Answer) -> http::Response<ForwardBody> {
     }
 }
 
-/// Waits until `count` stands still; what it is then.
+/// Waits until `count` stands still; returns its value.
 async fn standstill(count: &AtomicU64) -> u64 {
     let mut last = (count.load(Ordering::Relaxed), Instant::now());
     until("it stands still", || {
@@ -72,7 +72,7 @@ async fn standstill(count: &AtomicU64) -> u64 {
     last.0
 }
 
-/// A stream's window, and what one write may be beyond it.
+/// Bytes of a stream's window, and of one write beyond it.
 const WINDOW: u64 = (3 << 20) + (128 << 10);
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn a_request_that_nobody_reads_stops_its_writer_and_no_other_request() {
     }
 }
 
-/// Many replies that nobody reads don't stop the rest before the connection's window is full.
+/// Many replies that are not read don't stop the others before the connection's window is full.
 #[tokio::test]
 async fn ten_stuck_replies_leave_room_for_others() {
     let world = World::new();
@@ -192,6 +192,6 @@ async fn a_small_reply_overtakes_bulk() {
         () = reading => panic!("bulk was done before twenty small ones"),
         times = small => times,
     };
-    // Behind all of the bulk it would be 3 s, behind a window of it half a second.
+    // Behind all of the bulk the reply would take 3 s, behind a window of it half a second.
     assert!(times[10] < Duration::from_millis(300), "{times:?}");
 }

@@ -1,4 +1,4 @@
-//! QUIC without a link: peers that don't keep the rules.
+//! QUIC without a link: peers that break the rules.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 use super::world::TestNode;
 use crate::{CertificateFiles, Kind};
 
-/// Believes everybody.
+/// Verifier that accepts every certificate.
 #[derive(Debug)]
 struct Credulous(Arc<CryptoProvider>);
 
@@ -102,7 +102,7 @@ fn chain(files: &CertificateFiles) -> (Vec<CertificateDer<'static>>, PrivateKeyD
     (chain.collect::<Result<_, _>>().unwrap(), key)
 }
 
-/// Settings for a client that shows these certificates, or none, and asks for `protocol`.
+/// Makes the settings of a client that shows these certificates, or none, and asks for `protocol`.
 fn client_config(files: Option<&CertificateFiles>, protocol: &[u8]) -> ClientConfig {
     let builder = rustls::ClientConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -120,7 +120,7 @@ fn client_config(files: Option<&CertificateFiles>, protocol: &[u8]) -> ClientCon
     ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()))
 }
 
-/// A client without a link; it closes its connections when dropped.
+/// Client without a link; it closes its connections when dropped.
 pub(super) struct RawClient {
     endpoint: Endpoint,
 }
@@ -130,7 +130,7 @@ impl RawClient {
         Self { endpoint: Endpoint::client("127.0.0.1:0".parse().unwrap()).unwrap() }
     }
 
-    /// Dials and says nothing.
+    /// Dials and sends nothing.
     pub(super) async fn connection(
         &self,
         to: &TestNode,
@@ -142,7 +142,7 @@ impl RawClient {
         self.endpoint.connect_with(config, to.address(), &name).unwrap().await.unwrap()
     }
 
-    /// Dials and waits until the node has welcomed it, or the connection has ended.
+    /// Dials and waits until the node has said hello, or the connection has ended.
     pub(super) async fn dial(
         &self,
         to: &TestNode,
@@ -174,7 +174,7 @@ impl RawClient {
     }
 }
 
-/// A server without a link that takes every dialler; its address.
+/// Starts a server without a link that accepts every dialler; returns its address.
 pub(super) struct RawServer {
     endpoint: Endpoint,
 }
@@ -198,7 +198,7 @@ impl RawServer {
         self.endpoint.local_addr().unwrap()
     }
 
-    /// Takes one dialler as far as it comes.
+    /// Accepts one dialler, as far as the handshake comes.
     pub(super) async fn accept(&self) -> Result<Connection, ConnectionError> {
         let incoming = self.endpoint.accept().await.unwrap();
         incoming.await

@@ -1,4 +1,4 @@
-//! Who is not let in, and that it is counted under the right reason.
+//! Refused connections, and their counters by reason.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,7 +7,7 @@ use super::world::{TestNode, World, days, identity, until};
 use crate::certs::{Authority, Validity};
 use crate::{CertificateFiles, ForwardHead, Identity, Kind, PeerConfig, Refusal, Room};
 
-/// A node that knows `us/b`, and the certificates that a dialler shows.
+/// Node that knows `us/b`, with the certificates that a dialler shows.
 async fn check_dialler(
     world: &World,
     files: Option<&CertificateFiles>,
@@ -17,7 +17,7 @@ async fn check_dialler(
     let node = world.start("eu", "a");
     let peer = PeerConfig {
         identity: identity("us", "b"),
-        // Nobody answers there: only the dialler's own connection can count.
+        // No node answers at that address: only the dialler's own connection can count.
         address: "127.0.0.1:9".to_owned(),
         rtt_ms: None,
     };
@@ -125,7 +125,7 @@ async fn a_valid_dialler_is_let_in() {
     assert!(node.link.status().refusals.iter().all(|(_, count)| *count == 0));
 }
 
-/// A node that dials `us/b`, where a server answers with `files`.
+/// Starts a node that dials `us/b`, where a server answers with `files`.
 async fn check_answer(world: &World, files: &CertificateFiles, expected: Refusal) {
     let server = RawServer::new(files);
     let node = world.start("eu", "a");

@@ -1,5 +1,5 @@
-//! A UDP relay between two nodes, as an address translator is one: it can change the address that
-//! the far side sees, and it remembers what passed.
+//! UDP relay between two nodes, like an address translator: it can change the address that the far
+//! side sees, and it remembers the packets.
 
 use std::net::{SocketAddr, UdpSocket as StdSocket};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 
-/// Passes packets between whoever sends to it and one server.
+/// Relay of packets between any sender and one server.
 pub(super) struct Relay {
     pub(super) address: SocketAddr,
     state: Arc<State>,
@@ -44,13 +44,13 @@ impl Relay {
         Self { address, state, task }
     }
 
-    /// From now on the server sees another address.
+    /// Shows the server another address from now on.
     pub(super) fn rebind(&self) {
         *self.state.back.lock().unwrap() = socket();
         self.state.changed.notify_one();
     }
 
-    /// Everything that went to the server so far.
+    /// Returns all bytes that went to the server so far.
     pub(super) fn passed(&self) -> Vec<Vec<u8>> {
         self.state.passed.lock().unwrap().clone()
     }

@@ -9,10 +9,10 @@ use rustls::pki_types::pem::PemObject;
 
 use super::raw::RawClient;
 use super::world::{TestNode, World, days, identity, meet, until};
-use crate::certs::Authority;
+use crate::certs::{Authority, Validity};
 use crate::{Answer, ForwardHead, Kind, PeerConfig, ReloadFault, Room};
 
-/// The certificate that a node shows to a dialler.
+/// Returns the certificate that a node shows to a dialler.
 async fn shown(world: &World, node: &TestNode) -> Vec<u8> {
     let me = identity("ap", "watcher");
     let files = world.issue(&me, &world.authority);
@@ -48,7 +48,7 @@ async fn new_connections_use_changed_certificates_and_old_ones_go_on() {
     assert!(b.link.peers()[0].is_connected());
     assert_eq!(a.link.peers()[0].data_dials.attempts, 1, "the old connection goes on");
     assert_eq!(a.link.status().totals.reloads, 1);
-    // And what it dials from now on shows the new one too.
+    // Connections that the node dials from now on show the new certificate too.
     b.link.set_peers(Vec::new());
     until("it is gone", || a.link.peers().iter().all(|peer| !peer.is_connected())).await;
     b.link.set_peers(vec![a.as_peer()]);
@@ -93,10 +93,22 @@ async fn files_that_can_not_be_used_change_nothing() {
     std::fs::remove_file(world.path().join("a.eu.pem")).unwrap();
     assert!(a.link.reload().await.is_err());
     assert_eq!(a.link.status().totals.reloads_failed, 5);
+    // Half of a file, as a tool leaves it that writes in place.
+    world.issue(&a.me, &world.authority);
+    let whole = std::fs::read(world.path().join("a.eu.pem")).unwrap();
+    std::fs::write(world.path().join("a.eu.pem"), &whole[..whole.len() / 2]).unwrap();
+    assert!(a.link.reload().await.unwrap_err().to_string().contains("a.eu.pem"));
+    // A certificate that has expired.
+    let past = SystemTime::now() - std::time::Duration::from_secs(10 * 86_400);
+    world.issue_valid(&a.me, &world.authority, Validity::days(past, 1).unwrap());
+    let ended = a.link.reload().await.unwrap_err().to_string();
+    assert!(ended.contains("expired"), "{ended}");
+    assert_eq!(shown(&world, &a).await, old);
+    assert_eq!(a.link.status().totals.reloads_failed, 7);
     assert!(a.link.peers()[0].is_connected());
 }
 
-/// The way to a new CA: first all nodes trust both, then they get new certificates one by one.
+/// Rotation of the CA: first all nodes trust both CAs, then they get new certificates one by one.
 #[tokio::test]
 async fn an_authority_can_be_changed_without_an_interruption() {
     let world = World::new();
@@ -108,7 +120,8 @@ async fn an_authority_can_be_changed_without_an_interruption() {
     assert!(a.link.reload().await.unwrap() && b.link.reload().await.unwrap());
     world.issue(&a.me, &next);
     assert!(a.link.reload().await.unwrap());
-    // One of the new CA and one of the old: they connect anew either way.
+    // One certificate of the new CA and one of the old: the nodes connect again in either
+    // direction.
     a.link.set_peers(Vec::new());
     meet(&a, &b);
     until("it is noticed", || {
@@ -131,4 +144,45 @@ async fn an_authority_can_be_changed_without_an_interruption() {
     reply.into_body().collect().await.unwrap();
     let refused: u64 = a.link.status().refusals.iter().map(|(_, count)| count).sum();
     assert_eq!(refused, 0, "nobody was ever refused");
+}
+
+#[tokio::test]
+async fn a_connection_that_is_made_now_shows_what_a_peer_uses_now_and_changes_nothing() {
+    let world = World::new();
+    let (a, b) = world.pair().await;
+    let limit = std::time::Duration::from_secs(20);
+    let old = in_file(&b, &world);
+    assert_eq!(a.link.shown_by(b.node(), limit).await.unwrap()[0].to_vec(), old);
+    world.issue(&b.me, &world.authority);
+    assert!(b.link.reload().await.unwrap());
+    let new = a.link.shown_by(b.node(), limit).await.unwrap()[0].to_vec();
+    assert_eq!(new, in_file(&b, &world));
+    assert_ne!(new, old);
+    assert_eq!(b.link.used_certificates().chain[0].to_vec(), new);
+    assert!(a.link.used_certificates().since < b.link.used_certificates().since);
+    // Neither side has counted the look as one of its own connections.
+    assert_eq!(a.link.peers()[0].data_dials.attempts, 1, "the old connection goes on");
+    assert!(b.link.peers()[0].is_connected());
+    let refused: u64 = b.link.status().refusals.iter().map(|(_, count)| count).sum();
+    assert_eq!(refused, 0);
+    assert!(a.link.shown_by(&"nobody".into(), limit).await.is_err());
+}
+
+#[tokio::test]
+async fn a_node_that_reads_between_the_two_files_of_a_renewal_keeps_its_old_pair() {
+    let world = World::new();
+    let (a, b) = world.pair().await;
+    a.link.set_peers(vec![b.as_peer(), watcher()]);
+    let file = world.path().join("a.eu.pem");
+    let (shown_before, before) = (in_file(&a, &world), std::fs::read(&file).unwrap());
+    world.issue(&a.me, &world.authority);
+    let after = std::fs::read(&file).unwrap();
+    // The new key is in its place, and the new certificate is not.
+    std::fs::write(&file, before).unwrap();
+    let between = a.link.reload().await.unwrap_err().to_string();
+    assert!(between.contains("a.eu-key.pem"), "{between}");
+    assert_eq!(shown(&world, &a).await, shown_before);
+    std::fs::write(&file, after).unwrap();
+    assert!(a.link.reload().await.unwrap());
+    assert_eq!(shown(&world, &a).await, in_file(&a, &world));
 }

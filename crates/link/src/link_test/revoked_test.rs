@@ -21,12 +21,12 @@ async fn a_revoked_certificate_ends_its_connections_and_makes_no_new_ones() {
     let revoked = serial(&world, "us", "b");
     a.link.set_revoked([revoked].into());
     until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
-    // Whoever dials: both refuse to go on.
+    // Either side may dial: both refuse to go on.
     until("new connections are refused", || a.refusals(Refusal::Revoked) > 2).await;
     assert!(!a.link.peers()[0].is_connected() && !b.link.peers()[0].is_connected());
     a.link.set_revoked(BTreeSet::new());
     a.connected(&b).await;
-    // A new certificate of the same node is another one.
+    // A new certificate of the same node has another number.
     a.link.set_revoked([serial(&world, "us", "b")].into());
     until("it is disconnected", || !b.link.peers()[0].is_connected()).await;
     world.issue(&b.me, &world.authority);

@@ -1,4 +1,4 @@
-//! Streams that are no forwarded requests.
+//! Streams that are not forwarded requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn word(number: u64) -> Word {
     Word { number, text: "x".repeat(usize::try_from(number % 3_000).unwrap()) }
 }
 
-/// Sends words back, tells how serving ended, and hands on bulk.
+/// Handler that sends messages back, reports how serving ended, and hands on bulk.
 struct Echo {
     ended: mpsc::Sender<Result<(), StreamFault>>,
     bulk: mpsc::Sender<(Identity, Result<bytes::Bytes, StreamFault>)>,
@@ -106,7 +106,7 @@ async fn many_words_are_under_way_at_a_time() {
     for number in 0..20 {
         assert_eq!(within(receiver.message::<Word>()).await.unwrap(), Some(word(number)));
     }
-    // One after the other would take two seconds.
+    // One message after the other would take two seconds.
     assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
 }
 
@@ -183,8 +183,8 @@ async fn more_streams_than_allowed_are_not_waited_for() {
             }
         }
     }
-    // Whoever accepts a connection learns its kind only when it has allowed as many as on one for
-    // requests.
+    // The accepting side learns the kind of a connection only after it has allowed as many streams
+    // as on one for requests.
     let most = crate::Transport::default().streams_max as usize;
     assert!(open.len() >= crate::rpc::CONTROL_STREAMS_MAX as usize && open.len() <= most);
 }

@@ -1,4 +1,4 @@
-//! Connections come back, doubles are resolved, addresses change, peers start again.
+//! Connections that come back, double connections, changed addresses, restarted peers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,8 +43,8 @@ async fn of_two_nodes_that_start_together_only_one_dials() {
     assert_eq!(a.link.endpoint().open_connections(), 2);
 }
 
-/// Both dial at once, since their head start is far shorter than the path. Requests go both ways
-/// all the time, on whichever connection is current, and none of them may notice.
+/// Both nodes dial at once, because their head start is far shorter than the path. Requests go both
+/// ways all the time, on the current connection, and none of them may fail.
 #[tokio::test]
 async fn doubles_are_resolved_and_no_request_notices() {
     let world = World::new();
@@ -77,8 +77,9 @@ async fn doubles_are_resolved_and_no_request_notices() {
     echo_once(&b, &a).await;
 }
 
-/// A double is closed only when nothing is open on it. The higher name's connection stands first;
-/// the lower name dials soon after, before it hears of that, and then its own counts.
+/// A double connection is closed only when no request is open on it. The higher name's connection
+/// stands first; the lower name dials soon after, before it hears of that, and then its own
+/// connection counts.
 #[tokio::test]
 async fn a_request_on_the_double_that_loses_finishes() {
     let world = World::new();
@@ -86,13 +87,13 @@ async fn a_request_on_the_double_that_loses_finishes() {
         let mut config = world.config(region, node);
         config.paths = Some(Paths::new(seed));
         config.limits.retire_ms = 500;
-        // Whichever is the later one of the two, they count as dialled at once.
+        // In either order the two connections count as dialled at once.
         config.limits.double_ms = 20_000;
         TestNode::start(config)
     };
     let (a, b) = (start("eu", "a", 1), start("us", "b", 2));
     let raw_peer = |node: &TestNode| {
-        // Nobody answers there: that node never dials by itself.
+        // No node answers at that address, so that node never makes a connection by dialling.
         crate::PeerConfig { address: "127.0.0.1:9".to_owned(), ..node.as_peer() }
     };
     a.link.set_peers(vec![raw_peer(&b)]);
@@ -104,7 +105,8 @@ async fn a_request_on_the_double_that_loses_finishes() {
     let body = ChannelBody(receiver);
     let answer = b.link.forward(a.node(), head(), body, Room::Likely).await.unwrap();
     let mut body = reply(answer).into_body();
-    // The lower name's comes, as if it had been on its way: with the same process, by hand.
+    // The lower name's connection comes, as if it had been on its way: with the same process, by
+    // hand.
     a.link.dial_again_for_tests(b.node(), b.address()).await;
     until("the lower name's is used", || !b.link.peers()[0].data.unwrap().dialled).await;
     let end = Instant::now() + Duration::from_secs(2);
@@ -131,24 +133,24 @@ async fn a_peer_that_is_away_is_dialled_with_growing_waits() {
     config.limits.dial_ms = 50;
     let (a, b) = (TestNode::start(config), world.start("us", "b"));
     let mut away = b.as_peer();
-    // A port that takes packets and says nothing.
+    // A port that takes packets and answers nothing.
     let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
     away.address = silent.local_addr().unwrap().to_string();
     a.link.set_peers(vec![away]);
-    // wait: how often it dials in a second is what is tested.
+    // wait: the number of dials in a second is under test.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let dials = a.link.peers()[0].data_dials.clone();
     assert!((3..=7).contains(&dials.attempts), "{dials:?}");
     assert_eq!(dials.last_fault.as_deref(), Some("it took too long"));
-    // It comes back at another address, and is found there.
+    // The peer comes back at another address, and is found there.
     a.link.set_peers(vec![b.as_peer()]);
     b.link.set_peers(vec![a.as_peer()]);
     until_within(Duration::from_secs(3), "it is found", || a.link.peers()[0].is_connected()).await;
     echo_once(&a, &b).await;
 }
 
-/// The peer's process ends without a word and another one starts at the same address with the same
-/// certificate. What was open fails long before a data connection's idle time is over.
+/// The peer's process ends without a message, and another one starts at the same address with the
+/// same certificate. Open requests fail long before a data connection's idle time is over.
 #[tokio::test]
 async fn a_peer_that_crashes_and_starts_again_is_connected_at_once() {
     for (name, other) in [("a", "b"), ("b", "a")] {
@@ -170,7 +172,7 @@ async fn a_peer_that_crashes_and_starts_again_is_connected_at_once() {
         let body = ChannelBody(receiver);
         let answer = stays.link.forward(crashes.node(), head(), body, Room::Likely).await.unwrap();
         let mut body = reply(answer).into_body();
-        // Its last words are lost, as those of a process that is killed.
+        // The last packets of the process are lost, as when it is killed.
         crashes.paths().cut(stays.address(), true);
         drop(crashes);
         let mut second = restarted(2);
@@ -180,7 +182,8 @@ async fn a_peer_that_crashes_and_starts_again_is_connected_at_once() {
         again.link.set_peers(vec![stays.as_peer()]);
         let begin = Instant::now();
         again.connected(&stays).await;
-        // What is sent to the dead process makes the new one say that it knows nothing of it.
+        // A packet to the dead process makes the new one answer that it does not know the
+        // connection.
         sender.send(Bytes::from_static(b"are you there?")).await.unwrap();
         let lost = tokio::time::timeout(Duration::from_secs(5), body.frame()).await;
         let lost = lost.expect("it fails soon");
@@ -191,7 +194,7 @@ async fn a_peer_that_crashes_and_starts_again_is_connected_at_once() {
     }
 }
 
-/// The socket of the node before is closed by a task that may need a moment.
+/// A task closes the socket of the earlier node, which may take a moment.
 async fn start_once_free(config: crate::Config) -> TestNode {
     let address = config.listen;
     until("the port is free", || std::net::UdpSocket::bind(address).is_ok()).await;

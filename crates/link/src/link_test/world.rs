@@ -1,11 +1,11 @@
-//! Nodes on loopback, and waiting for what they do.
+//! Nodes on loopback, with helpers that wait for events.
 
 use std::future::{Ready, ready};
 use std::net::SocketAddr;
 use std::path::Path as FilePath;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -13,19 +13,20 @@ use spillway_types::NodeName;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, mpsc};
 
-use crate::certs::{Authority, IfExists, NodeFiles, Validity};
+pub(super) use spillway_testkit::{
+    PATIENCE, eventually as until, eventually_within as until_within,
+};
+
+use crate::certs::{Authority, AuthorityFiles, IfExists, NodeFiles, Validity};
 use crate::delayed::Paths;
 use crate::{
     BoxBody, BoxError, CertificateFiles, Config, Deciding, ForwardBody, ForwardHead, Handler,
     Identity, Link, PeerConfig, Refused, Serving,
 };
 
-/// How long a test waits for what has to happen.
-pub(super) const PATIENCE: Duration = Duration::from_secs(120);
-
 pub(super) const CLUSTER: &str = "test";
 
-/// A CA and the folder with all its files.
+/// CA with the folder of its files.
 pub(super) struct World {
     pub(super) folder: TempDir,
     pub(super) authority: Authority,
@@ -51,7 +52,7 @@ impl World {
         self.folder.path()
     }
 
-    /// Issues a certificate for `identity`, wherever that leads.
+    /// Issues a certificate for any `identity`, valid or not.
     pub(super) fn issue(&self, identity: &Identity, authority: &Authority) -> CertificateFiles {
         self.issue_valid(identity, authority, days(5))
     }
@@ -65,11 +66,7 @@ impl World {
         let files =
             NodeFiles::in_folder(self.path(), identity.region().as_str(), identity.node().as_str());
         files.write(authority.issue_for(identity, validity).unwrap(), IfExists::Replace).unwrap();
-        CertificateFiles {
-            authority: self.path().join("ca.pem"),
-            certificate: files.certificate,
-            key: files.key,
-        }
+        files.with_authority(&AuthorityFiles::in_folder(self.path()))
     }
 
     pub(super) fn config(&self, region: &str, node: &str) -> Config {
@@ -84,7 +81,7 @@ impl World {
         TestNode::start(self.config(region, node))
     }
 
-    /// Two nodes in two regions that know each other and are connected.
+    /// Starts two nodes in two regions that know each other and are connected.
     pub(super) async fn pair(&self) -> (TestNode, TestNode) {
         let (a, b) = (self.start("eu", "a"), self.start("us", "b"));
         meet(&a, &b);
@@ -93,7 +90,7 @@ impl World {
         (a, b)
     }
 
-    /// The same with ways that can be changed.
+    /// Starts two such nodes with simulated paths between them.
     pub(super) async fn distant_pair(&self, way: crate::delayed::Path) -> (TestNode, TestNode) {
         self.distant_pair_with(way, crate::Congestion::default()).await
     }
@@ -119,16 +116,16 @@ impl World {
     }
 }
 
-/// Tells both nodes of each other.
+/// Makes both nodes peers of each other.
 pub(super) fn meet(a: &TestNode, b: &TestNode) {
     a.link.set_peers(vec![b.as_peer()]);
     b.link.set_peers(vec![a.as_peer()]);
 }
 
-/// What a node does with requests.
+/// Handler of requests, as a function.
 pub(super) type Reaction = dyn Fn(ForwardHead, ForwardBody) -> Deciding + Send + Sync;
 
-/// A link with a handler that can be told what to do.
+/// Link with a handler that the test can change.
 pub(super) struct TestNode {
     pub(super) link: Arc<Link>,
     pub(super) me: Identity,
@@ -165,7 +162,7 @@ impl TestNode {
         Self { link, me, datagrams: Mutex::new(receiver), reaction, paths }
     }
 
-    /// From now on requests are treated so.
+    /// Sets the handler of requests from now on.
     pub(super) fn react(
         &self,
         reaction: impl Fn(ForwardHead, ForwardBody) -> Deciding + Send + Sync + 'static,
@@ -193,7 +190,7 @@ impl TestNode {
         }
     }
 
-    /// Waits until both connections to `peer` stand.
+    /// Waits for both connections to `peer`.
     pub(super) async fn connected(&self, peer: &Self) {
         until("both connections stand", || {
             self.link
@@ -219,22 +216,7 @@ impl TestNode {
     }
 }
 
-/// Waits until `holds`, looking often.
-pub(super) async fn until(what: &str, holds: impl FnMut() -> bool) {
-    until_within(PATIENCE, what, holds).await;
-}
-
-pub(super) async fn until_within(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
-    let looking = async {
-        while !holds() {
-            // wait: what is looked at has no event of its own.
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    tokio::time::timeout(limit, looking).await.unwrap_or_else(|_| panic!("never: {what}"));
-}
-
-/// A positive decision.
+/// Returns the decision to accept, with this work.
 pub(super) fn accept(
     reply: impl Future<Output = Result<http::Response<BoxBody>, BoxError>> + Send + 'static,
 ) -> Deciding {
@@ -245,7 +227,7 @@ pub(super) fn refuse(refused: Refused) -> Deciding {
     Box::pin(async move { Err(refused) })
 }
 
-/// A reply with the request's body and headers.
+/// Makes a reply with the request's body and headers.
 pub(super) fn echo(
     head: ForwardHead,
     body: ForwardBody,
@@ -264,7 +246,7 @@ where
     body
 }
 
-/// Bytes that are wrong if any of them is missing, doubled or moved.
+/// Returns bytes in which a missing, doubled or moved byte shows.
 pub(super) fn pattern(bytes: usize) -> Bytes {
     let mut random = fastrand::Rng::with_seed(bytes as u64);
     let mut pattern = vec![0; bytes];

@@ -1,11 +1,11 @@
-//! When a peer is dialled again. Pure.
+//! Exponential backoff of dials. Pure.
 
 use std::time::Duration;
 
 use crate::config::{Limits, ms};
 
-/// Waits that double with each failure, between two bounds and jittered, so that the nodes of a
-/// region don't all dial a peer that comes back in the same moment.
+/// Exponential backoff: waits that double with each failure, between two bounds and with jitter, so
+/// that the nodes of a region don't all dial a returning peer at the same moment.
 #[derive(Debug)]
 pub(super) struct BackOff {
     min: Duration,
@@ -18,23 +18,24 @@ impl BackOff {
         Self { min: ms(limits.back_off_min_ms), max: ms(limits.back_off_max_ms), failures: 0 }
     }
 
-    /// The wait after one more failure.
+    /// Returns the wait after one more failure.
     pub(super) fn after_failure(&mut self, random: &mut fastrand::Rng) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        // Ten doublings are past any bound that makes sense.
+        // Ten doublings exceed any sensible bound.
         let top = (self.min * (1 << self.failures.min(10))).min(self.max).max(self.min);
+        // At least half of the wait, so that jitter does not undo the backoff.
         let low = (top / 2).max(self.min);
         low + (top - low).mul_f64(random.f64())
     }
 
-    /// The wait after a connection that worked: short, and longer only for those that let the
-    /// other side go first.
+    /// Returns the wait after the loss of a connection that had worked: a random part of the
+    /// shortest wait.
     pub(super) fn after_loss(&mut self, random: &mut fastrand::Rng) -> Duration {
         self.failures = 0;
         self.min.mul_f64(random.f64())
     }
 
-    /// How often it has failed since a connection worked.
+    /// Returns the number of failures since a connection worked.
     pub(super) fn failures(&self) -> u32 {
         self.failures
     }

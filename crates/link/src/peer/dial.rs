@@ -1,4 +1,4 @@
-//! One attempt to connect to a peer.
+//! Attempt to connect to a peer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::shared::Shared;
 use crate::tls::TlsFault;
 use crate::transport;
 
-/// Why a peer could not be dialled.
+/// Reason for which a dial failed.
 #[derive(Debug, Error)]
 pub(crate) enum DialFault {
     #[error("`{0}` can't be looked up: {1}")]
@@ -34,8 +34,8 @@ pub(crate) enum DialFault {
     TimedOut,
 }
 
-/// Connects to `peer` and waits until it has said hello: only then has it accepted this
-/// node's certificate. `attempt` chooses among several addresses of a name.
+/// Connects to `peer` and waits for its hello: only then has it accepted this node's certificate.
+/// `attempt` chooses among several addresses of a name.
 pub(super) async fn dial(
     shared: Arc<Shared>,
     peer: Arc<Peer>,
@@ -62,7 +62,7 @@ fn rtt_of(shared: &Shared, target: &Target) -> Duration {
     ms(target.rtt_ms.unwrap_or(shared.transport.rtt_default_ms).max(1))
 }
 
-/// An address of `target` that this node's socket reaches; `attempt` chooses among several.
+/// Returns an address of `target` that this node's socket reaches; `attempt` chooses among several.
 pub(crate) async fn look_up(
     shared: &Shared,
     target: &Target,
@@ -72,8 +72,10 @@ pub(crate) async fn look_up(
     let found = tokio::net::lookup_host(name)
         .await
         .map_err(|error| DialFault::LookUp(name.clone(), error))?;
+    // A socket of IPv6 reaches IPv4 addresses too.
     let both = shared.endpoint.local_addr().is_ok_and(|local| local.is_ipv6());
     let reachable: Vec<_> = found.filter(|address| both || address.is_ipv4()).collect();
+    // Each attempt takes the next address, because one of them may be dead.
     let chosen = (attempt as usize).checked_rem(reachable.len());
     chosen.map(|at| reachable[at]).ok_or_else(|| DialFault::NoAddress(name.clone()))
 }

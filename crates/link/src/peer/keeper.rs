@@ -1,5 +1,5 @@
-//! Keeps one connection of one kind to one peer warm. One task owns all of its state: it takes one
-//! event at a time and then publishes which connection is to be used.
+//! Keeper of one connection of one kind to one peer. One task owns all of its state: it takes one
+//! event at a time and then publishes the connection to use.
 
 use std::future::{Future, pending};
 use std::pin::Pin;
@@ -22,19 +22,19 @@ use crate::serve;
 use crate::shared::Shared;
 use crate::tls::{Refusal, peer_certificate};
 
-/// Connections of one kind to one peer at a time: the one in use and those that empty. A peer in
-/// order never needs a third.
+/// Most connections of one kind to one peer at a time: the one in use and those that only finish
+/// their requests. A healthy peer never needs a third.
 const LIVES_MAX: usize = 4;
-/// How often connections are looked at that have to be closed without an event that says so.
+/// Interval of checks for connections that must be closed without an event of their own.
 const SWEEP: Duration = Duration::from_millis(250);
-/// A connection that stood for so long has worked; one that did not counts as a failed dial, since
-/// peers that refuse a certificate close what seemed to stand.
+/// Age at which a connection counts as one that has worked. A younger one that ends counts as a
+/// failed dial, because a peer that refuses a certificate closes a connection that was set up.
 const STABLE: Duration = Duration::from_secs(2);
-/// What the node with the higher name leaves the other one to dial first, besides two round trips.
-/// Without it every start would make doubles.
+/// Time, besides two round trips, for which the node with the higher name lets the other node dial
+/// first. Without it every start would make double connections.
 const HEAD_START: Duration = Duration::from_millis(50);
 
-/// Keeps one connection of one kind to one peer warm.
+/// Keeper of one connection of one kind to one peer.
 pub(super) struct Keeper {
     shared: Arc<Shared>,
     peer: Arc<Peer>,
@@ -49,29 +49,29 @@ pub(super) struct Keeper {
     serial: u64,
 }
 
-/// A connection and what is done with it.
+/// Connection with its role and its watch.
 struct Held {
     live: Arc<Live>,
     role: Role,
     watch: AckWatch,
 }
 
-/// What a connection is for.
+/// Role of a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Role {
-    /// What is new goes there. // => Retiring
+    /// New requests use this connection. // => Retiring
     Current,
-    /// It only finishes what it has. // => Current, if the other one ends first
+    /// The connection only finishes its requests. // => Current, if the other one ends first
     Retiring(Instant),
 }
 
-/// Whether the peer is being dialled.
+/// State of dialling the peer.
 enum Dialling {
-    /// There is a connection. // => Due
+    /// No dial is needed, because there is a connection. // => Due
     Not,
-    /// It will be then. // => (Underway | Not)
+    /// The next dial begins at that time. // => (Underway | Not)
     Due(Instant),
-    /// It is. // => (Not | Due)
+    /// A dial is under way. // => (Not | Due)
     Underway(Pin<Box<dyn Future<Output = Result<Arrival, DialFault>> + Send>>),
 }
 
@@ -109,7 +109,7 @@ impl Keeper {
         keeper
     }
 
-    /// Runs until the peer is removed or the link ends; then closes what stands.
+    /// Runs until the peer is removed or the link ends, then closes all connections.
     pub(super) async fn run(mut self) {
         loop {
             match self.next().await {
@@ -126,6 +126,7 @@ impl Keeper {
                 Event::Revoked => self.close_revoked(),
             }
         }
+        // If the link goes on, the keeper stops only because its peer was removed.
         let code = if self.shared.stop.is_cancelled() {
             CloseCode::Abandoned
         } else {
@@ -141,9 +142,10 @@ impl Keeper {
     async fn next(&mut self) -> Event {
         let sweep = self.needs_sweep().then(|| Instant::now() + SWEEP);
         tokio::select! {
+            // The order matters: an ended connection is forgotten before a new one is taken in.
             biased;
             () = self.peer.stop.cancelled() => Event::Stop,
-            // An error means that the link ends, which is said above.
+            // An error means that the link ends; the branch above handles that.
             Ok(()) = self.revocations.changed() => Event::Revoked,
             Some(serial) = self.ended.1.recv() => Event::Ended(serial),
             Some(arrival) = self.arrivals.recv() => Event::Arrived(arrival),
@@ -152,7 +154,7 @@ impl Keeper {
         }
     }
 
-    /// Closes connections by certificates that were revoked.
+    /// Closes connections whose certificates were revoked.
     fn close_revoked(&self) {
         for held in &self.held {
             if is_revoked(&self.shared, &held.live.connection) {
@@ -162,8 +164,9 @@ impl Keeper {
         }
     }
 
-    /// Takes in a connection that stands.
+    /// Takes in a new connection.
     fn adopt(&mut self, arrival: Arrival) {
+        // The certificate may have been revoked while the connection was set up.
         if is_revoked(&self.shared, &arrival.connection) {
             arrival.connection.close(CloseCode::NotMember.number(), b"");
             if self.held.is_empty() && matches!(self.dialling, Dialling::Not) {
@@ -175,6 +178,7 @@ impl Keeper {
         let origin = arrival.origin;
         self.serial += 1;
         let we_are_lower = self.shared.me.node() < self.peer.identity.node();
+        // True if the node with the lower name has dialled.
         let by_lower = (origin == Origin::Us) == we_are_lower;
         let live = Arc::new(Live::new(arrival, by_lower, self.serial));
         tracing::debug!(peer = %self.peer.identity, kind = %self.kind, ?origin, "connected");
@@ -190,8 +194,8 @@ impl Keeper {
         };
         let watch = AckWatch::new(&live.connection, now);
         self.held.push(Held { live: Arc::clone(&live), role, watch });
-        // Whoever was quicker: there is no need to dial any more. A dial under way goes on, since
-        // the peer may be about to give up its own in its favour.
+        // The connection makes a later dial needless. A dial under way goes on, because the peer
+        // may be about to close its own connection in favour of it.
         if matches!(self.dialling, Dialling::Due(_)) {
             self.dialling = Dialling::Not;
         }
@@ -208,7 +212,7 @@ impl Keeper {
         self.shared.tracker.spawn_on(reading, &self.shared.runtime);
     }
 
-    /// Closes the oldest that only finishes what it has, if there are too many.
+    /// Closes the oldest retiring connection if there are too many.
     fn close_surplus(&self) {
         let retiring = |held: &&Held| held.role != Role::Current;
         if self.held.len() > LIVES_MAX
@@ -219,7 +223,7 @@ impl Keeper {
         }
     }
 
-    /// Gives up what is open with a process of the peer that has ended: nobody will answer.
+    /// Closes connections to an ended process of the peer, which can't answer any more.
     fn close_dead(&self, process: u64) {
         for held in self.held.iter().filter(|held| held.live.process != process) {
             tracing::info!(peer = %self.peer.identity, kind = %self.kind, "the peer has restarted");
@@ -227,8 +231,8 @@ impl Keeper {
         }
     }
 
-    /// A connection has ended. If it was the one in use, another one that stands is used instead;
-    /// if there is none, the peer is dialled.
+    /// Removes a connection that has ended. If it was in use, another one is used instead; if there
+    /// is none, the peer is dialled.
     fn forget(&mut self, serial: u64) {
         let Some(at) = self.held.iter().position(|held| held.live.serial == serial) else { return };
         let gone = self.held.swap_remove(at);
@@ -255,8 +259,8 @@ impl Keeper {
         self.publish();
     }
 
-    /// Dials after `wait`; the node with the higher name a little later, so that as a rule only
-    /// one of the two does.
+    /// Dials after `wait`; the node with the higher name a little later, so that as a rule only one
+    /// of the two dials.
     fn dial_in(&mut self, wait: Duration) {
         let mut wait = wait;
         if self.shared.me.node() > self.peer.identity.node() && self.back_off.failures() == 0 {
@@ -282,6 +286,7 @@ impl Keeper {
         self.peer.slot(self.kind).note_fault(fault);
         let wait = self.back_off.after_failure(&mut self.random);
         self.dialling = Dialling::Not;
+        // The peer may have connected meanwhile.
         if self.held.is_empty() {
             self.dial_in(wait);
         }
@@ -292,8 +297,8 @@ impl Keeper {
         retiring || (self.kind == Kind::Control && !self.held.is_empty())
     }
 
-    /// Closes what is empty and not used any more, and control connections on which nothing
-    /// arrives at the peer.
+    /// Closes retiring connections without requests, and control connections whose packets do not
+    /// arrive at the peer.
     fn sweep(&mut self) {
         let now = Instant::now();
         let retire = ms(self.shared.limits.retire_ms);
@@ -302,8 +307,8 @@ impl Keeper {
             let connection = &held.live.connection;
             let unused = match held.role {
                 Role::Current => false,
-                // Its dialler closes it. The other one would not know whether a request is on
-                // its way.
+                // Only its dialler closes a retiring connection, because the other node can't know
+                // if a request is on its way.
                 Role::Retiring(since) => {
                     held.live.origin == Origin::Us
                         && held.live.streams() == 0
@@ -318,7 +323,7 @@ impl Keeper {
         }
     }
 
-    /// Tells everybody which connection is to be used.
+    /// Publishes the connection to use.
     fn publish(&self) {
         let current = self.held.iter().find(|held| held.role == Role::Current);
         self.peer.slot(self.kind).current.store(current.map(|held| Arc::clone(&held.live)));
@@ -330,7 +335,7 @@ fn is_revoked(shared: &Shared, connection: &quinn::Connection) -> bool {
     certificate.is_some_and(|it| shared.members.check_certificate(&it) == Err(Refusal::Revoked))
 }
 
-/// The next event of dialling; never, while there is nothing to dial.
+/// Waits for the next event of dialling; for ever while no dial is needed.
 async fn dialling(dialling: &mut Dialling) -> Event {
     match dialling {
         Dialling::Not => pending().await,

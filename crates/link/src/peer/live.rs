@@ -1,4 +1,4 @@
-//! A connection to a peer that stands.
+//! Live connection to a peer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use super::Arrival;
 
-/// Which of the two nodes has dialled a connection.
+/// Node that has dialled a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// This node.
@@ -17,17 +17,17 @@ pub(crate) enum Origin {
     Peer,
 }
 
-/// A connection to a peer that stands.
+/// Live connection to a peer.
 #[derive(Debug)]
 pub(crate) struct Live {
     pub(crate) connection: quinn::Connection,
     pub(crate) origin: Origin,
-    /// Whether the one with the lower name of the two nodes has dialled it.
+    /// True if the node with the lower name of the two has dialled the connection.
     pub(crate) by_lower: bool,
     pub(crate) since: Instant,
-    /// Tells the connections of one peer apart.
+    /// Number that tells the connections to one peer apart.
     pub(crate) serial: u64,
-    /// Which of the peer's processes it is to.
+    /// Number of the peer's process at the other end.
     pub(crate) process: u64,
     streams: AtomicUsize,
 }
@@ -39,31 +39,33 @@ impl Live {
         Self { connection, origin, by_lower, since, serial, process, streams }
     }
 
-    /// Requests open on it, either way.
+    /// Returns the number of requests open on the connection, in both directions.
     pub(crate) fn streams(&self) -> usize {
         self.streams.load(Ordering::Relaxed)
     }
 
-    /// Which of two connections of one kind between the same nodes is used for what is new: both
-    /// nodes come to the same answer without asking each other.
+    /// Decides which of two connections of one kind between the same nodes is used for new
+    /// requests. Returns true if that is the newcomer. Both nodes decide alike without asking each
+    /// other.
     ///
-    /// A node dials only if it has no connection. So one that comes much later than the other
-    /// means that its dialler has lost that other; and two at about the same time were dialled by
-    /// both, and then the lower name's stands.
+    /// A node dials only if it has no connection. So a connection that comes much later than the
+    /// other means that its dialler has lost the other. Two connections at about the same time were
+    /// dialled by both nodes, and then that of the lower name stays.
     pub(super) fn is_displaced_by(&self, newcomer: &Self, double: Duration) -> bool {
-        // The process before can't have dialled after it ended.
+        // An old process can't have dialled after it ended.
         self.process != newcomer.process
             || displaced((self.since, self.by_lower), (newcomer.since, newcomer.by_lower), double)
     }
 }
 
+/// Returns true if the new connection is used; each is a time and true if the lower name dialled.
 fn displaced(old: (Instant, bool), new: (Instant, bool), double: Duration) -> bool {
     let (since, by_lower) = old;
     let (new_since, new_by_lower) = new;
     new_since.saturating_duration_since(since) > double || new_by_lower || !by_lower
 }
 
-/// How many requests are open on a whole link, and a call when there are none.
+/// Number of requests open on a whole link, and a signal when it falls to 0.
 #[derive(Debug, Default)]
 pub(crate) struct OpenStreams {
     count: AtomicUsize,
@@ -78,6 +80,7 @@ impl OpenStreams {
     /// Waits until no request is open.
     pub(crate) async fn none(&self) {
         loop {
+            // Registered before the count is read, so that no notification is missed.
             let called = self.none.notified();
             if self.count() == 0 {
                 return;
@@ -87,7 +90,7 @@ impl OpenStreams {
     }
 }
 
-/// One open request: it counts until this is dropped.
+/// Open request, which counts until the value is dropped.
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     live: Arc<Live>,
@@ -105,6 +108,7 @@ impl OpenStream {
 impl Drop for OpenStream {
     fn drop(&mut self) {
         self.live.streams.fetch_sub(1, Ordering::Relaxed);
+        // The last open request wakes a shutdown that waits for it.
         if self.all.count.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.all.none.notify_waiters();
         }
@@ -121,7 +125,7 @@ mod tests {
         let start = Instant::now();
         for gap_ms in [0, 5, 300, 1_999] {
             let later = start + Duration::from_millis(gap_ms);
-            // One side sees the lower's first, the other side sees it second.
+            // One side sees the lower name's connection first, the other side sees it second.
             assert!(!displaced((start, true), (later, false), double), "gap {gap_ms}");
             assert!(displaced((start, false), (later, true), double), "gap {gap_ms}");
         }

@@ -1,4 +1,4 @@
-//! What a node knows of one peer, and the two connections that it keeps to it.
+//! A peer of this node, with the two connections to it.
 
 mod back_off;
 mod dial;
@@ -23,27 +23,27 @@ pub(crate) use dial::{DialFault, look_up};
 pub(crate) use live::{Live, OpenStream, OpenStreams, Origin};
 pub use status::{ConnectionStatus, DialStatus, PeerStatus};
 
-/// Connections of one kind that may wait to be taken in; a peer in order has one or two.
+/// Connections of one kind that may wait for the keeper; a healthy peer has one or two.
 const ARRIVALS_MAX: usize = 8;
 
-/// A connection that stands and on which both have said hello.
+/// New connection on which both nodes have said hello.
 #[derive(Debug)]
 pub(crate) struct Arrival {
     pub(crate) connection: quinn::Connection,
-    /// Which of the peer's processes it is to.
+    /// Number of the peer's process at the other end.
     pub(crate) process: u64,
-    /// Who has dialled.
+    /// Node that has dialled.
     pub(crate) origin: Origin,
 }
 
-/// Where a peer is.
+/// Address of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     pub(crate) address: String,
     pub(crate) rtt_ms: Option<u32>,
 }
 
-/// A peer, as everything but its keepers sees it.
+/// A peer of this node, as all parts but its keepers see it.
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) identity: Identity,
@@ -52,7 +52,7 @@ pub(crate) struct Peer {
     stop: CancellationToken,
 }
 
-/// The connection of one kind.
+/// Connection of one kind to a peer, with its counters.
 #[derive(Debug)]
 struct Slot {
     current: ArcSwapOption<Live>,
@@ -63,7 +63,7 @@ struct Slot {
 }
 
 impl Peer {
-    /// Begins to keep connections to a peer.
+    /// Starts the keepers of a peer's connections.
     pub(crate) fn start(shared: &Arc<Shared>, config: PeerConfig) -> Arc<Self> {
         let (control, control_arrivals) = Slot::new();
         let (data, data_arrivals) = Slot::new();
@@ -83,35 +83,36 @@ impl Peer {
         peer
     }
 
-    /// Takes over a new address. Connections that stand go on.
+    /// Takes over a new address. Existing connections go on.
     pub(crate) fn move_to(&self, config: &PeerConfig) {
         let target = Target { address: config.address.clone(), rtt_ms: config.rtt_ms };
         self.target.store(target.into());
     }
 
-    /// Ends all connections; the peer is no member any more.
+    /// Ends all connections; the peer is no longer a member.
     pub(crate) fn stop(&self) {
         self.stop.cancel();
     }
 
-    /// Hands over a connection that stands; `false` if there are too many.
+    /// Hands a new connection to the keeper; returns false if too many wait.
     pub(crate) fn arrive(&self, kind: Kind, arrival: Arrival) -> bool {
         self.slot(kind).arrivals.try_send(arrival).is_ok()
     }
 
-    /// Dials as the keeper does, whether or not there is a connection.
+    /// Dials as the keeper does, even if there is a connection.
     #[cfg(test)]
     pub(crate) async fn dial_for_tests(self: &Arc<Self>, shared: &Arc<Shared>, kind: Kind) {
         let arrival = dial::dial(Arc::clone(shared), Arc::clone(self), kind, 0).await.unwrap();
         assert!(self.arrive(kind, arrival));
     }
 
-    /// The connection for what is new.
+    /// Returns the connection to use for new requests.
     pub(crate) fn current(&self, kind: Kind) -> Option<Arc<Live>> {
         self.slot(kind).current.load_full()
     }
 
-    /// The measured round trip, if a connection stands; of either kind, since both have one path.
+    /// Returns the measured round trip of a connection of either kind, because both take the same
+    /// path; `None` without a connection.
     pub(crate) fn rtt(&self, kind: Kind) -> Option<Duration> {
         let other = match kind {
             Kind::Control => Kind::Data,

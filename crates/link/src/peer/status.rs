@@ -1,4 +1,4 @@
-//! What can be said of a peer, for metrics, the admin listener and the router.
+//! Status of a peer, for metrics, the admin listener and the router.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use super::{Peer, Slot};
 use crate::identity::Identity;
 use crate::kind::Kind;
 
-/// What can be said of a peer.
+/// Status of a peer.
 #[derive(Clone, Debug)]
 pub struct PeerStatus {
-    /// Who it is.
+    /// Identity of the peer.
     pub identity: Identity,
-    /// Where it is, as configured.
+    /// Configured address of the peer.
     pub address: String,
-    /// Its control connection; `None` if there is none now.
+    /// Status of the control connection; `None` if there is none now.
     pub control: Option<ConnectionStatus>,
-    /// Its data connection; `None` if there is none now.
+    /// Status of the data connection; `None` if there is none now.
     pub data: Option<ConnectionStatus>,
     /// Dials for control connections.
     pub control_dials: DialStatus,
@@ -26,50 +26,51 @@ pub struct PeerStatus {
 }
 
 impl PeerStatus {
-    /// Whether requests and load reports can be sent to it.
+    /// Returns true if requests and load reports can be sent to the peer.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.control.is_some() && self.data.is_some()
     }
 
-    /// The smoothed round trip. The control connection's as a rule: bulk does not lengthen it.
+    /// Returns the smoothed round trip, of the control connection if there is one: bulk does not
+    /// lengthen it.
     #[must_use]
     pub fn rtt(&self) -> Option<Duration> {
         self.control.as_ref().or(self.data.as_ref()).map(|connection| connection.rtt)
     }
 }
 
-/// What can be said of one connection.
+/// Status of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionStatus {
-    /// How long it stands.
+    /// Time since the connection was made.
     pub age: Duration,
-    /// Whether this node has dialled it.
+    /// True if this node has dialled the connection.
     pub dialled: bool,
-    /// The smoothed round trip.
+    /// Smoothed round trip.
     pub rtt: Duration,
-    /// Bytes sent on it, everything included.
+    /// Bytes sent, headers of QUIC included.
     pub sent_bytes: u64,
-    /// Bytes received on it, everything included.
+    /// Bytes received, headers of QUIC included.
     pub received_bytes: u64,
-    /// Packets sent on it.
+    /// Packets sent.
     pub sent_packets: u64,
-    /// Packets sent on it that were lost.
+    /// Packets sent that were lost.
     pub lost_packets: u64,
-    /// Bytes that may be under way.
+    /// Congestion window: bytes that may be under way.
     pub congestion_window_bytes: u64,
-    /// Requests open on it, either way.
+    /// Requests open on the connection, in both directions.
     pub streams: usize,
 }
 
-/// How dialling went.
+/// Results of dialling.
 #[derive(Clone, Debug, Default)]
 pub struct DialStatus {
-    /// Attempts.
+    /// Number of attempts.
     pub attempts: u64,
-    /// Attempts that failed.
+    /// Number of attempts that failed.
     pub failed: u64,
-    /// Why the last that failed did.
+    /// Error of the last attempt that failed.
     pub last_fault: Option<String>,
 }
 

@@ -1,25 +1,25 @@
-//! Notices that nothing of what is sent arrives.
+//! Detector of a path on which sent packets do not arrive.
 //!
-//! QUIC's idle time counts what is received too: a node that hears its peer and is not heard by it
-//! would keep the connection for as long as the peer's own goes on.
+//! QUIC's idle time is reset by received packets too: a node that hears its peer and is not heard
+//! by it would keep the connection for as long as the peer's own lives.
 
 use std::time::{Duration, Instant};
 
-/// Watches whether a connection gets anything acknowledged.
+/// Detector of a connection whose packets are not acknowledged.
 #[derive(Debug)]
 pub(super) struct AckWatch {
     seen: Seen,
-    /// When the last acknowledgement came, or nothing waited for one.
+    /// Time of the last acknowledgement, or when none was awaited.
     at: Instant,
 }
 
-/// What a connection says of itself.
+/// Statistics of a connection that show acknowledgements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
-    /// The smoothed round trip, in nanoseconds: each new acknowledgement moves it. The count of
-    /// acknowledgements would not do, since a peer repeats the last one with all it sends.
+    /// Smoothed round trip: each new acknowledgement changes it by some nanoseconds. The count of
+    /// acknowledgements does not help, because a peer repeats the last one in all it sends.
     rtt: Duration,
-    /// Frames that ask for an acknowledgement: nearly all that control connections have.
+    /// Number of frames that ask for an acknowledgement: nearly all frames of control connections.
     asked: u64,
 }
 
@@ -37,12 +37,13 @@ impl AckWatch {
         Self { seen: Seen::of(connection), at: now }
     }
 
-    /// How long this node has asked for acknowledgements in vain.
+    /// Returns the time for which acknowledgements have been awaited in vain.
     pub(super) fn silence(&mut self, connection: &quinn::Connection, now: Instant) -> Duration {
         self.silence_of(Seen::of(connection), now)
     }
 
     fn silence_of(&mut self, seen: Seen, now: Instant) -> Duration {
+        // An acknowledgement came, or none was awaited: the silence starts anew.
         if seen.rtt != self.seen.rtt || seen.asked == self.seen.asked {
             self.seen = seen;
             self.at = now;
@@ -64,14 +65,14 @@ mod tests {
             let seen = Seen { rtt: Duration::from_nanos(rtt_ns), asked };
             watch.silence_of(seen, start + Duration::from_secs(after_s)).as_secs()
         };
-        // Nothing was asked for ten seconds.
+        // Nothing was awaited for ten seconds.
         assert_eq!(silence_s(5, 5, 10), 0);
-        // Asked, and answered by the time it is looked at.
+        // An acknowledgement was awaited and came before the next look.
         assert_eq!(silence_s(6, 6, 11), 0);
-        // Asked twice in vain.
+        // Acknowledgements were awaited twice in vain.
         assert_eq!(silence_s(6, 7, 12), 1);
         assert_eq!(silence_s(6, 8, 14), 3);
-        // One answer ends it.
+        // One acknowledgement ends the silence.
         assert_eq!(silence_s(7, 9, 15), 0);
     }
 }

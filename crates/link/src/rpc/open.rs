@@ -6,8 +6,8 @@ use quinn::ConnectionError;
 use super::{OpenFault, StreamReceiver, StreamSender};
 use crate::peer::Live;
 
-/// Opens a stream of both directions on a control connection. It never waits: waiting for a place
-/// would be a queue that nobody sees.
+/// Opens a stream of both directions on a control connection. Never waits, because that would be a
+/// queue that no load report shows.
 pub(crate) fn open_control(live: &Live) -> Result<(StreamSender, StreamReceiver), OpenFault> {
     let (send, receive) = settled(live.connection.open_bi().now_or_never())?;
     Ok((StreamSender::new(send), StreamReceiver::new(receive)))

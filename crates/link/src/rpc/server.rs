@@ -1,4 +1,4 @@
-//! Hands the streams of peers to whoever serves them.
+//! Streams of peers, handed to the node's handler.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,20 +9,20 @@ use crate::identity::Identity;
 use crate::peer::Live;
 use crate::shared::Shared;
 
-/// The serving of one stream; dropped when the link ends.
+/// Future that serves one stream; dropped when the link ends.
 pub type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What a node does with streams that are no forwarded requests. Called from the link's own tasks,
-/// so it must not block; whom `from` names has been verified.
+/// Handler of streams that are not forwarded requests. The link's own tasks call it, so it must not
+/// block. `from` has been verified.
 pub trait StreamHandler: Send + Sync + 'static {
-    /// A peer has opened a stream of both directions on its control connection.
+    /// Serves a stream of both directions that a peer has opened on its control connection.
     fn control(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served;
 
-    /// A peer sends something large on its data connection.
+    /// Receives large content that a peer sends on its data connection.
     fn bulk(&self, from: Identity, receiver: StreamReceiver) -> Served;
 }
 
-/// Serves the streams of one connection.
+/// Server of the streams of one connection.
 pub(crate) struct Serving<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) from: &'a Identity,
@@ -30,8 +30,8 @@ pub(crate) struct Serving<'a> {
 }
 
 impl Serving<'_> {
-    /// A stream of both directions has come. Without a handler both halves are dropped, which
-    /// tells the peer that nobody wants it.
+    /// Serves a new stream of both directions. Without a handler both halves are dropped, which
+    /// tells the peer that the stream is refused.
     pub(crate) fn control(&self, (send, receive): (quinn::SendStream, quinn::RecvStream)) {
         let streams = (StreamSender::new(send), StreamReceiver::new(receive));
         if let Some(handler) = self.handler() {
@@ -39,7 +39,7 @@ impl Serving<'_> {
         }
     }
 
-    /// A stream of one direction has come.
+    /// Serves a new stream of one direction.
     pub(crate) fn bulk(&self, receive: quinn::RecvStream) {
         let receiver = StreamReceiver::new(receive);
         if let Some(handler) = self.handler() {
@@ -51,8 +51,8 @@ impl Serving<'_> {
         self.shared.streams.load_full().map(|handler| Arc::clone(&*handler))
     }
 
-    /// Serves until that ends, the connection does, or the link does: whoever waits for something
-    /// else than the stream must not outlive it.
+    /// Runs `served` until it ends, the connection ends or the link ends: a handler that waits for
+    /// something other than the stream must not outlive it.
     fn spawn(&self, served: Served) {
         let (stop, connection) = (self.shared.stop.clone(), self.live.connection.clone());
         let task = async move {

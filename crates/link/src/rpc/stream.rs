@@ -1,5 +1,5 @@
-//! The two halves of a stream that carries messages. A half that is dropped before its end tells
-//! the peer that it was given up.
+//! Halves of a stream that carries messages. A half that is dropped before its end tells the peer
+//! that it was given up.
 
 use bytes::{Buf, Bytes, BytesMut};
 use quinn::{ReadError, RecvStream, SendStream, WriteError};
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::code::StreamCode;
 
-/// A message could not be sent or received; the stream is of no more use.
+/// Reason for which a message could not be sent or received; the stream can't be used any more.
 #[derive(Debug, Error)]
 pub enum StreamFault {
     /// The peer gave the stream up.
@@ -20,19 +20,19 @@ pub enum StreamFault {
     /// The stream ended inside a message.
     #[error("the stream ended inside a message")]
     CutOff,
-    /// What came is no such message.
+    /// The received bytes are not a valid message.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The message can't be sent to anybody.
+    /// The message can't be encoded.
     #[error(transparent)]
     Encode(#[from] EncodeError),
 }
 
-/// The half that this node writes.
+/// Half of a stream that this node writes.
 #[derive(Debug)]
 pub struct StreamSender {
     stream: SendStream,
-    /// Whether nothing has to be said to the peer if this is dropped.
+    /// True if the peer needs no notice when this half is dropped.
     is_settled: bool,
 }
 
@@ -44,7 +44,8 @@ impl StreamSender {
     /// Sends one message; waits while the path is full.
     ///
     /// # Errors
-    /// If it is too long, or nobody reads any more.
+    /// Returns an error if the message is too long, the peer gave the stream up, or the connection
+    /// is lost.
     pub async fn message<T: Wire>(&mut self, message: &T) -> Result<(), StreamFault> {
         let mut frame = spillway_codec::encode(message)?;
         while !frame.is_empty() {
@@ -53,11 +54,11 @@ impl StreamSender {
         Ok(())
     }
 
-    /// Sends the beginning of `bytes` and takes it off, as much as there is room for. Dropping the
-    /// future loses nothing.
+    /// Sends as many of `bytes` as there is room for and takes them off the front. A dropped future
+    /// loses nothing.
     ///
     /// # Errors
-    /// If nobody reads any more.
+    /// Returns an error if the peer gave the stream up, or the connection is lost.
     pub async fn some(&mut self, bytes: &mut Bytes) -> Result<(), StreamFault> {
         let written = self.stream.write(bytes).await.map_err(|error| match error {
             WriteError::Stopped(code) => StreamFault::GivenUp(StreamCode::from_number(code)),
@@ -67,44 +68,45 @@ impl StreamSender {
         Ok(())
     }
 
-    /// Ends the half properly; what was written still goes out.
+    /// Ends the half properly; bytes that were written are still sent.
     pub fn finish(&mut self) {
         self.is_settled = true;
-        // An error means that the peer has stopped the stream, and then nobody waits for an end.
+        // An error means that the peer has stopped the stream and does not wait for the end.
         let _ = self.stream.finish();
     }
 
-    /// Takes back what has not arrived, also of a half that was ended: else the connection sends it
-    /// again for as long as it lives, and what a partition held up arrives after it.
+    /// Withdraws bytes that have not arrived, even of a half that was ended. Otherwise the
+    /// connection repeats them for as long as it lives, and they arrive late, after a partition.
     pub fn take_back(&mut self) {
         self.is_settled = true;
-        // An error means that all of it has arrived, or that the peer has stopped the stream.
+        // An error means that all bytes have arrived, or that the peer has stopped the stream.
         let _ = self.stream.reset(StreamCode::Cancelled.number());
     }
 
-    /// Lets what is sent here go before (greater) or after (less) other streams.
+    /// Sets the priority of this half: a greater number is sent before other streams, a smaller one
+    /// after them.
     pub fn set_priority(&self, priority: i32) {
-        // An error means that the stream has ended; the next write will say so.
+        // An error means that the stream has ended; the next write returns that error.
         let _ = self.stream.set_priority(priority);
     }
 }
 
 impl Drop for StreamSender {
     fn drop(&mut self) {
-        // Quinn would end the stream as if all had been sent.
+        // Without this, quinn would end the stream as if all had been sent.
         if !self.is_settled {
             self.take_back();
         }
     }
 }
 
-/// The half that the peer writes.
+/// Half of a stream that the peer writes.
 #[derive(Debug)]
 pub struct StreamReceiver {
     stream: RecvStream,
-    /// What was read and not yet used.
+    /// Bytes that were read and not used yet.
     buffer: BytesMut,
-    /// Whether the peer has ended its half.
+    /// True if the peer has ended its half.
     is_ended: bool,
 }
 
@@ -113,14 +115,16 @@ impl StreamReceiver {
         Self { stream, buffer: BytesMut::new(), is_ended: false }
     }
 
-    /// Reads one message, `None` at the end of the stream. Not more is kept than a message may
-    /// have and one chunk. Dropping the future loses nothing.
+    /// Reads one message; `None` at the end of the stream. Buffers no more than one message and one
+    /// chunk. A dropped future loses nothing.
     ///
     /// # Errors
-    /// If what comes is no `T`, or the peer or the connection gave up.
+    /// Returns an error if the message is no `T`, the peer gave the stream up, or the connection is
+    /// lost.
     pub async fn message<T: Wire>(&mut self) -> Result<Option<T>, StreamFault> {
         while self.buffer.len() < HEADER_BYTES {
             if !self.fill().await? {
+                // A proper end comes only between two messages.
                 return if self.buffer.is_empty() { Ok(None) } else { Err(StreamFault::CutOff) };
             }
         }
@@ -137,11 +141,11 @@ impl StreamReceiver {
         Ok(Some(header.open(&frame[HEADER_BYTES..])?))
     }
 
-    /// Reads exactly so many bytes that are no message. They are kept as they come, never
-    /// reserved by what was announced. Dropping the future loses nothing.
+    /// Reads exactly `bytes` bytes that are not a message. The buffer grows with the bytes that
+    /// come, not with the announced length. A dropped future loses nothing.
     ///
     /// # Errors
-    /// As [`Self::message`].
+    /// Returns the same errors as [`Self::message`].
     pub async fn exactly(&mut self, bytes: usize) -> Result<Bytes, StreamFault> {
         while self.buffer.len() < bytes {
             if !self.fill().await? {
@@ -151,7 +155,7 @@ impl StreamReceiver {
         Ok(self.buffer.split_to(bytes).freeze())
     }
 
-    /// Reads more; `false` at the end.
+    /// Reads more bytes; returns false at the end.
     async fn fill(&mut self) -> Result<bool, StreamFault> {
         if self.is_ended {
             return Ok(false);
@@ -172,7 +176,7 @@ impl StreamReceiver {
 impl Drop for StreamReceiver {
     fn drop(&mut self) {
         if !self.is_ended {
-            // An error means that it has ended already.
+            // An error means that the stream has ended already.
             let _ = self.stream.stop(StreamCode::Cancelled.number());
         }
     }

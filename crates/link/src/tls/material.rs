@@ -1,4 +1,4 @@
-//! Certificates and key of this node as its files have them, checked before anything uses them.
+//! Certificates and key of this node from its files, checked before use.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::sign::CertifiedKey;
@@ -19,57 +20,73 @@ use super::verifier::identity_of;
 use crate::config::CertificateFiles;
 use crate::identity::Identity;
 
-/// More than any chain of certificates needs; a wrong path must not fill the memory.
+/// Largest file that is read, more than any chain of certificates needs: a wrong path must not fill
+/// the memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Why this node's own certificates can't be used.
+/// Reason for which this node's own certificates can't be used.
 #[derive(Debug, Error)]
 pub enum CertificateFault {
     /// A file can't be read.
     #[error("{}: {cause}", path.display())]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         cause: std::io::Error,
     },
-    /// A file is not what it should be.
+    /// The content of a file can't be used.
     #[error("{}: {message}", path.display())]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the fault.
         message: String,
     },
-    /// The certificate is another node's.
+    /// The certificate belongs to another node.
     #[error("{}: it is the certificate of {found}, but this node is {expected}", path.display())]
     OtherIdentity {
-        /// The certificate's file.
+        /// Path of the certificate.
         path: PathBuf,
-        /// Whose it is.
+        /// Node in the certificate, as text.
         found: String,
-        /// Whose it should be.
+        /// Identity of this node.
         expected: Identity,
     },
-    /// The peers would refuse it: wrong CA, expired, or for another purpose.
+    /// Peers would refuse the certificate: wrong CA, expired, or for another purpose.
     #[error("{}: the cluster's CA does not vouch for it: {cause}", path.display())]
     NotVouchedFor {
-        /// The certificate's file.
+        /// Path of the certificate.
         path: PathBuf,
-        /// What rustls says.
+        /// Error of rustls.
+        cause: rustls::Error,
+    },
+    /// Nodes that dial this one would refuse the certificate: it lacks the DNS name of this node,
+    /// or is for clients alone.
+    #[error(
+        "{}: nodes that dial this one would refuse it: it needs the DNS name {name} and the extended \
+         key usages serverAuth and clientAuth: {cause}",
+        path.display()
+    )]
+    Unanswerable {
+        /// Path of the certificate.
+        path: PathBuf,
+        /// The DNS name of this node.
+        name: String,
+        /// Error of rustls.
         cause: rustls::Error,
     },
     /// Certificate and key don't belong together, or TLS can't work with them.
     #[error("{}: {cause}", path.display())]
     Unusable {
-        /// The key's file.
+        /// Path of the key.
         path: PathBuf,
-        /// What rustls says.
+        /// Error of rustls.
         cause: rustls::Error,
     },
 }
 
-/// The content of the three files.
+/// Content of the three files.
 #[derive(PartialEq, Eq)]
 pub(crate) struct FileContents {
     authority: Vec<u8>,
@@ -78,6 +95,11 @@ pub(crate) struct FileContents {
 }
 
 impl FileContents {
+    /// Makes the content from CA, certificate and key that were read elsewhere.
+    pub(crate) fn of([authority, certificate, key]: [&[u8]; 3]) -> Self {
+        Self { authority: authority.to_vec(), certificate: certificate.to_vec(), key: key.to_vec() }
+    }
+
     /// Reads the files; blocks for as long as the disk needs.
     pub(crate) fn read(files: &CertificateFiles) -> Result<Self, CertificateFault> {
         Ok(Self {
@@ -103,16 +125,16 @@ fn read(path: &Path) -> Result<Vec<u8>, CertificateFault> {
     std::fs::read(path).map_err(unreadable)
 }
 
-/// What TLS needs, from files that belong together.
+/// Certificates, key and verifiers that TLS needs, from files that belong together.
 pub(crate) struct Material {
     pub(crate) provider: Arc<CryptoProvider>,
     pub(crate) certified: Arc<CertifiedKey>,
     pub(crate) dialler_verifier: Arc<dyn ClientCertVerifier>,
     pub(crate) answer_verifier: Arc<WebPkiServerVerifier>,
-    /// From when on peers will refuse the certificate.
+    /// Time from which on peers will refuse the certificate.
     pub(crate) expires_at: Option<SystemTime>,
-    /// How many authorities are believed: two while one replaces another.
-    pub(crate) authorities: usize,
+    /// Trusted CA certificates: two during a rotation.
+    pub(crate) authorities: Vec<CertificateDer<'static>>,
 }
 
 impl fmt::Debug for Material {
@@ -122,15 +144,15 @@ impl fmt::Debug for Material {
 }
 
 impl Material {
-    /// Reads what the files say and checks that peers would accept `me` with it.
+    /// Parses the files' content and checks that peers would accept `me` with it.
     pub(crate) fn parse(
         files: &CertificateFiles,
         contents: &FileContents,
         me: &Identity,
     ) -> Result<Self, CertificateFault> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let roots = roots(&files.authority, &contents.authority)?;
-        let authorities = roots.len();
+        let authorities = certificates(&files.authority, &contents.authority)?;
+        let roots = roots(&files.authority, &authorities)?;
         let chain = certificates(&files.certificate, &contents.certificate)?;
         let key = PrivateKeyDer::from_pem_slice(&contents.key)
             .map_err(|error| malformed(&files.key, error.to_string()))?;
@@ -148,6 +170,8 @@ impl Material {
                 .build()
                 .map_err(|error| malformed(&files.authority, error.to_string()))?;
         check_own(&files.certificate, &certified.cert, me, &*dialler_verifier)?;
+        check_answer(&files.certificate, &certified.cert, me, &answer_verifier)?;
+        // A wrong key would otherwise show only in handshakes with peers.
         certified.keys_match().map_err(|cause| unusable(&files.key, cause))?;
         let expires_at = expires_at(&certified.cert, &*dialler_verifier);
         let certified = Arc::new(certified);
@@ -155,15 +179,18 @@ impl Material {
     }
 }
 
-fn roots(path: &Path, pem: &[u8]) -> Result<Arc<RootCertStore>, CertificateFault> {
+fn roots(
+    path: &Path,
+    authorities: &[CertificateDer<'static>],
+) -> Result<Arc<RootCertStore>, CertificateFault> {
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(path, pem)? {
-        roots.add(certificate).map_err(|error| malformed(path, error.to_string()))?;
+    for certificate in authorities {
+        roots.add(certificate.clone()).map_err(|error| malformed(path, error.to_string()))?;
     }
     Ok(Arc::new(roots))
 }
 
-/// The certificates of a file, at least one.
+/// Reads the certificates of a file, at least one.
 fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
     let found = CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
@@ -174,7 +201,7 @@ fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>,
     Ok(found)
 }
 
-/// Does with the own certificate what peers will do, so that a mistake shows here and now.
+/// Verifies the own certificate as peers will do, so that a mistake shows at once.
 fn check_own(
     path: &Path,
     chain: &[CertificateDer<'static>],
@@ -193,13 +220,32 @@ fn check_own(
     Err(CertificateFault::OtherIdentity { path, found, expected: me.clone() })
 }
 
-/// From when on peers refuse the chain. The verifier itself is asked, with a time at which every
-/// certificate has expired: so no second parser has to agree with it.
+/// Verifies the own certificate as nodes do that dial this one. A certificate for clients alone, or
+/// without the DNS name, would fail for connections in one direction only.
+fn check_answer(
+    path: &Path,
+    chain: &[CertificateDer<'static>],
+    me: &Identity,
+    verifier: &WebPkiServerVerifier,
+) -> Result<(), CertificateFault> {
+    let (own, intermediates) = split(chain);
+    let name =
+        ServerName::try_from(me.dns_name()).map_err(|error| malformed(path, error.to_string()))?;
+    let vouched = verifier.verify_server_cert(own, intermediates, &name, &[], UnixTime::now());
+    vouched.map(drop).map_err(|cause| CertificateFault::Unanswerable {
+        path: path.to_owned(),
+        name: me.dns_name(),
+        cause,
+    })
+}
+
+/// Returns the time from which on peers refuse the chain. The verifier itself is asked, with a time
+/// at which every certificate has expired, so that no second parser has to agree with it.
 fn expires_at(
     chain: &[CertificateDer<'static>],
     verifier: &dyn ClientCertVerifier,
 ) -> Option<SystemTime> {
-    /// The year 10000: X.509 can't say any later time.
+    /// The year 10000, after the last time that X.509 can express.
     const AFTER_ALL: Duration = Duration::from_secs(253_402_300_800);
     let (own, intermediates) = split(chain);
     let refused =
@@ -209,6 +255,7 @@ fn expires_at(
             not_after,
             ..
         })) => Some(SystemTime::UNIX_EPOCH + Duration::from_secs(not_after.as_secs())),
+        // No other verdict carries a time.
         _ => None,
     }
 }
@@ -216,7 +263,7 @@ fn expires_at(
 fn split<'a>(
     chain: &'a [CertificateDer<'static>],
 ) -> (&'a CertificateDer<'static>, &'a [CertificateDer<'static>]) {
-    // `certificates` returns none that are empty.
+    // `certificates` never returns an empty chain.
     (&chain[0], &chain[1..])
 }
 

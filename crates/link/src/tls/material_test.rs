@@ -18,7 +18,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// The files of `prod/eu/a`, as they should be.
+    /// Returns the valid files of `prod/eu/a`.
     fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let authority = Authority::new("prod", days(30)).unwrap();

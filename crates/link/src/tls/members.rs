@@ -1,4 +1,4 @@
-//! Which nodes may connect.
+//! Members of the cluster: the nodes that may connect.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,22 +11,22 @@ use super::refusal::Refusal;
 use super::verifier::serial_of;
 use crate::identity::Identity;
 
-/// The nodes that may connect, each with its region. Read by handshakes without a lock.
+/// Nodes that may connect, each with its region. Handshakes read it without a lock.
 #[derive(Debug)]
 pub(crate) struct Members {
     cluster: Box<str>,
     regions: ArcSwap<BTreeMap<NodeName, RegionName>>,
-    /// Whether nodes of the cluster that are no members may knock.
+    /// True if nodes of the cluster that are not members may ask to join.
     is_open: AtomicBool,
-    /// Members that were removed and are needed for a moment to go on without them: they take part
-    /// in the log and in nothing else.
+    /// Removed members that the log still needs for a moment: they take part in the log and in
+    /// nothing else.
     leaving: ArcSwap<BTreeSet<NodeName>>,
-    /// Serial numbers of certificates that nobody accepts, as [`serial_of`] writes them.
+    /// Serial numbers of revoked certificates, as [`serial_of`] writes them.
     revoked: ArcSwap<BTreeSet<String>>,
 }
 
 impl Members {
-    /// No members yet of the cluster `cluster`.
+    /// Makes an empty list of members of the cluster `cluster`.
     pub(crate) fn new(cluster: &str) -> Self {
         Self {
             cluster: cluster.into(),
@@ -37,17 +37,17 @@ impl Members {
         }
     }
 
-    /// From now on these take part in nothing but the log.
+    /// Sets the nodes that take part in nothing but the log.
     pub(crate) fn set_leaving(&self, leaving: BTreeSet<NodeName>) {
         self.leaving.store(leaving.into());
     }
 
-    /// Whether a peer takes part in nothing but the log.
+    /// Returns true if a peer takes part in nothing but the log.
     pub(crate) fn is_leaving(&self, node: &NodeName) -> bool {
         self.leaving.load().contains(node)
     }
 
-    /// From now on these certificates are refused; says whether that is anything new.
+    /// Sets the revoked certificates. Returns true if the list has changed.
     pub(crate) fn set_revoked(&self, revoked: BTreeSet<String>) -> bool {
         let is_new = **self.revoked.load() != revoked;
         if is_new {
@@ -56,7 +56,8 @@ impl Members {
         is_new
     }
 
-    /// Whether a certificate may be used. One whose serial number can't be read may not.
+    /// Checks that a certificate is not revoked. A certificate without a readable serial number is
+    /// refused.
     pub(crate) fn check_certificate(
         &self,
         certificate: &CertificateDer<'_>,
@@ -65,7 +66,7 @@ impl Members {
         if self.revoked.load().contains(&serial) { Err(Refusal::Revoked) } else { Ok(()) }
     }
 
-    /// From now on these may connect and no others.
+    /// Sets the members; no other node may connect.
     pub(crate) fn set<'a>(&self, members: impl Iterator<Item = &'a Identity>) {
         let regions = members
             .map(|identity| (identity.node().clone(), identity.region().clone()))
@@ -73,13 +74,13 @@ impl Members {
         self.regions.store(regions.into());
     }
 
-    /// From now on strangers may knock, or may not.
+    /// Lets nodes that are not members ask to join, or stops that.
     pub(crate) fn open(&self, is_open: bool) {
         self.is_open.store(is_open, Ordering::Relaxed);
     }
 
-    /// Whether a connection of `identity` is taken at all. While strangers may knock, what it
-    /// speaks is not known yet, so the rest is decided by [`Self::admit`] when it is.
+    /// Decides if a connection of `identity` is accepted during the handshake. While nodes may ask
+    /// to join, the protocol is not known yet, so [`Self::admit`] decides the rest later.
     pub(crate) fn greet(&self, identity: &Identity) -> Result<(), Refusal> {
         match self.admit(identity) {
             Err(Refusal::UnknownNode | Refusal::WrongRegion)
@@ -91,7 +92,7 @@ impl Members {
         }
     }
 
-    /// Whether `identity` is the node that the config has under that name.
+    /// Checks that `identity` is the member of that name, in this cluster and in its region.
     pub(crate) fn admit(&self, identity: &Identity) -> Result<(), Refusal> {
         if identity.cluster() != &*self.cluster {
             return Err(Refusal::OtherCluster);

@@ -1,4 +1,4 @@
-//! Mutual TLS: the node's own certificates, and who is let in.
+//! Mutual TLS: the node's own certificates, and the check of peers.
 
 mod material;
 mod members;
@@ -10,9 +10,10 @@ mod verifier;
 mod material_test;
 
 pub use material::CertificateFault;
+pub(crate) use material::{FileContents, Material};
 pub(crate) use members::Members;
 pub use refusal::Refusal;
 pub(crate) use refusal::Refusals;
-pub use session::TlsFault;
 pub(crate) use session::{Sessions, peer_certificate};
+pub use session::{TlsFault, UsedCertificates};
 pub(crate) use verifier::{identity_of, serial_of};

@@ -1,35 +1,35 @@
-//! Why a peer is not let in, and how often that happened.
+//! Reasons for which peers are refused, and their counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Why a connection is refused. Each happens before anything that the peer sends is read.
+/// Reason for which a connection is refused, before anything that the peer sends is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// Its certificate is of another CA, or its signature is wrong.
+    /// The certificate is of another CA, or its signature is wrong.
     WrongAuthority,
-    /// Its certificate's time is over.
+    /// The certificate has expired.
     Expired,
-    /// Its certificate's time has not begun.
+    /// The validity of the certificate has not begun.
     NotYetValid,
-    /// Its certificate can't be read, or is for another purpose.
+    /// The certificate can't be read, or is for another purpose.
     BadCertificate,
-    /// It showed no certificate.
+    /// The peer showed no certificate.
     NoCertificate,
-    /// Its certificate names no node.
+    /// The certificate names no node, or more than one.
     NoIdentity,
-    /// It belongs to another cluster.
+    /// The node belongs to another cluster.
     OtherCluster,
     /// No peer of that name is configured.
     UnknownNode,
-    /// The node is configured, in another region.
+    /// The node is configured in another region.
     WrongRegion,
     /// Another node answers at the address that was dialled.
     WrongNode,
-    /// Its certificate was revoked.
+    /// The certificate was revoked.
     Revoked,
-    /// It speaks none of this node's protocols.
+    /// The peer speaks none of this node's protocols.
     NoProtocol,
-    /// It is too slow, speaks no TLS 1.3, or breaks the handshake in another way.
+    /// The peer is too slow, speaks no TLS 1.3, or breaks the handshake in another way.
     Handshake,
     /// Too many connections are being set up.
     Busy,
@@ -54,7 +54,7 @@ impl Refusal {
         Self::Busy,
     ];
 
-    /// Its name in logs and metrics.
+    /// Returns the reason's name in logs and metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Refusal {
     }
 }
 
-/// How often each refusal happened since the start.
+/// Number of connections refused since the start, for each reason.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     counts: [AtomicU64; Refusal::ALL.len()],

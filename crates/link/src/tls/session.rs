@@ -1,4 +1,4 @@
-//! TLS settings of new connections, from the certificates as they are now.
+//! TLS settings of new connections, from the present certificates.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,7 +20,7 @@ use crate::identity::Identity;
 use crate::join;
 use crate::kind::Kind;
 
-/// TLS refuses its own settings.
+/// Error: TLS refuses its own settings.
 #[derive(Debug, Error)]
 #[error("TLS refuses its settings: {0}")]
 pub struct TlsFault(String);
@@ -31,7 +31,7 @@ impl TlsFault {
     }
 }
 
-/// Makes the TLS settings of each new connection. Connections that stand keep what they have.
+/// Source of the TLS settings of new connections. Existing connections keep theirs.
 #[derive(Debug)]
 pub(crate) struct Sessions {
     me: Identity,
@@ -45,6 +45,24 @@ pub(crate) struct Sessions {
 struct Current {
     contents: FileContents,
     material: Material,
+    since: SystemTime,
+}
+
+impl Current {
+    fn new(contents: FileContents, material: Material) -> Self {
+        Self { contents, material, since: SystemTime::now() }
+    }
+}
+
+/// Certificates that new connections of a node use.
+#[derive(Clone, Debug)]
+pub struct UsedCertificates {
+    /// The node's own certificate, followed by intermediate certificates up to the CA.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// Trusted CA certificates.
+    pub authorities: Vec<CertificateDer<'static>>,
+    /// Time when they were taken into use.
+    pub since: SystemTime,
 }
 
 impl Sessions {
@@ -57,28 +75,29 @@ impl Sessions {
     ) -> Result<Self, CertificateFault> {
         let contents = FileContents::read(&files)?;
         let material = Material::parse(&files, &contents, &me)?;
-        let current = ArcSwap::from_pointee(Current { contents, material });
+        let current = ArcSwap::from_pointee(Current::new(contents, material));
         Ok(Self { me, files, members, refusals, current })
     }
 
-    /// Reads the files again; blocks for as long as the disk needs. Says whether anything changed.
-    /// If what they have now can't be used, the old certificates stay.
+    /// Reads the files again; blocks for as long as the disk needs. Returns true if they have
+    /// changed. If the new content can't be used, the old certificates stay and an error is
+    /// returned.
     pub(crate) fn reload(&self) -> Result<bool, CertificateFault> {
         let contents = FileContents::read(&self.files)?;
         if contents == self.current.load().contents {
             return Ok(false);
         }
         let material = Material::parse(&self.files, &contents, &self.me)?;
-        self.current.store(Arc::new(Current { contents, material }));
+        self.current.store(Arc::new(Current::new(contents, material)));
         Ok(true)
     }
 
-    /// From when on peers will refuse this node; `None` if that can't be told.
+    /// Returns the time from which on peers will refuse this node; `None` if it is unknown.
     pub(crate) fn expires_at(&self) -> Option<SystemTime> {
         self.current.load().material.expires_at
     }
 
-    /// SHA-256 of this node's certificate.
+    /// Returns the SHA-256 of this node's certificate.
     pub(crate) fn fingerprint(&self) -> [u8; 32] {
         let current = self.current.load();
         let own = current.material.certified.cert.first();
@@ -86,12 +105,22 @@ impl Sessions {
         digest.as_ref().try_into().unwrap_or_default()
     }
 
-    /// How many authorities are believed.
+    /// Returns the number of trusted CAs.
     pub(crate) fn authorities(&self) -> usize {
-        self.current.load().material.authorities
+        self.current.load().material.authorities.len()
     }
 
-    /// Settings for those who dial this node.
+    /// Returns the certificates that new connections use.
+    pub(crate) fn used(&self) -> UsedCertificates {
+        let current = self.current.load();
+        UsedCertificates {
+            chain: current.material.certified.cert.clone(),
+            authorities: current.material.authorities.clone(),
+            since: current.since,
+        }
+    }
+
+    /// Makes the settings for connections that peers dial.
     pub(crate) fn accepting(&self) -> Result<QuicServerConfig, TlsFault> {
         let current = self.current.load();
         let material = &current.material;
@@ -114,7 +143,7 @@ impl Sessions {
         QuicServerConfig::try_from(tls).map_err(|error| TlsFault::new(&error))
     }
 
-    /// Settings for dialling `peer` for a connection that speaks `protocol`.
+    /// Makes the settings for dialling `peer` with the protocol `protocol`.
     pub(crate) fn dialling(
         &self,
         peer: &Identity,
@@ -131,19 +160,20 @@ impl Sessions {
         let mut tls = rustls::ClientConfig::builder_with_provider(Arc::clone(&material.provider))
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(|error| TlsFault::new(&error))?
-            // "Dangerous" because a verifier of one's own could check too little; this one asks
-            // rustls' own first and then refuses more.
+            // "Dangerous" because a custom verifier could check too little. This one asks the
+            // verifier of rustls first and then refuses more.
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_cert_resolver(Arc::new(OwnCertificate(Arc::clone(&material.certified))));
         tls.alpn_protocols = vec![protocol.to_vec()];
+        // For the same reasons as in `accepting`.
         tls.resumption = Resumption::disabled();
         tls.enable_early_data = false;
         QuicClientConfig::try_from(tls).map_err(|error| TlsFault::new(&error))
     }
 }
 
-/// Shows the one certificate that this node has, whoever asks.
+/// Resolver that always shows the one certificate of this node.
 #[derive(Debug)]
 struct OwnCertificate(Arc<CertifiedKey>);
 
@@ -167,7 +197,7 @@ impl rustls::client::ResolvesClientCert for OwnCertificate {
     }
 }
 
-/// The certificate that a peer has shown; quinn keeps it without its type.
+/// Returns the certificate that a peer has shown; quinn keeps it without its type.
 pub(crate) fn peer_certificate(connection: &quinn::Connection) -> Option<CertificateDer<'static>> {
     let chain = connection.peer_identity()?.downcast::<Vec<CertificateDer<'static>>>().ok()?;
     chain.into_iter().next()

@@ -1,4 +1,4 @@
-//! Judges a peer's certificate: rustls' own verifiers first, then who the peer is.
+//! Verifiers of peers' certificates: those of rustls first, then the check of the identity.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::members::Members;
 use super::refusal::{Refusal, Refusals};
 use crate::identity::Identity;
 
-/// Judges those who dial this node.
+/// Verifier of nodes that dial this one.
 #[derive(Debug)]
 pub(crate) struct DiallerVerifier {
     pub(crate) webpki: Arc<dyn ClientCertVerifier>,
@@ -20,7 +20,7 @@ pub(crate) struct DiallerVerifier {
     pub(crate) refusals: Arc<Refusals>,
 }
 
-/// Judges the node that answers a dial.
+/// Verifier of the node that answers a dial.
 #[derive(Debug)]
 pub(crate) struct AnswerVerifier {
     pub(crate) webpki: Arc<WebPkiServerVerifier>,
@@ -29,7 +29,7 @@ pub(crate) struct AnswerVerifier {
     pub(crate) refusals: Arc<Refusals>,
 }
 
-/// The node that a certificate names. Whether to believe it is the verifiers' matter.
+/// Reads the node that a certificate names. The verifiers decide if the certificate can be trusted.
 pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Result<Identity, Refusal> {
     let parsed = webpki::EndEntityCert::try_from(certificate).or(Err(Refusal::BadCertificate))?;
     let mut identities = parsed.valid_uri_names().filter_map(Identity::from_uri);
@@ -40,8 +40,8 @@ pub(crate) fn identity_of(certificate: &CertificateDer<'_>) -> Result<Identity, 
     }
 }
 
-/// The serial number of a certificate: hexadecimal digits in lower case without leading zeros. `None`
-/// if it is no certificate.
+/// Returns the serial number of a certificate in lower-case hexadecimal digits without leading
+/// zeros; `None` if the certificate can't be parsed.
 pub(crate) fn serial_of(certificate: &CertificateDer<'_>) -> Option<String> {
     let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
     let digits: String = parsed.serial().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -119,7 +119,7 @@ impl ServerCertVerifier for AnswerVerifier {
                     .map_err(|refusal| refuse(&self.refusals, refusal))?;
                 Ok(verified)
             }
-            // The chain was good and only the name differs: say in what.
+            // The chain is good and only the name differs, so the refusal tells the difference.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) => {
@@ -153,6 +153,7 @@ impl ServerCertVerifier for AnswerVerifier {
     }
 }
 
+/// Compares the identity in a certificate with the one that was dialled.
 impl AnswerVerifier {
     fn compare(&self, certificate: &CertificateDer<'_>) -> Result<(), Refusal> {
         let identity = identity_of(certificate)?;
@@ -168,7 +169,8 @@ impl AnswerVerifier {
     }
 }
 
-/// Counts a refusal; the peer is told no more than that access is denied.
+/// Counts a refusal. The peer only learns that access is denied, or that its certificate is
+/// revoked.
 fn refuse(refusals: &Refusals, refusal: Refusal) -> Error {
     refusals.count(refusal);
     tracing::warn!(reason = refusal.as_str(), "a peer's certificate is refused");
@@ -178,7 +180,7 @@ fn refuse(refusals: &Refusals, refusal: Refusal) -> Error {
     }
 }
 
-/// Counts what rustls' own verifier refused.
+/// Counts a refusal by the verifier of rustls.
 fn refused_by_webpki(refusals: &Refusals, error: Error) -> Error {
     let refusal = match &error {
         Error::InvalidCertificate(error) => reason_of(error),
@@ -187,8 +189,8 @@ fn refused_by_webpki(refusals: &Refusals, error: Error) -> Error {
     refusals.count(refusal);
     tracing::warn!(reason = refusal.as_str(), %error, "a peer's certificate is refused");
     match error {
-        // A CA of the same name with another key. Said as what it is, since rustls would send
-        // the alert of a broken handshake.
+        // The signing CA has the right name and another key. Reported as an unknown CA, because for
+        // a bad signature rustls would send the alert of a broken handshake.
         Error::InvalidCertificate(CertificateError::BadSignature) => {
             CertificateError::UnknownIssuer.into()
         }
@@ -211,7 +213,7 @@ fn reason_of(error: &CertificateError) -> Refusal {
 mod tests {
     use super::*;
 
-    /// A certificate that nobody vouches for, with these names.
+    /// Makes a self-signed certificate with these names.
     fn certificate(uris: &[&str]) -> CertificateDer<'static> {
         let mut parameters = rcgen::CertificateParams::default();
         let names = uris.iter().map(|uri| rcgen::SanType::URI((*uri).try_into().unwrap()));
