@@ -1,10 +1,9 @@
-//! Who takes part in the next step: the scheduling half of the engine.
+//! Scheduler of the engine: it chooses the requests that take part in the next step.
 //!
-//! Running requests come first, each with one token or the next chunk of its prompt; what is left
-//! of the step's token budget goes to waiting requests, first come first served. KV for the whole
-//! prompt is taken at admission, KV for output as it grows: a real engine does not know how long
-//! an output will be, so reserving it would model one that sees the future and would hide the
-//! preemptions that full caches cause.
+//! Running requests come first, each with one token or the next chunk of its prompt. The rest of
+//! the step's token budget goes to waiting requests, first come first served. KV for the whole
+//! prompt is taken at admission, KV for output as the output grows. A real engine does not know how
+//! long an output will be; to reserve KV for it would hide the preemptions that full caches cause.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,14 +16,14 @@ use crate::sequence::Sequence;
 /// The requests of one engine and the blocks they hold.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    /// In the order of admission: the last one is preempted first.
+    /// Requests in the batch, in the order of admission: the last one is preempted first.
     pub(crate) running: Vec<Sequence>,
-    /// First come, first served; preempted requests at the front.
+    /// Requests that wait, first come, first served; preempted requests stand at the front.
     pub(crate) waiting: VecDeque<Sequence>,
     pub(crate) pool: BlockPool,
 }
 
-/// What a scheduled step will do.
+/// Work of one scheduled step.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Schedule {
     pub(crate) prefill_tokens: u64,
@@ -34,7 +33,7 @@ pub(crate) struct Schedule {
     pub(crate) preempted: Vec<RequestId>,
     /// Prompt tokens looked up in the cache by requests admitted for the first time.
     pub(crate) queried_tokens: u64,
-    /// Those of `queried_tokens` that were found.
+    /// Prompt tokens of `queried_tokens` that were found in the cache.
     pub(crate) hit_tokens: u64,
 }
 
@@ -44,7 +43,7 @@ impl Batch {
         Self { running: Vec::new(), waiting: VecDeque::new(), pool }
     }
 
-    /// Decides what the step that starts at `start` computes.
+    /// Chooses the tokens that the step that begins at `start` computes.
     pub(crate) fn schedule(&mut self, start: Duration, config: &EngineConfig) -> Schedule {
         let mut schedule = Schedule::default();
         let mut budget = config.step_tokens_max.get();
@@ -52,6 +51,8 @@ impl Batch {
         // A step that had to preempt has no room for newcomers.
         if schedule.preempted.is_empty() {
             let running = self.running.iter_mut().filter(|sequence| sequence.shares_at_once);
+            // Requests submitted together share blocks before a later one is admitted in this same
+            // step.
             running.for_each(|sequence| file_scheduled(&mut self.pool, sequence, config));
             self.admit_waiting(start, &mut budget, config, &mut schedule);
         }
@@ -64,7 +65,8 @@ impl Batch {
         schedule
     }
 
-    /// Takes a request out, wherever it is, and frees its blocks.
+    /// Takes a request out of the batch or the queue and frees its blocks. Returns false if it is
+    /// in neither.
     pub(crate) fn remove(&mut self, id: RequestId) -> bool {
         if let Some(at) = self.running.iter().position(|sequence| sequence.id == id) {
             let sequence = self.running.remove(at);
@@ -94,12 +96,12 @@ impl Batch {
                 *budget -= tokens;
                 at += 1;
             }
-            // Otherwise the request preempted itself, and `at` is past the end now.
+            // Otherwise the request at `at` was preempted itself, and `at` is past the end now.
         }
     }
 
-    /// Adds blocks to a running request, preempting the latest admitted ones until there is room.
-    /// False if it had to go itself.
+    /// Adds blocks to the running request at `at`; preempts the latest admitted requests until
+    /// there is room. Returns false if the request itself had to be preempted.
     fn grow(&mut self, at: usize, missing_blocks: usize, schedule: &mut Schedule) -> bool {
         for _ in 0..missing_blocks {
             let block = loop {
@@ -136,6 +138,7 @@ impl Batch {
     ) {
         while *budget > 0 && self.running.len() < config.running_max.get() as usize {
             // The head blocks the line, as in vLLM: letting small requests pass would starve it.
+            // A request that was submitted after the step began waits for the next step.
             let Some(head) = self.waiting.pop_front_if(|head| head.submitted_at <= start) else {
                 break;
             };
@@ -143,6 +146,8 @@ impl Batch {
                 Ok(mut sequence) => {
                     sequence.scheduled_tokens = sequence.missing_tokens().min(*budget);
                     *budget -= sequence.scheduled_tokens;
+                    // Only the first admission counts as a cache lookup; a preempted request has
+                    // counted already.
                     if sequence.cached_tokens.is_none() {
                         let hit = sequence.computed_tokens.min(sequence.prompt_tokens);
                         sequence.cached_tokens = Some(hit);
@@ -162,14 +167,15 @@ impl Batch {
         }
     }
 
-    /// Pins the cached part of a request's context and takes blocks for the rest; gives the
-    /// request back untouched if they don't fit now.
+    /// Pins the cached part of a request's context and takes blocks for the rest. Gives the request
+    /// back unchanged if the blocks do not fit now.
     fn admit(&mut self, mut head: Sequence, config: &EngineConfig) -> Result<Sequence, Sequence> {
         let context = head.context_tokens();
         // The last token is always computed, because its logits give the next one.
         let reusable_max = (context - 1) / config.block_tokens;
         let path = self.pool.longest_prefix(&head.hashes, reusable_max as usize);
         let missing = blocks_for(context, config) - path.len();
+        // An empty batch has no requests that could need the reserve.
         let reserve = if self.running.is_empty() { 0 } else { config.watermark_blocks };
         let taken = self.pool.unpinned_in(&path) + reserve;
         if missing > self.pool.available().saturating_sub(taken) as usize {
@@ -186,19 +192,21 @@ impl Batch {
     }
 }
 
-/// Files the blocks of a request that are full once the step under way has ended.
+/// Files those blocks of a request in the cache's tree that are full once the step under way has
+/// ended.
 pub(crate) fn file_scheduled(pool: &mut BlockPool, sequence: &mut Sequence, config: &EngineConfig) {
     let tokens = sequence.computed_tokens + sequence.scheduled_tokens;
     debug_assert!(sequence.blocks.len() >= blocks_for(tokens, config));
     let full = ((tokens / config.block_tokens) as usize).min(sequence.hashes.len());
     for at in sequence.filed_blocks..full {
+        // Filing may replace a block by one with the same content that was filed before.
         let parent = at.checked_sub(1).map(|before| sequence.blocks[before]);
         sequence.blocks[at] = pool.file(sequence.blocks[at], parent, sequence.hashes[at]);
         sequence.filed_blocks = at + 1;
     }
 }
 
-/// Blocks that hold `tokens`.
+/// Returns the number of blocks that hold `tokens`.
 pub(crate) fn blocks_for(tokens: u32, config: &EngineConfig) -> usize {
     tokens.div_ceil(config.block_tokens.get()) as usize
 }

@@ -19,7 +19,7 @@ fn config(kv_blocks: u32) -> EngineConfig {
     }
 }
 
-/// A batch where requests with these prompt lengths wait; their ids count from 0.
+/// Makes a batch where requests with these prompt lengths wait; their ids count from 0.
 fn batch(config: &EngineConfig, prompts: &[u32]) -> Batch {
     let mut batch = Batch::new(config);
     for (id, prompt_tokens) in (0..).zip(prompts) {
@@ -34,7 +34,7 @@ fn batch(config: &EngineConfig, prompts: &[u32]) -> Batch {
     batch
 }
 
-/// What the engine does at the end of a step: every scheduled token is computed.
+/// Acts as the engine does at the end of a step: every scheduled token is computed.
 fn compute(batch: &mut Batch) {
     for sequence in &mut batch.running {
         sequence.computed_tokens += std::mem::take(&mut sequence.scheduled_tokens);
@@ -64,7 +64,7 @@ fn a_step_takes_whole_prompts_while_its_budget_lasts_and_then_a_chunk() {
 
     compute(&mut batch);
     let schedule = batch.schedule(NOW, &config);
-    // One token for the first, the rest of the second's prompt, and the third.
+    // One token for the first request, the rest of the second's prompt, and the third request.
     assert_eq!(scheduled(&batch), [(0, 1), (1, 30), (2, 5)]);
     assert_eq!(schedule.prefill_tokens, 35, "a decoded token is not prefill");
     assert_eq!(schedule.kv_tokens, 61 + 70 + 5);
@@ -154,7 +154,8 @@ fn a_request_that_needs_a_block_may_have_to_preempt_itself() {
     let mut batch = batch(&config, &[6, 12]);
     drop(batch.schedule(NOW, &config));
     compute(&mut batch);
-    // The first still has room in its second block; the last one needs a block and has none.
+    // The first request still has room in its second block; the last one needs a block and has
+    // none.
     let schedule = batch.schedule(NOW, &config);
     assert_eq!(schedule.preempted, [RequestId(1)]);
     assert_eq!(scheduled(&batch), [(0, 1)]);

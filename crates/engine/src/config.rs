@@ -1,4 +1,4 @@
-//! Limits of one engine and what a step of it costs.
+//! Limits of one engine and the cost of its steps.
 
 use std::num::NonZeroU32;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::profile::{Profile, StepCost};
 
-/// Limits of one engine. [`EngineConfig::from_profile`] gives values that belong together.
+/// Limits of one engine. [`EngineConfig::from_profile`] gives values that fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineConfig {
-    /// What a step costs on the modelled machine.
+    /// Cost of a step on the modelled machine.
     pub cost: StepCost,
     /// Tokens in one KV block. 16 is what vLLM uses; traces with coarser blocks may say 512.
     pub block_tokens: NonZeroU32,
-    /// KV blocks in all: (memory left after the weights) ÷ (bytes a token × `block_tokens`).
+    /// KV blocks in all: memory left after the weights ÷ (bytes a token × `block_tokens`).
     pub kv_blocks: NonZeroU32,
-    /// Most tokens computed in one step. Smaller: running requests stall less while a long prompt
-    /// is prefilled; larger: prompts are prefilled faster.
+    /// Most tokens computed in one step. With a smaller value, running requests stall less while a
+    /// long prompt is prefilled; with a larger one, prompts are prefilled faster.
     pub step_tokens_max: NonZeroU32,
     /// Most requests in the batch at once (vLLM's `max_num_seqs`).
     pub running_max: NonZeroU32,
-    /// Most requests that may wait; the next one is rejected. Preempted requests may go over it,
-    /// because they were accepted before: by at most `running_max`.
+    /// Most requests that may wait; the next one is rejected. Preempted requests were accepted
+    /// before, so they may exceed this limit by at most `running_max`.
     pub waiting_max: u32,
     /// Most tokens of prompt and output together.
     pub context_tokens_max: u32,
@@ -32,8 +32,9 @@ pub struct EngineConfig {
 }
 
 impl EngineConfig {
-    /// The engine that `profile` describes: 16-token blocks, 2048 tokens a step, 256 requests in
-    /// the batch, 1024 waiting, 32,768 tokens of context or the whole cache if that is smaller.
+    /// Returns the limits of the engine that `profile` describes: 16-token blocks, 2048 tokens a
+    /// step, 256 requests in the batch, 1024 waiting, 32,768 tokens of context or the whole cache
+    /// if that is smaller.
     #[must_use]
     pub fn from_profile(profile: Profile) -> Self {
         let block_tokens = nonzero(16);
@@ -57,7 +58,7 @@ impl Default for EngineConfig {
     }
 }
 
-/// The constants above are not zero; should one become so, one is the nearest value that works.
+/// Returns `value`, or 1 in place of 0. The callers above never pass 0.
 fn nonzero(value: u32) -> NonZeroU32 {
     NonZeroU32::new(value).unwrap_or(NonZeroU32::MIN)
 }

@@ -1,4 +1,4 @@
-//! The engine itself: requests in, steps and their events out.
+//! The engine: takes requests, computes steps, reports events.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use crate::config::EngineConfig;
 use crate::request::{Rejected, Request, RequestId};
 use crate::sequence::Sequence;
 
-/// A model of one inference engine.
+/// Model of one inference engine.
 ///
-/// All times are virtual, counted from the engine's own start, and must never decrease from call
-/// to call. The loop of a driver: when [`Self::next_step_at`] says so, call [`Self::step`] until it
-/// says a later time or `None`; then wait for that time or for the next request. Call
-/// [`Self::submit`] and [`Self::abort`] at any moment in between and ask
-/// [`Self::next_step_at`] again after them.
+/// All times are virtual, counted from the engine's own start, and must never decrease from call to
+/// call. The loop of a driver: at the time that [`Self::next_step_at`] returns, call [`Self::step`]
+/// until `next_step_at` returns a later time or `None`; then wait for that time or for the next
+/// request. [`Self::submit`] and [`Self::abort`] may be called at any moment in between; ask
+/// [`Self::next_step_at`] again after each of them.
 #[derive(Debug)]
 pub struct Engine {
     config: EngineConfig,
     batch: Batch,
     phase: Phase,
-    /// Ids of all live requests.
+    /// Ids of all live requests, in the batch or waiting.
     ids: BTreeSet<RequestId>,
     totals: Totals,
 }
 
-/// Whether a step is under way.
+/// State of the engine: idle or computing a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     // Idle => Stepping
@@ -50,58 +50,60 @@ struct Totals {
 /// Something that happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It generated its first token.
+    /// The request generated its first token.
     FirstToken {
-        /// Which request.
+        /// Id of the request.
         id: RequestId,
         /// Prompt tokens that did not need computing, because their KV was cached.
         cached_tokens: u32,
     },
-    /// It generated another token.
+    /// The request generated another token.
     Token {
-        /// Which request.
+        /// Id of the request.
         id: RequestId,
     },
-    /// It is done; its id may be used again. Follows its last token in the same report.
+    /// The request is done, and its id may be used again. This event follows the last token in the
+    /// same report.
     Finished {
-        /// Which request.
+        /// Id of the request.
         id: RequestId,
-        /// As in [`Event::FirstToken`]: a request without output has only this event.
+        /// Cached prompt tokens, as in [`Event::FirstToken`]: a request without output has only
+        /// this event.
         cached_tokens: u32,
     },
-    /// It lost its KV to older requests and waits again. What it generated is kept; its context
-    /// will be computed anew.
+    /// The request lost its KV to older requests and waits again. Its generated tokens are kept;
+    /// their KV and that of the prompt will be computed anew.
     Preempted {
-        /// Which request.
+        /// Id of the request.
         id: RequestId,
     },
 }
 
-/// What a call of [`Engine::step`] did.
+/// Result of a call of [`Engine::step`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StepReport {
-    /// What the step that ended has brought, and the preemptions of the one that began.
+    /// Events of the step that ended, then the preemptions of the step that began.
     pub events: Vec<Event>,
-    /// When the step that ended did so, virtual time. `None` if none ended.
+    /// Virtual time when a step ended. `None` if none ended.
     pub ended_at: Option<Duration>,
-    /// The step that began. `None` if none did.
+    /// The step that began. `None` if none began.
     pub started: Option<StepStart>,
 }
 
 /// A step that began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StepStart {
-    /// When, virtual time.
+    /// Virtual time when the step began.
     pub at: Duration,
-    /// How long it takes.
+    /// Time that the step takes.
     pub duration: Duration,
-    /// Prompt tokens that it computes.
+    /// Prompt tokens that the step computes.
     pub prefill_tokens: u64,
-    /// Requests that take part.
+    /// Requests that take part in the step.
     pub sequences: u64,
 }
 
-/// The engine's state at one moment, and its counters since it was made or restarted.
+/// State of the engine at one moment, and its counters since it was made or restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Requests in the batch.
@@ -110,17 +112,17 @@ pub struct Stats {
     pub waiting: u32,
     /// KV blocks pinned by running requests.
     pub kv_blocks_used: u32,
-    /// KV blocks that hold reusable prefixes of requests that are gone.
+    /// KV blocks that no running request uses but that hold reusable prefixes.
     pub kv_blocks_cached: u32,
     /// KV blocks in all.
     pub kv_blocks_total: u32,
     /// Prompt tokens looked up in the prefix cache.
     pub prefix_cache_queries_tokens: u64,
-    /// Prompt tokens found there.
+    /// Prompt tokens found in the prefix cache.
     pub prefix_cache_hits_tokens: u64,
-    /// Times that a running request lost its KV.
+    /// Number of times that a running request lost its KV.
     pub preemptions: u64,
-    /// Prompt tokens of requests that got past prefill, cached or not.
+    /// Prompt tokens of requests that finished prefill, cached tokens included.
     pub prompt_tokens: u64,
     /// Tokens generated.
     pub generation_tokens: u64,
@@ -129,7 +131,7 @@ pub struct Stats {
 }
 
 impl Engine {
-    /// An idle engine with an empty cache.
+    /// Makes an idle engine with an empty cache.
     #[must_use]
     pub fn new(config: EngineConfig) -> Self {
         Self {
@@ -141,16 +143,17 @@ impl Engine {
         }
     }
 
-    /// The limits it was made with.
+    /// Returns the limits that the engine was made with.
     #[must_use]
     pub fn config(&self) -> &EngineConfig {
         &self.config
     }
 
-    /// Queues a request; it joins the first step that begins at or after `now` with room for it.
+    /// Queues a request, which joins the first step at or after `now` that has room for it.
     ///
     /// # Errors
-    /// [`Rejected`] if the queue is full or the request can never fit.
+    /// Returns [`Rejected`] if the request is empty or can never fit, its id is in use, or the
+    /// queue is full.
     pub fn submit(&mut self, now: Duration, request: Request) -> Result<(), Rejected> {
         self.refuse_impossible(&request, 0)?;
         self.queue(Sequence::new(request, now));
@@ -158,11 +161,12 @@ impl Engine {
     }
 
     /// Queues requests that are parts of one, such as several answers to a prompt: all of them, or
-    /// none. Equal full blocks are computed once, also when they meet in the same step, as vLLM has
-    /// it; what is not a full block is computed by each. Their ids must differ.
+    /// none. Equal full blocks are computed once, even when the requests meet in the same step, as
+    /// in vLLM; each request computes the tokens of its own partial block. The ids must differ.
     ///
     /// # Errors
-    /// [`Rejected`] if the queue has no room for all, or one of them can never fit.
+    /// Returns [`Rejected`] if one of the requests is empty or can never fit, an id is in use, or
+    /// the queue has no room for all.
     pub fn submit_together(
         &mut self,
         now: Duration,
@@ -177,11 +181,12 @@ impl Engine {
         Ok(())
     }
 
-    /// When [`Self::step`] must be called next; `None` while there is nothing to do.
+    /// Returns the virtual time when [`Self::step`] must be called next; `None` while there is
+    /// nothing to do.
     ///
-    /// Changes after `submit`, `step`, `abort` and `restart`, and at no other time. May lie in the
-    /// past if the driver is late: the steps that were missed are then made up one per call, at the
-    /// times when they should have been.
+    /// The answer changes only after `submit`, `step`, `abort` and `restart`. It lies in the past
+    /// if the driver is late: each call of `step` then makes up one missed step, at the time when
+    /// that step was due.
     #[must_use]
     pub fn next_step_at(&self) -> Option<Duration> {
         match self.phase {
@@ -192,8 +197,8 @@ impl Engine {
         }
     }
 
-    /// Ends the step under way if it is due at `now`, and begins the next one if there is work.
-    /// A call before [`Self::next_step_at`] does nothing.
+    /// Ends the step under way if it is due at `now`, and begins the next one if there is work. A
+    /// call before [`Self::next_step_at`] does nothing.
     #[must_use = "events are reported once"]
     pub fn step(&mut self, now: Duration) -> StepReport {
         let mut report = StepReport::default();
@@ -211,33 +216,34 @@ impl Engine {
         report
     }
 
-    /// Takes a request out at once and frees its blocks; full ones stay in the cache. True if it
-    /// was live: no event will follow for it. A step under way still takes its time.
+    /// Takes a request out at once and frees its blocks; full blocks stay in the cache. Returns
+    /// true if the request was live; no event will follow for it. A step under way still takes its
+    /// full time.
     pub fn abort(&mut self, id: RequestId) -> bool {
         self.ids.remove(&id) && self.batch.remove(id)
     }
 
-    /// Loses everything, like a process that crashed: cache, counters and all live requests, whose
-    /// ids are returned. `now` is when the new life begins.
+    /// Loses the cache, the counters and all live requests, like a process that crashed at `now`.
+    /// Returns the ids of the lost requests.
     pub fn restart(&mut self, now: Duration) -> Vec<RequestId> {
         let lost = std::mem::take(&mut self.ids);
         *self = Self { phase: Phase::Idle { since: now }, ..Self::new(self.config) };
         lost.into_iter().collect()
     }
 
-    /// Drops every cached block that no running request pins; returns how many.
+    /// Drops every cached block that no running request pins. Returns the number of dropped blocks.
     pub fn flush_cache(&mut self) -> u32 {
         self.batch.pool.flush()
     }
 
-    /// How many leading blocks of a request with these content hashes are in the cache now.
-    /// Changes nothing: not even which blocks count as used lately.
+    /// Returns the number of leading blocks of a request with these content hashes that are in the
+    /// cache now. Changes nothing, not even the order in which blocks are evicted.
     #[must_use]
     pub fn cached_blocks(&self, hashes: &[u64]) -> usize {
         self.batch.pool.longest_prefix(hashes, hashes.len()).len()
     }
 
-    /// State and counters.
+    /// Returns the state and the counters at this moment.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let pool = &self.batch.pool;
@@ -265,7 +271,7 @@ impl Engine {
         self.batch.waiting.push_back(sequence);
     }
 
-    /// Refuses a request before which `before` others will be queued.
+    /// Returns an error if `request` can't be accepted when `before` others are queued ahead of it.
     fn refuse_impossible(&self, request: &Request, before: u32) -> Result<(), Rejected> {
         let tokens = u64::from(request.prompt_tokens) + u64::from(request.output_tokens);
         let cache_tokens =
@@ -310,7 +316,7 @@ impl Engine {
             if sequence.missing_tokens() == 0 {
                 self.generate(&mut sequence, events);
             }
-            // Without output, the prefill is all there is.
+            // A request without output is complete after prefill.
             if sequence.computed_tokens >= sequence.prompt_tokens && sequence.is_complete() {
                 self.batch.pool.release(&sequence.blocks);
                 self.ids.remove(&sequence.id);
@@ -322,7 +328,7 @@ impl Engine {
         }
     }
 
-    /// Counts what the step computed, and files the blocks that are full now.
+    /// Counts the tokens that the step computed, and files the blocks that are full now.
     fn keep_computed(&mut self, sequence: &mut Sequence) {
         file_scheduled(&mut self.batch.pool, sequence, &self.config);
         sequence.computed_tokens += std::mem::take(&mut sequence.scheduled_tokens);

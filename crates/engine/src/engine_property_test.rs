@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::engine_test::{config, id_of, nonzero};
 use super::*;
 
-/// One thing that a driver may do.
+/// Call that a driver may make.
 #[derive(Clone, Debug)]
 enum Action {
     Submit {
@@ -50,7 +50,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// How one request ended, and what was heard of it before.
+/// End of one request, and the events before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Heard {
     prompt_tokens: u32,
@@ -60,7 +60,7 @@ struct Heard {
     aborted: bool,
 }
 
-/// A driver that does what it is told and writes down what happens.
+/// Driver that makes the given calls and records the events.
 struct Harness {
     engine: Engine,
     now: Duration,
@@ -139,14 +139,14 @@ impl Harness {
         self.engine.check();
     }
 
-    /// The prefixes that running requests rely on.
+    /// Returns the prefixes that running requests rely on.
     fn pinned(&self) -> Vec<(RequestId, Vec<crate::kv::BlockId>)> {
         let running = self.engine.batch.running.iter();
         running.map(|sequence| (sequence.id, sequence.blocks.clone())).collect()
     }
 
-    /// A request that runs on has every block that it had; only blocks that turned out to be
-    /// computed by another request meanwhile may have been exchanged, never lost.
+    /// Checks that a request that goes on has all blocks that it had. Only a block that another
+    /// request has computed meanwhile may be exchanged; none may be lost.
     fn assert_kept(&self, before: &[(RequestId, Vec<crate::kv::BlockId>)]) {
         for (id, blocks) in before {
             let now = self.engine.batch.running.iter().find(|sequence| sequence.id == *id);
@@ -196,7 +196,7 @@ impl Harness {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever a driver does: no block leaks, is freed twice or evicted under a request; every
+    /// For any calls of a driver: no block leaks, is freed twice or evicted under a request; every
     /// accepted request ends exactly once; the cache never exceeds its size (see `check`).
     #[test]
     fn every_request_ends_once_and_every_block_is_accounted_for(

@@ -9,7 +9,7 @@ pub(super) fn nonzero(value: u32) -> NonZeroU32 {
     NonZeroU32::new(value).unwrap()
 }
 
-/// Blocks of 4 tokens; a step costs 1 ms, a prompt token 1 µs, the rest nothing.
+/// Limits with blocks of 4 tokens; a step costs 1 ms, a prompt token 1 µs, the rest nothing.
 pub(super) fn config(kv_blocks: u32) -> EngineConfig {
     EngineConfig {
         cost: StepCost {
@@ -32,12 +32,12 @@ fn request(id: u64, prompt_tokens: u32, output_tokens: u32) -> Request {
     Request { id: RequestId(id), prompt_tokens, output_tokens, blocks: Vec::new() }
 }
 
-/// A request whose prompt is `prompt`, all blocks known.
+/// Makes a request whose prompt is `prompt`, with all blocks known.
 pub(super) fn known(id: u64, prompt: &[u32], output: &[u32]) -> Request {
     Request::from_tokens(RequestId(id), prompt, output, nonzero(4))
 }
 
-/// Steps until nothing is left; returns the events with their times.
+/// Steps until no work is left; returns the events with their times.
 pub(super) fn run(engine: &mut Engine) -> Vec<(Duration, Event)> {
     let mut events = Vec::new();
     while let Some(at) = engine.next_step_at() {

@@ -22,7 +22,7 @@ fn several_answers_to_a_prompt_share_its_full_blocks_in_the_very_same_step() {
     let prompt: Vec<u32> = (0..18).collect();
     answers(&mut engine, &prompt, 3).unwrap();
     let started = engine.step(Duration::ZERO).started.unwrap();
-    // 18 tokens by the first, of which the others lack the two that fill no block.
+    // The first request computes 18 tokens; the others only lack the two that fill no block.
     assert_eq!((started.prefill_tokens, started.sequences), (18 + 2 + 2, 3));
     assert_eq!(engine.stats().kv_blocks_used, 4 + 3);
     let events = run(&mut engine);

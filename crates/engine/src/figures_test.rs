@@ -1,17 +1,17 @@
 use super::*;
 use crate::profile::Profile;
 
-/// An engine with the limits of a profile.
+/// Makes an engine with the limits of a profile.
 fn engine(profile: Profile) -> Engine {
     Engine::new(EngineConfig::from_profile(profile))
 }
 
-/// A request with a prompt that nobody else has.
+/// Makes a request with a prompt that no other request has.
 fn fresh(id: u64, prompt_tokens: u32, output_tokens: u32) -> Request {
     Request { id: RequestId(id), prompt_tokens, output_tokens, blocks: Vec::new() }
 }
 
-/// Steps until nothing is left; the seconds at which tokens of each request came.
+/// Steps until no work is left; returns the seconds at which tokens of each request came.
 fn token_times(engine: &mut Engine) -> std::collections::BTreeMap<RequestId, Vec<f64>> {
     let mut times = std::collections::BTreeMap::<_, Vec<f64>>::new();
     while let Some(at) = engine.next_step_at() {
@@ -24,7 +24,7 @@ fn token_times(engine: &mut Engine) -> std::collections::BTreeMap<RequestId, Vec
     times
 }
 
-/// Seconds until the first token of a lone request.
+/// Returns the seconds until the first token of a lone request.
 fn first_token_s(profile: Profile, prompt_tokens: u32) -> f64 {
     let mut engine = engine(profile);
     engine.submit(Duration::ZERO, fresh(1, prompt_tokens, 1)).unwrap();
@@ -45,7 +45,7 @@ fn faster_machines_are_faster() {
 
 #[test]
 fn an_l4_runs_as_many_requests_at_once_as_published() {
-    // SkyWalker reports 20 to 50 outstanding requests on it, depending on their lengths.
+    // SkyWalker reports 20 to 50 outstanding requests on an L4, depending on their lengths.
     for (prompt_tokens, expected) in [(780, 44..=50), (1_900, 19..=21)] {
         let mut engine = engine(Profile::L4);
         for id in 0..60 {

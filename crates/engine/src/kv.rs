@@ -1,9 +1,9 @@
-//! The paged KV cache: a fixed pool of blocks, some of which form a tree of reusable prefixes.
+//! Paged KV cache: a fixed pool of blocks, some of which form a tree of reusable prefixes.
 //!
-//! A full block whose content is known is filed under (parent block, content hash), so a path from
-//! the root is a prefix and a request that pins a block pins all of its ancestors. Unpinned blocks
-//! stay until the room is needed; then the least recently used *leaf* goes, never an inner block,
-//! because a prefix without its beginning is useless.
+//! A full block with known content is filed under (parent block, content hash), so a path from the
+//! root is a prefix, and a request that pins a block pins all of its ancestors. Unpinned blocks
+//! stay until their room is needed. Then the least recently used *leaf* is evicted, never an inner
+//! block, because a prefix without its beginning is useless.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BlockId(u32);
 
-/// The blocks of one engine.
+/// Pool of all KV blocks of one engine.
 #[derive(Debug)]
 pub(crate) struct BlockPool {
     blocks: Vec<Block>,
     /// Blocks without content.
     free: Vec<BlockId>,
-    /// The tree: (parent, content hash) → block.
+    /// Tree of cached blocks: (parent, content hash) → block.
     tree: BTreeMap<(Option<BlockId>, u64), BlockId>,
-    /// Cached blocks that nobody pins and that have no children, least recently used first.
+    /// Cached blocks without pins and without children, least recently used first.
     evictable_leaves: BTreeSet<(u64, BlockId)>,
-    /// Cached blocks that nobody pins, leaves or not.
+    /// Number of cached blocks without pins, leaves or not.
     unpinned: u32,
-    /// Counts releases: the clock of "least recently used".
+    /// Number of releases so far: the clock for "least recently used".
     releases: u64,
 }
 
@@ -36,7 +36,7 @@ enum Block {
     /// Pinned by exactly one request and not reusable: not full, or of unknown content.
     Private,
     // Cached => Free
-    /// In the tree.
+    /// Part of the tree of reusable prefixes.
     Cached(Cached),
 }
 
@@ -53,7 +53,7 @@ impl BlockPool {
     pub(crate) fn new(blocks: u32) -> Self {
         Self {
             blocks: vec![Block::Free; blocks as usize],
-            // Popped from the end, so block 0 is handed out first.
+            // Taken from the end, so block 0 is handed out first.
             free: (0..blocks).rev().map(BlockId).collect(),
             tree: BTreeMap::new(),
             evictable_leaves: BTreeSet::new(),
@@ -62,22 +62,23 @@ impl BlockPool {
         }
     }
 
-    /// Blocks in all.
+    /// Returns the number of all blocks.
     pub(crate) fn total(&self) -> u32 {
         u32::try_from(self.blocks.len()).unwrap_or(u32::MAX)
     }
 
-    /// Blocks that [`Self::allocate`] could hand out one after the other.
+    /// Returns the number of blocks that [`Self::allocate`] could hand out one after the other.
     pub(crate) fn available(&self) -> u32 {
         u32::try_from(self.free.len()).unwrap_or(u32::MAX) + self.unpinned
     }
 
-    /// Cached blocks that nobody pins.
+    /// Returns the number of cached blocks without pins.
     pub(crate) fn unpinned(&self) -> u32 {
         self.unpinned
     }
 
-    /// The longest cached path that starts with `hashes`, at most `blocks_max` long. Pins nothing.
+    /// Finds the longest cached path that starts with `hashes`, at most `blocks_max` long. Pins
+    /// nothing.
     pub(crate) fn longest_prefix(&self, hashes: &[u64], blocks_max: usize) -> Vec<BlockId> {
         let mut path = Vec::new();
         for hash in hashes.iter().take(blocks_max) {
@@ -87,7 +88,8 @@ impl BlockPool {
         path
     }
 
-    /// How many of `path` nobody pins: pinning it makes that many fewer available.
+    /// Returns the number of blocks in `path` without pins: pinning `path` makes that many fewer
+    /// available.
     pub(crate) fn unpinned_in(&self, path: &[BlockId]) -> u32 {
         let unpinned = path.iter().filter(|block| self.pins(**block) == 0).count();
         u32::try_from(unpinned).unwrap_or(u32::MAX)
@@ -100,8 +102,8 @@ impl BlockPool {
         }
     }
 
-    /// A private block, taken from the free ones or by evicting the least recently used leaf.
-    /// `None` if every block is pinned.
+    /// Hands out a private block: a free one, or the least recently used leaf, which is evicted.
+    /// Returns `None` if every block is pinned.
     pub(crate) fn allocate(&mut self) -> Option<BlockId> {
         let block = match self.free.pop() {
             Some(block) => block,
@@ -111,10 +113,10 @@ impl BlockPool {
         Some(block)
     }
 
-    /// Files a private block that is now full under its parent, and returns the block to use from
-    /// now on: if another request computed the same content meanwhile, that one, and the private
-    /// block is free again. So equal content is never held twice (SGLang's radix tree does this;
-    /// vLLM keeps the copy).
+    /// Files a private block that is now full under its parent. Returns the block to use from now
+    /// on: if another request has computed the same content meanwhile, that request's block, and
+    /// the private block becomes free. Equal content is thus never held twice, as in SGLang's radix
+    /// tree; vLLM keeps the copy.
     pub(crate) fn file(&mut self, block: BlockId, parent: Option<BlockId>, hash: u64) -> BlockId {
         debug_assert_eq!(self.blocks[index(block)], Block::Private);
         if let Some(twin) = self.tree.get(&(parent, hash)).copied() {
@@ -125,14 +127,15 @@ impl BlockPool {
         let cached = Cached { parent, hash, pins: 1, children: 0, released: 0 };
         self.blocks[index(block)] = Block::Cached(cached);
         self.tree.insert((parent, hash), block);
+        // A parent with children is no leaf, so it can't be evicted before them.
         if let Some(parent) = parent.and_then(|parent| self.cached_mut(parent)) {
             parent.children += 1;
         }
         block
     }
 
-    /// Unpins all blocks of one request. They are equally old then: among them, eviction goes from
-    /// leaf to root anyway.
+    /// Unpins all blocks of one request. All get the same age; among them, eviction goes from leaf
+    /// to root anyway.
     pub(crate) fn release(&mut self, blocks: &[BlockId]) {
         self.releases += 1;
         for block in blocks {
@@ -144,7 +147,7 @@ impl BlockPool {
         }
     }
 
-    /// Drops every cached block that nobody pins; returns how many.
+    /// Drops every cached block without pins. Returns the number of dropped blocks.
     pub(crate) fn flush(&mut self) -> u32 {
         let mut flushed = 0;
         while let Some(block) = self.evict() {
@@ -193,7 +196,7 @@ impl BlockPool {
         }
     }
 
-    /// Takes the least recently used leaf out of the tree. Its parent may become a leaf by it.
+    /// Takes the least recently used leaf out of the tree; its parent may become a leaf.
     fn evict(&mut self) -> Option<BlockId> {
         let (_, block) = self.evictable_leaves.pop_first()?;
         let Block::Cached(cached) = self.blocks[index(block)] else {

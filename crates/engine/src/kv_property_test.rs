@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The cache as simply as it can be said: a list of nodes, searched from end to end.
+/// Reference model of the cache, as simple as possible: a list of nodes, searched from end to end.
 #[derive(Default)]
 struct Reference {
     nodes: Vec<Node>,
@@ -28,7 +28,7 @@ impl Reference {
         found.map(|node| node.block).collect()
     }
 
-    /// The unpinned node without descendants that was released first.
+    /// Returns the unpinned node without descendants that was released first.
     fn evict(&mut self) -> Option<BlockId> {
         let is_leaf = |node: &Node| {
             let parent_of = |other: &Node| {
@@ -59,7 +59,7 @@ impl Reference {
     }
 }
 
-/// A request as far as the cache is concerned: what it pins.
+/// Request as the cache sees it: the blocks that it pins.
 struct Holder {
     hashes: Vec<u64>,
     blocks: Vec<BlockId>,
@@ -67,7 +67,7 @@ struct Holder {
 
 #[derive(Clone, Debug)]
 enum Action {
-    /// Reuses what is cached of a path and computes the rest.
+    /// Reuses the cached part of a path and computes the rest.
     Hold {
         hashes: Vec<u64>,
     },
@@ -143,7 +143,8 @@ impl Harness {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Finds, keeps and evicts exactly what the simple form does, in the same order.
+    /// Checks that the cache finds, keeps and evicts exactly what the reference model does, in the
+    /// same order.
     #[test]
     fn the_pool_does_what_the_simple_form_does(
         actions in prop::collection::vec(action(), 1..60),

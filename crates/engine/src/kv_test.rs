@@ -10,7 +10,7 @@ fn file_path(pool: &mut BlockPool, hashes: &[u64]) -> Vec<BlockId> {
     path
 }
 
-/// A pool whose cache holds `hashes` as one path, unpinned.
+/// Makes a pool whose cache holds `hashes` as one path, unpinned.
 fn pool_with(blocks: u32, hashes: &[u64]) -> BlockPool {
     let mut pool = BlockPool::new(blocks);
     let path = file_path(&mut pool, hashes);

@@ -1,8 +1,9 @@
-//! Model of an LLM inference engine in virtual time: iteration-level batching and a paged KV cache.
+//! Model of an LLM inference engine in virtual time: continuous batching and a paged KV cache.
 //!
-//! Sans-I/O: the caller owns the clock. It hands requests in with [`Engine::submit`], asks
-//! [`Engine::next_step_at`] when to come back, and calls [`Engine::step`] then. The emulator drives
-//! it in real time, a discrete-event simulator as fast as it can. Same calls, same answers.
+//! The crate does no I/O, and the caller owns the clock. The caller hands requests in with
+//! [`Engine::submit`], asks [`Engine::next_step_at`] for the time of the next step, and calls
+//! [`Engine::step`] then. The emulator drives the engine in real time, a discrete-event simulator
+//! as fast as it can. The same calls give the same answers.
 
 mod batch;
 mod config;

@@ -1,8 +1,9 @@
-//! Machines with published figures, and what one step costs on them.
+//! Machines with published figures, and the cost of one step on each.
 //!
-//! A step costs `base + prefill_token × prefilled tokens + sequence × sequences + kv_token × KV
-//! tokens read`. What no paper states is derived from memory bandwidth (NVIDIA data sheets) and
-//! marked *assumption*; docs/emulator.md lists the sources.
+//! The cost of a step is
+//! `base + prefill_token × prefilled tokens + sequence × sequences + kv_token × KV tokens read`.
+//! Figures that no paper states are derived from memory bandwidth (NVIDIA data sheets) and marked
+//! *assumption*; docs/emulator.md lists the sources.
 
 use std::fmt;
 use std::str::FromStr;
@@ -28,7 +29,7 @@ impl Profile {
     /// Every profile, slowest first.
     pub const ALL: [Self; 3] = [Self::L4, Self::A100, Self::H100];
 
-    /// The name as people write it: `l4`, `a100`, `h100`.
+    /// Returns the profile's name: `l4`, `a100` or `h100`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +39,7 @@ impl Profile {
         }
     }
 
-    /// What a step costs on it.
+    /// Returns the cost of a step of this model on this machine.
     #[must_use]
     pub fn step_cost(self) -> StepCost {
         match self {
@@ -51,18 +52,18 @@ impl Profile {
                 sequence_ns: 100_000,
                 kv_token_ns: 437,
             },
-            // The regression's constant of 150.72 ms is of a whole request through HTTP, not of a
-            // step, so base is 14.5 GB of weights at 2,039 GB/s (assumption).
-            // kv_token: 128 KiB at 2,039 GB/s. sequence: assumption.
+            // The regression's constant of 150.72 ms is the time of a whole request through HTTP,
+            // not of a step, so base is 14.5 GB of weights at 2,039 GB/s (assumption). kv_token:
+            // 128 KiB at 2,039 GB/s. sequence: assumption.
             Self::A100 => StepCost {
                 base_ns: 7_100_000,
                 prefill_token_ns: 93_800,
                 sequence_ns: 50_000,
                 kv_token_ns: 64,
             },
-            // base: 65.5 GB of weights at 2 × 3,350 GB/s (assumption). prefill_token: what is left
-            // of the 128.8 ms that 2,048 tokens take at 15,900 tokens/s.
-            // kv_token: 256 KiB at 6,700 GB/s. sequence: assumption.
+            // base: 65.5 GB of weights at 2 × 3,350 GB/s (assumption). prefill_token: the rest of
+            // the 128.8 ms that 2,048 tokens take at 15,900 tokens/s. kv_token: 256 KiB at 6,700
+            // GB/s. sequence: assumption.
             Self::H100 => StepCost {
                 base_ns: 9_800_000,
                 prefill_token_ns: 58_100,
@@ -72,8 +73,8 @@ impl Profile {
         }
     }
 
-    /// KV tokens that fit beside the weights. The A100's is an assumption: 90 % of 80 GB less
-    /// the weights would hold 437,000 tokens of 128 KiB; activations get the rest.
+    /// Returns the KV tokens that fit beside the weights. The A100's figure is an assumption: 90 %
+    /// of 80 GB less the weights would hold 437,000 tokens of 128 KiB; activations need the rest.
     #[must_use]
     pub fn kv_tokens(self) -> u32 {
         match self {
@@ -104,25 +105,26 @@ impl FromStr for Profile {
 #[error("unknown profile `{0}`: expected l4, a100 or h100")]
 pub struct UnknownProfile(pub String);
 
-/// What one step costs, in nanoseconds of virtual time.
+/// Cost of one step, in nanoseconds of virtual time.
 ///
-/// The model is linear: it leaves out that attention within one long prompt grows with its square.
+/// The model is linear: it leaves out that attention within one long prompt grows with the square
+/// of its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepCost {
-    /// Each step: reading the weights and launching kernels.
+    /// Cost of each step: reading the weights and launching kernels.
     pub base_ns: u64,
-    /// Each prompt token computed in the step.
+    /// Cost of each prompt token computed in the step.
     pub prefill_token_ns: u64,
-    /// Each sequence in the step: sampling and bookkeeping.
+    /// Cost of each sequence in the step: sampling and bookkeeping.
     pub sequence_ns: u64,
-    /// Each token of KV that the step's sequences hold, since attention reads it.
+    /// Cost of each token of KV that the step's sequences hold, because attention reads it.
     pub kv_token_ns: u64,
 }
 
 impl StepCost {
-    /// How long a step takes that prefills `prefill_tokens` and serves `sequences`, which hold
-    /// `kv_tokens` of KV together.
+    /// Returns the time of a step that prefills `prefill_tokens` and serves `sequences` requests,
+    /// which hold `kv_tokens` of KV together.
     #[must_use]
     pub fn duration(&self, prefill_tokens: u64, sequences: u64, kv_tokens: u64) -> Duration {
         Duration::from_nanos(

@@ -1,11 +1,11 @@
-//! What is asked of the engine.
+//! Requests to the engine, and the reasons for which it rejects them.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
 use thiserror::Error;
 
-/// Names a request within one engine. The caller chooses it; it must be unique among live requests.
+/// Id of a request within one engine. The caller chooses it; it must be unique among live requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
@@ -15,23 +15,23 @@ impl fmt::Display for RequestId {
     }
 }
 
-/// One request: how long it is and what its blocks contain.
+/// Lengths and content of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Unique among the requests that the engine has not yet finished.
     pub id: RequestId,
     /// Tokens of the prompt, at least 1.
     pub prompt_tokens: u32,
-    /// Tokens that it will generate. 0 means prefill only, as for an embedding.
+    /// Tokens that the engine will generate. 0 means prefill only, as for an embedding.
     pub output_tokens: u32,
-    /// A content hash of each full block of prompt followed by output, first block first. Blocks
-    /// past the end of the list are never shared: leave them out where the content is unknown.
-    /// Plain or chained hashes both work, since the cache compares whole paths.
+    /// Content hash of each full block of prompt followed by output, first block first. Blocks past
+    /// the end of the list are never shared: leave them out where the content is unknown. Plain and
+    /// chained hashes both work, because the cache compares whole paths.
     pub blocks: Vec<u64>,
 }
 
 impl Request {
-    /// A request whose tokens are known, so that all of its full blocks can be reused.
+    /// Makes a request whose tokens are known, so that all of its full blocks can be reused.
     #[must_use]
     pub fn from_tokens(
         id: RequestId,
@@ -51,9 +51,10 @@ impl Request {
     }
 }
 
-/// Content hashes of the full blocks in `tokens`; a partial block at the end has none.
+/// Returns the content hashes of the full blocks in `tokens`; a partial block at the end has none.
 ///
-/// Not keyed: the prompts of a model engine are not hostile, and equal on every replica.
+/// The hashes have no secret key: prompts of a model engine are not hostile, and every replica must
+/// get the same hashes.
 #[must_use]
 pub fn block_hashes(tokens: &[u32], block_tokens: NonZeroU32) -> Vec<u64> {
     tokens.chunks_exact(block_tokens.get() as usize).map(block_hash).collect()
@@ -70,13 +71,13 @@ fn saturating_len(tokens: &[u32]) -> u32 {
     u32::try_from(tokens.len()).unwrap_or(u32::MAX)
 }
 
-/// Why a request was not accepted. The engine is as it was before.
+/// Reason for which a request was not accepted. The engine is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Rejected {
-    /// `waiting_max` requests wait already; worth a retry later or elsewhere.
+    /// `waiting_max` requests wait already; a retry later or elsewhere makes sense.
     #[error("the request queue is full ({waiting} waiting)")]
     QueueFull {
-        /// Requests that wait.
+        /// Number of waiting requests.
         waiting: u32,
     },
     /// Prompt and output together can never fit; no retry helps.

@@ -1,44 +1,46 @@
-//! Waits that double.
+//! Exponential backoff.
 
 use std::time::{Duration, Instant};
 
 /// Limits of a [`BackOff`], in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BackOffLimits {
-    /// The first wait.
+    /// First wait.
     pub(crate) first_ms: u64,
-    /// The longest.
+    /// Longest wait.
     pub(crate) max_ms: u64,
-    /// All is forgotten after this time without trouble.
+    /// Time without a failure after which earlier failures are forgotten.
     pub(crate) forget_ms: u64,
 }
 
-/// How often something has failed in a row, and how long to wait for the next try.
+/// Exponential backoff: number of failures in a row, and the wait until the next try.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct BackOff {
     repeats: u32,
-    /// When it last became well.
+    /// Time of the last recovery; `None` while the thing fails.
     well_since: Option<Instant>,
 }
 
 impl BackOff {
-    /// The wait after a failure at `now`: doubled with each, unless it was well for long.
+    /// Returns the wait after a failure at `now`: twice the wait before, or the first wait again
+    /// after a long time without failures.
     pub(crate) fn fail(&mut self, now: Instant, limits: BackOffLimits) -> Duration {
         let well_for = self.well_since.take().map(|since| now.saturating_duration_since(since));
         if well_for.is_some_and(|time| time >= Duration::from_millis(limits.forget_ms)) {
             self.repeats = 0;
         }
+        // A shift by 64 or more fails, far beyond any limit.
         let doubled = 1_u64.checked_shl(self.repeats).unwrap_or(u64::MAX);
         self.repeats = self.repeats.saturating_add(1);
         Duration::from_millis(limits.first_ms.saturating_mul(doubled).min(limits.max_ms))
     }
 
-    /// It works again, from `now` on.
+    /// Records that the thing works again from `now` on.
     pub(crate) fn succeed(&mut self, now: Instant) {
         self.well_since = Some(now);
     }
 
-    /// Failures that were not forgotten yet.
+    /// Returns the number of failures that are not forgotten yet.
     pub(crate) fn repeats(&self) -> u32 {
         self.repeats
     }

@@ -1,4 +1,4 @@
-//! The breaker of one model at one replica.
+//! Circuit breaker of one model at one replica.
 
 use std::time::{Duration, Instant};
 
@@ -8,18 +8,18 @@ use crate::BreakerConfig;
 use crate::back_off::{BackOff, BackOffLimits};
 use crate::time::{jittered, later};
 
-/// Parts of the window; it moves by one part at a time.
+/// Slices of the sliding window, which moves by one slice at a time.
 const SLICES: usize = 10;
 
-/// After this many times the longest wait without trouble, repeats are forgotten.
+/// Multiple of the longest wait without trouble after which repeats are forgotten.
 const FORGET_AFTER: u64 = 2;
 
-/// Leaves a model of a replica out while too many of its requests fail.
+/// Circuit breaker that leaves a model of a replica out while too many of its requests fail.
 #[derive(Clone, Debug)]
 pub(crate) struct Breaker {
     state: State,
     back_off: BackOff,
-    /// When it last heard of a request.
+    /// Time of the last recorded request.
     heard_at: Instant,
 }
 
@@ -29,23 +29,23 @@ enum State {
     /// Requests pass and are counted.
     Closed(Window),
     // Open => Trial
-    /// None pass.
+    /// No request passes.
     Open { until: Instant },
     // Trial => (Closed | Open)
-    /// Few pass; so many were good.
+    /// Half open: a few requests pass, and `goods` of them were good so far.
     Trial { goods: u32 },
 }
 
-/// Requests and faults of the last time.
+/// Requests and faults within the sliding window.
 #[derive(Clone, Debug)]
 struct Window {
     slices: [Counts; SLICES],
-    /// The slice that is being filled, and since when.
+    /// Index of the slice that is being filled. `since` is the time when its filling began.
     newest: usize,
     since: Instant,
 }
 
-/// What a breaker counts.
+/// Numbers that a breaker counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) requests: u32,
@@ -57,8 +57,9 @@ impl Breaker {
         Self { state: closed(now), back_off: BackOff::default(), heard_at: now }
     }
 
-    /// Counts what is new: a good beginning is one request, a failed one a request and a fault,
-    /// and a reply that breaks off one fault, since it was counted when it began.
+    /// Counts new requests: a reply that begins well is one request, a failed one a request and a
+    /// fault. A reply that breaks off is one fault without a request, because the request was
+    /// counted when the reply began.
     pub(crate) fn record(
         &mut self,
         now: Instant,
@@ -74,13 +75,15 @@ impl Breaker {
                     self.open(now, config, rng);
                 }
             }
+            // Replies to requests from before the opening prove nothing new.
             State::Open { .. } => {}
+            // Half open, a single fault opens the breaker again.
             State::Trial { .. } if new.faults > 0 => self.open(now, config, rng),
             State::Trial { .. } => self.count_goods(now, new.requests, config),
         }
     }
 
-    /// Counts a time without requests as a good answer, if it is on trial.
+    /// Counts a time without requests as a good answer, if the breaker is half open.
     pub(crate) fn on_idle(&mut self, now: Instant, config: &BreakerConfig) {
         self.count_goods(now, 1, config);
     }
@@ -94,7 +97,7 @@ impl Breaker {
         }
     }
 
-    /// Lets time pass.
+    /// Moves the breaker on to `now`: an open one becomes half open, a closed one drops old counts.
     pub(crate) fn advance(&mut self, now: Instant, config: &BreakerConfig) {
         match &mut self.state {
             State::Open { until } if now >= *until => self.state = State::Trial { goods: 0 },
@@ -103,7 +106,7 @@ impl Breaker {
         }
     }
 
-    /// How the model stands; `None` if nothing is wrong.
+    /// Returns the standing of the model; `None` while the breaker is closed.
     pub(crate) fn standing(&self) -> Option<ModelStanding> {
         match self.state {
             State::Closed(_) => None,
@@ -115,6 +118,7 @@ impl Breaker {
     pub(crate) fn counts(&self) -> Counts {
         match &self.state {
             State::Closed(window) => window.sum(),
+            // The window is dropped when the breaker opens.
             State::Open { .. } | State::Trial { .. } => Counts::default(),
         }
     }
@@ -140,6 +144,7 @@ fn closed(now: Instant) -> State {
 
 fn is_too_much(counts: Counts, config: &BreakerConfig) -> bool {
     let percent = u64::from(counts.requests) * u64::from(config.error_percent);
+    // With an `error_percent` of 0, requests without a fault must not open the breaker.
     counts.faults > 0
         && counts.requests >= config.requests_min
         && u64::from(counts.faults) * 100 >= percent
@@ -153,7 +158,7 @@ impl Window {
         slice.faults = slice.faults.saturating_add(new.faults);
     }
 
-    /// Empties the slices that have become too old.
+    /// Empties the slices that are older than the window.
     fn turn(&mut self, now: Instant, config: &BreakerConfig) {
         let slice = Duration::from_millis((config.window_ms / SLICES as u64).max(1));
         for _ in 0..SLICES {
@@ -164,7 +169,7 @@ impl Window {
             self.slices[self.newest] = Counts::default();
             self.since = later(self.since, slice);
         }
-        // A full turn emptied all of them.
+        // After a full turn all slices are empty.
         if now.saturating_duration_since(self.since) >= slice {
             self.since = now;
         }
@@ -183,9 +188,10 @@ impl Counts {
     pub(crate) const FAILED: Self = Self { requests: 1, faults: 1 };
     pub(crate) const BROKEN_OFF: Self = Self { requests: 0, faults: 1 };
 
-    /// What a fault counts as.
+    /// Returns the counts that a fault adds.
     pub(crate) fn of(fault: Fault) -> Self {
         match fault {
+            // The request was counted when its reply began.
             Fault::Cut | Fault::Stalled => Self::BROKEN_OFF,
             Fault::Connect
             | Fault::Reset

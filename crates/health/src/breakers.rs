@@ -1,4 +1,4 @@
-//! The breakers of one replica.
+//! Circuit breakers of one replica.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,12 +8,12 @@ use spillway_types::{ModelName, ModelStanding};
 use crate::breaker::{Breaker, Counts};
 use crate::{BreakerConfig, MemberSpec};
 
-/// One breaker for each model that was asked for, up to a limit.
+/// Circuit breakers of the models that clients asked a replica for, up to a limit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Breakers(BTreeMap<ModelName, Breaker>);
 
 impl Breakers {
-    /// Counts what is new of a model. Models that the replica does not have are left out, since
+    /// Counts new requests for a model. Models that the replica does not have are ignored, because
     /// clients may ask for any name.
     pub(crate) fn record(
         &mut self,
@@ -32,22 +32,22 @@ impl Breakers {
         breaker.record(now, new, &spec.health.breaker, rng);
     }
 
-    /// Lets time pass.
+    /// Moves all breakers on to `now`.
     pub(crate) fn advance(&mut self, now: Instant, config: &BreakerConfig) {
         self.0.values_mut().for_each(|breaker| breaker.advance(now, config));
     }
 
-    /// Counts a time without requests as a good answer to those on trial.
+    /// Counts a time without requests as a good answer for the breakers that are half open.
     pub(crate) fn on_idle(&mut self, now: Instant, config: &BreakerConfig) {
         self.0.values_mut().for_each(|breaker| breaker.on_idle(now, config));
     }
 
-    /// Forgets the models that the replica does not have any more.
+    /// Forgets the models that the replica no longer has.
     pub(crate) fn retain(&mut self, spec: &MemberSpec) {
         self.0.retain(|model, _| serves(spec, model));
     }
 
-    /// The models that stand differently from the rest, by name.
+    /// Returns the models whose breaker is open or half open, by name.
     pub(crate) fn standings(&self) -> Vec<(ModelName, ModelStanding)> {
         let standing = |(model, breaker): (&ModelName, &Breaker)| {
             breaker.standing().map(|standing| (model.clone(), standing))
@@ -59,9 +59,10 @@ impl Breakers {
         self.0.iter()
     }
 
-    /// Forgets the breaker that was quiet for longest, one that is closed if there is one.
+    /// Removes the breaker that was quiet for longest, and a closed one if there is one.
     fn make_room(&mut self, models_max: usize) {
         while self.0.len() >= models_max {
+            // Closed breakers go first, because an open one holds requests back.
             let rank = |breaker: &Breaker| (breaker.standing().is_some(), breaker.heard_at());
             let quietest = self.0.iter().min_by_key(|(_, breaker)| rank(breaker));
             let Some(model) = quietest.map(|(model, _)| model.clone()) else { return };
@@ -71,6 +72,7 @@ impl Breakers {
 }
 
 fn serves(spec: &MemberSpec, model: &ModelName) -> bool {
+    // A replica without a list of models may serve any.
     spec.models.is_empty() || spec.models.contains(model)
 }
 

@@ -1,11 +1,11 @@
-//! The level of a replica's token bucket.
+//! Token bucket of one replica.
 
 use std::time::Instant;
 
 use spillway_route::{BucketConfig, refill};
 
-/// Tokens of a replica: each request takes one, and time brings new ones, fewer the more requests
-/// wait or run there.
+/// Token bucket of a replica: each request takes a token, and time brings new ones, fewer the more
+/// requests wait or run there.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bucket(Option<Level>);
 
@@ -17,8 +17,8 @@ struct Level {
 }
 
 impl Bucket {
-    /// Takes out what was started since the last call and fills in what time brought. The first
-    /// call finds it full.
+    /// Takes out a token for each request started since the last call and refills by the time that
+    /// passed. The first call fills the bucket.
     pub(crate) fn advance(
         &mut self,
         now: Instant,
@@ -33,9 +33,10 @@ impl Bucket {
         self.0 = Some(Level { tokens, at: now, started });
     }
 
-    /// The level at the last call, less what was started since then; below 0 by what was sent
-    /// without a token.
+    /// Returns the level at the last call, less the requests started since then. The level is below
+    /// 0 if requests were sent without a token.
     pub(crate) fn tokens(&self, started: u64) -> f32 {
+        // Before the first tick the bucket counts as empty.
         self.0.map_or(0.0, |level| level.after(started))
     }
 }

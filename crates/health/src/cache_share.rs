@@ -1,14 +1,14 @@
-//! How much of its prompts a replica had in its cache lately.
+//! Share of recent prompts that a replica had in its cache.
 
 use spillway_types::TokenCounts;
 
-/// A reply counts less with each that comes after it, by this share: the last 32 make up most.
+/// Factor by which each new reply lowers the weight of earlier ones: the last 32 make up most.
 const FADE: f64 = 31.0 / 32.0;
 
-/// Fewer replies say nothing.
+/// Fewest replies for a known share.
 const REPLIES_MIN: u32 = 5;
 
-/// Cached tokens against all prompt tokens of the recent replies.
+/// Cached tokens as a share of all prompt tokens of the recent replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CacheShare {
     prompt: f64,
@@ -17,17 +17,18 @@ pub(crate) struct CacheShare {
 }
 
 impl CacheShare {
-    /// Counts a reply; one that tells no prompt tokens says nothing.
+    /// Counts a reply; a reply without prompt tokens is ignored.
     pub(crate) fn record(&mut self, tokens: TokenCounts) {
         if tokens.prompt == 0 {
             return;
         }
         self.prompt = self.prompt * FADE + tokens.prompt as f64;
+        // A wrong report must not make a share above 1.
         self.cached = self.cached * FADE + tokens.cached.min(tokens.prompt) as f64;
         self.replies = self.replies.saturating_add(1);
     }
 
-    /// The share, 0 to 1, once it is known.
+    /// Returns the share, 0 to 1; `None` after too few replies.
     pub(crate) fn known(&self) -> Option<f32> {
         (self.replies >= REPLIES_MIN).then(|| (self.cached / self.prompt) as f32)
     }

@@ -1,4 +1,4 @@
-//! All checks of one replica.
+//! Results of all checks of one replica.
 
 use std::time::Instant;
 
@@ -8,18 +8,18 @@ use crate::tally::{Tally, Thresholds};
 use crate::verdict::Vote;
 use crate::{Check, CheckFault, MemberSpec};
 
-/// What the checks of a replica have shown.
+/// Results of the checks of a replica.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Checks {
     pub(crate) active: Tally,
     pub(crate) deep: Tally,
     pub(crate) scrape: Tally,
-    /// Memory as load reports tell it: a second source for what deep checks say.
+    /// Memory use in load reports, which also counts as a deep check.
     memory: Tally,
 }
 
 impl Checks {
-    /// Counts a result; that of a check which the replica does not have says nothing.
+    /// Counts the result of a check. A check that the replica does not have is ignored.
     pub(crate) fn record(
         &mut self,
         now: Instant,
@@ -32,12 +32,13 @@ impl Checks {
             Check::Deep => (&mut self.deep, spec.checks.deep),
             Check::Scrape => (&mut self.scrape, spec.checks.scrape),
         };
+        // A result may still come after a reload has removed its check.
         if period.is_some() {
             tally.record(now, result, thresholds(spec));
         }
     }
 
-    /// Takes a report's memory for a check, if there is a limit for it.
+    /// Counts a report's memory use as a check, if memory has a limit.
     pub(crate) fn record_memory(&mut self, now: Instant, report: &LoadReport, spec: &MemberSpec) {
         if let (Some(used), Some(max)) = (report.gpu_memory_use, spec.health.gpu_memory_use_max) {
             let result = if used > max { Err(CheckFault::MemoryFull) } else { Ok(()) };
@@ -49,7 +50,7 @@ impl Checks {
         self.active.vote(now, spec.checks.active, spec.health.fall)
     }
 
-    /// Of known answers and memory, the one that has more against the replica.
+    /// Returns the worse vote of the two: deep checks or memory use.
     pub(crate) fn deep_vote(&self, now: Instant, spec: &MemberSpec) -> Vote {
         let fall = spec.health.fall;
         let memory_period = spec.health.gpu_memory_use_max.map(|_| spec.report_period());

@@ -1,4 +1,4 @@
-//! Whether a replica is well enough for requests, and how it comes back.
+//! Condition of a replica: ejection, trial and return.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use crate::back_off::{BackOff, BackOffLimits};
 use crate::time::{jittered, later};
 use crate::verdict::{Verdict, Vote, Votes, Witnesses, verdict};
 
-/// The condition of one replica, with its memory of how often it failed.
+/// Condition of one replica, with the memory of its failures.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Condition {
     state: State,
@@ -20,47 +20,47 @@ pub(crate) enum State {
     #[default]
     Well,
     // Ejected => (Trial | Down)
-    /// This node leaves it out, until then at least.
+    /// This node leaves the replica out, at least until `until`.
     Ejected { until: Instant, by: Cause },
     // Trial => (Well | Ejected | Down)
-    /// It gets a small share and has given so many good answers.
+    /// The replica gets a small share of requests and has given `goods` good answers.
     Trial { goods: u32, by: Cause },
     // Down => (Well | Trial)
-    /// All leave it out. Without active checks it is tried again after that moment.
+    /// Every node leaves the replica out. Without active checks it is tried again after `until`.
     Down { until: Instant },
 }
 
-/// What an ejection or a trial comes from.
+/// Reason for an ejection or a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// What requests met with. Limited to a share of the pool.
+    /// Faults of requests. Such ejections are limited to a share of the pool.
     Traffic,
-    /// A check that looks closer than traffic, or a warm-up that failed.
+    /// A deep check or a warm-up that failed.
     Check,
-    /// It was down.
+    /// The replica was down.
     Down,
 }
 
-/// What is known about the replica at one moment.
+/// Evidence about the replica at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Evidence {
     pub(crate) votes: Votes,
-    /// What the region's other nodes say.
+    /// Votes of the region's other nodes.
     pub(crate) others: Witnesses,
-    /// No byte comes although requests wait.
+    /// True if no byte comes although requests wait for one.
     pub(crate) is_stalled: bool,
 }
 
-/// How the condition changed.
+/// Change of the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shift {
-    /// It is left out.
+    /// The replica is left out.
     Out(&'static str),
-    /// It is tried again with a small share.
+    /// The replica is tried again with a small share.
     ToTrial(&'static str),
-    /// It is well again, with what it had.
+    /// The replica is well again and has kept its cache.
     Recovered(&'static str),
-    /// It was down and is up again, and all it had in memory is taken for lost.
+    /// The replica was down and is up again; its cache is taken for lost.
     Reborn(&'static str),
 }
 
@@ -73,18 +73,19 @@ impl Condition {
         self.back_off.repeats()
     }
 
-    /// What follows from the votes in this condition.
+    /// Returns the verdict that follows from the votes in this condition.
     pub(crate) fn verdict(&self, now: Instant, evidence: &Evidence) -> Verdict {
         verdict(self.votes_that_count(now, evidence.votes), evidence.others)
     }
 
-    /// Whether this node's own signals speak against the replica: what it tells the others. Their
-    /// word is no part of it, or two nodes could go on believing each other for ever.
+    /// Returns true if this node's own signals speak against the replica. The node tells this to
+    /// the other nodes. Their votes are not counted here, or two nodes could confirm each other for
+    /// ever.
     pub(crate) fn is_against(&self, now: Instant, votes: Votes) -> bool {
         self.votes_that_count(now, votes).lean_down()
     }
 
-    /// Follows the evidence one step; call again until it says `None`.
+    /// Follows the evidence by one step; call again until the result is `None`.
     pub(crate) fn advance(
         &mut self,
         now: Instant,
@@ -101,6 +102,7 @@ impl Condition {
         match self.state {
             State::Down { .. } if is_down => None,
             State::Down { until } => self.leave_down(now, until, evidence.votes.active),
+            // The backoff of the ejection goes on: one failure must not count twice.
             State::Ejected { until, .. } if is_down => {
                 self.state = State::Down { until };
                 Some(Shift::Out(why))
@@ -109,10 +111,12 @@ impl Condition {
                 self.state = State::Down { until: self.back_at(now, config, rng) };
                 Some(Shift::Out(why))
             }
+            // No backoff is needed: the next good deep check ends this ejection.
             State::Well | State::Trial { .. } if fails_deep => {
                 self.state = State::Ejected { until: now, by: Cause::Check };
                 Some(Shift::Out("deep_check_failed"))
             }
+            // A stalled replica or one that fails deep checks stays ejected after its time is over.
             State::Ejected { until, by } => {
                 let is_over = now >= until && !fails_deep && !evidence.is_stalled;
                 is_over.then(|| {
@@ -129,17 +133,17 @@ impl Condition {
         }
     }
 
-    /// Ejects for what traffic showed; the caller has seen to the pool's limit.
+    /// Ejects the replica because of its traffic. The caller has checked the pool's limit.
     ///
-    /// One on trial goes back to where it was. That takes nothing from the pool, since it was not
-    /// open before, and so needs no room within the limit.
+    /// A replica on trial returns to its ejection without a check of the limit: it was not open, so
+    /// the pool loses nothing.
     pub(crate) fn eject(&mut self, now: Instant, config: &HealthConfig, rng: &mut fastrand::Rng) {
         let until = self.back_at(now, config, rng);
         let by = if let State::Trial { by, .. } = self.state { by } else { Cause::Traffic };
         self.state = State::Ejected { until, by };
     }
 
-    /// Lets it begin with a small share.
+    /// Starts a trial with a small share of requests.
     pub(crate) fn begin_trial(&mut self, by: Cause) {
         self.state = State::Trial { goods: 0, by };
     }
@@ -155,8 +159,8 @@ impl Condition {
         matches!(self.state, State::Trial { .. })
     }
 
-    /// Whether it takes from the share of the pool that traffic may eject. A trial still does, or
-    /// the whole pool could come to be either out or on trial.
+    /// Returns true if the replica counts towards the share of the pool that traffic may eject. A
+    /// trial counts too, or the whole pool could be either ejected or on trial.
     pub(crate) fn is_ejected_by_traffic(&self) -> bool {
         matches!(
             self.state,
@@ -164,13 +168,13 @@ impl Condition {
         )
     }
 
-    /// Takes it for well; how often it failed is kept.
+    /// Sets the condition to well and keeps the number of failures.
     pub(crate) fn reset(&mut self) {
         self.state = State::Well;
     }
 
-    /// With active checks a replica is down until they say otherwise. Without them nothing would
-    /// ever say so: after its back-off it is tried.
+    /// Leaves the state "down". With active checks, a replica is down until they succeed. Without
+    /// them, no signal would ever end it, so the replica is tried after its backoff.
     fn leave_down(&mut self, now: Instant, until: Instant, active: Vote) -> Option<Shift> {
         match active {
             Vote::Good => {
@@ -186,8 +190,9 @@ impl Condition {
         }
     }
 
-    /// While a replica is tried, or is due to be, what traffic showed before is out of date, and a
-    /// lone vote can't be contradicted by the traffic that it prevents.
+    /// Returns the votes that count in this state. A replica on trial, or due for one, is not
+    /// judged by the traffic before, and a lone vote of a check counts less, because no traffic
+    /// could contradict it.
     fn votes_that_count(&self, now: Instant, votes: Votes) -> Votes {
         match self.state {
             State::Trial { .. } => votes.brief(),

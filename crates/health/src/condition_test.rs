@@ -2,7 +2,7 @@ use super::*;
 use crate::test_fleet::{ms, start};
 use crate::verdict::Vote::{Bad, BadForLong, Good, Silent};
 
-/// A condition with a clock.
+/// Condition with a clock.
 struct Test {
     condition: Condition,
     now: Instant,
@@ -18,7 +18,7 @@ impl Test {
         Self { condition: Condition::default(), now: start(), rng, is_stalled: false, others }
     }
 
-    /// One step on the votes of active, passive, deep and scrape.
+    /// Makes one step with the votes of active, passive, deep and scrape.
     fn advance(&mut self, [active, passive, deep, scrape]: [Vote; 4]) -> Option<Shift> {
         let votes = Votes { active, passive, deep, scrape };
         let evidence = Evidence { votes, others: self.others, is_stalled: self.is_stalled };

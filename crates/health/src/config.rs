@@ -1,13 +1,13 @@
-//! Settings of a fleet and of how its members' health is judged.
+//! Settings of a fleet and of the health of its members.
 
 /// Limits of a fleet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FleetConfig {
     /// Actions kept until they are polled. A caller that polls after each input never needs more
-    /// than a few for each member; beyond this the oldest are lost, changes first.
+    /// than a few for each member; beyond this limit the oldest are dropped, changes first.
     pub actions_max: usize,
-    /// Models per replica for which a breaker is kept. Choose more than a replica has models;
-    /// beyond this the one that was quiet for longest is forgotten.
+    /// Models per replica that have a circuit breaker. Choose more than a replica has models;
+    /// beyond this limit the breaker that was quiet for longest is dropped.
     pub models_max: usize,
 }
 
@@ -17,55 +17,56 @@ impl Default for FleetConfig {
     }
 }
 
-/// How the health of the replicas of a pool is judged.
+/// Rules for the health of the replicas of a pool.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HealthConfig {
-    /// Good checks in a row until a replica counts as well. More than 1 keeps one that only
-    /// answers now and then out.
+    /// Good checks in a row until a replica counts as well. A value above 1 keeps out a replica
+    /// that answers only now and then.
     pub rise: u32,
-    /// Failed checks in a row until a check speaks against a replica. Times the period this is
-    /// how long an idle replica's death goes unnoticed.
+    /// Failed checks in a row until a check speaks against a replica. This number times the check's
+    /// period is the time in which the death of an idle replica is noticed.
     pub fall: u32,
     /// Faults in a row, without a good answer between them, until a replica is ejected.
     pub eject_after: u32,
-    /// Connections in a row that could not be made until a replica is ejected. They are rarely
-    /// chance, so fewer than other faults. Two within 200 ms are enough while the newest active
-    /// check has failed too.
+    /// Failed connection attempts in a row until a replica is ejected. They are rarely chance, so
+    /// choose fewer than for other faults. Two within 200 ms are enough if the newest active check
+    /// has failed too.
     pub connect_eject_after: u32,
-    /// How long a first ejection lasts; each repeat lasts twice as long. About the time that a
-    /// process needs to restart.
+    /// Time of a first ejection; each repeat doubles it. Choose about the time that a process needs
+    /// to restart.
     pub eject_ms: u64,
-    /// No ejection lasts longer.
+    /// Longest time of an ejection.
     pub eject_max_ms: u64,
-    /// After this time without trouble the next ejection counts as a first one. More than
+    /// Time without trouble after which the next ejection counts as a first one. Choose more than
     /// `eject_max_ms`, or a flapping replica never gets there.
     pub eject_forget_ms: u64,
-    /// At most this share of a pool's open replicas is ejected by what traffic shows, so that
-    /// what is no replica's fault can't take them all.
+    /// Largest share of a pool's open replicas that traffic may eject, so that a fault outside the
+    /// replicas can't take them all.
     pub ejected_share_percent: u32,
     /// Share of its weight, in permille, that a replica gets on trial after an ejection.
     pub trial_permille: u16,
     /// Good answers that end a trial.
     pub trial_goods: u32,
-    /// A replica with requests in flight that sends no byte for this long has stalled. More than
-    /// the longest prefill of a full queue takes.
+    /// Time without a byte, with requests in flight, after which a replica counts as stalled.
+    /// Choose more than the longest prefill of a full queue takes.
     pub stall_ms: u64,
-    /// A replica whose answers take so many times as long as is usual among at least three of its
-    /// pool, for the same model and in proportion to weight, is ejected as one that fails. 0 turns
-    /// it off: choose that where hardware differs and weights don't say so.
+    /// Slowness that ejects a replica, as a multiple of the usual time of at least three replicas
+    /// of its pool, for the same model and in proportion to weight. 0 turns it off: choose that
+    /// where hardware differs and weights don't say so.
     pub slow_ratio: f32,
-    /// Share of the GPU's memory, 0 to 1, above which reports count as failed deep checks. Servers
-    /// that reserve memory for their KV cache report more than 0.9 all the time: leave it out.
+    /// Share of the GPU's memory, 0 to 1, above which a report counts as a failed deep check.
+    /// Servers that reserve memory for their KV cache report more than 0.9 all the time: choose
+    /// `None` for them.
     pub gpu_memory_use_max: Option<f32>,
-    /// Breakers, one for each replica and model.
+    /// Circuit breakers, one for each replica and model.
     pub breaker: BreakerConfig,
-    /// No replica is left alone for longer, whatever `Retry-After` it sends.
+    /// Longest pause after a `Retry-After` of a replica; longer ones are cut to it.
     pub retry_after_max_ms: u64,
-    /// How long a replica is left alone that answers most requests with "busy" and names no time.
+    /// Pause of a replica that answers most requests with "busy" and names no time.
     pub busy_pause_ms: u64,
-    /// Load that is older than two reports takes this long to lose half of its trust.
+    /// Time in which the trust in load halves, once the load is older than two reports.
     pub stale_half_life_ms: u64,
-    /// A warm-up that takes longer counts as failed.
+    /// Time limit of a warm-up; one that takes longer counts as failed.
     pub warm_up_max_ms: u64,
 }
 
@@ -94,20 +95,20 @@ impl Default for HealthConfig {
     }
 }
 
-/// When a model of a replica is left out, because too many of its requests fail.
+/// Rules of the circuit breaker that leaves a model of a replica out when too many requests fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BreakerConfig {
-    /// Share of failed requests that opens it.
+    /// Share of failed requests, in percent, that opens the breaker.
     pub error_percent: u32,
-    /// The time over which requests are counted.
+    /// Length of the window in which requests are counted.
     pub window_ms: u64,
-    /// Fewer requests within that time never open it.
+    /// Requests within the window below which the breaker never opens.
     pub requests_min: u32,
-    /// How long it is open at first; twice as long on each repeat.
+    /// Time that the breaker stays open at first; each repeat doubles it.
     pub open_ms: u64,
-    /// It is never open for longer.
+    /// Longest time that the breaker stays open.
     pub open_max_ms: u64,
-    /// Good answers that close it again.
+    /// Good answers that close the breaker again.
     pub trial_goods: u32,
 }
 
@@ -124,20 +125,23 @@ impl Default for BreakerConfig {
     }
 }
 
-/// When a replica that is kept in reserve takes part.
+/// Conditions under which a replica that is kept in reserve takes part.
 ///
-/// It also does while fewer of the pool's replicas are open than the pool has without its reserve.
+/// It also takes part while fewer replicas of the pool are open than the pool has without its
+/// reserve.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StandbyConfig {
-    /// Requests that wait at an open replica of the pool on average; `None` to ignore queues.
+    /// Threshold of requests that wait at an open replica of the pool on average; `None` to ignore
+    /// queues.
     pub queue: Option<f32>,
-    /// 99th percentile of the pool's time to first byte; `None` to ignore it.
+    /// Threshold of the 99th percentile of the pool's time to first byte; `None` to ignore it.
     pub p99_ms: Option<f32>,
-    /// How long the pool must be in need. Long enough to ride out one burst.
+    /// Time that the pool must be in need before a replica is promoted. Choose it long enough to
+    /// ride out one burst.
     pub promote_after_ms: u64,
-    /// How long the pool must have been below half of both thresholds until one goes back.
+    /// Time that the pool must be below half of both thresholds before a replica goes back.
     pub demote_after_ms: u64,
-    /// Time to finish what it has when it goes back.
+    /// Time for a replica to finish its requests when it goes back.
     pub drain_ms: u64,
 }
 

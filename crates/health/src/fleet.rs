@@ -1,4 +1,4 @@
-//! The fleet: all replicas of the own region.
+//! Fleet of all replicas of the own region.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
@@ -15,63 +15,63 @@ use crate::{Check, CheckFault, FleetConfig, Live, MemberReport, MemberSpec, Memb
 
 mod region;
 
-/// What is decided about all replicas of the own region.
+/// Decisions about all replicas of the own region.
 ///
-/// Feed it with `handle_*`, and call [`Self::handle_timeout`] every 100 ms. After each input drain
-/// [`Self::poll_action`]; if [`Self::version`] moved, some [`Self::standing`] did. An input for a
-/// replica that is not in the fleet (any more) is no error, but for orders: others are under way
-/// while members come and go.
+/// Feed it with `handle_*`, and call [`Self::handle_timeout`] every 100 ms. After each input, drain
+/// [`Self::poll_action`]; if [`Self::version`] has changed, so has at least one [`Self::standing`].
+/// An input for a replica that is not in the fleet is ignored, because inputs are under way while
+/// members come and go; only an order returns an error.
 ///
-/// Time may not run backwards; an input that is older than one before it counts as of that moment.
+/// Time never runs backwards: an input older than an earlier one counts as of the earlier one.
 #[derive(Debug)]
 pub struct Fleet {
     config: FleetConfig,
     rng: fastrand::Rng,
     members: BTreeMap<ReplicaName, Member>,
-    /// Pools with a reserve.
+    /// State of the reserve of each pool that has one.
     needs: BTreeMap<PoolName, PoolNeed>,
     actions: VecDeque<Action>,
     version: u64,
-    /// The latest moment that was heard of.
+    /// Latest time of any input.
     latest: Option<Instant>,
 }
 
-/// Something to do or to tell.
+/// Action that the caller carries out, or change that the caller records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Send it its warm-up prompts and answer with [`Fleet::handle_warmed_up`].
+    /// Send warm-up prompts to the replica and answer with [`Fleet::handle_warmed_up`].
     WarmUp(ReplicaName),
-    /// It has nothing left, or its time for that is up: whoever had it drained may take it away.
+    /// The drained replica has no requests left, or its time is up: it may be stopped.
     Drained(ReplicaName),
-    /// A replica came into another state; for logs and metrics.
+    /// A replica changed its state; for logs and metrics.
     Changed {
-        /// Which.
+        /// Name of the replica.
         replica: ReplicaName,
-        /// Where it was.
+        /// State before the change.
         from: MemberState,
-        /// Where it is.
+        /// State after the change.
         to: MemberState,
-        /// What led there.
+        /// Reason of the change.
         why: &'static str,
     },
-    /// The breaker of a model opened, went on trial or (`None`) closed; for logs and metrics.
+    /// The circuit breaker of a model opened, became half open, or closed; for logs and metrics.
     ModelChanged {
-        /// At which replica.
+        /// Name of the replica.
         replica: ReplicaName,
-        /// Which model.
+        /// Name of the model.
         model: ModelName,
-        /// How it stands now.
+        /// New standing of the model; `None` if the breaker closed.
         to: Option<ModelStanding>,
     },
 }
 
-/// No replica of that name is in the fleet.
+/// Error: no replica of that name is in the fleet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no replica `{0}`")]
 pub struct UnknownReplica(pub ReplicaName);
 
 impl Fleet {
-    /// An empty fleet. Nodes should not share a `seed`: it spreads their retries.
+    /// Makes an empty fleet. Nodes should use different seeds, which spread their retries.
     #[must_use]
     pub fn new(config: FleetConfig, seed: u64) -> Self {
         Self {
@@ -85,11 +85,11 @@ impl Fleet {
         }
     }
 
-    /// Takes over which replicas there are. What is known of those that stay is kept; of two with
-    /// the same name the later counts.
+    /// Takes over the list of replicas. Those that stay keep their state; of two with one name the
+    /// later counts.
     ///
-    /// New ones have to show first that they are ready. With `presumed_ready`, for the start of a
-    /// node, they serve until something else is shown: they have been serving all along.
+    /// New replicas must first show that they are ready. With `presumed_ready`, for the start of a
+    /// node, they serve until a signal speaks against them: they served before the node started.
     pub fn reconcile(&mut self, now: Instant, members: Vec<MemberSpec>, presumed_ready: bool) {
         let now = self.advance_to(now);
         let names: BTreeSet<ReplicaName> = members.iter().map(|spec| spec.name.clone()).collect();
@@ -106,6 +106,7 @@ impl Fleet {
                 self.members.insert(name.clone(), Member::new(now, spec, presumed_ready));
                 self.version += 1;
             }
+            // A changed spec may change the verdict at once.
             self.settle(&name, now);
         }
         self.publish_all();
@@ -114,7 +115,7 @@ impl Fleet {
         self.needs.retain(|pool, _| pools.contains(pool));
     }
 
-    /// Takes in what traffic showed.
+    /// Takes in a sign of traffic.
     pub fn handle_sign(&mut self, sign: &Sign) {
         self.feed(sign.at, &sign.replica, |member, now, shared| member.on_sign(now, sign, shared));
     }
@@ -130,8 +131,8 @@ impl Fleet {
         self.feed(now, replica, |member, now, _| member.on_check(now, check, result));
     }
 
-    /// Takes in a load report that was scraped or pushed, with what was known to be in flight there
-    /// when it came: [`Live::known`]. Reports that come along with replies are signs.
+    /// Takes in a load report that was scraped or pushed, with the requests that were known to be
+    /// in flight there when it came: [`Live::known`]. Reports that come with replies are signs.
     pub fn handle_report(
         &mut self,
         now: Instant,
@@ -142,10 +143,10 @@ impl Fleet {
         self.feed(now, replica, |member, now, _| member.on_report(now, &report, in_flight));
     }
 
-    /// Follows an order. A later order takes the place of an earlier one, also its limit.
+    /// Follows an order. A later order replaces an earlier one with its time limit.
     ///
     /// # Errors
-    /// If there is no such replica.
+    /// Returns [`UnknownReplica`] if there is no such replica.
     pub fn handle_order(
         &mut self,
         now: Instant,
@@ -156,8 +157,8 @@ impl Fleet {
             .ok_or_else(|| UnknownReplica(replica.clone()))
     }
 
-    /// Takes in how a warm-up ended that [`Action::WarmUp`] asked for. One that failed does not
-    /// keep the replica out, which its checks find ready; but it begins on trial.
+    /// Takes in the result of a warm-up that [`Action::WarmUp`] asked for. A failed warm-up does
+    /// not keep out a replica that its checks find ready, but the replica begins on trial.
     pub fn handle_warmed_up(
         &mut self,
         now: Instant,
@@ -167,9 +168,10 @@ impl Fleet {
         self.feed(now, replica, |member, now, _| member.on_warmed_up(now, result.is_ok()));
     }
 
-    /// Lets time pass. Call it every 100 ms, with a way to see what the data path knows.
+    /// Moves all members on to `now`. Call it every 100 ms; `live` is the data path's view.
     pub fn handle_timeout(&mut self, now: Instant, live: &dyn Fn(&ReplicaName) -> Live) {
         let now = self.advance_to(now);
+        // Computed once, so that all members are compared with the same averages.
         let cached = self.cached_by_pool();
         let names: Vec<ReplicaName> = self.members.keys().cloned().collect();
         for (name, member) in &mut self.members {
@@ -182,7 +184,7 @@ impl Fleet {
         self.publish_all();
     }
 
-    /// Finds those that are far slower than their peers.
+    /// Finds the members that are far slower than their peers.
     fn compare_paces(&mut self, now: Instant) {
         let open = self.members.values().filter(|member| member.admission() == Admission::Open);
         let usual = UsualPaces::of(
@@ -194,25 +196,25 @@ impl Fleet {
         }
     }
 
-    /// The next thing to do or to tell; call until it says `None`.
+    /// Returns the next action; call until it returns `None`.
     #[must_use]
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// What a replica may be given. One that is not in the fleet is not held back.
+    /// Returns the standing of a replica: without restriction if it is not in the fleet.
     #[must_use]
     pub fn standing(&self, replica: &ReplicaName) -> Standing {
         self.members.get(replica).map_or(Standing::FULL, |member| member.shown().clone())
     }
 
-    /// A number that changes exactly when the standing of any replica does.
+    /// Returns a number that changes exactly when the standing of any replica does.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// What is known of a replica's load at `now`; `live` belongs to the same moment.
+    /// Returns the signals about a replica's load at `now`; `live` belongs to the same moment.
     #[must_use]
     pub fn signals(&self, now: Instant, replica: &ReplicaName, live: Live) -> Signals {
         self.members
@@ -220,20 +222,20 @@ impl Fleet {
             .map_or(Signals::UNKNOWN, |member| member.signals(self.not_before(now), live))
     }
 
-    /// All there is to know, for an operators' table, by name.
+    /// Returns a report about each member, by name, for a table that operators read.
     #[must_use]
     pub fn members(&self, now: Instant) -> Vec<MemberReport> {
         let now = self.not_before(now);
         self.members.values().map(|member| member.report(now)).collect()
     }
 
-    /// Whether a replica is in the fleet.
+    /// Returns true if the replica is in the fleet.
     #[must_use]
     pub fn contains(&self, replica: &ReplicaName) -> bool {
         self.members.contains_key(replica)
     }
 
-    /// Gives one input to one member and draws the conclusions; `None` if there is no such member.
+    /// Gives one input to one member and settles it; `None` if there is no such member.
     fn feed(
         &mut self,
         now: Instant,
@@ -249,8 +251,7 @@ impl Fleet {
         Some(())
     }
 
-    /// Draws the conclusions for a member, and ejects it if traffic speaks against it and its pool
-    /// can do without one more.
+    /// Settles a member, and ejects it if traffic speaks against it and its pool can do without it.
     fn settle(&mut self, name: &ReplicaName, now: Instant) {
         let Some(member) = self.members.get_mut(name) else { return };
         let mut shared = Shared { rng: &mut self.rng, models_max: self.config.models_max };
@@ -277,8 +278,7 @@ impl Fleet {
         names.iter().for_each(|name| self.publish(name));
     }
 
-    /// Makes known what has changed of a member. Once for each input, so that what an input both
-    /// changes and changes back is no change.
+    /// Publishes the changes of a member once for each input: a reverted change is no change.
     fn publish(&mut self, name: &ReplicaName) {
         let Some(member) = self.members.get_mut(name) else { return };
         let before = member.publish();
@@ -296,6 +296,7 @@ impl Fleet {
         }
     }
 
+    /// Queues the actions that tell of changes between two published states.
     fn tell(&mut self, name: &ReplicaName, before: &Shown, after: &Shown, why: &'static str) {
         if before.state != after.state {
             let (from, to) = (before.state, after.state);
@@ -312,8 +313,8 @@ impl Fleet {
         }
     }
 
-    /// Queues an action. Where there is no room what only tells goes first: it is in the standings
-    /// anyway. A warm-up that is lost ends by its time limit.
+    /// Queues an action. A full queue drops a change first, because changes also show in the
+    /// standings. A warm-up that is dropped ends by its time limit.
     fn act(&mut self, action: Action) {
         if self.actions.len() >= self.config.actions_max {
             let only_tells =
@@ -326,10 +327,11 @@ impl Fleet {
         }
     }
 
-    /// Brings in the reserve of pools in need, and sends it back.
+    /// Promotes replicas of the reserve in pools that need them, and demotes them afterwards.
     fn review_reserves(&mut self, now: Instant) {
         for pool in self.pools_with_reserve() {
             let of_pool = || self.members.values().filter(|member| *member.pool() == pool);
+            // The first member with rules decides for the pool.
             let Some(config) = of_pool().find_map(|member| member.spec().standby) else { continue };
             let load = PoolLoad::of(of_pool(), now);
             let need = self.needs.entry(pool.clone()).or_default();
@@ -337,6 +339,7 @@ impl Fleet {
                 choose(wish, of_pool()).map(|member| (wish, member.spec().name.clone()))
             });
             if let Some((wish, name)) = chosen {
+                // A wish that no member can fulfil stays.
                 need.settle();
                 self.change_reserve(wish, &name, now);
             }
@@ -357,7 +360,7 @@ impl Fleet {
         reserve.map(|member| member.pool().clone()).collect()
     }
 
-    /// What the full replicas of each pool have in their caches, on average.
+    /// Returns the mean cached share of prompts of the full members of each pool.
     fn cached_by_pool(&self) -> BTreeMap<PoolName, f32> {
         let mut sums: BTreeMap<&PoolName, (f32, f32)> = BTreeMap::new();
         for member in self.members.values() {
@@ -379,8 +382,8 @@ impl Fleet {
     }
 }
 
-/// The member of a pool that meets the wish best: one that still has its cache comes in first, the
-/// one that came in last goes back first.
+/// Chooses the member of a pool that fits the wish best. A replica that still has its cache is
+/// promoted first; the replica that was promoted last is demoted first.
 fn choose<'a>(wish: Wish, members: impl Iterator<Item = &'a Member>) -> Option<&'a Member> {
     match wish {
         Wish::Promote => members

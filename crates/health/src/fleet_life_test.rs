@@ -1,4 +1,4 @@
-//! What a fleet makes of lives: warm-up, drain, ramp, reserve.
+//! Tests of a fleet by life: warm-up, drain, ramp, reserve.
 
 use std::time::Duration;
 
@@ -59,7 +59,7 @@ fn on_trial_it_gets_the_lesser_of_both_shares() {
     test.check("a", Check::Active, 2);
     test.fleet.handle_warmed_up(test.now, &"a".into(), Err(CheckFault::Timeout));
     assert_eq!((test.state("a"), test.permille("a")), (MemberState::Trial, 100));
-    // Its first request takes long.
+    // The replica's first request takes long.
     test.set_live("a", 1, Some(0));
     test.wait(20_000);
     assert_eq!(test.permille("a"), 500);
@@ -227,7 +227,7 @@ fn one_that_leaves_the_reserve_by_config_serves_and_one_that_joins_it_does_not()
 fn a_pool_that_gets_a_reserve_anew_waits_as_long_as_any() {
     let reserve = || MemberSpec { standby: Some(StandbyConfig::default()), ..spec("s") };
     let mut test = TestFleet::of(vec![spec("a"), reserve()]);
-    // One of two is missing all the time.
+    // One of the two regular replicas is missing all the time.
     let missing = || MemberSpec { needs_warm_up: true, ..spec("b") };
     test.fleet.reconcile(test.now, vec![spec("a"), missing(), reserve()], false);
     test.wait(4_000);

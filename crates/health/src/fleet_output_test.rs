@@ -1,4 +1,4 @@
-//! What a fleet tells: signals, actions, reports.
+//! Tests of a fleet's outputs: signals, actions, reports.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn a_report_along_with_a_reply_counts_what_was_in_flight_at_the_last_tick() {
     let signals = test.fleet.signals(test.now, &"a".into(), Live::default());
     assert_eq!((signals.kv_use.value, signals.pending.value), (0.5, 7.0));
     assert_eq!(signals.in_flight_at_report, 4);
-    // Those of other nodes, as far as they had told.
+    // Requests of other nodes count as far as they were reported at that time.
     let live = Live { in_flight: 4, elsewhere: 3, started: 0, silent_for: None };
     test.live.insert("a".into(), live);
     test.tick();

@@ -1,4 +1,4 @@
-//! What holds whatever happens, in whatever order.
+//! Invariants of a fleet for any events in any order.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::{
     Order, Vote,
 };
 
-/// A fleet of any members that lives through events.
+/// Fleet of any members that goes through events.
 struct Harness {
     fleet: Fleet,
     now: Instant,
@@ -62,7 +62,7 @@ impl Harness {
         }
     }
 
-    /// The standing of each member that there is.
+    /// Returns the standing of each member of the fleet.
     fn standings(&self) -> BTreeMap<ReplicaName, Standing> {
         let names = NAMES.map(ReplicaName::from);
         let there = names.into_iter().filter(|name| self.fleet.contains(name));
@@ -145,7 +145,7 @@ proptest! {
         let mut harness = Harness::new(plain_specs(members, |spec| {
             spec.health.ejected_share_percent = share;
             spec.health.retry_after_max_ms = 0;
-            // A lone vote never lasts, so that nothing but traffic decides here.
+            // A lone vote never lasts here, so that only traffic decides.
             spec.health.eject_max_ms = 2_000;
         }));
         for (replica, kind, wait_ms) in events {
@@ -171,7 +171,7 @@ proptest! {
         let mut harness = Harness::new(plain_specs(2, |_| {}));
         for round in 0..rounds {
             for (number, check) in checks.into_iter().enumerate() {
-                // A good check comes last, so that it is there before the bad one lasts.
+                // A good check comes last, so that it counts before the bad one lasts.
                 let result = if number == bad { Err(CheckFault::Timeout) } else { Ok(()) };
                 harness.live_through(&Event::Check { replica: 0, check, result });
             }
@@ -230,7 +230,7 @@ proptest! {
 }
 
 proptest! {
-    // Each of these is long.
+    // Each of these times is long.
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
@@ -266,7 +266,7 @@ proptest! {
     }
 }
 
-/// Replicas of one pool that differ from the default in what `change` does.
+/// Makes replicas of one pool that differ from the default in what `change` does.
 fn plain_specs(count: usize, change: impl Fn(&mut MemberSpec)) -> Vec<MemberSpec> {
     let period = Some(ms(1000));
     let plain = |name: &&str| {

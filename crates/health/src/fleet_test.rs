@@ -1,4 +1,5 @@
-//! What a fleet makes of its inputs, one behaviour at a time: members, health, back-pressure, breakers.
+//! Tests of a fleet's reaction to its inputs, one behaviour at a time: members, health,
+//! backpressure, circuit breakers.
 
 use spillway_types::{Admission, Fault, LoadReport, ModelStanding, Sign, Standing};
 
@@ -8,7 +9,7 @@ use crate::{
     Verdict, Vote,
 };
 
-// Who is there.
+// Members.
 
 #[test]
 fn at_the_start_all_serve_and_later_ones_show_first_that_they_are_ready() {
@@ -136,7 +137,7 @@ fn every_pair_of_signals_brings_it_down() {
     for first in 0..4 {
         for second in 0..4 {
             let mut test = TestFleet::of(vec![with_all.clone(), spec("b"), spec("c")]);
-            // Good ones first, so that no lone signal is enough.
+            // Good checks first, so that no lone signal is enough.
             for check in [Check::Active, Check::Deep, Check::Scrape] {
                 test.check("a", check, 2);
             }
@@ -194,7 +195,7 @@ fn a_stall_ejects_and_lasts_as_long_as_the_silence() {
     assert_eq!(test.state("a"), MemberState::Trial);
 }
 
-/// Both alone say little.
+/// Either signal alone proves little.
 #[test]
 fn silence_far_beyond_what_is_usual_ejects_at_once_if_a_check_has_failed_as_well() {
     let mut test = fleet(&["a", "b"]);
@@ -210,7 +211,7 @@ fn silence_far_beyond_what_is_usual_ejects_at_once_if_a_check_has_failed_as_well
     test.set_live("a", 3, Some(1_600));
     test.tick();
     assert_eq!(test.changes("a"), [(MemberState::Ejected, "silent_stall")]);
-    // What was usual is long forgotten, and it is as silent as before.
+    // The usual time is long forgotten, and the replica is as silent as before.
     test.wait(15_000);
     assert_eq!(test.admission("a"), Admission::Ejected);
     test.check("a", Check::Active, 1).tick();
@@ -226,7 +227,7 @@ fn where_little_is_known_of_its_answers_a_failed_check_makes_no_silence_too_long
     test.set_live("a", 3, Some(29_000));
     test.tick();
     assert_eq!(test.admission("a"), Admission::Open);
-    // Nor does a check that is slow while answers are quick.
+    // With quick answers and a failed check, a silence below a second is not enough either.
     (0..20).for_each(|_| _ = test.answer_after("b", ms(1)));
     test.check_fails("b", Check::Active, 1);
     test.set_live("b", 3, Some(900));
@@ -307,7 +308,7 @@ fn one_that_is_left_alone_is_ejected_only_when_it_is_asked_again() {
     assert_eq!(test.changes("a").last(), Some(&(MemberState::Ejected, "faults_in_a_row")));
 }
 
-// Back-pressure.
+// Backpressure.
 
 #[test]
 fn one_that_asks_to_be_left_alone_is_and_keeps_its_health_and_ramp() {
@@ -346,7 +347,7 @@ fn an_ejected_one_that_asks_to_be_left_alone_is_left_alone() {
     assert_eq!(test.state("a"), MemberState::Trial);
 }
 
-// Breakers.
+// Circuit breakers.
 
 #[test]
 fn a_breaker_takes_one_model_of_one_replica_out() {

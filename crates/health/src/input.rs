@@ -1,4 +1,4 @@
-//! What a fleet is told, besides signs and load reports.
+//! Inputs of a fleet besides signs and load reports.
 
 use std::time::Duration;
 
@@ -7,69 +7,69 @@ use spillway_types::{ModelName, PoolName, ReplicaName};
 
 use crate::{HealthConfig, StandbyConfig};
 
-/// One replica as the config or discovery has it.
+/// Description of one replica from the config or from discovery.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemberSpec {
-    /// Its name, unique in the fleet.
+    /// Name, unique in the fleet.
     pub name: ReplicaName,
-    /// The pool whose members share its load and may take its place.
+    /// Pool whose members share the replica's load and may take its place.
     pub pool: PoolName,
-    /// Its capacity against the others of its pool, at least 1.
+    /// Capacity relative to the other members of the pool, at least 1.
     pub weight: u32,
-    /// The models it serves; if empty, any. Breakers are kept for these.
+    /// Models that the replica serves; empty for any. Circuit breakers are kept for these.
     pub models: Vec<ModelName>,
-    /// Set if it is kept in reserve until it is needed.
+    /// Rules for a replica that is kept in reserve; `None` for a replica that always takes part.
     pub standby: Option<StandbyConfig>,
-    /// Whether it is to be warmed up with prompts before its first request.
+    /// True if the replica is to be warmed up with prompts before its first request.
     pub needs_warm_up: bool,
-    /// The checks it has.
+    /// Checks of the replica.
     pub checks: CheckPeriods,
-    /// How its health is judged.
+    /// Rules for its health.
     pub health: HealthConfig,
-    /// How long it takes from its first request to its full share; zero for at once.
+    /// Slow start: time from its first request to its full share; zero for none.
     pub slow_start: Duration,
-    /// Its bucket, for policies that go by buckets.
+    /// Token bucket of the replica, for policies that use buckets.
     pub bucket: BucketConfig,
 }
 
-/// Time between two checks of each kind; `None` for a check that does not exist.
+/// Time between two checks of each kind; `None` for a kind that the replica does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckPeriods {
-    /// Of its health endpoint.
+    /// Period of the checks of the health endpoint.
     pub active: Option<Duration>,
-    /// Of known answers.
+    /// Period of the deep checks, which ask for a known answer.
     pub deep: Option<Duration>,
-    /// Of its metrics.
+    /// Period of the scrapes of the metrics.
     pub scrape: Option<Duration>,
 }
 
-/// A kind of check.
+/// Kind of check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Check {
-    /// Its health endpoint is asked.
+    /// Request to the health endpoint.
     Active,
-    /// It is given a prompt whose answer is known.
+    /// Prompt whose answer is known.
     Deep,
-    /// Its metrics are read.
+    /// Scrape of the metrics.
     Scrape,
 }
 
-/// Why a check failed.
+/// Reason for which a check failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum CheckFault {
-    /// No connection, or it broke.
+    /// No connection, or the connection broke.
     #[error("unreachable")]
     Unreachable,
     /// No answer in time.
     #[error("timeout")]
     Timeout,
-    /// It said that it is not well.
+    /// The replica said that it is not well.
     #[error("unhealthy")]
     Unhealthy,
-    /// It said that it is still loading.
+    /// The replica said that it is still loading.
     #[error("not ready")]
     NotReady,
-    /// What came back could not be understood.
+    /// The reply could not be understood.
     #[error("malformed")]
     Malformed,
     /// The answer was not the known one.
@@ -80,43 +80,44 @@ pub enum CheckFault {
     MemoryFull,
 }
 
-/// What the data path knows of a replica at this moment.
+/// The data path's view of a replica at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Live {
-    /// Requests sent there by this node and not yet ended.
+    /// Requests that this node sent there and that have not ended.
     pub in_flight: u32,
-    /// The same of the region's other nodes, by their last word.
+    /// Requests of the region's other nodes in flight there, by their last report.
     pub elsewhere: u32,
-    /// Requests ever sent there by this node.
+    /// Requests that this node ever sent there.
     pub started: u64,
-    /// How long no byte has come back from it while requests were in flight; `None` if none are.
+    /// Time without a byte from the replica while requests were in flight; `None` if none are.
     pub silent_for: Option<Duration>,
 }
 
 impl Live {
-    /// Requests in flight there, as far as known.
+    /// Returns the number of requests in flight there from all nodes of the region, as far as
+    /// known.
     #[must_use]
     pub fn known(&self) -> u32 {
         self.in_flight.saturating_add(self.elsewhere)
     }
 }
 
-/// What an operator or the platform wants of a replica.
+/// Order of an operator or of the platform about a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// It gets nothing more, finishes what it has, and [`crate::Action::Drained`] says when that
-    /// is done.
+    /// The replica gets no new requests and finishes those it has; [`crate::Action::Drained`] tells
+    /// when that is done.
     Drain {
-        /// After this it counts as drained whatever it still has.
+        /// Time after which the replica counts as drained even with requests left.
         limit: Duration,
-        /// Who wants it.
+        /// Origin of the order.
         why: DrainReason,
     },
-    /// It comes back, as if it were new.
+    /// The replica returns as if it were new.
     Resume,
 }
 
-/// Who wants a replica drained.
+/// Origin of an order to drain a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DrainReason {
     /// A person or a deployment.
@@ -126,6 +127,7 @@ pub enum DrainReason {
 }
 
 impl DrainReason {
+    /// Returns the reason as it stands in [`crate::Action::Changed`].
     pub(crate) fn why(self) -> &'static str {
         match self {
             Self::Operator => "drain_ordered",
@@ -135,7 +137,7 @@ impl DrainReason {
 }
 
 impl CheckFault {
-    /// Name as it stands in metrics and reports.
+    /// Returns the name of the fault in metrics and reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -151,7 +153,7 @@ impl CheckFault {
 }
 
 impl Check {
-    /// Name as it stands in metrics and reports.
+    /// Returns the name of the check in metrics and reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

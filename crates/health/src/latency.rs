@@ -1,4 +1,4 @@
-//! An average of latencies that follows peaks at once.
+//! Average of latencies that follows peaks at once.
 
 use std::time::{Duration, Instant};
 
@@ -6,16 +6,17 @@ use spillway_types::Reading;
 
 use crate::time::trust;
 
-/// A peak is forgotten by 63 % within this time, as long as samples come.
+/// Time in which a peak is forgotten by 63 %, as long as samples come.
 const DECAY: Duration = Duration::from_secs(10);
 
-/// Without samples the trust in the average halves in this time.
+/// Time without samples in which the trust in the average halves.
 const TRUST_HALF_LIFE: Duration = Duration::from_secs(30);
 
-/// The peak EWMA of a replica's time to first byte.
+/// Peak EWMA of a replica's time to first byte.
 ///
-/// A sample above it becomes it: a replica that slows down is avoided after one reply. Samples
-/// below pull it down with the time constant of its decay, however many there are.
+/// A sample above the average replaces it, so that a replica that slows down is avoided after one
+/// reply. Samples below pull the average down with the time constant of its decay, however many
+/// there are.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeakEwma(Option<Average>);
 
@@ -36,7 +37,7 @@ impl PeakEwma {
         self.0 = Some(Average { ms: kept, at: now });
     }
 
-    /// The average in milliseconds. Its trust fades with the age of the newest sample.
+    /// Returns the average in milliseconds. Its trust fades with the age of the newest sample.
     pub(crate) fn reading(&self, now: Instant) -> Reading {
         self.0.map_or(Reading::UNKNOWN, |average| {
             let age = now.saturating_duration_since(average.at);

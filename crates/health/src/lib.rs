@@ -1,13 +1,16 @@
-//! Decides what each replica of the own region may be given.
+//! Decisions about the requests that each replica of the own region may be given, and about clients
+//! that this region should get.
 //!
-//! Sans-I/O: [`Fleet`] is fed with what traffic shows ([`spillway_types::Sign`]), results of checks,
-//! load reports and orders, and with time. After each input the caller drains
-//! [`Fleet::poll_action`] and, when [`Fleet::version`] moved, reads the standings anew. Same
-//! inputs and seed, same outputs.
+//! The crate does no I/O: [`Fleet`] is fed with signs of traffic ([`spillway_types::Sign`]),
+//! results of checks, load reports, orders, and time. After each input the caller drains
+//! [`Fleet::poll_action`] and, when [`Fleet::version`] has changed, reads the standings anew. The
+//! same inputs and seed give the same outputs.
 //!
-//! A replica is one `Member`: small machines for its life, condition, breakers, back-pressure and
-//! ramp. Each says what it thinks of admitting requests; the worst word is the standing.
+//! A replica is one `Member`: small state machines for life, condition, circuit breakers,
+//! backpressure and slow start. Each votes on admission of requests; the strictest vote is the
+//! standing.
 
+mod announcement;
 mod back_off;
 mod breaker;
 mod breakers;
@@ -32,16 +35,19 @@ mod region_breaker;
 mod region_load;
 mod report;
 mod standby;
+mod steering;
 mod tally;
 mod time;
 mod verdict;
 
+pub use announcement::{Announcement, AnnouncementConfig};
 pub use config::{BreakerConfig, FleetConfig, HealthConfig, StandbyConfig};
 pub use fleet::{Action, Fleet, UnknownReplica};
 pub use input::{Check, CheckFault, CheckPeriods, DrainReason, Live, MemberSpec, Order};
 pub use region_breaker::{RegionBreaker, RegionPass, RegionTally};
 pub use region_load::{RegionLoad, ReplicaNow, with_nodes};
 pub use report::{BreakerReport, CheckReport, FaultReport, MemberReport, MemberState};
+pub use steering::{SteeringConfig, SteeringFacts, SteeringMachine, SteeringTally};
 pub use verdict::{Verdict, Vote, Votes, Witnesses, verdict};
 
 #[cfg(test)]

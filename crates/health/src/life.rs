@@ -1,4 +1,4 @@
-//! From a replica's first check to its leave.
+//! Life of a replica from its first check to its removal.
 
 use std::time::{Duration, Instant};
 
@@ -6,41 +6,41 @@ use crate::MemberSpec;
 use crate::input::DrainReason;
 use crate::time::{later, later_ms};
 
-/// Where a replica is in its life.
+/// Phase in the life of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Life {
     // Starting => (WarmingUp | Serving | Draining)
-    /// Its checks have not shown yet that it is ready.
+    /// The checks have not yet shown that the replica is ready.
     Starting,
     // WarmingUp => (Serving | Starting | Draining)
-    /// It is given prompts of ours, until then at most.
+    /// The replica is given warm-up prompts, until `until` at most.
     WarmingUp { until: Instant },
     // Serving => (WarmingUp | Starting | Draining)
-    /// It serves, as its condition and ramp allow.
+    /// The replica serves, as its condition and ramp allow.
     Serving,
     // Draining => (Drained | Starting)
-    /// It finishes what it has, until then at most.
+    /// The replica finishes its requests, until `until` at most.
     Draining { until: Instant, why: DrainReason },
     // Drained => (Draining | Starting)
-    /// It has nothing left, or no time for it.
+    /// The replica has no requests left, or its time for them is up.
     Drained { why: DrainReason },
 }
 
-/// A step that was taken.
+/// Step in the life of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LifeStep {
-    /// It is ready and is to be warmed up.
+    /// The replica is ready and is to be warmed up.
     WarmUp,
-    /// It begins to serve, as cold as a replica is at first.
+    /// The replica begins to serve with a cold cache. The text is the reason.
     Serve(&'static str),
-    /// It begins to serve although its warm-up failed.
+    /// The replica begins to serve although its warm-up failed.
     ServeOnTrial,
-    /// It has nothing left.
+    /// The drained replica has no requests left.
     Drained,
 }
 
 impl Life {
-    /// Lets time pass; `is_ready` by its checks.
+    /// Moves the life on to `now`. Pass true for `is_ready` if the checks find the replica ready.
     pub(crate) fn advance(
         &mut self,
         now: Instant,
@@ -49,6 +49,7 @@ impl Life {
     ) -> Option<LifeStep> {
         match *self {
             Self::Starting if is_ready => Some(self.begin(now, spec, "ready")),
+            // A warm-up without an end counts as failed.
             Self::WarmingUp { until } if now >= until => {
                 *self = Self::Serving;
                 Some(LifeStep::ServeOnTrial)
@@ -61,7 +62,7 @@ impl Life {
         }
     }
 
-    /// It is ready from `now` on.
+    /// Begins to serve or to warm up at `now`, when the replica is ready.
     pub(crate) fn begin(&mut self, now: Instant, spec: &MemberSpec, why: &'static str) -> LifeStep {
         if spec.needs_warm_up {
             *self = Self::WarmingUp { until: later_ms(now, spec.health.warm_up_max_ms) };
@@ -72,7 +73,7 @@ impl Life {
         }
     }
 
-    /// Its warm-up ended. One that ends after its time was up changes nothing.
+    /// Takes in the end of a warm-up. An end after the time limit changes nothing.
     pub(crate) fn on_warmed_up(&mut self, is_good: bool) -> Option<LifeStep> {
         if !matches!(self, Self::WarmingUp { .. }) {
             return None;
@@ -85,7 +86,7 @@ impl Life {
         *self = Self::Draining { until: later(now, limit), why };
     }
 
-    /// Says whether it was leaving.
+    /// Ends a drain. Returns true if the replica was being drained.
     pub(crate) fn resume(&mut self) -> bool {
         let was_leaving = self.is_leaving();
         if was_leaving {
@@ -94,8 +95,10 @@ impl Life {
         was_leaving
     }
 
-    /// It says itself that it is loading. Says whether that is news.
+    /// Returns to the start because the replica says that it is loading. Returns true if that is
+    /// new.
     pub(crate) fn restart(&mut self) -> bool {
+        // A drained replica stays drained, even if it says that it is loading.
         let is_news = matches!(self, Self::WarmingUp { .. } | Self::Serving);
         if is_news {
             *self = Self::Starting;
@@ -103,7 +106,7 @@ impl Life {
         is_news
     }
 
-    /// Finds out whether it has nothing left.
+    /// Ends a drain if no request is left or the time is up.
     pub(crate) fn advance_drain(&mut self, now: Instant, in_flight: u32) -> Option<LifeStep> {
         match *self {
             Self::Draining { until, why } if in_flight == 0 || now >= until => {

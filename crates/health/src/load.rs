@@ -1,4 +1,4 @@
-//! What a replica says about its load, with the age of each number.
+//! Load that a replica reports, with the age of each number.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use spillway_types::{LoadReport, Reading};
 
 use crate::time::trust;
 
-/// A number is trusted fully until two reports should have come.
+/// Reporting periods for which a number is trusted fully.
 const FULL_FOR_PERIODS: u32 = 2;
 
-/// The newest of each number that a replica reported.
+/// The newest value of each number that a replica reported.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     queued: Gauge,
@@ -21,7 +21,7 @@ pub(crate) struct Load {
     at: Option<Instant>,
 }
 
-/// The readings of a [`Load`] at one moment.
+/// Readings of a [`Load`] at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadReadings {
     pub(crate) queued: Reading,
@@ -31,12 +31,12 @@ pub(crate) struct LoadReadings {
     pub(crate) pending: Reading,
 }
 
-/// How trust in reports fades.
+/// Rules by which trust in reports fades.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fading {
     /// Time between two reports.
     pub(crate) period: Duration,
-    /// Once two should have come, trust halves in this time.
+    /// Time in which trust halves, once two reports should have come.
     pub(crate) half_life: Duration,
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct Fading {
 struct Gauge(Option<(f32, Instant)>);
 
 impl Load {
-    /// Takes over what `report` tells and keeps the rest. `in_flight` is what was
-    /// known to be there.
+    /// Takes over the numbers in `report` and keeps the others. `in_flight` is the number of
+    /// requests known to be at the replica at that moment.
     pub(crate) fn record(&mut self, now: Instant, report: &LoadReport, in_flight: u32) {
         self.queued.set(now, report.queued, f32::MAX);
         self.running.set(now, report.running, f32::MAX);
@@ -53,7 +53,7 @@ impl Load {
         self.gpu_use.set(now, report.gpu_use, 1.0);
         self.pending.set(now, report.pending, f32::MAX);
         let counts = report.queued.or(report.running).or(report.pending);
-        // What was in flight belongs to these counts; a report of shares alone leaves both.
+        // The in-flight requests belong to these counts; a report of shares alone changes neither.
         if counts.is_some() {
             self.in_flight = in_flight;
         }
@@ -70,7 +70,7 @@ impl Load {
         }
     }
 
-    /// The queue as it counts for the bucket and for the reserve; `None` once it is unknown.
+    /// Returns the queue length for the token bucket and the reserve; `None` if it is unknown.
     pub(crate) fn queued(&self, now: Instant, fading: Fading) -> Option<f32> {
         let reading = self.queued.reading(now, fading);
         reading.is_known().then_some(reading.value)
@@ -80,14 +80,15 @@ impl Load {
         self.in_flight
     }
 
-    /// When the newest report came.
+    /// Returns the time of the newest report.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.at
     }
 }
 
 impl Gauge {
-    /// Takes a number over, unless it is none that load can have.
+    /// Takes a number over. Ignores numbers that no load can have: negative, infinite or not a
+    /// number.
     fn set(&mut self, now: Instant, value: Option<f32>, max: f32) {
         if let Some(value) = value.filter(|value| value.is_finite() && *value >= 0.0) {
             self.0 = Some((value.min(max), now));

@@ -1,4 +1,4 @@
-//! One replica: what is known of it, and what each input changes.
+//! Member of the fleet: state of one replica, and the effect of each input on it.
 
 use std::time::{Duration, Instant};
 
@@ -27,13 +27,13 @@ use crate::{Check, CheckFault, Live, MemberSpec, Order, Witnesses};
 mod decide;
 mod outputs;
 
-/// Time between two reports of a replica that is not scraped.
+/// Assumed time between two reports of a replica that is not scraped.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
-/// All that is known of one replica.
+/// State of one replica.
 ///
-/// After each input comes [`Self::settle`], which draws the conclusions, and then
-/// [`Self::publish`], which makes them known.
+/// After each input call [`Self::settle`], which draws the conclusions, and then [`Self::publish`],
+/// which makes them visible.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     spec: MemberSpec,
@@ -41,11 +41,11 @@ pub(crate) struct Member {
     condition: Condition,
     checks: Checks,
     passive: Passive,
-    /// What the region's other nodes say of it.
+    /// Votes of the region's other nodes.
     others: Witnesses,
     breakers: Breakers,
     pressure: Pressure,
-    /// `None` if it is not of the reserve.
+    /// State in the reserve; `None` if the replica does not belong to the reserve.
     reserve: Option<Reserve>,
     ramp: Ramp,
     cache: CacheShare,
@@ -53,40 +53,40 @@ pub(crate) struct Member {
     latency: PeakEwma,
     times: QuantileWindow,
     paces: Paces,
-    /// What is slow, for its next trial.
+    /// Pace that counts as slow in the next trial.
     slow_after: SlowAfter,
     bucket: Bucket,
-    /// What the data path said at the last tick.
+    /// View of the data path at the last tick.
     live: Live,
-    /// Since when it has had nothing to do, while it or a model of it is tried.
+    /// Start of the idle time that counts as a good answer; `None` while busy or not open.
     idle_since: Option<Instant>,
-    /// Traffic speaks for ejecting it, but enough of its pool are ejected.
+    /// True if traffic speaks for ejecting the replica, but enough of its pool are ejected.
     is_spared: bool,
-    /// What led to its state.
+    /// Reason of the present state.
     why: &'static str,
     effects: Vec<Effect>,
-    /// What was last made known.
+    /// State that was last published.
     shown: Shown,
 }
 
-/// This long without anything in flight counts as one good answer to a trial.
+/// Time without requests in flight that counts as one good answer in a trial.
 const IDLE_AS_GOOD: Duration = Duration::from_secs(2);
 
-/// Something that a member wants done.
+/// Action that a member asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     WarmUp,
     Drained,
 }
 
-/// What all members share while they are fed.
+/// State of the fleet that all members use while they take in an input.
 #[derive(Debug)]
 pub(crate) struct Shared<'a> {
     pub(crate) rng: &'a mut fastrand::Rng,
     pub(crate) models_max: usize,
 }
 
-/// A standing and the state it stands for.
+/// A standing and the state that belongs to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) standing: Standing,
@@ -94,8 +94,8 @@ pub(crate) struct Shown {
 }
 
 impl Member {
-    /// A new one. If `presumed_ready` it serves with its full share, else it has to show first
-    /// that it is ready.
+    /// Makes a new member. With `presumed_ready` it serves with its full share at once; otherwise
+    /// it must first show that it is ready.
     pub(crate) fn new(now: Instant, spec: MemberSpec, presumed_ready: bool) -> Self {
         let mut member = Self {
             life: if presumed_ready { Life::Serving } else { Life::Starting },
@@ -126,14 +126,15 @@ impl Member {
         member
     }
 
-    /// Takes over a changed config and keeps what is known.
+    /// Takes over a changed config and keeps the state.
     pub(crate) fn configure(&mut self, spec: MemberSpec) {
+        // A replica that a reload puts into the reserve is held at once.
         self.reserve = spec.standby.map(|_| self.reserve.unwrap_or(Reserve::Held));
         self.breakers.retain(&spec);
         self.spec = spec;
     }
 
-    /// Traffic showed something.
+    /// Takes in a sign of traffic.
     pub(crate) fn on_sign(&mut self, now: Instant, sign: &Sign, shared: &mut Shared<'_>) {
         let count = match &sign.kind {
             SignKind::Answered { after, worked } => {
@@ -158,6 +159,7 @@ impl Member {
                 }
                 None
             }
+            // Reports with replies carry no count of their own: that of the last tick is used.
             SignKind::Reported(report) => {
                 self.on_report(now, report, self.live.known());
                 None
@@ -168,28 +170,28 @@ impl Member {
         }
     }
 
-    /// A check ended.
+    /// Takes in the result of a check.
     pub(crate) fn on_check(&mut self, now: Instant, check: Check, result: Result<(), CheckFault>) {
         self.checks.record(now, check, result, &self.spec);
-        // Its own word, and no guess: it is up and not ready. The rest says what was before.
+        // The replica itself says that it is up and not ready, so older evidence is out of date.
         if self.checks.active.standing_fault() == Some(CheckFault::NotReady) && self.life.restart()
         {
             self.start_over("loading");
         }
     }
 
-    /// It told its load; `in_flight` is what was known to be there.
+    /// Takes in a load report; `in_flight` is the number of requests known to be at the replica.
     pub(crate) fn on_report(&mut self, now: Instant, report: &LoadReport, in_flight: u32) {
         self.load.record(now, report, in_flight);
         self.checks.record_memory(now, report, &self.spec);
     }
 
-    /// The region's other nodes said something of it, or no longer say it.
+    /// Takes in the votes of the region's other nodes, which replace earlier ones.
     pub(crate) fn on_witnesses(&mut self, others: Witnesses) {
         self.others = others;
     }
 
-    /// Somebody wants it out or back.
+    /// Follows an order to drain the replica or to bring it back.
     pub(crate) fn on_order(&mut self, now: Instant, order: Order) {
         match order {
             Order::Drain { limit, why } => {
@@ -204,14 +206,14 @@ impl Member {
         }
     }
 
-    /// Its warm-up ended.
+    /// Takes in the end of a warm-up.
     pub(crate) fn on_warmed_up(&mut self, now: Instant, is_good: bool) {
         if let Some(step) = self.life.on_warmed_up(is_good) {
             self.take(now, step);
         }
     }
 
-    /// Time passed; `peers_cached` is what its full peers have in their caches.
+    /// Moves the member on to `now`; `peers_cached` is the mean cached share of full peers, 0 to 1.
     pub(crate) fn on_tick(&mut self, now: Instant, live: Live, peers_cached: Option<f32>) {
         self.live = live;
         self.passive.on_silence(live.silent_for, self.stall(now));
@@ -234,12 +236,12 @@ impl Member {
         }
     }
 
-    /// How fast it answers.
+    /// Returns the paces of the replica, one for each model.
     pub(crate) fn paces(&self) -> &Paces {
         &self.paces
     }
 
-    /// Compares its pace with what is usual. One that is slow on trial has failed it.
+    /// Compares the replica's pace with the usual one. A slow replica on trial fails its trial.
     pub(crate) fn on_usual_paces(
         &mut self,
         now: Instant,
@@ -250,7 +252,7 @@ impl Member {
         let own = (&spec.pool, spec.weight.max(1));
         let is_slow = paces.is_slow(own, usual, spec.health.slow_ratio);
         self.passive.on_pace(is_slow);
-        // In a pool of three nothing is usual while one is out: what was then goes on.
+        // With three in a pool, nothing is usual while one is out: the last known limit stays.
         if is_slow || self.condition.is_on_trial() {
             let slow_after = usual.slow_after(own, spec.health.slow_ratio);
             self.slow_after = slow_after.or(std::mem::take(&mut self.slow_after));
@@ -260,8 +262,8 @@ impl Member {
         }
     }
 
-    /// A trial needs requests to pass, and at its small share a policy that goes by load may never
-    /// send one while all are idle. So idleness counts too, if more slowly.
+    /// Counts a time without requests as a good answer. A trial needs requests to pass, and while
+    /// all are idle a policy that goes by load may send none to a replica with a small share.
     fn count_idleness(&mut self, now: Instant) {
         if self.live.in_flight > 0 || self.admission() != Admission::Open {
             self.idle_since = None;
@@ -275,7 +277,7 @@ impl Member {
         }
     }
 
-    /// Brings it in from the reserve: cold, unless it was just about to go back.
+    /// Promotes the replica from the reserve. It starts cold, unless it was just about to go back.
     pub(crate) fn promote(&mut self, now: Instant) {
         if self.reserve == Some(Reserve::Held) {
             self.start_ramp(now);
@@ -284,7 +286,7 @@ impl Member {
         self.why = "promoted";
     }
 
-    /// Sends it back into the reserve, once it has finished what it has.
+    /// Demotes the replica into the reserve, once it has finished its requests.
     pub(crate) fn demote(&mut self, now: Instant) {
         if let (Some(reserve), Some(config)) = (&mut self.reserve, &self.spec.standby) {
             reserve.retire(now, config);
@@ -304,7 +306,7 @@ impl Member {
         self.reserve
     }
 
-    /// Whether it could take part, were it not of the reserve.
+    /// Returns true if the replica could take part, were it not in the reserve.
     pub(crate) fn is_promotable(&self) -> bool {
         let is_retiring = matches!(self.reserve, Some(Reserve::Retiring { .. }));
         let admission = self.admission_besides_reserve();
@@ -315,7 +317,8 @@ impl Member {
         &self.shown.standing
     }
 
-    /// How well its cache serves, if it has its full share and so is a measure for others.
+    /// Returns the cached share of its prompts, 0 to 1, if the replica has its full share and is
+    /// thus a measure for others.
     pub(crate) fn cached_as_peer(&self) -> Option<f32> {
         let is_measure = self.ramp.is_full() && self.admission() == Admission::Open;
         self.cache.known().filter(|_| is_measure)
@@ -340,8 +343,9 @@ impl Member {
         self.times.record(now, after);
     }
 
-    /// Counts what an answer says of its speed. A trial is not passed by a slow one, or whoever was left
-    /// out for being slow would pass it; nor, where it is known what slow is, by one that says nothing.
+    /// Counts the speed that an answer reports. A slow answer does not pass a trial, or a replica
+    /// ejected as slow would pass it. Where the limit for slow is known, an answer without a speed
+    /// does not pass it either.
     fn on_worked(&mut self, model: Option<&ModelName>, worked: Option<Worked>, models_max: usize) {
         if self.slow_after.is_good(model, worked) {
             self.condition.on_answer();
@@ -363,7 +367,7 @@ impl Member {
         self.cache.record(tokens);
     }
 
-    /// On trial a single fault is enough.
+    /// Ejects the replica again if it is on trial: there a single fault is enough.
     fn fail_trial(&mut self, now: Instant, shared: &mut Shared<'_>) {
         if self.life.is_serving() && matches!(self.condition.state(), State::Trial { .. }) {
             self.condition.eject(now, &self.spec.health, shared.rng);
@@ -371,7 +375,7 @@ impl Member {
         }
     }
 
-    /// Requests that wait or run there: by its own word, and no fewer than this node's.
+    /// Returns the requests at the replica by its own report, at least those of this node.
     fn queue_length(&self, now: Instant) -> f32 {
         let load = self.load.readings(now, self.fading());
         let told = [load.queued, load.running].into_iter().filter(|reading| reading.is_known());
@@ -387,7 +391,7 @@ impl Member {
 }
 
 impl MemberSpec {
-    /// Time between two load reports.
+    /// Returns the time between two load reports.
     pub(crate) fn report_period(&self) -> Duration {
         self.checks.scrape.unwrap_or(REPORT_PERIOD)
     }

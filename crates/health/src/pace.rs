@@ -1,32 +1,34 @@
-//! How fast a replica answers, model by model, and whether it is far slower than its peers.
+//! Outlier detection by speed: a replica's pace for each model, and whether it is far slower than
+//! its peers.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use spillway_types::{ModelName, PoolName, Worked};
 
-/// Weight of a new answer. A single slow one moves the mean little, seven in a row make it theirs.
+/// Weight of a new answer in a mean. A single slow answer moves the mean little; after seven, they
+/// make up most of it.
 const NEW_PART: f32 = 0.2;
 
-/// Answers until a mean says something.
+/// Fewest answers for a known mean.
 const ANSWERS_MIN: u32 = 5;
 
-/// Members of a pool with a mean for the same model, itself included, below which nobody can tell
-/// who is slow.
+/// Fewest members of a pool with a mean for the same model, the replica itself included, that allow
+/// a comparison.
 const MEMBERS_MIN: usize = 3;
 
-/// A mean below this many milliseconds is slow for nobody: differences are chance.
+/// Mean in milliseconds below which no replica is slow: there, differences are chance.
 const SLOW_MS_MIN: f32 = 20.0;
 
-/// Which answers are compared with each other: those of a model that come as streams, or in one piece.
+/// Key of answers that can be compared: the model, and streamed or in one piece.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Like {
     model: ModelName,
     is_stream: bool,
 }
 
-/// Means of a replica's times to first byte and of the work done in them. Geometric, since times differ
-/// by factors.
+/// Means of a replica's times to first byte and of the work done in them. The means are geometric,
+/// because times differ by factors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Paces(BTreeMap<Like, Pace>);
 
@@ -37,18 +39,19 @@ struct Pace {
     answers: u32,
 }
 
-/// What is usual in each pool for like answers: the median of its members' mean times for one step,
-/// times their weight.
+/// Usual pace in each pool for comparable answers: the median of the members' mean times for one
+/// step, times their weight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UsualPaces(BTreeMap<(PoolName, Like), f32>);
 
 impl Paces {
-    /// Counts an answer. Of more models than `models_max` the first are kept.
+    /// Counts an answer. Beyond `models_max` models, new ones are ignored.
     pub(crate) fn record(&mut self, model: &ModelName, worked: Worked, models_max: usize) {
         let like = Like { model: model.clone(), is_stream: worked.is_stream };
         let kept = self.0.len();
         let pace = match self.0.entry(like) {
             Entry::Occupied(kept) => kept.into_mut(),
+            // Each model has two keys: streamed, and in one piece.
             Entry::Vacant(free) if kept < models_max.saturating_mul(2) => {
                 free.insert(Pace::default())
             }
@@ -57,19 +60,19 @@ impl Paces {
         pace.record(worked);
     }
 
-    /// Forgets all answers: what comes next is to be judged by itself.
+    /// Forgets all answers, so that the next ones are judged alone.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// Means where there are enough answers.
+    /// Returns the means that have enough answers.
     fn known(&self) -> impl Iterator<Item = (&Like, Pace)> {
         let known = self.0.iter().filter(|(_, pace)| pace.answers >= ANSWERS_MIN);
         known.map(|(like, pace)| (like, *pace))
     }
 
-    /// Whether like answers take `ratio` times as long here as is usual, its weight and their work
-    /// considered.
+    /// Returns true if comparable answers take at least `ratio` times as long as is usual in the
+    /// pool, in proportion to weight and work. A `ratio` of 0 turns the comparison off.
     pub(crate) fn is_slow(
         &self,
         (pool, weight): (&PoolName, u32),
@@ -88,7 +91,7 @@ impl Paces {
 impl Pace {
     fn record(&mut self, worked: Worked) {
         self.answers = self.answers.saturating_add(1);
-        // The first ones count alike.
+        // The first answers have equal weight, until each new one would have less than `NEW_PART`.
         let part = NEW_PART.max(1.0 / self.answers as f32);
         self.log_ms += (milliseconds(worked).ln() - self.log_ms) * part;
         self.log_steps += (steps(worked).ln() - self.log_steps) * part;
@@ -98,22 +101,24 @@ impl Pace {
         self.log_ms.exp()
     }
 
-    /// Milliseconds for one step.
+    /// Returns the milliseconds for one step.
     fn step_ms(self) -> f32 {
         (self.log_ms - self.log_steps).exp()
     }
 }
 
 fn milliseconds(worked: Worked) -> f32 {
+    // The logarithm of 0 would spoil the mean.
     (worked.after.as_secs_f32() * 1000.0).max(0.1)
 }
 
 fn steps(worked: Worked) -> f32 {
+    // A missing or wrong count stands for one step.
     if worked.steps.is_finite() { worked.steps.max(1.0) } else { 1.0 }
 }
 
 impl UsualPaces {
-    /// The medians of members: their pool, weight and means.
+    /// Computes the medians of members, given by their pool, weight and means.
     pub(crate) fn of<'a>(members: impl Iterator<Item = (&'a PoolName, u32, &'a Paces)>) -> Self {
         let mut means: BTreeMap<(PoolName, Like), Vec<f32>> = BTreeMap::new();
         for (pool, weight, paces) in members {
@@ -124,8 +129,8 @@ impl UsualPaces {
         }
         means.retain(|_, means| means.len() >= MEMBERS_MIN);
         let median = |mut means: Vec<f32>| {
-            // Of an even number the smaller: half of the members being slow is no reason to
-            // take slow for usual.
+            // Of an even number, the smaller of the two middle values: if half of the members are
+            // slow, slow is still not usual.
             let middle = (means.len() - 1) / 2;
             *means.select_nth_unstable_by(middle, f32::total_cmp).1
         };
@@ -133,12 +138,12 @@ impl UsualPaces {
     }
 }
 
-/// From when on an answer of one member counts as slow, in milliseconds for one step.
+/// Limits from which on an answer of one member counts as slow, in milliseconds for one step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SlowAfter(BTreeMap<Like, f32>);
 
 impl UsualPaces {
-    /// What is slow for a member of this pool and weight.
+    /// Returns the limits for a member of this pool and weight.
     pub(crate) fn slow_after(&self, (pool, weight): (&PoolName, u32), ratio: f32) -> SlowAfter {
         let of_pool = self.0.iter().filter(|((of, _), _)| ratio > 0.0 && of == pool);
         let limit = |usual: f32| ratio * usual / weight as f32;
@@ -147,12 +152,13 @@ impl UsualPaces {
 }
 
 impl SlowAfter {
-    /// This, or the other if this says nothing.
+    /// Returns `self`, or `other` if `self` has no limits.
     pub(crate) fn or(self, other: Self) -> Self {
         if self.0.is_empty() { other } else { self }
     }
 
-    /// Whether an answer shows that it is not slow, or nobody knows what is.
+    /// Returns true if an answer proves that the replica is not slow. Without a limit for the
+    /// model, every answer does.
     pub(crate) fn is_good(&self, model: Option<&ModelName>, worked: Option<Worked>) -> bool {
         let mut of_model = self.0.iter().filter(|(like, _)| Some(&like.model) == model);
         let Some(worked) = worked else { return of_model.next().is_none() };
@@ -184,7 +190,7 @@ mod tests {
         Worked { after: Duration::from_millis(time_ms), steps: 1.0, is_stream: true }
     }
 
-    /// Answers in one piece, by their times and tokens.
+    /// Makes answers in one piece, from their times and tokens.
     fn whole(answers: &[(u64, f32)]) -> Paces {
         let mut paces = Paces::default();
         for &(time_ms, steps) in answers {
@@ -194,7 +200,7 @@ mod tests {
         paces
     }
 
-    /// Which of these members are slow; each has a weight and answers.
+    /// Returns true for each member that is slow; each member has a weight and answers.
     fn slow(members: &[(u32, Paces)]) -> Vec<bool> {
         let pool = PoolName::from("p");
         let usual = UsualPaces::of(members.iter().map(|(weight, paces)| (&pool, *weight, paces)));

@@ -1,4 +1,4 @@
-//! What requests met with at one replica, made into a vote.
+//! Outlier detection by faults: the results of requests at one replica, made into a vote.
 
 use std::time::{Duration, Instant};
 
@@ -7,42 +7,42 @@ use spillway_types::Fault;
 use crate::HealthConfig;
 use crate::verdict::Vote;
 
-/// Faults kept for reports.
+/// Number of faults kept for reports.
 const FAULTS_KEPT: usize = 4;
 
-/// A good answer speaks for a replica for this long.
+/// Time for which a good answer speaks for a replica.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 
-/// Two connections that fail within this time, while a check has failed too, are no chance.
+/// Time between two failed connections below which, with a failed check, they are no chance.
 const CONNECT_PAIR: Duration = Duration::from_millis(200);
 
 /// Runs of faults in one replica's traffic, and its silence.
 ///
-/// A reply may begin well and still break off. So beginnings and ends are counted apart: a good
-/// beginning ends a run of bad ones, but not a run of replies that broke off.
+/// A reply may begin well and still break off, so beginnings and ends are counted apart: a good
+/// beginning ends a run of bad beginnings, but not a run of replies that broke off.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Passive {
-    /// Requests in a row that got no good beginning of a reply.
+    /// Requests in a row without a good beginning of a reply.
     failed_run: u32,
     /// Replies in a row that broke off.
     broken_run: u32,
-    /// Connections in a row that could not be made.
+    /// Failed connection attempts in a row.
     connect_run: u32,
-    /// When the newest of these failed.
+    /// Time of the newest failed connection attempt.
     connect_failed_at: Option<Instant>,
-    /// A pair of failed connections and a failed check came together.
+    /// True after two failed connections close together, while a check failed too.
     is_cut_off: bool,
-    /// It answers, far slower than its peers.
+    /// True if the replica answers far slower than its peers.
     is_slow: bool,
-    /// Set while it has been silent for too long.
+    /// Time of its silence, once that is too long.
     silent_for: Option<Duration>,
     good_at: Option<Instant>,
-    /// The newest faults, newest first.
+    /// Newest faults, newest first.
     faults: [Option<(Fault, Instant)>; FAULTS_KEPT],
 }
 
 impl Passive {
-    /// A reply began well.
+    /// Takes in a reply that began well.
     pub(crate) fn on_answer(&mut self, now: Instant) {
         self.failed_run = 0;
         self.connect_run = 0;
@@ -50,25 +50,27 @@ impl Passive {
         self.good_at = Some(now);
     }
 
-    /// A reply reached its end.
+    /// Takes in the end of a reply.
     pub(crate) fn on_finish(&mut self) {
         self.broken_run = 0;
     }
 
-    /// It refused politely. That proves a connection and nothing else.
+    /// Takes in a "busy" reply, which proves a connection and nothing else.
     pub(crate) fn on_busy(&mut self) {
         self.connect_run = 0;
         self.is_cut_off = false;
     }
 
-    /// A request failed; `check_failed` tells whether the newest active check did too.
+    /// Takes in a failed request; `check_failed` is true if the newest active check failed too.
     pub(crate) fn on_fault(&mut self, now: Instant, fault: Fault, check_failed: bool) {
         self.faults.rotate_right(1);
         self.faults[0] = Some((fault, now));
         match fault {
+            // These replies began well and broke off.
             Fault::Cut | Fault::Stalled => self.broken_run = self.broken_run.saturating_add(1),
             _ => self.failed_run = self.failed_run.saturating_add(1),
         }
+        // Any other fault proves that a connection was made.
         if fault != Fault::Connect {
             self.connect_run = 0;
             return;
@@ -80,18 +82,19 @@ impl Passive {
         self.is_cut_off |= is_pair && check_failed;
     }
 
-    /// Notes for how long requests in flight have had no byte; after `stall` it is too long.
+    /// Records the time without a byte while requests are in flight; from `stall` on, the replica
+    /// counts as stalled.
     pub(crate) fn on_silence(&mut self, silent_for: Option<Duration>, stall: Duration) {
         self.silent_for = silent_for.filter(|time| *time >= stall);
     }
 
-    /// Notes whether it is far slower than its peers.
+    /// Records whether the replica is far slower than its peers.
     pub(crate) fn on_pace(&mut self, is_slow: bool) {
         self.is_slow = is_slow;
     }
 
-    /// Forgets what it showed before, but for the list of faults and a silence that goes on. Good
-    /// answers from before the faults are as out of date as the faults.
+    /// Forgets the evidence before now, except the list of faults and a silence that goes on. Good
+    /// answers from before the faults are as old as the faults.
     pub(crate) fn forgive(&mut self) {
         *self = Self { faults: self.faults, silent_for: self.silent_for, ..Self::default() };
     }
@@ -100,7 +103,7 @@ impl Passive {
         self.silent_for.is_some()
     }
 
-    /// Why it is to be ejected, if it is.
+    /// Returns the reason to eject the replica; `None` if there is none.
     pub(crate) fn complaint(&self, config: &HealthConfig) -> Option<&'static str> {
         if self.is_cut_off || reaches(self.connect_run, config.connect_eject_after) {
             Some("connect_faults")
@@ -123,7 +126,7 @@ impl Passive {
         if is_good { Vote::Good } else { Vote::Silent }
     }
 
-    /// The longest run of faults that stands now.
+    /// Returns the length of the present run of faults.
     pub(crate) fn run(&self) -> u32 {
         self.failed_run.max(self.broken_run)
     }
@@ -139,7 +142,7 @@ impl Passive {
     }
 }
 
-/// Whether a run has come to its limit; no run at all never has.
+/// Returns true if a run has reached its limit; a run of 0 never has.
 fn reaches(run: u32, limit: u32) -> bool {
     run > 0 && run >= limit
 }

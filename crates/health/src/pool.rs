@@ -1,4 +1,4 @@
-//! What the members of a pool are together.
+//! Figures of a pool, summed up over its members.
 
 use std::time::Instant;
 
@@ -7,30 +7,30 @@ use spillway_types::{Admission, PoolName};
 use crate::member::Member;
 use crate::quantile::Samples;
 
-/// The load of a pool, as its reserve goes by it.
+/// Load of a pool, by which its reserve is promoted and demoted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PoolLoad {
-    /// Replicas that are open, those of the reserve included.
+    /// Open replicas, those of the reserve included.
     pub(crate) open: u32,
-    /// Replicas that are not of the reserve, in whatever state.
+    /// Replicas that do not belong to the reserve, in any state.
     pub(crate) regular: u32,
-    /// Mean of the queues of open replicas, where known.
+    /// Mean queue length of open replicas; `None` if no replica reports one.
     pub(crate) queue_mean: Option<f32>,
-    /// 99th percentile of the time to first byte, where there are enough to tell.
+    /// 99th percentile of the time to first byte; `None` after too few samples.
     pub(crate) p99_ms: Option<f32>,
 }
 
-/// How many of a pool's open replicas traffic has ejected.
+/// Share of a pool's replicas that traffic has ejected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ejections {
-    /// Ejected or on trial after it.
+    /// Replicas that are ejected, or on trial after that.
     pub(crate) ejected: u32,
-    /// These and all that are open.
+    /// Ejected and open replicas together.
     pub(crate) of: u32,
 }
 
 impl PoolLoad {
-    /// The load of the pool that `members` are.
+    /// Sums up the load of `members`, which are one pool.
     pub(crate) fn of<'a>(members: impl Iterator<Item = &'a Member>, now: Instant) -> Self {
         let (mut open, mut regular) = (0, 0);
         let (mut queues, mut queue_sum) = (0_u32, 0.0_f64);
@@ -47,6 +47,7 @@ impl PoolLoad {
             }
         }
         let queue_mean = (queues > 0).then(|| (queue_sum / f64::from(queues)) as f32);
+        // A percentile of few samples must not bring in the reserve.
         let p99_ms = samples.p99_ms().filter(|(_, trust)| *trust >= 1.0).map(|(p99, _)| p99);
         Self { open, regular, queue_mean, p99_ms }
     }
@@ -63,7 +64,7 @@ impl Ejections {
         sum
     }
 
-    /// Whether one more may go.
+    /// Returns true if one more replica may be ejected.
     pub(crate) fn have_room(self, share_percent: u32) -> bool {
         (u64::from(self.ejected) + 1) * 100 <= u64::from(self.of) * u64::from(share_percent)
     }

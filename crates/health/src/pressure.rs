@@ -1,38 +1,39 @@
-//! Back-pressure: a replica that asks to be left alone is.
+//! Backpressure: a replica that asks for a pause gets one.
 
 use std::time::{Duration, Instant};
 
 use crate::HealthConfig;
 use crate::time::{later, later_ms};
 
-/// Answers that are remembered to see whether most are "busy".
+/// Number of answers that are remembered to see if most are "busy".
 const RECENT: usize = 8;
-/// Fewer answers show nothing.
+/// Fewest answers that show a majority.
 const RECENT_MIN: usize = 4;
-/// Answers are forgotten after a time without any.
+/// Time without an answer after which earlier answers are forgotten.
 const RECENT_FOR: Duration = Duration::from_secs(10);
-/// Added at random to each wait, so that not all come back at the same moment.
+/// Largest random addition to a wait, so that nodes do not return at the same moment.
 const JITTER_MS_MAX: u64 = 250;
 
-/// Until when a replica is to be left alone.
+/// Pause of a replica that asked for one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pressure {
     until: Option<Instant>,
-    /// Whether each of the recent answers was "busy", newest last.
+    /// True for each recent answer that was "busy", newest last.
     recent: Vec<bool>,
     heard_at: Option<Instant>,
 }
 
 impl Pressure {
-    /// It took a request on.
+    /// Takes in a request that the replica accepted.
     pub(crate) fn on_answer(&mut self, now: Instant) {
         self.remember(now, false);
     }
 
-    /// It refused a request for now. Says whether it is left alone from now on.
+    /// Takes in a "busy" reply. Returns true if the replica is paused from now on.
     ///
-    /// The time it names is kept to, within a limit. One refusal without a time is just one
-    /// request too many at that moment; when most are refused it gets a short pause.
+    /// The time in its `Retry-After` is kept, up to a limit. One refusal without a time means one
+    /// request too many at that moment; if most requests are refused, the replica gets a short
+    /// pause.
     pub(crate) fn on_busy(
         &mut self,
         now: Instant,
@@ -42,23 +43,26 @@ impl Pressure {
     ) -> bool {
         self.remember(now, true);
         let max = Duration::from_millis(config.retry_after_max_ms);
+        // A `Retry-After` of 0 counts as none.
         let wait = match retry_after.filter(|wait| !wait.is_zero()) {
             Some(wait) => wait.min(max),
             None if self.is_mostly_busy() => {
+                // The next short pause needs a new majority.
                 self.recent.clear();
                 Duration::from_millis(config.busy_pause_ms).min(max)
             }
             None => return false,
         };
         let asked = later(now, wait);
-        // What is within the wait already changes nothing: each change is told to all readers.
+        // An end within the present pause changes nothing, because each change is published to all
+        // readers.
         if !wait.is_zero() && self.until.is_none_or(|until| asked > until) {
             self.until = Some(later_ms(asked, rng.u64(0..=JITTER_MS_MAX)));
         }
         self.until.is_some()
     }
 
-    /// Lets time pass. Says whether a wait ended.
+    /// Moves on to `now`. Returns true if a pause ended.
     pub(crate) fn advance(&mut self, now: Instant) -> bool {
         self.until.take_if(|until| now >= *until).is_some()
     }

@@ -1,25 +1,25 @@
-//! A percentile of the last seconds.
+//! 99th percentile of the times of the last seconds.
 
 use std::time::{Duration, Instant};
 
-/// How long one half of the window is filled. What is read covers one to two of these.
+/// Length of one half of the window. A reading covers one to two halves.
 const HALF: Duration = Duration::from_secs(5);
 
-/// Shorter times count as this.
+/// Shortest time that is told apart; shorter ones count as this.
 const MS_MIN: f64 = 0.1;
 
-/// Each bucket is wider than the one before by this factor. A percentile is the middle of its
-/// bucket, so that it is off by 2.5 % at most.
+/// Growth of the buckets: each is wider than the one before by this factor. A percentile is the
+/// middle of its bucket, so it is off by 2.5 % at most.
 const GROWTH: f64 = 1.05;
 
-/// They reach from 0.1 ms to more than ten minutes.
+/// Number of buckets, which reach from 0.1 ms to more than ten minutes.
 const BUCKETS: usize = 322;
 
-/// Fewer samples make no 99th percentile; the trust in it grows with them up to full.
+/// Number of samples for full trust in the percentile; with fewer, trust is in proportion.
 const SAMPLES_FULL: f32 = 20.0;
 
-/// Times of the last 5 to 10 s, in logarithmic buckets: one half is filled while the other is
-/// read along with it, and then thrown away. 2.6 kB, whatever the traffic.
+/// Times of the last 5 to 10 s, in logarithmic buckets. One half is filled while both are read;
+/// then the older one is emptied. Takes 2.6 kB, at any traffic.
 #[derive(Clone, Debug)]
 pub(crate) struct QuantileWindow {
     halves: [Half; 2],
@@ -28,7 +28,7 @@ pub(crate) struct QuantileWindow {
 
 #[derive(Clone, Debug)]
 struct Half {
-    /// Which stretch of time since the start it holds.
+    /// Index of the half's stretch of time, counted from the start of the window.
     number: u64,
     counts: Box<[u32; BUCKETS]>,
 }
@@ -54,10 +54,10 @@ impl QuantileWindow {
         *count = count.saturating_add(1);
     }
 
-    /// Adds the samples that are recent at `now`.
+    /// Adds the recent samples at `now` to `samples`.
     pub(crate) fn add_to(&self, samples: &mut Samples, now: Instant) {
         let number = self.number(now);
-        // A half of a later number can't be: time does not go back in a fleet.
+        // No half has a later number, because time does not go back in a fleet.
         for half in self.halves.iter().filter(|half| half.number + 1 >= number) {
             for (sum, count) in samples.0.iter_mut().zip(half.counts.iter()) {
                 *sum += u64::from(*count);
@@ -75,8 +75,8 @@ impl Samples {
         Self([0; BUCKETS])
     }
 
-    /// The time in milliseconds that 99 of 100 samples don't exceed, with the trust in it; `None`
-    /// without samples.
+    /// Returns the time in milliseconds that 99 of 100 samples don't exceed, and the trust in it, 0
+    /// to 1; `None` without samples.
     pub(crate) fn p99_ms(&self) -> Option<(f32, f32)> {
         let total: u64 = self.0.iter().sum();
         let rank = total - total / 100;
@@ -92,6 +92,7 @@ impl Samples {
 fn bucket_of(time: Duration) -> usize {
     let ms = (time.as_secs_f64() * 1000.0).max(MS_MIN);
     let bucket = (ms / MS_MIN).ln() / GROWTH.ln();
+    // Longer times share the last bucket.
     (bucket as usize).min(BUCKETS - 1)
 }
 

@@ -1,4 +1,4 @@
-//! From a first request to the full share.
+//! Slow start of a replica, from its first request to its full share.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use spillway_types::RAMP_FULL;
 /// Share of its weight, in permille, that a replica starts with.
 const FIRST_PERMILLE: u16 = 100;
 
-/// The share moves by no less, so that what follows from it is not worked out at every tick.
+/// Smallest change of the share, so that dependent figures are not computed at every tick.
 const STEP_PERMILLE: u16 = 25;
 
-/// A cold replica has its full share after this many times its slow start, however cold it is.
+/// Multiple of the slow start after which a replica has its full share, however cold it is.
 const LATEST: f64 = 3.0;
 
-/// Below this share of cached tokens among its peers, caches tell nothing about being cold.
+/// Share of cached tokens among the peers below which caches do not show that a replica is cold.
 const PEERS_CACHED_MIN: f32 = 0.05;
 
-/// A replica's way to its full share of requests.
+/// Slow start of a replica: its share of requests over time.
 ///
-/// Its share follows the lesser of two: the time since it started, and how well its cache serves
-/// compared to its peers' caches. A replica with a cold KV cache needs more computing for the same
-/// requests; with a full share from the start it would answer slowly for as long as it is cold.
-/// After the slow start the share grows in any case, and is full after three times that.
+/// The share follows the lesser of two: the time since the start, and the replica's cache hits
+/// compared with those of its peers. A replica with a cold KV cache needs more computing for the
+/// same requests; with a full share from the start it would answer slowly for as long as it is
+/// cold. After the slow start the share grows in any case, and is full after three times that.
 #[derive(Clone, Debug)]
 pub(crate) enum Ramp {
     // Full => Rising
@@ -30,19 +30,19 @@ pub(crate) enum Ramp {
     Rising { since: Instant, permille: u16 },
 }
 
-/// What a ramp follows besides time.
+/// Inputs of a ramp besides time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slope {
-    /// Time to the full share.
+    /// Time until the full share.
     pub(crate) slow_start: Duration,
-    /// Share of its prompt tokens that came from its cache, if known.
+    /// Share of the replica's prompt tokens that came from its cache, if known.
     pub(crate) cached: Option<f32>,
-    /// The mean of that among the full replicas of its pool, if known.
+    /// Mean of that share among the full replicas of its pool, if known.
     pub(crate) peers_cached: Option<f32>,
 }
 
 impl Ramp {
-    /// Starts anew; without a slow start it is full at once.
+    /// Starts a ramp; without a slow start the share is full at once.
     pub(crate) fn start(now: Instant, slow_start: Duration) -> Self {
         if slow_start.is_zero() {
             Self::Full
@@ -62,7 +62,8 @@ impl Ramp {
         matches!(self, Self::Full)
     }
 
-    /// Rises to where it is at `now`, never falls. Says whether that is the full share.
+    /// Raises the share to that at `now`; it never falls. Returns true when the full share is
+    /// reached.
     pub(crate) fn advance(&mut self, now: Instant, slope: Slope) -> bool {
         let Self::Rising { since, permille } = self else { return false };
         let age = now.saturating_duration_since(*since);
@@ -78,8 +79,9 @@ impl Ramp {
     }
 }
 
-/// The share, in permille, after `age`.
+/// Returns the share, in permille, after `age`.
 fn share_at(age: Duration, slope: Slope) -> u16 {
+    // A reload may have removed the slow start while the share was rising.
     if slope.slow_start.is_zero() {
         return RAMP_FULL;
     }
@@ -90,7 +92,7 @@ fn share_at(age: Duration, slope: Slope) -> u16 {
     FIRST_PERMILLE + (room * progress).round() as u16
 }
 
-/// How warm the cache is against its peers, 1 if that can't be told.
+/// Returns the replica's cache hits relative to its peers'; 1 if either is unknown.
 fn warmth(slope: Slope) -> f64 {
     match (slope.cached, slope.peers_cached) {
         (Some(own), Some(peers)) if peers > PEERS_CACHED_MIN => f64::from(own / peers),

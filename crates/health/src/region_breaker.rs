@@ -1,4 +1,4 @@
-//! The breaker of another region: of all that this node forwards there.
+//! Circuit breaker of another region, for all requests that this node forwards there.
 
 use std::time::Instant;
 
@@ -7,49 +7,50 @@ use spillway_types::ModelStanding;
 use crate::BreakerConfig;
 use crate::breaker::{Breaker, Counts};
 
-/// How requests that were forwarded to a region ended, counted from the start of the process.
+/// Results of requests that were forwarded to a region, counted from the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RegionTally {
-    /// It answered, be it to say that it is busy.
+    /// Requests that the region answered, "busy" included.
     pub goods: u64,
-    /// The way there broke, or the region could not serve for another reason than load.
+    /// Requests that failed on the way, or that the region could not serve for another reason than
+    /// load.
     pub faults: u64,
 }
 
-/// What a breaker lets through.
+/// Requests that a breaker lets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionPass {
-    /// Everything.
+    /// All requests.
     // All => None
     All,
-    /// Nothing.
+    /// No requests.
     // None => Few
     None,
-    /// So many requests, to find out whether it works again.
+    /// So many requests, to find out if the region works again.
     // Few => (All | None)
     Few(u32),
 }
 
-/// Leaves a region out while too much of what is sent there fails. To be updated ten times a second or
-/// so, by one who counts.
+/// Circuit breaker that leaves a region out while too many requests to it fail. Call
+/// [`Self::update`] about ten times a second.
 #[derive(Clone, Debug)]
 pub struct RegionBreaker {
     breaker: Breaker,
     seen: RegionTally,
-    /// When it closed last; `None` if it never was open.
+    /// Time when the breaker last closed; `None` if it never was open.
     closed_at: Option<Instant>,
     pass: RegionPass,
-    /// When it last let some through.
+    /// Time when the breaker last let trial requests through.
     tried_at: Option<Instant>,
 }
 
-/// How long a trial waits for word of the requests that it let through before it lets more through:
-/// they may have been given up by their clients.
+/// Time that a trial waits for the results of its requests before it lets more through: clients may
+/// have given them up.
 const TRIAL_WAIT_MS: u128 = 2_000;
 
 impl RegionBreaker {
-    /// Limits that fit regions: fewer requests go there than to a replica, and less is lost if one is
-    /// left out for a moment, since others are asked instead.
+    /// Limits that fit regions: a region gets fewer requests than a replica, and less is lost when
+    /// it is left out for a moment, because others are asked instead.
     pub const CONFIG: BreakerConfig = BreakerConfig {
         error_percent: 50,
         window_ms: 5_000,
@@ -59,7 +60,7 @@ impl RegionBreaker {
         trial_goods: 3,
     };
 
-    /// One that lets everything through.
+    /// Makes a breaker that lets all requests through.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         Self {
@@ -71,8 +72,8 @@ impl RegionBreaker {
         }
     }
 
-    /// Takes in what has ended by now, and says what may be sent from now on. [`RegionPass::Few`] counts
-    /// from this call on if it is `Some`; on `None` nothing is changed since the last call.
+    /// Takes in the results up to `now`. Returns the new pass, or `None` if nothing changed since
+    /// the last call. The number in [`RegionPass::Few`] counts from this call on.
     pub fn update(
         &mut self,
         now: Instant,
@@ -98,6 +99,7 @@ impl RegionBreaker {
         let is_due = self
             .tried_at
             .is_none_or(|at| now.saturating_duration_since(at).as_millis() >= TRIAL_WAIT_MS);
+        // A trial without results is repeated after a wait.
         let is_new = pass != self.pass || (matches!(pass, RegionPass::Few(_)) && is_due);
         if !is_new {
             return None;
@@ -110,13 +112,14 @@ impl RegionBreaker {
         Some(pass)
     }
 
-    /// When it let everything through again, for whoever ramps up.
+    /// Returns the time when the breaker last closed, for a slow start of the region; `None` if it
+    /// never was open.
     #[must_use]
     pub fn closed_at(&self) -> Option<Instant> {
         self.closed_at
     }
 
-    /// What it lets through.
+    /// Returns the present pass.
     #[must_use]
     pub fn pass(&self) -> RegionPass {
         self.pass

@@ -1,64 +1,66 @@
-//! What the own region has to do for each model, summed up from its replicas.
+//! Load of the own region for each model, summed up from its replicas.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use spillway_types::{ModelLoad, ModelName, ReplicaName, ShedState, Signals};
 
-/// Time over which the rate of ends is averaged: long enough for requests of seconds, short enough
-/// to follow a replica that comes or goes.
+/// Time over which the rate of finished requests is averaged: long enough for requests of seconds,
+/// short enough to follow a replica that comes or goes.
 const RATE_WINDOW: Duration = Duration::from_secs(5);
 
-/// Ends are counted for no less than this, so that a rate is not made of one coincidence.
+/// Shortest time over which finished requests are counted, so that a rate is not made of one
+/// coincidence.
 const RATE_STEP: Duration = Duration::from_millis(500);
 
-/// One replica at this moment.
+/// State of one replica at this moment.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaNow<'a> {
-    /// Its name.
+    /// Name of the replica.
     pub name: &'a ReplicaName,
-    /// The models it serves.
+    /// Models that the replica serves.
     pub models: &'a [ModelName],
-    /// Whether it may be given requests, at least some.
+    /// True if the replica may be given at least some requests.
     pub is_open: bool,
-    /// Requests of this node in flight there.
+    /// In-flight requests of this node at the replica.
     pub in_flight: u32,
-    /// Requests ever sent there by this node.
+    /// Requests that this node ever sent to the replica.
     pub started: u64,
-    /// Requests of the region's other nodes in flight there, as far as they say.
+    /// In-flight requests of the region's other nodes at the replica, by their reports.
     pub in_flight_elsewhere: u32,
-    /// It takes no more than this; `u32::MAX` for no limit.
+    /// Limit of in-flight requests; `u32::MAX` for no limit.
     pub in_flight_max: u32,
-    /// What is known of its load.
+    /// Signals about the replica's load.
     pub signals: Signals,
 }
 
-/// Use of a KV cache from which on it tells how many requests fit: of less, one long prompt is most.
+/// Use of a KV cache, 0 to 1, from which on it shows how many requests fit. Below, one long prompt
+/// may be most of it.
 const KV_TELLING: f32 = 0.15;
 
-/// Part of a KV cache that is reckoned with: requests that run grow, and must not drive others out.
+/// Part of a KV cache that is planned with: running requests grow and must not evict others.
 const KV_FILL: f32 = 0.95;
 
-/// Follows the replicas of a region from one look to the next.
+/// Load of the own region, with the memory that it needs from one update to the next.
 #[derive(Clone, Debug, Default)]
 pub struct RegionLoad {
     seen: BTreeMap<ReplicaName, Seen>,
 }
 
-/// What is remembered of a replica.
+/// Memory of one replica.
 #[derive(Clone, Debug)]
 struct Seen {
     at: Instant,
-    /// Requests of this node that had ended by then.
+    /// Requests of this node that had ended at that time.
     ended: u64,
-    /// Requests of this node that end there each second.
+    /// Requests of this node that end at the replica each second.
     rate_per_s: Option<f32>,
-    /// Requests that it works on at once: the most it did while others waited. `None` as long as
-    /// its cache says it better.
+    /// Requests that the replica works on at once: the most that ran while others waited. `None`
+    /// while the KV cache shows this better.
     batch: Option<f32>,
 }
 
-/// One replica's part.
+/// Part of the load at one replica.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     queued: f32,
@@ -69,11 +71,11 @@ struct Part {
 }
 
 impl RegionLoad {
-    /// The load of each model that open replicas serve.
+    /// Returns the load of each model that open replicas serve.
     ///
-    /// Rates are of this node's own requests. A replica that reports nothing is known by what the
-    /// region's nodes have there. One that serves several models counts for each of them as a
-    /// whole, since any may use all of it.
+    /// Rates count this node's own requests. For a replica without reports, the load is the
+    /// requests that the region's nodes have in flight there. A replica of several models counts as
+    /// a whole for each of them, because each may use all of it.
     pub fn update(
         &mut self,
         now: Instant,
@@ -90,11 +92,12 @@ impl RegionLoad {
         parts.into_iter().map(|(model, parts)| (model, sum(&parts))).collect()
     }
 
+    /// Returns the part of one replica, and remembers its figures for the next update.
     fn look(&mut self, now: Instant, replica: &ReplicaNow<'_>) -> Part {
         let Signals { queued, running, kv_use, .. } = replica.signals;
         let own = replica.in_flight as f32;
         let known = own + replica.in_flight_elsewhere as f32;
-        // Since the report some were sent and some ended.
+        // Requests that were sent since the report, less those that ended.
         let since = known - replica.signals.in_flight_at_report as f32;
         let is_reported = running.is_known();
         let total =
@@ -107,8 +110,8 @@ impl RegionLoad {
             batch: None,
         });
         seen.note_ends(now, ended);
-        // Where the cache tells how many fit, a queue does not: every request waits until the next
-        // step of the engine begins, however many have room.
+        // If the KV cache shows how many requests fit, the queue is not used: every request waits
+        // until the next step of the engine begins, even where there is room.
         if queued.is_known() && queued.value >= 1.0 && !kv_use.is_known() {
             seen.batch = Some(seen.batch.unwrap_or(0.0).max(running.value).max(1.0));
         }
@@ -126,7 +129,8 @@ impl RegionLoad {
     }
 }
 
-/// Requests like those that run there which its KV cache holds; `None` if that can't be told.
+/// Returns the number of requests like the running ones that the replica's KV cache holds; `None`
+/// if that is unknown.
 fn by_cache(signals: &Signals) -> Option<f32> {
     let Signals { running, kv_use, .. } = *signals;
     let is_telling = kv_use.is_known() && kv_use.value >= KV_TELLING && running.is_known();
@@ -134,7 +138,7 @@ fn by_cache(signals: &Signals) -> Option<f32> {
 }
 
 impl Seen {
-    /// Notes how many requests of this node have ended.
+    /// Records the number of this node's requests that have ended.
     fn note_ends(&mut self, now: Instant, ended: u64) {
         let passed = now.saturating_duration_since(self.at);
         if passed < RATE_STEP {
@@ -143,7 +147,8 @@ impl Seen {
         let rate = ended.saturating_sub(self.ended) as f32 / passed.as_secs_f32();
         let weight = (passed.as_secs_f32() / RATE_WINDOW.as_secs_f32()).min(1.0);
         self.rate_per_s = match self.rate_per_s {
-            // Nothing ended because nothing ran: that says nothing about how fast it is.
+            // If no request ended, nothing ran or requests are long: that says nothing about the
+            // rate.
             before if rate == 0.0 => before,
             None => Some(rate),
             Some(before) => Some(before + (rate - before) * weight),
@@ -156,11 +161,13 @@ fn sum(parts: &[Part]) -> ModelLoad {
     let all = |of: fn(&Part) -> Option<f32>| parts.iter().map(of).sum::<Option<f32>>();
     let queued: f32 = parts.iter().map(|part| part.queued).sum();
     let running: f32 = parts.iter().map(|part| part.running).sum();
+    // A single replica of unknown capacity makes the sum unknown.
     let capacity = all(|part| part.capacity);
     let known_rates: Vec<f32> = parts.iter().filter_map(|part| part.rate_per_s).collect();
-    // Those of unknown rate are taken to be as fast as the others.
+    // Replicas of unknown rate count as fast as the mean of the others.
     let rate_per_s = (!known_rates.is_empty())
         .then(|| known_rates.iter().sum::<f32>() / known_rates.len() as f32 * parts.len() as f32);
+    // Less than one waiting request is no wait, whatever the rate.
     let wait_ms = if queued < 1.0 { Some(0.0) } else { rate_per_s.map(|rate| queued / rate * 1e3) };
     ModelLoad {
         queued,
@@ -173,8 +180,9 @@ fn sum(parts: &[Part]) -> ModelLoad {
     }
 }
 
-/// Adds to what this node knows of a model what waits in the nodes of the region, `waiting` here and
-/// the first of each of `others`, and what the others end each second, as far as known.
+/// Adds the other nodes of the region to this node's load of a model. `waiting` is the number of
+/// requests that wait in this node; each item of `others` is the number that waits in another node,
+/// and the number that the node finishes each second, `None` if unknown.
 #[must_use]
 pub fn with_nodes(
     load: ModelLoad,
@@ -243,7 +251,7 @@ mod tests {
         let now = a.now(5, 5, reported(0.0, 8.0, 7));
         let now = ReplicaNow { in_flight_elsewhere: 6, ..now };
         let load = RegionLoad::default().update(start(), &[now])["tiny"];
-        // 4 of those 11 were not there yet when it reported.
+        // 4 of those 11 were sent after the report.
         assert_eq!((load.queued, load.running), (0.0, 12.0));
     }
 
@@ -277,7 +285,7 @@ mod tests {
         let half = load(with(0.475, 1.0, 10.0));
         assert_eq!((half.capacity, half.queued, half.running), (Some(20.0), 0.0, 11.0));
         assert_eq!(half.wait_ms, Some(0.0));
-        // What waits while the cache is full waits for room, and shows how many fit.
+        // Requests that wait while the cache is full wait for room, and show how many fit.
         let full = load(with(0.95, 4.0, 18.0));
         assert_eq!((full.capacity, full.queued, full.running), (Some(18.0), 4.0, 18.0));
         assert_eq!(load(with(0.05, 0.0, 1.0)).capacity, None, "and other requests are other sizes");
@@ -332,7 +340,7 @@ mod tests {
         assert_eq!(with(5, &[(3, Some(1.0)), (0, None)]), (12.0, Some(3.0), Some(4_000.0)));
         let idle = ModelLoad { queued: 0.0, rate_per_s: None, ..load };
         assert_eq!(with_nodes(idle, 0, [].into_iter()).wait_ms, Some(0.0));
-        // Nobody knows how fast it goes, until one does.
+        // The rate is unknown until a first request has ended.
         assert_eq!(with_nodes(idle, 3, [(0, None)].into_iter()).wait_ms, None);
         assert_eq!(with_nodes(idle, 3, [(0, Some(6.0))].into_iter()).wait_ms, Some(500.0));
     }

@@ -1,140 +1,141 @@
-//! What operators see of a replica.
+//! Reports about replicas for operators.
 
 use serde::Serialize;
 use spillway_types::{ModelName, ModelStanding, PoolName, ReplicaName};
 
 use crate::verdict::{Verdict, Vote, Votes};
 
-/// Where a replica is, in one word. Where several hold, the one that operators have to know first.
+/// State of a replica in one word. If several hold, the one that operators must know first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberState {
-    /// Its checks have not shown yet that it is ready.
+    /// The checks have not yet shown that the replica is ready.
     Starting,
-    /// It is given warm-up prompts.
+    /// The replica is given warm-up prompts.
     WarmingUp,
-    /// It serves with a growing share.
+    /// The replica serves with a growing share.
     Ramping,
-    /// It serves with its full share.
+    /// The replica serves with its full share.
     Serving,
-    /// It serves with a small share, to see whether it works again.
+    /// The replica serves with a small share, to see if it works again.
     Trial,
-    /// It is kept in reserve.
+    /// The replica is kept in reserve.
     Standby,
-    /// This node leaves it out for a while.
+    /// This node leaves the replica out for a while.
     Ejected,
-    /// Independent signals agree that it is down.
+    /// Independent signals agree that the replica is down.
     Down,
-    /// It asked to be left alone for a while.
+    /// The replica asked for a pause.
     Busy,
-    /// It finishes what it has.
+    /// The replica finishes its requests and gets no new ones.
     Draining,
-    /// It has nothing left and gets nothing.
+    /// The replica has no requests left and gets none.
     Drained,
 }
 
-/// One line of an operators' table.
+/// Report about one replica, a row of an operators' table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MemberReport {
-    /// Its name.
+    /// Name of the replica.
     pub name: ReplicaName,
-    /// Its pool.
+    /// Pool of the replica.
     pub pool: PoolName,
-    /// Where it is.
+    /// Present state.
     pub state: MemberState,
-    /// What led there.
+    /// Reason of the present state.
     pub why: &'static str,
-    /// Whether it takes requests, as [`spillway_types::Admission::as_str`].
+    /// Present admission of requests, as [`spillway_types::Admission::as_str`].
     pub admission: &'static str,
-    /// Share of its weight that counts.
+    /// Share of its weight that counts, in permille.
     pub ramp_permille: u16,
-    /// Share of prompt tokens that recent replies had from its cache, 0 to 1.
+    /// Share of prompt tokens that recent replies had from its cache, 0 to 1; `None` if unknown.
     pub cached_share: Option<f32>,
-    /// What follows from the votes.
+    /// Verdict that follows from the votes.
     pub verdict: Verdict,
-    /// What each kind of signal says.
+    /// Votes of this node, one for each kind of signal.
     pub votes: Votes,
-    /// Whether these speak against it: what this node tells the region's others, whose word is no
-    /// part of it.
+    /// True if these votes speak against the replica. This node tells that to the region's other
+    /// nodes, so their votes are not counted here.
     pub is_against: bool,
-    /// Whether it should be ejected, and is not since enough of its pool are.
+    /// True if the replica should be ejected, but enough of its pool are.
     pub is_spared: bool,
-    /// Times that it was left out and that are not forgotten yet.
+    /// Ejections that are not forgotten yet.
     pub ejections: u32,
-    /// Faults in a row, up to now.
+    /// Faults in a row until now.
     pub faults_in_a_row: u32,
-    /// How much longer it is left alone at its own wish.
+    /// Rest of the pause that the replica asked for, in milliseconds.
     pub busy_for_ms: Option<u64>,
-    /// Requests of this node in flight there, at the last tick.
+    /// In-flight requests of this node at the replica, at the last tick.
     pub in_flight: u32,
-    /// Most requests that the region's nodes together give it, by what was found out; `None` if a
-    /// config says it. Whoever looks after that fills it in.
+    /// Concurrency limit that was learned for the replica, for all nodes of the region together;
+    /// `None` if the config sets one. The caller fills it in.
     pub concurrency_limit: Option<u32>,
-    /// The software that it runs; `None` while nobody knows. Whoever knows fills this and the next in.
+    /// Server software of the replica; `None` while unknown. The caller fills in this field and the
+    /// next.
     pub kind: Option<&'static str>,
-    /// It was recognised by its own pages, as the config does not say it.
+    /// True if the software was recognised by its own pages, not set in the config.
     pub is_kind_recognised: bool,
-    /// The models that it says it serves; `None` while it has said nothing. Whoever reads its page fills
-    /// this and the next in.
+    /// Models that the replica says it serves; `None` before it has said so. The caller fills in
+    /// this field and the next.
     pub models_told: Option<Vec<ModelName>>,
-    /// Models that it should serve, and says it does not have.
+    /// Models that the replica should serve and says it does not have.
     pub models_denied: Vec<ModelName>,
-    /// How long it had sent nothing to them, at the last tick.
+    /// Time without a byte while requests were in flight, in milliseconds, at the last tick.
     pub silent_for_ms: Option<u64>,
-    /// Age of its newest load report.
+    /// Age of the newest load report, in milliseconds.
     pub report_age_ms: Option<u64>,
-    /// Average time to first byte.
+    /// Average time to first byte, in milliseconds.
     pub latency_ms: Option<f32>,
-    /// 99th percentile of the time to first byte.
+    /// 99th percentile of the time to first byte, in milliseconds.
     pub p99_ms: Option<f32>,
-    /// Requests that wait there, as reported.
+    /// Requests that wait at the replica, by its report.
     pub queued: Option<f32>,
-    /// Its checks.
+    /// Results of the checks.
     pub checks: Vec<CheckReport>,
-    /// Models that were asked for.
+    /// Circuit breakers of the models that clients asked for.
     pub breakers: Vec<BreakerReport>,
     /// The newest faults of requests, newest first.
     pub faults: Vec<FaultReport>,
 }
 
-/// What one kind of check has shown.
+/// Results of one kind of check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckReport {
-    /// Which kind, as [`crate::Check::as_str`].
+    /// Kind of check, as [`crate::Check::as_str`].
     pub check: &'static str,
-    /// What it says.
+    /// Vote of the check.
     pub vote: Vote,
-    /// Age of its newest result.
+    /// Age of the newest result, in milliseconds.
     pub age_ms: Option<u64>,
-    /// Its newest fault, as [`crate::CheckFault::as_str`].
+    /// Newest fault, as [`crate::CheckFault::as_str`].
     pub last_fault: Option<&'static str>,
-    /// Age of that fault.
+    /// Age of that fault, in milliseconds.
     pub last_fault_age_ms: Option<u64>,
 }
 
-/// The breaker of one model.
+/// State of the circuit breaker of one model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BreakerReport {
-    /// The model.
+    /// Name of the model.
     pub model: ModelName,
-    /// `closed`, `open` or `trial`.
+    /// State: `closed`, `open` or `trial`.
     pub state: &'static str,
-    /// Requests within its window, while closed.
+    /// Requests within the breaker's window, while it is closed.
     pub requests: u32,
-    /// Faults among them.
+    /// Faults among those requests.
     pub faults: u32,
 }
 
-/// A fault of a request.
+/// Fault of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FaultReport {
-    /// Which, as [`spillway_types::Fault::as_str`].
+    /// Name of the fault, as [`spillway_types::Fault::as_str`].
     pub fault: &'static str,
-    /// How long ago.
+    /// Age of the fault, in milliseconds.
     pub age_ms: u64,
 }
 
-/// Name of a breaker's state.
+/// Returns the name of a breaker's state.
 pub(crate) fn breaker_state(standing: Option<ModelStanding>) -> &'static str {
     match standing {
         None => "closed",
@@ -144,7 +145,7 @@ pub(crate) fn breaker_state(standing: Option<ModelStanding>) -> &'static str {
 }
 
 impl MemberState {
-    /// Name as it stands in metrics and logs.
+    /// Returns the state's name in metrics and logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

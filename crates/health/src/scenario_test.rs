@@ -1,4 +1,4 @@
-//! Whole stories, from a fault to its end.
+//! Whole scenarios, from a fault to its end.
 
 use std::time::Duration;
 
@@ -56,7 +56,7 @@ fn a_hung_replica_is_ejected_for_its_silence_and_down_when_deep_checks_agree() {
         spec.checks.deep = Some(ms(1000));
         spec
     };
-    // Deep checks fail first here; they alone must do, and with the silence it is down.
+    // Deep checks fail first here: alone they eject the replica, and with the silence it is down.
     let mut story = Story::of(TestFleet::of((0..3).map(|n| deep(format!("r{n}"))).collect()), 50);
     story.run(5_000);
     story.test.actions.clear();
@@ -180,7 +180,7 @@ fn queue(queued: f32) -> LoadReport {
     LoadReport { queued: Some(queued), ..LoadReport::default() }
 }
 
-/// Two replicas and a reserve of two.
+/// Makes two regular replicas and a reserve of two.
 fn with_reserve() -> TestFleet {
     let reserve = |name| MemberSpec {
         standby: Some(StandbyConfig::default()),
@@ -190,7 +190,7 @@ fn with_reserve() -> TestFleet {
     TestFleet::of(vec![spec("a"), spec("b"), reserve("s1"), reserve("s2")])
 }
 
-/// Lets time pass while all report that queue.
+/// Lets time pass while all replicas report that queue.
 fn wait_with_queue(test: &mut TestFleet, seconds: u64, queued: f32) {
     for _ in 0..seconds {
         for name in ["a", "b", "s1", "s2"] {

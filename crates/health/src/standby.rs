@@ -1,4 +1,4 @@
-//! Replicas that are kept in reserve until their pool needs them.
+//! Replicas in reserve, which take part while their pool needs them.
 
 use std::time::{Duration, Instant};
 
@@ -6,30 +6,30 @@ use crate::StandbyConfig;
 use crate::pool::PoolLoad;
 use crate::time::later_ms;
 
-/// Whether a replica of the reserve takes part.
+/// State of a replica of the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserve {
     // Held => Promoted
-    /// It is checked and gets nothing.
+    /// The replica is checked and gets no requests.
     Held,
     // Promoted => Retiring
-    /// It takes part like any other.
+    /// The replica takes part like any other.
     Promoted { at: Instant },
     // Retiring => (Held | Promoted)
-    /// It finishes what it has, until then at most.
+    /// The replica finishes its requests, until `until` at most.
     Retiring { until: Instant },
 }
 
-/// What a pool wants of its reserve.
+/// Change that a pool needs in its reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
-    /// One more is to take part.
+    /// Promotion of one more replica.
     Promote,
-    /// One is to go back.
+    /// Return of one promoted replica to the reserve.
     Demote,
 }
 
-/// For how long a pool has been in need, or has had too much.
+/// State of a pool's need: more replicas, fewer, or neither, and since when.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PoolNeed(State);
 
@@ -53,7 +53,8 @@ impl Reserve {
         *self = Self::Retiring { until: later_ms(now, config.drain_ms) };
     }
 
-    /// Finds out whether one that retires has nothing left. Says whether it is held from now on.
+    /// Moves on to `now`. Returns true if a replica that goes back has finished and is held from
+    /// now on.
     pub(crate) fn advance(&mut self, now: Instant, in_flight: u32) -> bool {
         let is_done = matches!(self, Self::Retiring { until } if in_flight == 0 || now >= *until);
         if is_done {
@@ -64,8 +65,9 @@ impl Reserve {
 }
 
 impl PoolNeed {
-    /// Follows the load. The wish stands until [`Self::settle`] says that it was met, so that the
-    /// reserve changes by one at a time and the load shows what came of it.
+    /// Follows the load. The wish stands until the caller has fulfilled it and calls
+    /// [`Self::settle`], so that the reserve changes by one replica at a time and the load shows
+    /// the effect.
     pub(crate) fn advance(
         &mut self,
         now: Instant,
@@ -75,6 +77,7 @@ impl PoolNeed {
         self.0 = match self.0 {
             State::More { since } if needs_more(load, config) => State::More { since },
             State::Less { since } if needs_less(load, config) => State::Less { since },
+            // A need that changes its direction starts anew.
             _ if needs_more(load, config) => State::More { since: now },
             _ if needs_less(load, config) => State::Less { since: now },
             _ => State::Enough,
@@ -89,7 +92,7 @@ impl PoolNeed {
         }
     }
 
-    /// The wish was met; a further one has to last as long again.
+    /// Ends the wish when it is fulfilled; the next one must last as long again.
     pub(crate) fn settle(&mut self) {
         self.0 = State::Enough;
     }
@@ -101,8 +104,8 @@ fn needs_more(load: &PoolLoad, config: &StandbyConfig) -> bool {
         || at_least(load.p99_ms, config.p99_ms)
 }
 
-/// Whether the pool would do with one less: all load is below half of its threshold, and enough
-/// would be open without that one.
+/// Returns true if the pool would do with one replica less: all load is below half of its
+/// threshold, and enough replicas would be open without that one.
 fn needs_less(load: &PoolLoad, config: &StandbyConfig) -> bool {
     let half = |threshold: Option<f32>| threshold.map(|threshold| threshold / 2.0);
     load.open > load.regular
@@ -110,7 +113,7 @@ fn needs_less(load: &PoolLoad, config: &StandbyConfig) -> bool {
         && !at_least(load.p99_ms, half(config.p99_ms))
 }
 
-/// What is not known reaches nothing.
+/// Returns true if both are known and `value` is at least `threshold`.
 fn at_least(value: Option<f32>, threshold: Option<f32>) -> bool {
     value.zip(threshold).is_some_and(|(value, threshold)| value >= threshold)
 }
@@ -128,12 +131,14 @@ mod tests {
         drain_ms: 10_000,
     };
 
-    /// Two regular replicas, `open` of them and of the reserve.
+    /// Makes the load of a pool with two regular replicas and `open` open ones, those of the
+    /// reserve included.
     fn load(open: u32, queue_mean: f32, p99_ms: f32) -> PoolLoad {
         PoolLoad { open, regular: 2, queue_mean: Some(queue_mean), p99_ms: Some(p99_ms) }
     }
 
-    /// When a wish comes up under that load, if it does within two minutes.
+    /// Returns the time until a wish arises under that load; `None` if none does within two
+    /// minutes.
     fn wish(load: &PoolLoad) -> Option<(u64, Wish)> {
         let mut need = PoolNeed::default();
         (0..=120).find_map(|s| {

@@ -1,23 +1,23 @@
-//! The results of one kind of check, made into a vote.
+//! Results of one kind of check, made into a vote.
 
 use std::time::{Duration, Instant};
 
 use crate::CheckFault;
 use crate::verdict::Vote;
 
-/// A check that has not come for this many periods, and [`GRACE`], says nothing any more.
+/// Periods without a result after which, with [`GRACE`] added, a check is silent.
 const SILENT_AFTER_PERIODS: u32 = 5;
-/// For checks that take long themselves.
+/// Addition for checks that take long themselves.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// How many results in a row it takes to believe them.
+/// Results in a row that change the opinion.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thresholds {
     pub(crate) rise: u32,
     pub(crate) fall: u32,
 }
 
-/// Counts results of one kind of check.
+/// Counts of the results of one kind of check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     opinion: Opinion,
@@ -27,7 +27,7 @@ pub(crate) struct Tally {
     last_fault: Option<(CheckFault, Instant)>,
 }
 
-/// What the results so far amount to.
+/// Opinion about the replica that follows from the results so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Opinion {
     // None => (Good | Bad)
@@ -51,6 +51,7 @@ impl Tally {
             Ok(()) => {
                 self.bads = 0;
                 self.goods = self.goods.saturating_add(1);
+                // Hysteresis: below the threshold the opinion stays.
                 if self.goods >= thresholds.rise {
                     self.opinion = Opinion::Good;
                 }
@@ -66,7 +67,8 @@ impl Tally {
         }
     }
 
-    /// What it says at `now`, if it is made every `period`; `None` if it is not made at all.
+    /// Returns the check's vote at `now`. `period` is the time between two checks, `None` if the
+    /// replica has no such check.
     pub(crate) fn vote(&self, now: Instant, period: Option<Duration>, fall: u32) -> Vote {
         let (Some(period), Some(at)) = (period, self.at) else { return Vote::Silent };
         let silent_after = period.saturating_mul(SILENT_AFTER_PERIODS).saturating_add(GRACE);
@@ -81,19 +83,18 @@ impl Tally {
         }
     }
 
-    /// Whether the newest result was a fault.
+    /// Returns true if the newest result was a fault.
     pub(crate) fn is_failing(&self) -> bool {
         self.bads > 0
     }
 
-    /// The newest fault, if it was the result that made this tally speak against the replica or
-    /// one after it.
+    /// Returns the newest fault while the opinion is bad and no good result followed it.
     pub(crate) fn standing_fault(&self) -> Option<CheckFault> {
         let is_standing = self.opinion == Opinion::Bad && self.bads > 0;
         self.last_fault.filter(|_| is_standing).map(|(fault, _)| fault)
     }
 
-    /// When the newest result came.
+    /// Returns the time of the newest result.
     pub(crate) fn at(&self) -> Option<Instant> {
         self.at
     }
@@ -111,7 +112,7 @@ mod tests {
     const THRESHOLDS: Thresholds = Thresholds { rise: 2, fall: 3 };
     const PERIOD: Option<Duration> = Some(Duration::from_secs(1));
 
-    /// The votes after each of `results`: `+` is good, `-` is bad.
+    /// Returns the votes after each of `results`: `+` is good, `-` is bad.
     fn votes(results: &str) -> Vec<Vote> {
         let mut tally = Tally::default();
         let record = |result| {

@@ -1,4 +1,4 @@
-//! Anything that may happen to a fleet, for property tests.
+//! Events that may happen to a fleet, for property tests.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
 
 pub(crate) const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
-/// Something that happens to a fleet.
+/// Event that happens to a fleet.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Sign { replica: usize, model: u8, kind: SignKind },

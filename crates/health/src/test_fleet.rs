@@ -1,4 +1,4 @@
-//! A fleet with a clock, for tests.
+//! Fleet with a clock, for tests.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use crate::{
     MemberSpec, MemberState,
 };
 
-/// The moment that all tests begin at.
+/// Moment at which all tests begin.
 #[expect(clippy::disallowed_methods, reason = "an Instant can't be made in any other way")]
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
@@ -26,12 +26,12 @@ pub(crate) fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// The first word of a stream.
+/// Makes the sign of a stream's first token.
 pub(crate) fn answered(after: Duration) -> SignKind {
     SignKind::Answered { after, worked: Some(Worked { after, steps: 1.0, is_stream: true }) }
 }
 
-/// A replica of the pool `pool` with an active check every second and no slow start.
+/// Makes a replica of the pool `pool` with an active check every second and no slow start.
 pub(crate) fn spec(name: &str) -> MemberSpec {
     MemberSpec {
         name: name.into(),
@@ -47,12 +47,12 @@ pub(crate) fn spec(name: &str) -> MemberSpec {
     }
 }
 
-/// Replicas of these names that serve.
+/// Makes a fleet of replicas of these names that serve.
 pub(crate) fn fleet(names: &[&str]) -> TestFleet {
     TestFleet::of(names.iter().copied().map(spec).collect())
 }
 
-/// A fleet, the time, and what the data path would know.
+/// Fleet with its time and the data path's view.
 pub(crate) struct TestFleet {
     pub(crate) fleet: Fleet,
     pub(crate) now: Instant,
@@ -62,7 +62,7 @@ pub(crate) struct TestFleet {
 }
 
 impl TestFleet {
-    /// A fleet of replicas that are presumed ready.
+    /// Makes a fleet of replicas that are presumed ready.
     pub(crate) fn of(specs: Vec<MemberSpec>) -> Self {
         Self::with(specs, true)
     }
@@ -170,7 +170,7 @@ impl TestFleet {
         self.report_of(replica).state
     }
 
-    /// The states that a replica has come to since the last call, with what led there.
+    /// Returns the states that a replica has entered since the last call, with their reasons.
     pub(crate) fn changes(&mut self, of: &str) -> Vec<(MemberState, &'static str)> {
         let mut changes = Vec::new();
         self.actions.retain(|action| match action {

@@ -1,4 +1,4 @@
-//! A region under load in virtual time: requests are spread by the standings, as a router would.
+//! Region under load in virtual time: requests are spread by the standings, as a router would do.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -8,20 +8,20 @@ use spillway_types::{Admission, Fault, ReplicaName, SignKind, TokenCounts};
 use crate::test_fleet::{TestFleet, answered, ms, spec};
 use crate::{Check, CheckFault, Live};
 
-/// How a replica of a story behaves.
+/// Behaviour of a replica in a story.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// It answers after so many milliseconds and a tenth of its prompts is cached.
+    /// The replica answers after so many milliseconds, and a tenth of its prompts is cached.
     Works { after_ms: u64 },
-    /// Nothing listens there any more.
+    /// No process listens there any more.
     Dead,
-    /// It takes connections and health checks and never answers a request.
+    /// The replica accepts connections and health checks and never answers a request.
     Hung { since: Instant },
-    /// It answers with 500.
+    /// The replica answers with 500.
     Broken,
 }
 
-/// A region of servers under even load, in steps of 20 ms.
+/// Region of servers under even load, in steps of 20 ms.
 pub(crate) struct Story {
     pub(crate) test: TestFleet,
     servers: BTreeMap<ReplicaName, Server>,
@@ -67,7 +67,7 @@ impl Story {
         self.run_until(for_ms, |_| false);
     }
 
-    /// Runs until something holds, and tells how many milliseconds that took.
+    /// Runs until a condition holds; returns the milliseconds that this took.
     pub(crate) fn run_until(
         &mut self,
         at_most_ms: u64,
@@ -152,7 +152,7 @@ impl Story {
         self.test.fail(replica, 1, fault);
     }
 
-    /// Draws among the best tier, by ramp.
+    /// Draws a replica from the best tier, by ramp.
     fn draw(&mut self) -> Option<ReplicaName> {
         let standing = |name: &ReplicaName| self.test.fleet.standing(name);
         let may_serve =

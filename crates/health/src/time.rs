@@ -2,33 +2,35 @@
 
 use std::time::{Duration, Instant};
 
-/// Longer than any wait; added to any clock's present it is still a moment of that clock.
+/// Time that is longer than any wait and can be added to the present of any clock.
 const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Below this share a reading counts as unknown.
+/// Trust below which a reading counts as unknown.
 const TRUST_MIN: f32 = 0.01;
 
-/// The moment `duration` after `now`; at most ten years, which stands for "never".
+/// Returns the moment `duration` after `now`; at most ten years after, which stands for "never".
 pub(crate) fn later(now: Instant, duration: Duration) -> Instant {
     now.checked_add(duration.min(LONGEST)).unwrap_or(now)
 }
 
-/// [`later`] with milliseconds, as configs have them.
+/// Returns the moment `milliseconds` after `now`, as [`later`] does.
 pub(crate) fn later_ms(now: Instant, milliseconds: u64) -> Instant {
     later(now, Duration::from_millis(milliseconds))
 }
 
-/// `duration` and up to a tenth more by chance, so that many don't come back at the same moment.
+/// Adds jitter: returns `duration` and up to a tenth more, so that many waits don't end at the same
+/// moment.
 pub(crate) fn jittered(duration: Duration, rng: &mut fastrand::Rng) -> Duration {
     duration.saturating_add(duration.min(LONGEST).mul_f64(rng.f64() / 10.0))
 }
 
-/// Trust in a number of `age`: full until `full_for`, then halved with every `half_life`.
+/// Returns the trust in a number of `age`: 1 until `full_for`, then halved with every `half_life`.
 pub(crate) fn trust(age: Duration, full_for: Duration, half_life: Duration) -> f32 {
     let over = age.saturating_sub(full_for);
     if over.is_zero() {
         return 1.0;
     }
+    // Without a half-life, trust ends at once.
     if half_life.is_zero() {
         return 0.0;
     }

@@ -1,74 +1,74 @@
-//! Whether a replica is down, as far as independent signals agree.
+//! Failure detector: a replica is down if independent signals agree on it.
 
 use serde::Serialize;
 
-/// What one kind of signal says about a replica.
+/// Vote of one kind of signal about a replica.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Vote {
-    /// No evidence, or none that is recent. It speaks neither for nor against.
+    /// No evidence, or none that is recent: a vote neither for nor against the replica.
     #[default]
     Silent,
-    /// It works.
+    /// The replica works.
     Good,
-    /// It fails.
+    /// The replica fails.
     Bad,
-    /// It fails, and has done so for twice as long as it takes to say so.
+    /// The replica fails, and has done so for twice as long as a `Bad` vote takes.
     BadForLong,
 }
 
-/// What one node's signals say about a replica. Each finds faults in its own way, so that two of
+/// Votes of one node's signals about a replica. Each kind finds faults in its own way, so two of
 /// them are hardly wrong for the same reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct Votes {
-    /// The check of its health endpoint.
+    /// Checks of the health endpoint.
     pub active: Vote,
-    /// What requests met with.
+    /// Results of requests.
     pub passive: Vote,
-    /// Known answers, and memory left.
+    /// Deep checks, and the memory left.
     pub deep: Vote,
-    /// Whether its metrics can be read.
+    /// Scrapes of the metrics.
     pub scrape: Vote,
 }
 
-/// What follows from all votes.
+/// Conclusion from all votes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Nothing speaks against it.
+    /// No vote speaks against the replica.
     Up,
-    /// This node has something against it, but there is no agreement.
+    /// This node votes against the replica, but there is no agreement.
     Suspect,
-    /// Independent signals, or most nodes, agree that it is down.
+    /// Independent signals, or most nodes, agree that the replica is down.
     Down,
 }
 
-/// What the region's other nodes say about one replica.
+/// Votes of the region's other nodes about one replica, summed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Witnesses {
-    /// Nodes that know something.
+    /// Nodes that have evidence.
     knowing: u32,
-    /// Those of them that call it down.
+    /// Nodes among them that call the replica down.
     down: u32,
-    /// One of these would do so alone.
+    /// True if one of these nodes would call it down alone.
     is_sure: bool,
-    /// Nodes that live and have said nothing against it.
+    /// Live nodes that have said nothing against the replica.
     quiet: u32,
 }
 
-/// Finds whether a replica is down, from the votes of this node and of the region's others.
+/// Decides if a replica is down, from the votes of this node and of the region's other nodes.
 ///
-/// One node alone needs two independent signals, since one signal may be broken itself: a check
-/// that asks the wrong path, a metrics port behind a firewall. If one is all there is, nothing
-/// contradicts it, and it has said so for twice its threshold, that counts as two.
+/// One node alone needs two independent signals, because one signal may be broken itself: a check
+/// that asks the wrong path, a metrics port behind a firewall. A single signal counts as two if no
+/// signal contradicts it and it has been bad for twice its threshold.
 ///
-/// With several nodes in a region most of the nodes that know something must agree; one bad link
-/// makes one node wrong, not most. A node that knows nothing abstains. What this node alone sees
-/// it may act on alone, by leaving the replica out for itself.
+/// With several nodes in a region, most of the nodes that have evidence must agree: one bad link
+/// makes one node wrong, not most. A node without evidence abstains. A node may act alone on faults
+/// that it alone sees, by leaving the replica out for itself.
 ///
-/// Nodes that said nothing against it may see it well or not at all. They count as seeing it well
-/// where this node would go by others' word alone, and not at all where it has something against
-/// the replica itself.
+/// Quiet nodes may see the replica well or not at all. They count as seeing it well if this node
+/// has no vote against the replica, so that it would go by other nodes' votes alone. They don't
+/// count if this node itself has a vote against the replica.
 #[must_use]
 pub fn verdict(own: Votes, others: Witnesses) -> Verdict {
     let quiet = if own.bad() == 0 { others.quiet } else { 0 };
@@ -86,7 +86,7 @@ pub fn verdict(own: Votes, others: Witnesses) -> Verdict {
 }
 
 impl Witnesses {
-    /// What nodes with these votes say.
+    /// Sums up the votes of `nodes`, one item for each node.
     pub fn of(nodes: impl IntoIterator<Item = Votes>) -> Self {
         let mut witnesses = Self::default();
         for votes in nodes {
@@ -97,7 +97,7 @@ impl Witnesses {
         witnesses
     }
 
-    /// The same, beside so many living nodes that have said nothing against it.
+    /// Adds the number of live nodes that have said nothing against the replica.
     #[must_use]
     pub fn beside_quiet(self, nodes: u32) -> Self {
         Self { quiet: nodes, ..self }
@@ -109,15 +109,15 @@ impl Vote {
         matches!(self, Self::Bad | Self::BadForLong)
     }
 
-    /// The same vote, as if it had come up just now.
+    /// Returns the vote as if it were new: `BadForLong` becomes `Bad`.
     fn brief(self) -> Self {
         if self == Self::BadForLong { Self::Bad } else { self }
     }
 }
 
 impl Votes {
-    /// The votes of a node of which only the outcome is known: that nothing speaks against the
-    /// replica, or how many independent signals do.
+    /// Makes the votes of a node that tells only its result: `bad_signals` is the number of
+    /// independent signals against the replica, 0 if nothing speaks against it.
     #[must_use]
     pub fn told(bad_signals: u8) -> Self {
         let (passive, active) = match bad_signals {
@@ -128,13 +128,13 @@ impl Votes {
         Self { active, passive, ..Self::default() }
     }
 
-    /// These votes without what traffic showed, none of them old: all that counts once a replica
-    /// has been without traffic for so long that it is to be tried again.
+    /// Returns these votes as new ones and without that of traffic, for a replica that is due for a
+    /// trial after a long time without traffic.
     pub(crate) fn for_a_trial(self) -> Self {
         Self { passive: Vote::Silent, ..self.brief() }
     }
 
-    /// The same votes, as if all had come up just now.
+    /// Returns the votes as if all were new.
     pub(crate) fn brief(self) -> Self {
         Self {
             active: self.active.brief(),
@@ -160,13 +160,13 @@ impl Votes {
         self.all().into_iter().any(|vote| vote != Vote::Silent)
     }
 
-    /// What it takes if this node is the only one that knows something.
+    /// Returns true if these votes are enough for "down" when no other node has evidence.
     fn agree_on_down(self) -> bool {
         let is_lasting = self.all().contains(&Vote::BadForLong);
         self.bad() >= 2 || (is_lasting && !self.is_contradicted())
     }
 
-    /// What it takes for this node to be counted among several.
+    /// Returns true if these votes count as "down" when several nodes have evidence.
     pub(crate) fn lean_down(self) -> bool {
         self.bad() >= 2 || (self.bad() == 1 && !self.is_contradicted())
     }

@@ -1,4 +1,4 @@
-//! How long it takes to read a chat request's facts, by the size of its prompt.
+//! Benchmark of reading a chat request's facts, by the size of the prompt.
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};

@@ -1,5 +1,5 @@
-//! What it costs to find and hash the prompt of a body that has been read, by the kind of its JSON;
-//! and what passes between a body's last byte and its hashes, where nothing is done before.
+//! Cost of finding and hashing the prompt in a body whose facts were read, by the kind of JSON; and
+//! time from a body's last byte to its hashes if nothing is done before.
 //!
 //! Run with `cargo bench -p spillway-protocol --bench prompt`.
 
@@ -20,14 +20,14 @@ fn main() {
     divan::main();
 }
 
-/// One long message.
+/// Measures one long message.
 #[divan::bench(args = SIZES)]
 fn long_text(bencher: Bencher<'_, '_>, bytes: usize) {
     let content = "The quick brown fox jumps over the lazy dog. ".repeat(bytes / 45 + 1);
     hash(bencher, &conversation(&[&content[..bytes]]));
 }
 
-/// Code, with an escape every few bytes.
+/// Measures code, which has an escape every few bytes.
 #[divan::bench(args = SIZES)]
 fn code(bencher: Bencher<'_, '_>, bytes: usize) {
     let line = "    if (path[0] == '\\\\' && name == \"x\") {\n\t\treturn \"a\\n\" + c;\n    }\n";
@@ -35,13 +35,13 @@ fn code(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &conversation(&[&content[..bytes]]));
 }
 
-/// A conversation of short messages.
+/// Measures a conversation of short messages.
 #[divan::bench(args = SIZES)]
 fn short_messages(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &conversation(&vec![QUESTION; bytes / 74]));
 }
 
-/// The same with the content before the role, as clients write it that sort their fields.
+/// Measures short messages with the content before the role, from clients that sort their fields.
 #[divan::bench(args = SIZES)]
 fn short_messages_turned(bencher: Bencher<'_, '_>, bytes: usize) {
     let message = json!({"role": "user", "content": QUESTION}).to_string();
@@ -49,7 +49,7 @@ fn short_messages_turned(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &format!("{{\"messages\":[{messages}]}}"));
 }
 
-/// In the usual order, with a space behind each comma and colon.
+/// Measures short messages in the usual order, with a space behind each comma and colon.
 #[divan::bench(args = SIZES)]
 fn short_messages_spaced(bencher: Bencher<'_, '_>, bytes: usize) {
     let message =
@@ -58,7 +58,8 @@ fn short_messages_spaced(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &format!("{{\"messages\": [{messages}]}}"));
 }
 
-/// What an agent sends: calls of tools, and results of some hundred bytes whose id stands before them.
+/// Measures the requests of an agent: tool calls, and results of some hundred bytes behind their
+/// id.
 #[divan::bench(args = SIZES)]
 fn agent(bencher: Bencher<'_, '_>, bytes: usize) {
     let call = "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"call_1\",\
@@ -72,7 +73,7 @@ fn agent(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &format!("{{\"messages\":[{turns}]}}"));
 }
 
-/// Short messages whose content is a list of parts.
+/// Measures short messages whose content is a list of parts.
 #[divan::bench(args = SIZES)]
 fn parts(bencher: Bencher<'_, '_>, bytes: usize) {
     let message = format!(
@@ -82,32 +83,32 @@ fn parts(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &format!("{{\"messages\":[{messages}]}}"));
 }
 
-/// Numbers of tokens.
+/// Measures a list of token numbers.
 #[divan::bench(args = SIZES)]
 fn tokens(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &format!("{{\"prompt\":[{}]}}", numbers(bytes / 7).join(",")));
 }
 
-/// Numbers of tokens, with spaces.
+/// Measures a list of token numbers with spaces.
 #[divan::bench(args = SIZES)]
 fn tokens_spaced(bencher: Bencher<'_, '_>, bytes: usize) {
     hash(bencher, &format!("{{\"prompt\": [{}]}}", numbers(bytes / 8).join(", ")));
 }
 
-/// From the last byte of a body to its hashes, the reading of its facts included.
+/// Measures the time from the last byte of a body to its hashes, reading of facts included.
 #[divan::bench(args = SIZES)]
 fn facts_and_long_text(bencher: Bencher<'_, '_>, bytes: usize) {
     let content = "The quick brown fox jumps over the lazy dog. ".repeat(bytes / 45 + 1);
     facts_and_hash(bencher, &conversation(&[&content[..bytes]]));
 }
 
-/// The same for a conversation of short messages.
+/// Measures facts and hashes of a conversation of short messages.
 #[divan::bench(args = SIZES)]
 fn facts_and_short_messages(bencher: Bencher<'_, '_>, bytes: usize) {
     facts_and_hash(bencher, &conversation(&vec![QUESTION; bytes / 74]));
 }
 
-/// A body in the order of nearly all clients, without spaces.
+/// Returns a body in the field order of nearly all clients, without spaces.
 fn conversation(contents: &[&str]) -> String {
     let message = |content: &&str| {
         format!("{{\"role\":\"user\",\"content\":{}}}", serde_json::Value::from(*content))

@@ -1,8 +1,8 @@
-//! What the gateway must know of a JSON body, read without building a tree.
+//! Facts that the gateway needs from a JSON body, read without building a tree.
 //!
-//! Nothing may be read here otherwise than by the engine that the body goes to. So every field
-//! that engines read in different ways (twice, in another case, of a type that some would
-//! coerce) is refused. What is left out of [`Facts`] goes through unread, however odd it is.
+//! The gateway must read each field like the engine that the body goes to. Fields that engines read
+//! in different ways (given twice, in another case, of a type that some would convert) are
+//! therefore refused. Fields without a place in [`Facts`] pass unread, however odd they are.
 
 mod body_error;
 mod members;
@@ -24,7 +24,7 @@ pub(crate) use name_table::{NameTable, folded};
 pub(crate) use numbers::{Number, number};
 pub use prompt_load::PromptLoad;
 
-/// The top-level fields that are read for what they say, in the order of [`Field`].
+/// Top-level fields whose value is read, in the order of [`Field`].
 const FACT_NAMES: [&str; 28] = [
     "model",
     "stream",
@@ -77,16 +77,16 @@ const TEXT_NAMES: [&str; 18] = [
     "previous_response",
     "previous_input_messages",
 ];
-/// Those of [`TEXT_NAMES`] that each of the others is compared with.
+/// Indexes of [`TEXT_NAMES`] of queries, which are compared with each document.
 const QUERIES: Range<usize> = 0..3;
-/// Those whose elements are compared with a query, one by one.
+/// Indexes of [`TEXT_NAMES`] of lists of documents, each of which is compared with a query.
 const DOCUMENTS: Range<usize> = 3..8;
 
 const TEXTS_AT: usize = FACT_NAMES.len();
 const ENGINE_AT: usize = TEXTS_AT + TEXT_NAMES.len();
 const NAMES: usize = ENGINE_AT + engine_fields::NAMES.len();
 
-/// All top-level fields that are read.
+/// Names of all top-level fields that are read.
 const FIELD_NAMES: [&str; NAMES] = {
     let mut names = [""; NAMES];
     let mut at = 0;
@@ -106,12 +106,12 @@ const FIELD_NAMES: [&str; NAMES] = {
 static FIELDS: NameTable<NAMES> = NameTable::new(FIELD_NAMES);
 static OPTIONS: NameTable<1> = NameTable::new(["include_usage"]);
 
-/// Fields by which engines change what they put before the first message.
+/// Fields by which engines change the text in front of the first message.
 const TEMPLATE_FIELDS: [Field; 3] =
     [Field::ChatTemplate, Field::ChatTemplateKwargs, Field::ReasoningEffort];
 
-/// Fields that limit how many tokens an answer has, whatever the endpoint: which of them counts is up to
-/// the engine.
+/// Fields that limit the tokens of an answer, on any endpoint. The engine decides which of them
+/// counts.
 const OUTPUT_FIELDS: [Field; 7] = [
     Field::MaxCompletionTokens,
     Field::MaxOutputTokens,
@@ -122,11 +122,11 @@ const OUTPUT_FIELDS: [Field; 7] = [
     Field::MinTokens,
 ];
 
-/// Fields that say how many answers are made.
+/// Fields for the number of answers.
 const ANSWER_FIELDS: [Field; 4] =
     [Field::N, Field::BestOf, Field::NCmpl, Field::NumReturnSequences];
 
-/// Positions in [`FACT_NAMES`].
+/// Indexes of [`FACT_NAMES`].
 #[derive(Clone, Copy)]
 enum Field {
     Model,
@@ -159,7 +159,7 @@ enum Field {
     Store,
 }
 
-/// Which field the prompt stands in.
+/// Field that has the prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptKind {
     /// `messages`: a conversation.
@@ -172,77 +172,81 @@ pub enum PromptKind {
     Query,
 }
 
-/// A string of the body, and where it stands.
+/// String in the body, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextField<'b> {
-    /// The text with escapes resolved; borrowed where there are none.
+    /// Text with escapes resolved; borrowed if there are none.
     pub value: Cow<'b, str>,
-    /// The JSON string in the body, with its quotes.
+    /// Place of the JSON string in the body, quotes included.
     pub span: Range<usize>,
 }
 
-/// What a JSON body says about how to route and stream it. All ranges are offsets in bytes.
+/// Facts of a JSON body for routing and streaming. All ranges are offsets in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts<'b> {
-    /// The model asked for; `None` if absent or null.
+    /// Name of the requested model; `None` if absent or null.
     pub model: Option<TextField<'b>>,
-    /// Whether the answer is a stream of events.
+    /// True if the answer is a stream of events.
     pub stream: bool,
-    /// `stream_options.include_usage`; `None` if absent or null.
+    /// Value of `stream_options.include_usage`; `None` if absent or null.
     pub include_usage: Option<bool>,
-    /// The value of `stream_options`: an object or null.
+    /// Place of the value of `stream_options`, an object or null; `None` if absent.
     pub stream_options: Option<Range<usize>>,
-    /// The JSON value of `messages`, `prompt`, `input` or `query`: the first that is not null.
+    /// Place of the value of `messages`, `prompt`, `input` or `query`: the first that is not null.
     pub prompt: Option<Range<usize>>,
-    /// Which of these it is.
+    /// Field that `prompt` is the value of.
     pub prompt_kind: Option<PromptKind>,
-    /// The JSON value of `tools`, unless null; engines put it before the messages.
+    /// Place of the value of `tools`, unless null; engines put it before the messages.
     pub tools: Option<Range<usize>>,
-    /// The JSON value of `instructions`, unless null; engines put it before the input.
+    /// Place of the value of `instructions`, unless null; engines put it before the input.
     pub instructions: Option<Range<usize>>,
-    /// The JSON values of what engines keep cache entries apart by (`cache_salt` of vLLM, `extra_key`
-    /// of SGLang), unless null.
+    /// Places of the values of the fields that separate cache entries, unless null: `cache_salt` of
+    /// vLLM, `extra_key` of SGLang.
     pub cache_salts: [Option<Range<usize>>; 2],
-    /// The JSON value of `lora_path`, an adapter in SGLang's words, unless null. Others name an
-    /// adapter as the model.
+    /// Place of the value of `lora_path`, SGLang's field for an adapter, unless null. Other engines
+    /// take an adapter's name as the model.
     pub adapter: Option<Range<usize>>,
-    /// Name and JSON value of each field that changes what stands before the first message.
+    /// Name and place of the value of each field that changes the text before the first message.
     pub(crate) template: [(&'static str, Option<Range<usize>>); TEMPLATE_FIELDS.len()],
-    /// The end user as the client names them; `None` if it is no string.
+    /// Name of the end user from the client; `None` if it is no string.
     pub user: Option<Cow<'b, str>>,
-    /// Most tokens of one answer: the largest of all fields that any engine could take it from. `None`
-    /// if none says it.
+    /// Largest number of tokens of one answer: the maximum of all fields that any engine may use.
+    /// `None` if no field has a number.
     pub max_tokens: Option<u32>,
-    /// A field says by a negative number that an answer may be as long as it likes.
+    /// True if a field has a negative number, which means an answer of any length.
     pub is_unbounded: bool,
-    /// Answers to each prompt: the largest of `n`, `best_of` and what else engines call it; at least 1.
+    /// Number of answers to each prompt: the largest of `n`, `best_of` and similar fields; at least
+    /// 1.
     pub answers: u32,
-    /// The fields that steer the engine, unless null.
+    /// Fields that steer the engine, unless null.
     pub engine_fields: EngineFields,
-    /// Further parts of prompts, in the order of their names; `None` where absent or null.
+    /// Places of further parts of prompts, in the order of [`TEXT_NAMES`]; `None` if absent or
+    /// null.
     pub(crate) texts: [Option<Range<usize>>; TEXT_NAMES.len()],
-    /// The value of each of [`Self::cache_salts`], even if it is null.
+    /// Places of the values of [`Self::cache_salts`], even if null.
     pub(crate) cache_salt_values: [Option<Range<usize>>; 2],
-    /// The stored response that this request continues.
+    /// Id of the stored response that this request continues.
     pub previous_response_id: Option<Cow<'b, str>>,
-    /// Whether the response may be asked for again: not if `store` is `false`, nor by a `request_id`,
-    /// which some engines take for the response's id, so that clients could choose those of others.
+    /// True if the client may fetch the response later. False if `store` is `false`, or if there is
+    /// a `request_id`: some engines use it as the response's id, so a client could choose an id of
+    /// another.
     pub is_stored: bool,
-    /// Just after the body's `{`, where a field can be put in.
+    /// Offset just after the body's `{`, where a field can be inserted.
     pub insert_at: usize,
-    /// Whether a field put in there needs no comma after it.
+    /// True if a field inserted there needs no comma after it.
     pub is_empty_object: bool,
-    /// The value of `model`, even if it is null.
+    /// Place of the value of `model`, even if null.
     pub(crate) model_value: Option<Range<usize>>,
-    /// The value of `stream_options.include_usage`, even if it is null.
+    /// Place of the value of `stream_options.include_usage`, even if null.
     pub(crate) include_usage_value: Option<Range<usize>>,
 }
 
-/// Reads the facts of a request body in one pass, in time linear in its length. Memory beyond
-/// the result is at most one byte per level of nesting.
+/// Reads the facts of a request body in one pass, in time linear in its length. Uses at most one
+/// byte of memory per level of nesting, beyond the result.
 ///
 /// # Errors
-/// [`BodyError`] if the body is no JSON object in UTF-8, or if engines would not agree on it.
+/// Returns [`BodyError`] if the body is no JSON object in UTF-8, or if engines would read it
+/// differently.
 pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     let source = Source::new(body)?;
     let members = source.members(source.object()?, &FIELDS)?;
@@ -255,6 +259,7 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
         (Field::Input, PromptKind::Input),
         (Field::Query, PromptKind::Query),
     ];
+    // Engines use the first of these fields that is not null.
     let prompt = prompt.into_iter().find_map(|(field, kind)| Some((span(field)?, kind)));
     let (prompt, prompt_kind) = prompt.unzip();
     let output = output(&source, &members)?;
@@ -272,10 +277,12 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
         tools: span(Field::Tools),
         instructions: span(Field::Instructions),
         cache_salts: [Field::CacheSalt, Field::ExtraKey].map(span),
+        // The adapter is also one of the fields that steer the engine.
         adapter: engine(LORA_PATH).map(|raw| source.span(raw)),
         template: TEMPLATE_FIELDS.map(|field| (FACT_NAMES[field as usize], span(field))),
         user: members
             .value(Field::User as usize)
+            // Engines do not act on `user`, so a value of another type is no error.
             .and_then(|raw| source.text(raw, "user").ok().flatten())
             .map(|field| field.value),
         max_tokens: output.tokens_max,
@@ -300,12 +307,12 @@ pub fn read_facts(body: &[u8]) -> Result<Facts<'_>, BodyError> {
     })
 }
 
-/// The field that names an adapter.
+/// Index of the field that names an adapter.
 const LORA_PATH: usize = engine_field("lora_path");
-/// The field that some engines take for the id of the response.
+/// Index of the field that some engines use as the id of the response.
 const REQUEST_ID: usize = engine_field("request_id");
 
-/// The position of a field among those that steer the engine.
+/// Returns the index of a field among those that steer the engine.
 const fn engine_field(name: &str) -> usize {
     let mut at = 0;
     while !is_equal(engine_fields::NAMES[at].as_bytes(), name.as_bytes()) {
@@ -314,7 +321,7 @@ const fn engine_field(name: &str) -> usize {
     at
 }
 
-/// Compares in constants, where `==` of slices is not available.
+/// Compares slices in constants, where `==` is not available.
 const fn is_equal(a: &[u8], b: &[u8]) -> bool {
     let mut at = 0;
     while at < a.len() && at < b.len() && a[at] == b[at] {
@@ -323,7 +330,7 @@ const fn is_equal(a: &[u8], b: &[u8]) -> bool {
     at == a.len() && at == b.len()
 }
 
-/// What a body says of the length and number of its answers.
+/// Length and number of answers that a body asks for.
 struct Output {
     tokens_max: Option<u32>,
     is_unbounded: bool,
@@ -334,9 +341,10 @@ fn output(source: &Source<'_>, members: &Members<'_, NAMES>) -> Result<Output, B
     let mut output = Output { tokens_max: None, is_unbounded: false, answers: 1 };
     for field in OUTPUT_FIELDS {
         match members.value(field as usize).map_or(Number::None, number) {
-            // Engines take zero for "not said", or refuse it.
+            // Engines take zero for "not given", or refuse it.
             Number::None | Number::Some(0) => {}
             Number::Some(tokens) => output.tokens_max = output.tokens_max.max(Some(tokens)),
+            // Some engines take -1 for "without limit".
             Number::Negative => output.is_unbounded = true,
             Number::Other => return Err(wrong_number(source, members, field)),
         }
@@ -351,7 +359,8 @@ fn output(source: &Source<'_>, members: &Members<'_, NAMES>) -> Result<Output, B
     Ok(output)
 }
 
-/// Engines read `"5"`, `5.0` and `5e0` as five, or refuse them.
+/// Returns an error for a number in an unusual form: some engines read `"5"`, `5.0` and `5e0` as
+/// five, others refuse them.
 fn wrong_number(source: &Source<'_>, members: &Members<'_, NAMES>, field: Field) -> BodyError {
     let at = members.value(field as usize).map_or(0..0, |raw| source.span(raw)).start;
     let field = FACT_NAMES[field as usize];
@@ -374,6 +383,7 @@ fn stream_options(
         return Ok(StreamOptions::default());
     };
     let span = Some(source.span(raw));
+    // Null means the same as an absent field, but it is replaced where options are inserted.
     if raw.get() == "null" {
         return Ok(StreamOptions { span, ..StreamOptions::default() });
     }
@@ -389,8 +399,8 @@ fn stream_options(
     })
 }
 
-/// Engines that read fields through pydantic take `1` and `"true"` for true and others don't, so
-/// only JSON's own booleans pass.
+/// Reads a JSON boolean. Other values are refused: engines with pydantic take `1` and `"true"` for
+/// true, others do not.
 fn flag(
     source: &Source<'_>,
     raw: Option<&RawValue>,

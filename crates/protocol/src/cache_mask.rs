@@ -1,8 +1,8 @@
-//! Hides from a reply how much of its prompt an engine had cached.
+//! Mask that hides from a reply how much of its prompt was in the engine's cache.
 
 use bytes::{Bytes, BytesMut};
 
-/// Members whose numbers tell what was cached, by OpenAI's API, vLLM, SGLang and llama.cpp.
+/// Members whose numbers reveal cached tokens, in OpenAI's API, vLLM, SGLang and llama.cpp.
 const KEYS: [&[u8]; 12] = [
     b"cached_tokens",
     b"cached_tokens_details",
@@ -17,39 +17,41 @@ const KEYS: [&[u8]; 12] = [
     b"prompt_per_token_ms",
     b"prompt_per_second",
 ];
-/// No key is longer.
+/// Upper bound on the length of these keys in bytes.
 const KEY_BYTES_MAX: usize = 32;
 
-/// Makes every number under such a key zero, in JSON or in events of JSON that pass in pieces. No byte is
-/// added or taken away, so lengths that were announced stay right, and nothing is held back.
+/// Mask that sets every number under one of these keys to zero, in JSON or in events of JSON that
+/// pass in pieces. The number of bytes stays equal, so an announced length stays right, and nothing
+/// is held back.
 #[derive(Debug, Default)]
 pub struct CacheMask {
     place: Place,
-    /// The text since the last quote that began one.
+    /// Text since the last quote that began a string.
     key: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
-    /// Outside of strings, or anywhere that no number is hidden.
+    /// Outside of strings, or anywhere else where no number is hidden.
     #[default]
     Outside,
-    /// In a string.
+    /// Inside a string.
     Text { is_escaped: bool },
-    /// Behind a string that is one of the keys, if a colon follows.
+    /// Behind a string that is one of the keys; a colon must follow.
     Key,
-    /// In the value of such a key.
+    /// Inside the value of such a key.
     Value { depth: u32, in_text: bool, is_escaped: bool, in_number: bool },
 }
 
 impl CacheMask {
-    /// The next piece, without those numbers.
+    /// Returns the next piece with these numbers set to zero.
     #[must_use]
     pub fn mask(&mut self, piece: Bytes) -> Bytes {
         let mut changed: Option<BytesMut> = None;
         for (at, byte) in piece.iter().enumerate() {
             let masked = self.step(*byte);
             if masked != *byte {
+                // Pieces without such a number, which are nearly all, are not copied.
                 changed.get_or_insert_with(|| BytesMut::from(&piece[..]))[at] = masked;
             }
         }
@@ -89,13 +91,14 @@ impl CacheMask {
 
     fn step_text(&mut self, byte: u8, is_escaped: bool) {
         match byte {
-            // No string of JSON goes over the end of a line: an event may have been no JSON.
+            // JSON strings do not span lines, so the event was no JSON.
             b'\n' => self.place = Place::Outside,
             b'"' if !is_escaped => {
                 let is_known = KEYS.contains(&self.key.as_slice());
                 self.place = if is_known { Place::Key } else { Place::Outside };
             }
             _ => {
+                // One byte more than the longest key is enough to know that it is none.
                 if self.key.len() <= KEY_BYTES_MAX {
                     self.key.push(byte);
                 }
@@ -116,6 +119,7 @@ impl CacheMask {
             in_text = !is_end;
         } else {
             match byte {
+                // Spaces behind the zero keep the length and the JSON valid.
                 b'0'..=b'9' | b'-' | b'+' | b'.' if in_number => masked = b' ',
                 b'e' | b'E' if in_number => masked = b' ',
                 b'-' => masked = b' ',
@@ -125,6 +129,7 @@ impl CacheMask {
                 }
                 b'"' => in_text = true,
                 b'[' | b'{' => depth = depth.saturating_add(1),
+                // The value ends here; the byte belongs to the object around it.
                 b']' | b'}' | b',' if depth == 0 => {
                     self.place = Place::Outside;
                     return byte;

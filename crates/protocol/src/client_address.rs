@@ -1,4 +1,4 @@
-//! Whose request it is, seen through proxies that are trusted to say so.
+//! Address of the client, seen through trusted proxies.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,35 +8,36 @@ use ipnet::IpNet;
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// The proxies in front of this node whose word about the client's address counts.
+/// Proxies in front of this node whose information about the client's address is trusted.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies(Vec<IpNet>);
 
 impl TrustedProxies {
-    /// Trusts every address inside any of these blocks.
+    /// Creates a list of trusted address blocks.
     #[must_use]
     pub fn new(blocks: Vec<IpNet>) -> Self {
         Self(blocks)
     }
 
-    /// Whether the address is a trusted proxy. `::ffff:10.0.0.1` is `10.0.0.1`.
+    /// Returns true if the address is a trusted proxy. `::ffff:10.0.0.1` counts as `10.0.0.1`.
     #[must_use]
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|block| block.contains(&address))
     }
 
-    /// The client's address: the nearest hop that is no trusted proxy.
+    /// Returns the client's address: the nearest hop that is no trusted proxy.
     ///
-    /// Each proxy appends whom it heard from, so the list is read from its end, and only as long
-    /// as its authors are trusted: what stands further left may be the client's invention. An
-    /// entry that is no address ends the walk at the last one that was.
+    /// Each proxy appends the address it received from. The list is therefore read from its end,
+    /// and only while the authors of its entries are trusted: entries further left may be invented
+    /// by the client. An entry that is no address ends the search at the last valid one.
     ///
-    /// Where both headers exist, `X-Forwarded-For` counts and `Forwarded` is ignored: load
-    /// balancers write the former and pass the latter through as the client wrote it.
+    /// If both headers exist, `X-Forwarded-For` counts and `Forwarded` is ignored: load balancers
+    /// write the former and pass on the latter unchanged from the client.
     #[must_use]
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let peer = peer.to_canonical();
+        // Load balancers write `X-Forwarded-For`, but pass on a `Forwarded` of the client.
         if headers.contains_key(&X_FORWARDED_FOR) {
             self.nearest_untrusted(peer, hops(headers, &X_FORWARDED_FOR).map(parse_node))
         } else {
@@ -59,9 +60,9 @@ impl TrustedProxies {
     }
 }
 
-/// The header's comma-separated entries over all its lines, last first.
+/// Returns the header's comma-separated entries over all its lines, last first.
 ///
-/// A comma inside quotes splits too: no address contains one, and pairing quotes from the left
+/// Commas inside quotes split too. No address contains a comma, and pairing quotes from the left
 /// would let the client's part of the list swallow the proxy's.
 fn hops<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'h str> {
     let lines = headers.get_all(name).iter().rev();
@@ -69,7 +70,7 @@ fn hops<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = &
     lines.flat_map(|line| line.to_str().unwrap_or_default().rsplit(',')).map(str::trim)
 }
 
-/// The `for` parameter of one `Forwarded` element (RFC 7239).
+/// Parses the `for` parameter of one `Forwarded` element (RFC 7239).
 fn forwarded_for(element: &str) -> Option<IpAddr> {
     element
         .split(';')
@@ -80,7 +81,8 @@ fn forwarded_for(element: &str) -> Option<IpAddr> {
         .and_then(parse_node)
 }
 
-/// An address with or without port, brackets or quotes; `None` for `unknown` and other names.
+/// Parses an address with or without port, brackets or quotes; `None` for `unknown` and other
+/// names.
 fn parse_node(text: &str) -> Option<IpAddr> {
     let text = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);

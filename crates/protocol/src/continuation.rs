@@ -1,8 +1,9 @@
-//! A stream of a completion that goes on after its replica broke off.
+//! Continuation of a completion's stream on another replica after the first one failed.
 //!
-//! [`Thread`] is the stream as its client sees it, whoever serves it: it reads what passes, and makes
-//! the events of a second replica look like those of the first. [`Terms`] is what the request says
-//! about it: whether another replica can take up the thread exactly, and how it is to be asked.
+//! [`Thread`] is the stream as its client sees it, over all replicas: it reads the passing events,
+//! and makes the events of a second replica look like those of the first. [`Terms`] holds what a
+//! request says about that: if another replica can continue the stream exactly, and how to ask for
+//! it.
 
 mod chunk;
 mod rewriter;

@@ -1,17 +1,17 @@
-//! A client's own words in what it is told, cut where they are long.
+//! Text of a client in messages to it, cut if it is long.
 
 use std::fmt::{self, Write};
 
-/// Bytes of a client's text that are repeated to it. Names of models are shorter, and a text of 32 MB
-/// must not be answered by one of 64 MB.
+/// Largest number of bytes of a client's text that are repeated. Names of models are shorter, and a
+/// text of 32 MB must not be answered with one of 64 MB.
 const ECHO_BYTES_MAX: usize = 256;
-/// Bytes of a message of the gateway's own, whatever it was made from.
+/// Largest size in bytes of a message that the gateway writes.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
-/// Says that something is missing.
+/// Mark at the end of a text that was cut.
 const ELLIPSIS: char = '…';
 
-/// A client's text as it is repeated in an error or a log: at most 256 bytes of it, then an ellipsis.
-/// `Debug` puts it in quotes and escapes it, as `str` does.
+/// Client's text as it is repeated in an error or a log: at most 256 bytes, then an ellipsis.
+/// `Debug` quotes and escapes it, like `str`.
 #[derive(Clone, Copy)]
 pub struct Echo<'t>(pub &'t str);
 
@@ -39,7 +39,7 @@ impl fmt::Debug for Echo<'_> {
     }
 }
 
-/// Cuts a message that is longer than any should be, and gives back the memory of the rest.
+/// Cuts a message that is too long, and frees the memory of the rest.
 pub(crate) fn bounded(mut message: String) -> String {
     if message.len() > MESSAGE_BYTES_MAX {
         message.truncate(message.floor_char_boundary(MESSAGE_BYTES_MAX));

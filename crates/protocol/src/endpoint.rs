@@ -1,8 +1,8 @@
-//! What a path of the built-in APIs means.
+//! Classification of the paths of the built-in APIs.
 //!
-//! Paths are compared as they were sent. Whatever a lenient server might read as another path
-//! (dot segments, doubled slashes, encoded slashes) is no endpoint at all, so that a request is
-//! never judged by one rule and served by another.
+//! Paths are compared as they were sent. A path that a lenient server might read as another one
+//! (dot segments, doubled slashes, encoded slashes) is no endpoint. A request is therefore never
+//! judged by one rule and served by another.
 
 use std::borrow::Cow;
 
@@ -11,78 +11,81 @@ use percent_encoding::percent_decode_str;
 use crate::grpc::GrpcMethod;
 use crate::plain_path::{has_encoded_slash, is_plain};
 
-/// The API family that an endpoint belongs to; it decides how errors look.
+/// API family of an endpoint, which decides on the form of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// The OpenAI API, under `/v1`.
+    /// OpenAI API, under `/v1`.
     OpenAi,
-    /// The Anthropic API: `/v1/messages` and what is below it. Only errors tell it from OpenAI's: which
-    /// requests are served there is up to the config's routes.
+    /// Anthropic API: `/v1/messages` and paths below it. Only its errors differ from OpenAI's; the
+    /// routes of the config decide which requests are served there.
     Anthropic,
-    /// The Open Inference Protocol of KServe and Triton, under `/v2`.
+    /// Open Inference Protocol of KServe and Triton, under `/v2`.
     KServeV2,
-    /// gRPC: KServe V2's service, health, and services that a route passes through.
+    /// gRPC: the KServe V2 service, the health service, and services that a route passes through.
     Grpc,
-    /// Whatever a route of the config passes through unread.
+    /// Any other request that a route of the config passes through unread.
     Raw,
 }
 
-/// What a request path stands for.
+/// Endpoint of a request path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint<'p> {
-    /// `/v1/chat/completions`.
+    /// Path `/v1/chat/completions`.
     ChatCompletions,
-    /// `/v1/completions`.
+    /// Path `/v1/completions`.
     Completions,
-    /// `/v1/responses`.
+    /// Path `/v1/responses`.
     Responses,
-    /// `/v1/embeddings`.
+    /// Path `/v1/embeddings`.
     Embeddings,
-    /// `/rerank`, `/v1/rerank` and `/v2/rerank`.
+    /// Paths `/rerank`, `/v1/rerank` and `/v2/rerank`.
     Rerank,
-    /// `/v1/responses/{id}`, also with `/cancel` or `/input_items`.
+    /// Path `/v1/responses/{id}`, also with `/cancel` or `/input_items`.
     ResponseById {
-        /// The response's id, made of letters, digits, `_`, `-` and `.`.
+        /// Id of the response, made of letters, digits, `_`, `-` and `.`.
         id: &'p str,
     },
-    /// `/v1/models`.
+    /// Path `/v1/models`.
     ModelList,
-    /// `/v1/models/{model}`; the name may contain slashes.
+    /// Path `/v1/models/{model}`; the name may contain slashes.
     ModelById {
-        /// The model's name as sent, see [`decode_name`].
+        /// Name of the model as sent, see [`decode_name`].
         model: &'p str,
     },
-    /// Any other OpenAI-style endpoint whose JSON body names a model.
+    /// Other OpenAI-style endpoint whose JSON body names a model.
     JsonPassthrough,
-    /// OpenAI-style endpoints whose multipart form names a model.
+    /// OpenAI-style endpoint whose multipart form names a model.
     FormPassthrough,
-    /// `/v2/health/live`.
+    /// Path `/v2/health/live`.
     V2Live,
-    /// `/v2/health/ready`.
+    /// Path `/v2/health/ready`.
     V2Ready,
-    /// `/v2`: the server's metadata.
+    /// Path `/v2`: metadata of the server.
     V2Server,
-    /// `/v2/models/{model}[/versions/{version}][/{action}]`.
+    /// Path `/v2/models/{model}[/versions/{version}][/{action}]`.
     V2Model {
-        /// The model's name as sent, see [`decode_name`].
+        /// Name of the model as sent, see [`decode_name`].
         model: &'p str,
-        /// The version as sent, if the path has one.
+        /// Version as sent, if the path has one.
         version: Option<&'p str>,
-        /// `infer`, `ready`, `generate_stream`, ...; empty for the model's metadata.
+        /// Action: `infer`, `ready`, `generate_stream` and others; empty for the model's metadata.
         action: &'p str,
     },
-    /// `/livez`: whether this process runs.
+    /// Path `/livez`: liveness of this process.
     Livez,
-    /// `/readyz`, and `/health` and `/ping` as model servers call it: whether this process can serve.
+    /// Path `/readyz`, also `/health` and `/ping`, the names of model servers: readiness of this
+    /// process.
     Readyz,
-    /// A method called over gRPC; found by the content type, not by [`Endpoint::classify`].
+    /// Path `/steering`: tells if new clients should be sent to this node.
+    Steering,
+    /// Method called over gRPC; found by the content type, not by [`Endpoint::classify`].
     Grpc(GrpcMethod),
-    /// None of these.
+    /// No endpoint.
     Other,
 }
 
 impl Protocol {
-    /// The family that a path's author had in mind, for errors about paths that are no endpoint.
+    /// Guesses the API family that a client meant, for errors about paths that are no endpoint.
     #[must_use]
     pub fn of_path(path: &str) -> Self {
         if is_messages(path) {
@@ -97,17 +100,17 @@ impl Protocol {
 }
 
 impl<'p> Endpoint<'p> {
-    /// Whether it only asks if this process lives or can serve.
+    /// Returns true for checks of liveness, of readiness, or of steering.
     #[must_use]
     pub fn is_health(self) -> bool {
         match self {
-            Self::Livez | Self::Readyz | Self::V2Live | Self::V2Ready => true,
+            Self::Livez | Self::Readyz | Self::Steering | Self::V2Live | Self::V2Ready => true,
             Self::Grpc(method) => method.is_local() && method != GrpcMethod::ServerMetadata,
             _ => false,
         }
     }
 
-    /// Reads a request path (without its query) as it was sent. One trailing slash is tolerated.
+    /// Classifies a request path (without its query) as sent. One trailing slash is tolerated.
     #[must_use]
     pub fn classify(path: &'p str) -> Self {
         let path = path.strip_suffix('/').unwrap_or(path);
@@ -118,7 +121,8 @@ impl<'p> Endpoint<'p> {
             "/v1/embeddings" => Self::Embeddings,
             "/v1/models" => Self::ModelList,
             "/rerank" | "/v1/rerank" | "/v2/rerank" => Self::Rerank,
-            // Servers answer these two by the body's model; ids of responses never look like them.
+            // Servers serve the first two by the body's model; ids of responses never look like
+            // them.
             "/v1/responses/input_tokens"
             | "/v1/responses/compact"
             | "/v1/audio/speech"
@@ -143,13 +147,14 @@ impl<'p> Endpoint<'p> {
             "/v2/health/ready" => Self::V2Ready,
             "/livez" => Self::Livez,
             "/readyz" | "/health" | "/ping" => Self::Readyz,
-            // Only a path with a name in it can hide something.
+            "/steering" => Self::Steering,
+            // Only a path with a name in it can be misread.
             _ if is_plain(path) => classify_named(path),
             _ => Self::Other,
         }
     }
 
-    /// The family whose error bodies a client of this endpoint understands.
+    /// Returns the API family whose error bodies a client of this endpoint understands.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         match self {
@@ -163,7 +168,7 @@ impl<'p> Endpoint<'p> {
     }
 }
 
-/// Whether a path is one of the Anthropic API's: `/v1/messages` or below it, whatever stands before that.
+/// Returns true for a path of the Anthropic API: `/v1/messages` or below it, with any prefix.
 #[must_use]
 pub fn is_messages(path: &str) -> bool {
     const MESSAGES: &str = "/v1/messages";
@@ -173,9 +178,9 @@ pub fn is_messages(path: &str) -> bool {
     })
 }
 
-/// Decodes a model name out of a path; `None` if the decoded bytes are not UTF-8.
+/// Decodes a model name from a path; `None` if the decoded bytes are not UTF-8.
 ///
-/// Only for look-ups: what is forwarded is the path as sent.
+/// Only for look-ups: the path is forwarded as sent.
 #[must_use]
 pub fn decode_name(segment: &str) -> Option<Cow<'_, str>> {
     percent_decode_str(segment).decode_utf8().ok()
@@ -200,7 +205,7 @@ fn classify_response(item: &str) -> Endpoint<'_> {
 }
 
 fn classify_v2_model(item: &str) -> Endpoint<'_> {
-    // An encoded slash would let one segment here be several at the replica.
+    // With an encoded slash, one segment here could be several at the replica.
     if has_encoded_slash(item) {
         return Endpoint::Other;
     }
@@ -208,6 +213,7 @@ fn classify_v2_model(item: &str) -> Endpoint<'_> {
     let model = segments.next().unwrap_or_default();
     let mut action = segments.next();
     let mut version = None;
+    // The path has a version between the model and the action.
     if action == Some("versions") {
         version = segments.next();
         action = segments.next();
@@ -238,7 +244,7 @@ mod tests {
         assert_eq!(Endpoint::classify(path), expected, "{path}");
     }
 
-    /// A path with a model name or an id in it, and the endpoint it is.
+    /// Checks the endpoint of a path with a model name or an id in it.
     #[track_caller]
     fn check_v2(path: &str, model: &str, version: Option<&str>, action: &str) {
         check(path, Endpoint::V2Model { model, version, action });
@@ -269,6 +275,7 @@ mod tests {
             ("/readyz", Endpoint::Readyz),
             ("/health", Endpoint::Readyz),
             ("/ping", Endpoint::Readyz),
+            ("/steering", Endpoint::Steering),
         ] {
             check(path, expected);
             check(&format!("{path}/"), expected);

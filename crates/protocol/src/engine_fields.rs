@@ -1,16 +1,16 @@
-//! Fields of a request that steer the engine and not the answer.
+//! Request fields that steer the engine instead of the answer.
 
 use crate::body::{NameTable, folded};
 use crate::{ErrorKind, GatewayError};
 
-/// Names that vLLM, SGLang, TensorRT-LLM, llama.cpp and TGI read to decide when, where, with which
-/// adapter or with whose state they work on a request.
+/// Names of fields by which vLLM, SGLang, TensorRT-LLM, llama.cpp and TGI decide when, where, with
+/// which adapter or with which state they process a request.
 ///
-/// A client that may set them could push its requests before those of others (`priority`), take the id
-/// of another's request (`request_id`, `rid`), have the engine connect to a host of its choice
-/// (`kv_transfer_params`, `bootstrap_host`), use an adapter that its key is not for (`lora_path`), go on
-/// with another's state (`session_params`, `id_slot`), run code (`custom_logit_processor`), or hide how
-/// many tokens were made for it (`stream_interval`).
+/// A client that may set them could put its requests before those of others (`priority`), take the
+/// id of another's request (`request_id`, `rid`), make the engine connect to any host
+/// (`kv_transfer_params`, `bootstrap_host`), use an adapter that its key is not for (`lora_path`),
+/// continue another's state (`session_params`, `id_slot`), run code (`custom_logit_processor`), or
+/// hide how many tokens were generated for it (`stream_interval`).
 pub(crate) const NAMES: [&str; 41] = [
     "priority",
     "request_id",
@@ -57,21 +57,22 @@ pub(crate) const NAMES: [&str; 41] = [
 
 static TABLE: NameTable<{ NAMES.len() }> = NameTable::new(NAMES);
 
-/// A set of such fields.
+/// Set of fields that steer the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineFields(u64);
 
 impl EngineFields {
-    /// None of them.
+    /// Empty set.
     pub const NONE: Self = Self(0);
 
-    /// The names of all fields that steer an engine.
+    /// Returns the names of all fields that steer an engine.
     #[must_use]
     pub fn all_names() -> &'static [&'static str] {
         &NAMES
     }
 
-    /// The field of this name; `None` if it steers no engine. Letters count whatever their case.
+    /// Returns the field of this name, in any case of letters; `None` if it does not steer an
+    /// engine.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         TABLE.find(name).map(Self::at)
@@ -82,27 +83,28 @@ impl EngineFields {
         self.0 |= Self::named(name).unwrap_or_default().0;
     }
 
-    /// These and those.
+    /// Returns the union of both sets.
     #[must_use]
     pub fn with(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
-    /// Whether all of `others` are among them.
+    /// Returns true if the set contains all of `others`.
     #[must_use]
     pub fn contains(self, others: Self) -> bool {
         self.0 & others.0 == others.0
     }
 
-    /// Checks that a request with these fields has none but the `allowed` ones.
+    /// Checks that a request has no fields of this set except the `allowed` ones.
     ///
     /// # Errors
-    /// [`ErrorKind::BadRequest`] with the first field that is not allowed, and what to do about it.
+    /// Returns [`ErrorKind::BadRequest`] with the first field that is not allowed, and a hint for
+    /// the client.
     pub fn check(self, allowed: Self) -> Result<(), GatewayError> {
         self.first_beyond(allowed).map_or(Ok(()), |name| Err(refusal(name)))
     }
 
-    /// The name of a field that is not among the `allowed` ones, if there is one.
+    /// Returns the name of a field that is not `allowed`; `None` if there is none.
     pub(crate) fn first_beyond(self, allowed: Self) -> Option<&'static str> {
         let refused = self.0 & !allowed.0;
         (refused != 0).then(|| NAMES[refused.trailing_zeros() as usize])
@@ -112,10 +114,10 @@ impl EngineFields {
         Self(1 << index)
     }
 
-    /// Those that the text of a request, which can't be read in another way, seems to have.
+    /// Returns the fields that seem to be in the text of a request, which cannot be parsed.
     pub(crate) fn seen_in(text: &[u8]) -> Self {
         let text = String::from_utf8_lossy(text);
-        // Which name an escape hides is not worth to be found out.
+        // An escape may hide any name, so the first one stands for it.
         if text.contains("\\u00") {
             return Self::at(0);
         }
@@ -130,7 +132,7 @@ impl EngineFields {
     }
 }
 
-/// Tells a client that the field `name` is not allowed.
+/// Returns the error for a field that is not allowed.
 pub(crate) fn refusal(name: &'static str) -> GatewayError {
     let message = format!(
         "The field '{name}' steers the model server and is not allowed here. Leave it out, or ask the \

@@ -1,7 +1,7 @@
-//! The gateway's own errors, in the words that each protocol's clients understand.
+//! Errors of the gateway, in the forms that clients of each protocol understand.
 //!
-//! A replica's errors are passed on as they are; these are only for what the gateway itself has
-//! to say. Codes are stable: clients and dashboards may match on them.
+//! Errors of a replica are passed on as they are; these are for the gateway's own. Codes are
+//! stable: clients and dashboards may match on them.
 
 use std::time::Duration;
 
@@ -13,35 +13,35 @@ use thiserror::Error;
 use crate::Protocol;
 use crate::echo::bounded;
 
-/// Header that carries [`ErrorKind::code`], so that the gateway's errors can be told from a
-/// replica's whatever the body looks like.
+/// Header with [`ErrorKind::code`], which tells the gateway's errors from a replica's, in any form
+/// of body.
 pub static CODE_HEADER: HeaderName = HeaderName::from_static("x-spillway-code");
 
-/// Header that says why a request was shed, [`GatewayError::shed`]: the codes say what kind of
-/// error it is, this what to do about it.
+/// Header with the reason why a request was shed, [`GatewayError::shed`]. The code is the kind of
+/// error; the reason tells operators what to do about it.
 pub static SHED_REASON: HeaderName = HeaderName::from_static("x-spillway-shed-reason");
 
-/// The wait that is asked for under load, where nothing better is known: long enough to thin out
-/// clients that would all come back at once, short against any generation.
+/// Default Retry-After under load: long enough to spread clients that would all return at once,
+/// short against any generation.
 pub const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The longest wait that is asked for: what is predicted for later is worth nothing, and capacity
-/// that comes back should be found.
+/// Largest Retry-After: predictions for a later time are worth nothing, and clients should find
+/// capacity that comes back.
 pub const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
-/// The longest wait that is told to a client that has used up a limit and is in debt.
+/// Largest Retry-After for a client that has used up its rate limit and is in debt.
 const LIMIT_DELAY_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// Why the gateway answers itself.
+/// Reason why the gateway itself answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
-    /// The request can't be read, or asks for something that doesn't exist.
+    /// The request cannot be parsed, or asks for something that does not exist.
     BadRequest,
-    /// A key is needed, and the request has none.
+    /// The request has no key, but one is needed.
     KeyMissing,
-    /// The request's key lets nobody in.
+    /// The key of the request is not valid.
     KeyInvalid,
-    /// The key is good, but not for this model.
+    /// The key is valid, but not for this model.
     ModelNotAllowed,
-    /// The key is good, but not for any region that could serve the request.
+    /// The key is valid, but not for any region that could serve the request.
     RegionNotAllowed,
     /// No route serves the model.
     ModelNotFound,
@@ -55,33 +55,34 @@ pub enum ErrorKind {
     BodyTimeout,
     /// The body is larger than the limit.
     BodyTooLarge,
-    /// The content type is not one that the endpoint reads.
+    /// The endpoint does not read this content type.
     UnsupportedMediaType,
     /// The headers are larger than the limit.
     HeadersTooLarge,
-    /// The request asks for a part of HTTP that is not served, like another protocol on its connection.
+    /// The request asks for a part of HTTP that is not served, like an upgrade to another protocol.
     NotImplemented,
-    /// The client went away first; only logs and metrics ever show it.
+    /// The client disconnected first; only logs and metrics show this error.
     ClientClosed,
-    /// A defect of the gateway.
+    /// The gateway has a bug.
     Internal,
-    /// No connection to the replica could be made.
+    /// The gateway could not connect to the replica.
     ReplicaConnect,
     /// The replica closed the connection before its answer began.
     ReplicaReset,
-    /// The replica went down while its answer was waited for.
+    /// The replica went down while the gateway waited for its answer.
     ReplicaDown,
-    /// What the replica sent is no HTTP answer.
+    /// The replica's answer is no valid HTTP.
     ReplicaBadResponse,
-    /// The replica's answer leads to another server.
+    /// The replica's answer redirects to another server.
     ReplicaRedirect,
     /// The replica's answer broke off.
     StreamCut,
-    /// Shed: serving it would be too late or would harm those already served.
+    /// The request was shed: an answer would be too late, or would harm requests already being
+    /// served.
     Overloaded,
-    /// The client has used up what it may ask for; others are served on.
+    /// The client has used up its rate limit; other clients are still served.
     RateLimited,
-    /// The request alone may use more than the whole limit: it can never be served.
+    /// The request alone exceeds the whole rate limit: it can never be served.
     BeyondLimit,
     /// No replica of the model is fit to serve.
     NoReplica,
@@ -93,47 +94,48 @@ pub enum ErrorKind {
     DeadlineExceeded,
 }
 
-/// An error with what the client should know about it.
+/// Error with everything that the client should know about it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{message}")]
 pub struct GatewayError {
-    /// What went wrong; decides status and code.
+    /// Kind of the error; decides on status and code.
     pub kind: ErrorKind,
-    /// A full sentence for the person who reads the client's log. Never a part of the prompt.
+    /// Full sentence for the person who reads the client's log. Never contains a part of the
+    /// prompt.
     pub message: String,
-    /// The request's field that is to blame.
+    /// Field of the request that is wrong.
     pub param: Option<&'static str>,
-    /// When it is worth trying again; `None` says nothing about it, but see
+    /// Time after which a retry is worthwhile; `None` if unknown, but see
     /// [`GatewayError::retry_delay`].
     pub retry_after: Option<Duration>,
-    /// Why the request was shed, for people and dashboards; one of a fixed list. `None` if it was
-    /// refused for another reason.
+    /// Reason why the request was shed, for people and dashboards, from a fixed list. `None` if it
+    /// was refused for another reason.
     pub shed: Option<&'static str>,
 }
 
-/// What an error looks like inside a stream of events that has already begun.
+/// Form of an error inside a stream of events that has already begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventFlavour {
     /// Chat and completions: a data event with an `error` object, as engines send it.
     OpenAi,
-    /// Other streams of OpenAI's API, e.g. of images and speech: the same object in a named `error` event,
-    /// since their clients look at names.
+    /// Other streams of OpenAI's API, e.g. of images and speech: a named `error` event with that
+    /// object, since their clients look at names.
     OpenAiNamed,
-    /// The Anthropic API: a named `error` event with its own object.
+    /// Anthropic API: a named `error` event with an object of its own.
     Anthropic,
-    /// The Responses API: a named `error` event.
+    /// Responses API: a named `error` event.
     Responses {
-        /// The number after that of the last event sent.
+        /// Number of the event: one more than that of the last event sent.
         sequence_number: u64,
     },
     /// Triton's `generate_stream`: a data event with an `error` string.
     KServeV2,
-    /// Any other stream: a named `error` event.
+    /// Other streams: a named `error` event.
     Raw,
 }
 
 impl ErrorKind {
-    /// Every kind, for tests and documents that must not miss one.
+    /// All kinds, for tests and documents that must not miss one.
     pub const ALL: &[Self] = &[
         Self::BadRequest,
         Self::KeyMissing,
@@ -166,7 +168,7 @@ impl ErrorKind {
         Self::DeadlineExceeded,
     ];
 
-    /// The HTTP status, as far as the answer has not begun yet.
+    /// Returns the HTTP status, for an answer that has not begun.
     #[must_use]
     pub fn status(self) -> StatusCode {
         match self {
@@ -191,7 +193,7 @@ impl ErrorKind {
             | Self::ReplicaRedirect
             | Self::StreamCut => StatusCode::BAD_GATEWAY,
             Self::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-            // Not 429: the client did nothing wrong, and 503 is what load balancers understand.
+            // Not 429, since the client did nothing wrong, and load balancers understand 503.
             Self::Overloaded | Self::NoReplica => StatusCode::SERVICE_UNAVAILABLE,
             Self::FirstByteTimeout | Self::StreamStalled | Self::DeadlineExceeded => {
                 StatusCode::GATEWAY_TIMEOUT
@@ -199,7 +201,7 @@ impl ErrorKind {
         }
     }
 
-    /// The stable machine-readable name.
+    /// Returns the stable machine-readable name.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -235,7 +237,7 @@ impl ErrorKind {
         }
     }
 
-    /// The `type` of an Anthropic error object, by which its clients choose their exception.
+    /// Returns the `type` of an Anthropic error object, by which clients choose their exception.
     #[must_use]
     pub fn anthropic_type(self) -> &'static str {
         match self.status() {
@@ -251,7 +253,7 @@ impl ErrorKind {
         }
     }
 
-    /// The `type` of an OpenAI error object, which names whose fault it was.
+    /// Returns the `type` of an OpenAI error object, which tells if client or server is to blame.
     #[must_use]
     pub fn openai_type(self) -> &'static str {
         match self {
@@ -264,49 +266,52 @@ impl ErrorKind {
 }
 
 impl GatewayError {
-    /// An error that blames no field. A message of more than 4 KiB is cut.
+    /// Creates an error without a field. A message of more than 4 KiB is cut.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = bounded(message.into());
         Self { kind, message, param: None, retry_after: None, shed: None }
     }
 
-    /// The same error, blaming a field of the request.
+    /// Returns the error with the wrong field of the request.
     #[must_use]
     pub fn with_param(self, param: &'static str) -> Self {
         Self { param: Some(param), ..self }
     }
 
-    /// The same error, telling the client when to come again.
+    /// Returns the error with a Retry-After.
     #[must_use]
     pub fn with_retry_after(self, delay: Duration) -> Self {
         Self { retry_after: Some(delay), ..self }
     }
 
-    /// The same error, saying why the request was shed.
+    /// Returns the error with the reason why the request was shed.
     #[must_use]
     pub fn with_shed(self, reason: &'static str) -> Self {
         Self { shed: Some(reason), ..self }
     }
 
-    /// How long the client is asked to wait, if it is: who is turned away for load, for a limit or for
-    /// want of replicas and not told otherwise waits for [`RETRY_DELAY`], which is also the least.
-    /// Never more than [`RETRY_DELAY_MAX`].
+    /// Returns the Retry-After for the client; `None` if the error has none.
+    ///
+    /// An error for load, for a rate limit or for lack of replicas has [`RETRY_DELAY`] by default,
+    /// which is also the minimum. The maximum is [`RETRY_DELAY_MAX`], and a day for rate limits.
     #[must_use]
     pub fn retry_delay(&self) -> Option<Duration> {
         let status = self.kind.status();
         let is_shed =
             [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS].contains(&status);
-        // When a limit has room is known; when a place is free is predicted.
+        // The time until a rate limit has room is known; the time until a replica has room is
+        // predicted.
         let longest = match self.kind {
             ErrorKind::RateLimited => LIMIT_DELAY_MAX,
             _ => RETRY_DELAY_MAX,
         };
+        // A known delay wins; otherwise only errors of load, limits and missing replicas have one.
         let known = self.retry_after.map(|delay| delay.clamp(RETRY_DELAY, longest));
         known.or_else(|| is_shed.then_some(RETRY_DELAY))
     }
 
-    /// The JSON body for an answer that has not begun; empty in gRPC, where trailers say it all.
+    /// Returns the JSON body for an answer that has not begun; empty in gRPC, which uses trailers.
     #[must_use]
     pub fn body(&self, protocol: Protocol) -> Bytes {
         match protocol {
@@ -318,7 +323,8 @@ impl GatewayError {
         }
     }
 
-    /// One whole event, for an answer that has begun. Only to be sent between two events.
+    /// Returns one complete event, for an answer that has begun. May only be sent between two
+    /// events.
     #[must_use]
     pub fn event(&self, flavour: EventFlavour) -> Bytes {
         match flavour {
@@ -424,7 +430,8 @@ struct RawError<'e> {
     message: &'e str,
 }
 
-/// 499 is no registered status, but it is what nginx and most dashboards call this.
+/// Returns 499, which is not registered, but is the name of nginx and most dashboards for this
+/// case.
 #[expect(clippy::expect_used, reason = "499 is within 100..=999")]
 fn client_closed_status() -> StatusCode {
     StatusCode::from_u16(499).expect("499 is a valid status code")
@@ -435,7 +442,7 @@ fn json(value: &impl Serialize) -> Bytes {
     serde_json::to_vec(value).expect("strings and numbers serialise").into()
 }
 
-/// JSON text has no raw line break, so it fits on one `data` line.
+/// Returns an event. JSON text has no raw line break, so it fits on one `data` line.
 fn frame(head: &str, value: &impl Serialize) -> Bytes {
     [head.as_bytes(), b"data: ", &json(value), b"\n\n"].concat().into()
 }

@@ -1,7 +1,8 @@
-//! Multipart uploads, read so strictly that no server finds other fields in the same bytes.
+//! Multipart uploads, parsed so strictly that no server finds other fields in the same bytes.
 //!
-//! Servers differ in what they forgive: parameters in other spellings, repeated parameters, line
-//! feeds alone, text before the first boundary. Whatever two of them may read in two ways is refused.
+//! Servers differ in what they tolerate: parameters in other spellings, repeated parameters, line
+//! feeds alone, text before the first boundary. Input that two servers may read differently is
+//! refused.
 
 mod content_type;
 mod part;
@@ -13,26 +14,26 @@ use self::content_type::boundary;
 use self::part::Part;
 use crate::error::{ErrorKind, GatewayError};
 
-/// Most parts of a form; servers usually stop at 1,000.
+/// Largest number of parts of a form; servers usually stop at 1,000.
 const PARTS_MAX: usize = 1000;
 /// Longest name of a model in bytes.
 const MODEL_BYTES_MAX: usize = 1024;
 const CRLF: &[u8] = b"\r\n";
 
-/// What is read of a form.
+/// Parsed fields of a form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Form<'b> {
-    /// The value of the field `model`, if there is one.
+    /// Value of the field `model`; `None` without that field.
     pub model: Option<&'b str>,
-    /// The names of all fields, `model` included, in their order. A name may occur more than once.
+    /// Names of all fields, `model` included, in their order. A name may occur more than once.
     pub names: Vec<&'b str>,
 }
 
-/// Reads the fields of a multipart form.
+/// Parses the fields of a multipart form.
 ///
 /// # Errors
-/// If the content type is another one (`unsupported_media_type`), if servers could read the form in
-/// two ways, or if it names the model twice.
+/// Returns `unsupported_media_type` for another content type. Returns an error if servers could
+/// read the form in two ways, or if it names the model twice.
 pub fn read_form<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<Form<'b>, GatewayError> {
     let boundary = boundary(headers)?;
     let mut form = Form::default();
@@ -51,14 +52,15 @@ pub fn read_form<'b>(headers: &HeaderMap, body: &'b [u8]) -> Result<Form<'b>, Ga
     Ok(form)
 }
 
-/// The bytes of each part, its headers included.
+/// Returns the bytes of each part, headers included.
 fn parts<'b>(body: &'b [u8], boundary: &str) -> Result<Vec<&'b [u8]>, GatewayError> {
     let delimiter = format!("--{boundary}");
     let mut parts = Vec::new();
-    // Behind the line of the last delimiter.
+    // Offset behind the line of the last delimiter; `None` before the first one.
     let mut begun = None;
     for at in Finder::new(&delimiter).find_iter(body) {
         let (before, behind) = (&body[..at], &body[at + delimiter.len()..]);
+        // Text before the first boundary is refused: some servers skip it, others do not.
         let is_line = if begun.is_none() { before.is_empty() } else { before.ends_with(CRLF) };
         if !is_line {
             return Err(malformed("the boundary stands where no part begins or ends"));
@@ -70,6 +72,7 @@ fn parts<'b>(body: &'b [u8], boundary: &str) -> Result<Vec<&'b [u8]>, GatewayErr
         if parts.len() > PARTS_MAX {
             return Err(malformed("the form has too many parts"));
         }
+        // The last boundary must end the body: some servers would read on behind it.
         if matches!(behind, b"--" | b"--\r\n") {
             return Ok(parts);
         }
@@ -99,7 +102,8 @@ fn model_in<'b>(part: &Part<'b>) -> Result<&'b str, GatewayError> {
         .ok_or_else(|| malformed("the field model is not the name of a model").with_param("model"))
 }
 
-/// Refuses names that some servers take for `model`, and the field that changes the charset of others.
+/// Refuses names that some servers take for `model`, and a `_charset_` field that changes the
+/// charset.
 fn check_name(part: &Part<'_>) -> Result<(), GatewayError> {
     let before_bracket = part.name.split('[').next().unwrap_or_default();
     if before_bracket.eq_ignore_ascii_case("model") {
@@ -112,7 +116,7 @@ fn check_name(part: &Part<'_>) -> Result<(), GatewayError> {
     Ok(())
 }
 
-/// The error for a form that is refused.
+/// Returns the error for a form that is refused.
 fn malformed(why: &str) -> GatewayError {
     GatewayError::new(ErrorKind::BadRequest, format!("malformed multipart body: {why}"))
 }

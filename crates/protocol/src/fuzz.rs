@@ -1,4 +1,4 @@
-//! Fuzz targets of what clients and replicas send.
+//! Fuzz targets for input from clients and replicas.
 
 use std::net::IpAddr;
 
@@ -19,10 +19,10 @@ use crate::{
     valid_request_id,
 };
 
-/// A target: the name of the folder of its inputs, and what runs one of them.
+/// Fuzz target: the name of its folder of inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     ("json_body", json_body),
     ("grpc_model", grpc_model),
@@ -36,11 +36,11 @@ pub const TARGETS: &[Target] = &[
     ("redirect", redirect),
 ];
 
-/// Reasons for which a tree refuses what may go through where it is not read.
+/// Reasons for which a full parse refuses values that may pass where they are not read.
 const TREE_LIMITS: [&str; 4] =
     ["surrogate", "hex escape", "number out of range", "recursion limit"];
 
-/// Facts agree with a full parse, and a rewritten body says what it was rewritten to.
+/// Asserts that facts agree with a full parse, and that a rewritten body has the new values.
 fn json_body(input: &[u8]) {
     let facts = match read_facts(input) {
         Ok(facts) => facts,
@@ -75,10 +75,10 @@ fn json_body(input: &[u8]) {
     }
 }
 
-/// A model that is found is the one field that names it, and stands byte for byte between an empty line and
-/// a boundary.
+/// Asserts that a model that is found is the only field that names it, and stands byte for byte
+/// between an empty line and a boundary.
 fn form_upload(input: &[u8]) {
-    // The first line is the content type, so that boundaries are mutated as well.
+    // The first line is the content type, so that boundaries are mutated too.
     let end = input.iter().position(|byte| *byte == b'\n').unwrap_or(input.len());
     let Ok(content_type) = HeaderValue::from_bytes(&input[..end]) else { return };
     let mut headers = HeaderMap::new();
@@ -94,7 +94,8 @@ fn form_upload(input: &[u8]) {
     }
 }
 
-/// A redirect that is passed on leads to a path of this gateway, and a confined path has no way up.
+/// Asserts that a redirect that is passed on leads to a path of this gateway, and that a confined
+/// path has no way up.
 fn redirect(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let base = PathAndQuery::from_static("/v1/chat/x?q=1");
@@ -109,7 +110,8 @@ fn redirect(input: &[u8]) {
     }
 }
 
-/// A name found early is the name found in the whole, and a rewritten one is read back.
+/// Asserts that a name found early is the name found in the whole body, and that a rewritten name
+/// is read back.
 fn grpc_model(input: &[u8]) {
     let whole = peek_model(input);
     let early = peek_model(&input[..input.len() / 2]);
@@ -126,7 +128,8 @@ fn joined(segments: &Segments) -> Vec<u8> {
     segments.iter().flatten().copied().collect()
 }
 
-/// Messages come out as they went in however they are cut, or renamed and nothing else.
+/// Asserts that messages come out unchanged however they are cut, or with another name and no other
+/// change.
 fn grpc_messages(input: &[u8]) {
     let cut = input.first().map_or(1, |byte| usize::from(*byte % 16) + 1);
     let run = |mut messages: Messages| {
@@ -158,7 +161,7 @@ fn grpc_messages(input: &[u8]) {
     }
 }
 
-/// Whether a whole message of a stream has a parameter that steers the model server.
+/// Returns true if a complete message of a stream has a parameter that steers the model server.
 fn steers(mut stream: &[u8]) -> bool {
     while let Some((head, behind)) = stream.split_first_chunk::<FRAME_HEAD_BYTES>() {
         let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
@@ -172,7 +175,7 @@ fn steers(mut stream: &[u8]) -> bool {
     false
 }
 
-/// No byte of a stream is lost, added or changed, however it is cut.
+/// Asserts that no byte of a stream is lost, added or changed, however it is cut.
 fn event_stream(input: &[u8]) {
     let cut = input.first().map_or(1, |byte| usize::from(*byte % 32) + 1);
     let options = EventOptions { strip_usage: false, held_bytes_max: 64 };
@@ -192,7 +195,8 @@ fn event_stream(input: &[u8]) {
     assert!(kept <= input.len());
 }
 
-/// The text that is kept of a stream stays within its limit, and going on never panics.
+/// Asserts that the kept text of a stream stays within its limit, and that a continuation never
+/// panics.
 fn continued_stream(input: &[u8]) {
     const TEXT_BYTES_MAX: usize = 256;
     let (chat, text) = (CompletionApi::Chat, CompletionApi::Text);
@@ -212,7 +216,7 @@ fn continued_stream(input: &[u8]) {
     }
 }
 
-/// No path that is classified as a model's own leaves its place by dots or doubled slashes.
+/// Asserts that no path classified as a model's leaves its place by dots or doubled slashes.
 fn request_path(input: &[u8]) {
     let Ok(path) = std::str::from_utf8(input) else { return };
     let endpoint = Endpoint::classify(path);
@@ -226,7 +230,7 @@ fn request_path(input: &[u8]) {
     }
 }
 
-/// Each line of the input is the value of each header that is parsed.
+/// Uses each line of the input as the value of each header that is parsed.
 fn request_headers(input: &[u8]) {
     let values: Vec<HeaderValue> = input
         .split(|byte| *byte == b'\n')
@@ -264,10 +268,11 @@ fn one_header(value: &HeaderValue) {
     }
 }
 
-/// Zero is written as this: some servers take zero for no limit.
+/// Shortest duration, written in place of zero, which some servers take for no limit.
 const TICK: std::time::Duration = std::time::Duration::from_nanos(1);
 
-/// What replicas say of load, usage and stored responses is finite and a part of what they sent.
+/// Asserts that load, usage and stored responses read from a reply are finite and part of the
+/// input.
 fn replica_reply(input: &[u8]) {
     let _usage = usage_in(input);
     if let Some(id) = response_id_in(input) {

@@ -1,8 +1,8 @@
-//! gRPC as far as a gateway needs it: which method is called, which model a message names, where
-//! messages end, and how to say no.
+//! gRPC as far as a gateway needs it: the called method, the model in a message, the ends of
+//! messages, and the form of errors.
 //!
-//! Messages stay bytes. Of the first one two fields are read, by hand: generated types would copy
-//! every tensor, and would tie the gateway to one version of each service.
+//! Messages stay bytes. Only two fields of the first message are read, by hand: generated types
+//! would copy every tensor, and would tie the gateway to one version of each service.
 
 mod answer;
 #[cfg(any(test, fuzzing))]
@@ -28,5 +28,5 @@ pub use status::{
 };
 pub use timeout::{GRPC_TIMEOUT, format_timeout, parse_timeout};
 
-/// Bytes in front of each message: whether it is compressed, and its length.
+/// Bytes in front of each message: a flag for compression, and the length.
 pub const FRAME_HEAD_BYTES: usize = 5;

@@ -1,4 +1,4 @@
-//! Which part of a request says what it belongs together with.
+//! Keys of requests: the part of a request by which related requests reach one replica.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -9,54 +9,55 @@ use http::{HeaderMap, HeaderName};
 use serde::Deserialize;
 use thiserror::Error;
 
-/// Blocks of prompt that count unless the config says otherwise: 1 KiB with blocks of 256 bytes,
-/// which is most of a usual system prompt, and little enough that conversations share it.
+/// Default number of prompt blocks that count: 1 KiB with blocks of 256 bytes. This is most of a
+/// usual system prompt, and little enough for the turns of a conversation to share it.
 const PROMPT_BLOCKS: usize = 4;
 
-/// What a route hashes by, as the config has it: `user`, `header:x-user`, ...
+/// Part of a request that a route hashes by, as in the config: `user`, `header:x-user`, ...
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum HashBy {
-    /// `header:NAME`: the first value of a header.
+    /// Value `header:NAME`: the first value of a header.
     Header(HeaderName),
-    /// `cookie:NAME`: the value of a cookie; names are compared with regard to case.
+    /// Value `cookie:NAME`: the value of a cookie; names are case-sensitive.
     Cookie(String),
-    /// `user`: the JSON body's field of that name.
+    /// Value `user`: the JSON body's field `user`.
     User,
-    /// `client_ip`: the client's address, seen through trusted proxies only.
+    /// Value `client_ip`: the client's address, seen through trusted proxies only.
     ClientIp,
-    /// `conversation`: the user, else the client's address.
+    /// Value `conversation`: the user, or else the client's address.
     ///
-    /// The id of a response that the request continues is no part of it: where its replica is
-    /// known the request goes there whatever the policy, and where it is not, each turn has an id
-    /// of its own, while the user's key leads to where the conversation began.
+    /// The id of a response that the request continues is no part of the key. If its replica is
+    /// known, the request goes there under any policy. If not, each turn has another id, while the
+    /// user's key leads to the replica where the conversation began.
     Conversation,
-    /// `prompt_prefix` or `prompt_prefix:BLOCKS`: how the prompt begins, up to so many blocks.
+    /// Value `prompt_prefix` or `prompt_prefix:BLOCKS`: the beginning of the prompt, up to this
+    /// number of blocks.
     PromptPrefix(usize),
 }
 
-/// What there is to choose a key from.
+/// Parts of a request that a key can be taken from.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySources<'r> {
-    /// The request's headers.
+    /// Headers of the request.
     pub headers: &'r HeaderMap,
-    /// The body's user field, if the body is read.
+    /// Field `user` of the body; `None` if absent, or if the body is not read.
     pub user: Option<&'r str>,
-    /// The client's address.
+    /// Address of the client.
     pub client: IpAddr,
 }
 
-/// The key of one request.
+/// Key of one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestKey<'r> {
-    /// These bytes, never empty.
+    /// Bytes of the key, never empty.
     Bytes(Cow<'r, [u8]>),
-    /// The prompt up to this block, at least 1, or up to its last full one.
+    /// Blocks of the prompt up to this number, at least 1, or all full blocks if there are fewer.
     PromptBlocks(usize),
 }
 
 impl HashBy {
-    /// The key of a request; `None` if it has none.
+    /// Returns the key of a request; `None` if it has none.
     #[must_use]
     pub fn key<'r>(&self, sources: KeySources<'r>) -> Option<RequestKey<'r>> {
         let user = || sources.user.map(|user| Cow::Borrowed(user.as_bytes()));
@@ -72,10 +73,11 @@ impl HashBy {
             }
             Self::PromptPrefix(blocks) => return Some(RequestKey::PromptBlocks(*blocks)),
         };
+        // An empty value would send all requests that have it to the same replica.
         bytes.filter(|bytes| !bytes.is_empty()).map(RequestKey::Bytes)
     }
 
-    /// Whether the key stands in the body, so that there is none where bodies are not read.
+    /// Returns true if the key is in the body, so that a request whose body is not read has none.
     #[must_use]
     pub fn needs_body(&self) -> bool {
         matches!(self, Self::User | Self::PromptPrefix(_))
@@ -113,7 +115,7 @@ impl TryFrom<String> for HashBy {
     }
 }
 
-/// Not a key that a route can hash by.
+/// Error: a text names no key that a route can hash by.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "can't hash by {0:?}, expected header:NAME, cookie:NAME, user, client_ip, conversation, \
@@ -121,7 +123,8 @@ impl TryFrom<String> for HashBy {
 )]
 pub struct UnknownHashBy(String);
 
-/// The value of the first cookie of this name. HTTP/2 clients may send a header for each cookie.
+/// Returns the value of the first cookie of this name. HTTP/2 clients may send a header for each
+/// cookie.
 #[must_use]
 pub fn cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r [u8]> {
     headers
@@ -131,7 +134,7 @@ pub fn cookie<'r>(headers: &'r HeaderMap, name: &str) -> Option<&'r [u8]> {
         .find_map(|pair| pair.trim_ascii().strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
-/// The address, of IPv6 only the network: hosts change the rest as often as they like.
+/// Returns the address, for IPv6 only its network: hosts change the rest at will.
 fn network(client: IpAddr) -> Cow<'static, [u8]> {
     Cow::Owned(match client.to_canonical() {
         IpAddr::V4(address) => address.octets().to_vec(),
@@ -139,7 +142,7 @@ fn network(client: IpAddr) -> Cow<'static, [u8]> {
     })
 }
 
-/// Whether it can be the name of a cookie; header names are made of the same characters.
+/// Returns true if `name` can be a cookie's name, which has the same characters as a header's name.
 fn is_token(name: &str) -> bool {
     HeaderName::from_bytes(name.as_bytes()).is_ok()
 }

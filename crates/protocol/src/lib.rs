@@ -1,8 +1,8 @@
-//! What clients and replicas say: endpoints, bodies, events and errors, without I/O.
+//! Protocols of clients and replicas, without I/O: endpoints, bodies, events and errors.
 //!
-//! Everything here is a pure function or a small state machine over bytes that somebody else has
-//! read. Bodies and events are never copied as a whole: what is learned of them are facts and
-//! ranges, and what is changed of them is a list of slices.
+//! Everything here is a pure function or a small state machine over bytes that the caller has read.
+//! Bodies and events are never copied as a whole: facts about them are values and ranges, and
+//! changes are lists of slices.
 
 mod body;
 mod cache_mask;

@@ -1,4 +1,4 @@
-//! The model objects of the OpenAI API.
+//! Model objects of the OpenAI API.
 
 use std::collections::BTreeMap;
 
@@ -6,27 +6,27 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// One model as clients are told of it.
+/// Model as it is described to clients.
 #[derive(Clone, Copy, Debug)]
 pub struct ModelCard<'m> {
-    /// The name to ask for.
+    /// Name that clients ask for.
     pub id: &'m str,
-    /// The model behind that name, as the servers that have it call it.
+    /// Name of the model at the servers that have it.
     pub root: &'m str,
-    /// Further fields, each with its value as JSON text. Text that is no JSON is left out, and so are
-    /// fields that every card has anyway.
+    /// Further fields, each with its value as JSON text. Values that are not JSON are left out, and
+    /// so are fields that every card has anyway.
     pub fields: &'m BTreeMap<String, String>,
 }
 
-/// The body of `GET /v1/models`: the models in the given order. `created_s` is in seconds since
-/// 1970, the same for all, because what clients ask is only which names exist.
+/// Returns the body of `GET /v1/models`: the models in the given order. `created_s` is in seconds
+/// since 1970 and equal for all models, because clients only need the names.
 #[must_use]
 pub fn model_list<'m>(models: impl Iterator<Item = ModelCard<'m>>, created_s: u64) -> Bytes {
     let data = models.map(|model| Card::new(model, created_s)).collect();
     json(&List { object: "list", data })
 }
 
-/// The body of `GET /v1/models/{model}`. `created_s` is in seconds since 1970.
+/// Returns the body of `GET /v1/models/{model}`. `created_s` is in seconds since 1970.
 #[must_use]
 pub fn model_card(model: ModelCard<'_>, created_s: u64) -> Bytes {
     json(&Card::new(model, created_s))
@@ -45,7 +45,7 @@ struct Card<'m> {
     created: u64,
     owned_by: &'static str,
     root: &'m str,
-    /// With `parent`: null where no server says more.
+    /// Further fields; `parent` is null unless a server has a value for it.
     #[serde(flatten)]
     fields: BTreeMap<&'m str, Box<RawValue>>,
 }

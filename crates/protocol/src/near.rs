@@ -1,6 +1,6 @@
-//! The known path that a client may have meant by an unknown one.
+//! Suggestion of a known path for an unknown one.
 
-/// The fixed paths of the built-in endpoints that clients mistype.
+/// Fixed paths of the built-in endpoints that clients may mistype.
 const KNOWN: &[&str] = &[
     "/v1/chat/completions",
     "/v1/completions",
@@ -24,19 +24,21 @@ const KNOWN: &[&str] = &[
     "/v2/health/ready",
     "/livez",
     "/readyz",
+    "/steering",
     "/health",
     "/ping",
 ];
 
-/// Longer paths are compared with none.
+/// Longest path in bytes that is compared.
 const PATH_BYTES_MAX: usize = 64;
-/// Of so many characters one may be wrong.
+/// Number of characters per tolerated wrong character.
 const CHARACTERS_PER_EDIT: usize = 4;
-/// And so many of a path in all.
+/// Largest number of wrong characters in a path.
 const EDITS_MAX: usize = 3;
 
-/// Finds the known path that is most like `path`; `None` if none is near. A base URL that was said twice,
-/// left out, or put before another one counts as near, and so do a few wrong characters.
+/// Returns the known path that is most similar to `path`; `None` if none is near. A base URL that
+/// is repeated, missing, or put before another one counts as near, and so do a few wrong
+/// characters.
 #[must_use]
 pub fn nearest_path(path: &str) -> Option<&'static str> {
     let path = path.trim_end_matches('/').to_ascii_lowercase();
@@ -44,8 +46,10 @@ pub fn nearest_path(path: &str) -> Option<&'static str> {
         return None;
     }
     let known = || KNOWN.iter().copied();
-    // Two paths can only both be the end of one if the longer ends with the shorter.
+    // If two known paths are both an end of `path`, one ends with the other: the longer one is
+    // meant.
     let inner = known().filter(|known| path.ends_with(known)).max_by_key(|known| known.len());
+    // A client with a wrong base URL sends the end of a known path.
     let below = || known().filter(|known| known.starts_with("/v1/"));
     let outer = || below().filter(|known| known.ends_with(&path)).min_by_key(|known| known.len());
     inner.or_else(outer).or_else(|| {
@@ -56,7 +60,7 @@ pub fn nearest_path(path: &str) -> Option<&'static str> {
     })
 }
 
-/// Counts the bytes to be put in, taken out or replaced to make one text of the other.
+/// Counts the bytes that must be inserted, removed or replaced to turn one text into the other.
 fn edits_between(from: &[u8], to: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (index, byte) in from.iter().enumerate() {

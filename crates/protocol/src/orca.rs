@@ -1,4 +1,4 @@
-//! Load told along with replies: the header `endpoint-load-metrics` of ORCA.
+//! Load reports in replies: the header `endpoint-load-metrics` of ORCA.
 //!
 //! | key (under `named_metrics` or `utilization`, or at the top) | field |
 //! |---|---|
@@ -12,14 +12,15 @@
 use serde_json::Value;
 use spillway_types::LoadReport;
 
-/// Longest header that is read, bytes; reports are a few hundred.
+/// Longest header that is read, in bytes; reports have a few hundred.
 const HEADER_BYTES_MAX: usize = 8 << 10;
 
-/// Reads the value of a header: `TEXT key=value, ...` or `JSON {...}`. The binary form, a
-/// Protocol Buffer in base64, has a header of its own and is not read.
+/// Parses the value of the header: `TEXT key=value, ...` or `JSON {...}`. The binary form, a
+/// protocol buffer in base64, has a header of its own and is not read.
 ///
 /// `cpu_utilization` and `mem_utilization` are of the host, and `rps_fractional` and `eps` are
-/// rates: they say nothing about a GPU's load and are left out. `None` if nothing is of use.
+/// rates: they tell nothing about a GPU's load and are left out. Returns `None` if nothing useful
+/// is left.
 #[must_use]
 pub fn parse_orca(header: &str) -> Option<LoadReport> {
     if header.len() > HEADER_BYTES_MAX {
@@ -40,19 +41,19 @@ pub fn parse_orca(header: &str) -> Option<LoadReport> {
     reading.into_report()
 }
 
-/// Groups of metrics stand at the top of the JSON form: nothing of use is deeper.
+/// Deepest level of metrics: groups are at the top of the JSON form, and nothing useful is deeper.
 const DEPTH_MAX: usize = 1;
 
-/// `named_metrics.x` and `utilization.x` are called `x`.
+/// Returns the last part of a key: `named_metrics.x` and `utilization.x` become `x`.
 fn last_part(key: &str) -> &str {
     key.rsplit_once('.').map_or(key, |(_, last)| last)
 }
 
-/// What was read so far.
+/// Report in progress.
 #[derive(Debug, Default)]
 struct Reading {
     report: LoadReport,
-    /// Stands in for the GPU's use where that is not told.
+    /// Value that stands in for the GPU's use if that is not reported.
     application: Option<f32>,
 }
 
@@ -73,6 +74,7 @@ impl Reading {
 
     fn note(&mut self, key: &str, value: f64) {
         let value = value as f32;
+        // A replica may send anything; only finite figures from 0 on count.
         if !value.is_finite() || value < 0.0 {
             return;
         }
@@ -93,7 +95,7 @@ impl Reading {
                 (&mut report.gpu_memory_use, true)
             }
             "pending" | "pending_requests" | "pending_weight" => (&mut report.pending, false),
-            // The second is how Protocol Buffers write it in JSON.
+            // The second spelling is that of protocol buffers in JSON.
             "application_utilization" | "applicationUtilization" => (&mut self.application, true),
             _ => return,
         };

@@ -1,11 +1,11 @@
-//! Paths that every server reads alike.
+//! Paths that every server reads in the same way.
 
 use percent_encoding::percent_decode_str;
 
 use crate::endpoint::decode_name;
 
-/// Whether no server reads the path as another one, so that it stays below each of its folders. One slash at
-/// the end is tolerated; encoded slashes and what is encoded twice are not.
+/// Returns true if no server reads the path as another one, so that it stays below each of its
+/// folders. One slash at the end is tolerated; encoded slashes and double encoding are not.
 #[must_use]
 pub fn is_confined(path: &str) -> bool {
     let path = path.strip_suffix('/').unwrap_or(path);
@@ -13,27 +13,27 @@ pub fn is_confined(path: &str) -> bool {
     path.is_empty()
         || is_plain(path)
             && path.as_bytes().windows(3).all(|three| three.try_into().is_ok_and(is_single))
-            // Some servers take the spaces off.
+            // Some servers strip spaces.
             && !path.split('/').any(|segment| {
                 let text = decode_name(segment).unwrap_or_default();
                 text.trim_ascii() != text || text.ends_with('.') && text.trim_matches('.').is_empty()
             })
 }
 
-/// Whether `path` is `prefix` or lies below it as a folder.
+/// Returns true if `path` is `prefix`, or lies below it as a folder.
 #[must_use]
 pub fn lies_below(path: &str, prefix: &str) -> bool {
     path.strip_prefix(prefix)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || prefix.ends_with('/'))
 }
 
-/// Whether every server reads the path's segments as they stand here.
+/// Returns true if every server reads the path's segments as they stand here.
 pub(crate) fn is_plain(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_plain_segment))
 }
 
 fn is_plain_segment(segment: &str) -> bool {
-    // An encoded slash may hide a dot segment, so both sides of it are looked at.
+    // An encoded slash may hide a dot segment, so both of its sides are checked.
     escapes_are_complete(segment)
         && percent_decode_str(segment).decode_utf8().is_ok_and(|text| {
             text.bytes().all(is_plain_byte)
@@ -41,8 +41,8 @@ fn is_plain_segment(segment: &str) -> bool {
         })
 }
 
-/// Controls end lines or strings somewhere; a backslash is a slash to some servers; `?`, `#` and
-/// `;` end the path for some once decoded.
+/// Returns true for harmless bytes. Control characters end lines or strings in some servers; a
+/// backslash is a slash to some; decoded `?`, `#` and `;` end the path for some.
 fn is_plain_byte(byte: u8) -> bool {
     !byte.is_ascii_control() && !matches!(byte, b'\\' | b'?' | b'#' | b';')
 }
@@ -54,7 +54,7 @@ fn escapes_are_complete(segment: &str) -> bool {
     })
 }
 
-/// Whether one segment may be several to some servers.
+/// Returns true if some servers may split the segment at an encoded slash.
 pub(crate) fn has_encoded_slash(text: &str) -> bool {
     text.as_bytes().windows(3).any(|escape| escape.eq_ignore_ascii_case(b"%2f"))
 }

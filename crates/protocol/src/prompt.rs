@@ -1,10 +1,10 @@
-//! What an engine's cache goes by: the prompt of a body, in one form for all that mean the same.
+//! Prompt of a body, in one form for all bodies that mean the same to an engine's cache.
 //!
 //! The form is the engine's own order (template, tools, instructions, messages) as JSON without
-//! space. White space outside strings and the place of `role` and `content` in a message make no
-//! difference, escapes inside strings do. Nothing closes the list of messages, so that the next
-//! turn of a conversation goes on where this one ends. Of several prompts in one request the first
-//! counts: each has a place of its own in the cache, and one chain has room for one.
+//! spaces. White space outside strings and the order of `role` and `content` in a message make no
+//! difference; escapes inside strings do. The list of messages is not closed, so that the next turn
+//! of a conversation continues where this one ends. Of several prompts in one request only the
+//! first counts: each has its own place in the cache, and a chain of hashes has room for one.
 
 mod quotes;
 mod walk;
@@ -16,23 +16,24 @@ use crate::body::{Facts, PromptKind};
 use walk::{Member, Rank, Walk};
 use writer::Writer;
 
-/// A piece of a prompt.
+/// Piece of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptPiece<'p> {
-    /// Text that engines cut into tokens.
+    /// Text that engines split into tokens.
     Text(&'p [u8]),
-    /// An image, sound or file as a data URL. It becomes far fewer tokens than its bytes would as
-    /// text, so it should count as little.
+    /// Image, sound or file as a data URL. It becomes far fewer tokens than text of that length, so
+    /// it should count as little.
     Blob(&'p [u8]),
 }
 
-/// Hands the prompt of `body`, from which `facts` were read, to `take`, piece by piece. How it is
-/// cut into pieces of text means nothing.
+/// Passes the prompt of `body`, from which `facts` were read, to `take`, piece by piece. The cuts
+/// between pieces of text have no meaning.
 ///
-/// Nothing if the body has no prompt, or continues a stored response: then its cache entries
-/// depend on what this body does not show.
+/// Passes nothing if the body has no prompt, or if it continues a stored response: its cache
+/// entries then depend on text that is not in this body.
 pub fn read_prompt(facts: &Facts<'_>, body: &[u8], take: impl FnMut(PromptPiece<'_>)) {
     let Some((kind, prompt)) = facts.prompt_kind.zip(facts.prompt.clone()) else { return };
+    // The engine puts a stored conversation before this prompt, which this node cannot see.
     if facts.previous_response_id.is_some() {
         return;
     }
@@ -50,7 +51,7 @@ pub fn read_prompt(facts: &Facts<'_>, body: &[u8], take: impl FnMut(PromptPiece<
         writer.mark(b';');
     }
     if let Some(instructions) = facts.instructions.clone() {
-        // Engines make them the first message.
+        // Engines put the instructions before the messages, as a first message.
         said_by(&mut writer, b"system", instructions);
     }
     match kind {
@@ -60,7 +61,7 @@ pub fn read_prompt(facts: &Facts<'_>, body: &[u8], take: impl FnMut(PromptPiece<
     writer.finish();
 }
 
-/// How many elements an array has; 1 for anything else.
+/// Returns the number of elements of an array; 1 for any other value.
 pub(crate) fn elements(body: &[u8], json: &Range<usize>) -> u64 {
     if body[json.clone()].first() != Some(&b'[') {
         return 1;
@@ -77,7 +78,7 @@ fn has_elements(body: &[u8], json: &Range<usize>) -> bool {
     Walk::into(body, json).peek().is_some()
 }
 
-/// Messages, or what stands for one.
+/// Writes messages, or a text that stands for one message.
 fn conversation<F: FnMut(PromptPiece<'_>)>(
     writer: &mut Writer<'_, F>,
     body: &[u8],
@@ -98,7 +99,7 @@ fn conversation<F: FnMut(PromptPiece<'_>)>(
                 writer.mark(b',');
             }
         }
-        // Several prompts of an embedding.
+        // Several inputs of an embedding: the first one counts.
         Some(b'"') => walk.element().into_iter().for_each(|first| said_by(writer, b"user", first)),
         _ => plain(writer, body, json),
     }
@@ -116,9 +117,9 @@ fn said_by<F: FnMut(PromptPiece<'_>)>(
     writer.text(b"},");
 }
 
-/// A message with its role first and its content second, the order of nearly all clients.
+/// Writes a message with its role first and its content second, the order of nearly all clients.
 fn write_message<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, members: &[Member]) {
-    // Of members that come twice, engines take the last.
+    // If a member occurs twice, engines take the last one.
     let last = |rank| members.iter().rfind(|member| member.rank == rank);
     let others = members.iter().filter(|member| member.rank == Rank::Other);
     writer.mark(b'{');
@@ -139,14 +140,15 @@ fn write_message<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, members:
     writer.mark(b'}');
 }
 
-/// A prompt without roles: text, or the numbers of its tokens. It may go on, so nothing closes it.
+/// Writes a prompt without roles: text, or token numbers. The prompt may continue, so it is not
+/// closed.
 fn plain<F: FnMut(PromptPiece<'_>)>(writer: &mut Writer<'_, F>, body: &[u8], json: Range<usize>) {
     if body[json.clone()].first() != Some(&b'[') {
         return plain_one(writer, body, json);
     }
     let mut walk = Walk::into(body, &json);
     match walk.peek() {
-        // The first of several prompts.
+        // Several prompts: the first one counts.
         Some(b'"' | b'[') => {
             walk.element().into_iter().for_each(|first| plain_one(writer, body, first));
         }

@@ -1,12 +1,13 @@
-//! References to resources in a server's reply, e.g. in `Location`, read as browsers and clients do.
+//! References in a server's reply, e.g. in `Location`, resolved as browsers and clients do.
 
 use http::uri::PathAndQuery;
 
-/// Reads a reference that stands in the reply to a request for `base`. Returns path, query and fragment
-/// of what it names, without dot segments and never beginning with two slashes, if that lies on the server
-/// itself. `None` if it names another server by `is_own`, or could be read in two ways.
+/// Resolves a reference in the reply to a request for `base`. If it stays on the same server,
+/// returns its path, query and fragment, without dot segments and never beginning with two slashes.
+/// Returns `None` if it names a server for which `is_own` is false, or if it could be read in two
+/// ways.
 ///
-/// `is_own` is asked about each authority with its scheme in lower case, if the reference says one.
+/// `is_own` gets the authority, and the scheme in lower case if the reference has one.
 #[must_use]
 pub fn own_target(
     reference: &str,
@@ -14,13 +15,13 @@ pub fn own_target(
     is_own: impl Fn(&str, Option<&str>) -> bool,
 ) -> Option<String> {
     let text = reference.trim_matches(' ');
-    // Browsers read a backslash as a slash and pass over tabs and line ends.
+    // Browsers read a backslash as a slash, and skip tabs and line ends.
     if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\') {
         return None;
     }
     let (scheme, rest) = split_scheme(text)?;
     let Some(rest) = rest.strip_prefix("//") else {
-        // `http:path` is a path to some clients, and a host to others.
+        // Some clients read `http:path` as a path, others as a host.
         return if scheme.is_none() { absolute(rest, base) } else { None };
     };
     let (authority, rest) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
@@ -31,7 +32,8 @@ pub fn own_target(
     if rest.starts_with('/') { clean(rest) } else { clean(&format!("/{rest}")) }
 }
 
-/// The scheme in lower case, if there is one; `None` if it is none of a web server's.
+/// Splits off the scheme, in lower case, if there is one. Returns `None` for a scheme other than
+/// http and https.
 fn split_scheme(text: &str) -> Option<(Option<String>, &str)> {
     match text.find([':', '/', '?', '#']) {
         Some(colon) if text[colon..].starts_with(':') => {
@@ -56,7 +58,7 @@ fn absolute(text: &str, base: &PathAndQuery) -> Option<String> {
     }
 }
 
-/// Takes the dot segments out (RFC 3986, section 5.2.4).
+/// Removes the dot segments (RFC 3986, section 5.2.4).
 fn clean(text: &str) -> Option<String> {
     let (path, rest) = text.split_at(text.find(['?', '#']).unwrap_or(text.len()));
     let mut segments = Vec::new();
@@ -64,10 +66,11 @@ fn clean(text: &str) -> Option<String> {
     while let Some(segment) = coming.next() {
         match segment {
             "." => {}
+            // At the root, `..` has no effect.
             ".." => drop(segments.pop()),
             segment => segments.push(segment),
         }
-        // What the last segment leads to is a folder.
+        // A dot segment at the end names a folder.
         if coming.peek().is_none() && matches!(segment, "." | "..") {
             segments.push("");
         }

@@ -1,21 +1,22 @@
-//! What the gateway learns from a replica's JSON without reading all of it.
+//! Facts from a replica's JSON reply, found without parsing all of it.
 //!
 //! Both searches rest on one property of JSON: inside a string every quote has a backslash before
-//! it, so `"usage"` followed by a colon can only be a key, never a part of what a model wrote.
+//! it, so `"usage"` followed by a colon can only be a key, never text that a model wrote.
 
 use std::sync::LazyLock;
 
 use memchr::memmem::{Finder, FinderRev};
 use serde::Deserialize;
 
-/// Tokens of one request as the engine counted them.
+/// Token counts of one request, from the engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Tokens of the prompt, cached or not.
     pub prompt_tokens: u64,
-    /// Tokens generated; 0 where nothing is generated.
+    /// Generated tokens; 0 if nothing is generated.
     pub completion_tokens: u64,
-    /// How many of the prompt's tokens were in the engine's cache; `None` if it doesn't say.
+    /// Tokens of the prompt that were in the engine's cache; `None` if the engine does not report
+    /// it.
     pub cached_tokens: Option<u64>,
 }
 
@@ -23,14 +24,15 @@ const USAGE_KEY: &[u8] = b"\"usage\"";
 static USAGE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(USAGE_KEY));
 static USAGE_REVERSE: LazyLock<FinderRev<'static>> = LazyLock::new(|| FinderRev::new(USAGE_KEY));
 
-/// A reply made of nested, unfinished usage objects would be read once for each of them.
+/// Largest number of usage objects that are tried: a reply of nested, unfinished ones would be read
+/// once for each of them.
 const TRIES_MAX: usize = 8;
 
-/// The last usage object in a JSON reply, in the end of one, or in an event. Reads the names of
-/// chat and completions and those of the Responses API.
+/// Returns the last usage object in a JSON reply, in the end of one, or in an event. Knows the
+/// names of chat and completions, and those of the Responses API. `None` if there is none.
 #[must_use]
 pub fn usage_in(bytes: &[u8]) -> Option<Usage> {
-    // The search backwards has no SIMD: it is worth it only where there is something to find.
+    // The search from the end has no SIMD, so it is used only if there is something to find.
     if !may_have_usage(bytes) {
         return None;
     }
@@ -40,14 +42,14 @@ pub fn usage_in(bytes: &[u8]) -> Option<Usage> {
     })
 }
 
-/// Whether [`usage_in`] is worth calling; much faster where the answer is no.
+/// Returns false if [`usage_in`] finds nothing; much faster in that case.
 pub(crate) fn may_have_usage(bytes: &[u8]) -> bool {
     USAGE.find(bytes).is_some()
 }
 
-/// The id of a stored response: the reply's own `id`, or that of `response` in its
-/// `response.created` event, if it begins with `resp`. Ids that stand anywhere else may be the
-/// client's own words, e.g. in `metadata`, which engines repeat.
+/// Returns the id of a stored response if it begins with `resp`: the reply's own `id`, or that of
+/// `response` in the event `response.created`. Other ids may come from the client, e.g. in
+/// `metadata`, which engines repeat.
 #[must_use]
 pub fn response_id_in(bytes: &[u8]) -> Option<&str> {
     let start = memchr::memchr(b'{', bytes)?;
@@ -61,13 +63,14 @@ pub fn response_id_in(bytes: &[u8]) -> Option<&str> {
     is_response.then(|| std::str::from_utf8(id).ok())?
 }
 
-/// What follows the colon of a member of an object, which may be cut off anywhere. Only its own
-/// members count, not those of what is inside it.
+/// Returns the text behind the colon of a member of an object, which may be cut off anywhere. Only
+/// the object's own members count, not those of nested objects.
 fn member<'b>(object: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
     let (mut at, mut depth) = (0, 0_usize);
     while let Some(byte) = object.get(at) {
         match byte {
             b'{' | b'[' => depth += 1,
+            // The object has ended without this member.
             b'}' | b']' if depth <= 1 => return None,
             b'}' | b']' => depth -= 1,
             b'"' => {
@@ -86,7 +89,7 @@ fn member<'b>(object: &'b [u8], name: &[u8]) -> Option<&'b [u8]> {
     None
 }
 
-/// Bytes up to the quote that ends a string.
+/// Returns the number of bytes up to the quote that ends a string; `None` if it is cut off.
 fn string_length(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -94,7 +97,7 @@ fn string_length(text: &[u8]) -> Option<usize> {
         if text[at] == b'"' {
             return Some(at);
         }
-        // What a backslash stands before is no end.
+        // A character behind a backslash does not end the string.
         at += 2;
         if at > text.len() {
             return None;
@@ -102,7 +105,7 @@ fn string_length(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// What follows a key's colon.
+/// Returns the text behind a key's colon.
 fn member_value(after_key: &[u8]) -> Option<&[u8]> {
     Some(after_key.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start())
 }
@@ -111,11 +114,12 @@ pub(crate) fn read_usage(value: &[u8]) -> Option<Usage> {
     if !value.starts_with(b"{") {
         return None;
     }
-    // Reads one value and leaves what comes after it alone.
+    // Reads one value and ignores the rest.
     let fields = UsageFields::deserialize(&mut serde_json::Deserializer::from_slice(value)).ok()?;
     let prompt_tokens = fields.prompt_tokens.or(fields.input_tokens);
     let completion_tokens = fields.completion_tokens.or(fields.output_tokens);
     let (prompt_tokens, completion_tokens) = match (prompt_tokens, completion_tokens) {
+        // Some replies, e.g. of embeddings, report only a total, which is all prompt.
         (None, None) => (fields.total_tokens?, 0),
         (Some(prompt), None) => {
             (prompt, fields.total_tokens.map_or(0, |total| total.saturating_sub(prompt)))

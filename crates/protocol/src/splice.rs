@@ -1,4 +1,4 @@
-//! A changed body as a few slices of the same buffer.
+//! Changed bodies, as a few slices of the same buffer.
 
 use std::ops::Range;
 
@@ -7,11 +7,12 @@ use smallvec::SmallVec;
 
 use crate::Facts;
 
-/// A body in order. Two edits cut it into three slices, with two new ones between them.
+/// Slices of a body, in order. Two edits cut a body into three slices, with two new ones between
+/// them.
 #[derive(Clone, Debug, Default)]
 pub struct Segments(SmallVec<[Bytes; 5]>);
 
-/// `with` takes the place of `at`, which may be empty.
+/// Replacement of `at`, which may be empty, by `with`.
 pub(crate) struct Edit {
     pub(crate) at: Range<usize>,
     pub(crate) with: Bytes,
@@ -27,19 +28,19 @@ static THROUGHOUT_OPTIONS: &[u8] =
 static USAGE_OPTIONS: &[u8] = b"\"stream_options\":{\"include_usage\":true},";
 
 impl Segments {
-    /// Length of the whole in bytes.
+    /// Returns the total length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.iter().map(Bytes::len).sum()
     }
 
-    /// Whether there is no byte at all.
+    /// Returns true if there is no byte.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The slices in order; none is empty.
+    /// Returns the slices in order; none of them is empty.
     pub fn iter(&self) -> std::slice::Iter<'_, Bytes> {
         self.0.iter()
     }
@@ -85,43 +86,44 @@ impl<'s> IntoIterator for &'s Segments {
     }
 }
 
-/// The body with another model name; every other byte stays as it was.
+/// Returns the body with another model name; every other byte stays as it is.
 ///
-/// `facts` must be what [`crate::read_facts`] said of this very body.
+/// `facts` must be those that [`crate::read_facts`] returned for this very body.
 #[must_use]
 pub fn replace_model(body: &Bytes, facts: &Facts<'_>, model: &str) -> Segments {
     rewrite(body, facts, Some(model), false)
 }
 
-/// What of a body is to be changed on its way to a replica.
+/// Changes to a body on its way to a replica.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Changes<'a> {
-    /// Another model name.
+    /// New name of the model; `None` keeps the client's.
     pub model: Option<&'a str>,
-    /// Whether usage is asked for.
+    /// Usage report that the gateway requests.
     pub usage: UsageWish,
-    /// What keeps its cache entries apart from those of others: takes the place of the client's own value.
+    /// Salt that separates cache entries of engines; replaces the client's own value. `None` keeps
+    /// that.
     pub salt: Option<(SaltField, &'a str)>,
 }
 
-/// Whether a stream is to tell its usage though its client did not ask for it.
+/// Usage report that the gateway requests from a stream, beyond the client's own request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UsageWish {
-    /// As the client asked.
+    /// No other report than the client's own request.
     #[default]
     AsSent,
-    /// At its end.
+    /// Report at the end of the stream.
     AtEnd,
-    /// In every event, if the engine knows how to tell that.
+    /// Report in every event, if the engine supports it.
     Throughout,
 }
 
-/// The field that an engine keeps cache entries apart by.
+/// Field by which an engine separates cache entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SaltField {
-    /// `cache_salt`, as vLLM has it.
+    /// Field `cache_salt` of vLLM.
     CacheSalt,
-    /// `extra_key`, as SGLang has it.
+    /// Field `extra_key` of SGLang.
     ExtraKey,
 }
 
@@ -134,10 +136,10 @@ impl SaltField {
     }
 }
 
-/// The body with another model name, if one is given, and with usage asked for, if that is wished
-/// and the request is a stream that doesn't ask for it already. Other bytes stay as they were.
+/// Returns the body with another model name, if one is given. With `inject_usage`, a stream that
+/// does not ask for usage asks for it. Other bytes stay as they are.
 ///
-/// `facts` must be what [`crate::read_facts`] said of this very body.
+/// `facts` must be those that [`crate::read_facts`] returned for this very body.
 #[must_use]
 pub fn rewrite(
     body: &Bytes,
@@ -149,13 +151,13 @@ pub fn rewrite(
     change(body, facts, &Changes { model: new_model, usage, salt: None })
 }
 
-/// The body with these changes; other bytes stay as they were.
+/// Returns the body with these changes; other bytes stay as they are.
 ///
-/// `facts` must be what [`crate::read_facts`] said of this very body.
+/// `facts` must be those that [`crate::read_facts`] returned for this very body.
 #[must_use]
 pub fn change(body: &Bytes, facts: &Facts<'_>, changes: &Changes<'_>) -> Segments {
     let mut edits = SmallVec::<[Edit; 4]>::new();
-    // First, since what is put in behind it may need no comma.
+    // The salt comes first: the field behind it decides if it needs a comma.
     edits.extend(changes.salt.map(|salt| salt_edit(facts, salt, changes.model.is_some())));
     edits.extend(changes.model.map(|model| model_edit(facts, model)));
     match changes.usage {
@@ -173,20 +175,20 @@ pub fn change(body: &Bytes, facts: &Facts<'_>, changes: &Changes<'_>) -> Segment
     apply(body, edits)
 }
 
-/// A body in one piece with a salt for the engine's cache; `None` if it can't be read.
+/// Returns a body with a salt for the engine's cache; `None` if the body cannot be parsed.
 #[must_use]
 pub fn salted(body: &Bytes, salt: (SaltField, &str)) -> Option<Segments> {
     let facts = crate::read_facts(body).ok()?;
     Some(change(body, &facts, &Changes { salt: Some(salt), ..Changes::default() }))
 }
 
-/// Whether the client names the option by which usage is told in every event.
+/// Returns true if the client names the option for usage in every event.
 pub(crate) fn asks_throughout(facts: &Facts<'_>, body: &[u8]) -> bool {
     let options = facts.stream_options.clone().and_then(|at| body.get(at)).unwrap_or_default();
     memchr::memmem::find(options, b"\"continuous_usage_stats\"").is_some()
 }
 
-/// Asks for usage in every event of the stream, which the body must not do already.
+/// Requests usage in every event of the stream; the body must not request it already.
 fn throughout_edits(body: &Bytes, facts: &Facts<'_>, edits: &mut SmallVec<[Edit; 4]>) {
     match &facts.stream_options {
         Some(options) if body[options.start] == b'{' => {
@@ -207,19 +209,21 @@ fn throughout_edits(body: &Bytes, facts: &Facts<'_>, edits: &mut SmallVec<[Edit;
     }
 }
 
-/// `text` as a JSON string with its quotes.
+/// Returns `text` as a JSON string with its quotes.
 #[must_use]
 #[expect(clippy::expect_used, reason = "a string always serialises")]
 pub fn json_string(text: &str) -> Bytes {
     serde_json::to_vec(text).expect("a string serialises").into()
 }
 
-/// Replaces the client's own value, since of two fields of one name engines might take either.
+/// Returns the edit that sets the salt. It replaces the client's own value, since engines could
+/// take either of two fields with one name.
 fn salt_edit(facts: &Facts<'_>, (field, salt): (SaltField, &str), is_followed: bool) -> Edit {
     let value = json_string(salt);
     if let Some(at) = &facts.cache_salt_values[field as usize] {
         return Edit { at: at.clone(), with: value };
     }
+    // A field inserted behind this one in the same place also needs the comma.
     let comma: &[u8] = if facts.is_empty_object && !is_followed { b"" } else { b"," };
     let with = [b"\"", field.name().as_bytes(), b"\":", &*value, comma].concat();
     Edit { at: facts.insert_at..facts.insert_at, with: with.into() }
@@ -243,8 +247,9 @@ fn usage_edit(body: &[u8], facts: &Facts<'_>) -> Edit {
     }
     match &facts.stream_options {
         Some(options) if body[options.start] == b'{' => field_edit(body, options, USAGE_FIELD),
+        // A null stands for no options, so an object replaces it.
         Some(null) => Edit { at: null.clone(), with: Bytes::from_static(USAGE_OBJECT) },
-        // The object has `stream` in it, so a comma is always right.
+        // The object has at least the field `stream`, so a comma is always right.
         None => {
             let at = facts.insert_at..facts.insert_at;
             Edit { at, with: Bytes::from_static(USAGE_OPTIONS) }
@@ -252,7 +257,7 @@ fn usage_edit(body: &[u8], facts: &Facts<'_>) -> Edit {
     }
 }
 
-/// Puts a field into an object.
+/// Returns the edit that inserts a field into an object.
 fn field_edit(body: &[u8], object: &Range<usize>, field: &[u8]) -> Edit {
     let at = object.start + 1;
     let rest = body[at..object.end].trim_ascii_start();
@@ -260,7 +265,7 @@ fn field_edit(body: &[u8], object: &Range<usize>, field: &[u8]) -> Edit {
     Edit { at: at..at, with: [field, comma].concat().into() }
 }
 
-/// The body with these edits, which must be in order and apart.
+/// Returns the body with these edits, which must be in order and must not overlap.
 pub(crate) fn apply(body: &Bytes, edits: impl IntoIterator<Item = Edit>) -> Segments {
     let mut segments = Segments::default();
     let mut done = 0;

@@ -1,8 +1,8 @@
-//! Passes a replica's events on, whole.
+//! Relay of a replica's events, in whole events.
 //!
-//! What has been handed out always ends at the end of an event, so that the gateway can put an
-//! error event of its own there when the replica breaks off. Chunks go through as they are; only
-//! an event that is cut by the end of a chunk is held, and joined with the rest of it.
+//! The bytes handed out always end at the end of an event, so that the gateway can append an error
+//! event of its own when the replica fails. Chunks pass as they are; only an event that the end of
+//! a chunk cuts is held, and joined with its rest.
 
 pub(crate) mod boundary;
 pub(crate) mod event;
@@ -15,55 +15,56 @@ use crate::{Usage, reply};
 use boundary::BoundaryScanner;
 use event::Reading;
 
-/// How an [`EventRelay`] treats a stream.
+/// Options of an [`EventRelay`].
 #[derive(Clone, Copy, Debug)]
 pub struct EventOptions {
-    /// Whether to leave out the event with the usage, because the client didn't ask for it.
+    /// True if the event with the usage is left out, because the client did not ask for it.
     pub strip_usage: bool,
-    /// The longest event that is held until it is complete, in bytes. Token events have some
-    /// hundred; a longer one is passed on in parts, and can't be followed by an error event
-    /// until it is complete.
+    /// Longest event in bytes that is held until it is complete. Token events have some hundred
+    /// bytes. A longer event is passed on in parts, and no error event can follow until it is
+    /// complete.
     pub held_bytes_max: usize,
 }
 
-/// What a stream has brought so far.
+/// Counts of a stream so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Events with data, except `[DONE]`; events that are left out count too.
     pub events: u64,
-    /// The last usage that an event told.
+    /// Last usage that an event reported; `None` before the first.
     pub usage: Option<Usage>,
 }
 
-/// One stream of events. After each [`push`](Self::push), [`pop`](Self::pop) until it is empty.
+/// Relay of one stream of events. After each [`push`](Self::push), call [`pop`](Self::pop) until it
+/// returns `None`.
 #[derive(Debug)]
 pub struct EventRelay {
     options: EventOptions,
     boundaries: BoundaryScanner,
-    /// The beginning of an event whose end has not come yet.
+    /// Beginning of an event whose end has not arrived yet.
     held: BytesMut,
-    /// Set while an event goes through in parts, because it is too long to be held.
+    /// Event that passes in parts, because it is too long to be held; `None` at other times.
     passing: Option<Passing>,
     ready: VecDeque<Bytes>,
     tally: Tally,
     done: bool,
 }
 
-/// What is known of an event that is passed on in parts.
+/// State of an event that is passed on in parts.
 #[derive(Debug)]
 struct Passing {
     reading: Reading,
-    /// Its last bytes: a long event's usage stands near its end.
+    /// Last bytes of the event: a long event has its usage near its end.
     tail: Vec<u8>,
 }
 
-/// Enough of an event's head to tell its kind.
+/// Bytes of an event's beginning that are enough to tell its kind.
 const HEAD_BYTES: usize = 256;
-/// Enough for a usage object with all its details.
+/// Bytes of an event's end that are enough for a usage object with all its details.
 const TAIL_BYTES: usize = 1024;
 
 impl EventRelay {
-    /// A relay for a stream that begins.
+    /// Creates a relay for a new stream.
     #[must_use]
     pub fn new(options: EventOptions) -> Self {
         Self {
@@ -88,7 +89,7 @@ impl EventRelay {
             self.complete();
             event_start = end;
         }
-        // Events that stay are handed out in one run, however many they are.
+        // Neighbouring events that are kept are handed out as one slice.
         let mut run_start = event_start;
         while let Some(end) = self.boundaries.next_end(&chunk, event_start) {
             if !self.judge(&chunk[event_start..end]) {
@@ -97,6 +98,7 @@ impl EventRelay {
             }
             event_start = end;
         }
+        // The usual case: the chunk has only complete events, and passes as it is.
         if run_start == 0 && event_start == chunk.len() {
             return self.send(chunk);
         }
@@ -104,15 +106,15 @@ impl EventRelay {
         self.keep(chunk.slice(event_start..));
     }
 
-    /// The next bytes for the client, or `None` until more is pushed.
+    /// Returns the next bytes for the client, or `None` until more is pushed.
     #[must_use]
     pub fn pop(&mut self) -> Option<Bytes> {
         self.ready.pop_front()
     }
 
-    /// What is still held when the replica has properly ended its stream. To be called once,
-    /// after the last [`pop`](Self::pop); when the stream broke off, don't: an error event takes
-    /// its place.
+    /// Returns the bytes still held when the replica has properly ended its stream. Call it once,
+    /// after the last [`pop`](Self::pop). Do not call it when the stream broke off: an error event
+    /// takes the place of these bytes.
     #[must_use]
     pub fn finish(&mut self) -> Option<Bytes> {
         if self.is_inside_event() {
@@ -121,20 +123,20 @@ impl EventRelay {
         self.ready.pop_front()
     }
 
-    /// Whether all that was popped ends with the end of an event.
+    /// Returns true if the bytes handed out so far end with the end of an event.
     #[must_use]
     pub fn at_boundary(&self) -> bool {
         self.passing.is_none()
     }
 
-    /// What the complete events have told so far.
+    /// Returns the counts of the complete events so far.
     #[must_use]
     pub fn tally(&self) -> Tally {
         self.tally
     }
 
-    /// Whether the stream has said that it is over: by `[DONE]`, or by an event that is the last one in its
-    /// API, such as `response.completed` or `message_stop`.
+    /// Returns true if the stream has announced its end: by `[DONE]`, or by an event that is the
+    /// last one in its API, such as `response.completed` or `message_stop`.
     #[must_use]
     pub fn done(&self) -> bool {
         self.done
@@ -161,7 +163,7 @@ impl EventRelay {
         self.send(part);
     }
 
-    /// The event that earlier chunks began has come to its end.
+    /// Ends the event that earlier chunks began.
     fn complete(&mut self) {
         if let Some(Passing { reading, tail }) = self.passing.take() {
             self.count(reading, &tail);
@@ -173,13 +175,13 @@ impl EventRelay {
         }
     }
 
-    /// Counts a complete event; whether the client gets it.
+    /// Counts a complete event. Returns true if the client gets it.
     fn judge(&mut self, event: &[u8]) -> bool {
         let told_usage = self.count(Reading::of(event), event);
         !(self.options.strip_usage && told_usage && event::is_usage_alone(event))
     }
 
-    /// Whether the bytes had a usage in them.
+    /// Counts an event. Returns true if `bytes` contain a usage.
     fn count(&mut self, reading: Reading, bytes: &[u8]) -> bool {
         self.tally.events += u64::from(reading.is_counted);
         self.done |= reading.ends_stream;
@@ -187,6 +189,7 @@ impl EventRelay {
             return false;
         }
         let usage = reply::usage_in(bytes);
+        // The last usage of a stream has the final counts.
         self.tally.usage = usage.or(self.tally.usage);
         usage.is_some()
     }

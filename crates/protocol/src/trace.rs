@@ -1,40 +1,40 @@
-//! W3C trace context and request ids: how one request is found in everybody's logs.
+//! W3C trace context and request ids, which identify one request in the logs of all systems.
 
 use http::{HeaderName, HeaderValue};
 
 /// Header of a [`TraceContext`].
 pub static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-/// Header of the vendors' additions to it; passed on as it is.
+/// Header of the vendors' additions to the trace context; passed on unchanged.
 pub static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 /// Header of a request's id.
 pub static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const SAMPLED: u8 = 1;
-/// `00-` + 32 digits + `-` + 16 digits + `-` + 2 digits.
+/// Length of a version 00 header: `00-` + 32 digits + `-` + 16 digits + `-` + 2 digits.
 const VERSION_0_BYTES: usize = 55;
 const REQUEST_ID_BYTES_MAX: usize = 128;
 
-/// A position in a distributed trace.
+/// Position in a distributed trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceContext {
-    /// The whole trace; never 0.
+    /// Id of the whole trace; never 0.
     pub trace_id: u128,
-    /// The span that the next one is a child of; never 0.
+    /// Id of the span that is the parent of the next one; never 0.
     pub parent: u64,
-    /// Bit 0: the caller records this trace.
+    /// Flags. Bit 0: the caller records this trace.
     pub flags: u8,
 }
 
 impl TraceContext {
-    /// The start of a trace. Zero ids would be invalid, so they become 1.
+    /// Starts a trace. Zero ids would be invalid, so they become 1.
     #[must_use]
     pub fn new(trace_id: u128, span_id: u64, sampled: bool) -> Self {
         Self { trace_id: trace_id.max(1), parent: span_id.max(1), flags: u8::from(sampled) }
     }
 
-    /// Reads a `traceparent` header; `None` if it is invalid, in which case a new trace starts.
+    /// Parses a `traceparent` header. Returns `None` if it is invalid, so that a new trace starts.
     ///
-    /// Of a version later than 00 only what the standard promises to keep is read.
+    /// From versions later than 00, only the fields that the standard promises to keep are read.
     #[must_use]
     pub fn parse(value: &HeaderValue) -> Option<Self> {
         let text = value.to_str().ok()?;
@@ -44,6 +44,7 @@ impl TraceContext {
         let trace_id = hex(fields.next()?, 32)?;
         let parent = hex(fields.next()?, 16)?;
         let flags = hex(fields.next()?, 2)?;
+        // Later versions may append fields, version 00 may not.
         let length_fits = later.is_empty() || (version > 0 && later.starts_with('-'));
         if fields.next().is_some() || !length_fits || version == 0xff {
             return None;
@@ -51,6 +52,7 @@ impl TraceContext {
         if trace_id == 0 || parent == 0 {
             return None;
         }
+        // Only the lowest flag keeps its meaning in later versions.
         let flags = if version == 0 { flags } else { flags & u128::from(SAMPLED) };
         Some(Self {
             trace_id,
@@ -59,19 +61,19 @@ impl TraceContext {
         })
     }
 
-    /// The same trace seen from a new span; a zero `span_id` becomes 1.
+    /// Returns the same trace with a new span; a zero `span_id` becomes 1.
     #[must_use]
     pub fn child(self, span_id: u64) -> Self {
         Self { parent: span_id.max(1), ..self }
     }
 
-    /// Whether the caller records this trace.
+    /// Returns true if the caller records this trace.
     #[must_use]
     pub fn sampled(self) -> bool {
         self.flags & SAMPLED != 0
     }
 
-    /// The `traceparent` header, in version 00.
+    /// Returns the `traceparent` header, in version 00.
     #[must_use]
     #[expect(clippy::expect_used, reason = "hex digits and dashes are visible ASCII")]
     pub fn to_header_value(self) -> HeaderValue {
@@ -83,7 +85,7 @@ impl TraceContext {
     }
 }
 
-/// A request id for a client that gave none: 32 hex digits.
+/// Returns a request id for a client that sent none: 32 hex digits.
 #[must_use]
 #[expect(clippy::expect_used, reason = "hex digits are visible ASCII")]
 pub fn new_request_id(random: u128) -> HeaderValue {
@@ -92,15 +94,15 @@ pub fn new_request_id(random: u128) -> HeaderValue {
     HeaderValue::from_bytes(&text).expect("hex digits are a valid header value")
 }
 
-/// Whether a client's request id may be used as it is: 1 to 128 visible ASCII characters, so that
-/// it can break neither a header nor a line of a log.
+/// Returns true if a client's request id may be used as it is: 1 to 128 visible ASCII characters,
+/// so that it cannot break a header or a line of a log.
 #[must_use]
 pub fn valid_request_id(text: &str) -> bool {
     (1..=REQUEST_ID_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
 }
 
-/// Two digits a byte. Every request writes two ids, and the standard formatter takes ten times
-/// longer.
+/// Writes two digits per byte. Every request writes two ids, and the standard formatter takes ten
+/// times longer.
 fn write_hex(digits: &mut [u8], bytes: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
@@ -109,7 +111,7 @@ fn write_hex(digits: &mut [u8], bytes: &[u8]) {
     }
 }
 
-/// Exactly `digits` lower-case hex digits: the standard allows no others.
+/// Parses exactly `digits` lower-case hex digits: the standard allows no others.
 fn hex(text: &str, digits: usize) -> Option<u128> {
     let is_digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
     if text.len() != digits || !text.bytes().all(is_digit) {

@@ -1,4 +1,5 @@
-//! What a request of KServe V2 says beside its tensors: how much it asks for, and what steers the engine.
+//! Facts of a KServe V2 request apart from its tensors: requested tokens and answers, and fields
+//! that steer the engine.
 
 mod look;
 mod watch;
@@ -10,7 +11,7 @@ use crate::{BodyError, EngineFields};
 pub use look::{Expanded, V2Coding, V2Look};
 pub use watch::V2Watch;
 
-/// Objects within a request whose members engines read as parameters.
+/// Objects in a request whose members engines read as parameters.
 const NESTED: [&str; 3] = ["parameters", "sampling_parameters", "sampling_params"];
 /// Members that limit the length of an answer.
 const OUTPUT: [&str; 9] = [
@@ -24,7 +25,7 @@ const OUTPUT: [&str; 9] = [
     "num_predict",
     "min_tokens",
 ];
-/// Members that say how many answers are made.
+/// Members for the number of answers.
 const ANSWERS: [&str; 5] = ["n", "best_of", "beam_width", "num_beams", "num_return_sequences"];
 
 const KNOWN: usize = NESTED.len() + OUTPUT.len() + ANSWERS.len();
@@ -47,14 +48,15 @@ static FIELDS: NameTable<ALL> = NameTable::new({
     names
 });
 
-/// What a V2 request says beside its tensors.
+/// Facts of a V2 request, apart from its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct V2Facts {
-    /// Most tokens of one answer; `None` if nothing says it.
+    /// Largest number of tokens of one answer; `None` if no member has it.
     pub max_tokens: Option<u32>,
-    /// What says it can't be read as a whole number.
+    /// True if a limit or count cannot be read as a whole number, so that nothing bounds the
+    /// answers.
     pub is_unbounded: bool,
-    /// Answers to the prompt, at least 1.
+    /// Number of answers to the prompt, at least 1.
     pub answers: u32,
     /// Fields that steer the engine.
     pub engine_fields: EngineFields,
@@ -67,12 +69,13 @@ impl Default for V2Facts {
     }
 }
 
-/// Reads the JSON of a V2 request: its own members, those of `parameters`, and those of what else
-/// engines take parameters from. A body that is no JSON as others read it may still be read by an engine, e.g.
-/// for its `NaN`: of such a one all fields count whose names stand in it.
+/// Reads the JSON of a V2 request: its own members, those of `parameters`, and those of other
+/// objects that engines take parameters from. A body that is no valid JSON may still be read by an
+/// engine, e.g. one with `NaN`. In such a body, every field counts whose name occurs in it.
 ///
 /// # Errors
-/// If a member is there twice or in another case, where engines would not agree on it.
+/// Returns an error if a member occurs twice or in another case, so that engines would read it
+/// differently.
 pub fn read_v2(body: &[u8]) -> Result<V2Facts, BodyError> {
     let mut facts = V2Facts::default();
     let Ok(source) = Source::new(body) else {
@@ -82,6 +85,7 @@ pub fn read_v2(body: &[u8]) -> Result<V2Facts, BodyError> {
         return Ok(V2Facts { engine_fields: EngineFields::seen_in(body), ..facts });
     };
     match read_object(&source, object, &mut facts, true) {
+        // No JSON by this reader's rules, but an engine may be more lenient.
         Err(error) if error.param().is_none() => {
             facts.engine_fields = EngineFields::seen_in(body);
             facts.is_unbounded = true;
@@ -135,7 +139,7 @@ fn read_nested<'b>(
     if json.starts_with('{') && is_outer {
         return read_object(source, json, facts, false);
     }
-    // Some take their parameters as JSON within a string.
+    // Some engines take their parameters as JSON within a string.
     if json.starts_with('"') {
         let text: String = serde_json::from_str(json).unwrap_or_default();
         let within = read_v2_text(text.as_bytes());
@@ -147,7 +151,7 @@ fn read_nested<'b>(
     Ok(())
 }
 
-/// The same of JSON within a string, of which nothing is refused.
+/// Reads JSON within a string. Nothing in it is refused.
 fn read_v2_text(text: &[u8]) -> V2Facts {
     let mut facts = V2Facts::default();
     let read = Source::new(text).and_then(|source| {

@@ -1,4 +1,4 @@
-//! What was seen of a replica, and the channel that carries it.
+//! Observations of replicas, and the channel that carries them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,60 +12,62 @@ use crate::http::Failure;
 use crate::identity::Engine;
 use crate::scrape::CacheReport;
 
-/// One observation made outside of requests.
+/// Observation of a replica, made outside of requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
-    /// Of whom.
+    /// Name of the observed replica.
     pub replica: ReplicaName,
-    /// When it was known: the end of the check or scrape.
+    /// Time of the observation: the end of the check or scrape.
     pub at: Instant,
-    /// What was seen.
+    /// Content of the observation.
     pub kind: FactKind,
 }
 
-/// What a fact says.
+/// Content of a fact.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FactKind {
     /// A check ended.
     Check {
-        /// Which one.
+        /// Kind of check.
         kind: CheckKind,
-        /// What it showed.
+        /// Result of the check.
         result: CheckResult,
-        /// How long it took, connecting included.
+        /// Time that the check took, connecting included.
         took: Duration,
     },
-    /// The replica's load. What this page does not tell is `None`, and may stand on another page.
+    /// Load of the replica, read from a page. A number that this page lacks is `None`; another page
+    /// may have it.
     Report {
         /// Position in [`crate::Target::scrapes`].
         page: usize,
-        /// What it told.
+        /// Load that the page reports.
         report: LoadReport,
-        /// What it told of caches.
+        /// Figures of the caches that the page reports.
         cache: CacheReport,
-        /// How long the scrape took: the numbers are no older than this.
+        /// Time that the scrape took: the numbers are no older than this.
         took: Duration,
     },
-    /// A page could not be read. Reports made before it only get older.
+    /// A page could not be read. Earlier reports stay and get older.
     ScrapeFailed {
         /// Position in [`crate::Target::scrapes`].
         page: usize,
-        /// Why.
+        /// Reason of the failure.
         failure: Failure,
     },
-    /// Its pages were looked at, and it is this software; `None` if they do not tell. Told with each look.
+    /// Server software that the replica's pages show; `None` if they do not tell. Sent after each
+    /// look.
     Engine(Option<Engine>),
-    /// Its page of models was asked for and it answered; `None` if it has none that can be read. Told
-    /// with each reading.
+    /// Models on the replica's page; `None` if it answered and has no page that can be read. Sent
+    /// after each reading.
     Models(Option<Arc<ModelsPage>>),
-    /// The machine is about to be taken away. Told again with every check that says so.
+    /// The machine is about to be taken away. Sent again after every check that finds the notice.
     Notice,
-    /// The notice was there before and is no more.
+    /// The earlier notice is gone.
     NoticeWithdrawn,
 }
 
-/// Hands facts over without ever waiting: when the channel is full, the fact is dropped and
-/// counted. A newer one follows soon, and a monitor that waits would not look at its replica.
+/// Sender of facts that never waits. If the channel is full, the fact is dropped and counted: a
+/// newer one follows soon, and a monitor that waits would not look at its replica.
 #[derive(Clone, Debug)]
 pub struct FactSender {
     channel: mpsc::Sender<Fact>,
@@ -73,13 +75,13 @@ pub struct FactSender {
 }
 
 impl FactSender {
-    /// Sends into `channel`. Clones share the count of dropped facts.
+    /// Makes a sender into `channel`. Clones share the count of dropped facts.
     #[must_use]
     pub fn new(channel: mpsc::Sender<Fact>) -> Self {
         Self { channel, dropped: Arc::default() }
     }
 
-    /// Facts that found the channel full, or nobody at its end.
+    /// Returns the number of dropped facts, because the channel was full or closed.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)

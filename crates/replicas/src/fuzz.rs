@@ -1,4 +1,4 @@
-//! Fuzz targets of what replicas, metrics pages and name servers answer.
+//! Fuzz targets for answers of replicas, metrics pages and name servers.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::discovery::fuzz::endpoints;
 use crate::identity::{EnginePage, read_index, read_page};
 use crate::{Expectation, Mapping, ServerKind};
 
-/// A target: the name of the folder of its inputs, and what runs one of them.
+/// Fuzz target: the name of the folder of its inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     ("metrics_page", metrics_page),
     ("models_page", models_page),
@@ -22,10 +22,10 @@ pub const TARGETS: &[Target] = &[
     ("dns_answer", dns_answer),
 ];
 
-/// The shortest question or record in a message of a name server.
+/// Length of the shortest question or record in a DNS message.
 const RECORD_BYTES_MIN: usize = 5;
 
-/// Loads read from a page are finite, not negative, and shares are shares.
+/// Checks that loads from a page are finite and not negative, and that shares are 0 to 1.
 fn metrics_page(input: &[u8]) {
     for kind in [ServerKind::Vllm, ServerKind::Sglang, ServerKind::Triton] {
         let Some(mapping) = Mapping::of(kind) else { continue };
@@ -39,8 +39,8 @@ fn metrics_page(input: &[u8]) {
     }
 }
 
-/// What is kept of a page of models is bounded, and its fields are JSON on one line. No page stops the
-/// search for the software that it is of.
+/// Checks that the content kept from a page of models is bounded, that its fields are JSON on one
+/// line, and that no page stops the recognition of the software.
 fn models_page(input: &[u8]) {
     for page in EnginePage::ALL {
         for status in [200, 400] {
@@ -66,7 +66,7 @@ fn models_page(input: &[u8]) {
     }
 }
 
-/// What a check expects is looked for in any answer.
+/// Checks that any answer can be compared with an expectation.
 fn check_answer(input: &[u8]) {
     let _status = status_in(input);
     let pointer = "/status/0".to_owned();
@@ -75,9 +75,9 @@ fn check_answer(input: &[u8]) {
     assert!(!is_equal || Expectation::Contains("ok".to_owned()).is_met(input));
 }
 
-/// Any message of a name server makes a bounded set of endpoints, each with a name and a weight.
+/// Checks that any DNS message gives a bounded set of endpoints, each with a name and a weight.
 fn dns_answer(input: &[u8]) {
-    // Hickory sets memory aside by the counts in the header, which is not ours to test.
+    // Hickory allocates memory by the counts in the header; that is not under test here.
     let counts = input.get(4..12).unwrap_or_default().chunks_exact(2);
     let claimed: usize =
         counts.map(|count| usize::from(u16::from_be_bytes([count[0], count[1]]))).sum();

@@ -1,4 +1,4 @@
-//! What is known of each kind of model server.
+//! Properties of each kind of model server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use spillway_types::ModelName;
 use crate::check::{DeepRequest, Expectation, Probe};
 use crate::scrape::Mapping;
 
-/// Which software a replica runs. Decides where it is asked for its health and load, unless the
-/// config says otherwise.
+/// Server software of a replica. It decides where the replica is asked for its health and load,
+/// unless the config says otherwise.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
@@ -19,17 +19,17 @@ use crate::scrape::Mapping;
 pub enum ServerKind {
     /// vLLM.
     Vllm,
-    /// SGLang. Tells its load only if it was started with `--enable-metrics`.
+    /// SGLang. Reports its load only if it was started with `--enable-metrics`.
     Sglang,
     /// NVIDIA Triton, with TensorRT-LLM or any other backend.
     Triton,
     /// Hugging Face Text Generation Inference.
     Tgi,
-    /// The server of llama.cpp. Tells its load only if it was started with `--metrics`.
+    /// The server of llama.cpp. Reports its load only if it was started with `--metrics`.
     LlamaCpp,
     /// Seldon MLServer.
     MlServer,
-    /// TorchServe. Tells its load only with `metrics_mode=prometheus`.
+    /// TorchServe. Reports its load only with `metrics_mode=prometheus`.
     TorchServe,
     /// TensorFlow Serving, its REST port.
     TfServing,
@@ -37,24 +37,24 @@ pub enum ServerKind {
     Generic,
 }
 
-/// Where a kind of server tells its load.
+/// Page where a kind of server reports its load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricsPage {
-    /// Port of its own, where it is not the API's.
+    /// Port of the page, if it is not the API's.
     pub port: Option<u16>,
     /// Path of the page.
     pub path: &'static str,
-    /// What on it means what.
+    /// Mapping from the page's metrics to load.
     pub mapping: Mapping,
 }
 
-/// The name is none of the kinds.
+/// Error: no kind of server has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no kind of server called {0:?}")]
 pub struct UnknownKind(pub String);
 
 impl ServerKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 9] = [
         Self::Vllm,
         Self::Sglang,
@@ -67,7 +67,7 @@ impl ServerKind {
         Self::Generic,
     ];
 
-    /// Name as it stands in the config.
+    /// Returns the kind's name in the config.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -83,15 +83,16 @@ impl ServerKind {
         }
     }
 
-    /// Whether it goes on with a chat's last message when it is told so by `continue_final_message`,
-    /// beside `add_generation_prompt` where it knows that. Others would answer that message, or go
-    /// by what their template makes of it.
+    /// Returns true if the server continues a chat's last message when `continue_final_message`
+    /// asks for it, together with `add_generation_prompt` where the server knows that. Other
+    /// servers would answer that message, or do what their template makes of it.
     #[must_use]
     pub fn continues_chats(self) -> bool {
         matches!(self, Self::Vllm | Self::Sglang)
     }
 
-    /// Whether it may have OpenAI's page of models. What others have at its path means something else.
+    /// Returns true if the server may have OpenAI's page of models. On other servers the path has
+    /// another meaning.
     #[must_use]
     pub fn may_list_models(self) -> bool {
         match self {
@@ -100,19 +101,19 @@ impl ServerKind {
         }
     }
 
-    /// Whether it lists the models that it has loaded by KServe's V2 repository extension.
+    /// Returns true if the server lists its loaded models by KServe's V2 repository extension.
     #[must_use]
     pub fn has_index(self) -> bool {
         matches!(self, Self::Triton | Self::MlServer)
     }
 
-    /// Whether it completes text, so that a token of it can be asked for.
+    /// Returns true if the server completes text, so that a check can ask for one token.
     #[must_use]
     pub fn generates_text(self) -> bool {
         self.may_list_models()
     }
 
-    /// How it is asked whether it is up.
+    /// Returns the usual active check of this kind of server.
     #[must_use]
     pub fn probe(self) -> Probe {
         let http = |path: &str, not_ready: &[u16]| Probe::Http {
@@ -122,13 +123,13 @@ impl ServerKind {
             expect: None,
         };
         match self {
-            // It listens only once the model is loaded; 503 says that its engine died.
+            // vLLM listens only once the model is loaded; 503 means that its engine died.
             Self::Vllm => http("/health", &[]),
             Self::Sglang | Self::Tgi | Self::LlamaCpp | Self::Generic => http("/health", &[503]),
-            // Both say "not ready" with 400.
+            // Both answer 400 while they are not ready.
             Self::Triton | Self::MlServer => http("/v2/health/ready", &[400, 503]),
             Self::TorchServe => http("/ping", &[503]),
-            // Answers 200 with the state of each version, loading or not.
+            // TensorFlow Serving answers 200 with the state of each version, loading or not.
             Self::TfServing => Probe::Http {
                 path: "/v1/models/{model}".to_owned(),
                 port: None,
@@ -138,9 +139,9 @@ impl ServerKind {
         }
     }
 
-    /// Where it tells its load; `None` for kinds that have no number for that: TensorFlow Serving
-    /// exports only counters and histograms of what is over, and of a generic server nothing is
-    /// known.
+    /// Returns the page where this kind of server reports its load. `None` for kinds without a
+    /// number for it: TensorFlow Serving exports only counters and histograms of the past, and a
+    /// generic server is unknown.
     #[must_use]
     pub fn metrics(self) -> Option<MetricsPage> {
         let port = match self {
@@ -156,8 +157,8 @@ impl ServerKind {
         Mapping::of(self).map(|mapping| MetricsPage { port, path: "/metrics", mapping })
     }
 
-    /// A request for one token of `model`, for kinds that complete text. The others need a body
-    /// that fits their model: [`DeepRequest::infer`], [`DeepRequest::Custom`].
+    /// Returns a request for one token of `model`, for kinds that complete text. Other kinds need a
+    /// body that fits their model: [`DeepRequest::infer`], [`DeepRequest::Custom`].
     #[must_use]
     pub fn inference(self, model: &ModelName) -> Option<DeepRequest> {
         match self {

@@ -1,12 +1,14 @@
 //! I/O about the own region's model servers: active and deep checks, load, discovery.
 //!
-//! It decides nothing about health. Each replica has one task ([`Monitors`]) that asks it and
-//! reports what it saw as [`Fact`]s into a bounded channel; whoever reads them decides. What
-//! replicas there are comes from [`discovery`].
+//! The crate decides nothing about health. Each replica has one task ([`Monitors`]) that asks the
+//! replica and sends its observations as [`Fact`]s into a bounded channel; the receiver decides.
+//! The set of replicas comes from [`discovery`]. [`FileWatch`] also serves the
+//! files of a node's own config.
 
 mod check;
 pub mod discovery;
 mod fact;
+mod file_watch;
 #[cfg(any(test, fuzzing))]
 pub mod fuzz;
 mod http;
@@ -22,6 +24,7 @@ pub use check::{
     ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Expectation, NoticeCheck, Probe,
 };
 pub use fact::{Fact, FactKind, FactSender};
+pub use file_watch::FileWatch;
 pub use http::{Failure, HttpProtocol, TlsTarget};
 pub use identity::{Engine, IdentityCheck};
 pub use kind::{MetricsPage, ServerKind, UnknownKind};

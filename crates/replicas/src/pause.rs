@@ -1,22 +1,22 @@
-//! Pauses that do not make all tasks act at once.
+//! Pauses with jitter, so that tasks do not all act at the same moment.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::time::Duration;
 
-/// `base`, give or take `share` of it, drawn evenly.
+/// Returns `base`, changed by up to `share` of it in either direction, drawn evenly.
 pub(crate) fn jittered(base: Duration, share: f64, rng: &mut fastrand::Rng) -> Duration {
     let share = share.clamp(0.0, 1.0);
     base.mul_f64(1.0 - share + 2.0 * share * rng.f64())
 }
 
-/// A random source of its own for whatever is called `name`.
+/// Returns a random source that depends on the seed and on `name`.
 pub(crate) fn rng(seed: u64, name: &str) -> fastrand::Rng {
     let hashed = BuildHasherDefault::<DefaultHasher>::default().hash_one(name);
     fastrand::Rng::with_seed(seed ^ hashed)
 }
 
-/// Growing pauses between tries that fail: each twice as long as the last, up to a limit, and then
-/// drawn between half of that and all of it.
+/// Exponential backoff: each pause is twice as long as the last, up to a limit, and then drawn
+/// between half of that and all of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Backoff {
     first: Duration,
@@ -29,15 +29,15 @@ impl Backoff {
         Self { first, max, failures: 0 }
     }
 
-    /// The pause after one more failure, never longer than the limit.
+    /// Returns the pause after one more failure, never longer than the limit.
     pub(crate) fn next(&mut self, rng: &mut fastrand::Rng) -> Duration {
-        // Beyond 2^16 times the first pause every limit is reached.
+        // 2^16 times the first pause exceeds every sensible limit.
         let doubled = self.first.saturating_mul(1 << self.failures.min(16));
         self.failures = self.failures.saturating_add(1);
         doubled.min(self.max).mul_f64(0.5 + 0.5 * rng.f64())
     }
 
-    /// It worked: the next failure is a first one.
+    /// Forgets the failures after a success: the next failure is a first one.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }

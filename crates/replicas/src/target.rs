@@ -1,4 +1,4 @@
-//! One replica as its monitor sees it.
+//! Target of a monitor: one replica with its checks.
 
 use http::{HeaderName, HeaderValue};
 use spillway_types::{ModelName, ReplicaName};
@@ -8,40 +8,41 @@ use crate::http::{HttpProtocol, Server, TlsTarget};
 use crate::identity::IdentityCheck;
 use crate::scrape::Scrape;
 
-/// One replica, and what is to be watched of it.
+/// Replica, with the checks and scrapes that its monitor runs.
 ///
 /// Two targets are equal if their monitors would do the same; then [`crate::Monitors::reconcile`]
-/// leaves the one that runs alone.
+/// keeps the running monitor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Target {
-    /// As facts name it.
+    /// Name of the replica in facts.
     pub replica: ReplicaName,
     /// Host name or address, IPv6 without brackets.
     pub host: String,
-    /// Port of its API.
+    /// Port of the replica's API.
     pub port: u16,
-    /// TLS towards it.
+    /// TLS towards the replica; `None` for cleartext.
     pub tls: Option<TlsTarget>,
-    /// What its API speaks.
+    /// Protocol of the replica's API.
     pub protocol: HttpProtocol,
-    /// Sent with every request to it, e.g. its credential. Mark secrets as sensitive.
+    /// Headers of every request to the replica, e.g. its credential. Mark secrets as sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Models it serves. Deep checks and probes with `{model}` in their path ask for the first.
+    /// Models of the replica. Deep checks and probes with `{model}` in their path ask for the
+    /// first.
     pub models: Vec<ModelName>,
-    /// Whether it answers at all.
+    /// Check that the replica is up; `None` for no check.
     pub active: Option<ActiveCheck>,
-    /// Whether it works.
+    /// Check that the replica works; `None` for no check.
     pub deep: Option<DeepCheck>,
-    /// Whether its machine is to be taken away.
+    /// Check for a preemption notice of the replica's machine; `None` for no check.
     pub notice: Option<NoticeCheck>,
-    /// Which software it is and which models it says that it serves; `None` does not ask.
+    /// Check of the replica's software and models; `None` for no check.
     pub identity: Option<IdentityCheck>,
-    /// Pages that tell its load: its own, its machine's exporter.
+    /// Pages that report the replica's load: its own, and its machine's exporter.
     pub scrapes: Vec<Scrape>,
 }
 
 impl Target {
-    /// Where its API is, or the same host's `port`, which may speak something else.
+    /// Returns the server of the replica's API, or `port` on the same host, which gets HTTP/1.1.
     pub(crate) fn server(&self, port: Option<u16>) -> Server {
         let protocol = if port.is_some() { HttpProtocol::Http1 } else { self.protocol };
         Server {
@@ -53,7 +54,7 @@ impl Target {
         }
     }
 
-    /// The model that checks ask for.
+    /// Returns the model that checks ask for.
     pub(crate) fn first_model(&self) -> Option<&ModelName> {
         self.models.first()
     }

@@ -1,4 +1,4 @@
-//! Fills a new replica's caches before it gets requests.
+//! Warm-up of a new replica's caches before it gets requests.
 
 use std::time::Duration;
 
@@ -9,24 +9,24 @@ use crate::http::{Client, Failure};
 use crate::identity::{IdentityCheck, ModelsReading};
 use crate::target::Target;
 
-/// A replica that could not be warmed up.
+/// Error of a warm-up.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("prompt {prompt} to model {model}: {failure}")]
 pub struct WarmUpError {
-    /// The model that was asked for.
+    /// Model that was asked for.
     pub model: ModelName,
     /// Position of the prompt that failed.
     pub prompt: usize,
-    /// Why.
+    /// Reason of the failure.
     pub failure: Failure,
 }
 
-/// Sends each prompt to each of the replica's models over chat completions, one token each and one
-/// after the other, and returns when the last is answered. `bound` is for each prompt.
+/// Sends each prompt to each of the replica's models as a chat completion of one token, one after
+/// the other. Returns when the last is answered. `bound` is the time limit of each prompt.
 ///
 /// # Errors
-/// The first prompt that failed; those after it were not sent. Whether to try again, or to do
-/// without, is for the caller.
+/// Returns the first prompt that failed; later prompts were not sent. The caller decides if it
+/// tries again or goes on without.
 pub async fn warm_up(
     target: &Target,
     prompts: &[String],
@@ -45,7 +45,7 @@ pub async fn warm_up(
     Ok(())
 }
 
-/// The models of a replica: it is asked for them where nobody said.
+/// Returns the models of a replica, read from its page if the target names none.
 async fn models_of(target: &Target, bound: Duration) -> Vec<ModelName> {
     match target.identity {
         Some(check) if target.models.is_empty() => {

@@ -1,4 +1,5 @@
-//! What comes from beyond this node: the word of the region's others, and replicas made anew.
+//! Inputs of the fleet from beyond this node: votes of the region's other nodes, and replicas
+//! registered anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -9,8 +10,8 @@ use super::Fleet;
 use crate::Witnesses;
 
 impl Fleet {
-    /// Takes in what the region's other nodes say about its replicas. It holds until the next call;
-    /// of a replica that is left out nobody says anything.
+    /// Takes in the votes of the region's other nodes about its replicas. They hold until the next
+    /// call; a replica missing from `said` has no votes.
     pub fn handle_witnesses(&mut self, now: Instant, said: &BTreeMap<ReplicaName, Witnesses>) {
         let names: Vec<ReplicaName> = self.members.keys().cloned().collect();
         for name in names {
@@ -19,8 +20,8 @@ impl Fleet {
         }
     }
 
-    /// Forgets all that is known of these: they are others of the same names, and begin as such
-    /// with the next [`Self::reconcile`].
+    /// Forgets the replicas `names`: others of the same names replace them and start new with the
+    /// next [`Self::reconcile`].
     pub fn forget(&mut self, names: &BTreeSet<ReplicaName>) {
         let before = self.members.len();
         self.members.retain(|name, _| !names.contains(name));

@@ -1,4 +1,4 @@
-//! The conclusions that are drawn after each input.
+//! Conclusions about a member after each input.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,19 @@ use crate::quantile::Samples;
 use crate::ramp::Ramp;
 use crate::verdict::{Vote, Votes};
 
-/// An input leads to a few steps and never in a circle; should it, the next tick goes on.
+/// Most steps after one input. An input leads to a few steps and never to a circle; if it ever did,
+/// the next tick would continue.
 const STEPS_MAX: u32 = 8;
 
-/// So many times as long as all but a hundredth of its answers took is no slow answer any more.
+/// Multiple of the 99th percentile of its answer times from which on a replica's silence is
+/// unusual.
 const UNUSUAL: f32 = 3.0;
 
-/// A shorter silence proves nothing, however quick it is: a pause of its process is as long.
+/// Shortest silence that proves a stall: a pause of the replica's process may last as long.
 const SURE_STALL_MIN: Duration = Duration::from_secs(1);
 
 impl Member {
-    /// Draws the conclusions from what is known at `now`.
+    /// Draws the conclusions from the state at `now`.
     pub(crate) fn settle(&mut self, now: Instant, shared: &mut Shared<'_>) {
         for _ in 0..STEPS_MAX {
             if !self.step(now, shared) {
@@ -31,7 +33,7 @@ impl Member {
         }
     }
 
-    /// Whether traffic speaks for ejecting it. The pool's limit is for the caller to see to.
+    /// Returns true if traffic speaks for ejecting the replica. The caller checks the pool's limit.
     pub(crate) fn wants_ejection(&self) -> bool {
         self.life.is_serving()
             && self.condition.state() == State::Well
@@ -39,18 +41,18 @@ impl Member {
             && self.passive.complaint(&self.spec.health).is_some()
     }
 
-    /// Ejects it for what traffic showed.
+    /// Ejects the replica because of its traffic.
     pub(crate) fn eject(&mut self, now: Instant, shared: &mut Shared<'_>) {
         self.why = self.passive.complaint(&self.spec.health).unwrap_or("faults_in_a_row");
         self.condition.eject(now, &self.spec.health, shared.rng);
     }
 
-    /// Notes whether it should be ejected and can't be.
+    /// Records that the replica should be ejected, but that too many of its pool are.
     pub(crate) fn spare(&mut self, is_spared: bool) {
         self.is_spared = is_spared;
     }
 
-    /// Takes a step of its life.
+    /// Carries out a step of the replica's life.
     pub(super) fn take(&mut self, now: Instant, step: LifeStep) {
         match step {
             LifeStep::WarmUp => {
@@ -73,7 +75,7 @@ impl Member {
         }
     }
 
-    /// It is as good as new: nothing that was known of its health holds any more.
+    /// Forgets all evidence about the replica's health, because it starts anew.
     pub(super) fn start_over(&mut self, why: &'static str) {
         self.condition.reset();
         self.passive.forgive();
@@ -81,6 +83,7 @@ impl Member {
         self.why = why;
     }
 
+    /// Starts the slow start: a small share of requests and a cold cache.
     pub(super) fn start_ramp(&mut self, now: Instant) {
         self.ramp = Ramp::start(now, self.spec.slow_start);
         self.cache = CacheShare::default();
@@ -96,15 +99,15 @@ impl Member {
         Evidence { votes, others: self.others, is_stalled: self.passive.is_stalled() }
     }
 
-    /// How long it may be silent while requests wait for it. By itself silence proves little: a unary
-    /// answer may take a minute. But where a check has failed too, and it answered within a part of
-    /// that time a moment ago, it hangs.
+    /// Returns the silence, with requests in flight, after which the replica counts as stalled.
+    /// Silence alone proves little: a unary answer may take a minute. But the replica hangs if an
+    /// active check has failed too and if it answered in much less time until now.
     pub(super) fn stall(&self, now: Instant) -> Duration {
         let longest = Duration::from_millis(self.spec.health.stall_ms);
         if !self.checks.active.is_failing() {
             return longest;
         }
-        // Of what was usual before it fell silent soon nothing is left.
+        // The window of usual times is soon empty once the replica is silent.
         if self.passive.is_stalled() {
             return longest.min(SURE_STALL_MIN);
         }
@@ -123,6 +126,7 @@ impl Member {
             self.take(now, step);
             return true;
         }
+        // Before and after its service, votes do not change the condition.
         if !self.life.is_serving() {
             return false;
         }
@@ -134,14 +138,17 @@ impl Member {
         shift.is_some()
     }
 
+    /// Applies a change of the condition to the rest of the member.
     fn follow(&mut self, now: Instant, shift: Shift) {
         match shift {
             Shift::Out(why) | Shift::Recovered(why) => self.why = why,
+            // The trial is judged by new answers alone.
             Shift::ToTrial(why) => {
                 self.passive.forgive();
                 self.paces.forget();
                 self.why = why;
             }
+            // A replica that was down starts anew, with warm-up and slow start.
             Shift::Reborn(why) => {
                 self.passive.forgive();
                 self.paces.forget();
@@ -151,7 +158,8 @@ impl Member {
         }
     }
 
-    /// Whether its checks show that it may begin. One that has none is taken at its word.
+    /// Returns true if the checks show that the replica may begin. A replica without active checks
+    /// is ready at once.
     fn is_ready(&self, now: Instant) -> bool {
         let is_checked = self.spec.checks.active.is_some();
         let active = self.checks.active_vote(now, &self.spec);

@@ -1,4 +1,4 @@
-//! What is made known of a member.
+//! Outputs of a member: standing, signals, reports.
 
 use std::time::Instant;
 
@@ -15,13 +15,14 @@ use crate::tally::Tally;
 use crate::{Live, Vote};
 
 impl Member {
-    /// Makes its standing known. Gives what was known before, if that was something else.
+    /// Publishes the member's standing and state. Returns what was published before, if that was
+    /// different.
     pub(crate) fn publish(&mut self) -> Option<Shown> {
         let shown = self.to_show();
         (shown != self.shown).then(|| std::mem::replace(&mut self.shown, shown))
     }
 
-    /// What it wants done, each once.
+    /// Takes the actions that the member asks for; each is returned once.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
@@ -40,12 +41,13 @@ impl Member {
             admission,
             ramp_permille: self.permille(),
             models: self.breakers.standings(),
+            // A stricter standing hides the pause, whose end would change nothing.
             busy_until: self.pressure.until().filter(|_| admission == Admission::Busy),
         };
         Shown { standing, state: self.state() }
     }
 
-    /// The worst of what its machines say.
+    /// Returns the strictest vote of the member's state machines.
     pub(crate) fn admission(&self) -> Admission {
         let by_reserve = match self.reserve {
             None | Some(Reserve::Promoted { .. }) => Admission::Open,
@@ -55,6 +57,7 @@ impl Member {
         self.admission_besides_reserve().max(by_reserve)
     }
 
+    /// Returns the strictest vote without that of the reserve.
     pub(super) fn admission_besides_reserve(&self) -> Admission {
         let by_life = match self.life {
             Life::Starting | Life::WarmingUp { .. } => Admission::Starting,
@@ -71,7 +74,7 @@ impl Member {
         by_life.max(by_condition).max(by_pressure)
     }
 
-    /// Its signals at `now`.
+    /// Returns the signals about the replica's load at `now`.
     pub(crate) fn signals(&self, now: Instant, live: Live) -> Signals {
         let load = self.load.readings(now, self.fading());
         let mut samples = Samples::new();
@@ -91,7 +94,7 @@ impl Member {
         }
     }
 
-    /// Its line in an operators' table.
+    /// Returns the report about the replica for operators.
     pub(crate) fn report(&self, now: Instant) -> MemberReport {
         let evidence = self.evidence(now);
         let checks = &self.checks;
@@ -112,6 +115,7 @@ impl Member {
             faults_in_a_row: self.passive.run(),
             busy_for_ms: self.pressure.until().map(|until| age_ms(until, now)),
             in_flight: self.live.in_flight,
+            // The caller fills in this field and the next four.
             concurrency_limit: None,
             kind: None,
             is_kind_recognised: false,
@@ -136,6 +140,8 @@ impl Member {
         }
     }
 
+    /// Returns the share of its weight, in permille, that the replica gets: the slow start's, or on
+    /// trial no more than the trial's.
     fn permille(&self) -> u16 {
         let ramp = self.ramp.permille();
         let is_trial = self.condition.is_on_trial();
@@ -143,6 +149,7 @@ impl Member {
         if is_trial { ramp.min(trial) } else { ramp }
     }
 
+    /// Returns the state that operators must know first, if several hold.
     fn state(&self) -> MemberState {
         match (self.life, self.condition.state(), self.reserve) {
             (Life::Starting, ..) => MemberState::Starting,
@@ -188,7 +195,7 @@ fn check_report(check: &'static str, tally: &Tally, vote: Vote, now: Instant) ->
     }
 }
 
-/// Milliseconds from `earlier` to `later`.
+/// Returns the milliseconds from `earlier` to `later`.
 fn age_ms(later: Instant, earlier: Instant) -> u64 {
     milliseconds(later.saturating_duration_since(earlier).as_millis())
 }

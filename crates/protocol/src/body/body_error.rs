@@ -1,4 +1,4 @@
-//! Why a body is refused, and where.
+//! Errors of reading a body, with their place.
 
 use std::fmt;
 
@@ -6,35 +6,35 @@ use thiserror::Error;
 
 use crate::{ErrorKind, GatewayError};
 
-/// What is wrong with a body.
+/// Reason why a body is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BodyErrorKind {
-    /// Some bytes are not UTF-8, which JSON between systems has to be.
+    /// The body has bytes that are not UTF-8.
     NotUtf8,
-    /// The text is not JSON, for this reason.
+    /// The body is not JSON, for this reason.
     NotJson(String),
-    /// It is JSON, but not an object.
+    /// The body is JSON, but not an object.
     NotAnObject,
-    /// A field has a type that not every engine takes.
+    /// A field has a type that not every engine accepts.
     WrongType {
-        /// The field, with dots for nesting.
+        /// Name of the field, with dots for nesting.
         field: &'static str,
-        /// What it should be, e.g. `a string`.
+        /// Description of the expected type, e.g. `a string`.
         expected: &'static str,
     },
-    /// A field stands there twice: some engines take the first, some the last.
+    /// A field is given twice: some engines take the first value, some the last.
     Duplicate {
-        /// The field's name.
+        /// Name of the field.
         field: &'static str,
     },
-    /// A field differs from a known one in case only: some engines take it for the known one.
+    /// A field differs from a known one only in case: some engines take it for the known one.
     Misspelt {
-        /// The known field's name.
+        /// Name of the known field.
         field: &'static str,
     },
 }
 
-/// A body that can't be routed. Its text is made for the client, and holds nothing of the body.
+/// Error: a body cannot be routed. The message is for the client and contains nothing of the body.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub struct BodyError {
     kind: BodyErrorKind,
@@ -51,31 +51,31 @@ impl BodyError {
         Self { kind, offset: before.len(), line, column: before.len() - line_start + 1 }
     }
 
-    /// What is wrong.
+    /// Returns the reason.
     #[must_use]
     pub fn kind(&self) -> &BodyErrorKind {
         &self.kind
     }
 
-    /// Where, in bytes from the start of the body.
+    /// Returns the place of the error, in bytes from the start of the body.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The line of that place, from 1.
+    /// Returns the line of the error, from 1.
     #[must_use]
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// The place in its line, in bytes from 1.
+    /// Returns the place of the error in its line, in bytes from 1.
     #[must_use]
     pub fn column(&self) -> usize {
         self.column
     }
 
-    /// The field to blame, if it is one.
+    /// Returns the field that the error is about; `None` if the error is not about a field.
     #[must_use]
     pub fn param(&self) -> Option<&'static str> {
         match self.kind {

@@ -4,12 +4,12 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::{ErrorKind, GatewayError};
 
-/// The facts of a body that must be readable.
+/// Returns the facts of a body that must be readable.
 fn facts(body: &str) -> Facts<'_> {
     read_facts(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"))
 }
 
-/// Kind and offset of the error of a body that must be refused.
+/// Returns the kind and offset of the error of a body that must be refused.
 fn refused(body: impl AsRef<[u8]>) -> (BodyErrorKind, usize) {
     let error = read_facts(body.as_ref()).expect_err("must be refused");
     (error.kind().clone(), error.offset())
@@ -146,7 +146,7 @@ fn numbers_that_engines_read_in_different_ways_are_refused() {
         }
     }
     assert!(matches!(refused(r#"{"n":-1}"#).0, BodyErrorKind::WrongType { field: "n", .. }));
-    // Nobody goes by these.
+    // No engine decides by the type of this field, so it is not refused.
     assert_eq!(facts(r#"{"user":7}"#).user, None);
 }
 
@@ -297,7 +297,7 @@ fn the_clients_error_names_the_field_and_nothing_of_the_prompt() {
 
 // === properties ===
 
-/// Any JSON value, some levels deep.
+/// Generates any JSON value, some levels deep.
 fn any_value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -316,7 +316,7 @@ fn any_value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Routing names too: inside another value they must mean nothing.
+/// Generates keys, routing names too: inside another value they must have no meaning.
 fn any_key() -> impl Strategy<Value = String> {
     prop_oneof![any::<String>(), prop::sample::select(&FIELD_NAMES[..]).prop_map(str::to_owned)]
 }
@@ -326,14 +326,14 @@ fn is_number(name: &str) -> bool {
     fields.into_iter().any(|field| FACT_NAMES[field as usize] == name)
 }
 
-/// Whether a field that may come by chance has a value that is not refused.
+/// Returns true if a field that occurs by chance has a value that is not refused.
 fn is_readable(name: &str, value: &Value) -> bool {
     !is_number(name)
         || value.is_null()
         || value.as_u64().is_some_and(|number| u32::try_from(number).is_ok())
 }
 
-/// A value of a type that is not refused for this field.
+/// Generates a value of a type that is not refused for this field.
 fn value_of(name: &'static str) -> BoxedStrategy<Value> {
     let text = prop_oneof![Just(Value::Null), any::<String>().prop_map(Value::from)];
     let flag = prop_oneof![Just(Value::Null), any::<bool>().prop_map(Value::from)];
@@ -357,7 +357,7 @@ fn value_of(name: &'static str) -> BoxedStrategy<Value> {
     }
 }
 
-/// Members of a valid request in any order, each name once.
+/// Generates members of a valid request in any order, each name once.
 pub(crate) fn any_members() -> impl Strategy<Value = Vec<(String, Value)>> {
     let known = prop::sample::select(&FIELD_NAMES[..])
         .prop_flat_map(|name| value_of(name).prop_map(move |value| (name.to_owned(), value)));
@@ -375,7 +375,8 @@ pub(crate) fn any_members() -> impl Strategy<Value = Vec<(String, Value)>> {
     })
 }
 
-/// The members as JSON, with or without white space, with or without needless escapes in keys.
+/// Returns the members as JSON, with or without white space, and with or without needless escapes
+/// in keys.
 pub(crate) fn render(members: &[(String, Value)], space: &str, escape_keys: bool) -> String {
     let members: Vec<String> = members
         .iter()
@@ -397,7 +398,7 @@ pub(crate) fn render(members: &[(String, Value)], space: &str, escape_keys: bool
     format!("{space}{{{space}{}}}{space}", members.join(","))
 }
 
-/// Whatever the body is, the answer stays within it.
+/// Checks that all places in the result lie within the body.
 fn check_sane(body: &[u8]) {
     match read_facts(body) {
         Ok(facts) => {
@@ -464,7 +465,7 @@ proptest! {
                 prop_assert_eq!(facts.model.map(|m| m.value.into_owned()),
                     tree.get("model").and_then(Value::as_str).map(str::to_owned));
             }
-            // What a tree can't hold may go through where it isn't read.
+            // Values that a full parse refuses may pass where they are not read.
             (Ok(_), Err(error)) => {
                 let text = error.to_string();
                 let known = ["surrogate", "hex escape", "number out of range"];

@@ -1,4 +1,4 @@
-//! Picks known members out of a JSON object without looking into the others.
+//! Extraction of known members from a JSON object, without parsing the others.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,27 +10,27 @@ use smallvec::SmallVec;
 
 use super::{BodyError, BodyErrorKind, NameTable, TextField};
 
-/// Known members that a usual body has at most.
+/// Largest number of known members in a usual body.
 const USUAL: usize = 12;
 
-/// A body that is known to be UTF-8, so that its slices needn't be checked again.
+/// Body that was checked to be UTF-8, so that its slices need no further check.
 pub(crate) struct Source<'b> {
     text: &'b str,
     object_start: usize,
 }
 
-/// The values of `N` known members of one object, as they stand in the body.
+/// Values of `N` known members of one object, as slices of the body.
 pub(crate) struct Members<'b, const N: usize> {
     values: SmallVec<[&'b RawValue; USUAL]>,
-    /// Where each value stands in `values`, counted from 1; 0 if there is none. Most names are rare, and
-    /// this is moved about.
+    /// Index of each name's value in `values`, counted from 1; 0 if the member is absent. One byte
+    /// each, since most names are rare and this struct is moved.
     places: [u8; N],
     is_empty: bool,
     conflict: Option<Conflict<'b>>,
 }
 
-/// The first member that engines would not agree on. Kept until the whole object has proved to
-/// be JSON, because a broken body should be called broken.
+/// First member that engines would read differently. Reported only after the whole object has
+/// proved to be JSON, because a broken body should be called broken.
 struct Conflict<'b> {
     value: &'b RawValue,
     kind: BodyErrorKind,
@@ -40,6 +40,7 @@ impl<'b> Source<'b> {
     pub(crate) fn new(body: &'b [u8]) -> Result<Self, BodyError> {
         let text = std::str::from_utf8(body)
             .map_err(|error| BodyError::new(body, error.valid_up_to(), BodyErrorKind::NotUtf8))?;
+        // Some parsers skip a byte order mark, others refuse it.
         if text.starts_with('\u{feff}') {
             let reason = "it starts with a byte order mark".to_owned();
             return Err(BodyError::new(body, 0, BodyErrorKind::NotJson(reason)));
@@ -49,12 +50,16 @@ impl<'b> Source<'b> {
         Ok(Self { text, object_start })
     }
 
-    /// The text from the body's `{` to its very end.
+    /// Returns the text from the body's `{` to its end.
+    ///
+    /// # Errors
+    /// Returns an error if the body is no object or no JSON.
     pub(crate) fn object(&self) -> Result<&'b str, BodyError> {
         let text = &self.text[self.object_start..];
         if text.starts_with('{') {
             return Ok(text);
         }
+        // Tells JSON of another type from text that is no JSON.
         match serde_json::from_str::<IgnoredAny>(text) {
             Ok(_) => Err(self.error(self.object_start, BodyErrorKind::NotAnObject)),
             Err(error) => Err(self.syntax_error(text, &error)),
@@ -65,7 +70,10 @@ impl<'b> Source<'b> {
         self.object_start
     }
 
-    /// Reads one object that `part`, a piece of the body, consists of.
+    /// Reads the members of an object that fills `part`, a slice of the body.
+    ///
+    /// # Errors
+    /// Returns an error if `part` is no JSON, or if engines would read a member differently.
     pub(crate) fn members<const N: usize>(
         &self,
         part: &'b str,
@@ -74,6 +82,7 @@ impl<'b> Source<'b> {
         let mut json = serde_json::Deserializer::from_str(part);
         let members = json
             .deserialize_map(MembersVisitor { names })
+            // Nothing but white space may follow the object.
             .and_then(|members| json.end().map(|()| members))
             .map_err(|error| self.syntax_error(part, &error))?;
         match members.conflict {
@@ -82,13 +91,16 @@ impl<'b> Source<'b> {
         }
     }
 
-    /// Where a value stands in the body.
+    /// Returns the place of a value in the body.
     pub(crate) fn span(&self, raw: &RawValue) -> Range<usize> {
         let start = self.offset(raw.get());
         start..start + raw.get().len()
     }
 
-    /// The text of a string member; `None` if it is null.
+    /// Returns the text of a string member; `None` if it is null.
+    ///
+    /// # Errors
+    /// Returns an error if the value is no string.
     pub(crate) fn text(
         &self,
         raw: &'b RawValue,
@@ -102,7 +114,7 @@ impl<'b> Source<'b> {
             return Err(self.wrong_type(raw, name, "a string"));
         };
         let value = if inner.contains('\\') {
-            // Only half of a surrogate pair can still be wrong here.
+            // The JSON was checked, so only half of a surrogate pair can be wrong.
             let text = serde_json::from_str(json);
             Cow::Owned(text.map_err(|error| self.syntax_error(json, &error))?)
         } else {
@@ -120,7 +132,8 @@ impl<'b> Source<'b> {
         self.error(self.offset(raw.get()), BodyErrorKind::WrongType { field, expected })
     }
 
-    /// The library knows line and column in `part`, and says them in its message, too.
+    /// Converts an error of the library, which has line and column in `part` both as fields and in
+    /// its message.
     fn syntax_error(&self, part: &str, error: &serde_json::Error) -> BodyError {
         let lines_before: usize =
             part.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
@@ -134,14 +147,15 @@ impl<'b> Source<'b> {
         BodyError::new(self.text.as_bytes(), offset, kind)
     }
 
-    /// `part` is always a slice of the body, so the difference of addresses is its offset.
+    /// Returns the offset of `part` in the body. `part` is always a slice of the body, so the
+    /// difference of their addresses is the offset.
     fn offset(&self, part: &str) -> usize {
         part.as_ptr().addr().saturating_sub(self.text.as_ptr().addr())
     }
 }
 
 impl<'b, const N: usize> Members<'b, N> {
-    /// The value of the name at `index`, even if it is null.
+    /// Returns the value of the name at `index`, even if it is null; `None` if absent.
     pub(crate) fn value(&self, index: usize) -> Option<&'b RawValue> {
         self.values.get(usize::from(self.places[index]).checked_sub(1)?).copied()
     }
@@ -155,7 +169,7 @@ impl<'b, const N: usize> Members<'b, N> {
             self.object_to(value, BodyErrorKind::Duplicate { field: name });
         } else {
             self.values.push(value);
-            // Each name has one place, and a table has fewer than 255 names.
+            // Cannot overflow: each name has one place, and a table has fewer than 255 names.
             self.places[index] = self.values.len() as u8;
         }
     }
@@ -190,6 +204,7 @@ impl<'b, const N: usize> Visitor<'b> for MembersVisitor<'_, N> {
                     members.object_to(map.next_value()?, kind);
                 }
                 Key::Other => {
+                    // Unknown members are checked to be JSON, but not stored.
                     map.next_value::<IgnoredAny>()?;
                 }
             }
@@ -198,7 +213,7 @@ impl<'b, const N: usize> Visitor<'b> for MembersVisitor<'_, N> {
     }
 }
 
-/// What a key is, by its text after escapes are resolved: `mod\u0065l` is `model`.
+/// Kind of a key, by its text with escapes resolved: `mod\u0065l` is `model`.
 enum Key {
     Known(usize),
     Misspelt(usize),
@@ -227,6 +242,7 @@ impl<const N: usize> Visitor<'_> for KeySeed<'_, N> {
     fn visit_str<E>(self, text: &str) -> Result<Key, E> {
         Ok(match self.names.find(text) {
             Some(index) if self.names.names()[index] == text => Key::Known(index),
+            // Equal except for case: lenient engines would take it for the known name.
             Some(index) => Key::Misspelt(index),
             None => Key::Other,
         })

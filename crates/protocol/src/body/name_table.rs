@@ -1,30 +1,31 @@
-//! Finds a name among known ones, as the most lenient of engines would read it.
+//! Table of known names that finds a name like the most lenient engine would read it.
 
 use std::borrow::Cow;
 
-/// Names of this length and longer are found as well, but share one list.
+/// Number of lists of names; names of this length and longer share the last list.
 const LENGTHS: usize = 32;
-/// Ends a list.
+/// Index that ends a list.
 const NONE: u8 = u8::MAX;
 
-/// Known names, grouped by their length: most keys of a body are unknown, and most of those differ in
-/// length from all but a few known ones.
+/// Known names, grouped by length. Most keys of a body are unknown, and most of these differ in
+/// length from all but a few known names.
 #[derive(Debug)]
 pub(crate) struct NameTable<const N: usize> {
     names: [&'static str; N],
-    /// The first name of each length.
+    /// Index of the first name of each length.
     first: [u8; LENGTHS],
-    /// The next name of the same length.
+    /// Index of the next name of the same length.
     next: [u8; N],
 }
 
 impl<const N: usize> NameTable<N> {
-    /// A table of fewer than 255 names in lower case ASCII.
+    /// Creates a table of fewer than 255 names in lower case ASCII.
     pub(crate) const fn new(names: [&'static str; N]) -> Self {
         assert!(N < NONE as usize);
         let mut first = [NONE; LENGTHS];
         let mut next = [NONE; N];
-        // From behind, so that of each length the names that stand first, the usual ones, are met first.
+        // From the end, so that the first names of each length, which are the usual ones, come
+        // first in their list.
         let mut at = N;
         while at > 0 {
             at -= 1;
@@ -39,7 +40,7 @@ impl<const N: usize> NameTable<N> {
         &self.names
     }
 
-    /// Where the name stands that `key` is, or would be with another case of its letters.
+    /// Returns the index of the name that equals `key`, apart from the case of letters.
     pub(crate) fn find(&self, key: &str) -> Option<usize> {
         let key = folded(key);
         let initial = key.as_bytes().first()?.to_ascii_lowercase();
@@ -60,8 +61,8 @@ const fn list_of(length: usize) -> usize {
     if length < LENGTHS { length } else { LENGTHS - 1 }
 }
 
-/// The key with those letters in ASCII that engines which ignore case take for a letter of ASCII:
-/// Unicode folds the long s to `s` and the Kelvin sign to `k`.
+/// Returns the key with letters replaced that engines ignoring case take for ASCII letters: Unicode
+/// folds the long s to `s` and the Kelvin sign to `k`.
 pub(crate) fn folded(key: &str) -> Cow<'_, str> {
     if key.is_ascii() || !key.contains(['\u{17f}', '\u{212a}']) {
         return Cow::Borrowed(key);

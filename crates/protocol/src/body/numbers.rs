@@ -1,17 +1,17 @@
-//! Numbers as every engine reads them.
+//! Numbers, read in a way that all engines agree on.
 
 use serde_json::value::RawValue;
 
-/// A JSON value where a whole number is expected.
+/// JSON value in the place of a whole number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Number {
-    /// Null, which is the same as nothing.
+    /// Null, which counts as absent.
     None,
-    /// A whole number that is not negative.
+    /// Whole number that is not negative.
     Some(u32),
-    /// A negative whole number; some engines take it for "without limit".
+    /// Negative whole number; some engines take it for "without limit".
     Negative,
-    /// Anything else: text, a fraction, an exponent, a number of more than 32 bits.
+    /// Any other value: text, a fraction, an exponent, a number of more than 32 bits.
     Other,
 }
 
@@ -22,6 +22,7 @@ pub(crate) fn number(raw: &RawValue) -> Number {
     match text.strip_prefix('-') {
         _ if text == "null" => Number::None,
         Some(digits) if is_whole(digits) => Number::Negative,
+        // A negative fraction, or a negative number with an exponent.
         Some(_) => Number::Other,
         None if is_whole(text) => text.parse().map_or(Number::Other, Number::Some),
         None => Number::Other,

@@ -1,26 +1,27 @@
-//! How much there is to read in a request, before an engine has counted it.
+//! Estimate of the prompt tokens of a request, before an engine has counted them.
 
 use std::ops::Range;
 
 use super::{DOCUMENTS, Facts, PromptKind, QUERIES};
 use crate::prompt::elements;
 
-/// Bytes of a prompt's JSON text that count as a token.
+/// Bytes of a prompt's JSON text that count as one token.
 const TOKEN_BYTES: u64 = 4;
 
-/// What a request gives an engine to read.
+/// Prompts that a request gives an engine to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLoad {
-    /// About how many tokens all prompts have together: four bytes of text each, and numbers of tokens
-    /// as many as there are.
+    /// Estimated tokens of all prompts together: one per four bytes of text, or one per number in
+    /// lists of token numbers.
     pub tokens: u64,
-    /// How many prompts there are; each is answered by itself. At least 1.
+    /// Number of prompts, each of which gets its own answer; at least 1.
     pub prompts: u64,
 }
 
 impl Facts<'_> {
-    /// Estimates what there is to read in `body`, from which these facts were read. `prompt_bytes` is what
-    /// [`crate::read_prompt`] handed out of it, with images counted as the text they are worth.
+    /// Estimates the prompts in `body`, which must be the body that these facts were read from.
+    /// `prompt_bytes` is the number of bytes that [`crate::read_prompt`] handed out, with images
+    /// counted as the text they are worth.
     #[must_use]
     pub fn prompt_load(&self, body: &[u8], prompt_bytes: u64) -> PromptLoad {
         let (first, prompts) = self.first_load(body, prompt_bytes);
@@ -30,11 +31,11 @@ impl Facts<'_> {
         let queries = self.texts[QUERIES].iter().map(weigh).fold(0, u64::saturating_add);
         let is_query = self.prompt_kind == Some(PromptKind::Query);
         let query = queries.saturating_add(if is_query { first } else { 0 });
-        // A query is read once with each document; it is in the sum once already.
+        // A query is read once with each document; the sum has it once already.
         let pairs = self.texts[DOCUMENTS].iter().flatten().map(|range| elements(body, range)).sum();
         let repeated = query.saturating_mul(u64::saturating_sub(pairs, 1));
         let tokens = first.saturating_add(texts).saturating_add(repeated);
-        // Nothing of it is known: it may all be read.
+        // No known field has a prompt, so the whole body may be read.
         let tokens = if tokens == 0 { (body.len() as u64).div_ceil(TOKEN_BYTES) } else { tokens };
         PromptLoad { tokens, prompts }
     }
@@ -44,25 +45,27 @@ impl Facts<'_> {
         let value = &body[range.clone()];
         let first = value.get(1..).map(<[u8]>::trim_ascii_start).and_then(<[u8]>::first);
         let is_list = value.first() == Some(&b'[');
+        // A list of strings or of token lists has several prompts; a list of messages is one.
         let are_several = kind != PromptKind::Messages && matches!(first, Some(b'"' | b'['));
         let are_numbers = matches!(first, Some(b'0'..=b'9'));
         let prompts = if is_list && are_several { elements(body, &range).max(1) } else { 1 };
         let is_conversation = !(is_list && (are_several || are_numbers)) && prompt_bytes > 0;
         let tokens = match is_conversation {
             true => prompt_bytes.div_ceil(TOKEN_BYTES),
-            // Tools and a template stand before each of them.
+            // Tools and a template stand before each prompt.
             false => tokens_in(value).max(prompt_bytes.div_ceil(TOKEN_BYTES)),
         };
         (tokens, prompts)
     }
 }
 
-/// About how many tokens a value has: as many as it has numbers if it is a list of nothing else.
+/// Estimates the tokens of a value: by its bytes, or by its numbers if it is a list of numbers.
 fn tokens_in(value: &[u8]) -> u64 {
     let by_bytes = (value.len() as u64).div_ceil(TOKEN_BYTES);
     if value.first() != Some(&b'[') || memchr::memchr2(b'"', b'{', value).is_some() {
         return by_bytes;
     }
+    // One token per number, which may have fewer than four bytes.
     by_bytes.max(memchr::memchr_iter(b',', value).count() as u64 + 1)
 }
 

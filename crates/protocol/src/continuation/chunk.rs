@@ -1,4 +1,4 @@
-//! One event of a completion, read.
+//! Parsed event of a completion.
 
 use std::ops::Range;
 
@@ -12,14 +12,14 @@ use crate::Usage;
 use crate::reply::read_usage;
 use crate::sse::event::{field, lines};
 
-/// A whole event.
+/// Complete event.
 #[derive(Clone, Debug)]
 pub(super) enum Event {
-    /// Nothing but comments or other fields.
+    /// Event without data: comments or other fields.
     Empty(Bytes),
-    /// `[DONE]`.
+    /// Event `[DONE]`.
     Done(Bytes),
-    /// Data, where it stands in the bytes.
+    /// Event with data, at this range of its bytes.
     Data(Bytes, Range<usize>),
 }
 
@@ -34,7 +34,7 @@ impl Event {
                 let start = one.as_ptr().addr() - bytes.as_ptr().addr();
                 start..start + one.len()
             }
-            // A line break between two lines of data can only be white space between JSON's tokens.
+            // Between tokens of JSON, a line break is only white space, so the lines can be joined.
             several => {
                 let joined = [b"data: ", &*several.join(&b' '), b"\n\n"].concat();
                 let at = b"data: ".len()..joined.len() - 2;
@@ -45,7 +45,7 @@ impl Event {
     }
 }
 
-/// The fields of an event that matter to its stream; of what is given as `null`, the word.
+/// Fields of an event that matter to its stream. A field given as `null` holds `null`, not `None`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Chunk<'e> {
     #[serde(borrow, default, deserialize_with = "raw")]
@@ -96,7 +96,7 @@ struct Delta<'e> {
     audio: Option<&'e RawValue>,
 }
 
-/// An error in the middle of a stream.
+/// Error in the middle of a stream.
 #[derive(Debug, Deserialize)]
 struct Fault<'e> {
     #[serde(borrow)]
@@ -106,12 +106,13 @@ struct Fault<'e> {
 }
 
 impl Fault<'_> {
-    /// By its status code, as vLLM and SGLang tell it; by this gateway's own word, where the replica
-    /// is another node; or else by its type.
+    /// Returns true if the server is to blame: by the status code, as vLLM and SGLang report it; by
+    /// this gateway's own code, if the replica is another node; or else by the error's type.
     fn is_of_server(&self) -> bool {
         let code = self.code.map_or("null", RawValue::get);
         match code.parse::<u16>() {
             Ok(status) => status >= 500,
+            // A code that is a word counts only if it is one of this gateway's own.
             Err(_) if code != "null" => OWN_CODES.contains(&code),
             Err(_) => self.kind.is_some_and(|kind| SERVER_TYPES.contains(&kind.get())),
         }
@@ -120,7 +121,7 @@ impl Fault<'_> {
 
 /// Codes of this gateway's own errors for a stream that broke off.
 const OWN_CODES: [&str; 2] = ["\"stream_cut\"", "\"stream_stalled\""];
-/// Types of errors that are the server's.
+/// Types of errors that the server is to blame for.
 const SERVER_TYPES: [&str; 4] = [
     "\"InternalServerError\"",
     "\"Internal Server Error\"",
@@ -128,35 +129,35 @@ const SERVER_TYPES: [&str; 4] = [
     "\"server_error\"",
 ];
 
-/// What an event adds to the answer.
+/// Content that an event adds to the answer.
 #[derive(Debug)]
 pub(super) struct Said<'e> {
     pub(super) text: String,
-    /// The delta, if it names the role.
+    /// Delta of the event, if it has a role.
     pub(super) role_in: Option<&'e RawValue>,
     pub(super) has_finish: bool,
-    /// Something that can't be handed on.
+    /// Reason why the event cannot be continued elsewhere; `None` if it can.
     pub(super) unfit: Option<Unfit>,
 }
 
 impl<'e> Chunk<'e> {
-    /// `None` if it is no chunk.
+    /// Parses a chunk; `None` if the data are no chunk.
     pub(super) fn read(json: &'e [u8]) -> Option<Self> {
         serde_json::from_slice(json).ok()
     }
 
-    /// Whether it says that the server failed, and not that the request is to blame.
+    /// Returns true if the chunk reports a failure of the server, rather than a wrong request.
     pub(super) fn is_server_fault(&self) -> bool {
         let fault = self.error.and_then(|error| serde_json::from_str(error.get()).ok());
         fault.is_some_and(|fault: Fault<'_>| fault.is_of_server())
     }
 
-    /// The usage that it tells.
+    /// Returns the usage in the chunk.
     pub(super) fn told_usage(&self) -> Option<Usage> {
         read_usage(self.usage?.get().as_bytes())
     }
 
-    /// Whether it tells usage and nothing else.
+    /// Returns true if the chunk has usage and nothing else.
     pub(super) fn is_usage_alone(&self) -> bool {
         self.choices.is_empty() && self.usage.is_some_and(|usage| usage.get() != "null")
     }
@@ -166,6 +167,7 @@ impl<'e> Chunk<'e> {
         let choice = match self.choices.as_slice() {
             [] => return said,
             [choice] if choice.index == 0 => choice,
+            // Several choices, or one that is not the first.
             _ => return Said { unfit: Some(Unfit::SeveralAnswers), ..said },
         };
         said.has_finish = choice.finish_reason.is_some();
@@ -201,12 +203,12 @@ impl<'e> Said<'e> {
     }
 }
 
-/// Whether a value is more than a word for nothing.
+/// Returns true if a value is present and not null or empty.
 fn is_said(value: Option<&RawValue>) -> bool {
     value.is_some_and(|value| !["null", "[]", "{}", "\"\""].contains(&value.get()))
 }
 
-/// Takes a value as it stands, `null` too.
+/// Deserializes a value as it stands, even `null`.
 fn raw<'de: 'e, 'e, D: Deserializer<'de>>(value: D) -> Result<Option<&'e RawValue>, D::Error> {
     <&RawValue>::deserialize(value).map(Some)
 }

@@ -1,4 +1,4 @@
-//! Changes values of an event where they stand.
+//! Edits of single values in an event's bytes.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::Usage;
 
-/// Collects what is to be changed of one event.
+/// Collector of the edits of one event.
 #[derive(Debug)]
 pub(super) struct Rewriter<'e> {
     event: &'e Bytes,
@@ -20,27 +20,29 @@ impl<'e> Rewriter<'e> {
         Self { event, edits: Vec::new() }
     }
 
-    /// Writes `with` in the place of `value`, which must be of this event.
+    /// Replaces `value`, which must be a slice of this event, by `with`.
     pub(super) fn replace(&mut self, value: &RawValue, with: impl Into<String>) {
         let with = with.into();
+        // An equal value needs no edit, so that most events stay the same bytes.
         if value.get() != with {
             self.edits.push((self.span(value), with));
         }
     }
 
-    /// Takes the member `name` out, whose value this is.
+    /// Removes the member `name` that has this value.
     pub(super) fn remove(&mut self, name: &str, value: &RawValue) {
         let Range { start, mut end } = self.span(value);
         let before = self.event[..start].trim_ascii_end();
         let before = before.strip_suffix(b":").unwrap_or(before).trim_ascii_end();
         let quoted = format!("\"{name}\"");
-        // A key with escapes in it: no engine writes one, and `null` says as much.
+        // The key has escapes in it, which no engine writes. A value of `null` means the same.
         let Some(before) = before.strip_suffix(quoted.as_bytes()) else {
             return self.replace(value, "null");
         };
         let before = before.trim_ascii_end();
         let start = match before.strip_suffix(b",") {
             Some(before) => before.len(),
+            // The first member has no comma before it, so the one behind it goes.
             None => {
                 let after = self.event[end..].trim_ascii_start();
                 if after.starts_with(b",") {
@@ -52,11 +54,12 @@ impl<'e> Rewriter<'e> {
         self.edits.push((start..end, String::new()));
     }
 
-    /// The event with all changes; the same bytes if there are none.
+    /// Returns the event with all edits; the same bytes if there are none.
     pub(super) fn finish(mut self) -> Bytes {
         if self.edits.is_empty() {
             return self.event.clone();
         }
+        // Edits are applied from left to right.
         self.edits.sort_by_key(|(at, _)| at.start);
         let mut bytes = BytesMut::with_capacity(self.event.len() + 64);
         let mut done = 0;
@@ -69,21 +72,22 @@ impl<'e> Rewriter<'e> {
         bytes.freeze()
     }
 
-    /// A value is always a slice of its event, so the difference of addresses is its offset.
+    /// Returns the place of a value in its event. A value is always a slice of its event, so the
+    /// difference of their addresses is its offset.
     fn span(&self, value: &RawValue) -> Range<usize> {
         let start = value.get().as_ptr().addr().saturating_sub(self.event.as_ptr().addr());
         start..start + value.get().len()
     }
 }
 
-/// A delta without its role.
+/// Returns a delta without its role.
 pub(super) fn without_role(delta: &RawValue) -> String {
     let mut members: Map<String, Value> = serde_json::from_str(delta.get()).unwrap_or_default();
     members.remove("role");
     Value::Object(members).to_string()
 }
 
-/// A usage object with these counts; `like` has what else it says.
+/// Returns a usage object with these counts, and with the other members of `like`.
 pub(super) fn usage_json(like: Option<&RawValue>, usage: Usage) -> String {
     let like = like.and_then(|like| serde_json::from_str(like.get()).ok());
     let mut members: Map<String, Value> = like.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What a request says about going on with its stream elsewhere.
+//! Terms of a request for continuing its stream on another replica.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::body::{NameTable, Source};
 use crate::splice::{Changes, UsageWish, asks_throughout, change};
 use crate::splice::{Edit, Segments, apply, json_string};
 
-/// The fields that are read, in the order of [`Field`].
+/// Names of the fields that are read, in the order of [`Field`].
 const NAMES: [&str; 11] = [
     "messages",
     "prompt",
@@ -30,7 +30,7 @@ const NAMES: [&str; 11] = [
 
 static FIELDS: NameTable<{ NAMES.len() }> = NameTable::new(NAMES);
 
-/// Positions in [`NAMES`].
+/// Indexes of [`NAMES`].
 #[derive(Clone, Copy)]
 enum Field {
     Messages,
@@ -46,8 +46,8 @@ enum Field {
     ContinueFinalMessage,
 }
 
-/// Fields that must not be set to anything but what changes nothing; the names of vLLM and SGLang
-/// beside OpenAI's.
+/// Fields that prevent a continuation, unless their value has no effect. Names of vLLM and SGLang
+/// stand beside OpenAI's.
 const BARRED: [(&str, Unfit); 30] = [
     ("n", Unfit::SeveralAnswers),
     ("best_of", Unfit::SeveralAnswers),
@@ -91,41 +91,43 @@ static BARRED_NAMES: NameTable<{ BARRED.len() }> = NameTable::new({
     names
 });
 
-/// Values that change nothing, as they are written.
+/// Values without effect, as JSON text.
 const HARMLESS: [&str; 6] = ["null", "false", "0", "0.0", "[]", "\"\""];
 
-/// Which API a stream is of.
+/// API of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompletionApi {
-    /// `/v1/chat/completions`.
+    /// Chat completions, `/v1/chat/completions`.
     Chat,
-    /// `/v1/completions`.
+    /// Text completions, `/v1/completions`.
     Text,
 }
 
-/// What the client wants to be told of usage.
+/// Usage reports that the client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageTelling {
-    /// Nothing.
+    /// None.
     Never,
-    /// The event at the end.
+    /// An event at the end of the stream.
     AtEnd,
-    /// In every event.
+    /// A report in every event.
     Throughout,
 }
 
-/// What a request that can be continued says.
+/// Terms of a request that can be continued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     api: CompletionApi,
-    /// Where text is put in: behind the last message, or behind the prompt's last character.
+    /// Offset where text is inserted: behind the last message, or behind the prompt's last
+    /// character.
     end: usize,
     stops: Vec<String>,
-    /// The least of its limits.
+    /// Smallest of the limits; `None` without a limit.
     tokens_max: Option<u64>,
     limits: SmallVec<[(Range<usize>, u64); 2]>,
     least: Option<(Range<usize>, u64)>,
-    /// Where the two fields are that have a chat continued, or where they can be put in.
+    /// Places of the two fields that make an engine continue a chat; empty ranges where they can be
+    /// inserted.
     switches: [Range<usize>; 2],
     insert_at: usize,
 }
@@ -144,7 +146,7 @@ struct Format<'b> {
 }
 
 impl UsageTelling {
-    /// What the client itself asked for.
+    /// Returns the usage reports that the client itself asked for.
     #[must_use]
     pub fn of(facts: &Facts<'_>, body: &[u8]) -> Self {
         match (facts.include_usage, asks_throughout(facts, body)) {
@@ -155,27 +157,28 @@ impl UsageTelling {
     }
 }
 
-/// The body with usage asked for in every event, where a stream's engine knows how to tell it: then
-/// the tokens sent so far are known at any time. Others ignore it. With another model name, if one
-/// is given; other bytes stay as they were.
+/// Returns the body with usage requested in every event, so that the number of tokens sent so far
+/// is known at any time. Engines that do not know the option ignore it. `new_model` replaces the
+/// model's name. All other bytes stay as they are.
 ///
-/// `facts` must be what [`crate::read_facts`] said of this very body.
+/// `facts` must be those that [`crate::read_facts`] returned for this very body.
 #[must_use]
 pub fn ask_throughout(body: &Bytes, facts: &Facts<'_>, new_model: Option<&str>) -> Segments {
     change(body, facts, &Changes { model: new_model, usage: UsageWish::Throughout, salt: None })
 }
 
 impl Terms {
-    /// Reads a request of one of the two APIs, in one pass.
+    /// Reads the terms of a request to one of the two APIs, in one pass.
     ///
     /// # Errors
-    /// Why its stream can't be continued, whatever comes of it.
+    /// Returns the reason why its stream cannot be continued.
     pub fn read(body: &[u8], api: CompletionApi) -> Result<Self, Unfit> {
         let source = Source::new(body).map_err(|_| Unfit::Unreadable)?;
         let object = source.object().map_err(|_| Unfit::Unreadable)?;
         let found = source.members(object, &BARRED_NAMES).map_err(|_| Unfit::Unreadable)?;
         for (index, (name, unfit)) in BARRED.iter().enumerate() {
             let value = found.value(index).map_or("null", RawValue::get);
+            // One answer is what the engine gives without the field.
             let is_one_answer = *unfit == Unfit::SeveralAnswers && value == "1";
             let is_no_call = *name == "function_call" && value == "\"none\"";
             if !HARMLESS.contains(&value) && !is_one_answer && !is_no_call {
@@ -187,6 +190,7 @@ impl Terms {
         if value(Field::ResponseFormat).is_some_and(|format| !is_plain(format)) {
             return Err(Unfit::Structured);
         }
+        // At temperature 0 the seed has no effect, so the text can be continued.
         if value(Field::Seed).is_some() && !value(Field::Temperature).is_some_and(is_zero) {
             return Err(Unfit::Seed);
         }
@@ -202,6 +206,7 @@ impl Terms {
         let limits = [number(Field::MaxTokens)?, number(Field::MaxCompletionTokens)?];
         let limits: SmallVec<[_; 2]> = limits.into_iter().flatten().collect();
         let tokens_max = limits.iter().map(|(_, limit)| *limit).min();
+        // Without a limit the engine's own default holds, which the gateway does not know.
         if api == CompletionApi::Text && tokens_max.is_none() {
             return Err(Unfit::NoLimit);
         }
@@ -225,20 +230,21 @@ impl Terms {
         })
     }
 
-    /// Which API it is for.
+    /// Returns the API of the request.
     #[must_use]
     pub fn api(&self) -> CompletionApi {
         self.api
     }
 
-    /// Most tokens that the whole answer may have; `None` if only the engine's context bounds it.
+    /// Returns the largest number of tokens of the whole answer; `None` if only the engine's
+    /// context bounds it.
     #[must_use]
     pub fn tokens_max(&self) -> Option<u64> {
         self.tokens_max
     }
 
-    /// Whether the text ends with a part of a stop sequence. The replica that goes on would look for
-    /// the sequence in its own part only, and so miss it.
+    /// Returns true if `text` ends with the beginning of a stop sequence. The second replica would
+    /// look for the sequence only in its own part, and so miss it.
     #[must_use]
     pub fn has_stop_begun(&self, text: &str) -> bool {
         let begins = |stop: &String| {
@@ -248,8 +254,8 @@ impl Terms {
         self.stops.iter().any(begins)
     }
 
-    /// The request by which a replica goes on behind `text`, of which `tokens` were counted. `body`
-    /// must be the one that was read.
+    /// Returns the request that makes a replica continue behind `text`, which has `tokens` tokens.
+    /// `body` must be the body that these terms were read from.
     #[must_use]
     pub fn body_behind(&self, body: &Bytes, text: &str, tokens: u64) -> Segments {
         let mut edits = SmallVec::<[Edit; 8]>::new();
@@ -260,7 +266,7 @@ impl Terms {
                 edits.push(Edit { at: self.end..self.end, with: message.into() });
                 let names = ["add_generation_prompt", "continue_final_message"];
                 for ((at, name), value) in self.switches.iter().zip(names).zip(["false", "true"]) {
-                    // The object has `messages` in it, so a comma is always right.
+                    // The object has at least the field `messages`, so a comma is always right.
                     let is_new = at.start == self.insert_at;
                     let with = if is_new { format!("\"{name}\":{value},") } else { value.into() };
                     edits.push(Edit { at: at.clone(), with: with.into() });
@@ -272,6 +278,7 @@ impl Terms {
             }
         }
         for (at, limit) in self.limits.iter().chain(&self.least) {
+            // The answer so far is part of the new prompt, so each limit falls by its tokens.
             let left = limit.saturating_sub(tokens).to_string();
             edits.push(Edit { at: at.clone(), with: left.into() });
         }
@@ -280,7 +287,10 @@ impl Terms {
     }
 }
 
-/// Where the last thing inside a value's two delimiters ends; it must have something inside.
+/// Returns the offset of a value's closing delimiter.
+///
+/// # Errors
+/// Returns a reason if the value does not have the delimiters, or if a list of messages is empty.
 fn end_of(
     source: &Source<'_>,
     value: Option<&RawValue>,
@@ -289,7 +299,7 @@ fn end_of(
     let raw = value.ok_or(Unfit::TokenPrompt)?;
     let inner = raw.get().strip_prefix(open).and_then(|rest| rest.strip_suffix(close));
     let inner = inner.ok_or(Unfit::TokenPrompt)?;
-    // A prompt may be empty; a list of messages is not.
+    // A prompt may be empty, a list of messages may not.
     if open == '[' && inner.trim().is_empty() {
         return Err(Unfit::Unreadable);
     }

@@ -1,4 +1,4 @@
-//! The stream as its client sees it.
+//! Stream of a completion as its client sees it.
 
 use std::collections::VecDeque;
 
@@ -12,60 +12,60 @@ use super::unfit::Unfit;
 use crate::Usage;
 use crate::sse::boundary::BoundaryScanner;
 
-/// Bytes of events that end in white space which are held until more comes. A model that writes more
-/// blank lines than this in one run is not continued.
+/// Largest size in bytes of held events whose text ends in white space. A stream with a longer run
+/// of blank lines is not continued.
 const HELD_BYTES_MAX: usize = 64 << 10;
 
-/// One stream of a completion, whichever replicas serve it. After each [`push`](Self::push),
-/// [`pop`](Self::pop) until it is empty.
+/// Stream of one completion, over all replicas that serve it. After each [`push`](Self::push), call
+/// [`pop`](Self::pop) until it returns `None`.
 ///
-/// Of a chat, text that ends in white space is held back until more comes: templates may take such
-/// an end away, and then the replica that goes on would say it once more.
+/// In a chat, text that ends in white space is held back until more text comes: chat templates may
+/// strip such an end, and the second replica would then generate it again.
 #[derive(Debug)]
 pub struct Thread {
     api: CompletionApi,
     telling: UsageTelling,
     text_bytes_max: usize,
     boundaries: BoundaryScanner,
-    /// What all events have in common; known from the first one.
+    /// Values that all events have in common, from the first event; `None` before it.
     head: Option<Head>,
     has_role: bool,
     progress: Progress,
-    /// A replica goes on behind another one.
+    /// True if a second or later replica serves the stream.
     is_taken_up: bool,
-    /// What the client has been sent; empty once it is unfit.
+    /// Text sent to the client; empty once the stream is unfit.
     text: String,
-    /// Tokens of the text by replicas that broke off.
+    /// Tokens of the text from replicas that failed.
     tokens_before: u64,
-    /// Those of the replica that serves now.
+    /// Tokens of the text from the replica that serves now.
     tokens_now: u64,
-    /// Those of the prompt, without any text of the answer.
+    /// Tokens of the prompt, without any text of the answer; `None` until a replica reports them.
     prompt_tokens: Option<u64>,
-    /// The last usage told, in terms of the whole stream.
+    /// Last reported usage, of the whole stream.
     usage: Option<Usage>,
     held: Vec<Passed>,
     held_bytes: usize,
     unfit: Option<Unfit>,
-    /// An error by which the replica says that it breaks off, and what it says behind it.
+    /// Events from the error on by which the replica reports its own failure.
     fault: Vec<Bytes>,
     ready: VecDeque<Bytes>,
 }
 
-/// How much has been said.
+/// Stage of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     // Speaking => (Finished | Done)
     Speaking,
-    /// The answer is over, and why.
+    /// The answer is complete, and the finish reason was sent.
     // Finished => (Told | Done)
     Finished,
-    /// So is its usage.
+    /// The usage was sent too.
     // Told => Done
     Told,
     Done,
 }
 
-/// Values that are the same in all events of a stream, as JSON.
+/// Values that are equal in all events of a stream, as JSON.
 #[derive(Clone, Debug, Default)]
 struct Head {
     id: Option<Box<RawValue>>,
@@ -74,10 +74,10 @@ struct Head {
     system_fingerprint: Option<Box<RawValue>>,
 }
 
-/// An event as the client gets it, and what has been said once it has.
+/// Event for the client, with the state of the stream after it.
 #[derive(Debug)]
 struct Passed {
-    /// `None` if it was for the gateway alone.
+    /// Event to send; `None` if the event is for the gateway alone.
     event: Option<Bytes>,
     text: String,
     tokens: u64,
@@ -85,21 +85,21 @@ struct Passed {
     progress: Progress,
 }
 
-/// What is to be done after a replica broke off.
+/// Next step after a replica failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing was said: the same request can be sent again.
+    /// Nothing was sent yet: the same request can be sent again.
     Afresh,
-    /// Another replica can go on behind the text.
+    /// Another replica can continue behind the text.
     Behind,
-    /// Nothing was missing but these last events.
+    /// Only these last events are missing; the stream ends with them.
     Ended(Bytes),
-    /// No replica can go on.
+    /// No replica can continue, for this reason.
     Unfit(Unfit),
 }
 
 impl Thread {
-    /// A stream that begins. At most so many bytes of its text are kept.
+    /// Creates a stream that keeps at most `text_bytes_max` bytes of its text.
     #[must_use]
     pub fn new(api: CompletionApi, telling: UsageTelling, text_bytes_max: usize) -> Self {
         Self {
@@ -124,7 +124,7 @@ impl Thread {
         }
     }
 
-    /// Takes whole events of the replica that serves now.
+    /// Takes complete events of the replica that serves now.
     pub fn push(&mut self, events: &Bytes) {
         let mut start = 0;
         while let Some(end) = self.boundaries.next_end(events, start) {
@@ -137,50 +137,52 @@ impl Thread {
         }
     }
 
-    /// Takes a part of an event that was too long to wait for: it is not understood.
+    /// Takes a part of an event that is too long to wait for. The part is passed on, and the stream
+    /// becomes unfit.
     pub fn push_part(&mut self, part: Bytes) {
         self.give_up(Unfit::Unreadable);
         self.ready.push_back(part);
     }
 
-    /// The next bytes for the client, or `None` until more is pushed.
+    /// Returns the next bytes for the client, or `None` until more is pushed.
     #[must_use]
     pub fn pop(&mut self) -> Option<Bytes> {
         self.ready.pop_front()
     }
 
-    /// Whether the answer has come to its end; a replica that stops before it broke off.
+    /// Returns true if the answer is complete. A replica that stops before that has failed.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.progress >= Progress::Finished
     }
 
-    /// Whether the client has been sent the stream's last word.
+    /// Returns true if the client has been sent the last event of the stream.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.progress == Progress::Done
     }
 
-    /// Why nobody could go on with it, if that is known already.
+    /// Returns the reason why no replica could continue the stream, if one is known already.
     #[must_use]
     pub fn unfit(&self) -> Option<Unfit> {
         self.unfit
     }
 
-    /// Whether the replica has said by an error event that it can't go on. The event is kept until
-    /// somebody else takes the stream up, or it is [released](Self::release_fault).
+    /// Returns true if the replica has reported its own failure by an error event. The event is
+    /// kept until another replica continues the stream, or until it is
+    /// [released](Self::release_fault).
     #[must_use]
     pub fn has_fault(&self) -> bool {
         !self.fault.is_empty()
     }
 
-    /// Hands out the replica's own error, since nobody goes on.
+    /// Releases the replica's own error to the client, since no other replica continues the stream.
     pub fn release_fault(&mut self) {
         self.give_up(Unfit::Unreadable);
         self.ready.extend(std::mem::take(&mut self.fault));
     }
 
-    /// Hands out what was held back, for a stream that ends here whatever comes.
+    /// Releases the events held back, for a stream that ends here in any case.
     pub fn release(&mut self) {
         for passed in std::mem::take(&mut self.held) {
             self.pass(passed);
@@ -188,7 +190,8 @@ impl Thread {
         self.held_bytes = 0;
     }
 
-    /// Tokens of the whole stream: as its replicas told, or as many as there were events with text.
+    /// Returns the usage of the whole stream: as the replicas reported it, or counted by events
+    /// with text.
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage {
@@ -198,20 +201,20 @@ impl Thread {
         }
     }
 
-    /// What the client has been sent; empty if the stream is unfit.
+    /// Returns the text sent to the client; empty if the stream is unfit.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The tokens of that text.
+    /// Returns the number of tokens of that text.
     #[must_use]
     pub fn tokens(&self) -> u64 {
         self.tokens_before + self.tokens_now
     }
 
-    /// Says what is to be done, its replica having broken off. Whatever was held back is forgotten:
-    /// whoever goes on says it again.
+    /// Decides on the next step after the serving replica has failed. Events held back are dropped,
+    /// since the next replica generates them again.
     #[must_use]
     pub fn broke_off(&mut self, terms: Result<&Terms, Unfit>) -> Next {
         if self.is_whole() {
@@ -219,6 +222,7 @@ impl Thread {
         }
         self.held.clear();
         self.held_bytes = 0;
+        // No chunk has passed yet, so the request can be sent again as it is.
         if self.head.is_none() && self.unfit.is_none() {
             return Next::Afresh;
         }
@@ -226,6 +230,7 @@ impl Thread {
             (Some(unfit), _) | (None, Err(unfit)) => return Next::Unfit(unfit),
             (None, Ok(terms)) => terms,
         };
+        // The limit was reached, so only the finish reason is missing.
         if terms.tokens_max().is_some_and(|most| most > 0 && self.tokens() >= most) {
             return self.ending(Some("length"));
         }
@@ -238,7 +243,7 @@ impl Thread {
         }
     }
 
-    /// Another replica serves from here on.
+    /// Prepares for another replica, which serves from here on.
     pub fn take_up(&mut self) {
         self.boundaries = BoundaryScanner::default();
         self.is_taken_up = self.head.is_some();
@@ -249,10 +254,12 @@ impl Thread {
 
     fn fault_of_text(&self, terms: &Terms) -> Option<Unfit> {
         let is_chat = self.api == CompletionApi::Chat;
+        // The engine replaced the bytes of an incomplete character.
         if self.text.ends_with('\u{fffd}') {
             Some(Unfit::HalfCharacter)
         } else if is_chat && self.text.starts_with(char::is_whitespace) {
             Some(Unfit::LeadingSpace)
+        // Chat templates cut reasoning out of earlier messages.
         } else if is_chat && ["<think>", "</think>"].iter().any(|tag| self.text.contains(tag)) {
             Some(Unfit::Reasoning)
         } else if terms.has_stop_begun(&self.text) {
@@ -262,7 +269,7 @@ impl Thread {
         }
     }
 
-    /// The events that are missing of a stream whose text is complete.
+    /// Returns the events that a stream with complete text still lacks.
     fn ending(&self, finish: Option<&str>) -> Next {
         let mut events = String::new();
         if let Some(finish) = finish {
@@ -335,12 +342,13 @@ impl Thread {
         }
     }
 
-    /// Whether it would make a difference that the replica breaks off here.
+    /// Returns true if a failure of the replica at this point could be repaired.
     fn may_break(&self) -> bool {
         self.progress == Progress::Speaking && self.unfit.is_none()
     }
 
-    /// Some engines tell usage with the last piece of text alone, where the client does not expect it.
+    /// Sends the usage at the end. Some engines report usage only with the last piece of text,
+    /// where the client does not expect it.
     fn tell_usage_late(&mut self) {
         if self.progress == Progress::Finished
             && self.telling == UsageTelling::AtEnd
@@ -385,8 +393,8 @@ impl Thread {
         self.pass(passed);
     }
 
-    /// Usage that the present replica told, in terms of the whole stream: what it takes for prompt is
-    /// partly the answer.
+    /// Converts usage of the serving replica to usage of the whole stream. Its prompt has a part of
+    /// the answer in it.
     fn whole_usage(&self, told: Usage) -> Usage {
         let prompt_tokens = match self.prompt_tokens {
             Some(known) => known,
@@ -399,7 +407,7 @@ impl Thread {
         }
     }
 
-    /// The event as the client is to see it; `None` if it is not.
+    /// Returns the event as the client gets it; `None` if the client does not get it.
     fn for_client(
         &self,
         bytes: &Bytes,
@@ -407,8 +415,10 @@ impl Thread {
         (said, usage): (&Said<'_>, Option<Usage>),
     ) -> Option<Bytes> {
         let mut rewriter = Rewriter::new(bytes);
+        // Events of a second replica must look like those of the first.
         if self.is_taken_up {
             let is_repeated = self.has_role && said.role_in.is_some();
+            // The event only repeats the role, which the client already has.
             if is_repeated && said.text.is_empty() && !said.has_finish {
                 return None;
             }
@@ -420,6 +430,7 @@ impl Thread {
         let is_alone = chunk.is_usage_alone();
         match (self.telling, chunk.usage) {
             (_, None) => {}
+            // The gateway asked for this usage, not the client.
             (UsageTelling::Never, Some(_)) if is_alone => return None,
             (UsageTelling::Never, Some(value)) => rewriter.remove("usage", value),
             (UsageTelling::AtEnd, Some(value)) if !is_alone => rewriter.replace(value, "null"),
@@ -448,6 +459,7 @@ impl Thread {
     }
 
     fn must_hold(&self, passed: &Passed) -> bool {
+        // At the end, or once unfit, nothing needs to be held.
         let is_open = passed.progress == Progress::Speaking && self.unfit.is_none();
         let ends_open = match passed.text.as_str() {
             "" => !self.held.is_empty(),
@@ -470,13 +482,14 @@ impl Thread {
         if self.unfit.is_some() {
             return;
         }
+        // A longer text is not kept, so the stream cannot be continued any more.
         if self.text.len() + text.len() > self.text_bytes_max {
             return self.give_up(Unfit::TooLong);
         }
         self.text.push_str(&text);
     }
 
-    /// The stream is not to be continued, whatever comes.
+    /// Marks the stream as unfit for a continuation, and drops its text.
     fn give_up(&mut self, unfit: Unfit) {
         self.unfit.get_or_insert(unfit);
         self.text = String::new();

@@ -5,24 +5,24 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{EventOptions, EventRelay, Usage};
 
-/// Tokens of an answer, some with white space at their ends, some without any letter.
+/// Tokens of an answer; some have white space at their ends, some have no letter.
 const ANSWER: [&str; 12] = [
     "Once", " upon", " a\n", "\n", "time", " there", " was", "  ", "a", " \"dam\"", " \u{e9}", ".",
 ];
 const PROMPT_TOKENS: u64 = 7;
 
-/// How an engine tells.
+/// Behaviour of an engine and wish of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Manners {
     api: CompletionApi,
-    /// Usage in every event.
+    /// True if the engine reports usage in every event.
     throughout: bool,
-    /// The last token comes with the reason to finish.
+    /// True if the last token comes together with the finish reason.
     joined_finish: bool,
     telling: UsageTelling,
 }
 
-/// A replica's events from token `from` on, whose prompt has so much more in it.
+/// Returns a replica's events from token `from` on. Its prompt includes the tokens before.
 fn events(manners: Manners, from: usize, id: &str) -> Vec<Bytes> {
     let Manners { api, throughout, joined_finish, telling } = manners;
     let prompt = PROMPT_TOKENS + from as u64;
@@ -85,7 +85,7 @@ fn thread(manners: Manners) -> Thread {
     Thread::new(manners.api, manners.telling, 1 << 10)
 }
 
-/// What the client makes of what it was sent.
+/// Content of a stream as the client sees it.
 #[derive(Debug, Default, PartialEq)]
 struct Seen {
     text: String,
@@ -125,7 +125,7 @@ fn seen(bytes: &[u8]) -> Seen {
     seen
 }
 
-/// Sends `bytes` of a replica through, in pieces, as a relay does.
+/// Sends `bytes` of a replica through the thread in pieces, like a relay.
 fn send(thread: &mut Thread, bytes: &[u8], piece: usize) -> Vec<u8> {
     let mut relay = EventRelay::new(EventOptions { strip_usage: false, held_bytes_max: 1 << 20 });
     let mut sent = Vec::new();
@@ -141,7 +141,7 @@ fn send(thread: &mut Thread, bytes: &[u8], piece: usize) -> Vec<u8> {
     sent
 }
 
-/// Serves one answer by replicas that each break off after so many of their bytes.
+/// Serves one answer by replicas that each fail after `cuts` bytes.
 fn run(manners: Manners, cuts: &[usize], piece: usize) -> (Seen, Usage) {
     let mut thread = thread(manners);
     let terms = terms(manners.api);
@@ -156,7 +156,8 @@ fn run(manners: Manners, cuts: &[usize], piece: usize) -> (Seen, Usage) {
         match thread.broke_off(Ok(&terms)) {
             Next::Afresh => assert_eq!(thread.text(), ""),
             Next::Behind => {
-                // Tokens end where the text does, or the next replica would say another text.
+                // The tokens must end where the text does, or the next replica would generate
+                // another text.
                 let told = thread.tokens() as usize;
                 assert_eq!(ANSWER[..told].concat(), thread.text());
                 from = told;
@@ -184,7 +185,7 @@ fn check(manners: Manners, cuts: &[usize], piece: usize) {
     assert_eq!((continued.roles, continued.dones, continued.ids.len()), (undisturbed.roles, 1, 1));
     assert_eq!(continued.finishes, ["stop"]);
     let cached = |usages: &mut Vec<Value>| {
-        // Whoever ends the stream says what it had cached, or nobody does.
+        // The replica that ends the stream reports its own cached tokens, so these may differ.
         usages.iter_mut().for_each(|usage| {
             usage.as_object_mut().unwrap().remove("prompt_tokens_details");
         });
@@ -252,14 +253,14 @@ fn usage_that_is_told_at_the_end_alone_is_worked_out_from_the_longer_prompt() {
         telling: UsageTelling::AtEnd,
     };
     let all = events(manners, 0, "r");
-    // After the role and three tokens, the third of which is held back.
+    // After the role and three tokens, of which the third is held back.
     let cut = all[..5].concat().len();
     let (seen, usage) = run(manners, &[cut], 1 << 16);
     assert_eq!(usage, Usage { prompt_tokens: 7, completion_tokens: 12, cached_tokens: Some(7) });
     assert_eq!(seen.usages.len(), 1);
     assert_eq!(seen.usages[0]["total_tokens"], 19);
     assert_eq!(seen.usages[0]["prompt_tokens_details"]["cached_tokens"], 7);
-    // Finished, but for a usage that nobody told.
+    // The answer is complete, but no replica has reported its usage.
     let finished = all[..all.len() - 2].concat();
     let mut thread = thread(manners);
     send(&mut thread, &finished, 1 << 16);
@@ -413,7 +414,7 @@ fn an_error_of_the_server_is_kept_while_somebody_else_may_go_on() {
     assert!(!thread.has_fault());
     let rest = send(&mut thread, &events(PLAIN, 2, "s").concat(), 1 << 16);
     assert_eq!(seen(&rest).text, ANSWER[2..].concat());
-    // Or else the client is told it as the replica did.
+    // Without another replica, the client gets the replica's own error.
     let mut refused = fault_of(error);
     refused.release_fault();
     let told: Vec<Bytes> = std::iter::from_fn(|| refused.pop()).collect();

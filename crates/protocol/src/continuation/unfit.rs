@@ -1,50 +1,52 @@
-//! Why a stream can't be taken up by another replica.
+//! Reasons why another replica cannot continue a stream.
 
-/// Why no other replica could go on exactly where one broke off.
+/// Reason why no other replica can continue exactly where one failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unfit {
-    /// `n`, `best_of` or beam search: several answers are under way at once.
+    /// `n`, `best_of` or beam search: several answers are generated at once.
     SeveralAnswers,
-    /// Tools or functions: a call that was begun can't be handed over as text.
+    /// Tools or functions: a call that has begun cannot be handed over as text.
     Tools,
-    /// A format is enforced: its state is that of the whole answer, and a new one begins at the start.
+    /// Prescribed format: its state covers the whole answer, and a new replica would start it
+    /// again.
     Structured,
-    /// Probabilities of tokens, prompt texts in the reply, hidden states: more than text.
+    /// Logprobs, prompt texts in the reply, hidden states: more than text would have to be handed
+    /// over.
     Logprobs,
-    /// The prompt is to be repeated.
+    /// The prompt is repeated in the answer.
     Echo,
-    /// Text is put into a gap: the prompt can't be made longer without changing what it means.
+    /// Text is inserted into a gap: a longer prompt would change the meaning.
     Suffix,
-    /// A seed was given and a temperature other than 0: the dice would be thrown anew.
+    /// A seed with a temperature other than 0: the random numbers would start again.
     Seed,
-    /// Penalties count what was generated, and a prompt is not.
+    /// Penalties count generated tokens, and do not count those of a prompt.
     Penalties,
-    /// The prompt is no single text.
+    /// The prompt is not a single text.
     TokenPrompt,
-    /// How much may be generated is the engine's secret, so that nobody knows what is left of it.
+    /// The engine chooses the limit of tokens, so the gateway cannot know how many are left.
     NoLimit,
     /// The request itself continues a message.
     Prefilled,
-    /// Anything but text is asked for.
+    /// The answer has media other than text.
     Media,
-    /// The model thinks aloud: templates leave thoughts out of earlier messages.
+    /// The model reasons aloud: chat templates remove reasoning from earlier messages.
     Reasoning,
-    /// The text begins with white space, which templates may take away.
+    /// The text begins with white space, which chat templates may strip.
     LeadingSpace,
     /// The text ends in half a character.
     HalfCharacter,
     /// The text ends with what may be the beginning of a stop sequence.
     StopBegun,
-    /// The text is longer than may be kept.
+    /// The text is longer than the limit of what is kept.
     TooLong,
-    /// An event was not understood.
+    /// An event could not be parsed.
     Unreadable,
-    /// Only the usage was missing, and nobody told it.
+    /// Only the usage is missing, and no replica has reported it.
     UsageUnknown,
 }
 
 impl Unfit {
-    /// All of them.
+    /// All reasons.
     pub const ALL: [Self; 19] = [
         Self::SeveralAnswers,
         Self::Tools,
@@ -67,7 +69,7 @@ impl Unfit {
         Self::UsageUnknown,
     ];
 
-    /// Name as it stands in metrics.
+    /// Returns the name for metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

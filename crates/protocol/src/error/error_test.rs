@@ -12,7 +12,7 @@ fn parsed(bytes: &[u8]) -> Value {
     serde_json::from_slice(bytes).unwrap()
 }
 
-/// The event's name and its data, which must be one line.
+/// Checks the event's name and its data, which must be one line.
 #[track_caller]
 fn check_event(flavour: EventFlavour, name: Option<&str>, data: Value) {
     let event = String::from_utf8(overloaded().event(flavour).to_vec()).unwrap();
@@ -142,7 +142,7 @@ fn status_code_and_type_are_these_for_every_kind() {
         .iter()
         .map(|kind| format!("{} {} {}", kind.status().as_u16(), kind.code(), kind.openai_type()))
         .collect();
-    // Clients and dashboards match on these: a change here is a breaking one.
+    // Clients and dashboards match on these: a change here is a breaking change.
     let expected = [
         "400 bad_request invalid_request_error",
         "401 missing_api_key invalid_request_error",

@@ -1,17 +1,18 @@
-//! The content type of a form.
+//! Content type of a form.
 
 use http::{HeaderMap, header};
 
 use super::malformed;
 use crate::error::{ErrorKind, GatewayError};
 
-/// Longest boundary (RFC 2046, section 5.1.1).
+/// Longest boundary in bytes (RFC 2046, section 5.1.1).
 const BOUNDARY_BYTES_MAX: usize = 70;
 
-/// The boundary that the request's content type names.
+/// Returns the boundary from the request's content type.
 ///
 /// # Errors
-/// If the content type is another one, is said twice, or could be read in two ways.
+/// Returns an error if there is another content type, more than one, or one that could be read in
+/// two ways.
 pub(super) fn boundary(headers: &HeaderMap) -> Result<&str, GatewayError> {
     let mut values = headers.get_all(header::CONTENT_TYPE).iter();
     let first = values.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -28,7 +29,7 @@ pub(super) fn boundary(headers: &HeaderMap) -> Result<&str, GatewayError> {
     })
 }
 
-/// The boundary among the parameters; `None` if anything beside it is not understood.
+/// Returns the boundary among the parameters; `None` if a parameter is unknown or malformed.
 fn read_parameters(mut rest: &str) -> Option<&str> {
     let (mut boundary, mut has_charset) = (None, false);
     loop {
@@ -38,6 +39,7 @@ fn read_parameters(mut rest: &str) -> Option<&str> {
             "boundary" if boundary.is_none() && is_boundary(value, is_quoted) => {
                 boundary = Some(value);
             }
+            // Another charset could turn other bytes into `model`.
             "charset" if !has_charset && value.eq_ignore_ascii_case("utf-8") => has_charset = true,
             _ => return None,
         }
@@ -49,7 +51,8 @@ fn read_parameters(mut rest: &str) -> Option<&str> {
     }
 }
 
-/// A parameter's value, whether it was quoted, and what follows. An escape ends in `None`.
+/// Returns a parameter's value, true if it was quoted, and the text behind it; `None` with an
+/// escape.
 fn read_value(text: &str) -> Option<(&str, bool, &str)> {
     if let Some(quoted) = text.strip_prefix('"') {
         let (value, behind) = quoted.split_once('"')?;
@@ -59,7 +62,7 @@ fn read_value(text: &str) -> Option<(&str, bool, &str)> {
     Some((&text[..end], false, &text[end..]))
 }
 
-/// Whether the boundary has only characters that every server takes there.
+/// Returns true if the boundary has only characters that every server accepts.
 fn is_boundary(text: &str, is_quoted: bool) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"'+_-.".contains(&byte);
     let is_usual = |byte: u8| is_plain(byte) || is_quoted && b"()/:=?,".contains(&byte);

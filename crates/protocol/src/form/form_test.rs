@@ -1,5 +1,5 @@
-//! Shapes of forms, with what Starlette 1.10 on python-multipart 0.0.34 makes of them: FastAPI's engines
-//! read by these.
+//! Shapes of forms, with the results of Starlette 1.10 on python-multipart 0.0.34, which engines on
+//! FastAPI use.
 
 use http::{HeaderMap, HeaderValue, header};
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 
 const USUAL: &str = "multipart/form-data; boundary=X";
-/// A first part that names the model `good`.
+/// First part, which names the model `good`.
 const GOOD: &str = "--X\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\ngood\r\n";
 
 fn read(content_types: &[&str], body: &[u8]) -> Result<(Option<String>, Vec<String>), ErrorKind> {
@@ -24,7 +24,7 @@ fn read(content_types: &[&str], body: &[u8]) -> Result<(Option<String>, Vec<Stri
     }
 }
 
-/// `GOOD`, and a part with these headers and the value `evil`.
+/// Returns a form of `GOOD` and a part with these headers and the value `evil`.
 fn two(head: &str) -> String {
     format!("{GOOD}--X\r\n{head}\r\n\r\nevil\r\n--X--\r\n")
 }
@@ -39,7 +39,7 @@ fn refused(shape: &str, content_types: &[&str], body: &str) {
 fn forms_of_usual_clients_are_read() {
     let file = "--X\r\ncontent-disposition: form-data; name=\"file\"; filename=\"model\"\r\n\
                 content-type: audio/wav\r\n\r\nmodel\r\n\r\n--Xless\n--\r\n";
-    // .NET's own writer, which OpenAI's library for it uses.
+    // Form as .NET writes it, and with it OpenAI's library for .NET.
     let dotnet = "--a=b\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Disposition: form-data; \
                   name=model\r\n\r\ngood\r\n--a=b\r\nContent-Disposition: form-data; name=file; \
                   filename=a.mp3; filename*=utf-8''a.mp3\r\n\r\nz\r\n--a=b--\r\n";
@@ -73,7 +73,7 @@ fn forms_of_usual_clients_are_read() {
 
 #[test]
 fn a_second_model_is_refused_in_every_spelling() {
-    // Behind each: the model that Starlette takes, or what else it makes of the form.
+    // The comment behind each shape is the model that Starlette takes, or another result.
     for head in [
         r#"Content-Disposition: form-data; name="model""#, // evil
         r#"Content-Disposition: form-data; name=model"#,   // evil

@@ -1,4 +1,4 @@
-//! One part of a form: its headers and its value.
+//! Part of a form: its headers and its value.
 
 use memchr::memmem;
 
@@ -8,11 +8,11 @@ use crate::error::GatewayError;
 /// Longest headers of a part in bytes.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 
-/// A part of a form.
+/// Part of a form.
 #[derive(Debug, Default)]
 pub(super) struct Part<'b> {
     pub(super) name: &'b str,
-    /// It has a file name: servers that tell files from text take it for a file.
+    /// True if the part has a file name: servers that tell files from text take it for a file.
     pub(super) is_file: bool,
     pub(super) value: &'b [u8],
     content_type: Option<&'b str>,
@@ -21,10 +21,10 @@ pub(super) struct Part<'b> {
 }
 
 impl<'b> Part<'b> {
-    /// Reads the bytes between two boundaries.
+    /// Parses the bytes between two boundaries.
     ///
     /// # Errors
-    /// If servers could read its headers in two ways.
+    /// Returns an error if servers could read the headers in two ways.
     pub(super) fn read(bytes: &'b [u8]) -> Result<Self, GatewayError> {
         let end = memmem::find(bytes, b"\r\n\r\n").filter(|end| *end <= HEAD_BYTES_MAX);
         let end = end.ok_or_else(|| malformed("a part has no headers, or too long ones"))?;
@@ -42,6 +42,7 @@ impl<'b> Part<'b> {
                 _ if name.eq_ignore_ascii_case("content-length") => &mut part.length,
                 _ => continue,
             };
+            // Of repeated headers, some servers take the first and some the last.
             if place.replace(value).is_some() {
                 return Err(malformed("a part says one of its headers twice"));
             }
@@ -57,7 +58,8 @@ impl<'b> Part<'b> {
         Ok(part)
     }
 
-    /// Whether its value is the text that stands there, for servers that go by its content type too.
+    /// Returns true if the content type, which some servers obey, declares the value as plain text
+    /// in UTF-8.
     pub(super) fn is_plain_text(&self) -> bool {
         self.content_type.is_none_or(|kind| {
             let (kind, parameter) = kind.split_once(';').unwrap_or((kind, "charset=utf-8"));
@@ -76,10 +78,12 @@ impl<'b> Part<'b> {
         if !self.encoding.is_none_or(is_bare) {
             return Err(malformed("a part has a transfer encoding, which servers may undo or not"));
         }
+        // A server that obeys a wrong length would find other parts.
         if self.length.is_some_and(|length| length.parse() != Ok(self.value.len())) {
             return Err(malformed("a part is not as long as its Content-Length says"));
         }
         let kind = self.content_type.and_then(|kind| kind.get(..10));
+        // Some servers read nested forms as further fields.
         if kind.is_some_and(|kind| kind.eq_ignore_ascii_case("multipart/")) {
             return Err(malformed("a part is a form itself"));
         }
@@ -87,7 +91,7 @@ impl<'b> Part<'b> {
     }
 }
 
-/// The name and value of a header line; `None` if it has other characters than usual.
+/// Returns the name and value of a header line; `None` if it has unusual characters.
 fn read_header(line: &str) -> Option<(&str, &str)> {
     let (name, value) = line.split_once(':')?;
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -95,11 +99,11 @@ fn read_header(line: &str) -> Option<(&str, &str)> {
     (is_usual && !value.contains(char::is_control)).then_some((name, value.trim_matches(' ')))
 }
 
-/// The name that a Content-Disposition gives, and whether it gives a file name; `None` if it is not in
-/// the one spelling that is taken.
+/// Returns the name in a Content-Disposition, and true if there is a file name. Returns `None` for
+/// any other spelling than the accepted one.
 ///
-/// Values may stand without quotes if they could be nowhere else: .NET writes them so, and a second file
-/// name as `filename*` behind the first.
+/// Values may be unquoted if they contain no special characters: .NET writes them so, and adds a
+/// second file name as `filename*` behind the first.
 fn read_disposition(value: &str) -> Option<(&str, bool)> {
     let (name, rest) = read_parameter(value.strip_prefix("form-data; name=")?)?;
     let is_name = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'%' | b';' | b'\'');
@@ -110,7 +114,8 @@ fn read_disposition(value: &str) -> Option<(&str, bool)> {
         return Some((name, false));
     }
     let (filename, rest) = read_parameter(rest.strip_prefix("; filename=")?)?;
-    // Who looks for the next semicolon without regard to quotes must find no parameter behind it.
+    // A server that looks for the next semicolon and ignores quotes must find no parameter behind
+    // it.
     if filename.contains(';') && filename.contains('=') {
         return None;
     }
@@ -121,8 +126,8 @@ fn read_disposition(value: &str) -> Option<(&str, bool)> {
     is_over.then_some((name, true))
 }
 
-/// The value at the beginning of `text`, quoted or bare, and what stands behind it. There are no escapes:
-/// clients write a quote as `%22`.
+/// Returns the value at the beginning of `text`, quoted or bare, and the text behind it. Escapes
+/// are not accepted: clients write a quote as `%22`.
 fn read_parameter(text: &str) -> Option<(&str, &str)> {
     let (value, rest) = match text.strip_prefix('"') {
         Some(quoted) => quoted.split_once('"')?,

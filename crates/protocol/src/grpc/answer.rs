@@ -1,4 +1,4 @@
-//! Messages of the answers that the gateway gives by itself.
+//! Messages of the answers that the gateway itself gives.
 
 use bytes::Bytes;
 
@@ -6,16 +6,16 @@ use super::FRAME_HEAD_BYTES;
 use super::peek::{ModelRef, Peek, frame_head_of, read_model};
 use super::wire::{put_bytes, put_number};
 
-/// What `grpc.health.v1.Health/Check` says of a service.
+/// Status of a service in `grpc.health.v1.Health/Check`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serving {
-    /// It takes calls.
+    /// The service accepts calls.
     Serving,
-    /// It does not for now.
+    /// The service does not accept calls at present.
     NotServing,
 }
 
-/// `ServerLiveResponse` and `ServerReadyResponse`, which differ in nothing but their names, framed.
+/// Returns a framed `ServerLiveResponse` or `ServerReadyResponse`, which differ only in name.
 #[must_use]
 pub fn server_flag_answer(is_so: bool) -> Bytes {
     let mut message = Vec::new();
@@ -23,7 +23,7 @@ pub fn server_flag_answer(is_so: bool) -> Bytes {
     framed(&message)
 }
 
-/// `ServerMetadataResponse` without extensions, framed.
+/// Returns a framed `ServerMetadataResponse` without extensions.
 #[must_use]
 pub fn server_metadata_answer(name: &str, version: &str) -> Bytes {
     let mut message = Vec::new();
@@ -32,7 +32,7 @@ pub fn server_metadata_answer(name: &str, version: &str) -> Bytes {
     framed(&message)
 }
 
-/// `HealthCheckResponse`, framed.
+/// Returns a framed `HealthCheckResponse`.
 #[must_use]
 pub fn health_answer(serving: Serving) -> Bytes {
     let mut message = Vec::new();
@@ -44,11 +44,11 @@ pub fn health_answer(serving: Serving) -> Bytes {
     framed(&message)
 }
 
-/// The service that a framed `HealthCheckRequest` asks for, empty for the server as a whole; `None`
-/// if it can't be read.
+/// Returns the service in a framed `HealthCheckRequest`, empty for the whole server; `None` if the
+/// request cannot be parsed.
 #[must_use]
 pub fn health_service(body: &[u8]) -> Option<&str> {
-    // Its one field stands where requests about models have the model's name.
+    // The only field has the number that the model's name has in other requests.
     match read_model(body) {
         Peek::Found(ModelRef { model, .. }) => Some(model),
         Peek::NeedMore | Peek::Compressed | Peek::Malformed => None,

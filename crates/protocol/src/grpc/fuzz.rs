@@ -1,9 +1,10 @@
-//! What fuzz targets need of gRPC messages.
+//! Helpers of fuzz targets for gRPC messages.
 
 use super::wire::{Fields, Stop};
 
-/// The model that a message names for whoever reads it to its end: the last one counts, and what is
-/// no string is another field to them. `None` if it names none or is no message.
+/// Returns the model that a message names for a reader of the whole message: the last one counts,
+/// and a value that is no string belongs to another field. `None` if there is no model, or if this
+/// is no message.
 pub(crate) fn last_model(message: &[u8]) -> Option<&[u8]> {
     let mut fields = Fields::new(message, message.len() as u64);
     let mut model = None;
@@ -19,13 +20,14 @@ pub(crate) fn last_model(message: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// The keys of a message's parameters for whoever reads it to its end; none if it is no message.
+/// Returns the keys of a message's parameters for a reader of the whole message; none if it is no
+/// message.
 pub(crate) fn parameter_keys(message: &[u8]) -> Vec<&[u8]> {
     let entries = values_of(message, 4).unwrap_or_default();
     entries.into_iter().filter_map(|entry| values_of(entry, 1)).flatten().collect()
 }
 
-/// The values of a field of bytes; `None` if they stand in no message.
+/// Returns the values of a field of bytes; `None` if this is no message.
 fn values_of(message: &[u8], number: u64) -> Option<Vec<&[u8]>> {
     let mut fields = Fields::new(message, message.len() as u64);
     let mut values = Vec::new();

@@ -1,4 +1,4 @@
-//! A stream of messages in passing: each one's length is checked, and an alias in it is replaced.
+//! Relay of a stream of messages: checks each message's length, and replaces an alias of a model.
 
 use std::collections::VecDeque;
 
@@ -12,56 +12,56 @@ use super::walk::{FieldWalk, NoFields};
 use crate::engine_fields::refusal;
 use crate::{EngineFields, ErrorKind, GatewayError};
 
-/// Bytes of a message that are looked through for its model. Names are short and stand first.
+/// Bytes of a message that are searched for its model. Names are short and come first.
 pub const MODEL_BYTES_MAX: usize = 64 << 10;
 
-/// Follows the messages of one stream. After an error it is of no further use.
+/// Relay of the messages of one stream. It must not be used after an error.
 #[derive(Debug)]
 pub struct Messages {
     bytes_max: u64,
     rename: Option<Rename>,
-    /// Where parameters are looked at.
+    /// Check of parameters; `None` if they are not checked.
     parameters: Option<Parameters>,
     place: Place,
     ready: VecDeque<Bytes>,
 }
 
-/// What is wrong with a message.
+/// Error of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum MessageFault {
-    /// It is longer than allowed.
+    /// The message is longer than allowed.
     #[error("a message is larger than the {bytes_max} bytes allowed here")]
     TooLarge {
-        /// What is allowed.
+        /// Largest allowed size in bytes.
         bytes_max: u64,
     },
-    /// It is compressed, and has to be read.
+    /// The message is compressed, but has to be read.
     #[error("compressed messages are not read here: send them as they are")]
     Compressed,
-    /// It is none.
+    /// The bytes are no message.
     #[error(
         "malformed message: it is not framed as gRPC has it, its fields can't be read, or it names no \
          model in its first bytes"
     )]
     Malformed,
-    /// It names another model than the first message of its stream, and may not.
+    /// The message names another model than the first message of its stream, which is not allowed.
     #[error("the key may not use a model that a later message of the stream names")]
     OtherModel,
-    /// It has a parameter of this name, which steers the model server and is not allowed.
+    /// The message has a parameter of this name, which steers the model server and is not allowed.
     #[error("the parameter '{0}' steers the model server and is not allowed here")]
     Parameter(&'static str),
 }
 
-/// One model's name for another.
+/// Replacement of one model's name by another.
 #[derive(Debug)]
 struct Rename {
     from: String,
-    /// The other name as fields.
+    /// New name, encoded as fields.
     to: Bytes,
     others: Others,
 }
 
-/// What becomes of messages that name a model which is not renamed.
+/// Treatment of messages that name a model which is not renamed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Others {
     Pass,
@@ -79,15 +79,15 @@ enum Place {
 }
 
 impl Messages {
-    /// A stream whose messages may have `bytes_max` bytes each and go on as they are.
+    /// Creates a relay of messages of at most `bytes_max` bytes each, which pass unchanged.
     #[must_use]
     pub fn new(bytes_max: u64) -> Self {
         let place = Place::Head { head: [0; FRAME_HEAD_BYTES], have: 0 };
         Self { bytes_max, rename: None, parameters: None, place, ready: VecDeque::new() }
     }
 
-    /// The same, but messages that name the model `from` shall name `to`, and this version if one is
-    /// given. Others go on as they are.
+    /// Creates a relay that replaces the model `from` by `to`, with `version` if given. Other
+    /// models pass unchanged.
     #[must_use]
     pub fn renaming(bytes_max: u64, from: &str, to: &str, version: Option<&str>) -> Self {
         let rename =
@@ -96,8 +96,8 @@ impl Messages {
         Self { bytes_max, rename: Some(rename), parameters: None, place, ready: VecDeque::new() }
     }
 
-    /// The same, but a message that names another model than `from` is a fault. The new name stands
-    /// behind all else in each message, so that no name further back in it counts.
+    /// Refuses messages that name another model than `from`. The new name is written behind all
+    /// other fields of a message, so that no later name in it counts.
     #[must_use]
     pub fn or_refused(mut self) -> Self {
         if let Some(rename) = &mut self.rename {
@@ -106,8 +106,8 @@ impl Messages {
         self
     }
 
-    /// The same, but a message is a fault if it has a parameter that steers the model server and is
-    /// not among the `allowed` ones, or can't be read to its end. Values are stepped over, not held.
+    /// Refuses messages with a parameter that steers the model server, except the `allowed` ones,
+    /// and messages that cannot be parsed to their end. Values are skipped, not held.
     #[must_use]
     pub fn refusing_parameters_but(mut self, allowed: EngineFields) -> Self {
         self.parameters = Some(Parameters::new(allowed));
@@ -117,7 +117,7 @@ impl Messages {
     /// Takes a piece of the stream.
     ///
     /// # Errors
-    /// If a message in it is too long, or can't be read where that is needed.
+    /// Returns an error if a message in it is too long, or cannot be parsed where that is needed.
     pub fn push(&mut self, piece: Bytes) -> Result<(), MessageFault> {
         if self.rename.is_some() {
             return self.rewrite(piece);
@@ -127,19 +127,19 @@ impl Messages {
         Ok(())
     }
 
-    /// The next piece to pass on, if there is one; after each [`Messages::push`] until there is
-    /// none.
+    /// Returns the next piece to pass on. Call it after each [`Messages::push`] until it returns
+    /// `None`.
     pub fn pop(&mut self) -> Option<Bytes> {
         self.ready.pop_front()
     }
 
-    /// Whether [`Messages::pop`] has more to give.
+    /// Returns true if [`Messages::pop`] has another piece.
     #[must_use]
     pub fn has_more(&self) -> bool {
         !self.ready.is_empty()
     }
 
-    /// Whether the stream has come to within a message: its sender owes the rest.
+    /// Returns true if the stream has ended within a message, so that the sender owes the rest.
     #[must_use]
     pub fn is_within_message(&self) -> bool {
         match &self.place {
@@ -157,7 +157,7 @@ impl Messages {
                     head[*have..*have + taken].copy_from_slice(&piece[..taken]);
                     *have += taken;
                     piece = &piece[taken..];
-                    // As soon as that is known, whatever the length says.
+                    // Refused as soon as the flag is known, whatever the length is.
                     if head[0] == 1 && self.parameters.is_some() {
                         return Err(MessageFault::Compressed);
                     }
@@ -196,6 +196,7 @@ impl Messages {
                     let passed = piece.split_to(taken);
                     match &mut self.parameters {
                         Some(parameters) => look_at(parameters, walk, &passed)?,
+                        // A new name follows, so the fields before it must be complete.
                         None if !tail.is_empty() => walk.push(&passed, &mut ())?,
                         None => {}
                     }
@@ -208,12 +209,12 @@ impl Messages {
         Ok(())
     }
 
-    /// Decides by the first bytes of a message what becomes of it, and returns those behind its
-    /// head; `None` if more are needed.
+    /// Decides on a message by its first bytes, and returns the bytes behind its head; `None` if
+    /// more are needed.
     fn name(&mut self, seen: Bytes) -> Result<Option<Bytes>, MessageFault> {
         let Some(rename) = &self.rename else { return Ok(Some(seen)) };
         let peek = peek_model(&seen);
-        // Its first byte says so, whatever the length behind it says.
+        // The flag in the first byte is enough, whatever the length is.
         if matches!(peek, Peek::Compressed) {
             return Err(MessageFault::Compressed);
         }
@@ -232,6 +233,7 @@ impl Messages {
             (false, Others::Pass) => Bytes::new(),
             (false, Others::Refuse) => return Err(MessageFault::OtherModel),
         };
+        // The name is appended, so the frame head must announce a longer message.
         let renamed_length = length.saturating_add(tail.len() as u64);
         let too_large = MessageFault::TooLarge { bytes_max: self.bytes_max };
         let framed_length = u32::try_from(renamed_length).map_err(|_| too_large)?;
@@ -267,7 +269,7 @@ impl Messages {
     }
 }
 
-/// Follows the next bytes of a message.
+/// Checks the parameters in the next bytes of a message.
 fn look_at(
     parameters: &mut Parameters,
     walk: &mut FieldWalk,
@@ -298,6 +300,7 @@ impl From<MessageFault> for GatewayError {
 
 fn length_of(head: [u8; FRAME_HEAD_BYTES], bytes_max: u64) -> Result<u64, MessageFault> {
     let [flag, length @ ..] = head;
+    // gRPC defines the flags 0 and 1 only.
     if flag > 1 {
         return Err(MessageFault::Malformed);
     }

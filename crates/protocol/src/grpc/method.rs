@@ -1,35 +1,35 @@
-//! What a gRPC path calls.
+//! Methods that gRPC paths call.
 
 use http::{HeaderMap, header};
 
-/// The service of KServe V2.
+/// Service of KServe V2.
 const KSERVE: &str = "inference.GRPCInferenceService";
-/// gRPC's own health service.
+/// Health service of gRPC.
 const HEALTH: &str = "grpc.health.v1.Health";
 
-/// A method, as far as it makes a difference here.
+/// Method, as far as the gateway treats it differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrpcMethod {
-    /// `ServerLive`: whether this process runs.
+    /// `ServerLive`: liveness of this process.
     ServerLive,
-    /// `ServerReady`: whether this process can serve.
+    /// `ServerReady`: readiness of this process.
     ServerReady,
-    /// `ServerMetadata`.
+    /// `ServerMetadata`: metadata of the server.
     ServerMetadata,
-    /// `grpc.health.v1.Health/Check`.
+    /// `grpc.health.v1.Health/Check`: health of a service.
     HealthCheck,
-    /// One message in that names a model, one out.
+    /// Method with one request, which names a model, and one reply.
     Model,
-    /// `ModelStreamInfer`: messages both ways, each of which names a model.
+    /// `ModelStreamInfer`: messages in both directions; each request names a model.
     ModelStream,
-    /// A method of a known service that the gateway does not offer, and why.
+    /// Method of a known service that the gateway does not offer, with the reason.
     Refused(&'static str),
-    /// No service that is known here.
+    /// Method of an unknown service.
     Unknown,
 }
 
 impl GrpcMethod {
-    /// Reads a path, which is compared as it was sent.
+    /// Classifies a path, which is compared as sent.
     #[must_use]
     pub fn classify(path: &str) -> Self {
         let Some((service, method)) = path.strip_prefix('/').and_then(|path| path.split_once('/'))
@@ -44,7 +44,7 @@ impl GrpcMethod {
         }
     }
 
-    /// Whether the gateway answers it by itself.
+    /// Returns true if the gateway itself answers the method.
     #[must_use]
     pub fn is_local(self) -> bool {
         matches!(
@@ -53,7 +53,7 @@ impl GrpcMethod {
         )
     }
 
-    /// Whether a service is one whose methods are known here.
+    /// Returns true if the methods of a service are known here.
     #[must_use]
     pub fn knows_service(service: &str) -> bool {
         matches!(service, KSERVE | HEALTH)
@@ -78,7 +78,8 @@ impl GrpcMethod {
     }
 }
 
-/// Whether a message's content type is gRPC's; gRPC-Web, which is another protocol, is not.
+/// Returns true if the content type is gRPC's. gRPC-Web, which is another protocol, is not
+/// accepted.
 #[must_use]
 pub fn speaks_grpc(headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).map(header::HeaderValue::as_bytes);

@@ -1,18 +1,19 @@
-//! The parameters of messages that pass through in pieces.
+//! Parameters of messages that pass in pieces.
 
 use super::peek::{KEY, PARAMETERS};
 use super::walk::{FieldWalk, NoFields, Values};
 use crate::EngineFields;
 
-/// Bytes of a key that are held. No name of [`EngineFields`] is as long, however it is spelt.
+/// Largest number of bytes of a key that are held. Names of [`EngineFields`] are shorter in any
+/// spelling.
 const KEY_BYTES_MAX: usize = 128;
 
-/// Notes the keys of a message's parameters that steer an engine. Holds a part of one key at most,
-/// and nothing of the values.
+/// Collector of the parameter keys that steer an engine. Holds at most a part of one key, and no
+/// value.
 #[derive(Debug)]
 pub(super) struct Parameters {
     allowed: EngineFields,
-    /// Within one entry of the map.
+    /// Position within one entry of the map.
     entry: FieldWalk,
     keys: Keys,
 }
@@ -25,12 +26,12 @@ struct Keys {
 }
 
 impl Parameters {
-    /// Looks for those that are not among the `allowed` ones.
+    /// Creates a check that accepts the `allowed` parameters.
     pub(super) fn new(allowed: EngineFields) -> Self {
         Self { allowed, entry: FieldWalk::default(), keys: Keys::default() }
     }
 
-    /// The first one that is not allowed, of those whose key has passed.
+    /// Returns the first parameter that is not allowed, among the keys that have passed.
     pub(super) fn refused(&self) -> Option<&'static str> {
         self.keys.seen.first_beyond(self.allowed)
     }

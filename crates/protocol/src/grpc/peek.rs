@@ -1,7 +1,7 @@
-//! The model that a message of KServe V2 names.
+//! Model that a message of KServe V2 names.
 //!
-//! All of its requests have the model's name in field 1 and its version in field 2. Where a message
-//! says either more than once, the last one counts, as for every reader of protocol buffers.
+//! All requests have the model's name in field 1 and its version in field 2. If a message has a
+//! field more than once, the last one counts, as for every reader of protocol buffers.
 
 use bytes::Bytes;
 
@@ -10,37 +10,38 @@ use super::wire::{Fields, Stop, put_bytes};
 use super::{MessageFault, Messages};
 use crate::{EngineFields, Segments};
 
-/// The fields that are read.
+/// Numbers of the fields that are read.
 const MODEL: u32 = 1;
 const VERSION: u32 = 2;
-/// The parameters of a request for inference: a map, whose entries have their key in field 1.
+/// Number of the parameters in an inference request: a map, whose entries have their key in field
+/// 1.
 pub(super) const PARAMETERS: u32 = 4;
 pub(super) const KEY: u32 = 1;
 
-/// A model as a message names it; what it does not say is empty.
+/// Model that a message names; absent fields are empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ModelRef<'m> {
-    /// The model's name, or an alias.
+    /// Name of the model, or an alias.
     pub model: &'m str,
-    /// The version asked for.
+    /// Requested version.
     pub version: &'m str,
 }
 
-/// What the first bytes of a stream of messages say.
+/// Result of reading the first bytes of a stream of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Peek<'m> {
     /// The first message names this model.
     Found(ModelRef<'m>),
-    /// Not enough bytes to say.
+    /// More bytes are needed.
     NeedMore,
     /// The first message is compressed.
     Compressed,
-    /// This is no message.
+    /// The bytes are no message.
     Malformed,
 }
 
-/// Reads the first message of a stream just far enough: up to the first field behind the version,
-/// since writers put fields in the order of their numbers.
+/// Reads the first message of a stream only as far as needed: up to the first field behind the
+/// version, since writers write fields in the order of their numbers.
 #[must_use]
 pub fn peek_model(stream: &[u8]) -> Peek<'_> {
     match frame_head(stream) {
@@ -53,8 +54,8 @@ pub fn peek_model(stream: &[u8]) -> Peek<'_> {
     }
 }
 
-/// Reads a body that is one whole message, to its end. Never [`Peek::NeedMore`]: a body that is cut
-/// off or goes on behind the message is malformed.
+/// Reads a body of one complete message to its end. Never returns [`Peek::NeedMore`]: a body that
+/// is cut off, or has bytes behind the message, is malformed.
 #[must_use]
 pub fn read_model(body: &[u8]) -> Peek<'_> {
     match frame_head(body) {
@@ -66,18 +67,20 @@ pub fn read_model(body: &[u8]) -> Peek<'_> {
     }
 }
 
-/// Checks that a body of one message has no parameters that steer an engine but the `allowed` ones.
+/// Checks that a body of one message has no parameters that steer an engine, except the `allowed`
+/// ones.
 ///
 /// # Errors
-/// With the first other one; or if the message or an entry of its parameters can't be read to its end,
-/// since servers read on where this reader stops, behind groups for example.
+/// Returns the first other parameter as an error. Returns an error if the message or an entry of
+/// its parameters cannot be parsed to its end, since servers read on where this reader stops, e.g.
+/// behind groups.
 pub fn check_parameters(body: &Bytes, allowed: EngineFields) -> Result<(), MessageFault> {
     let bytes_max = body.len() as u64;
     Messages::new(bytes_max).refusing_parameters_but(allowed).push(body.clone())
 }
 
-/// A body of one message, which [`read_model`] has read, with another model's name, and version if
-/// one is given: said once more at its end, where it counts.
+/// Returns a body of one message, which [`read_model`] has accepted, with another model and, if
+/// given, another version. Both are appended as second fields, which count.
 #[must_use]
 pub fn rewrite_model(body: &Bytes, model: &str, version: Option<&str>) -> Segments {
     let fields = model_fields(model, version);
@@ -86,7 +89,7 @@ pub fn rewrite_model(body: &Bytes, model: &str, version: Option<&str>) -> Segmen
     [frame_head_of(length), message, fields].into_iter().collect()
 }
 
-/// A model's name and version as fields of a message.
+/// Returns a model's name and version, encoded as fields of a message.
 pub(super) fn model_fields(model: &str, version: Option<&str>) -> Bytes {
     let mut fields = Vec::with_capacity(model.len() + 8);
     put_bytes(&mut fields, MODEL, model.as_bytes());
@@ -96,14 +99,17 @@ pub(super) fn model_fields(model: &str, version: Option<&str>) -> Bytes {
     fields.into()
 }
 
-/// What stands in front of an uncompressed message of this length.
+/// Returns the frame head of an uncompressed message of this length.
 pub(super) fn frame_head_of(length: u32) -> Bytes {
     let mut head = [0; FRAME_HEAD_BYTES];
     head[1..].copy_from_slice(&length.to_be_bytes());
     Bytes::copy_from_slice(&head)
 }
 
-/// The length of the first message, if it can be read.
+/// Returns the length of the first message.
+///
+/// # Errors
+/// Returns a [`Peek`] without a model if the length cannot be read.
 fn frame_head(stream: &[u8]) -> Result<u64, Peek<'_>> {
     match stream {
         [0, a, b, c, d, ..] => Ok(u64::from(u32::from_be_bytes([*a, *b, *c, *d]))),
@@ -137,7 +143,7 @@ fn read(mut fields: Fields<'_>, until: Until) -> Peek<'_> {
     }
 }
 
-/// `None` if a name is no text: other readers would see another message than this one.
+/// Notes a field. Returns `None` if a name is no text: other readers would see another message.
 fn note<'m>(found: &mut ModelRef<'m>, number: u64, bytes: Option<&'m [u8]>) -> Option<()> {
     let place = match u32::try_from(number) {
         Ok(MODEL) => &mut found.model,

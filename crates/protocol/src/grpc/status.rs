@@ -1,5 +1,5 @@
-//! How calls end: gRPC's codes, the headers that carry them, and what the gateway's errors are in
-//! these words.
+//! Status of gRPC calls: codes, the headers that carry them, and their equivalents of gateway
+//! errors.
 
 use std::time::Duration;
 
@@ -12,23 +12,24 @@ use super::method::speaks_grpc;
 use super::wire::{put_bytes, put_number};
 use crate::{CODE_HEADER, ErrorKind, GatewayError, SHED_REASON};
 
-/// `grpc-status`: the code as a decimal number.
+/// Header `grpc-status`: the code as a decimal number.
 pub static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-/// `grpc-message`: percent-encoded text.
+/// Header `grpc-message`: percent-encoded text.
 pub static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-/// `grpc-accept-encoding`: compressions that the sender of this header reads.
+/// Header `grpc-accept-encoding`: compressions that its sender can read.
 pub static GRPC_ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
-/// A `google.rpc.Status` with details that have no header of their own.
+/// Header with a `google.rpc.Status`, for details that have no header of their own.
 static GRPC_STATUS_DETAILS: HeaderName = HeaderName::from_static("grpc-status-details-bin");
 
-/// The type of the detail that says when to come again.
+/// Type of the detail that carries a Retry-After.
 const RETRY_INFO: &str = "type.googleapis.com/google.rpc.RetryInfo";
-/// What `grpc-message` does not carry as it is; what is not ASCII is never carried.
+/// ASCII characters that `grpc-message` must encode; characters that are not ASCII are always
+/// encoded.
 const UNPRINTABLE: &AsciiSet = &CONTROLS.add(b'%');
-/// Bytes of a message's text: longer ones could fill a client's whole room for headers.
+/// Largest size of a message in bytes: a longer one could fill all of a client's room for headers.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
-/// How a call ended.
+/// Status of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "gRPC's own names, explained where it defines them")]
@@ -48,13 +49,13 @@ pub enum GrpcStatus {
 }
 
 impl GrpcStatus {
-    /// Its number.
+    /// Returns the number of the status.
     #[must_use]
     pub fn code(self) -> u8 {
         self as u8
     }
 
-    /// What one of the gateway's own errors is called here.
+    /// Returns the status for one of the gateway's errors.
     #[must_use]
     pub fn of_error(kind: ErrorKind) -> Self {
         match kind {
@@ -85,7 +86,7 @@ impl GrpcStatus {
         }
     }
 
-    /// What the status of an HTTP reply means that is no gRPC reply, by gRPC's own table.
+    /// Returns the status for an HTTP reply that is no gRPC reply, from gRPC's own table.
     #[must_use]
     pub fn of_http(status: StatusCode) -> Self {
         match status.as_u16() {
@@ -99,21 +100,22 @@ impl GrpcStatus {
     }
 }
 
-/// The code in a reply's headers or trailers; one that is no small number is "unknown".
+/// Returns the code in a reply's headers or trailers; `None` if there is none. A code that is no
+/// number below 256 counts as "unknown".
 #[must_use]
 pub fn status_in(headers: &HeaderMap) -> Option<u8> {
     let code = headers.get(&GRPC_STATUS)?.to_str().ok().and_then(|text| text.parse().ok());
     Some(code.unwrap_or(GrpcStatus::Unknown as u8))
 }
 
-/// What to tell a client of a reply that is none in gRPC; `None` if it is one.
+/// Returns the trailers for the client if a reply is no valid gRPC reply; `None` if it is one.
 #[must_use]
 pub fn reply_fault(status: StatusCode, headers: &HeaderMap) -> Option<HeaderMap> {
     let is_grpc = speaks_grpc(headers);
     if is_grpc && status == StatusCode::OK {
         return None;
     }
-    // Where something in between set the HTTP status too, the replica's own word counts.
+    // If a proxy set the HTTP status too, the replica's own status counts.
     if is_grpc && let Some(code) = headers.get(&GRPC_STATUS) {
         let mut trailers = HeaderMap::new();
         trailers.insert(GRPC_STATUS.clone(), code.clone());
@@ -128,7 +130,7 @@ pub fn reply_fault(status: StatusCode, headers: &HeaderMap) -> Option<HeaderMap>
     Some(trailers)
 }
 
-/// An error as the end of a reply, or as a whole reply.
+/// Returns the trailers for an error, as the end of a reply or as a whole reply.
 #[must_use]
 pub fn trailers_of(error: &GatewayError) -> HeaderMap {
     let status = GrpcStatus::of_error(error.kind);
@@ -137,6 +139,7 @@ pub fn trailers_of(error: &GatewayError) -> HeaderMap {
     if let Some(reason) = error.shed {
         trailers.insert(SHED_REASON.clone(), HeaderValue::from_static(reason));
     }
+    // Tells the client to send the message again without compression.
     if error.kind == ErrorKind::UnsupportedMediaType {
         trailers.insert(GRPC_ACCEPT_ENCODING.clone(), HeaderValue::from_static("identity"));
     }
@@ -159,7 +162,7 @@ fn trailers(status: GrpcStatus, message: &str) -> HeaderMap {
     trailers
 }
 
-/// A `google.rpc.Status` with a `google.rpc.RetryInfo`, in base64 without padding.
+/// Returns a `google.rpc.Status` with a `google.rpc.RetryInfo`, in base64 without padding.
 fn retry_details(status: GrpcStatus, message: &str, delay: Duration) -> String {
     let mut duration = Vec::new();
     put_number(&mut duration, 1, delay.as_secs());
@@ -194,7 +197,7 @@ mod tests {
             .iter()
             .map(|kind| format!("{} {}", GrpcStatus::of_error(*kind).code(), kind.code()))
             .collect();
-        // Clients match on these: a change here is a breaking one.
+        // Clients match on these: a change here is a breaking change.
         let expected = [
             "3 bad_request",
             "16 missing_api_key",

@@ -1,15 +1,15 @@
-//! The header in which gRPC tells how long an answer is of use.
+//! Header of gRPC with the time that a client waits for an answer.
 
 use std::time::Duration;
 
 use http::HeaderName;
 
-/// `grpc-timeout`: a number of at most eight digits and a unit.
+/// Header `grpc-timeout`: a number of at most eight digits and a unit.
 pub static GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 
-/// Digits of a value.
+/// Largest number of digits of a value.
 const DIGITS_MAX: usize = 8;
-/// The largest value of so many digits.
+/// Largest value with that number of digits.
 const VALUE_MAX: u128 = 99_999_999;
 /// Units with their nanoseconds, the finest first.
 const UNITS: [(u8, u128); 6] = [
@@ -21,7 +21,7 @@ const UNITS: [(u8, u128); 6] = [
     (b'H', 3_600_000_000_000),
 ];
 
-/// Reads a value; `None` if it is malformed.
+/// Parses a value; `None` if it is malformed.
 #[must_use]
 pub fn parse_timeout(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
@@ -32,8 +32,8 @@ pub fn parse_timeout(value: &[u8]) -> Option<Duration> {
     Some(Duration::from_nanos_u128(number * unit_ns))
 }
 
-/// Writes a duration in the finest unit that has room for it, rounded down: a replica must not
-/// believe that it has longer than it has. Never zero, which some servers take for no limit.
+/// Formats a duration in the finest unit that has room for it, rounded down: a replica must not get
+/// more time than there is. Never returns zero, which some servers take for no limit.
 #[must_use]
 pub fn format_timeout(duration: Duration) -> String {
     let duration_ns = duration.as_nanos().max(1);
@@ -96,7 +96,8 @@ mod tests {
             let duration = Duration::from_nanos(nanos);
             let read = parse_timeout(format_timeout(duration).as_bytes()).unwrap();
             prop_assert!(read <= duration && !read.is_zero());
-            // There are 100,000 of its unit at least, or the next finer one would have had room.
+            // The value has at least 100,000 units, or the next finer unit would have had room for
+            // it.
             prop_assert!(duration - read <= duration / 99_999);
         }
 

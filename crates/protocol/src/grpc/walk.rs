@@ -1,18 +1,18 @@
-//! The fields of a message that passes through in pieces.
+//! Fields of a message that passes in pieces.
 
 use super::wire::{BYTES, FIXED_32, FIXED_64, VARINT, VARINT_BYTES_MAX};
 
-/// Takes the values of a message's fields as they pass.
+/// Receiver of the values of a message's fields as they pass.
 pub(super) trait Values {
-    /// Takes the next piece of the value of a field of bytes, of which `left` bytes are to come. The
-    /// last piece of each value is told with 0, also if the value is empty.
+    /// Takes the next piece of the value of a field of bytes; `left` bytes follow. The last piece
+    /// of each value comes with 0, even if the value is empty.
     ///
     /// # Errors
-    /// If the value is not what the field holds.
+    /// Returns an error if the value is not valid for the field.
     fn value(&mut self, field: u64, piece: &[u8], left: u64) -> Result<(), NoFields>;
 }
 
-/// Looks at no value.
+/// Ignores all values.
 impl Values for () {
     fn value(&mut self, _field: u64, _piece: &[u8], _left: u64) -> Result<(), NoFields> {
         Ok(())
@@ -21,15 +21,15 @@ impl Values for () {
 
 /// Follows the fields of one message without holding any of it.
 ///
-/// A name is put in behind the last field. Were that field's length a lie, readers would take the
-/// name for a part of its value, and another name further up would count.
+/// A new name is appended behind the last field. If that field's length were wrong, readers would
+/// take the name for a part of its value, and an earlier name would count.
 #[derive(Debug, Default)]
 pub(super) struct FieldWalk {
     place: Place,
-    /// What is known of the number that is being read, and how many of its bytes were there.
+    /// Value so far of the number that is being read, and the count of its bytes.
     number: u64,
     digits: usize,
-    /// The field whose value is being read if that is bytes, otherwise 0.
+    /// Number of the field whose value is being read, if the value is bytes; otherwise 0.
     field: u64,
 }
 
@@ -46,15 +46,16 @@ enum Place {
     Value(u64),
 }
 
-/// The bytes are no fields.
+/// Error: the bytes are no fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoFields;
 
 impl FieldWalk {
-    /// Takes the next bytes of the message, and shows `values` what of them belongs to values.
+    /// Takes the next bytes of the message, and passes the bytes of values to `values`.
     ///
     /// # Errors
-    /// If no field looks like this; groups count as none, as in [`super::wire`]. Or if `values` says so.
+    /// Returns an error if the bytes are no fields, or if `values` returns one. Groups are refused,
+    /// as in [`super::wire`].
     pub(super) fn push(
         &mut self,
         mut piece: &[u8],
@@ -83,13 +84,14 @@ impl FieldWalk {
         Ok(())
     }
 
-    /// Whether all that was pushed are whole fields.
+    /// Returns true if the bytes so far are complete fields.
     pub(super) fn is_between_fields(&self) -> bool {
         matches!(self.place, Place::Tag) && self.digits == 0
     }
 
-    /// Takes a byte of a number; the number once it is there.
+    /// Takes a byte of a number. Returns the number after its last byte.
     fn digit(&mut self, byte: u8) -> Result<Option<u64>, NoFields> {
+        // No number is longer, so this is no message.
         if self.digits == VARINT_BYTES_MAX {
             return Err(NoFields);
         }
@@ -106,6 +108,7 @@ impl FieldWalk {
         match (self.place, number & 7) {
             (Place::Varint, _) => self.place = Place::Tag,
             (Place::Length, _) => self.skip(number),
+            // Field numbers start at 1, and a tag has 32 bits.
             (_, _) if number >> 3 == 0 || number > u64::from(u32::MAX) => return Err(NoFields),
             (_, VARINT) => self.of_no_bytes(Place::Varint),
             (_, BYTES) => (self.place, self.field) = (Place::Length, number >> 3),
@@ -132,7 +135,7 @@ mod tests {
     use super::super::wire::{Fields, Stop};
     use super::*;
 
-    /// Whether the bytes are whole fields, by the reader that needs all of them.
+    /// Returns true if the bytes are complete fields, by the reader that needs all of them.
     fn are_fields(message: &[u8]) -> bool {
         let mut fields = Fields::new(message, message.len() as u64);
         loop {

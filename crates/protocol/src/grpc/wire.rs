@@ -1,47 +1,51 @@
-//! The wire format of protocol buffers, as far as fields have to be stepped over.
+//! Wire format of protocol buffers, as far as needed to skip fields.
 
-/// Bytes of the longest varint.
+/// Length of the longest varint in bytes.
 pub(super) const VARINT_BYTES_MAX: usize = 10;
-/// The wire types of fields that are still in use; groups are not.
+/// Wire types of fields that are still in use; groups are not.
 pub(super) const VARINT: u64 = 0;
 pub(super) const FIXED_64: u64 = 1;
 pub(super) const BYTES: u64 = 2;
 pub(super) const FIXED_32: u64 = 5;
 
-/// What stands in front of a field.
+/// Tag in front of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {
     pub(super) number: u64,
     wire_type: u64,
 }
 
-/// Why there is nothing to read.
+/// Reason why no field was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// The message is over.
+    /// The message has ended.
     End,
-    /// The bytes are not all there yet.
+    /// More bytes are needed.
     NeedMore,
-    /// No message looks like this.
+    /// The bytes are no message.
     Malformed,
 }
 
-/// The fields of a message of which the first bytes are there. Read [`Fields::tag`] and
-/// [`Fields::value`] in turn, until either stops.
+/// Reader of the fields of a message whose first bytes are available. Call [`Fields::tag`] and
+/// [`Fields::value`] in turn, until one of them stops.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fields<'m> {
     available: &'m [u8],
-    /// Bytes of the message that are not in `available` yet.
+    /// Number of bytes of the message behind `available`.
     missing: u64,
 }
 
 impl<'m> Fields<'m> {
-    /// A message of `length` bytes that begins with `available`, which is no longer than that.
+    /// Creates a reader of a message of `length` bytes that begins with `available`, which may be
+    /// shorter.
     pub(super) fn new(available: &'m [u8], length: u64) -> Self {
         Self { available, missing: length.saturating_sub(available.len() as u64) }
     }
 
-    /// The next field's tag.
+    /// Returns the next field's tag.
+    ///
+    /// # Errors
+    /// Returns the reason if there is no further tag.
     pub(super) fn tag(&mut self) -> Result<Tag, Stop> {
         if self.available.is_empty() && self.missing == 0 {
             return Err(Stop::End);
@@ -54,7 +58,10 @@ impl<'m> Fields<'m> {
         Ok(Tag { number, wire_type: tag & 7 })
     }
 
-    /// What the field of this tag holds; `None` for numbers.
+    /// Returns the value of the field with this tag; `None` for numbers.
+    ///
+    /// # Errors
+    /// Returns the reason if the value cannot be read.
     pub(super) fn value(&mut self, tag: Tag) -> Result<Option<&'m [u8]>, Stop> {
         match tag.wire_type {
             VARINT => self.varint().map(|_| None),
@@ -71,7 +78,7 @@ impl<'m> Fields<'m> {
     fn varint(&mut self) -> Result<u64, Stop> {
         let mut value = 0;
         for (at, byte) in self.available.iter().enumerate().take(VARINT_BYTES_MAX) {
-            // The tenth byte holds one more bit; what readers make of others in it is nothing.
+            // The tenth byte holds one more bit; readers ignore its other bits.
             value |= u64::from(byte & 0x7F) << (7 * at);
             if byte & 0x80 == 0 {
                 self.available = &self.available[at + 1..];
@@ -88,6 +95,7 @@ impl<'m> Fields<'m> {
             self.available = rest;
             return Ok(taken);
         }
+        // A value longer than the rest of its message can never become complete.
         let fits = length - self.available.len() as u64 <= self.missing;
         Err(if fits { Stop::NeedMore } else { Stop::Malformed })
     }
@@ -100,7 +108,7 @@ pub(super) fn put_bytes(message: &mut Vec<u8>, number: u32, bytes: &[u8]) {
     message.extend_from_slice(bytes);
 }
 
-/// Appends a number, except for zero, which is what an absent field means.
+/// Appends a number. Zero is left out, since an absent field means zero.
 pub(super) fn put_number(message: &mut Vec<u8>, number: u32, value: u64) {
     if value != 0 {
         put_varint(message, u64::from(number) << 3 | VARINT);

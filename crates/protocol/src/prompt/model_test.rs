@@ -1,5 +1,5 @@
-//! The fast walk against one that is too simple to be wrong, and against hashes that nodes in
-//! service remember.
+//! Tests of the fast walk against one that is too simple to be wrong, and against hashes that nodes
+//! in service use.
 
 use proptest::prelude::*;
 use spillway_prefix::{PrefixConfig, PrefixHasher, Scope};
@@ -8,7 +8,7 @@ use super::quotes::Quotes;
 use super::*;
 use crate::read_facts;
 
-/// JSON without the spaces outside its strings, byte by byte; blobs as their length.
+/// Removes spaces outside of strings, byte by byte; blobs become their length.
 fn stripped(json: &str) -> String {
     let (mut whole, mut string) = (String::new(), String::new());
     let mut is_escaped = false;
@@ -32,7 +32,7 @@ fn stripped(json: &str) -> String {
     whole
 }
 
-/// The elements or members of an object or array without spaces.
+/// Returns the elements or members of an object or array without spaces.
 fn parts(container: &str) -> Vec<&str> {
     let inner = &container[1..container.len() - 1];
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0);
@@ -56,7 +56,7 @@ fn parts(container: &str) -> Vec<&str> {
     parts
 }
 
-/// What a list of messages should read as.
+/// Returns the expected prompt of a list of messages.
 fn model(messages: &str) -> String {
     let stripped = stripped(messages);
     let turned = |message: &&str| {
@@ -71,7 +71,7 @@ fn model(messages: &str) -> String {
     parts(&stripped).iter().map(turned).collect()
 }
 
-/// The prompt of a body, blobs as their length.
+/// Returns the prompt of a body, with blobs as their length.
 fn read(body: &str) -> String {
     let facts = read_facts(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"));
     let mut whole = Vec::new();
@@ -86,7 +86,7 @@ fn any_space() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["", "", "", "", " ", " ", "\n    ", "\r\n\t  "])
 }
 
-/// Strings short and long, with quotes and backslashes everywhere, and files.
+/// Generates short and long strings, with quotes and backslashes everywhere, and files.
 fn any_string() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec!["a", "\\\\", "\\\"", "{", "]", ", ", "\\n", "ü"]);
     let dense = prop::collection::vec(piece, 0..90).prop_map(|pieces| pieces.concat());
@@ -113,7 +113,7 @@ fn any_value() -> impl Strategy<Value = String> {
     })
 }
 
-/// A message with its members in any order, none of them twice.
+/// Generates a message with its members in any order, none of them twice.
 fn any_message() -> impl Strategy<Value = String> {
     let names = ["role", "content", "name", "tool_calls", "role2"];
     let names = prop::sample::subsequence(names.to_vec(), 0..=5);
@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-/// Nodes of different versions tell each other hashes, so a change here makes them strangers.
+/// Nodes of different versions exchange hashes: after a change here they would no longer match.
 #[test]
 fn the_hashes_are_those_that_other_nodes_know() {
     let text = "She said \\\"no\\\" \\\\ ".repeat(40);

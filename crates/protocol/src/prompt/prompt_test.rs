@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::read_facts;
 
-/// The prompt of a body as one text, blobs in angle brackets.
+/// Returns the prompt of a body as one text, with blobs in angle brackets.
 fn prompt(body: &str) -> String {
     let facts = read_facts(body.as_bytes()).unwrap_or_else(|error| panic!("{body}: {error}"));
     let mut whole = Vec::new();
@@ -180,7 +180,7 @@ proptest! {
     #[test]
     fn the_text_is_the_json_without_space(content in any_json()) {
         let body = serde_json::to_string_pretty(&json!({"messages": [content]})).unwrap();
-        // What stands for a message has an order of its own.
+        // Messages, texts and lists are written in an order of their own.
         if !matches!(content, Value::Object(_) | Value::String(_) | Value::Array(_)) {
             prop_assert_eq!(prompt(&body), format!("[{content},"));
         }

@@ -1,34 +1,34 @@
-//! Finds the quotes that begin and end the strings of JSON, many bytes at a time.
+//! Search for the quotes that begin and end JSON strings, many bytes at a time.
 
 use memchr::memchr2;
 
-/// Bytes that are looked at together: as many as a word has bits.
+/// Number of bytes that are searched together: one for each bit of a word.
 const WINDOW_BYTES: usize = 64;
-/// A bit for each even place.
+/// Mask with a bit for each even position.
 const EVEN: u64 = 0x5555_5555_5555_5555;
 
-/// The quotes behind a place outside of all strings, without those that are escaped.
+/// Unescaped quotes behind a position outside of all strings.
 #[derive(Clone, Debug)]
 pub(super) struct Quotes<'b> {
     json: &'b [u8],
-    /// Where the window starts.
+    /// Offset of the window.
     start: usize,
-    /// A bit for each quote in the window, the lowest for its first byte.
+    /// Bit set of the quotes in the window; the lowest bit is for its first byte.
     found: u64,
-    /// 1 if the last byte of the window escapes the first one behind it, else 0.
+    /// Bit that is 1 if the last byte of the window escapes the first byte behind it, otherwise 0.
     escape: u64,
 }
 
 impl<'b> Quotes<'b> {
-    /// Those of `json` from `start` on.
+    /// Finds the quotes of `json` from `start` on.
     pub(super) fn new(json: &'b [u8], start: usize) -> Self {
         let mut quotes = Self { json, start, found: 0, escape: 0 };
         quotes.look();
         quotes
     }
 
-    /// Where the first quote at or behind `from` stands, or the end of the JSON. `from` never goes
-    /// back.
+    /// Returns the offset of the first quote at or behind `from`, or the end of the JSON. `from`
+    /// must not decrease from call to call.
     #[inline]
     pub(super) fn next(&mut self, from: usize) -> usize {
         loop {
@@ -43,7 +43,7 @@ impl<'b> Quotes<'b> {
         }
     }
 
-    /// Looks further. False at the end.
+    /// Moves the window forward. Returns false at the end.
     fn advance(&mut self) -> bool {
         self.start = self.json.len().min(self.start + WINDOW_BYTES);
         if !self.look() {
@@ -52,7 +52,8 @@ impl<'b> Quotes<'b> {
         self.start < self.json.len()
     }
 
-    /// Long text without quotes and escapes: a search through all of it is faster than windows are.
+    /// Skips long text without quotes and escapes: one search through all of it is faster than
+    /// windows.
     fn search(&mut self) {
         let rest = self.json.get(self.start + WINDOW_BYTES..).unwrap_or_default();
         match memchr2(b'"', b'\\', rest) {
@@ -64,7 +65,7 @@ impl<'b> Quotes<'b> {
         }
     }
 
-    /// Reads the window. Whether a quote or a backslash is in it.
+    /// Reads the window. Returns true if it has a quote or a backslash.
     fn look(&mut self) -> bool {
         let rest = self.json.get(self.start..).unwrap_or_default();
         let mut padded = [0; WINDOW_BYTES];
@@ -73,20 +74,21 @@ impl<'b> Quotes<'b> {
             &padded
         });
         let quotes = places(window, b'"');
-        // Without an end in between it takes a third of the time that `contains` does.
+        // A fold without early end takes a third of the time of `contains`.
         let has_backslash = window.iter().fold(false, |any, byte| any | (*byte == b'\\'));
         let backslashes = if has_backslash { places(window, b'\\') } else { 0 };
         self.found = quotes & !self.escaped(backslashes);
         quotes | backslashes != 0
     }
 
-    /// The places of the window that are escaped. In a run of backslashes every other one escapes
-    /// what follows it, beginning with the first.
+    /// Returns the escaped positions of the window. In a run of backslashes, every other one
+    /// escapes the byte behind it, beginning with the first.
     fn escaped(&mut self, backslashes: u64) -> u64 {
         let before = self.escape;
         let backslashes = backslashes & !before;
         let first_ones = backslashes & !(backslashes << 1);
-        // To add the first one of a run clears the whole run.
+        // Adding the first bit of a run clears the whole run, so runs from even and odd positions
+        // are told apart.
         let odd_runs = backslashes & backslashes.wrapping_add(first_ones & EVEN);
         let even_runs = backslashes & !odd_runs;
         let escaping = (even_runs & EVEN) | (odd_runs & !EVEN);
@@ -95,10 +97,10 @@ impl<'b> Quotes<'b> {
     }
 }
 
-/// A bit for each place in `window` where `byte` stands. Compilers make vector instructions of the
-/// first step; there is no safe way to ask for the one that does it all.
+/// Returns a bit set of the positions of `byte` in `window`. Compilers turn the first step into
+/// vector instructions; there is no safe way to request the one instruction that does it all.
 fn places(window: &[u8; WINDOW_BYTES], byte: u8) -> u64 {
-    /// Brings the lowest bit of each byte together in the highest byte.
+    /// Multiplier that moves the lowest bits of all bytes into the highest byte.
     const GATHER: u64 = 0x0102_0408_1020_4080;
     let ones = window.map(|other| u8::from(other == byte));
     let mut places = [0; 8];

@@ -1,5 +1,5 @@
-//! Walks over JSON that has been found valid before. Of anything else it makes little sense, but
-//! it ends, and it never looks beyond the end.
+//! Walk over JSON that was found valid before. On other input the results mean little, but the walk
+//! ends, and it never reads beyond the end.
 
 use std::ops::Range;
 
@@ -7,48 +7,48 @@ use smallvec::SmallVec;
 
 use super::quotes::Quotes;
 
-/// Shorter data URLs are text: an icon of this size has about as many tokens either way.
+/// Smallest data URL in bytes that is a blob: shorter ones have about as many tokens as text.
 const BLOB_BYTES_MIN: usize = 1024;
-/// The longest usual role, `assistant`, and its quote.
+/// Length in bytes of the longest usual role, `assistant`, with its closing quote.
 const ROLE_BYTES_MAX: usize = 10;
-/// Messages have hardly ever more members; they cost an allocation.
+/// Number of members that a message hardly ever exceeds; more cost an allocation.
 const MEMBERS_USUAL: usize = 6;
 
-/// A place in the members of an object or the elements of an array, somewhere in a body.
+/// Position among the members of an object or the elements of an array, somewhere in a body.
 #[derive(Debug)]
 pub(super) struct Walk<'b> {
-    /// The body as far as the object or array goes.
+    /// Body up to the end of the object or array.
     json: &'b [u8],
     at: usize,
     quotes: Quotes<'b>,
-    /// Whether all that was passed is to be taken as it stands: no space between strings, no blob.
+    /// True if everything passed so far can be copied as it is: no space between strings, no blob.
     is_plain: bool,
-    /// Those of the last message.
+    /// Members of the last message.
     members: SmallVec<[Member; MEMBERS_USUAL]>,
 }
 
-/// An element of a list of messages.
+/// Element of a list of messages.
 #[derive(Debug)]
 pub(super) struct Message<'w> {
     pub(super) range: Range<usize>,
-    /// In the order of the body; none if it is no object.
+    /// Members in the order of the body; empty if the element is no object.
     pub(super) members: &'w [Member],
-    /// Whether it is to be taken as it stands.
+    /// True if the message can be copied as it is.
     pub(super) is_plain: bool,
 }
 
-/// Where a member of an object stands.
+/// Place of an object's member.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
-    /// With quotes, as it was written.
+    /// Place of the key as written, with quotes.
     pub(super) key: Range<usize>,
     pub(super) value: Range<usize>,
-    /// Whether the value is to be taken as it stands.
+    /// True if the value can be copied as it is.
     pub(super) is_plain: bool,
     pub(super) rank: Rank,
 }
 
-/// The members of a message in the order of nearly all clients.
+/// Members of a message, in the order of nearly all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
     Role,
@@ -67,8 +67,8 @@ impl Rank {
 }
 
 impl<'b> Walk<'b> {
-    /// Before the first member or element of the JSON value at `range` of `body`; of what is
-    /// neither object nor array there is none.
+    /// Starts before the first member or element of the JSON value at `range` of `body`. A value
+    /// that is neither object nor array has none.
     pub(super) fn into(body: &'b [u8], range: &Range<usize>) -> Self {
         let json = &body[..range.end];
         let is_container = matches!(json.get(range.start), Some(b'{' | b'['));
@@ -77,13 +77,13 @@ impl<'b> Walk<'b> {
         Self { json, at, quotes: Quotes::new(body, at), is_plain: true, members }
     }
 
-    /// The first byte of the next element of an array, if there is one.
+    /// Returns the first byte of the next element of an array; `None` if there is none.
     pub(super) fn peek(&mut self) -> Option<u8> {
         self.skip(b',');
         self.json.get(self.at).copied().filter(|byte| !matches!(byte, b']' | b'}'))
     }
 
-    /// Where the next element of an array stands.
+    /// Returns the place of the next element of an array; `None` if there is none.
     pub(super) fn element(&mut self) -> Option<Range<usize>> {
         self.skip(b',');
         self.value()
@@ -100,7 +100,7 @@ impl<'b> Walk<'b> {
         (start < self.at).then_some(start..self.at)
     }
 
-    /// The next element of a list of messages.
+    /// Returns the next element of a list of messages; `None` if there is none.
     pub(super) fn message(&mut self) -> Option<Message<'_>> {
         self.members.clear();
         let first = self.peek()?;
@@ -116,6 +116,7 @@ impl<'b> Walk<'b> {
         let mut is_in_order = true;
         while let Some(member) = self.member() {
             let last = self.members.last().map(|last| last.rank);
+            // A repeated role or content is not in order, as only the last one counts.
             is_in_order &= last < Some(member.rank) || member.rank == Rank::Other;
             self.members.push(member);
         }
@@ -126,15 +127,16 @@ impl<'b> Walk<'b> {
         Some(Message { range: start..self.at, members: &self.members, is_plain })
     }
 
-    /// The next message, if it is as nearly all are: a role and a text, without spaces.
+    /// Returns the next message if it has the most frequent form: a role and a text, without
+    /// spaces.
     #[inline]
     fn usual_message(&mut self) -> Option<Range<usize>> {
         const ROLE: &[u8] = b"{\"role\":\"";
         const CONTENT: &[u8] = b",\"content\":\"";
         let start = self.at;
         let rest = self.json.get(start..).filter(|rest| rest.starts_with(ROLE))?;
-        // The role is near. One that is not is left to the usual walk, which may not go back. An
-        // escaped quote passes for the role's end, but no key can come behind it.
+        // The role must be near: a far one is left to the usual walk, since this one may not go
+        // back. An escaped quote can pass for the end of the role, but no key can follow it.
         let role = rest.get(ROLE.len()..ROLE.len() + ROLE_BYTES_MAX)?;
         let content = start + ROLE.len() + role.iter().position(|byte| *byte == b'"')? + 1;
         if !self.json[content..].starts_with(CONTENT) {
@@ -143,6 +145,7 @@ impl<'b> Walk<'b> {
         let text = content + CONTENT.len() - 1;
         let mut quotes = self.quotes.clone();
         let end = quotes.next(text + 1) + 1;
+        // More members follow, or the text is a file: the usual walk handles both.
         if self.json.get(end) != Some(&b'}') || is_blob(&self.json[text..end]) {
             return None;
         }
@@ -151,7 +154,7 @@ impl<'b> Walk<'b> {
         Some(start..self.at)
     }
 
-    /// The next member of an object.
+    /// Returns the next member of an object; `None` if there is none.
     fn member(&mut self) -> Option<Member> {
         self.skip(b',');
         if self.json.get(self.at) != Some(&b'"') {
@@ -216,12 +219,13 @@ impl<'b> Walk<'b> {
     }
 }
 
-/// Whether this byte, outside of strings, means nothing. JSON has no other bytes so low there.
+/// Returns true if this byte is white space, when outside of strings. JSON has no other bytes so
+/// low there.
 pub(super) fn is_space(byte: u8) -> bool {
     byte <= b' '
 }
 
-/// Whether a string, with its quotes, is an image or another file.
+/// Returns true if a string, with its quotes, is an image or another file.
 pub(super) fn is_blob(string: &[u8]) -> bool {
     string.len() >= BLOB_BYTES_MIN && string.starts_with(b"\"data:")
 }

@@ -1,4 +1,4 @@
-//! Puts a prompt together from runs of a body, without copying the long ones.
+//! Writer that joins a prompt from runs of a body, without copying the long ones.
 
 use std::mem;
 use std::ops::Range;
@@ -7,24 +7,24 @@ use super::PromptPiece;
 use super::quotes::Quotes;
 use super::walk::{is_blob, is_space};
 
-/// Runs up to this length are gathered: what takes them costs tens of nanoseconds a call, and JSON
-/// with spaces in it is cut into runs of a few bytes.
+/// Longest run in bytes that is gathered. Each call of `take` costs tens of nanoseconds, and JSON
+/// with spaces consists of runs of a few bytes.
 const RUN_GATHERED_BYTES_MAX: usize = 512;
-/// Several such runs. It lies on the stack, and is cleared for each prompt.
+/// Size of the buffer for gathered runs, on the stack. It is cleared for each prompt.
 const GATHERED_BYTES_MAX: usize = 1024;
-/// Short runs are copied as if they had this length: to copy any length takes longer.
+/// Length in bytes that short runs are copied with: copying a variable length takes longer.
 const SHORT_RUN_BYTES: usize = 64;
-/// What stands between two strings is looked through in parts of this length.
+/// Length in bytes of the parts in which the gap between two strings is searched.
 const GAP_BYTES: usize = 64;
 
-/// Hands pieces to `take`.
+/// Writer that passes pieces to `take`.
 pub(super) struct Writer<'b, F> {
     body: &'b [u8],
     take: F,
     gathered: [u8; GATHERED_BYTES_MAX],
     gathered_bytes: usize,
-    /// What comes behind that, as it stands in the body. It grows while the body goes on as the
-    /// prompt does.
+    /// Part of the body that follows the gathered bytes. It grows while the body has the same bytes
+    /// as the prompt.
     run: Range<usize>,
 }
 
@@ -33,8 +33,9 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
         Self { body, take, gathered: [0; GATHERED_BYTES_MAX], gathered_bytes: 0, run: 0..0 }
     }
 
-    /// A byte between two values.
+    /// Writes a byte between two values.
     pub(super) fn mark(&mut self, mark: u8) {
+        // The body has the same byte here, so the run goes on without a copy.
         if !self.run.is_empty() && self.body.get(self.run.end) == Some(&mark) {
             self.run.end += 1;
         } else {
@@ -42,7 +43,7 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
         }
     }
 
-    /// Some bytes, few enough to be gathered.
+    /// Writes some bytes, few enough to be gathered.
     pub(super) fn text(&mut self, text: &[u8]) {
         self.gather_run();
         self.make_room(text.len());
@@ -50,8 +51,9 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
         self.gathered_bytes += text.len();
     }
 
-    /// A part of the body as it is.
+    /// Writes a part of the body as it is.
     pub(super) fn copy(&mut self, range: Range<usize>) {
+        // The part follows the run, so both become one.
         if range.start == self.run.end {
             self.run.end = range.end;
         } else {
@@ -60,11 +62,11 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
         }
     }
 
-    /// The JSON value at `range` without the white space outside its strings; data URLs in it are
-    /// blobs.
+    /// Writes the JSON value at `range` without white space outside of strings. Data URLs in it
+    /// become blobs.
     pub(super) fn compact(&mut self, range: Range<usize>) {
         if self.body[range.clone()].first() == Some(&b'"') {
-            // A string alone, whose end is known already.
+            // For a single string, the end is known already.
             return self.string(range);
         }
         let mut quotes = Quotes::new(self.body, range.start);
@@ -86,12 +88,12 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
         }
     }
 
-    /// What stands between two strings: hardly anything, or thousands of numbers.
+    /// Writes the gap between two strings: hardly any bytes, or thousands of numbers.
     fn gap(&mut self, gap: Range<usize>) {
         let body = self.body;
         for start in gap.clone().step_by(GAP_BYTES) {
             let part = start..gap.end.min(start + GAP_BYTES);
-            // To the end in any case, as then it takes vector instructions.
+            // A fold without early end becomes vector instructions.
             if body[part.clone()].iter().fold(false, |any, byte| any | is_space(*byte)) {
                 self.squeeze(&body[part]);
             } else {
@@ -116,7 +118,7 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
         }
     }
 
-    /// To be called at the end.
+    /// Passes on the rest. Must be called at the end.
     pub(super) fn finish(mut self) {
         self.flush();
     }
@@ -135,6 +137,7 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
         let room = &mut self.gathered[self.gathered_bytes..];
         let short = self.body[run.start..].first_chunk::<SHORT_RUN_BYTES>();
         match (short, room.first_chunk_mut()) {
+            // Bytes behind the run are overwritten by the next one.
             (Some(short), Some(room)) if run.len() <= SHORT_RUN_BYTES => *room = *short,
             _ => room[..run.len()].copy_from_slice(&self.body[run.clone()]),
         }
@@ -160,17 +163,17 @@ impl<'b, F: FnMut(PromptPiece<'_>)> Writer<'b, F> {
     }
 }
 
-/// The bytes of `word` that are no spaces, and how many they are.
+/// Returns the bytes of `word` that are no spaces, and their number.
 fn squeeze_word(word: [u8; 8]) -> ([u8; 8], usize) {
-    /// Added to a byte that is no space, it sets the highest bit. Outside of strings all bytes are
-    /// ASCII, so nothing is carried.
+    /// Value that sets the highest bit of a byte that is no space, when added. Outside of strings
+    /// all bytes are ASCII, so nothing is carried.
     const ABOVE_SPACE: u64 = u64::from_le_bytes([0x7F - b' '; 8]);
     const HIGHEST: u64 = u64::from_le_bytes([0x80; 8]);
     let mut word = u64::from_le_bytes(word);
     let mut spaces = !word.wrapping_add(ABOVE_SPACE) & HIGHEST;
     let mut length = 8;
     while spaces != 0 {
-        // The last one first, so that the others stay where they are.
+        // From the last space on, so that the positions of the others stay valid.
         let at = spaces.ilog2() & !7;
         let before = (1 << at) - 1;
         word = (word & before) | (word >> 8 & !before);

@@ -5,7 +5,7 @@ use super::*;
 use crate::body::body_test::{any_members, render};
 use crate::read_facts;
 
-/// The rewritten body in one piece.
+/// Returns the rewritten body in one piece.
 fn rewritten(body: &Bytes, new_model: Option<&str>, inject_usage: bool) -> Vec<u8> {
     let facts = read_facts(body).unwrap();
     let segments = rewrite(body, &facts, new_model, inject_usage);
@@ -128,7 +128,7 @@ fn a_string_is_quoted_as_json() {
     assert_eq!(&json_string("a\"\u{1}é")[..], "\"a\\\"\\u0001é\"".as_bytes());
 }
 
-/// The tree that the edits should lead to.
+/// Returns the tree that the edits should lead to.
 fn edited(mut tree: Value, new_model: Option<&str>, inject_usage: bool) -> Value {
     if let Some(model) = new_model {
         tree["model"] = model.into();
@@ -162,7 +162,8 @@ proptest! {
 
         let expected = edited(tree, new_model.as_deref(), inject_usage);
         prop_assert_eq!(serde_json::from_slice::<Value>(&whole).unwrap(), expected);
-        // A second `model` or `include_usage` would not show in the tree, but is refused here.
+        // A second `model` or `include_usage` would not show in the tree, but is refused by
+        // `read_facts`.
         let after = read_facts(&whole).unwrap();
         if let Some(model) = new_model {
             prop_assert_eq!(after.model.unwrap().value, model);

@@ -1,8 +1,8 @@
-//! Finds where events end, in chunks that are cut anywhere.
+//! Search for the ends of events, in chunks that are cut anywhere.
 
 use memchr::memchr2;
 
-/// Remembers between chunks where in the grammar of lines the stream is.
+/// Scanner for the ends of events, which keeps its state between chunks.
 ///
 /// An event ends with an empty line; a line ends with LF, CR LF or CR, and streams may mix them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,7 +10,7 @@ pub(crate) struct BoundaryScanner {
     place: Place,
 }
 
-/// The place is that before the next byte.
+/// Position in the grammar of lines, before the next byte.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     /// LineStart => (LineStart and event end | BlankCr | InLine)
@@ -30,8 +30,8 @@ enum Place {
 }
 
 impl BoundaryScanner {
-    /// Offset just after the next end of an event at or after `from`; `None` if the rest of the
-    /// chunk is the beginning of an event, which the next chunk continues from its offset 0.
+    /// Returns the offset just behind the next end of an event at or after `from`. `None` if the
+    /// rest of the chunk begins an event, which the next chunk continues from its offset 0.
     pub(crate) fn next_end(&mut self, chunk: &[u8], from: usize) -> Option<usize> {
         let mut at = from;
         loop {
@@ -67,7 +67,7 @@ impl BoundaryScanner {
 mod tests {
     use super::*;
 
-    /// Ends of all events of chunks, as offsets in the whole.
+    /// Returns the ends of all events of chunks, as offsets in the whole stream.
     fn ends(chunks: &[&str]) -> Vec<usize> {
         let mut scanner = BoundaryScanner::default();
         let mut ends = Vec::new();

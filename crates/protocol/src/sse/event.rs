@@ -1,16 +1,16 @@
-//! What one event is.
+//! Classification of single events.
 
 use memchr::memchr2;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-/// What an event means for the stream that it is in.
+/// Meaning of an event for its stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reading {
-    /// It has data other than `[DONE]`.
+    /// True if the event has data other than `[DONE]`.
     pub(super) is_counted: bool,
-    /// The stream says with it that it is over.
+    /// True if the event announces the end of the stream.
     pub(super) ends_stream: bool,
 }
 
@@ -31,9 +31,9 @@ impl Reading {
     }
 }
 
-/// Whether an event tells the usage of a stream and nothing else: its `choices` are empty.
+/// Returns true if an event has the usage of a stream and nothing else: its `choices` are empty.
 pub(crate) fn is_usage_alone(event: &[u8]) -> bool {
-    // The lines of one event's data belong together with a line break between them.
+    // Data lines of one event belong together, joined by line breaks.
     let data: Vec<&[u8]> = lines(event).filter_map(|line| field(line, b"data")).collect();
     serde_json::from_slice::<UsageChunk<'_>>(&data.join(&b'\n'))
         .is_ok_and(|chunk| chunk.choices.is_empty() && chunk.usage.get().starts_with('{'))
@@ -46,8 +46,8 @@ struct UsageChunk<'e> {
     usage: &'e RawValue,
 }
 
-/// Whether an event of this name is the last of its stream: in the Responses API, Anthropic's messages,
-/// speech and transcripts.
+/// Returns true if an event of this name is the last of its stream: in the Responses API,
+/// Anthropic's messages, speech and transcripts.
 fn is_last(name: &[u8]) -> bool {
     matches!(
         name,
@@ -60,13 +60,14 @@ fn is_last(name: &[u8]) -> bool {
     )
 }
 
-/// The value of a line's field, without the one space that may follow the colon.
+/// Returns the value of a line's field, without the one space that may follow the colon.
 pub(crate) fn field<'l>(line: &'l [u8], name: &[u8]) -> Option<&'l [u8]> {
     let value = line.strip_prefix(name)?.strip_prefix(b":")?;
     Some(value.strip_prefix(b" ").unwrap_or(value))
 }
 
-/// The event's lines without their ends. A CR LF makes an empty line between, which has no field.
+/// Returns the event's lines without line ends. Between CR and LF lies an empty line, which has no
+/// field.
 pub(crate) fn lines(event: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = event;
     std::iter::from_fn(move || {

@@ -10,7 +10,7 @@ fn relay(strip_usage: bool, held_bytes_max: usize) -> EventRelay {
     EventRelay::new(EventOptions { strip_usage, held_bytes_max })
 }
 
-/// All that can be popped now, in one piece.
+/// Returns everything that can be popped now, in one piece.
 fn popped(relay: &mut EventRelay) -> String {
     let mut bytes = Vec::new();
     while let Some(part) = relay.pop() {
@@ -220,8 +220,8 @@ fn an_empty_chunk_changes_nothing() {
 
 // === properties ===
 
-/// Where events end, by the standard's grammar of lines over the whole stream. The second of an
-/// event's ends is before a line feed that may come too late to be waited for.
+/// Returns the ends of events, by the standard's grammar of lines over the whole stream. Some
+/// events have a second end, before a line feed that may come too late to wait for it.
 fn ends(stream: &str) -> Vec<usize> {
     let bytes = stream.as_bytes();
     let (mut ends, mut at, mut line_is_empty, mut after_bare_cr) = (Vec::new(), 0, true, false);
@@ -249,7 +249,7 @@ fn ends(stream: &str) -> Vec<usize> {
     ends
 }
 
-/// Streams of events, comments and odds, with every sort of line end.
+/// Generates streams of events, comments and other text, with every kind of line end.
 fn any_stream() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(vec![
         "\n",
@@ -273,7 +273,7 @@ fn any_stream() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
-/// The stream in chunks, cut anywhere.
+/// Returns the stream in chunks, cut anywhere.
 fn chunks(stream: &str, cuts: &[prop::sample::Index]) -> Vec<Bytes> {
     let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
     at.extend([0, stream.len()]);
@@ -319,7 +319,7 @@ proptest! {
             if relay.at_boundary() {
                 prop_assert!(out == 0 || ends.contains(&out), "{out} is no end: {stream:?}");
             }
-            // One byte of slack: a line feed that may belong to the end.
+            // One byte of slack for a line feed that may belong to the end.
             let last_end = ends.iter().copied().filter(|end| *end < pushed).max().unwrap_or(0);
             prop_assert!(out + 1 >= last_end, "{out} of {last_end}: {stream:?}");
         }
@@ -329,7 +329,8 @@ proptest! {
     fn the_cuts_change_nothing_of_what_is_told(
         stream in any_stream(), cuts in any_cuts(), strip_usage in any::<bool>(),
     ) {
-        // A line feed too late for the event it follows outlives that event: an empty line.
+        // A line feed that comes too late for its event stays as an empty line when the event is
+        // left out.
         let stream = if strip_usage { stream.replace("\r\r", "\r\n") } else { stream };
         let told = |chunks: Vec<Bytes>| {
             let mut relay = relay(strip_usage, usize::MAX);

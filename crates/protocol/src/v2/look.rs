@@ -1,4 +1,4 @@
-//! Looks through V2 requests for what steers the engine, compressed or not.
+//! Check of V2 requests, compressed or not, for fields that steer the engine.
 
 use std::io::{self, Write};
 
@@ -7,30 +7,30 @@ use flate2::write::{MultiGzDecoder, ZlibDecoder};
 use super::V2Watch;
 use crate::{ErrorKind, GatewayError};
 
-/// How the body of a V2 request is compressed.
+/// Compression of a V2 request's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum V2Coding {
-    /// `gzip` of HTTP.
+    /// Content coding `gzip` of HTTP.
     Gzip,
-    /// `deflate` of HTTP: in the form of zlib.
+    /// Content coding `deflate` of HTTP, in the zlib format.
     Deflate,
 }
 
-/// Follows a V2 request as it passes.
+/// Check of a V2 request as it passes.
 ///
-/// Compressed bytes are expanded piece by piece and forgotten: a decoder's window and buffer are held,
-/// however far they expand.
+/// Compressed bytes are expanded piece by piece and forgotten. Memory is bounded by the decoder's
+/// window and buffer, however large the expanded body is.
 #[derive(Debug)]
 pub enum V2Look {
-    /// A body that is not compressed.
+    /// Body without compression.
     Plain(V2Watch),
-    /// One in the form of gzip.
+    /// Body in gzip format.
     Gzip(Box<MultiGzDecoder<Expanded>>),
-    /// One in the form of zlib.
+    /// Body in zlib format.
     Deflate(Box<ZlibDecoder<Expanded>>),
 }
 
-/// What comes out of a decoder.
+/// Receiver of a decoder's output.
 #[derive(Debug)]
 pub struct Expanded {
     watch: V2Watch,
@@ -39,7 +39,8 @@ pub struct Expanded {
 }
 
 impl V2Look {
-    /// Looks with `watch`. A compressed body whose JSON expands to more than `bytes_max` is refused.
+    /// Creates a check with `watch`. A compressed body whose JSON expands to more than `bytes_max`
+    /// is refused.
     #[must_use]
     pub fn new(watch: V2Watch, coding: Option<V2Coding>, bytes_max: u64) -> Self {
         let expanded = |watch| Expanded { watch, bytes_left: bytes_max, fault: None };
@@ -50,10 +51,10 @@ impl V2Look {
         }
     }
 
-    /// Takes the next piece, as it came.
+    /// Takes the next piece, as received.
     ///
     /// # Errors
-    /// If a field came that is not allowed, or the piece can't be expanded.
+    /// Returns an error if a field is not allowed, or if the piece cannot be expanded.
     pub fn look(&mut self, piece: &[u8]) -> Result<(), GatewayError> {
         match self {
             Self::Plain(watch) => watch.look(piece),
@@ -63,18 +64,19 @@ impl V2Look {
     }
 }
 
-/// Expands a piece up to its last byte: what stays in the decoder would be looked at too late.
+/// Expands a piece up to its last byte: bytes left in the decoder would be checked too late.
 fn expand<D: Write>(
     decoder: &mut D,
     expanded: fn(&mut D) -> &mut Expanded,
     piece: &[u8],
 ) -> Result<(), GatewayError> {
+    // The JSON is complete: the rest is tensors, which need not be expanded.
     if expanded(decoder).watch.is_over() {
         return Ok(());
     }
     let done = decoder.write_all(piece).and_then(|()| decoder.flush());
     done.map_err(|error| {
-        // What is wrong with the request counts for more than how the decoder puts it.
+        // An error of the request counts more than the decoder's own message.
         expanded(decoder).fault.take().unwrap_or_else(|| {
             let message = format!("the body can't be expanded: {error}");
             GatewayError::new(ErrorKind::BadRequest, message)
@@ -133,7 +135,7 @@ mod tests {
         }
     }
 
-    /// The first piece that is refused, of those with so many bytes, and why.
+    /// Returns the number and the error of the first piece that is refused.
     fn refused(
         coding: V2Coding,
         body: &[u8],
@@ -176,7 +178,7 @@ mod tests {
             assert_eq!(found.map(|found| found.1), Some(ErrorKind::BodyTooLarge));
             let found = refused(coding, b"plain text, and no compressed one", (u64::MAX, 99, 3));
             assert_eq!(found.map(|found| found.1), Some(ErrorKind::BadRequest));
-            // Behind the JSON stand tensors, which are not expanded.
+            // Behind the JSON are tensors, which are not expanded.
             assert_eq!(refused(coding, &bomb, (4, 1 << 20, 1_024)), None);
         }
     }

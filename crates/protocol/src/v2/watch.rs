@@ -1,18 +1,19 @@
-//! Looks for fields that steer the engine in a V2 request that passes in pieces.
+//! Check for fields that steer the engine, in the JSON of a V2 request that passes in pieces.
 
 use crate::{EngineFields, ErrorKind, GatewayError};
 
-/// The longest key that is compared; none of the fields has a longer name.
+/// Longest key in bytes that is compared; no field has a longer name.
 const KEY_BYTES_MAX: usize = 64;
-/// Keys are looked at in the request itself and one object further in: its `parameters`.
+/// Deepest level of keys that are checked: the request itself and one object inside it,
+/// `parameters`.
 const DEPTH_MAX: u32 = 2;
 
-/// Follows the JSON of one request far enough to know its keys. Tensors go by at the speed of a search for
-/// quotes and braces.
+/// Check of one request's JSON that follows it only as far as needed to know its keys. Tensors pass
+/// at the speed of a search for quotes and braces.
 #[derive(Debug)]
 pub struct V2Watch {
     allowed: EngineFields,
-    /// Bytes of JSON that are still to come; what stands behind them is no JSON.
+    /// Number of bytes of JSON that follow; the bytes behind them are no JSON.
     bytes_left: u64,
     depth: u32,
     place: Place,
@@ -30,14 +31,15 @@ enum Place {
 }
 
 impl V2Watch {
-    /// A request whose first `json_bytes` bytes are JSON, in which these fields are `allowed`.
+    /// Creates a check of a request whose first `json_bytes` bytes are JSON. These fields are
+    /// `allowed`.
     #[must_use]
     pub fn new(allowed: EngineFields, json_bytes: u64) -> Self {
         let (bytes_left, place) = (json_bytes, Place::Outside);
         Self { allowed, bytes_left, depth: 0, place, key: Vec::new() }
     }
 
-    /// Whether all JSON was seen.
+    /// Returns true if all JSON was seen.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.bytes_left == 0
@@ -46,7 +48,7 @@ impl V2Watch {
     /// Takes the next piece.
     ///
     /// # Errors
-    /// If a field came that is not allowed, or a key that may hide one.
+    /// Returns an error for a field that is not allowed, or for a key that may hide one.
     pub fn look(&mut self, piece: &[u8]) -> Result<(), GatewayError> {
         let length = usize::try_from(self.bytes_left).unwrap_or(usize::MAX).min(piece.len());
         self.bytes_left -= length as u64;
@@ -96,9 +98,11 @@ impl V2Watch {
     }
 
     fn check(&self) -> Result<(), GatewayError> {
+        // Deeper keys are data, and longer ones are none of the fields.
         if self.depth > DEPTH_MAX || self.key.len() > KEY_BYTES_MAX {
             return Ok(());
         }
+        // An escape could hide any name, and keys of usual clients have none.
         if self.key.contains(&b'\\') {
             let message = "A key of a long request must not be written with escapes.";
             return Err(GatewayError::new(ErrorKind::BadRequest, message));

@@ -1,4 +1,4 @@
-//! The active check: is it up?
+//! Active check: tests that a replica is up.
 
 use std::time::Duration;
 
@@ -11,27 +11,27 @@ use super::{CheckResult, Expectation, grpc};
 use crate::http::{Client, Failure, HttpProtocol, Reuse, Server, connect};
 use crate::target::Target;
 
-/// How often a replica is asked whether it is up, and how.
+/// Active check of a replica: a cheap request, sent at an interval.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveCheck {
-    /// What is asked.
+    /// Request of the check.
     pub probe: Probe,
-    /// Pause between two checks, give or take 20 %. A dead replica is noticed after about this
-    /// times the number of failures that the health rules ask for.
+    /// Pause between two checks, with 20 % jitter. A dead replica is noticed after about this pause
+    /// times the number of failures in the health rules.
     pub interval: Duration,
-    /// How long one check may take. Above the time that the server needs under full load, or
+    /// Time limit of one check. Choose it above the time that the server needs under full load, or
     /// load will look like failure.
     pub timeout: Duration,
 }
 
 impl ActiveCheck {
-    /// Asks `probe` every 2 s and waits 1 s for the answer.
+    /// Makes a check that sends `probe` every 2 s and waits 1 s for the answer.
     #[must_use]
     pub fn new(probe: Probe) -> Self {
         Self { probe, interval: Duration::from_secs(2), timeout: Duration::from_secs(1) }
     }
 
-    /// One check over a connection of its own.
+    /// Runs one check over a connection of its own.
     pub(crate) async fn run(&self, target: &Target) -> CheckResult {
         match &self.probe {
             Probe::Http { path, port, not_ready, expect } => {
@@ -47,6 +47,7 @@ impl ActiveCheck {
             Probe::Tcp { port } => self.ask_tcp(&target.server(*port)).await,
             Probe::Grpc { service, port } => {
                 let mut server = target.server(*port);
+                // gRPC needs HTTP/2, whatever the API speaks.
                 server.protocol = HttpProtocol::Http2;
                 grpc::check(&mut Client::new(server), service, self.timeout)
                     .await
@@ -64,11 +65,12 @@ impl ActiveCheck {
     ) -> Result<CheckResult, Failure> {
         let mut client = Client::new(target.server(port));
         let request = client.request(Method::GET, &with_model(path, target)?, None)?;
+        // A new connection also tests that the server accepts connections.
         let reply = client.send(request, Reuse::Fresh, self.timeout).await?;
         if !reply.status.is_success() {
             return Err(Failure::Status(reply.status.as_u16()));
         }
-        // It answers, but does not say yet what a ready one says.
+        // A server may answer with 200 before its body says that it is ready.
         let is_ready = expect.is_none_or(|expect| expect.is_met(&reply.body));
         Ok(if is_ready { CheckResult::Good } else { CheckResult::NotReady })
     }
@@ -82,36 +84,36 @@ impl ActiveCheck {
     }
 }
 
-/// What an active check asks.
+/// Request of an active check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Probe {
-    /// GET: 2xx is good.
+    /// A GET request: status 2xx is good.
     Http {
         /// Path; `{model}` stands for the replica's first model.
         path: String,
-        /// Port, where it is not the API's.
+        /// Port, if it is not the API's.
         #[serde(default)]
         port: Option<u16>,
-        /// Statuses that say "up, but not ready".
+        /// Statuses that mean "up, but not ready".
         #[serde(default = "unavailable")]
         not_ready: Vec<u16>,
-        /// What the body of a ready server says; if it does not, the server is not ready.
+        /// Content that the body of a ready server has; without it the server is not ready.
         #[serde(default)]
         expect: Option<Expectation>,
     },
     /// A connection, with the TLS handshake where the replica has TLS, and nothing more.
     Tcp {
-        /// Port, where it is not the API's.
+        /// Port, if it is not the API's.
         #[serde(default)]
         port: Option<u16>,
     },
     /// `grpc.health.v1.Health/Check`.
     Grpc {
-        /// The service to ask about; empty for the server as a whole.
+        /// Name of the service to ask about; empty for the server as a whole.
         #[serde(default)]
         service: String,
-        /// Port, where it is not the API's.
+        /// Port, if it is not the API's.
         #[serde(default)]
         port: Option<u16>,
     },
@@ -127,6 +129,7 @@ fn with_model(path: &str, target: &Target) -> Result<String, Failure> {
         return Ok(path.to_owned());
     }
     let model = target.first_model().ok_or(Failure::BadRequest)?;
+    // A model's name may contain slashes.
     let escaped =
         percent_encoding::utf8_percent_encode(model.as_str(), percent_encoding::NON_ALPHANUMERIC);
     Ok(path.replace(PLACE, &escaped.to_string()))

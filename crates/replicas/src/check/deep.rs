@@ -1,4 +1,4 @@
-//! The deep check: does it work, and does it answer right?
+//! Deep check: tests that a replica works and answers correctly.
 
 use std::time::Duration;
 
@@ -11,25 +11,28 @@ use super::{CheckResult, Expectation};
 use crate::http::{Client, Failure, Reply, Reuse};
 use crate::target::Target;
 
-/// How often a replica is given real work, and which. Costs it a request each time.
+/// Deep check of a replica: a real request, sent at an interval. Each check costs the replica one
+/// request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeepCheck {
-    /// The work.
+    /// Request of the check.
     pub request: DeepRequest,
-    /// What the reply must say beyond being a reply: the known answer of a known question.
+    /// Content that the reply must have: the known answer of a known question. `None` accepts any
+    /// answer of the right form.
     pub expect: Option<Expectation>,
-    /// Pause between two checks, give or take 20 %.
+    /// Pause between two checks, with 20 % jitter.
     pub interval: Duration,
-    /// How long one check may take, its wait in the replica's queue included.
+    /// Time limit of one check, its wait in the replica's queue included.
     pub timeout: Duration,
-    /// Share of the GPUs' memory in use, 0 to 1, above which a replica that answers well is still
-    /// told as [`CheckResult::MemoryFull`]. Read from the last scrape; without one it says
-    /// nothing. Servers that take their KV cache at the start use 0.9 and more from then on.
+    /// Share of the GPUs' memory in use, 0 to 1, above which a replica that answers well still
+    /// yields [`CheckResult::MemoryFull`]. The share is read from the last scrape; without a scrape
+    /// it is not checked. Servers that reserve memory for their KV cache at the start use 0.9 and
+    /// more from then on.
     pub gpu_memory_use_max: Option<f32>,
 }
 
 impl DeepCheck {
-    /// Sends `request` every 30 s and waits 10 s for the answer.
+    /// Makes a check that sends `request` every 30 s and waits 10 s for the answer.
     #[must_use]
     pub fn new(request: DeepRequest) -> Self {
         Self {
@@ -41,8 +44,8 @@ impl DeepCheck {
         }
     }
 
-    /// One check over a connection of its own. `gpu_memory_use` reads what the last scrape told;
-    /// it is asked for after the answer.
+    /// Runs one check over a connection of its own. `gpu_memory_use` returns the share in the last
+    /// scrape; it is called after the answer.
     pub(crate) async fn run(
         &self,
         target: &Target,
@@ -51,6 +54,7 @@ impl DeepCheck {
         match self.ask(target).await {
             Ok(()) if self.is_memory_full(gpu_memory_use()) => CheckResult::MemoryFull,
             Ok(()) => CheckResult::Good,
+            // A refusal for overload is no fault of the replica.
             Err(Failure::Status(429 | 503)) => CheckResult::Busy,
             Err(failure) => failure.into(),
         }
@@ -70,27 +74,27 @@ impl DeepCheck {
     }
 }
 
-/// The work of a deep check.
+/// Request of a deep check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeepRequest {
-    /// One token over OpenAI's chat completions.
+    /// Chat completion of OpenAI's API, limited to one token.
     Chat {
-        /// The model to ask for.
+        /// Model that is asked for.
         model: ModelName,
     },
-    /// Any POST.
+    /// POST request of any content.
     Custom {
         /// Path of the request.
         path: String,
-        /// Type of the body.
+        /// Content type of the body.
         content_type: HeaderValue,
-        /// The body.
+        /// Body of the request.
         body: Bytes,
     },
 }
 
 impl DeepRequest {
-    /// An inference over KServe V2, with a body that fits the model.
+    /// Makes an inference request of KServe V2, with a body that fits the model.
     #[must_use]
     pub fn infer(model: &ModelName, body: Bytes) -> Self {
         let escaped = percent_encoding::utf8_percent_encode(
@@ -100,7 +104,7 @@ impl DeepRequest {
         Self::json(format!("/v2/models/{escaped}/infer"), body)
     }
 
-    /// A POST of JSON.
+    /// Makes a POST request with a JSON body.
     #[must_use]
     pub fn json(path: String, body: Bytes) -> Self {
         Self::Custom { path, content_type: JSON, body }
@@ -116,7 +120,7 @@ impl DeepRequest {
         }
     }
 
-    /// Whether `body` looks like an answer, where nothing more is expected of it.
+    /// Returns true if `body` has the form of an answer, for checks without an expected answer.
     fn is_answered_by(&self, body: &[u8]) -> bool {
         match self {
             Self::Chat { .. } => {
@@ -130,7 +134,7 @@ impl DeepRequest {
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Has `model` read `prompt` and write one token.
+/// Asks `model` to read `prompt` and write one token.
 pub(crate) async fn one_token(
     client: &mut Client,
     model: &ModelName,

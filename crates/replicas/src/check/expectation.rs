@@ -1,34 +1,35 @@
-//! What the reply to a check must say.
+//! Expected content of a reply to a check.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How far a number in a reply may be from the expected one, as a share of the larger: sums in
-/// another order differ by less, wrong weights by more.
+/// Largest difference of a number in a reply from the expected one, as a share of the larger. Sums
+/// in another order differ by less, wrong weights by more.
 const NUMBER_TOLERANCE: f64 = 1e-3;
 
-/// What the body of a reply must be like. In the config: `{ contains = "4" }`,
-/// `{ equals = "ok" }` or `{ json = { pointer = "/outputs/0/data/0", value = 2 } }`.
+/// Expected body of a reply. In the config: `{ contains = "4" }`, `{ equals = "ok" }` or
+/// `{ json = { pointer = "/outputs/0/data/0", value = 2 } }`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Expectation {
-    /// It has this text somewhere.
+    /// The body contains this text.
     Contains(String),
-    /// It is this text, leaving out white space around both.
+    /// The body is this text; white space around both is ignored.
     Equals(String),
-    /// It is JSON with a certain value at a certain place.
+    /// The body is JSON with a certain value at a certain place.
     Json {
         /// JSON pointer, e.g. `/choices/0/text`.
         pointer: String,
-        /// The value there. Numbers may be off by a thousandth. Without it any value will do.
+        /// Value at that place. Numbers may differ by a thousandth. Without this field any value is
+        /// accepted.
         #[serde(default)]
         value: Option<Value>,
     },
 }
 
 impl Expectation {
-    /// Whether `body` is as expected.
+    /// Returns true if `body` is as expected.
     #[must_use]
     pub fn is_met(&self, body: &[u8]) -> bool {
         match self {
@@ -52,6 +53,7 @@ fn is_like(found: &Value, expected: &Option<Value>) -> bool {
 fn is_close(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::Number(found), Value::Number(expected)) => {
+            // A number that `f64` can't hold is compared exactly.
             let (Some(found), Some(expected)) = (found.as_f64(), expected.as_f64()) else {
                 return found == expected;
             };

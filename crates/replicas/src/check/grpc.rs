@@ -1,4 +1,4 @@
-//! The health protocol of gRPC, `grpc.health.v1.Health/Check`, in the few bytes it takes.
+//! Health protocol of gRPC, `grpc.health.v1.Health/Check`, encoded and decoded by hand.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ const NOT_SERVING: u64 = 2;
 /// gRPC status when a reply breaks the protocol: 13, internal.
 const INTERNAL: u32 = 13;
 
-/// Asks for `service`; the empty name is the server as a whole.
+/// Asks for the health of `service`; the empty name stands for the server as a whole.
 pub(super) async fn check(
     client: &mut Client,
     service: &str,
@@ -36,7 +36,7 @@ fn judge(reply: &Reply) -> Result<CheckResult, Failure> {
     if !reply.status.is_success() {
         return Err(Failure::Status(reply.status.as_u16()));
     }
-    // An error without a message has its status in the headers.
+    // A reply with an error and no message has the status in its headers.
     let status = reply.trailers.get("grpc-status").or_else(|| reply.headers.get("grpc-status"));
     let status = status.and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(INTERNAL);
     if status != 0 {
@@ -45,11 +45,12 @@ fn judge(reply: &Reply) -> Result<CheckResult, Failure> {
     match decode(&reply.body) {
         Some(SERVING) => Ok(CheckResult::Good),
         Some(NOT_SERVING) => Ok(CheckResult::NotReady),
+        // UNKNOWN and SERVICE_UNKNOWN say nothing about health.
         _ => Err(Failure::WrongAnswer),
     }
 }
 
-/// A `HealthCheckRequest` in a gRPC frame: no compression, length, message.
+/// Encodes a `HealthCheckRequest` as a gRPC frame: no compression, length, message.
 fn encode(service: &str) -> Bytes {
     let mut message = BytesMut::new();
     if !service.is_empty() {
@@ -72,14 +73,14 @@ fn put_varint(bytes: &mut BytesMut, mut value: u64) {
     bytes.put_u8(value as u8);
 }
 
-/// The status in a framed `HealthCheckResponse`; `None` if it is none.
+/// Decodes the status in a framed `HealthCheckResponse`; `None` if the frame is not valid.
 pub(crate) fn decode(frame: &[u8]) -> Option<u64> {
     let (head, message) = frame.split_at_checked(5)?;
     let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
     if head[0] != 0 || usize::try_from(length).ok()? != message.len() {
         return None;
     }
-    // Zero, that is unknown, is not written at all.
+    // Protobuf leaves out a field of value 0, which means "unknown".
     let mut status = 0;
     let mut rest = message;
     while !rest.is_empty() {
@@ -91,6 +92,7 @@ pub(crate) fn decode(frame: &[u8]) -> Option<u64> {
                     status = value;
                 }
             }
+            // Other fields are skipped by their wire type: 64 bits, length, 32 bits.
             1 => rest = rest.get(8..)?,
             2 => {
                 let length = take_varint(&mut rest)?;

@@ -1,4 +1,4 @@
-//! Checks: what is asked, how often, and what the answer shows.
+//! Checks of replicas: requests, intervals and results.
 
 mod active;
 mod deep;
@@ -23,21 +23,21 @@ pub(crate) use grpc::decode as status_in;
 use crate::http::Failure;
 
 /// Share of an interval by which each pause between checks varies, so that many replicas, and many
-/// nodes that check the same one, do not ask all at once.
+/// nodes that check one replica, are not checked at the same moment.
 pub(crate) const JITTER: f64 = 0.2;
 
-/// The kinds of checks.
+/// Kind of check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckKind {
-    /// Whether it answers at all.
+    /// Check that the replica is up.
     Active,
-    /// Whether it works.
+    /// Check that the replica works.
     Deep,
 }
 
 impl CheckKind {
-    /// Name as it stands in metrics.
+    /// Returns the kind's name in metrics.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,23 +47,23 @@ impl CheckKind {
     }
 }
 
-/// What a check showed.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CheckResult {
-    /// All is well.
+    /// The replica is well.
     Good,
-    /// It is up, and says that it is not ready: it loads its model, or shuts down.
+    /// The replica is up and says that it is not ready: it loads its model, or shuts down.
     NotReady,
-    /// It refused the check for now (429, 503): busy, which is no fault.
+    /// The replica refused the check for now (429, 503): it is busy, which is no fault.
     Busy,
-    /// It works, but its GPUs have less memory left than they should.
+    /// The replica works, but its GPUs have less memory left than they should.
     MemoryFull,
-    /// It is down, broken, or wrong.
+    /// The replica is down, broken, or gives wrong answers.
     Failed(Failure),
 }
 
 impl CheckResult {
-    /// Name as it stands in metrics; failures by their own names.
+    /// Returns the result's name in metrics; a failure has its own name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl From<Failure> for CheckResult {
     }
 }
 
-/// A pause of `interval`, give or take [`JITTER`].
+/// Returns a pause of `interval`, with jitter of [`JITTER`].
 pub(crate) fn pause(interval: Duration, rng: &mut fastrand::Rng) -> Duration {
     crate::pause::jittered(interval, JITTER, rng)
 }

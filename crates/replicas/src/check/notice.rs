@@ -1,4 +1,4 @@
-//! The notice that a machine is about to be taken away, as clouds give for cheap machines.
+//! Preemption notice: a cloud tells that it will take a cheap machine away.
 
 use std::time::Duration;
 
@@ -7,30 +7,31 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use super::Expectation;
 use crate::http::{Client, Failure, HttpProtocol, Reuse, Server};
 
-/// Where a replica's machine tells that it is to be taken away: 200 if so, 404 if not.
+/// Address where a replica's machine tells that it will be taken away: status 200 if so, 404 if
+/// not.
 ///
-/// Metadata services are reached from their own machine only; elsewhere this is an address of
-/// something on that machine that passes them on.
+/// Metadata services answer only their own machine. For other machines, this is the address of a
+/// program on the replica's machine that relays the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoticeCheck {
     /// Host name or address, IPv6 without brackets.
     pub host: String,
-    /// Its port.
+    /// Port of the service.
     pub port: u16,
-    /// Path to ask for.
+    /// Path of the request.
     pub path: String,
-    /// Sent along, as `metadata-flavor` on Google's.
+    /// Headers of the request, such as `metadata-flavor` for Google's service.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// What the body says when the machine is to go, for services that always answer 200.
+    /// Content of the body if the machine will be taken away, for services that always answer 200.
     pub expect: Option<Expectation>,
-    /// Pause between two checks, give or take 20 %. Notices come 30 s to 2 min ahead.
+    /// Pause between two checks, with 20 % jitter. Notices come 30 s to 2 min ahead.
     pub interval: Duration,
-    /// How long one check may take.
+    /// Time limit of one check.
     pub timeout: Duration,
 }
 
 impl NoticeCheck {
-    /// Asks every 5 s and waits 1 s for the answer.
+    /// Makes a check that asks every 5 s and waits 1 s for the answer.
     #[must_use]
     pub fn new(host: String, port: u16, path: String) -> Self {
         Self {
@@ -45,10 +46,10 @@ impl NoticeCheck {
     }
 }
 
-/// Whether the machine is to be taken away.
+/// Returns true if the machine will be taken away.
 ///
 /// # Errors
-/// If that could not be learned; an unreachable service is no notice.
+/// Returns an error if the service gives no clear answer; an unreachable service is no notice.
 pub(crate) async fn notice(check: &NoticeCheck) -> Result<bool, Failure> {
     let mut client = Client::new(Server {
         host: check.host.clone(),

@@ -1,4 +1,4 @@
-//! Replicas behind a DNS name.
+//! Discovery of replicas behind a DNS name.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,51 +13,52 @@ use super::known::{Answer, Known};
 use super::lookup::Lookup;
 use crate::pause::{Backoff, rng};
 
-/// The pause after the first failure.
+/// Pause after the first failure.
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 
-/// A name that is asked for again and again.
+/// DNS name that is looked up again and again.
 ///
-/// A change is noticed within `refresh_max + timeout`, or the record's TTL where that is less; the
-/// end of an outage of DNS within `retry_max + timeout`.
+/// A change is noticed within `refresh_max + timeout`, or within the record's TTL if that is less.
+/// The end of a DNS outage is noticed within `retry_max + timeout`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DnsSource {
-    /// What is asked.
+    /// Question to DNS.
     pub question: DnsQuestion,
-    /// DNS server to ask, over UDP and TCP; `None` takes the system's.
+    /// DNS server to ask, over UDP and TCP; `None` uses the system's.
     pub resolver: Option<SocketAddr>,
-    /// How long one answer may take, with all its tries.
+    /// Time limit of one answer, with all its tries.
     pub timeout: Duration,
-    /// The name is asked for again at the TTL of its records, but no sooner than this.
+    /// Shortest pause between two look-ups. The pause is the TTL of the records, within this limit
+    /// and the next.
     pub refresh_min: Duration,
-    /// And no later than this.
+    /// Longest pause between two look-ups.
     pub refresh_max: Duration,
     /// Longest pause after answers that failed or were empty.
     pub retry_max: Duration,
-    /// A set that is known is emptied only by answers that say so for this long. Covers a
-    /// deployment that takes the old ones out before the new ones come.
+    /// Time for which all answers must be empty before a known set is emptied. Covers a deployment
+    /// that removes the old replicas before the new ones come.
     pub empty_grace: Duration,
 }
 
-/// What is asked of DNS. A name without a dot at its end is completed as the system does.
+/// Question to DNS. A name without a dot at its end is completed as the system does it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsQuestion {
-    /// A, and AAAA where there is no A: each address is a replica.
+    /// A records, or AAAA records if there are no A records: each address is a replica.
     Address {
-        /// The name.
+        /// Name to look up.
         name: String,
-        /// The port of all of them.
+        /// Port of all these replicas.
         port: u16,
     },
-    /// SRV: each record is a replica, with its port and weight. Priorities are ignored.
+    /// SRV records: each record is a replica, with its port and weight. Priorities are ignored.
     Service {
-        /// The name, e.g. `_http._tcp.models.example.com.`.
+        /// Name to look up, e.g. `_http._tcp.models.example.com.`.
         name: String,
     },
 }
 
 impl DnsQuestion {
-    /// The name that is asked for.
+    /// Returns the name to look up.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -67,7 +68,7 @@ impl DnsQuestion {
 }
 
 impl DnsSource {
-    /// Asks the system's DNS server, at the TTL within 1 s to 30 s.
+    /// Makes a source that asks the system's DNS server, at the TTL within 1 s to 30 s.
     #[must_use]
     pub fn new(question: DnsQuestion) -> Self {
         Self {
@@ -81,8 +82,8 @@ impl DnsSource {
         }
     }
 
-    /// Asks until `stop`, or until nobody listens, on the runtime of the caller. The value is
-    /// `None` until something is known, and then in order and without repetitions.
+    /// Looks the name up until `stop`, or until the receiver is dropped, on the runtime of the
+    /// caller. The value is `None` until a first answer, and then sorted and without repetitions.
     #[must_use]
     pub fn watch(
         self,
@@ -113,19 +114,21 @@ impl DnsSource {
             let pause = match &answer {
                 Answer::Endpoints(_, ttl) => {
                     backoff.reset();
-                    // Up to a tenth sooner, so that many nodes do not ask at once.
+                    // Up to a tenth sooner, so that many nodes do not ask at the same moment.
                     let sooner = 1.0 - 0.1 * rng.f64();
                     (*ttl)
                         .clamp(self.refresh_min, self.refresh_max.max(self.refresh_min))
                         .mul_f64(sooner)
                 }
+                // An empty answer may be a gap in a deployment, so the next look-up comes soon.
                 Answer::Empty => backoff.next(&mut rng),
                 Answer::Failed => {
                     if !was_failing {
                         let name = self.question.name();
                         tracing::warn!(name, "no answer from DNS; the last known set stays in use");
                     }
-                    // What it knew of its servers, or which they were, may be the reason.
+                    // A new look-up reads the list of DNS servers again, and forgets what it knew
+                    // of them: either may be the reason.
                     lookup = Lookup::new(self);
                     backoff.next(&mut rng)
                 }

@@ -1,44 +1,45 @@
-//! A file that lists replicas.
+//! Discovery of replicas from a file.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use notify::{RecursiveMode, Watcher};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::FileWatch;
+
 /// Largest file that is read, bytes: ten thousand replicas.
 const FILE_BYTES_MAX: u64 = 4 << 20;
-/// A changed file is read again after this long, until it stays the same: it may be in the middle
-/// of being written.
+/// Pause after which a changed file is read again, until it stays the same: it may be read in the
+/// middle of a write.
 const SETTLE: Duration = Duration::from_millis(50);
-/// Readings of a file that changes all the time before it is left for the next round.
+/// Most readings of a file that changes all the time, before it is left for the next round.
 const SETTLE_ROUNDS: u32 = 20;
 
-/// A file whose text is told whenever it changes. What stands in it is for the reader.
+/// File whose text is sent whenever it changes. The receiver parses it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSource {
-    /// The file. It need not exist yet.
+    /// Path of the file, which need not exist yet.
     pub path: PathBuf,
-    /// It is also read this often, for changes that the system does not tell of, as on network
-    /// file systems.
+    /// Interval at which the file is also read without a notification of a change, because network
+    /// file systems may send none.
     pub reread: Duration,
 }
 
 impl FileSource {
-    /// Watches `path`, and reads it every 3 s whatever happens.
+    /// Makes a source that watches `path` and reads it at least every 3 s.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path, reread: Duration::from_secs(3) }
     }
 
-    /// Watches until `stop`, or until nobody listens, on the runtime of the caller. The value is
-    /// `None` until the file was read once. A file that is gone or can't be read keeps its last
-    /// text.
+    /// Watches the file until `stop`, or until the receiver is dropped, on the runtime of the
+    /// caller. The value is `None` until the file was read once. If the file is gone or can't be
+    /// read, its last text stays.
     #[must_use]
     pub fn watch(
         self,
@@ -57,14 +58,15 @@ impl FileSource {
     }
 
     async fn run(&self, sender: &watch::Sender<Option<Arc<str>>>) {
-        // One place: a second change while one waits needs no second reading.
+        // Capacity 1: a second change while one waits needs no second reading.
         let (changed, mut changes) = mpsc::channel(1);
-        let _watcher = notice_changes(&self.path, changed.clone())
+        let _watch = FileWatch::start(std::slice::from_ref(&self.path), changed.clone())
             .inspect_err(|error| {
                 let path = self.path.display();
                 tracing::warn!(%path, %error, "changes are only noticed by reading again");
             })
             .ok();
+        // A failure is logged once, not in each round.
         let mut could_read = true;
         loop {
             match self.read_settled(sender).await {
@@ -84,7 +86,7 @@ impl FileSource {
         }
     }
 
-    /// Tells the text if it is another one, and did not change between two readings.
+    /// Sends the text if it is new, and did not change between two readings.
     async fn read_settled(&self, sender: &watch::Sender<Option<Arc<str>>>) -> io::Result<()> {
         let mut before = self.read().await?;
         for _ in 0..SETTLE_ROUNDS {
@@ -115,22 +117,4 @@ fn read(path: &Path) -> io::Result<String> {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it is larger than 4 MiB"));
     }
     Ok(text)
-}
-
-/// Watches the file's folder: many tools replace a file instead of writing to it.
-fn notice_changes(path: &Path, changed: mpsc::Sender<()>) -> notify::Result<impl Watcher + use<>> {
-    let name = path.file_name().map(ToOwned::to_owned);
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        let Ok(event) = event else { return };
-        let is_ours = event.paths.iter().any(|path| path.file_name() == name.as_deref());
-        // Kubernetes swaps a link beside the file instead of the file.
-        let is_link = event.paths.iter().any(|path| path.ends_with("..data"));
-        if !event.kind.is_access() && (is_ours || is_link) {
-            // A change that waits already covers this one.
-            let _: Result<(), _> = changed.try_send(());
-        }
-    })?;
-    watcher.watch(folder.unwrap_or_else(|| Path::new(".")), RecursiveMode::NonRecursive)?;
-    Ok(watcher)
 }

@@ -1,4 +1,4 @@
-//! What fuzz targets need of discovery.
+//! Entry point to discovery for fuzz targets.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::Endpoint;
 use super::known::{Answer, Known};
 use super::lookup::{addresses_in, endpoints_of, services_in, told_along};
 
-/// The sets that a source tells of after an answer with these records, asked as address and as
-/// service.
+/// Returns the sets of endpoints after an answer with these records, read as addresses and as
+/// services.
 pub(crate) fn endpoints(
     answers: &[Record],
     additionals: &[Record],

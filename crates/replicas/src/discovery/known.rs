@@ -1,4 +1,4 @@
-//! What a source told last, and what a new answer makes of it.
+//! Last known answer of a source, and the effect of a new one.
 
 use std::time::Duration;
 
@@ -6,36 +6,36 @@ use tokio::time::Instant;
 
 use super::Endpoint;
 
-/// What came of asking.
+/// Result of a look-up.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Answer {
-    /// These, for so long.
+    /// Endpoints, and the time for which they are valid.
     Endpoints(Vec<Endpoint>, Duration),
-    /// The server knows that there are none.
+    /// The server knows that there are no endpoints.
     Empty,
-    /// Nothing was learned.
+    /// The look-up failed.
     Failed,
 }
 
-/// The last known set.
+/// Last known set of endpoints.
 #[derive(Debug)]
 pub(super) struct Known {
     endpoints: Option<Vec<Endpoint>>,
-    /// Since when every answer said that there are none.
+    /// Time since which every answer has been empty.
     empty_since: Option<Instant>,
     empty_grace: Duration,
 }
 
 impl Known {
-    /// Nothing is known. A set is only emptied by answers that say so for `empty_grace`.
+    /// Makes an unknown set. A known set is emptied only after empty answers for `empty_grace`.
     pub(super) fn new(empty_grace: Duration) -> Self {
         Self { endpoints: None, empty_since: None, empty_grace }
     }
 
-    /// Takes an answer in. `Some` is the set from now on, where the answer changed it.
+    /// Takes an answer in. Returns the new set if the answer changed it.
     pub(super) fn note(&mut self, answer: Answer, now: Instant) -> Option<Vec<Endpoint>> {
         let next = match answer {
-            // Neither confirms that there are none nor that there are some.
+            // A failure proves neither that there are endpoints nor that there are none.
             Answer::Failed => return None,
             Answer::Empty => {
                 let since = *self.empty_since.get_or_insert(now);
@@ -57,7 +57,8 @@ impl Known {
         Some(next)
     }
 
-    /// In order, each once, and with the last known address where the answer had none.
+    /// Sorts the endpoints, removes repetitions, and fills in the last known address where the
+    /// answer has none.
     fn normal(&self, mut endpoints: Vec<Endpoint>) -> Vec<Endpoint> {
         let known = self.endpoints.as_deref().unwrap_or_default();
         for endpoint in endpoints.iter_mut().filter(|endpoint| endpoint.address.is_none()) {

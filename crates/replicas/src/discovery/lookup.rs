@@ -1,4 +1,4 @@
-//! One question to DNS.
+//! Look-up of one question in DNS.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use super::Endpoint;
 use super::dns::{DnsQuestion, DnsSource};
 use super::known::Answer;
 
-/// Endpoints taken from one answer. What a DNS message over TCP can hold is not much more.
+/// Most endpoints that are taken from one answer. A DNS message over TCP can't hold many more.
 const ENDPOINTS_MAX: usize = 1024;
-/// Tries within one answer: a lost packet is no outage.
+/// Tries within one look-up: a lost packet is no outage.
 const ATTEMPTS: u32 = 2;
 
-/// Asks questions.
+/// DNS client of one source.
 #[derive(Debug)]
 pub(super) struct Lookup {
     /// `None` if the system's configuration can't be read.
     resolver: Option<Resolver>,
 }
 
-/// Hickory's, which has no `Debug`.
+/// Resolver of hickory, with the `Debug` that it lacks.
 #[derive(Clone)]
 struct Resolver(TokioResolver);
 
@@ -37,7 +37,7 @@ impl std::fmt::Debug for Resolver {
     }
 }
 
-/// Records that were found, or why there are none.
+/// Records that were found, or the answer if there are none.
 type Found = Result<Vec<Record>, Answer>;
 
 impl Lookup {
@@ -48,7 +48,7 @@ impl Lookup {
         Self { resolver: resolver.ok().map(Resolver) }
     }
 
-    /// The answer to `question`. Has no time limit of its own.
+    /// Returns the answer to `question`. Has no time limit of its own.
     pub(super) async fn ask(&self, question: &DnsQuestion) -> Answer {
         let Some(resolver) = &self.resolver else { return Answer::Failed };
         let answer = match question {
@@ -77,6 +77,7 @@ impl Resolver {
         let mut addresses = told_along(lookup.additionals());
         let mut ttl = ttl(lookup.answers());
         for (target, records) in self.addresses_of(&services, &addresses).await {
+            // The endpoints are valid as long as the record that expires first.
             ttl = ttl.min(self::ttl(&records));
             let found = records.iter().filter_map(|record| record.data.ip_addr());
             addresses.extend(found.map(|address| (target.clone(), address)));
@@ -84,8 +85,8 @@ impl Resolver {
         Ok(Answer::Endpoints(endpoints_of(&services, &addresses), ttl))
     }
 
-    /// The addresses of those targets that the answer did not tell. One that can't be had is left
-    /// to whoever connects.
+    /// Looks up the addresses of those targets that the answer did not include. If a target has no
+    /// address, the client that connects looks the name up again.
     async fn addresses_of(
         &self,
         services: &[&SRV],
@@ -105,7 +106,8 @@ impl Resolver {
         lookups.join_all().await
     }
 
-    /// A, and AAAA only if there is none: a server with both would be two replicas.
+    /// Looks up A records, and AAAA records only if there are none: a server with both would become
+    /// two replicas.
     async fn addresses(&self, name: Name) -> Found {
         match self.records(name.clone(), RecordType::A).await {
             Err(Answer::Empty) => self.records(name, RecordType::AAAA).await,
@@ -135,6 +137,7 @@ fn build(source: &DnsSource) -> Result<TokioResolver, NetError> {
             let server = NameServerConfig::new(address.ip(), true, connections);
             let config = ResolverConfig::from_parts(None, Vec::new(), vec![server]);
             let mut builder = TokioResolver::builder_with_config(config, provider);
+            // A configured DNS server is asked alone, without the system's hosts file.
             builder.options_mut().use_hosts_file = ResolveHosts::Never;
             builder
         }
@@ -142,12 +145,12 @@ fn build(source: &DnsSource) -> Result<TokioResolver, NetError> {
     let options = builder.options_mut();
     options.timeout = source.timeout / ATTEMPTS;
     options.attempts = (ATTEMPTS - 1) as usize;
-    // A cache would hide changes until the TTL, however long, is over.
+    // A cache would hide changes until a long TTL is over.
     options.cache_size = 0;
     builder.build()
 }
 
-/// Whether DNS said that there is nothing, or did not say.
+/// Returns `Empty` if DNS said that there are no records, and `Failed` for any other error.
 fn why(error: &NetError) -> Answer {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(_)) => Answer::Empty,
@@ -163,7 +166,7 @@ fn ttl(records: &[Record]) -> Duration {
     Duration::from_secs(u64::from(ttls.min().unwrap_or_default()))
 }
 
-/// The endpoints at the addresses of a name.
+/// Returns the endpoints at the addresses of a name.
 pub(super) fn addresses_in((host, port): (&str, u16), records: &[Record]) -> Vec<Endpoint> {
     let endpoint =
         |address| Endpoint { host: host.to_owned(), address: Some(address), port, weight: 1 };
@@ -171,12 +174,12 @@ pub(super) fn addresses_in((host, port): (&str, u16), records: &[Record]) -> Vec
     addresses.map(endpoint).take(ENDPOINTS_MAX).collect()
 }
 
-/// The services that an answer names.
+/// Returns the services that an answer names.
 pub(super) fn services_in(answers: &[Record]) -> Vec<&SRV> {
     answers
         .iter()
         .filter_map(|record| match &record.data {
-            // A target of nothing but the root says that there is no such service.
+            // A target that is only the root means that there is no such service.
             RData::SRV(service) if !service.target.is_root() => Some(service),
             _ => None,
         })
@@ -184,23 +187,25 @@ pub(super) fn services_in(answers: &[Record]) -> Vec<&SRV> {
         .collect()
 }
 
-/// The endpoints of these services, with those addresses that are known.
+/// Returns the endpoints of these services, with the addresses that are known.
 pub(super) fn endpoints_of(services: &[&SRV], addresses: &[(Name, IpAddr)]) -> Vec<Endpoint> {
     let endpoint = |service: &&SRV| Endpoint {
         host: service.target.to_utf8().trim_end_matches('.').to_owned(),
         address: address_of(&service.target, addresses),
         port: service.port,
+        // In SRV records, weight 0 means very little work, not none.
         weight: u32::from(service.weight).max(1),
     };
     services.iter().map(endpoint).collect()
 }
 
+/// Returns the addresses in the additional records of an answer.
 pub(super) fn told_along(additionals: &[Record]) -> Vec<(Name, IpAddr)> {
     let address = |record: &Record| Some((record.name.clone(), record.data.ip_addr()?));
     additionals.iter().filter_map(address).collect()
 }
 
-/// The lowest address of a name, so that it is the same one at each asking.
+/// Returns the lowest address of a name, so that every look-up chooses the same one.
 fn address_of(name: &Name, addresses: &[(Name, IpAddr)]) -> Option<IpAddr> {
     let own = addresses.iter().filter(|(owner, _)| owner == name);
     own.map(|(_, address)| *address).min()

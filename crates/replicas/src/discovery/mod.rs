@@ -1,7 +1,7 @@
-//! Where replicas are: sources that are watched, and tell whenever the set changes.
+//! Discovery of replicas: sources that are watched and send each change of the set.
 //!
-//! A source never takes back what it told because it can't be read: a DNS server that is down, or
-//! a file that is gone, says nothing about replicas.
+//! A source that can't be read keeps its last set: a DNS server that is down, or a file that is
+//! gone, proves nothing about replicas.
 
 mod dns;
 mod file;
@@ -15,16 +15,17 @@ use std::net::IpAddr;
 pub use dns::{DnsQuestion, DnsSource};
 pub use file::FileSource;
 
-/// One place where a replica answers.
+/// Address at which a replica answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
-    /// The name: that which was asked for, or the target of an SRV record. What a certificate
-    /// there is for.
+    /// Host name: the name that was looked up, or the target of an SRV record. A TLS certificate
+    /// must have this name.
     pub host: String,
-    /// Its address, where DNS told it; else the name is to be looked up.
+    /// Address of the host if DNS included it; `None` if the name must be looked up.
     pub address: Option<IpAddr>,
-    /// Its port.
+    /// Port of the replica.
     pub port: u16,
-    /// Share of the work against its peers, at least 1: an SRV record's weight, up to 65,535.
+    /// Share of the work relative to its peers, at least 1: the weight of an SRV record, up to
+    /// 65,535.
     pub weight: u32,
 }

@@ -1,4 +1,4 @@
-//! Requests to one server, over a kept connection or a fresh one.
+//! HTTP client of one server, over a kept connection or a new one.
 
 use std::pin::{Pin, pin};
 use std::time::Duration;
@@ -14,22 +14,22 @@ use tokio::time::timeout;
 use super::connect::Stream;
 use super::{BODY_BYTES_MAX, Failure, HttpProtocol, Server, connect, h2};
 
-/// How servers see these requests in their logs.
+/// User agent of these requests in the logs of servers.
 const AGENT: HeaderValue = HeaderValue::from_static("spillway-monitor");
-/// Heads of replies that are read, bytes.
+/// Longest head of a reply, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Whether a request may use the connection of the one before.
+/// Choice of the connection for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reuse {
-    /// A connection of its own: it also shows that the server accepts connections.
+    /// A new connection, which also shows that the server accepts connections.
     Fresh,
-    /// The connection of the last request, where it is still open. Only for requests that may be
-    /// sent twice, as the server may close it just then.
+    /// The connection of the last request, if it is still open. Only for requests that may be sent
+    /// twice, because the server may close the connection at that moment.
     Kept,
 }
 
-/// A whole reply.
+/// Whole reply of a server.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -38,20 +38,20 @@ pub(crate) struct Reply {
     pub(crate) trailers: HeaderMap,
 }
 
-/// Asks one server.
+/// HTTP client of one server.
 #[derive(Debug)]
 pub(crate) struct Client {
     server: Server,
     kept: Option<Connection>,
 }
 
-/// An HTTP/1.1 connection. It has no task: the request that uses it drives it, and dropping the
-/// request closes it, which a server takes as the end of the work for it.
+/// HTTP/1.1 connection. It has no task: the request that uses it drives it, and a dropped request
+/// closes it, which tells the server to stop the work.
 #[derive(Debug)]
 struct Connection {
     sender: http1::SendRequest<Full<Bytes>>,
     driver: Pin<Box<http1::Connection<TokioIo<Stream>, Full<Bytes>>>>,
-    /// The driver has ended and must not be polled again.
+    /// True if the driver has ended and must not be polled again.
     is_over: bool,
 }
 
@@ -60,7 +60,7 @@ impl Client {
         Self { server, kept: None }
     }
 
-    /// A request to this server.
+    /// Makes a request to this server.
     pub(crate) fn request(
         &self,
         method: Method,
@@ -76,15 +76,18 @@ impl Client {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = uri.map_err(|_| Failure::BadRequest)?;
         *request.method_mut() = method;
+        // An absolute URI could name another server.
         if !path.starts_with('/') {
             return Err(Failure::BadRequest);
         }
         let headers = request.headers_mut();
+        // HTTP/2 has the authority in the URI.
         if self.server.protocol == HttpProtocol::Http1 {
             headers.insert(HOST, authority.parse().map_err(|_| Failure::BadRequest)?);
         }
         headers.insert(USER_AGENT, AGENT);
         headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        // Configured headers replace those above.
         for (name, value) in &self.server.headers {
             headers.insert(name, value.clone());
         }
@@ -95,10 +98,10 @@ impl Client {
         Ok(request)
     }
 
-    /// The reply to `request`, within `bound` from here, connecting included.
+    /// Sends `request` and returns the reply within `bound`, connecting included.
     ///
     /// # Errors
-    /// Whatever went wrong. A reply of any status is no error.
+    /// Returns the reason if there is no whole reply. A reply of any status is no error.
     pub(crate) async fn send(
         &mut self,
         request: Request<Bytes>,
@@ -119,7 +122,8 @@ impl Client {
             && let Some(kept) = self.kept.take()
         {
             match self.exchange_on(kept, request.clone(), reuse).await {
-                // The server closed it meanwhile: that says nothing about the server.
+                // The server closed the kept connection meanwhile, which proves nothing about the
+                // server.
                 Err(Failure::Broken) => {}
                 result => return result,
             }
@@ -162,13 +166,13 @@ impl Connection {
             let body = body.to_bytes();
             Ok(Reply { status: head.status, headers: head.headers, body, trailers })
         });
-        // The exchange moves only while the connection is driven.
+        // The exchange makes progress only while the connection is driven.
         tokio::select! {
             biased;
             outcome = exchange.as_mut() => return outcome,
             _ = self.driver.as_mut() => self.is_over = true,
         }
-        // What the connection brought before it ended is still to be taken.
+        // Data that arrived before the connection ended must still be read.
         exchange.await
     }
 }

@@ -16,7 +16,7 @@ use super::*;
 const BOUND: Duration = Duration::from_secs(10);
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
 
-/// Hands each connection to the test.
+/// Starts a server that hands each connection to the test.
 async fn listen() -> (u16, mpsc::Receiver<TcpStream>, JoinSet<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -47,7 +47,7 @@ async fn get(client: &mut Client, reuse: Reuse, bound: Duration) -> Result<Reply
     client.send(request, reuse, bound).await
 }
 
-/// What comes of a request and of its server, which must both end.
+/// Returns the results of a request and of its server, which must both end.
 async fn both<A, B>(request: impl Future<Output = A>, server: impl Future<Output = B>) -> (A, B) {
     let joined = Box::pin(async { tokio::join!(request, server) });
     timeout(2 * BOUND, joined).await.expect("the server got what it waits for")
@@ -61,7 +61,7 @@ async fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
-/// One exchange, with what the server does.
+/// Runs one exchange with a server that acts as given.
 async fn exchange(
     client: &mut Client,
     connections: &mut mpsc::Receiver<TcpStream>,
@@ -70,7 +70,7 @@ async fn exchange(
     let serve = async {
         let mut stream = connections.recv().await.unwrap();
         read_head(&mut stream).await;
-        // The client may have enough of it before it is all.
+        // The client may stop reading before the server has written all.
         stream.write_all(reply).await.ok();
         stream
     };

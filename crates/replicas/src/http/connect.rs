@@ -1,4 +1,4 @@
-//! Opens connections to servers.
+//! Connections to servers.
 
 use std::io;
 use std::pin::Pin;
@@ -15,23 +15,23 @@ use tokio_rustls::client::TlsStream;
 
 use super::{Failure, HttpProtocol};
 
-/// TLS towards one server.
+/// TLS settings towards one server.
 #[derive(Clone, Debug)]
 pub struct TlsTarget {
-    /// Whom to trust. Its ALPN protocols are replaced by the one that is spoken.
+    /// Settings with the trusted CAs. Its ALPN protocols are replaced by the one in use.
     pub config: Arc<ClientConfig>,
-    /// The name that the certificate must have.
+    /// Name that the server's certificate must have.
     pub server_name: ServerName<'static>,
 }
 
 impl PartialEq for TlsTarget {
-    /// The same `Arc`, not the same contents: those can't be compared.
+    /// Compares the pointer of the settings, because their content can't be compared.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.config, &other.config) && self.server_name == other.server_name
     }
 }
 
-/// Where requests go, and what goes with each.
+/// Address of a server, with the TLS, protocol and headers of its requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
     pub(crate) host: String,
@@ -42,7 +42,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `host:port` as it stands in a URI.
+    /// Returns `host:port` in the form of a URI.
     pub(crate) fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -52,14 +52,14 @@ impl Server {
     }
 }
 
-/// A connection.
+/// Connection with or without TLS.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Connects to the first of the server's addresses that takes it. Has no time limit of its own.
+/// Connects to the first of the server's addresses that accepts. Has no time limit of its own.
 pub(crate) async fn connect(server: &Server) -> Result<Stream, Failure> {
     let tcp = connect_tcp(server).await?;
     let Some(tls) = &server.tls else { return Ok(Stream::Plain(tcp)) };
@@ -84,10 +84,12 @@ async fn connect_tcp(server: &Server) -> Result<TcpStream, Failure> {
     let mut failure = Failure::Name;
     for address in addresses.inspect_err(log).map_err(|_| Failure::Name)? {
         match TcpStream::connect(address).await.inspect_err(log) {
-            // The request must leave with its last byte, not with the next acknowledgement.
+            // Without delay, so that the last bytes of a request do not wait for an
+            // acknowledgement.
             Ok(tcp) => {
                 return tcp.set_nodelay(true).map(|()| tcp).map_err(|_| Failure::Connect);
             }
+            // Another address of the name may accept.
             Err(_) => failure = Failure::Connect,
         }
     }

@@ -1,34 +1,35 @@
-//! Why a server could not be asked.
+//! Reasons for which a server gave no usable reply.
 
 use std::fmt;
 
-/// What went wrong, in as much detail as is worth counting. Logs have the rest.
+/// Reason for which a server gave no usable reply, in the detail that is worth counting. Logs have
+/// the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Failure {
-    /// Its name has no address.
+    /// The server's name has no address.
     Name,
     /// No connection: refused or unreachable.
     Connect,
     /// The TLS handshake failed.
     Tls,
-    /// It took too long.
+    /// The time limit has passed.
     TimedOut,
     /// The connection broke before the whole reply, or what came was not HTTP.
     Broken,
-    /// The reply was longer than what is read.
+    /// The reply was longer than the limit.
     TooLarge,
     /// The reply has this HTTP status.
     Status(u16),
     /// The reply has this gRPC status.
     GrpcStatus(u32),
-    /// It answered, but not what it should have.
+    /// The server answered, but not with the expected answer.
     WrongAnswer,
-    /// The request can't be built, as when its path is no path: a fault of the config.
+    /// The request can't be built, e.g. because its path is not valid: a fault of the config.
     BadRequest,
 }
 
 impl Failure {
-    /// Name as it may stand in metrics: without the numbers.
+    /// Returns the failure's name in metrics, without the numbers.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

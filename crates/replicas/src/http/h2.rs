@@ -1,4 +1,4 @@
-//! One request over HTTP/2, on a connection of its own.
+//! HTTP/2 client: one request on a connection of its own.
 
 use std::pin::pin;
 
@@ -10,16 +10,18 @@ use super::client::Reply;
 use super::connect::Stream;
 use super::{BODY_BYTES_MAX, Failure};
 
-/// The reply to `request`, whose URI must be absolute. hyper would need a task for the connection;
-/// here it ends with the request.
+/// Sends `request`, whose URI must be absolute, and returns the reply. hyper would need a task for
+/// the connection; here the connection ends with the request.
 pub(super) async fn exchange(stream: Stream, request: Request<Bytes>) -> Result<Reply, Failure> {
     let (sender, connection) = handshake(stream).await.map_err(|error| broken(&error))?;
     let mut exchange = pin!(converse(sender, request));
+    // The exchange makes progress only while the connection is driven.
     tokio::select! {
         biased;
         outcome = exchange.as_mut() => return outcome,
         _ = connection => {}
     }
+    // Data that arrived before the connection ended must still be read.
     exchange.await
 }
 
@@ -30,7 +32,7 @@ async fn converse(sender: SendRequest<Bytes>, request: Request<Bytes>) -> Result
         .send_request(Request::from_parts(head, ()), body.is_empty())
         .map_err(|error| broken(&error))?;
     if !body.is_empty() {
-        // It keeps what the window has no room for, and the connection sends it later.
+        // `h2` keeps the bytes that exceed the window, and the connection sends them later.
         upload.send_data(body, true).map_err(|error| broken(&error))?;
     }
     receive(reply).await

@@ -1,4 +1,4 @@
-//! A small HTTP client: one server, one request at a time, everything bounded.
+//! Small HTTP client: one server, one request at a time, everything bounded.
 
 mod client;
 mod connect;
@@ -11,10 +11,11 @@ pub(crate) use connect::{Server, connect};
 pub use failure::Failure;
 use serde::{Deserialize, Serialize};
 
-/// Largest reply that is read, bytes. The metrics page of a server with many models is well below.
+/// Largest reply that is read, in bytes. The metrics page of a server with many models is far
+/// below.
 pub(crate) const BODY_BYTES_MAX: usize = 4 << 20;
 
-/// What a server speaks.
+/// Protocol of a server.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema,
 )]

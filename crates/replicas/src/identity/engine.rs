@@ -1,11 +1,12 @@
-//! Which software a page comes from. Pure: a status and the bytes of a page in, a kind out.
+//! Recognition of server software. Pure: it takes a status and the bytes of a page and returns a
+//! kind.
 
 use serde_json::Value;
 
 use super::models::read_page;
 use crate::kind::ServerKind;
 
-/// Prefixes of the metrics that name their server.
+/// Prefixes of metrics by which a server is recognised.
 const METRICS: [(&str, ServerKind); 5] = [
     ("vllm:", ServerKind::Vllm),
     ("sglang:", ServerKind::Sglang),
@@ -13,38 +14,38 @@ const METRICS: [(&str, ServerKind); 5] = [
     ("tgi_", ServerKind::Tgi),
     ("nv_inference_", ServerKind::Triton),
 ];
-/// Owners of models that name their server.
+/// Owners of models by which a server is recognised.
 const OWNERS: [(&str, ServerKind); 3] = [
     ("vllm", ServerKind::Vllm),
     ("sglang", ServerKind::Sglang),
     ("llamacpp", ServerKind::LlamaCpp),
 ];
-/// Bytes of a page of JSON that are looked at: the longest, SGLang's, has some tens of kilobytes.
+/// Largest JSON page that is read: the longest, SGLang's, has some tens of kilobytes.
 const JSON_BYTES_MAX: usize = 1 << 20;
 
-/// A page by which a model server can be recognised.
+/// Page by which a model server can be recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EnginePage {
-    /// The list of models of OpenAI's API, with what owns them.
+    /// List of models of OpenAI's API, with their owners.
     Models,
     /// Prometheus metrics.
     Metrics,
-    /// KServe V2's server metadata.
+    /// Server metadata of KServe V2.
     V2,
-    /// Text Generation Inference's description of itself.
+    /// Description of itself by Text Generation Inference.
     Info,
-    /// llama.cpp's settings.
+    /// Settings of llama.cpp.
     Props,
-    /// SGLang's settings, by their newer path.
+    /// Settings of SGLang, at their newer path.
     ServerInfo,
-    /// The same by their older path.
+    /// Settings of SGLang, at their older path.
     GetServerInfo,
-    /// TorchServe's OpenAPI document.
+    /// OpenAPI document of TorchServe.
     ApiDescription,
 }
 
 impl EnginePage {
-    /// All pages, in the order in which they are asked for: those that most servers have come first.
+    /// All pages in the order in which they are asked for: pages that most servers have come first.
     pub(crate) const ALL: [Self; 8] = [
         Self::Models,
         Self::Metrics,
@@ -56,7 +57,7 @@ impl EnginePage {
         Self::ApiDescription,
     ];
 
-    /// Where the page is.
+    /// Returns the path of the page.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Models => "/v1/models",
@@ -70,11 +71,11 @@ impl EnginePage {
         }
     }
 
-    /// The kind of server that answers so; `None` if the page does not tell.
+    /// Returns the kind of server that gives this answer; `None` if the page does not tell.
     pub(crate) fn kind(self, status: u16, body: &[u8]) -> Option<ServerKind> {
         let is_good = (200..300).contains(&status);
         match self {
-            // Its list of one model has another path: it says what it takes this one for.
+            // TensorFlow Serving does not know this path, and names it in its error.
             Self::Models if status == 400 => {
                 let error = json(body)?["error"].as_str()?.to_owned();
                 error
@@ -95,7 +96,7 @@ impl EnginePage {
             Self::Info => {
                 let info = json(body)?;
                 let router = info["router"].as_str().unwrap_or_default();
-                // Its sibling for embeddings has the same page, without this limit.
+                // The sister product for embeddings has the same page without this limit.
                 let is_tgi = router.contains("text-generation")
                     || !info["model_id"].is_null() && !info["max_total_tokens"].is_null();
                 is_tgi.then_some(ServerKind::Tgi)
@@ -112,7 +113,8 @@ impl EnginePage {
     }
 }
 
-/// The server of KServe V2's metadata. Its name can be set; the extensions are Triton's alone.
+/// Recognises a server by KServe V2's metadata. The name can be configured; the extensions are
+/// Triton's alone.
 fn v2(metadata: &Value) -> Option<ServerKind> {
     let extensions = metadata["extensions"].as_array().into_iter().flatten();
     let mut extensions = extensions.filter_map(Value::as_str);
@@ -124,7 +126,7 @@ fn v2(metadata: &Value) -> Option<ServerKind> {
     }
 }
 
-/// The name of the metric that a line is about; empty if there is none.
+/// Returns the part of a line that begins with a metric's name.
 fn metric(line: &str) -> &str {
     let about = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE "));
     about.unwrap_or(line)

@@ -3,7 +3,7 @@ use crate::kind::ServerKind::{
     LlamaCpp, MlServer, Sglang, TfServing, Tgi, TorchServe, Triton, Vllm,
 };
 
-/// What a server answers at each path that it has; 404 at the others.
+/// Answers of a server, each for one page; all other pages answer 404.
 type Pages = &'static [(EnginePage, u16, &'static str)];
 
 fn recognised(pages: Pages) -> Option<ServerKind> {
@@ -61,7 +61,7 @@ fn servers_are_recognised_by_their_pages() {
     use EnginePage::{ApiDescription, GetServerInfo, Info, Metrics, Models, Props, ServerInfo, V2};
     let table: &[(Pages, Option<ServerKind>)] = &[
         (&[(Models, 200, VLLM_MODELS), (Metrics, 200, VLLM_METRICS)], Some(Vllm)),
-        // A key is needed below /v1, which the gateway does not have.
+        // Paths below /v1 need a key that the gateway does not have.
         (&[(Models, 401, r#"{"error":"Unauthorized"}"#), (Metrics, 200, VLLM_METRICS)], Some(Vllm)),
         (&[(Models, 200, VLLM_MODELS)], Some(Vllm)),
         (&[(Models, 200, LLAMA_MODELS)], Some(LlamaCpp)),

@@ -1,16 +1,16 @@
-//! KServe V2's repository index: the models that Triton and MLServer have loaded.
+//! Repository index of KServe V2: the models that Triton and MLServer have loaded.
 
 use serde_json::Value;
 use spillway_types::{ModelName, ModelsPage, ServedModel};
 
-/// Bytes of an index that is read.
+/// Largest index that is read, in bytes.
 const INDEX_BYTES_MAX: usize = 1 << 20;
-/// Models of an index that are looked at.
+/// Most models of an index that are read.
 const MODELS_MAX: usize = 1_024;
-/// Bytes of a model's name.
+/// Longest name of a model, in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// Reads an index; `None` if it is none. Models that are not ready are left out.
+/// Reads an index; `None` if the text is not one. Models that are not ready are left out.
 pub(crate) fn read_index(bytes: &[u8]) -> Option<ModelsPage> {
     if bytes.len() > INDEX_BYTES_MAX {
         return None;
@@ -18,7 +18,7 @@ pub(crate) fn read_index(bytes: &[u8]) -> Option<ModelsPage> {
     let Value::Array(entries) = serde_json::from_slice(bytes).ok()? else { return None };
     let is_cut = entries.len() > MODELS_MAX;
     let ready = entries.iter().take(MODELS_MAX).filter(|entry| {
-        // Servers that tell no state list what is loaded.
+        // Servers that report no state list only loaded models.
         entry["state"].as_str().is_none_or(|state| state.is_empty() || state == "READY")
     });
     let names = ready.filter_map(|entry| entry["name"].as_str());

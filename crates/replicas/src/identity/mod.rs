@@ -1,4 +1,4 @@
-//! What a replica says of itself: which software it is, and which models it serves.
+//! Identity of a replica, by its own pages: its server software and its models.
 
 mod engine;
 mod index;
@@ -20,65 +20,66 @@ pub(crate) use engine::EnginePage;
 pub(crate) use index::read_index;
 pub(crate) use models::read_page;
 
-/// Path of the page of models, with every server that has OpenAI's API.
+/// Path of the page of models on every server with OpenAI's API.
 const MODELS: &str = "/v1/models";
 /// Path of the models that a server with KServe's V2 API has loaded.
 const INDEX: &str = "/v2/repository/index";
-/// Pause between two readings of the models, give or take the jitter of checks: a page changes when a
+/// Pause between two readings of the models, with the jitter of checks. The page changes when a
 /// server is started with another model, or loads an adapter.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The same for a server that has no such page, and between two looks at which software it is. A server
-/// that did not answer in between is looked at at once.
+/// Pause between two readings for a server without a page of models, and between two recognitions
+/// of the software. A server that did not answer in between is examined at once.
 pub(crate) const REST: Duration = Duration::from_secs(60);
 
-/// How a replica is asked which software it is and which models it serves.
+/// Identity check of a replica: its software and its models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdentityCheck {
-    /// Its software; `None` recognises it by its pages.
+    /// Software of the replica; `None` to recognise it by its pages.
     pub kind: Option<ServerKind>,
-    /// Nobody said which models it serves, so that they are looked for where its software has them.
+    /// True if the config names no models, so that they are read from the page that this software
+    /// has.
     pub needs_models: bool,
     /// Pause before the next try if the server could not be reached.
     pub retry: Duration,
-    /// How long one request may take.
+    /// Time limit of one request.
     pub timeout: Duration,
 }
 
-/// The software of a server, and what it lets be seen of itself.
+/// Software of a server, and the standard pages of that software that answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Engine {
-    /// Which software.
+    /// Kind of the software.
     pub kind: ServerKind,
-    /// It answers where such a server is asked for its health.
+    /// True if the server answers at the path where this software reports its health.
     pub has_health: bool,
-    /// It answers where such a server tells its load.
+    /// True if the server answers at the path where this software reports its load.
     pub has_metrics: bool,
 }
 
-/// What a look at a server's pages showed.
+/// Result of a recognition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EngineReading {
-    /// A known server.
+    /// The software is known.
     Known(Engine),
-    /// It answers, and no page tells what it is.
+    /// The server answers, and no page tells its software.
     Unknown,
-    /// It did not answer, or is not ready to.
+    /// The server did not answer, or is not ready to.
     NoAnswer,
 }
 
-/// What one reading of the models showed.
+/// Result of one reading of the models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ModelsReading {
-    /// The page.
+    /// The page could be read.
     Page(ModelsPage),
     /// The server answers, and has no page that could be read.
     NoPage,
-    /// The server did not answer, which says nothing about its models.
+    /// The server did not answer, which proves nothing about its models.
     NoAnswer,
 }
 
 impl Engine {
-    /// A server of this kind that shows all that its kind has.
+    /// Makes a server of this kind that has all pages of its kind.
     #[must_use]
     pub fn assumed(kind: ServerKind) -> Self {
         Self { kind, has_health: true, has_metrics: true }
@@ -86,7 +87,7 @@ impl Engine {
 }
 
 impl EngineReading {
-    /// The server, if it is known.
+    /// Returns the software, if it is known.
     pub(crate) fn engine(self) -> Option<Engine> {
         match self {
             Self::Known(engine) => Some(engine),
@@ -96,8 +97,8 @@ impl EngineReading {
 }
 
 impl IdentityCheck {
-    /// Looks at the pages of a server until one tells what it is, and whether its preset fits: up to ten
-    /// requests. `before` is what it was last.
+    /// Recognises a server by its pages, and checks that it has the standard pages of its software:
+    /// up to ten requests. `before` is the result of the last recognition.
     pub(crate) async fn recognise(&self, target: &Target, before: Option<Engine>) -> EngineReading {
         let mut client = Client::new(target.server(None));
         for page in EnginePage::ALL {
@@ -109,7 +110,7 @@ impl IdentityCheck {
                     }
                 }
                 Err(Failure::TooLarge | Failure::BadRequest) => {}
-                // Some close the connection on a path that they do not know.
+                // Some servers close the connection for an unknown path.
                 Err(Failure::Broken) if page != EnginePage::Models => {}
                 Err(_) => return EngineReading::NoAnswer,
             }
@@ -117,7 +118,7 @@ impl IdentityCheck {
         EngineReading::Unknown
     }
 
-    /// Looks whether a server has the pages of its kind. One that is behind a proxy may lack some, and
+    /// Checks that a server has the pages of its kind. A server behind a proxy may lack some, and
     /// must not be taken for dead because of that.
     async fn examine(
         &self,
@@ -126,7 +127,7 @@ impl IdentityCheck {
         target: &Target,
     ) -> EngineReading {
         let has_health = match kind.probe() {
-            // The model's state is asked for, and all such servers have that.
+            // A probe with `{model}` asks for the model's state, which all such servers have.
             Probe::Http { path, not_ready, .. } if !path.contains('{') => {
                 match self.ask(client, Method::GET, &path).await {
                     Ok(reply) if not_ready.contains(&reply.status.as_u16()) => true,
@@ -142,10 +143,10 @@ impl IdentityCheck {
                 let has_port = page.port.is_some();
                 let scrape = Scrape { timeout: self.timeout, ..Scrape::new(page) };
                 match Scraper::new(&scrape, target).scrape().await {
-                    // Some numbers are there only once there was a request.
+                    // Some numbers are on the page only after a first request.
                     Ok(_) | Err(Failure::WrongAnswer) => true,
                     Err(Failure::Status(_) | Failure::TooLarge | Failure::BadRequest) => false,
-                    // A port of its own may be closed to this node.
+                    // A separate port for metrics may be closed to this node.
                     Err(_) if has_port => {
                         before.is_some_and(|before| before.kind == kind && before.has_metrics)
                     }
@@ -156,8 +157,8 @@ impl IdentityCheck {
         EngineReading::Known(Engine { kind, has_health, has_metrics })
     }
 
-    /// Reads the models of a server of this kind, over a connection of its own. `None` as kind is a server
-    /// that nobody knows.
+    /// Reads the models of a server of this kind, over a connection of its own. Pass `None` as
+    /// `kind` for an unknown server.
     pub(crate) async fn read_models(
         &self,
         kind: Option<ServerKind>,
@@ -176,7 +177,7 @@ impl IdentityCheck {
                 let read = if is_listed { read_page } else { read_index };
                 read(&reply.body).map_or(ModelsReading::NoPage, ModelsReading::Page)
             }
-            // A server that is loading or busy will have it later.
+            // A server that is loading or busy will have the page later.
             Ok(reply)
                 if reply.status.is_server_error()
                     || reply.status == StatusCode::TOO_MANY_REQUESTS =>
@@ -188,7 +189,7 @@ impl IdentityCheck {
         }
     }
 
-    /// The pause after a reading.
+    /// Returns the pause after a reading.
     pub(crate) fn pause(&self, reading: &ModelsReading) -> Duration {
         match reading {
             ModelsReading::Page(_) => PERIOD,
@@ -198,6 +199,7 @@ impl IdentityCheck {
     }
 
     async fn ask(&self, client: &mut Client, method: Method, path: &str) -> Result<Reply, Failure> {
+        // The index is read with a POST of an empty JSON object.
         let json = HeaderValue::from_static("application/json");
         let body = (method == Method::POST).then(|| (json, Bytes::from_static(b"{}")));
         let request = client.request(method, path, body)?;
@@ -205,8 +207,8 @@ impl IdentityCheck {
     }
 }
 
-/// Whether a server answers so that can't answer yet, or a proxy in front of one that does not answer.
-/// Other errors are some servers' way to say that they do not have the page.
+/// Returns true if the status is that of a server that can't answer yet, or of a proxy whose server
+/// does not answer. With other errors, some servers say that they do not have the page.
 fn is_unsure(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 502..=504)
 }

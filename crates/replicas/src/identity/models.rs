@@ -1,4 +1,4 @@
-//! From the bytes of a page to what it says, within bounds: a replica may send anything.
+//! Parser of a page of models, with limits: a replica may send anything.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use spillway_types::{ModelName, ModelsPage, ServedModel};
 
-/// Bytes of a page that is read: parsed it takes several times as much memory.
+/// Largest page that is read, in bytes: parsed, it takes several times as much memory.
 const PAGE_BYTES_MAX: usize = 1 << 20;
-/// Models of a page that are looked at. A server with many adapters has some hundreds.
+/// Most models of a page that are read. A server with many adapters has some hundreds.
 const MODELS_MAX: usize = 1_024;
-/// Bytes of an id, a root or an owner.
+/// Longest id, root or owner, in bytes.
 const NAME_BYTES_MAX: usize = 256;
-/// Further fields of a model.
+/// Most further fields of a model.
 const FIELDS_MAX: usize = 32;
-/// Bytes of a further field's name.
+/// Longest name of a further field, in bytes.
 const FIELD_NAME_BYTES_MAX: usize = 64;
-/// Bytes of all further fields of a model, names included.
+/// Most bytes of all further fields of a model, names included.
 const FIELDS_BYTES_MAX: usize = 4 << 10;
-/// Levels of arrays and objects within a further field.
+/// Most levels of arrays and objects within a further field.
 const DEPTH_MAX: usize = 8;
 
 #[derive(Deserialize)]
@@ -26,13 +26,14 @@ struct Page {
     data: Vec<Map<String, Value>>,
 }
 
-/// Reads a page; `None` if it is no list of models. What is beyond bounds is left out by itself.
+/// Reads a page; `None` if it is not a list of models. An entry beyond a limit is left out alone.
 pub(crate) fn read_page(bytes: &[u8]) -> Option<ModelsPage> {
     if bytes.len() > PAGE_BYTES_MAX {
         return None;
     }
     let page: Page = serde_json::from_slice(bytes).ok()?;
     let count = page.data.len();
+    // An empty list is a list of models; objects without ids are something else.
     if count > 0 && !page.data.iter().any(|model| model.contains_key("id")) {
         return None;
     }
@@ -43,11 +44,12 @@ pub(crate) fn read_page(bytes: &[u8]) -> Option<ModelsPage> {
 }
 
 fn model(mut object: Map<String, Value>) -> Option<(ModelName, ServedModel)> {
-    // Lists of other things have ids too.
+    // Lists of other objects have ids too.
     if object.get("object").is_some_and(|kind| kind != "model") {
         return None;
     }
     let id = name(object.remove("id")).filter(|id| !id.is_empty())?;
+    // `object` is always the same, and `created` may differ with each start.
     for own in ["object", "created"] {
         object.remove(own);
     }
@@ -72,8 +74,8 @@ fn model(mut object: Map<String, Value>) -> Option<(ModelName, ServedModel)> {
     Some((ModelName::from(id), ServedModel { owned_by, root, fields }))
 }
 
-/// Takes out of permissions what each start of a server draws anew: replicas that serve the same model
-/// would never agree.
+/// Removes values from permissions that each start of a server draws anew: otherwise replicas that
+/// serve the same model would never agree.
 fn forget_moments(permissions: &mut Value) {
     for permission in permissions.as_array_mut().into_iter().flatten() {
         if let Some(permission) = permission.as_object_mut() {
@@ -90,7 +92,7 @@ fn name(value: Option<Value>) -> Option<String> {
     }
 }
 
-/// Levels of arrays and objects. The parser has bounded them, so that this ends.
+/// Returns the levels of arrays and objects. The recursion ends because the parser limits them.
 fn depth(value: &Value) -> usize {
     let deepest =
         |values: &mut dyn Iterator<Item = &Value>| 1 + values.map(depth).max().unwrap_or(0);

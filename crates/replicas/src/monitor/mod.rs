@@ -1,4 +1,4 @@
-//! One task for each replica, which asks it and tells what it saw.
+//! Monitors: one task for each replica, which asks the replica and sends facts about it.
 
 mod monitors;
 mod watch;
@@ -16,7 +16,7 @@ use crate::fact::FactSender;
 use crate::target::Target;
 use watch::Watch;
 
-/// The task that watches one replica. Dropping it ends the task.
+/// Task that watches one replica. A drop ends the task.
 #[derive(Debug)]
 pub struct Monitor {
     target: Arc<Target>,
@@ -24,18 +24,19 @@ pub struct Monitor {
     stop: CancellationToken,
 }
 
-/// What monitors share.
+/// Channel, runtime and settings that all monitors share.
 #[derive(Clone, Debug)]
 pub(crate) struct Surroundings {
     pub(crate) facts: FactSender,
     pub(crate) runtime: Handle,
     pub(crate) tasks: TaskTracker,
-    /// Each replica's pauses are drawn from this and its name.
+    /// Seed of the jitter; the pauses of a replica are drawn from this and its name.
     pub(crate) seed: u64,
 }
 
 impl Monitor {
-    /// Begins to watch `target`, on the runtime of the caller, until `stop` or until dropped.
+    /// Starts to watch `target`, on the runtime of the caller, until `stop` or until the monitor is
+    /// dropped.
     #[must_use]
     pub fn start(
         target: Target,
@@ -56,20 +57,19 @@ impl Monitor {
         let watch = Watch::new(Arc::clone(&target), facts, around.seed, Arc::clone(&again));
         let until = stop.clone();
         let task = async move {
-            // A check under way is given up, which closes its connection.
+            // A check under way is dropped, which closes its connection.
             let _: Option<()> = until.run_until_cancelled(watch.run()).await;
         };
         around.tasks.spawn_on(task, &around.runtime);
         Self { target, again, stop }
     }
 
-    /// Has it ask at once which software the replica is and which models it serves, instead of when that
-    /// is due.
+    /// Runs the identity check at once, not when it is due.
     pub fn identify_again(&self) {
         self.again.notify_one();
     }
 
-    /// What it watches.
+    /// Returns the target of the monitor.
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target

@@ -1,4 +1,4 @@
-//! The monitors of all replicas.
+//! Monitors of all replicas.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{Monitor, Surroundings};
 use crate::fact::FactSender;
 use crate::target::Target;
 
-/// One monitor for each replica of a set that changes.
+/// Set of monitors, one for each replica of a set that changes.
 #[derive(Debug)]
 pub struct Monitors {
     around: Surroundings,
@@ -19,32 +19,33 @@ pub struct Monitors {
     stop: CancellationToken,
 }
 
-/// What a new set of targets changed.
+/// Changes by a new set of targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
-    /// Monitors that went on as they were.
+    /// Number of monitors that continue unchanged.
     pub kept: usize,
-    /// Monitors that began, of new replicas and of changed ones.
+    /// Number of monitors that were started, for new and changed replicas.
     pub started: usize,
-    /// Monitors that ended, of gone replicas and of changed ones.
+    /// Number of monitors that were ended, for removed and changed replicas.
     pub ended: usize,
 }
 
 impl Monitors {
-    /// None yet. Their tasks will run on `runtime`, which must not be one of the data path; `seed`
-    /// is for their jitter.
+    /// Makes an empty set. The tasks will run on `runtime`, which must not be one of the data path;
+    /// `seed` is for their jitter.
     #[must_use]
     pub fn new(facts: FactSender, runtime: Handle, seed: u64) -> Self {
         let around = Surroundings { facts, runtime, tasks: TaskTracker::new(), seed };
         Self { around, running: BTreeMap::new(), stop: CancellationToken::new() }
     }
 
-    /// Watches exactly these from now on. A target that is equal to the one of its replica before
-    /// goes on without a break; of several with one name the last counts.
+    /// Watches exactly these targets from now on. A monitor with an equal target continues without
+    /// a break; of several targets with one name the last counts.
     pub fn reconcile(&mut self, targets: Vec<Target>) -> Reconciled {
         let targets: BTreeMap<_, _> =
             targets.into_iter().map(|target| (target.replica.clone(), target)).collect();
         let before = self.running.len();
+        // A changed target needs a new monitor; the drop of the old one ends its task.
         self.running.retain(|name, monitor| targets.get(name) == Some(monitor.target()));
         let kept = self.running.len();
         for (name, target) in targets {
@@ -54,26 +55,26 @@ impl Monitors {
         Reconciled { kept, started: self.running.len() - kept, ended: before - kept }
     }
 
-    /// Asks a replica at once which software it is and which models it serves, e.g. since it has come back.
+    /// Runs the identity check of a replica at once, e.g. because it has come back.
     pub fn identify_again(&self, replica: &ReplicaName) {
         if let Some(monitor) = self.running.get(replica) {
             monitor.identify_again();
         }
     }
 
-    /// How many replicas are watched.
+    /// Returns the number of watched replicas.
     #[must_use]
     pub fn len(&self) -> usize {
         self.running.len()
     }
 
-    /// Whether none is.
+    /// Returns true if no replica is watched.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Ends all tasks and waits until they are gone.
+    /// Ends all tasks and waits for their end.
     pub async fn shutdown(self) {
         self.stop.cancel();
         self.around.tasks.close();

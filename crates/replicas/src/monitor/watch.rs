@@ -1,4 +1,4 @@
-//! The work of one monitor: its loops, side by side in one task.
+//! Loops of one monitor, side by side in one task.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -17,22 +17,22 @@ use crate::pause::rng;
 use crate::scrape::{Pace, Scrape, Scraped, Scraper};
 use crate::target::Target;
 
-/// The first look at a replica comes within this time, drawn for each, so that a start with many
-/// replicas is no burst.
+/// Longest pause before the first check of a replica, drawn at random for each loop, so that a
+/// start with many replicas is no burst.
 const FIRST_PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// What the loops of one replica share.
+/// State that the loops of one replica share.
 #[derive(Debug)]
 pub(super) struct Watch {
     target: Arc<Target>,
     facts: FactSender,
     seed: u64,
     gpu_memory_use: GpuMemoryUse,
-    /// Somebody wants the replica looked at again.
+    /// Notification that the identity check must run at once.
     again: Arc<Notify>,
 }
 
-/// A loop that ends only by being dropped.
+/// Loop that ends only when it is dropped.
 type Loop<'a> = Pin<Box<dyn Future<Output = Infallible> + Send + 'a>>;
 
 impl Watch {
@@ -45,7 +45,7 @@ impl Watch {
         Self { target, facts, seed, gpu_memory_use: GpuMemoryUse::default(), again }
     }
 
-    /// Never ends by itself.
+    /// Runs all loops. Never ends by itself.
     pub(super) async fn run(self) {
         let target = Arc::clone(&self.target);
         let mut loops: Vec<Loop<'_>> = Vec::new();
@@ -64,6 +64,7 @@ impl Watch {
         for (page, scrape) in target.scrapes.iter().enumerate() {
             loops.push(Box::pin(self.scrape(page, scrape)));
         }
+        // Each wake-up polls all loops, which are few.
         std::future::poll_fn(|context| {
             for each in &mut loops {
                 let _: Poll<Infallible> = each.as_mut().poll(context);
@@ -106,7 +107,7 @@ impl Watch {
                     }
                     was_given = is_given;
                 }
-                // What can't be learned changes nothing.
+                // A failed request changes nothing.
                 Err(failure) => {
                     tracing::debug!(replica = %self.target.replica, %failure, "no word of notices");
                 }
@@ -115,8 +116,8 @@ impl Watch {
         }
     }
 
-    /// Looks at what the replica says of itself: its software, where nobody said, and its models. A replica
-    /// that did not answer may have been started anew, as something else.
+    /// Checks the identity of the replica: its software, if the config does not name it, and its
+    /// models. A replica that did not answer may have been restarted as something else.
     async fn identify(&self, check: &IdentityCheck) -> Infallible {
         let mut rng = self.begin("identity").await;
         let mut engine = None;
@@ -124,7 +125,8 @@ impl Watch {
         loop {
             if look_at.is_some_and(|at| at <= Instant::now()) {
                 let reading = check.recognise(&self.target, engine).await;
-                // Without an answer it is looked at again after the next reading of its models.
+                // Without an answer, the replica is examined again after the next reading of its
+                // models.
                 if reading != EngineReading::NoAnswer {
                     engine = reading.engine();
                     look_at = Some(Instant::now() + REST);
@@ -145,8 +147,8 @@ impl Watch {
         }
     }
 
-    /// Waits for so long, or until somebody wants the replica looked at again; returns whether somebody
-    /// does.
+    /// Waits for `length`, or until the identity check must run at once. Returns true in the second
+    /// case.
     async fn rest(&self, length: Duration) -> bool {
         timeout(length, self.again.notified()).await.is_ok()
     }
@@ -157,6 +159,7 @@ impl Watch {
         let mut scraper = Scraper::new(scrape, &self.target);
         loop {
             let outcome = scraper.scrape().await;
+            // A page without this number must not erase that of another page.
             if scrape.mapping.gpu_memory_use.is_some() {
                 let used = outcome.as_ref().ok().and_then(|scraped| scraped.report.gpu_memory_use);
                 self.gpu_memory_use.set(used);
@@ -176,7 +179,7 @@ impl Watch {
         }
     }
 
-    /// The random source of one loop, after its first pause.
+    /// Waits for the first pause of a loop and returns the loop's random source.
     async fn begin(&self, purpose: &str) -> fastrand::Rng {
         let mut rng = rng(self.seed, &format!("{}/{purpose}", self.target.replica));
         sleep(FIRST_PAUSE_MAX.mul_f64(rng.f64())).await;
@@ -193,7 +196,7 @@ impl Watch {
     }
 }
 
-/// What the last scrape told, for the deep check. Not a number while unknown.
+/// GPU memory use in the last scrape, for the deep check. Not a number while unknown.
 #[derive(Debug)]
 struct GpuMemoryUse(AtomicU32);
 

@@ -1,14 +1,15 @@
-//! The mappings of known servers and exporters.
+//! Mappings of known servers and exporters.
 //!
 //! Counts are summed over the series of a page (vLLM has one for each of its engines, Triton one
-//! for each model), shares are averaged. Names come from the servers' documentation and source.
+//! for each model), shares are averaged. The names come from the servers' documentation and source.
 
 use super::mapping::{FieldMapping, Mapping};
 use super::selector::Selector;
 use crate::kind::ServerKind;
 
 impl Mapping {
-    /// The mapping of a kind of server; `None` where its page has no number of its present load.
+    /// Returns the mapping of a kind of server; `None` if its page has no number of its present
+    /// load.
     #[must_use]
     pub fn of(kind: ServerKind) -> Option<Self> {
         match kind {
@@ -23,8 +24,8 @@ impl Mapping {
         }
     }
 
-    /// The mapping of NVIDIA's DCGM exporter, usually on port 9400 of the machine. It tells of all
-    /// GPUs of the machine; use [`Mapping::with`] where replicas share one:
+    /// Returns the mapping of NVIDIA's DCGM exporter, usually on port 9400 of the machine. The
+    /// exporter reports all GPUs of the machine; use [`Mapping::with`] if replicas share one:
     /// `Mapping::dcgm().with("gpu", "0")`.
     #[must_use]
     pub fn dcgm() -> Self {
@@ -44,12 +45,12 @@ fn vllm() -> Mapping {
     Mapping {
         queued: sum("vllm:num_requests_waiting"),
         running: sum("vllm:num_requests_running"),
-        // The second until mid-2025.
+        // The second name was used until mid-2025.
         kv_use: Some(FieldMapping::mean(
             [named("vllm:kv_cache_usage_perc"), named("vllm:gpu_cache_usage_perc")],
             1.0,
         )),
-        // A gauge that is always 1, with the settings of the cache in its labels.
+        // This gauge is always 1 and has the settings of the cache in its labels.
         cache_tokens: Some(FieldMapping::product(
             named("vllm:cache_config_info"),
             &["num_gpu_blocks", "block_size"],
@@ -73,9 +74,9 @@ fn sglang() -> Mapping {
         running: sum("sglang:num_running_reqs"),
         kv_use: mean("sglang:token_usage", 1.0),
         cache_tokens: sum("sglang:max_total_num_tokens"),
-        // Both counted when a request ends. Newer versions count hits by where they were found.
-        // `sglang:cache_hit_rate` says nothing: it is the share of the last batch alone, whatever
-        // its size, and read by chance.
+        // Both are counted when a request ends. Newer versions count hits by the place where they
+        // were found. `sglang:cache_hit_rate` is of no use: it is the share of the last batch
+        // alone, of any size, at a random moment.
         cache_queries: sum("sglang:prompt_tokens_total"),
         cache_hits: sum("sglang:cached_tokens_total"),
         started_s: mean("process_start_time_seconds", 1.0),
@@ -116,7 +117,7 @@ fn llamacpp() -> Mapping {
     Mapping {
         queued: sum("llamacpp:requests_deferred"),
         running: sum("llamacpp:requests_processing"),
-        // Newer versions do not tell it.
+        // Newer versions do not report this metric.
         kv_use: mean("llamacpp:kv_cache_usage_ratio", 1.0),
         ..Mapping::default()
     }
@@ -124,15 +125,15 @@ fn llamacpp() -> Mapping {
 
 fn mlserver() -> Mapping {
     Mapping {
-        // Waiting or not. Its queues are histograms: they tell what was, not what is.
+        // Requests waiting and running. The queues are histograms, which report the past.
         running: sum("rest_server_requests_in_progress"),
         ..Mapping::default()
     }
 }
 
 fn torchserve() -> Mapping {
-    // Its QueueTime is how long the last request waited, however long ago: no load. These are a
-    // minute old by default (metric_time_interval).
+    // `QueueTime` is how long the last request waited, at any time in the past: it is no load. The
+    // metrics below are a minute old by default (metric_time_interval).
     Mapping {
         gpu_use: mean("GPUUtilization", 0.01),
         gpu_memory_use: mean("GPUMemoryUtilization", 0.01),

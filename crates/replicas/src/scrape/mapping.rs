@@ -1,4 +1,4 @@
-//! From the numbers on a page to a load report.
+//! Mapping from the metrics on a page to a load report.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,13 +8,13 @@ use super::cache_report::CacheReport;
 use super::selector::Selector;
 use super::text::{Labels, Sample, samples};
 
-/// Where each field of a report stands on a page. A field without a mapping is not on it.
+/// Metrics for each field of a report. A field without a mapping is not on the page.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Mapping {
     /// Requests that wait for their turn.
     pub queued: Option<FieldMapping>,
-    /// Requests being worked on.
+    /// Requests in progress.
     pub running: Option<FieldMapping>,
     /// Share of the KV cache in use, 0 to 1.
     pub kv_use: Option<FieldMapping>,
@@ -28,65 +28,67 @@ pub struct Mapping {
     pub cache_tokens: Option<FieldMapping>,
     /// Prompt tokens ever looked up in the prefix cache.
     pub cache_queries: Option<FieldMapping>,
-    /// Of these, found there.
+    /// Prompt tokens that were found in the prefix cache, of those looked up.
     pub cache_hits: Option<FieldMapping>,
-    /// When the process was started, in seconds since 1970: another time means empty caches.
+    /// Start time of the process, in seconds since 1970: another time means empty caches.
     pub started_s: Option<FieldMapping>,
 }
 
-/// Where one number stands.
+/// Source of one number on a page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FieldMapping {
-    /// The metric. Of several, the first that the page has: names change between versions.
+    /// Metrics to read. The first one that the page has is used, because names change between
+    /// versions.
     pub metrics: Vec<Selector>,
-    /// What becomes of several samples, as of several models or GPUs.
+    /// Rule for several samples, such as those of several models or GPUs.
     #[serde(default)]
     pub combine: Combine,
-    /// Multiplied with the number: 0.01 makes a share of a percentage.
+    /// Factor of the number: 0.01 makes a share of a percentage.
     #[serde(default = "one")]
     pub scale: f64,
-    /// Divides the sum of the samples by the sum of all these, as used by total. All of them must
-    /// be on the page.
+    /// Metrics whose sum divides the sum of the samples, as in used by total. All of them must be
+    /// on the page.
     #[serde(default)]
     pub ratio_to: Vec<Selector>,
-    /// Labels whose numbers, multiplied, take the place of the sample's own number: what never
-    /// changes is told in labels by some servers.
+    /// Labels whose numbers, multiplied, replace the sample's own number: some servers report
+    /// values that never change in labels.
     #[serde(default)]
     pub labels: Vec<String>,
 }
 
-/// What becomes of several samples of one metric.
+/// Rule for several samples of one metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Combine {
-    /// Their sum: right for counts.
+    /// Sum of the samples: right for counts.
     #[default]
     Sum,
-    /// Their mean: right for shares.
+    /// Mean of the samples: right for shares.
     Mean,
 }
 
 impl FieldMapping {
-    /// The sum of the samples of the first of these metrics that the page has.
+    /// Makes the sum of the samples of the first of these metrics that the page has.
     pub(super) fn sum(metrics: impl IntoIterator<Item = Selector>) -> Self {
         let metrics = metrics.into_iter().collect();
         let (ratio_to, labels) = (Vec::new(), Vec::new());
         Self { metrics, combine: Combine::Sum, scale: 1.0, ratio_to, labels }
     }
 
-    /// Their mean, times `scale`.
+    /// Makes the mean of the samples of the first of these metrics that the page has, times
+    /// `scale`.
     pub(super) fn mean(metrics: impl IntoIterator<Item = Selector>, scale: f64) -> Self {
         Self { combine: Combine::Mean, scale, ..Self::sum(metrics) }
     }
 
-    /// The sum, over the samples of a metric, of the product of these labels.
+    /// Makes the sum, over the samples of a metric, of the product of these labels.
     pub(super) fn product(metric: Selector, labels: &[&str]) -> Self {
         let labels = labels.iter().map(|label| (*label).to_owned()).collect();
         Self { labels, ..Self::sum([metric]) }
     }
 
-    /// The sum of `part` by the sum of `whole`.
+    /// Makes the sum of `part` divided by the sum of `whole`.
     pub(super) fn ratio(part: Selector, whole: impl IntoIterator<Item = Selector>) -> Self {
         Self { ratio_to: whole.into_iter().collect(), ..Self::sum([part]) }
     }
@@ -97,8 +99,8 @@ impl FieldMapping {
 }
 
 impl Mapping {
-    /// Reads a page, never failing: what is not on it, or is no number, is `None`. Shares are cut
-    /// to 0 to 1; samples below 0 are garbage to every field and left out.
+    /// Reads a page; never fails. A number that is missing or not valid is `None`. Shares are
+    /// limited to 0 to 1; samples below 0 are left out.
     #[must_use]
     pub fn read(&self, page: &[u8]) -> (LoadReport, CacheReport) {
         let mut tallies: Vec<Tally<'_>> = self.fields().flat_map(Tally::of_field).collect();
@@ -117,7 +119,7 @@ impl Mapping {
         }
         let exact = |field: &Option<FieldMapping>| field.as_ref()?.evaluate(&tallies);
         let read = |field| {
-            // Saturates, and no number that is worth anything does.
+            // The cast saturates, which no sensible number reaches.
             let value = exact(field)? as f32;
             value.is_finite().then_some(value)
         };
@@ -139,8 +141,8 @@ impl Mapping {
         (load, cache)
     }
 
-    /// Reads only samples that have this label too: the GPUs of one replica on a page of all of
-    /// its machine's.
+    /// Reads only samples that have this label too, e.g. those of one replica's GPUs on the page of
+    /// a whole machine.
     #[must_use]
     pub fn with(mut self, label: &str, value: &str) -> Self {
         let fields = [
@@ -200,11 +202,12 @@ impl FieldMapping {
         }
         let whole =
             self.ratio_to.iter().map(|selector| Some(of(selector)?.sum)).sum::<Option<f64>>()?;
+        // A share of nothing is unknown.
         (whole > 0.0).then(|| self.scale * found.sum / whole)
     }
 }
 
-/// What was seen of one selector.
+/// Samples of one selector, summed up.
 #[derive(Debug)]
 struct Tally<'a> {
     selector: &'a Selector,
@@ -224,7 +227,7 @@ impl<'a> Tally<'a> {
             return self.add(sample.value);
         }
         let number = |label: &String| number_in(sample.labels, label);
-        // A sample that lacks a label, or has no number there, is none.
+        // A sample that lacks a label, or has no number there, is left out.
         if let Some(product) = self.labels.iter().map(number).product() {
             self.add(product);
         }
@@ -238,7 +241,7 @@ impl<'a> Tally<'a> {
     }
 }
 
-/// The number that stands in a label.
+/// Reads the number in a label.
 fn number_in(labels: &[u8], wanted: &str) -> Option<f64> {
     let (_, text) = Labels(labels).find(|(label, _)| *label == wanted.as_bytes())?;
     std::str::from_utf8(&text).ok()?.parse().ok()

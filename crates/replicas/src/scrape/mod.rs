@@ -19,30 +19,30 @@ pub use selector::{BadSelector, Selector};
 use crate::http::TlsTarget;
 use crate::kind::MetricsPage;
 
-/// One page that tells a replica's load.
+/// Page that reports a replica's load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scrape {
-    /// Host, where it is not the replica's.
+    /// Host of the page, if it is not the replica's.
     pub host: Option<String>,
-    /// Port, where it is not that of the replica's API.
+    /// Port of the page, if it is not that of the replica's API.
     pub port: Option<u16>,
-    /// TLS towards a host or port of its own. A page of the API has the API's TLS, protocol and
-    /// headers; one elsewhere gets HTTP/1.1 and no headers.
+    /// TLS towards a host or port of its own. A page of the API uses the API's TLS, protocol and
+    /// headers; a page elsewhere gets HTTP/1.1 and no headers.
     pub tls: Option<TlsTarget>,
-    /// Path of the page. Servers in Python tell less, and faster, with
+    /// Path of the page. Servers in Python answer with less, and faster, with
     /// `?name[]=...&name[]=...`.
     pub path: String,
-    /// What on it means what.
+    /// Mapping from the page's metrics to load.
     pub mapping: Mapping,
-    /// Pause between two scrapes. `None` follows the page: 20 times as long as a scrape takes, 100
-    /// ms to 1 s, so that a slow page is not asked all the time.
+    /// Pause between two scrapes. `None` adapts to the page: 20 times as long as a scrape takes,
+    /// 100 ms to 1 s, so that a slow page is not read all the time.
     pub period: Option<Duration>,
-    /// How long one scrape may take.
+    /// Time limit of one scrape.
     pub timeout: Duration,
 }
 
 impl Scrape {
-    /// The page of a kind of server, in cleartext, as often as is good for it.
+    /// Makes a scrape of this page in cleartext, with a period that adapts to the page.
     #[must_use]
     pub fn new(page: MetricsPage) -> Self {
         Self {

@@ -1,37 +1,39 @@
-//! How often a page is read.
+//! Pace at which a page is read.
 
 use std::time::Duration;
 
-/// Times as long as a scrape takes: a page costs its server no more than a twentieth of one core.
+/// Period as a multiple of the time of a scrape: a page costs its server no more than a twentieth
+/// of one core.
 const PERIOD_PER_SCRAPE: u32 = 20;
-/// What routing works with is at most this old, plus one way over the network. Pages of servers
-/// nearby take less than 5 ms, and get this.
+/// Shortest period: the load that routing uses is at most this old, plus one way over the network.
+/// Pages of servers nearby take less than 5 ms, and get this period.
 const PERIOD_MIN: Duration = Duration::from_millis(100);
-/// Older load says little about the present, so that a page that takes longer than 50 ms costs its
-/// server more than a twentieth; never more than a half.
+/// Longest period, because older load says little about the present. A page that takes longer than
+/// 50 ms thus costs its server more than a twentieth of one core, but never more than a half.
 const PERIOD_MAX: Duration = Duration::from_secs(1);
 
-/// The pauses between scrapes of one page.
+/// Pauses between the scrapes of one page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     fixed: Option<Duration>,
 }
 
 impl Pace {
-    /// A pace of `fixed`, or one that follows the page.
+    /// Makes a pace of `fixed`, or one that adapts to the page.
     pub(crate) fn new(fixed: Option<Duration>) -> Self {
         Self { fixed }
     }
 
-    /// How long to wait after a scrape that `took` so long. Periods count from start to start.
+    /// Returns the pause after a scrape that took `took`. Periods count from start to start.
     pub(crate) fn pause(self, took: Duration) -> Duration {
         let period = self.fixed.unwrap_or_else(|| {
             took.saturating_mul(PERIOD_PER_SCRAPE).clamp(PERIOD_MIN, PERIOD_MAX)
         });
+        // At least as long as the scrape, so that a slow page is read half of the time at most.
         period.saturating_sub(took).max(took.min(PERIOD_MAX))
     }
 
-    /// How long to wait after a scrape that failed: a server that is gone is not pressed.
+    /// Returns the pause after a scrape that failed, which spares a server that is gone.
     pub(crate) fn pause_after_failure(self) -> Duration {
         self.fixed.unwrap_or(PERIOD_MAX)
     }

@@ -1,4 +1,4 @@
-//! Reads one page again and again.
+//! Repeated reading of one page.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{CacheReport, Scrape};
 use crate::http::{Client, Failure, HttpProtocol, Reuse, Server};
 use crate::target::Target;
 
-/// What a page told, and how long that took.
+/// Content of a page, and the time that its scrape took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scraped {
     pub(crate) report: LoadReport,
@@ -18,7 +18,7 @@ pub(crate) struct Scraped {
     pub(crate) took: Duration,
 }
 
-/// Reads one page over a connection that it keeps.
+/// Reader of one page over a kept connection.
 #[derive(Debug)]
 pub(crate) struct Scraper<'a> {
     scrape: &'a Scrape,
@@ -30,7 +30,7 @@ impl<'a> Scraper<'a> {
         let server = if scrape.host.is_none() && scrape.port.is_none() {
             target.server(None)
         } else {
-            // Not the replica's API: its credential and protocol are not for it.
+            // A page outside the replica's API must not get the API's credential and protocol.
             Server {
                 host: scrape.host.clone().unwrap_or_else(|| target.host.clone()),
                 port: scrape.port.unwrap_or(target.port),
@@ -45,7 +45,7 @@ impl<'a> Scraper<'a> {
     /// Reads the page once.
     ///
     /// # Errors
-    /// If it could not be read, or tells nothing of what the mapping asks for.
+    /// Returns an error if the page could not be read, or has no number that the mapping asks for.
     pub(crate) async fn scrape(&mut self) -> Result<Scraped, Failure> {
         let started = Instant::now();
         let request = self.client.request(Method::GET, &self.scrape.path, None)?;

@@ -1,4 +1,4 @@
-//! Which samples of a page are meant.
+//! Selector of samples on a page.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::text::Labels;
 
-/// A metric's name and the labels that its samples must have; written as in Prometheus:
+/// Name of a metric and the labels that its samples must have; written as in Prometheus:
 /// `nv_trt_llm_request_metrics{request_type="waiting"}`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -18,7 +18,7 @@ pub struct Selector {
     labels: Vec<(String, String)>,
 }
 
-/// The text is no selector.
+/// Error: the text is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not of the form name or name{{label=\"value\", ...}}")]
 pub struct BadSelector(pub String);
@@ -28,20 +28,20 @@ impl Selector {
         Self { name: name.to_owned(), labels: Vec::new() }
     }
 
-    /// The metric's name.
+    /// Returns the metric's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Asks for one more label.
+    /// Adds a label that samples must have.
     #[must_use]
     pub fn with(mut self, label: &str, value: &str) -> Self {
         self.labels.push((label.to_owned(), value.to_owned()));
         self
     }
 
-    /// Whether a sample with these labels is meant. All that are asked for must be there.
+    /// Returns true if a sample with these labels has all labels of the selector.
     pub(super) fn matches(&self, labels: &[u8]) -> bool {
         self.labels.iter().all(|(label, value)| {
             Labels(labels)
@@ -82,6 +82,7 @@ impl FromStr for Selector {
                 |bytes: Cow<'_, [u8]>| String::from_utf8(bytes.into_owned()).map_err(|_| bad());
             parsed.push((text(Cow::Borrowed(label))?, text(value)?));
         }
+        // A rest means that a label could not be parsed.
         if !pairs.0.trim_ascii().is_empty() {
             return Err(bad());
         }

@@ -1,22 +1,24 @@
-//! Prometheus and OpenMetrics text, as far as it takes to find a few numbers in it.
+//! Parser of Prometheus and OpenMetrics text that finds a few numbers in it.
 //!
-//! No tree is built and nothing is kept: lines go by, and those with another name are skipped at
-//! the end of the name. Lines that are none are skipped too: one bad exporter in a server must not
-//! hide the rest of its page.
+//! The parser builds no tree and keeps nothing: it reads line by line and skips a line with another
+//! name at the end of that name. Lines that are not valid are skipped too, because one bad exporter
+//! in a server must not hide the rest of its page.
+//! The reader of tests (`tests/src/page.rs`) is another one on purpose: it is strict, since it
+//! judges pages that this project writes.
 
 use std::borrow::Cow;
 
-/// One sample.
+/// Sample of a metric.
 #[derive(Debug, PartialEq)]
 pub(super) struct Sample<'a> {
     pub(super) name: &'a [u8],
-    /// What stands between the braces.
+    /// Text between the braces.
     pub(super) labels: &'a [u8],
-    /// Finite.
+    /// Finite number.
     pub(super) value: f64,
 }
 
-/// The samples of `page` whose name `is_wanted`.
+/// Returns the samples of `page` whose name `is_wanted`.
 pub(super) fn samples<'a>(
     page: &'a [u8],
     is_wanted: impl Fn(&[u8]) -> bool,
@@ -36,6 +38,7 @@ fn lines(page: &[u8]) -> impl Iterator<Item = &[u8]> {
     memchr::memchr_iter(b'\n', page).chain(std::iter::once(page.len())).filter_map(move |end| {
         let line = page[start..end].trim_ascii();
         start = (end + 1).min(page.len());
+        // Help and type lines begin with `#`.
         (line.first().is_some_and(|first| *first != b'#')).then_some(line)
     })
 }
@@ -53,7 +56,7 @@ fn sample<'a>(name: &'a [u8], rest: &'a [u8]) -> Option<Sample<'a>> {
     value.is_finite().then_some(Sample { name, labels, value })
 }
 
-/// Where the closing brace is. Braces in quotes do not count.
+/// Returns the position of the closing brace. Braces in quotes do not count.
 fn labels_end(rest: &[u8]) -> Option<usize> {
     let mut is_quoted = false;
     let mut at = 0;
@@ -62,7 +65,7 @@ fn labels_end(rest: &[u8]) -> Option<usize> {
         match rest[at] {
             b'}' if !is_quoted => return Some(at),
             b'"' => is_quoted = !is_quoted,
-            // What follows is not what it looks like.
+            // The next byte is escaped.
             b'\\' => at += 1,
             _ => {}
         }
@@ -70,7 +73,8 @@ fn labels_end(rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// The labels of a sample, up to the first that is none. What is left is what was not understood.
+/// Iterator over the labels of a sample. It ends at the first label that is not valid; the rest of
+/// the text stays in the field.
 #[derive(Debug)]
 pub(super) struct Labels<'a>(pub(super) &'a [u8]);
 
@@ -101,6 +105,7 @@ fn quote_end(quoted: &[u8]) -> Option<usize> {
         if quoted[at] == b'"' {
             return Some(at);
         }
+        // An escaped byte never ends the text.
         at += 2;
     }
 }

@@ -7,10 +7,11 @@ use spillway_replicas::{
     ActiveCheck, CheckKind, CheckResult, DeepCheck, DeepRequest, Expectation, FactKind, Failure,
     Mapping, MetricsPage, NoticeCheck, Probe, Scrape, Target, warm_up,
 };
+use spillway_testkit::eventually;
 use tokio::net::TcpListener;
 
 use crate::scripted::Scripted;
-use crate::support::{DEADLINE, Watching, active, deep, emulator, eventually, target};
+use crate::support::{DEADLINE, Watching, active, deep, emulator, target};
 
 const GOOD: CheckResult = CheckResult::Good;
 
@@ -131,7 +132,7 @@ async fn a_deep_check_sees_what_health_does_not_show() {
     ] {
         replica.set_fault(fault).await.unwrap();
         watching.until_check(CheckKind::Deep, expected).await;
-        // Its health endpoint says all the while that nothing is wrong.
+        // The health endpoint keeps answering that the server is well.
         watching.until_check(CheckKind::Active, GOOD).await;
         replica.set_fault(Fault::None).await.unwrap();
         watching.until_check(CheckKind::Deep, GOOD).await;
@@ -215,7 +216,7 @@ async fn a_notice_is_told_while_it_stands_and_when_it_is_withdrawn() {
     for _ in 0..2 {
         assert_eq!(watching.next().await.kind, FactKind::Notice);
     }
-    // Unknown is neither.
+    // A status that tells nothing is neither a notice nor its end.
     service.reply(500, "");
     let asked = service.heads().len();
     eventually("further checks", || service.heads().len() >= asked + 2).await;

@@ -1,13 +1,14 @@
 use std::time::{Duration, Instant};
 
 use spillway_replicas::discovery::{DnsQuestion, DnsSource, Endpoint};
+use spillway_testkit::eventually;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::dns_server::{DnsServer, Mood};
-use crate::support::{DEADLINE, eventually};
+use crate::support::DEADLINE;
 
 type Set = Option<Vec<Endpoint>>;
 
@@ -18,7 +19,7 @@ struct Asking {
 }
 
 impl Asking {
-    /// With times that suit a test.
+    /// Makes a source with times that suit a test.
     fn start(server: &DnsServer, question: DnsQuestion) -> Self {
         Self::start_as(DnsSource {
             resolver: Some(server.address),
@@ -64,7 +65,7 @@ async fn each_address_is_an_endpoint_and_a_change_is_noticed() {
     let first = asking.until(Option::is_some).await;
     let expected = [at("models.test", "10.0.0.1", 8000, 1), at("models.test", "10.0.0.2", 8000, 1)];
     assert_eq!(first, expected);
-    // Their TTL of a minute does not hide a change for longer than `refresh_max`.
+    // A TTL of a minute does not hide a change for longer than `refresh_max`.
     server.addresses("models.test.", 60, &["10.0.0.2", "10.0.0.3", "10.0.0.4"]);
     let second = asking.until(|set| set.as_ref().is_some_and(|set| set.len() == 3)).await;
     assert_eq!(second[0].address, Some("10.0.0.2".parse().unwrap()));
@@ -107,8 +108,8 @@ async fn an_outage_keeps_the_set_and_its_end_is_noticed_soon() {
     let set = asking.until(Option::is_some).await;
     for mood in [Mood::Silent, Mood::Failing] {
         server.mood(mood);
-        // Two questions each time, longer than the grace, and often enough for pauses that grow
-        // without a limit to be longer than this test.
+        // Two questions each time, longer than the grace, and often enough that pauses without a
+        // limit would grow longer than this test.
         let (asked, since) = (server.questions(), Instant::now());
         eventually("eight failures", || {
             server.questions() >= asked + 16 && since.elapsed() > Duration::from_millis(900)
@@ -121,7 +122,7 @@ async fn an_outage_keeps_the_set_and_its_end_is_noticed_soon() {
         let healed = Instant::now();
         let other = at("models.test", other, 8000, 1);
         asking.until(|set| set.as_deref() == Some(std::slice::from_ref(&other))).await;
-        // retry_max + timeout is 600 ms; the rest is for a busy machine.
+        // retry_max + timeout is 600 ms; the rest allows for a busy machine.
         assert!(healed.elapsed() < Duration::from_secs(3), "{:?}", healed.elapsed());
         server.addresses("models.test.", 60, &["10.0.0.1"]);
         asking.until(|now| now.as_ref() == Some(&set)).await;

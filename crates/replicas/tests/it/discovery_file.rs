@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spillway_replicas::discovery::FileSource;
+use spillway_testkit::eventually;
 use tempfile::TempDir;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-use crate::support::{DEADLINE, eventually};
+use crate::support::DEADLINE;
 
 struct Watched {
     texts: watch::Receiver<Option<Arc<str>>>,
@@ -18,8 +19,7 @@ struct Watched {
     _stop: DropGuard,
 }
 
-/// Read again only after longer than any test takes: what is noticed is noticed by the system's
-/// events.
+/// Interval longer than any test takes, so that only the system's events can show a change.
 const NEVER: Duration = Duration::from_secs(3600);
 
 impl Watched {
@@ -59,9 +59,9 @@ async fn a_file_written_in_place_replaced_and_made_anew_is_told_each_time() {
     fs::remove_file(&path).unwrap();
     fs::write(&path, "four").unwrap();
     watched.until("four").await;
-    // Also in the middle of being gone.
+    // A file that is missing for a while is noticed too when it returns.
     fs::remove_file(&path).unwrap();
-    // wait: until its absence was seen; nothing tells of that.
+    // wait: until the missing file was seen, which has no event.
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(watched.texts.borrow().as_deref(), Some("four"), "the last text stays");
     fs::write(&path, "five").unwrap();
@@ -91,7 +91,7 @@ async fn what_no_event_tells_of_is_found_by_reading_again() {
     let (folder, path) = folder();
     let missing = folder.path().join("later");
     let path = missing.join(path.file_name().unwrap());
-    // There is no folder to watch.
+    // The folder to watch does not exist.
     let mut watched = Watched::start(&path, Duration::from_millis(20));
     // This runtime has one thread: the task tries to watch before it comes back here.
     tokio::task::yield_now().await;
@@ -110,14 +110,14 @@ async fn a_text_is_told_only_when_it_stays_the_same() {
     watched.until("begin").await;
     let mut told = watched.texts.clone();
     told.mark_unchanged();
-    // A writer that truncates, and writes the rest bit by bit.
+    // A writer that truncates the file, and writes the rest bit by bit.
     let started = Instant::now();
     let mut text = String::new();
     fs::write(&path, "").unwrap();
     while started.elapsed() < Duration::from_millis(300) {
         text.push('x');
         fs::write(&path, &text).unwrap();
-        // wait: the writer's own pace, well below the time that a file has to rest.
+        // wait: the writer's own pace, well below the time for which a file must not change.
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(!told.has_changed().unwrap(), "{:?} was told", told.borrow());
@@ -132,7 +132,7 @@ async fn what_is_no_text_or_too_much_keeps_the_last_one() {
     watched.until("one").await;
     for bad in [vec![0xff, 0xfe], vec![b'x'; (4 << 20) + 1]] {
         fs::write(&path, &bad).unwrap();
-        // wait: until it was surely read; nothing tells of that.
+        // wait: until the file was surely read, which has no event.
         tokio::time::sleep(Duration::from_millis(200)).await;
         assert_eq!(watched.texts.borrow().as_deref(), Some("one"));
     }

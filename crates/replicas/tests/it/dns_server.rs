@@ -1,5 +1,4 @@
-//! A DNS server over UDP and TCP with records that the test changes, which can also fail or be
-//! silent.
+//! DNS server over UDP and TCP with records that the test changes; it can also fail or be silent.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,11 +28,11 @@ struct Zone {
 pub(crate) enum Mood {
     #[default]
     Well,
-    /// Answers nothing, as when it is down.
+    /// Answers nothing, as a server that is down.
     Silent,
     /// Answers SERVFAIL.
     Failing,
-    /// Says over UDP that the answer is too large for it.
+    /// Answers over UDP that the reply is too large for UDP.
     Truncating,
 }
 
@@ -52,7 +51,7 @@ impl DnsServer {
         self.zone.lock().unwrap().mood = mood;
     }
 
-    /// The addresses of `name`; those of the other family stay as they were.
+    /// Sets the addresses of `name`; addresses of the other family stay.
     pub(crate) fn addresses(&self, name: &str, ttl: u32, addresses: &[&str]) {
         let addresses = addresses.iter().map(|address| address.parse::<IpAddr>().unwrap());
         let data: Vec<RData> = addresses
@@ -65,7 +64,7 @@ impl DnsServer {
         self.set(name, kind, ttl, data);
     }
 
-    /// `(weight, port, target)` of each service.
+    /// Sets the services, each as `(weight, port, target)`.
     pub(crate) fn services(&self, name: &str, ttl: u32, services: &[(u16, u16, &str)]) {
         let data = services.iter().map(|(weight, port, target)| {
             RData::SRV(SRV::new(10, *weight, *port, Name::from_utf8(target).unwrap()))
@@ -85,11 +84,11 @@ impl DnsServer {
     }
 }
 
-/// One port of both kinds.
+/// Opens one port number for both UDP and TCP.
 async fn bind() -> (UdpSocket, TcpListener) {
     loop {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        // Another process may have this one.
+        // Another process may use this port.
         if let Ok(listener) = TcpListener::bind(socket.local_addr().unwrap()).await {
             return (socket, listener);
         }

@@ -1,4 +1,4 @@
-//! The gRPC health protocol, against a server made of h2's frames.
+//! gRPC health protocol, against a server made of h2's frames.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response};

@@ -1,4 +1,4 @@
-//! The crate against real servers: the emulator, DNS, gRPC, files.
+//! Tests of the crate against real servers: the emulator, DNS, gRPC, files.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests fail by panicking")]
 

@@ -1,9 +1,10 @@
 use std::time::Duration;
 
 use spillway_replicas::{FactKind, Reconciled, Scrape, Target};
+use spillway_testkit::eventually;
 
 use crate::scripted::Scripted;
-use crate::support::{Watching, eventually, scrape, target};
+use crate::support::{Watching, scrape, target};
 
 const PAGE: &str = "vllm:num_requests_waiting 1\n";
 
@@ -25,7 +26,7 @@ async fn unchanged_targets_go_on_while_others_begin_change_and_end() {
     assert_eq!(changes, Reconciled { kept: 0, started: 2, ended: 0 });
     eventually("both scraped", || !a.heads().is_empty() && !b.heads().is_empty()).await;
 
-    // b moves to c's port, a stays.
+    // `b` moves to the port of `c`, `a` stays.
     let changes = monitors.reconcile(vec![named("b", c.port), named("a", a.port)]);
     assert_eq!(changes, Reconciled { kept: 1, started: 1, ended: 1 });
     let asked = a.heads().len();

@@ -2,12 +2,13 @@ use std::time::Duration;
 
 use spillway_emulator::Fault;
 use spillway_replicas::{CheckKind, CheckResult, FactKind, Failure, Scrape, Target};
+use spillway_testkit::eventually;
 use spillway_types::LoadReport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::scripted::Scripted;
-use crate::support::{Watching, active, emulator, eventually, scrape, target};
+use crate::support::{Watching, active, emulator, scrape, target};
 
 fn report(fact: &FactKind) -> Option<LoadReport> {
     match fact {
@@ -60,7 +61,7 @@ async fn a_page_nearby_is_read_about_every_100_ms_over_one_connection() {
         times.push(watching.next().await.at);
     }
     let gaps: Vec<Duration> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-    // Timers never fire early, but the end of a scrape may come late, and the next on time.
+    // Timers never fire early, but a scrape may end late and the next begin on time.
     assert!(times[10] - times[0] >= Duration::from_millis(900), "{gaps:?}");
     let mut sorted = gaps.clone();
     sorted.sort();

@@ -1,4 +1,4 @@
-//! A server over HTTP/1.1 that answers what the test tells it to.
+//! HTTP/1.1 server whose answers the test sets.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// Counts what it sees. Dropping it closes everything.
+/// Server that counts its connections and requests. A drop closes all of them.
 pub(crate) struct Scripted {
     pub(crate) port: u16,
     state: Arc<State>,
@@ -38,12 +38,12 @@ impl Scripted {
         *self.state.reply.lock().unwrap() = (status, body.to_owned());
     }
 
-    /// Connections accepted so far.
+    /// Returns the number of accepted connections so far.
     pub(crate) fn connections(&self) -> usize {
         self.state.connections.load(Ordering::SeqCst)
     }
 
-    /// Heads of the requests so far.
+    /// Returns the heads of the requests so far.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.state.heads.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! What the tests share: an emulator, a target that watches it, and waiting with a deadline.
+//! Helpers of the tests: an emulator, a target that watches it, and waits with a deadline.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-/// Nothing that works takes as long, however busy the machine.
+/// Longest wait: no step that works takes as long, even on a busy machine.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 
 pub(crate) async fn emulator() -> Emulator {
@@ -23,7 +23,7 @@ pub(crate) async fn emulator() -> Emulator {
     Emulator::start(config).await.unwrap()
 }
 
-/// A target of which nothing is watched.
+/// Makes a target without checks or scrapes.
 pub(crate) fn target(port: u16) -> Target {
     Target {
         replica: "r".into(),
@@ -41,7 +41,7 @@ pub(crate) fn target(port: u16) -> Target {
     }
 }
 
-/// Checked as often as the tests need.
+/// Makes an active check at the pace that the tests need.
 pub(crate) fn active() -> ActiveCheck {
     ActiveCheck {
         interval: Duration::from_millis(20),
@@ -62,7 +62,7 @@ pub(crate) fn scrape() -> Scrape {
     Scrape::new(ServerKind::Vllm.metrics().unwrap())
 }
 
-/// Monitors with the end of their channel.
+/// Monitors with the receiver of their channel.
 pub(crate) struct Watching {
     pub(crate) monitors: Monitors,
     pub(crate) sender: FactSender,
@@ -83,12 +83,12 @@ impl Watching {
         watching
     }
 
-    /// The next fact.
+    /// Returns the next fact.
     pub(crate) async fn next(&mut self) -> Fact {
         timeout(DEADLINE, self.facts.recv()).await.expect("no fact came").expect("a channel")
     }
 
-    /// The next fact that `select` makes something of.
+    /// Returns the result of `select` for the next fact that it accepts.
     pub(crate) async fn until<T>(&mut self, mut select: impl FnMut(&FactKind) -> Option<T>) -> T {
         let found = timeout(DEADLINE, async {
             loop {
@@ -118,19 +118,8 @@ impl Watching {
         assert!(found, "{expected:?} did not come; the last was {last:?}");
     }
 
-    /// Throws away what came so far.
+    /// Drops all facts that have come so far.
     pub(crate) fn drain(&mut self) {
         while self.facts.try_recv().is_ok() {}
     }
-}
-
-/// Waits until `is_so`, looking every few milliseconds.
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let waiting = async {
-        while !is_so() {
-            // wait: for something that gives no notice; the deadline is below.
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    assert!(timeout(DEADLINE, waiting).await.is_ok(), "{what} did not happen");
 }

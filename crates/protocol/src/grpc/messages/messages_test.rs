@@ -17,7 +17,8 @@ fn framed(message: &[u8]) -> Vec<u8> {
     [&frame_head_of(u32::try_from(message.len()).unwrap())[..], message].concat()
 }
 
-/// Passes `stream` through in pieces of this length; what came out, and whether it was taken.
+/// Passes `stream` through in pieces of this length. Returns the output, and the error if it was
+/// refused.
 fn pass(
     messages: &mut Messages,
     stream: &[u8],
@@ -35,7 +36,7 @@ fn pass(
     (passed, Ok(()))
 }
 
-/// The models that the messages of a stream name.
+/// Returns the models that the messages of a stream name.
 fn models(mut stream: &[u8]) -> Vec<String> {
     let mut models = Vec::new();
     while let Some((head, _)) = stream.split_first_chunk::<FRAME_HEAD_BYTES>() {
@@ -76,7 +77,7 @@ fn every_message_that_names_the_alias_is_rewritten_and_no_other() {
 fn other_models_are_refused_where_they_may_not_be_used_whatever_stands_behind_the_name() {
     let only = || Messages::renaming(BYTES_MAX, "a", "a", None).or_refused();
     let (allowed, other) = (message("a", 20), message("b", 20));
-    // The model once more behind a later field: the last one counts for whoever reads all of it.
+    // The model again behind a later field: a reader of the whole message takes the last one.
     let sly = framed(b"\x0A\x01a\x22\x01x\x0A\x01b");
     for piece_length in [1, 7, 1_000] {
         let (passed, result) = pass(&mut only(), &[&allowed[..], &sly].concat(), piece_length);
@@ -92,7 +93,7 @@ fn other_models_are_refused_where_they_may_not_be_used_whatever_stands_behind_th
 #[test]
 fn a_field_whose_length_would_swallow_the_name_behind_it_is_refused() {
     // Behind the name that is read stands another one, and a field that claims three bytes more
-    // than there are: as many as the name has that is put in behind it.
+    // than there are: as many as the inserted name has.
     let sly = framed(b"\x0A\x01a\x22\x01x\x0A\x01b\x2A\x03");
     for piece_length in [1, 7, 1_000] {
         let mut only = Messages::renaming(BYTES_MAX, "a", "a", None).or_refused();
@@ -151,7 +152,7 @@ fn a_name_that_does_not_end_is_not_waited_for() {
     assert_eq!((passed.len(), result), (0, Err(MessageFault::Malformed)));
 }
 
-/// A message with a parameter of this name behind its tensors, where no writer puts it.
+/// Returns a message with a parameter of this name behind its tensors, where no writer puts it.
 fn with_parameter(name: &str) -> Vec<u8> {
     let mut entry = Vec::new();
     put_bytes(&mut entry, 2, b"\x10\x01");
@@ -163,7 +164,7 @@ fn with_parameter(name: &str) -> Vec<u8> {
     framed(&message)
 }
 
-/// How many messages of a stream are there to their end.
+/// Returns the number of complete messages in a stream.
 fn whole_messages(mut stream: &[u8]) -> usize {
     let mut count = 0;
     while let Some((head, rest)) = stream.split_first_chunk::<FRAME_HEAD_BYTES>() {
@@ -174,7 +175,7 @@ fn whole_messages(mut stream: &[u8]) -> usize {
     count
 }
 
-/// Streams with and without a new name that let no parameter pass but `priority`.
+/// Returns relays with and without a new name that accept no parameter except `priority`.
 fn watched() -> [Messages; 3] {
     let priority = EngineFields::named("priority").unwrap();
     [

@@ -7,7 +7,7 @@ fn framed(message: &[u8]) -> Vec<u8> {
     [&frame_head_of(length)[..], message].concat()
 }
 
-/// A request for a model, with an input behind it as writers put it.
+/// Returns a request for a model, with an input behind it, in the order of usual writers.
 fn request(model: &str, version: &str) -> Vec<u8> {
     let mut message = Vec::new();
     put_bytes(&mut message, 1, model.as_bytes());
@@ -21,7 +21,8 @@ fn found<'m>(model: &'m str, version: &'m str) -> Peek<'m> {
     Peek::Found(ModelRef { model, version })
 }
 
-/// What each prefix of `stream` says, until one says something.
+/// Peeks at longer and longer prefixes of `stream`. Returns the first result, and the bytes it
+/// took.
 fn peek_bytewise(stream: &[u8]) -> (usize, Peek<'_>) {
     let mut answers = (0..=stream.len()).map(|length| (length, peek_model(&stream[..length])));
     answers.find(|(_, peek)| *peek != Peek::NeedMore).unwrap_or((stream.len(), Peek::NeedMore))
@@ -31,7 +32,7 @@ fn peek_bytewise(stream: &[u8]) -> (usize, Peek<'_>) {
 fn the_model_is_found_before_the_tensors_are_there() {
     let stream = request("tiny", "7");
     let (length, peek) = peek_bytewise(&stream);
-    // Head, two fields and the tag behind them.
+    // The head, two fields, and the tag behind them.
     assert_eq!((length, peek), (5 + 6 + 3 + 1, found("tiny", "7")));
     assert_eq!(peek_model(&stream), found("tiny", "7"));
     assert_eq!(read_model(&stream), found("tiny", "7"));
@@ -110,7 +111,7 @@ fn some_stream() -> impl Strategy<Value = Vec<u8>> {
         message.extend(tail);
         framed(&message)
     });
-    // Bytes from a small set make fields that end in odd places.
+    // Bytes from a small set form fields that end in odd places.
     let field_like = prop::sample::select(vec![0_u8, 1, 2, 8, 0x0A, 0x12, 0x1A, 0x80, b'm']);
     let odd = prop::collection::vec(field_like, 0..30).prop_map(|message| framed(&message));
     prop_oneof![sane, odd, prop::collection::vec(any::<u8>(), 0..40)]
@@ -173,7 +174,7 @@ fn parameters_that_steer_an_engine_are_found_wherever_they_stand() {
 
 #[test]
 fn a_parameter_behind_what_this_reader_does_not_read_is_refused() {
-    // An empty group, which servers step over, and then the key.
+    // An empty group, which servers skip, and then the key.
     let mut entry = vec![0x1B, 0x1C];
     put_bytes(&mut entry, 1, b"priority");
     let mut message = Vec::new();
