@@ -1,4 +1,4 @@
-//! How much the gossip says, measured by running it in simulated time.
+//! Traffic of the gossip, measured in simulated time.
 //!
 //! `cargo run -p spillway-pulse --example traffic [-- --json]`
 
@@ -16,12 +16,12 @@ mod world;
 
 const REPLICAS: u32 = 8;
 const MODELS: u32 = 4;
-/// How often a node hands its load over.
+/// Time between two updates of a node's load, milliseconds.
 const FEED_MS: u64 = 50;
-/// Time to get to know each other.
+/// Time for nodes to get to know each other, milliseconds.
 const WARM_UP_MS: u64 = 1_500;
 
-/// What changes while it is measured.
+/// Load changes during the measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     /// One request more or less at one replica of each node four times a second, and one model's
@@ -76,7 +76,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// What was measured. Bytes are those of datagrams with their frames, without QUIC, UDP and IP.
+/// Figures of one case. Bytes are those of datagrams with their frames, without QUIC, UDP and IP.
 #[derive(Debug)]
 struct Figures {
     mean_bytes_per_s: f64,
@@ -84,11 +84,11 @@ struct Figures {
     other_bytes_per_s: f64,
     datagrams_per_s: f64,
     longest_bytes: usize,
-    /// Age of what a node knows of another region's models, as it reads it: without the way,
-    /// milliseconds.
+    /// Mean age of a node's knowledge of another region's models when it reads it, without the time
+    /// on the way, milliseconds.
     age_ms: f64,
     age_p99_ms: u64,
-    /// How often a region was given up that was there, per hour and pair of node and region.
+    /// Regions given up although they were there, per hour and pair of node and region.
     false_alarms_per_h: f64,
     asked_per_s: f64,
 }
@@ -191,7 +191,7 @@ fn load(change: Change, clock: u64, place: u32) -> OwnLoad {
     OwnLoad { replicas, shares: shares.collect(), models: models.collect() }
 }
 
-/// What goes up and down with every report if all changes.
+/// Returns a value that goes up and down with every report if all changes; 0 otherwise.
 fn wave(change: Change, clock: u64, phase: u64) -> u32 {
     match change {
         Change::Little => 0,

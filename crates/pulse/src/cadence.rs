@@ -1,4 +1,4 @@
-//! When the next report is due.
+//! Send times of reports: faster while values change, slower while nothing does.
 
 use std::time::Instant;
 
@@ -11,26 +11,29 @@ pub(crate) struct Cadence {
     last: Instant,
     /// Time between reports while much changes.
     fast_ms: u32,
-    /// How much earlier than a heartbeat's time the next one goes, milliseconds, so that nodes
-    /// which began together do not speak together for ever.
+    /// Random time by which the next heartbeat goes earlier, milliseconds, so that nodes which
+    /// started together do not send together for ever.
     early_ms: u32,
-    /// Somebody waits for the next report.
+    /// True if another node waits for the next report.
     hurried: bool,
 }
 
 impl Cadence {
-    /// The first report is due at once.
+    /// Creates a rhythm whose first report is due at once.
     pub(crate) fn new(fast_ms: u32, config: &Config, now: Instant) -> Self {
+        // As if a report had been sent a heartbeat ago.
         let last = now.checked_sub(ms(config.heartbeat_ms)).unwrap_or(now);
         Self { last, fast_ms, early_ms: 0, hurried: false }
     }
 
-    /// When to send, given the largest change since the last time.
+    /// Returns when the next report is due, given the largest `change` since the last one, as a
+    /// share of a value.
     pub(crate) fn due(&self, config: &Config, change: f32) -> Instant {
         let permille = change * 1_000.0;
         let period_ms = if self.hurried || permille >= config.moved_permille as f32 {
             self.fast_ms
         } else if permille > config.ignored_permille as f32 {
+            // Never later than the next heartbeat.
             config.slow_ms.min(config.heartbeat_ms - self.early_ms)
         } else {
             config.heartbeat_ms - self.early_ms
@@ -38,14 +41,15 @@ impl Cadence {
         self.last + ms(period_ms)
     }
 
-    /// The next report is due as soon as if much had changed.
+    /// Makes the next report due as soon as if much had changed.
     pub(crate) fn hurry(&mut self) {
         self.hurried = true;
     }
 
-    /// A report was sent.
+    /// Starts the wait for the next report: one was sent at `now`.
     pub(crate) fn sent(&mut self, config: &Config, now: Instant, rng: &mut fastrand::Rng) {
         self.last = now;
+        // Jitter of up to a tenth.
         self.early_ms = rng.u32(0..=config.heartbeat_ms / 10);
         self.hurried = false;
     }

@@ -1,25 +1,26 @@
-//! One node's claim of one replica whose limit several nodes share.
+//! Claim of one node at a replica whose limit several nodes share.
 //!
-//! A claim is lowered at once. To raise it a node proposes the higher number, and may use it once
-//! everyone has echoed the proposal and what they hold *by then* leaves room. That keeps the sum of
-//! what is used within the limit: of all raises in force, look at the one proposed last. Everyone
-//! else's raise was proposed before, so it stood in the reports that the last one waited for.
+//! A claim is lowered at once. To raise it, a node proposes the higher number, and uses that number
+//! once every other node has echoed the proposal and what they hold *by then* leaves room. The sum
+//! of what all nodes use so stays within the limit: of all raises in force, look at the one
+//! proposed last. Every other raise was proposed before, so it stood in the reports that the last
+//! one waited for.
 
 use std::time::{Duration, Instant};
 
 use crate::entry::ClaimEntry;
 use crate::fair::{Want, fair};
 
-/// A node that has had no work for so long is idle: it leaves its last place to those that have.
+/// Time without work after which a node is idle and leaves its last place to nodes that have work.
 const IDLE: Duration = Duration::from_millis(500);
-/// How long a node uses a place that others wait for before it is their turn, where there are fewer
-/// places than nodes with work.
+/// Time for which a node uses a place that others wait for, where there are fewer places than nodes
+/// with work.
 const TURN: Duration = Duration::from_secs(1);
-/// How long a node leaves others their turn, for each of them: longer than a claim takes to change hands
-/// and a turn.
+/// Time for which a node leaves each of the others a turn: longer than a claim takes to change
+/// hands, plus a turn.
 const TURN_LEFT: Duration = Duration::from_secs(3);
 
-/// A claim.
+/// This node's claim of one replica.
 #[derive(Debug)]
 pub(crate) struct Claim {
     limit: u32,
@@ -27,51 +28,53 @@ pub(crate) struct Claim {
     wanted: u32,
     usable: u32,
     raise: Raise,
-    /// When there was work for it last.
+    /// Moment at which there was work for the replica last.
     busy_at: Option<Instant>,
     turn: Turn,
 }
 
-/// Whose turn it is, where there are fewer places than nodes with work.
+/// State of taking turns, where there are fewer places than nodes with work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Turn {
-    /// There are enough, or this node waits for a place. => Ours
+    /// There are places enough, or this node waits for one. => Ours
     Open,
-    /// This node uses a place since then. => (Theirs | Open)
+    /// This node has used a place since that moment. => (Theirs | Open)
     Ours { since: Instant },
-    /// It left its place then to those others, by their place, that have had none since. => Open
+    /// This node left its place then to the `owed` rivals, by their place in the order, that have
+    /// had none since. => Open
     Theirs { since: Instant, owed: Vec<bool> },
 }
 
-/// A higher claim on its way.
+/// A higher claim that is being agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Raise {
-    /// None is. => Drafted
+    /// No raise is under way. => Drafted
     None,
-    /// Nobody was told yet. => (Told | None)
+    /// No other node was told yet. => (Told | None)
     Drafted { to: u32 },
-    /// It stands in our report from this version on. => None
+    /// The proposal stands in our report from this version on. => None
     Told { to: u32, version: u64 },
 }
 
-/// What another node that is alive says of the same replica.
+/// Report of another living node about the same replica.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rival {
-    /// Its claim, as far as we know.
+    /// Claim of the other node, as far as this node knows.
     pub(crate) claim: ClaimEntry,
-    /// Its requests there.
+    /// Requests of the other node at the replica.
     pub(crate) in_flight: u32,
-    /// The version of our report it had when it said so; `None` if what we know is not whole.
+    /// Version of our report that the other node had when it said so; `None` if our copy of its
+    /// report is not whole.
     pub(crate) echoed: Option<u64>,
 }
 
 impl Rival {
-    /// What has to be left to it.
+    /// Returns how many requests must be left to the rival.
     pub(crate) fn held(&self) -> u32 {
         self.settled().max(self.claim.proposed)
     }
 
-    /// The same if it withdraws what it proposes.
+    /// Returns how many must be left to the rival once it withdraws its proposal.
     fn settled(&self) -> u32 {
         self.claim.usable.max(self.in_flight)
     }
@@ -80,12 +83,13 @@ impl Rival {
         self.claim.proposed > self.settled()
     }
 
-    /// What it would have.
+    /// Returns how many requests the rival would have there without a limit.
     pub(crate) fn wanted(&self) -> u32 {
         self.claim.wanted.max(self.in_flight)
     }
 
-    /// What it wants. One that has neither work nor a place has left its last one to others.
+    /// Returns what the rival wants. A rival with neither work nor a place has left its last place
+    /// to others.
     fn want(&self) -> Want {
         Want { wanted: self.wanted(), is_idle: self.wanted() == 0 && self.held() == 0 }
     }
@@ -96,7 +100,7 @@ impl Rival {
 }
 
 impl Claim {
-    /// A claim of nothing: what everyone starts with.
+    /// Creates a claim of nothing, with which every node starts.
     pub(crate) fn new() -> Self {
         Self {
             limit: 0,
@@ -109,7 +113,7 @@ impl Claim {
         }
     }
 
-    /// What this node has to do with the replica now.
+    /// Takes over the replica's limit, and how many requests this node has and would have there.
     pub(crate) fn set(&mut self, limit: u32, (in_flight, wanted): (u32, u32), now: Instant) {
         self.limit = limit;
         self.in_flight = in_flight;
@@ -119,12 +123,12 @@ impl Claim {
         }
     }
 
-    /// How many requests may be in flight.
+    /// Returns how many requests this node may have in flight.
     pub(crate) fn usable(&self) -> u32 {
         self.usable
     }
 
-    /// As it is told.
+    /// Returns the claim as it stands in a report.
     pub(crate) fn entry(&self) -> ClaimEntry {
         ClaimEntry {
             usable: self.usable,
@@ -133,34 +137,38 @@ impl Claim {
         }
     }
 
-    /// The report told what stands in `entry` at `version`, or before.
+    /// Notes that the report has told `entry` since `version`, or before.
     pub(crate) fn told(&mut self, entry: ClaimEntry, version: u64) {
         if self.raise == (Raise::Drafted { to: entry.proposed }) {
             self.raise = Raise::Told { to: entry.proposed, version };
         }
     }
 
-    /// Somebody who is alive did not hear us for so long that he may have taken our claim.
+    /// Gives the claim up: a living node has not heard us for so long that it may have taken our
+    /// places.
     pub(crate) fn suspend(&mut self) {
         self.usable = 0;
         self.raise = Raise::None;
     }
 
-    /// Goes on with what is known of the others, who are in the order of their names; this node
-    /// comes before the one at `place`.
+    /// Goes on with what is known of the `rivals`, which are in the order of their names. This node
+    /// comes before the rival at `place`.
     pub(crate) fn settle(&mut self, rivals: &[Rival], place: usize, now: Instant) {
+        // Without rivals the whole limit is ours at once.
         if rivals.is_empty() {
             self.usable = self.limit;
             self.raise = Raise::None;
             return;
         }
         self.go_on(rivals, place);
+        // A short pause between two requests does not make a node idle.
         let is_busy = self.busy_at.is_some_and(|at| now.saturating_duration_since(at) < IDLE);
         let mut wants: Vec<Want> = rivals.iter().map(Rival::want).collect();
         wants.insert(place, Want { wanted: self.wanted, is_idle: self.wanted == 0 && !is_busy });
         let mut targets = fair(self.limit, &wants);
         let mut target = targets.remove(place);
         let working = wants.iter().filter(|want| want.wanted > 0).count();
+        // With more nodes at work than places, fair shares would leave the last nodes without any.
         if working > self.limit as usize && self.limit > 0 {
             target = self.take_turns(rivals, now);
         } else {
@@ -170,14 +178,16 @@ impl Claim {
         self.propose(rivals, target);
     }
 
-    /// Where there are fewer places than nodes with work: uses one for some time, then leaves it to those
-    /// that have none until each has had one. Returns how many places this node should have now.
+    /// Takes turns where there are fewer places than nodes with work: uses one place for a while,
+    /// then leaves it until each starving rival has had one. Returns how many places this node
+    /// should have now.
     fn take_turns(&mut self, rivals: &[Rival], now: Instant) -> u32 {
         let starving = || rivals.iter().map(Rival::is_starving);
         let passed = |since: Instant| now.saturating_duration_since(since);
         self.turn = match std::mem::replace(&mut self.turn, Turn::Open) {
             Turn::Open if self.usable > 0 => Turn::Ours { since: now },
             Turn::Ours { .. } if self.usable == 0 => Turn::Open,
+            // This node has had its turn, and another one has no place.
             Turn::Ours { since } if passed(since) >= TURN && starving().any(|it| it) => {
                 Turn::Theirs { since: now, owed: starving().collect() }
             }
@@ -185,12 +195,14 @@ impl Claim {
                 let owed: Vec<bool> =
                     owed.iter().zip(starving()).map(|(owed, starving)| *owed && starving).collect();
                 let count = u32::try_from(owed.len()).unwrap_or(u32::MAX);
+                // A rival that never takes its place must not hold this node up for ever.
                 let is_over = passed(since) >= TURN_LEFT.saturating_mul(count);
                 match !is_over && owed.contains(&true) {
                     true => Turn::Theirs { since, owed },
                     false => Turn::Open,
                 }
             }
+            // Nodes came or left, so that the places in `owed` stand for other nodes.
             Turn::Theirs { .. } => Turn::Open,
             same => same,
         };
@@ -202,7 +214,7 @@ impl Claim {
         u32::from(self.wanted > 0)
     }
 
-    /// Uses, shrinks or withdraws what was proposed.
+    /// Uses, lowers or withdraws the proposal.
     fn go_on(&mut self, rivals: &[Rival], place: usize) {
         let Some(to) = self.proposed() else { return };
         let room = self.room(rivals);
@@ -213,6 +225,7 @@ impl Claim {
             });
             self.shrink(to.min(self.limit.saturating_sub(sum(others))));
         }
+        // Every rival has seen the proposal, and there is still room for it.
         if let Raise::Told { to, version } = self.raise
             && to <= room
             && rivals.iter().all(|rival| rival.echoed.is_some_and(|echoed| echoed >= version))
@@ -222,15 +235,18 @@ impl Claim {
         }
     }
 
-    /// Gives back what others need more, down to the fair share of this node. That may be less than
-    /// what is in flight: then no request starts before some have ended, and until then they count.
+    /// Gives back what other nodes need more, down to the fair share of this node. The share may be
+    /// less than what is in flight: then no request starts before some have ended, and until then
+    /// they count.
     fn give_back(&mut self, rivals: &[Rival], targets: &[u32], target: u32) {
         let held = self.held();
         let taken = sum(rivals.iter().map(Rival::held)).saturating_add(held);
+        // A rival may have one place more than it has work for, if its fair share has one.
         let lacking = rivals.iter().zip(targets).map(|(rival, target)| {
             rival.wanted().saturating_add(1).min(*target).saturating_sub(rival.held())
         });
         let is_short = sum(lacking) > self.limit.saturating_sub(taken);
+        // More than the limit is taken e.g. after the limit was lowered.
         if (is_short || taken > self.limit) && target < held {
             self.usable = self.usable.min(target);
             self.shrink(target);
@@ -251,7 +267,7 @@ impl Claim {
         }
     }
 
-    /// What the others leave.
+    /// Returns how many requests the other nodes leave to this one.
     fn room(&self, rivals: &[Rival]) -> u32 {
         self.limit.saturating_sub(sum(rivals.iter().map(Rival::held)))
     }
@@ -267,7 +283,7 @@ impl Claim {
         }
     }
 
-    /// Lowers what is proposed; less than what is used is no raise any more.
+    /// Lowers the proposal to `most`; a proposal of no more than what is in use is dropped.
     fn shrink(&mut self, most: u32) {
         self.raise = match self.raise {
             Raise::Drafted { to } if to.min(most) > self.usable => {

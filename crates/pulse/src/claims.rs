@@ -17,7 +17,7 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Takes over what this node has to do now. Replicas that are gone lose their claims.
+    /// Takes over the load of this node. Replicas that are gone lose their claims.
     pub(crate) fn set<'a>(
         &mut self,
         replicas: impl Iterator<Item = (&'a ReplicaName, &'a ReplicaLoad)>,
@@ -34,8 +34,9 @@ impl Claims {
         }
     }
 
-    /// Goes on with all of them; whether what may be used changed. `rivals` says what the others
-    /// hold of a replica, and `place` where this node's name comes among theirs.
+    /// Goes on with every claim. Returns true if the number of usable requests changed. `rivals`
+    /// returns what other nodes hold of a replica, and `place` is this node's place among their
+    /// names.
     pub(crate) fn settle(
         &mut self,
         (place, now): (usize, Instant),
@@ -44,24 +45,24 @@ impl Claims {
         self.change(|id, claim| claim.settle(&rivals(id), place, now))
     }
 
-    /// Claims nothing any more, for now.
+    /// Gives all claims up for now. Returns true if the number of usable requests changed.
     pub(crate) fn suspend(&mut self) -> bool {
         self.change(|_, claim| claim.suspend())
     }
 
-    /// The report tells what stands in `entry` since `version`, or before.
+    /// Notes that the report has told `entry` since `version`, or before.
     pub(crate) fn told(&mut self, id: NameId, entry: ClaimEntry, version: u64) {
         if let Some(claim) = self.claims.get_mut(&id) {
             claim.told(entry, version);
         }
     }
 
-    /// How many requests may be in flight; `None` without a limit.
+    /// Returns how many requests may be in flight; `None` without a limit.
     pub(crate) fn usable(&self, id: NameId) -> Option<u32> {
         self.claims.get(&id).map(Claim::usable)
     }
 
-    /// All of them as they are told.
+    /// Returns all claims as they stand in a report.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (NameId, ClaimEntry)> {
         self.claims.iter().map(|(id, claim)| (*id, claim.entry()))
     }

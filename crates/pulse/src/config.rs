@@ -1,56 +1,59 @@
-//! How often to speak, and when silence counts.
+//! Limits of the gossip: how often nodes speak, and when a silent node counts as gone.
 
-/// Periods and limits of the gossip. The same for all nodes of a cluster, but while it changes.
+/// Periods and limits of the gossip. All nodes of a cluster have equal ones, except while they
+/// change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// Time between reports while a value moves by [`Self::moved_permille`], milliseconds. Shorter
     /// makes load fresher and costs bytes in proportion.
     pub fast_ms: u32,
-    /// The same for what a speaker tells other regions: it is sent to every node there, so that a
-    /// speaker's bytes are mostly these.
+    /// Time between a speaker's reports to other regions while a value moves that much,
+    /// milliseconds. A report goes to every node there: most of a speaker's bytes are these.
     pub region_fast_ms: u32,
-    /// Time between reports while values change less than that.
+    /// Time between reports while values change less than that, milliseconds.
     pub slow_ms: u32,
-    /// Time between datagrams while nothing changes. A ninth of [`Self::silence_ms`]: with 120 ms
-    /// instead, and every fifth datagram lost, a region that lives looks silent twenty times as
-    /// often. Longer than 250 ms is too long for any silence worth having.
+    /// Time between datagrams while nothing changes, milliseconds. A ninth of [`Self::silence_ms`]:
+    /// with 120 ms instead, and every fifth datagram lost, a living region looks silent twenty
+    /// times as often. More than 250 ms is too long for any useful limit of silence.
     pub heartbeat_ms: u32,
-    /// A region that was not heard for so long is not asked to serve, and neither is one that says
-    /// that it did not hear us for so long; a node of the own region loses its claims. The region
-    /// is out this long after its last datagram.
+    /// Silence after which a region is not asked to serve, milliseconds, counted from its last
+    /// datagram. A region that says it has not heard us for so long is not asked either, and a node
+    /// of the own region loses its claims.
     pub silence_ms: u32,
-    /// A node of the own region that was not heard for so long is not its speaker any more. Less
-    /// than half of [`Self::silence_ms`], so that nobody elsewhere notices a change of speakers; at
-    /// least three heartbeats.
+    /// Silence after which a node of the own region is not its speaker any more, milliseconds. Less
+    /// than half of [`Self::silence_ms`], so that other regions do not notice a change of speakers;
+    /// at least three heartbeats.
     pub sibling_silence_ms: u32,
-    /// How much a value has to change since it was last told to be worth [`Self::fast_ms`], as a
-    /// share of it in permille. Small values count as some usual ones: 2 requests are 100.
+    /// Smallest change of a value that is worth [`Self::fast_ms`], as a share of the value in
+    /// permille. Small values count as some usual ones: 2 requests are 100.
     pub moved_permille: u32,
-    /// Changes up to this share are not told at all: the error that readers live with, beside that
-    /// of rounding. Claims are always told exactly.
+    /// Changes up to this share, in permille, are not told: the error that readers live with,
+    /// beside that of rounding. Claims are always told exactly.
     pub ignored_permille: u32,
-    /// Least time between two questions to the same node of the own region for what is missing.
+    /// Least time between two questions to one node of the own region for what is missing,
+    /// milliseconds.
     pub ask_sibling_ms: u32,
-    /// The same for other regions: longer than the longest round trip, or answers come doubled.
+    /// Least time between two questions to one node of another region, milliseconds: longer than
+    /// the longest round trip, or answers come doubled.
     pub ask_region_ms: u32,
-    /// Length of a datagram, with its frame. What QUIC carries on any path.
+    /// Length of a datagram with its frame, bytes: what QUIC carries on any path.
     pub datagram_bytes_max: usize,
-    /// Datagrams a report may be spread over; what does not fit waits for the next one, which takes
-    /// it first.
+    /// Datagrams of one report. Entries that find no room go first in the next report.
     pub parts_max: usize,
-    /// Models, and replicas, that are told or kept of one node. Further ones are left out.
+    /// Models and replicas of one node that are told or kept. Further ones are left out.
     pub entries_max: usize,
     /// Nodes of the cluster. Further ones are left out.
     pub members_max: usize,
-    /// Datagrams that wait for [`crate::Pulse::poll_transmit`]; then the oldest go.
+    /// Datagrams that wait for [`crate::Pulse::poll_transmit`]; beyond that, the oldest are
+    /// dropped.
     pub transmit_max: usize,
-    /// Events that wait for [`crate::Pulse::poll_event`]; then the oldest go.
+    /// Events that wait for [`crate::Pulse::poll_event`]; beyond that, the oldest are dropped.
     pub events_max: usize,
 }
 
 impl Config {
-    /// Returns the defaults for nodes that may be silent for `silence_ms`: a node of the own region keeps
-    /// speaking for it for the same share of that time as by default.
+    /// Returns the defaults for nodes that may be silent for `silence_ms`. The time after which a
+    /// node stops to be the speaker keeps its share of that.
     #[must_use]
     pub fn for_silence(silence_ms: u32) -> Self {
         let defaults = Self::default();

@@ -1,4 +1,4 @@
-//! What is known of the way to and from another node.
+//! Connection with another node: when it was heard, and when it heard us.
 
 use std::time::Instant;
 
@@ -8,7 +8,8 @@ use crate::name_id::NameId;
 use crate::time::{ms, ms_since};
 use crate::window::{Arrival, Window};
 
-/// Questions for what came since a version before all is asked for. Some are lost.
+/// Questions for the changes since a version, some of which are lost, before everything is asked
+/// for.
 const ASKS_IN_VAIN_MAX: u32 = 8;
 
 /// Another node: whether it is heard, and whether it hears us.
@@ -18,10 +19,10 @@ pub(crate) struct Contact {
     window: Option<Window>,
     known_since: Instant,
     heard_at: Option<Instant>,
-    /// Its last word on how long ago it heard us, milliseconds; `None` inside: never.
+    /// Time since the node heard us, by its last word, milliseconds; `None` inside: never.
     word_ms: Option<Option<u32>>,
     asked_at: Option<Instant>,
-    /// Questions since it last told us all.
+    /// Questions since the node last told us everything.
     asks: u32,
     answered_at: Option<Instant>,
 }
@@ -40,9 +41,10 @@ impl Contact {
         }
     }
 
-    /// Takes note of a datagram, and what it is to those before.
+    /// Notes a datagram, and returns its place among those before it.
     pub(crate) fn hear(&mut self, now: Instant, datagram: &Datagram) -> Arrival {
         let arrival = self.arrival(datagram);
+        // The word of a datagram that was overtaken is outdated.
         if matches!(arrival, Arrival::Reborn | Arrival::Newest) {
             self.heard_at = Some(now);
             self.word_ms = Some(datagram.heard.checked_sub(1));
@@ -55,6 +57,7 @@ impl Contact {
         match &mut self.window {
             Some(window) if incarnation < window.incarnation() => Arrival::Old,
             Some(window) if incarnation == window.incarnation() => window.enter(seq),
+            // First contact, or the node has started again and counts from the beginning.
             window => {
                 *window = Some(Window::new(incarnation, seq));
                 self.asks = 0;
@@ -71,25 +74,26 @@ impl Contact {
         self.heard_at
     }
 
-    /// As [`Datagram::heard`] has it. For one that was never heard it is the time that we listened:
-    /// that is when its claims become void.
+    /// Returns the value for [`Datagram::heard`]. For a node that was never heard it counts from
+    /// when we began to listen: then its claims become void.
     pub(crate) fn heard_code(&self, now: Instant) -> u32 {
         heard_code(Some(self.heard_at.unwrap_or(self.known_since)), now)
     }
 
-    /// When it counts as silent unless it is heard before. One that was never heard has the time
-    /// since it is known to speak up.
+    /// Returns when the node counts as silent unless it is heard before. A node that was never
+    /// heard has the time since it is known.
     pub(crate) fn silent_at(&self, silence_ms: u32) -> Instant {
         self.heard_at.unwrap_or(self.known_since) + ms(silence_ms)
     }
 
-    /// Whether it speaks, but says that it did not hear us for `silence_ms`.
+    /// Returns true if the node speaks, but says that it has not heard us for `silence_ms`.
     pub(crate) fn is_deaf(&self, silence_ms: u32) -> bool {
         self.word_ms.is_some_and(|word| word.is_none_or(|word_ms| word_ms >= silence_ms))
     }
 
-    /// What to ask it for now, `have` being the version that we have whole: what came since, or
-    /// all of it if that did not help. `None` if it was asked just now.
+    /// Returns the version to ask changes after, `have` being the version that we have whole; 0
+    /// asks for everything, if earlier questions did not help. `None` if the node was asked just
+    /// now.
     pub(crate) fn question(&mut self, now: Instant, have: u64, every_ms: u32) -> Option<u64> {
         if !spaced(&mut self.asked_at, now, every_ms) {
             return None;
@@ -98,18 +102,18 @@ impl Contact {
         Some(if self.asks > ASKS_IN_VAIN_MAX { 0 } else { have })
     }
 
-    /// Nothing is missing.
+    /// Notes that nothing is missing.
     pub(crate) fn complete(&mut self) {
         self.asks = 0;
     }
 
-    /// Whether it may be answered now; if so, it counts as answered.
+    /// Returns true if the node may be answered now, and then notes an answer at `now`.
     pub(crate) fn may_answer(&mut self, now: Instant, every_ms: u32) -> bool {
         spaced(&mut self.answered_at, now, every_ms)
     }
 }
 
-/// How long ago, plus 1; 0 for never.
+/// Returns the milliseconds since `heard_at`, plus 1; 0 for never.
 pub(crate) fn heard_code(heard_at: Option<Instant>, now: Instant) -> u32 {
     heard_at.map_or(0, |at| ms_since(at, now).saturating_add(1))
 }

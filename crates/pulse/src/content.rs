@@ -1,24 +1,27 @@
-//! What a datagram is about, told before it is read.
+//! Kinds of datagrams, told by their header.
 
 use spillway_codec::{FrameHeader, HEADER_BYTES, Wire};
 
 use crate::datagram::Datagram;
 use crate::sharing::PROMPTS_KIND;
 use crate::speeds::Telling;
+use crate::steering::SteeringWord;
 
-/// Who reads a datagram.
+/// Kind of a datagram: the part of the gossip that reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Load, for [`crate::Pulse`].
     Load,
-    /// How fast a region is, for [`crate::Speeds`].
+    /// Speeds of a region, for [`crate::Speeds`].
     Speeds,
     /// Prompts that were sent, for [`crate::Sharing`].
     Prompts,
+    /// Steering of clients, for [`crate::SteeringGossip`].
+    Steering,
 }
 
 impl Content {
-    /// What `datagram` is about; `None` if nobody here reads it.
+    /// Returns the kind of `datagram`; `None` if no part of the gossip reads it.
     #[must_use]
     pub fn of(datagram: &[u8]) -> Option<Self> {
         let head = datagram.first_chunk::<HEADER_BYTES>()?;
@@ -26,6 +29,7 @@ impl Content {
             Datagram::KIND => Some(Self::Load),
             Telling::KIND => Some(Self::Speeds),
             PROMPTS_KIND => Some(Self::Prompts),
+            SteeringWord::KIND => Some(Self::Steering),
             _ => None,
         }
     }
@@ -35,10 +39,11 @@ impl Content {
 mod tests {
     use std::collections::BTreeMap;
 
-    use spillway_types::Speed;
+    use spillway_types::{Speed, Steering};
 
     use super::*;
-    use crate::{NameId, Sharing, SharingConfig, Speeds};
+    use crate::fuzz::some_moment;
+    use crate::{NameId, Sharing, SharingConfig, Speeds, SteeringGossip};
 
     #[test]
     fn each_kind_is_told_from_the_others() {
@@ -47,6 +52,9 @@ mod tests {
         let mut sharing = Sharing::new(SharingConfig::default(), 0);
         sharing.tell_sent(NameId::of_replica(&"gpu".into()), &[1]);
         assert_eq!(Content::of(&sharing.flush()[0].1), Some(Content::Prompts));
+        let now = some_moment();
+        let word = SteeringGossip::new("eu".into(), 1).tell_inside(Steering::Send, now).unwrap();
+        assert_eq!(Content::of(&word), Some(Content::Steering));
         assert_eq!(Content::of(b"SW"), None);
         assert_eq!(Content::of(&[0; 40]), None);
     }

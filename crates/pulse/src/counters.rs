@@ -1,36 +1,38 @@
-//! What was refused and left out.
+//! Counters of the gossip, and reasons to refuse a datagram.
 
 use spillway_codec::DecodeError;
 use spillway_types::NodeName;
 
-/// Why a datagram was not taken in.
+/// Reason for refusing a datagram.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is no intact frame of a version that is known.
+    /// The datagram is no intact frame of a known version.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// Its sender is no member, or not of the region it says.
+    /// The sender is no member, or not of the region that it names.
     #[error("`{0}` is no member of that region")]
     Stranger(NodeName),
-    /// It was made by another node than the one that sent it.
+    /// Another node than the sender made the datagram.
     #[error("`{0}` sent what another node made")]
     Origin(NodeName),
-    /// It came before, or something newer did that makes it worthless: doubled, replayed, or late.
+    /// The datagram, or a newer one that replaces it, came before: it is doubled, replayed, or
+    /// late.
     #[error("it came from `{0}` before, or something newer did")]
     Old(NodeName),
-    /// It says what only a node of the own region, or of another one, has to say.
+    /// The datagram says what only a node of the own region, or only one of another region, has to
+    /// say.
     #[error("`{0}` said what is not said between our regions")]
     Misplaced(NodeName),
 }
 
-/// How often things happened since the start. They only grow.
+/// Counts since the start. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Datagrams handed out to be sent.
     pub sent: u64,
-    /// Their bytes.
+    /// Bytes of those datagrams.
     pub sent_bytes: u64,
-    /// Datagrams taken in.
+    /// Datagrams that were accepted.
     pub taken: u64,
     /// [`Refusal::Malformed`].
     pub malformed: u64,
@@ -46,13 +48,13 @@ pub struct Counters {
     pub asked: u64,
     /// Questions of others that were answered.
     pub answered: u64,
-    /// Names left out: too many, or with the id of another one.
+    /// Names left out: too many, or with an id that another name has.
     pub names_left_out: u64,
     /// Members left out: too many.
     pub members_left_out: u64,
-    /// Datagrams that nobody took away in time.
+    /// Datagrams that were not fetched in time.
     pub transmits_dropped: u64,
-    /// Events that nobody took away in time.
+    /// Events that were not fetched in time.
     pub events_dropped: u64,
 }
 

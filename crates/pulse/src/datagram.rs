@@ -1,38 +1,37 @@
-//! What a datagram says.
+//! Datagrams of load, and the reports in them.
 
 use serde::{Deserialize, Serialize};
-use spillway_codec::{DecodeError, HEADER_BYTES, Wire, decode_payload};
+use spillway_codec::{HEADER_BYTES, Wire};
 
-use crate::datagram_v1::DatagramV1;
 use crate::entry::{ModelEntry, SiblingEntry};
 use crate::name_id::NameId;
 
-/// All that may stand in a datagram beside its entries: every number at its longest.
+/// Longest datagram without its entries, bytes: every number at its longest.
 pub(crate) const ENVELOPE_BYTES_MAX: usize = HEADER_BYTES + 72;
 
-/// One datagram.
+/// A datagram of load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Datagram {
-    /// Who made it; has to be who the certificate names.
+    /// Node that made the datagram; has to be the one that the certificate names.
     pub(crate) origin: NameId,
     /// Grows with every start of the origin.
     pub(crate) incarnation: u64,
-    /// Grows with every datagram of an incarnation, whoever gets it.
+    /// Grows with every datagram of an incarnation, to any receiver.
     pub(crate) seq: u64,
-    /// For how long the origin did not hear the receiver, if they share a region, or any node of
-    /// its region if not: milliseconds and 1; 0 for ever.
+    /// Time for which the origin has not heard the receiver, if they share a region, or else any
+    /// node of the receiver's region: milliseconds plus 1; 0 for never heard.
     pub(crate) heard: u32,
     pub(crate) body: Body,
 }
 
-/// What it is for.
+/// Purpose of a datagram.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Body {
-    /// From a region's speaker to all nodes of other regions.
+    /// Report of a region's speaker to all nodes of other regions.
     Region(Report<ModelEntry>),
-    /// From a node to another of its region.
+    /// Report of a node to another one of its region.
     Sibling { echo: Echo, report: Report<SiblingEntry> },
-    /// To whom told something that the sender lacks a part of.
+    /// Question to a node whose report the sender has only in part.
     Ask {
         /// The incarnation that told it.
         incarnation: u64,
@@ -41,7 +40,7 @@ pub(crate) enum Body {
     },
 }
 
-/// What the sender knows of the receiver: an incarnation, and a version of its report.
+/// Version of the receiver's report that the sender has, and its incarnation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Echo {
     /// The lower half is enough: incarnations of one node do not follow each other by 2^32.
@@ -55,41 +54,41 @@ impl Echo {
         Self { incarnation: [a, b, c, d], version }
     }
 
-    /// The version, if it is one of `incarnation`.
+    /// Returns the version, if it belongs to `incarnation`.
     pub(crate) fn version_of(self, incarnation: u64) -> Option<u64> {
         (self == Self::new(incarnation, self.version)).then_some(self.version)
     }
 }
 
-/// A part of what its sender tells, and the fingerprint of all of it.
+/// A part of a sender's report, and the fingerprint of the whole report.
 ///
-/// Whoever comes to another fingerprint after taking in the entries lacks something and asks.
+/// A receiver with another fingerprint after taking in the entries lacks something and asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report<E> {
-    /// How old the load was when this was sent, milliseconds.
+    /// Age of the load when this was sent, milliseconds.
     pub(crate) age_ms: u32,
-    /// Which state of the sender this leads to.
+    /// Version of the sender's report that this part leads to.
     pub(crate) version: u64,
-    /// The fingerprint of that state.
+    /// Fingerprint of that version.
     pub(crate) digest: [u8; 4],
-    /// Forget what you had: all of it follows.
+    /// True if the receiver has to forget what it had: everything follows.
     pub(crate) whole: bool,
-    /// More parts follow at once: do not ask yet.
+    /// True if more parts follow at once: the receiver does not ask yet.
     pub(crate) more: bool,
     pub(crate) entries: Vec<E>,
 }
 
 impl Wire for Datagram {
     const KIND: u16 = 0x0101;
-    const VERSION: u16 = 2;
+    const VERSION: u16 = 1;
     // Longer than any path carries; what is sent has a limit of its own.
     const BYTES_MAX: usize = 2_048;
 
-    fn decode_older(version: u16, payload: &[u8]) -> Result<Self, DecodeError> {
-        match version {
-            1 => Ok(decode_payload::<DatagramV1>(payload)?.into()),
-            found => Err(DecodeError::Version { kind: Self::KIND, found, newest: Self::VERSION }),
-        }
+    // A release that changes datagrams reads the version before it here, and writes its own. A node
+    // of an earlier release drops datagrams that it cannot read.
+    #[cfg(test)]
+    fn decode_older(version: u16, payload: &[u8]) -> Result<Self, spillway_codec::DecodeError> {
+        crate::datagram_older::decode_older(version, payload)
     }
 }
 

@@ -62,29 +62,6 @@ fn the_bytes_are_those_on_file() {
     golden::check(FOLDER, "question", &question());
 }
 
-/// A node that does not tell what is still to be read yet is understood, and its fingerprint is that
-/// of what it did tell.
-#[test]
-fn the_version_before_is_read() {
-    let file = format!("{FOLDER}/sibling.v1.hex");
-    let text = std::fs::read_to_string(file).unwrap();
-    let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-    let digit = |at: usize| (digits[at] as char).to_digit(16).unwrap() as u8;
-    let bytes: Vec<u8> =
-        (0..digits.len() / 2).map(|n| 16 * digit(2 * n) + digit(2 * n + 1)).collect();
-    let before: Datagram = decode(&bytes).unwrap();
-    let (Body::Sibling { report, .. }, Body::Sibling { report: now, .. }) =
-        (before.body, sibling().body)
-    else {
-        unreachable!()
-    };
-    let [SiblingEntry::Replica(before), share] = report.entries[..] else { unreachable!() };
-    let [SiblingEntry::Replica(now), share_now] = now.entries[..] else { unreachable!() };
-    assert_eq!((before.id, before.in_flight, before.claim), (now.id, now.in_flight, now.claim));
-    assert_eq!((before.signals(), share), (now.signals(), share_now));
-    assert_eq!((before.pending_tokens(), now.pending_tokens()), (0, 170));
-}
-
 #[test]
 fn a_line_of_usual_numbers_is_short() {
     let Body::Region(report) = region().body else { unreachable!() };

@@ -9,19 +9,19 @@ use crate::name_id::{Fingerprint, NameId};
 use crate::own_load::{ModelShare, ReplicaLoad, ReplicaSignals};
 use crate::scale::{COUNT, RATE, SHARE, Scale, WAIT};
 
-/// One line of a report.
+/// A line of a report.
 pub(crate) trait Entry: Clone + Debug + PartialEq + Serialize {
-    /// What it is about.
+    /// Returns the id of the model or replica that the line is about.
     fn id(&self) -> NameId;
 
-    /// Adds all it says.
+    /// Adds every value of the line to a fingerprint.
     fn print(&self, fingerprint: &mut Fingerprint);
 
-    /// How much it differs from what was told before: a share of the value, 1 or more for what
-    /// must be told at once, 0 for nothing.
+    /// Returns the change since `before`, the line told last: a share of the value; 1 or more for a
+    /// change that must be told at once, 0 for none.
     fn change_from(&self, before: &Self) -> f32;
 
-    /// The fingerprint of the whole line.
+    /// Returns the fingerprint of the whole line.
     fn fingerprint(&self) -> u64 {
         let mut fingerprint = Fingerprint::new();
         fingerprint.add(self.id().number());
@@ -30,7 +30,7 @@ pub(crate) trait Entry: Clone + Debug + PartialEq + Serialize {
     }
 }
 
-/// A change that must be told at once.
+/// Value of a change that must be told at once.
 const AT_ONCE: f32 = 1.0;
 
 /// A line of a region's report: one model.
@@ -97,7 +97,7 @@ impl Entry for ModelEntry {
         if self.shed != before.shed {
             return AT_ONCE;
         }
-        // What counts as the usual size: a change of a tenth of it is a change worth a report.
+        // The third number is the usual size: a change of a tenth of it is worth a report.
         [
             change(COUNT, 20.0, before.queued, self.queued),
             change(COUNT, 20.0, before.running, self.running),
@@ -111,7 +111,8 @@ impl Entry for ModelEntry {
     }
 }
 
-/// The change between two codes as a share of the larger value, or of what is `usual` at least.
+/// Returns the change between two codes as a share of the larger value, or of `usual` if that is
+/// larger.
 fn change(scale: Scale, usual: f32, before: u16, after: u16) -> f32 {
     match (scale.value(before), scale.value(after)) {
         (None, None) => 0.0,
@@ -120,7 +121,7 @@ fn change(scale: Scale, usual: f32, before: u16, after: u16) -> f32 {
     }
 }
 
-/// A line of what a node tells the nodes of its region.
+/// A line of a report inside a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum SiblingEntry {
     /// About a replica.
@@ -153,7 +154,7 @@ impl Entry for SiblingEntry {
     }
 }
 
-/// What a node has to do with a replica.
+/// Load of one node at one replica, and its claim there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReplicaEntry {
     pub(crate) id: NameId,
@@ -161,22 +162,6 @@ pub(crate) struct ReplicaEntry {
     pending_tokens: u16,
     pub(crate) claim: ClaimEntry,
     signals: SignalsEntry,
-}
-
-/// The same before nodes told what is still to be read there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ReplicaEntryV1 {
-    id: NameId,
-    in_flight: u32,
-    claim: ClaimEntry,
-    signals: SignalsEntry,
-}
-
-impl From<ReplicaEntryV1> for ReplicaEntry {
-    fn from(before: ReplicaEntryV1) -> Self {
-        let ReplicaEntryV1 { id, in_flight, claim, signals } = before;
-        Self { id, in_flight, pending_tokens: 0, claim, signals }
-    }
 }
 
 impl ReplicaEntry {
@@ -190,9 +175,9 @@ impl ReplicaEntry {
         }
     }
 
-    /// See [`ReplicaLoad::pending_tokens`].
+    /// Returns the prompt tokens as in [`ReplicaLoad::pending_tokens`].
     pub(crate) fn pending_tokens(&self) -> u32 {
-        // What can't be known is not taken for work: requests in flight count beside it.
+        // An unknown number is not taken for work: requests in flight count beside it.
         COUNT.value(self.pending_tokens).unwrap_or(0.0) as u32
     }
 
@@ -207,10 +192,7 @@ impl ReplicaEntry {
         let SignalsEntry { queued, running, kv_use, age } = self.signals;
         [queued, running, kv_use].iter().for_each(|code| fingerprint.add((*code).into()));
         fingerprint.add(age.into());
-        // Who does not tell has not counted it either.
-        if self.pending_tokens > 0 {
-            fingerprint.add(self.pending_tokens.into());
-        }
+        fingerprint.add(self.pending_tokens.into());
     }
 
     fn change_from(&self, before: &Self) -> f32 {
@@ -218,7 +200,7 @@ impl ReplicaEntry {
             return AT_ONCE;
         }
         let in_flight = change_of_count(20.0, before.in_flight, self.in_flight);
-        // Whether there is something to do at all decides who gets what is left.
+        // Having work at all decides which node gets what is left.
         let woke = (before.claim.wanted == 0) != (self.claim.wanted == 0);
         let wanted = if woke && self.claim != ClaimEntry::default() {
             AT_ONCE
@@ -230,35 +212,35 @@ impl ReplicaEntry {
     }
 }
 
-/// What a node claims of a replica with a limit; all zero without one.
+/// Claim of a node at a replica with a limit; all zero without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ClaimEntry {
-    /// What it uses.
+    /// Requests that the node may have in flight.
     pub(crate) usable: u32,
-    /// What it would like to use; 0 if it proposes nothing.
+    /// Higher number that the node proposes; 0 if it proposes none.
     pub(crate) proposed: u32,
-    /// How many requests it has for the replica.
+    /// Requests that the node has for the replica.
     pub(crate) wanted: u32,
 }
 
 impl ClaimEntry {
-    /// What others must leave to it.
+    /// Returns the numbers that others must leave to the node.
     fn binds(self) -> (u32, u32) {
         (self.usable, self.proposed)
     }
 }
 
-/// What a replica says of itself.
+/// Load of a replica by its own figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SignalsEntry {
     queued: u16,
     running: u16,
     kv_use: u16,
-    /// 0: unknown; n: up to 125 ms × 2^(n - 1).
+    /// Age of the figures: 0 if unknown, n for up to 125 ms × 2^(n - 1).
     age: u8,
 }
 
-/// Up to what age the first step of ages reaches.
+/// Longest age of the first step, milliseconds.
 const AGE_STEP_MS: u32 = 125;
 
 impl SignalsEntry {
@@ -302,7 +284,7 @@ fn age_code(age_ms: u32) -> u8 {
     u8::try_from(steps + 1).unwrap_or(u8::MAX)
 }
 
-/// What a node adds to the load of a model.
+/// Share of one node in the load of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ShareEntry {
     id: NameId,

@@ -1,4 +1,4 @@
-//! What counts as a change, and that nothing is lost on the way.
+//! Changes that count, and the loss of precision in entries.
 
 use proptest::prelude::*;
 

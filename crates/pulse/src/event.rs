@@ -1,27 +1,28 @@
-//! What others may want to know at once.
+//! Changes that other parts of a node may want to know at once.
 
 use spillway_types::{NodeName, RegionName};
 
 use crate::Reach;
 
-/// Something changed; what there is now can be read from the [`crate::Pulse`].
+/// A change; the present state can be read from the [`crate::Pulse`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Another node speaks for the own region.
     Speaker(NodeName),
-    /// How another region can be reached changed.
+    /// The reach of another region changed.
     Region {
-        /// Which.
+        /// Region whose reach changed.
         region: RegionName,
-        /// How it was.
+        /// Reach before the change.
         from: Reach,
-        /// How it is.
+        /// Reach after it.
         to: Reach,
     },
-    /// A node of the own region spoke up.
+    /// A node of the own region was heard after silence.
     NodeHeard(NodeName),
     /// A node of the own region fell silent and lost its claims.
     NodeSilent(NodeName),
-    /// What this node may use of some replica changed. Waits once at most.
+    /// The number of requests that this node may have at some replica changed. At most one such
+    /// event waits.
     Claims,
 }

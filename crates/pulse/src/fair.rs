@@ -1,31 +1,36 @@
-//! Who gets how much of a limit that several nodes share.
+//! Fair division of a limit that several nodes share.
 
-/// What a node wants of a limit.
+/// Want of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Want {
-    /// Places that it has work for.
+    /// Places that the node has work for.
     pub(crate) wanted: u32,
-    /// It has had no work for some time.
+    /// True if the node has had no work for some time.
     pub(crate) is_idle: bool,
 }
 
-/// Divides `limit` among nodes by what each wants. All nodes come to the same result if they know the
+/// Divides `limit` among nodes by what each wants. All nodes come to one result if they know the
 /// same.
 ///
-/// First come those who want something, with one place each; then everyone who is not idle has one, so
-/// that nobody has to ask before the next request; then everyone gets what is wanted, then one more,
-/// those with least first; then idle nodes have one each; and the rest goes evenly to all. Where things
-/// are equal the earlier in the list comes first: of more nodes than there are places the last ones are
-/// left with nothing while all have work. Claims take turns then.
+/// First, nodes that want something get one place each. Second, every node that is not idle has
+/// one, so that none has to ask before its next request. Third, all get what they want, then one
+/// more, those with least first. Fourth, idle nodes have one each; the rest goes evenly to all.
+/// Among equals, the earlier in the list comes first. With fewer places than nodes with work, the
+/// last ones get nothing; claims take turns then.
 pub(crate) fn fair(limit: u32, wants: &[Want]) -> Vec<u32> {
     let mut parts = vec![0; wants.len()];
     let mut left = limit;
     let busy = |want: &Want, cap| if want.is_idle { 0 } else { cap };
     let steps: [&dyn Fn(&Want) -> u32; 5] = [
+        // One place for each node with work.
         &|want| want.wanted.min(1),
+        // One place for each node that is not idle.
         &|want| busy(want, 1),
+        // As many places as each node has work for.
         &|want| busy(want, want.wanted.max(1)),
+        // One spare place.
         &|want| busy(want, want.wanted.saturating_add(1)),
+        // One place for idle nodes, too.
         &|want| want.wanted.saturating_add(1),
     ];
     for step in steps {
@@ -36,7 +41,7 @@ pub(crate) fn fair(limit: u32, wants: &[Want]) -> Vec<u32> {
     parts
 }
 
-/// Raises the lowest parts first, each up to its cap; what is left over then.
+/// Raises the lowest parts first, each up to its cap. Returns what is left over.
 fn level(parts: &mut [u32], caps: &[u32], mut left: u32) -> u32 {
     while left > 0 {
         let open = || (0..parts.len()).filter(|i| parts[*i] < caps[*i]);
@@ -48,6 +53,7 @@ fn level(parts: &mut [u32], caps: &[u32], mut left: u32) -> u32 {
         let rise = next.map_or(cap, |next| next.min(cap)) - lowest;
         let width = u32::try_from(group.len()).unwrap_or(u32::MAX);
         let each = rise.min(left / width);
+        // Too few are left for one each: the first in the list get one.
         if each == 0 {
             group.iter().take(left as usize).for_each(|i| parts[*i] += 1);
             return 0;
@@ -58,12 +64,13 @@ fn level(parts: &mut [u32], caps: &[u32], mut left: u32) -> u32 {
     left
 }
 
-/// Gives everyone the same of what is left.
+/// Divides what is left evenly among all.
 fn divide(parts: &mut [u32], left: u32) {
     let Ok(width) = u32::try_from(parts.len()) else { return };
     if width == 0 {
         return;
     }
+    // The first in the list get one more from the remainder.
     let first = (left % width) as usize;
     for (place, part) in parts.iter_mut().enumerate() {
         *part += left / width + u32::from(place < first);

@@ -9,7 +9,8 @@ use spillway_types::{ModelName, NodeName, RegionName};
 use crate::datagram::Datagram;
 use crate::sharing::Frame;
 use crate::speeds::Telling;
-use crate::{Config, Heard, Member, NameId, Pulse, Sharing, SharingConfig, Speeds};
+use crate::steering::SteeringWord;
+use crate::{Config, Heard, Member, NameId, Pulse, Sharing, SharingConfig, Speeds, SteeringGossip};
 
 /// A target: the name of the folder of its inputs, and what runs one of them.
 pub type Target = (&'static str, fn(&[u8]));
@@ -19,18 +20,19 @@ pub const TARGETS: &[Target] = &[
     ("load_datagram", load_datagram),
     ("speed_datagram", speed_datagram),
     ("prompt_datagram", prompt_datagram),
+    ("steering_datagram", steering_datagram),
 ];
 
 /// The nodes that a datagram may come from: a sibling, and a node elsewhere.
 const SENDERS: [(&str, &str); 2] = [("b", "eu"), ("c", "us")];
 
-/// Some moment: only what passes from there counts.
+/// Returns the moment that all times count from.
 #[expect(clippy::disallowed_methods, reason = "there is no other way to have an instant")]
-fn some_moment() -> Instant {
+pub(crate) fn some_moment() -> Instant {
     Instant::now()
 }
 
-/// Whatever a peer tells, views have numbers that make sense, and the gossip goes on.
+/// Checks that any datagram leaves views with numbers that make sense, and the gossip running.
 fn load_datagram(input: &[u8]) {
     let Some(datagram) = check_message::<Datagram>(input) else { return };
     let mut now = some_moment();
@@ -76,7 +78,24 @@ fn speed_datagram(input: &[u8]) {
     }
 }
 
-/// A prompt that a sibling tells of is never longer than prompts may be.
+/// Checks that a region takes clients or does not with any number it tells, and that only its own
+/// word counts.
+fn steering_datagram(input: &[u8]) {
+    let Some(word) = check_message::<SteeringWord>(input) else { return };
+    let Ok(bytes) = encode(&word) else { return };
+    let mut gossip = SteeringGossip::new("eu".into(), 1);
+    let now = some_moment();
+    for (node, region) in SENDERS {
+        let (node, region) = (NodeName::from(node), RegionName::from(region));
+        drop(gossip.handle_datagram(now, (&node, &region), &bytes));
+        assert!(gossip.handle_datagram(now, (&node, &region), &bytes).is_err(), "taken twice");
+    }
+    let own = gossip.sibling(&NodeName::from("b"), now);
+    assert_eq!(own, gossip.region(&RegionName::from("us"), now));
+    assert_eq!(gossip.sibling(&NodeName::from("c"), now), None);
+}
+
+/// Checks that a sibling's prompt is never longer than prompts may be.
 fn prompt_datagram(input: &[u8]) {
     let Some(frame) = check_message::<Frame>(input) else { return };
     let config = SharingConfig { blocks_max: 256, chain_blocks_max: 32, ..Default::default() };

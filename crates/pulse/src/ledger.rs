@@ -1,4 +1,4 @@
-//! What a node tells: as it is now, and as others have been told.
+//! Entries that a node tells: their values now, and their values as told.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -14,18 +14,20 @@ use crate::name_id::{NameId, fold};
 #[derive(Debug)]
 pub(crate) struct Ledger<E> {
     now: BTreeMap<NameId, E>,
-    /// The largest change between `now` and `told`. Asked for far more often than it changes.
+    /// Largest change between `now` and `told`, kept because it is asked for far more often than it
+    /// changes.
     change: f32,
     told: BTreeMap<NameId, Told<E>>,
-    /// How often each changed entry had to wait for the next portion.
+    /// Portions that each changed entry has waited for.
     passed_over: BTreeMap<NameId, u32>,
-    /// What the last portion told; it is told once more with the next one. That heals most losses a
-    /// round trip sooner than asking does.
+    /// Entries of the last portion, told once more with the next one. That heals most losses a
+    /// round trip sooner than a question does.
     to_repeat: Vec<NameId>,
     version: u64,
-    /// All fingerprints of what was told, added without carry: the order does not matter.
+    /// Exclusive or of all fingerprints of what was told: the order does not matter.
     digest: u64,
-    /// Who has less than this version has entries that are gone, and starts from scratch.
+    /// Version that last told everything: a receiver with an earlier one may have entries that are
+    /// gone, and starts from scratch.
     whole_from: u64,
 }
 
@@ -36,7 +38,7 @@ struct Told<E> {
     fingerprint: u64,
 }
 
-/// Entries to tell, and whether they are all there are.
+/// Entries to tell.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Portion<E> {
     pub(crate) entries: Vec<E>,
@@ -57,8 +59,8 @@ impl<E: Entry> Ledger<E> {
         }
     }
 
-    /// Replaces all that is to be told. Of entries with the same id the first counts; returns how
-    /// many others there were.
+    /// Replaces all entries. Of entries with one id the first counts. Returns the number of the
+    /// others.
     pub(crate) fn set(&mut self, entries: impl Iterator<Item = E>) -> u64 {
         self.now.clear();
         let mut doubles = 0;
@@ -74,7 +76,7 @@ impl<E: Entry> Ledger<E> {
         doubles
     }
 
-    /// Changes one entry, if there is one.
+    /// Changes the entry of `id`, if there is one.
     pub(crate) fn update(&mut self, id: NameId, change: impl FnOnce(&mut E)) {
         let Some(entry) = self.now.get_mut(&id) else { return };
         let before = entry.clone();
@@ -84,12 +86,12 @@ impl<E: Entry> Ledger<E> {
         }
     }
 
-    /// The largest change since it was told; entries that came or went count as 1.
+    /// Returns the largest change since the last report; entries that came or went count as 1.
     pub(crate) fn change(&self) -> f32 {
         self.change
     }
 
-    /// What was told last of `id`.
+    /// Returns the entry of `id` as told last.
     pub(crate) fn told(&self, id: NameId) -> Option<&E> {
         self.told.get(&id).map(|told| &told.entry)
     }
@@ -99,7 +101,7 @@ impl<E: Entry> Ledger<E> {
         self.told.values().map(|told| told.entry.clone()).collect()
     }
 
-    /// Which state was told last.
+    /// Returns the version told last.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
@@ -108,9 +110,10 @@ impl<E: Entry> Ledger<E> {
         fold(self.digest)
     }
 
-    /// The next portion: what changed by more than `ignored`, the most changed first, but before
-    /// that what had to wait already. It has about `bytes_max` bytes, unless it is whole.
+    /// Returns the next portion: entries that changed by more than `ignored`, those that had to
+    /// wait first, then the most changed. It has about `bytes_max` bytes, unless it is whole.
     pub(crate) fn publish(&mut self, ignored: f32, bytes_max: usize) -> Portion<E> {
+        // A portion of changes cannot tell that an entry is gone.
         if self.is_shorter() {
             return self.publish_all();
         }
@@ -120,6 +123,7 @@ impl<E: Entry> Ledger<E> {
             .map(|entry| (self.waits_of(entry), self.change_of(entry), entry.clone()))
             .filter(|(_, change, _)| *change > ignored)
             .collect();
+        // Entries that waited most portions come first, so that none waits for ever.
         changed.sort_by(|a, b| b.0.cmp(&a.0).then(b.1.total_cmp(&a.1)));
         self.passed_over.clear();
         if !changed.is_empty() {
@@ -154,15 +158,16 @@ impl<E: Entry> Ledger<E> {
         portion
     }
 
-    /// What somebody lacks who has `have` whole.
+    /// Returns the entries that a receiver lacks which has version `have` whole.
     pub(crate) fn since(&self, have: u64) -> Portion<E> {
+        // 0 asks for everything; a version beyond ours is an error of the sender.
         let whole = have == 0 || have < self.whole_from || have > self.version;
         let missing = |told: &&Told<E>| whole || told.since > have;
         let entries = self.told.values().filter(missing).map(|told| told.entry.clone()).collect();
         Portion { entries, whole }
     }
 
-    /// What is gone is told by telling all the rest.
+    /// Publishes all entries: the only way to tell that one was removed.
     fn publish_all(&mut self) -> Portion<E> {
         self.version += 1;
         self.whole_from = self.version;
@@ -179,6 +184,7 @@ impl<E: Entry> Ledger<E> {
     fn tell(&mut self, entry: E) {
         let told = Told { fingerprint: entry.fingerprint(), since: self.version, entry };
         self.digest ^= told.fingerprint;
+        // The fingerprint of the replaced entry leaves the digest.
         if let Some(before) = self.told.insert(told.entry.id(), told) {
             self.digest ^= before.fingerprint;
         }
@@ -191,7 +197,7 @@ impl<E: Entry> Ledger<E> {
         self.now.values().map(|entry| self.change_of(entry)).fold(0.0, f32::max)
     }
 
-    /// Whether something was told of that is gone.
+    /// Returns true if an entry that was told is gone.
     fn is_shorter(&self) -> bool {
         self.told.keys().any(|id| !self.now.contains_key(id))
     }
@@ -205,7 +211,7 @@ impl<E: Entry> Ledger<E> {
     }
 }
 
-/// Splits entries into lists that fit into `bytes_max` each; at least one list, if an empty one.
+/// Splits entries into lists of at most `bytes_max` bytes each; at least one list, if an empty one.
 pub(crate) fn parts<E: Entry>(entries: Vec<E>, bytes_max: usize) -> Vec<Vec<E>> {
     let mut parts = vec![Vec::new()];
     let mut bytes = 0;

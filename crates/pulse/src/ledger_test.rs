@@ -85,7 +85,7 @@ fn what_is_gone_is_told_by_telling_all() {
     let portion = ledger.publish(0.0, 1);
     assert!(portion.whole);
     assert_eq!(queued(&portion), [(2, 2.0)]);
-    // Whoever has a version from before starts from scratch too.
+    // A receiver with a version from before starts from scratch too.
     assert!(ledger.since(1).whole);
     assert!(!ledger.since(ledger.version()).whole);
 }

@@ -4,9 +4,9 @@
 //! [`Pulse::poll_event`], and call [`Pulse::handle_timeout`] when [`Pulse::poll_timeout`] says.
 //! What is known is read with [`Pulse::regions`], [`Pulse::peers`] and [`Pulse::claim`].
 //!
-//! Inside a region every node tells every other what it has in flight; one *speaker* a region tells
-//! all nodes elsewhere how its region stands. No clock of another machine is ever compared with
-//! ours: only durations travel.
+//! Inside a region every node tells every other what it has in flight. One *speaker* of a region
+//! tells all nodes elsewhere about the load of its region. No clock of another machine is ever
+//! compared with ours: only durations travel.
 
 mod cadence;
 mod claim;
@@ -16,7 +16,8 @@ mod contact;
 mod content;
 mod counters;
 mod datagram;
-mod datagram_v1;
+#[cfg(test)]
+mod datagram_older;
 mod entry;
 mod event;
 mod fair;
@@ -36,6 +37,7 @@ mod scale;
 mod send;
 mod sharing;
 mod speeds;
+mod steering;
 mod time;
 mod view;
 mod window;
@@ -51,4 +53,5 @@ pub use pulse::Pulse;
 pub use region::Reach;
 pub use sharing::{Heard, ShareRefusal, Sharing, SharingConfig, SharingCounters, To};
 pub use speeds::Speeds;
+pub use steering::{SteeringGossip, steering_of_region};
 pub use view::{Elsewhere, ModelReport, PeerView, RegionView, ReplicaReport};

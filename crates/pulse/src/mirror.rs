@@ -1,4 +1,4 @@
-//! What another node told, as far as it arrived.
+//! Copy of what another node told, as far as it arrived.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -14,13 +14,13 @@ pub(crate) struct Mirror<E> {
     entries: BTreeMap<NameId, Copied<E>>,
     digest: u64,
     state: State,
-    /// The last version it had whole; 0 if none.
+    /// Last version that the copy had whole; 0 if none.
     version: u64,
-    /// The newest version it heard of, and its digest.
+    /// Newest version that was heard of, and its digest.
     newest: (u64, [u8; 4]),
-    /// What was told before this version may be gone since.
+    /// Version before which entries may have been removed since.
     whole_from: u64,
-    /// When the load was measured that the last whole copy shows, by our clock and without the
+    /// Moment at which the load of the last whole copy was measured, by our clock and without the
     /// time on the way.
     whole_at: Option<Instant>,
     entries_max: usize,
@@ -30,27 +30,27 @@ pub(crate) struct Mirror<E> {
 struct Copied<E> {
     entry: E,
     fingerprint: u64,
-    /// The version at which the sender said so.
+    /// Version in which the sender told the entry.
     version: u64,
     measured_at: Instant,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Equal to what the sender last said that it told. => Partial
+    /// The copy equals what the sender told last. => Partial
     Whole,
-    /// Parts are under way, or lost. => Whole
+    /// Parts are on their way, or lost. => Whole
     Partial,
 }
 
-/// What a report led to.
+/// State of the copy after a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     /// The copy is whole.
     Whole,
     /// More parts are to come.
     Awaiting,
-    /// Something is missing.
+    /// Parts are missing, and no more of this report are to come.
     Lacking,
 }
 
@@ -68,17 +68,18 @@ impl<E: Entry> Mirror<E> {
         }
     }
 
-    /// Takes in a part, each once, in any order.
+    /// Takes in one part of a report, in any order.
     pub(crate) fn take(&mut self, now: Instant, report: Report<E>) -> Taken {
         let measured_at = now.checked_sub(ms(report.age_ms)).unwrap_or(now);
         let version = report.version;
         if version < self.version {
-            // It is whole at a later version already.
+            // The copy is whole at a later version already.
             return self.taken(report.more);
         }
         if report.whole && version > self.whole_from {
             self.forget_before(version);
         }
+        // Parts from before the last whole report may have entries that are gone.
         if version >= self.whole_from {
             for entry in report.entries {
                 self.put(entry, version, measured_at);
@@ -87,6 +88,7 @@ impl<E: Entry> Mirror<E> {
         if version >= self.newest.0 {
             self.newest = (version, report.digest);
         }
+        // Equal fingerprints mean that nothing is missing, in any order of the parts.
         if fold(self.digest) == self.newest.1 {
             self.state = State::Whole;
             self.version = self.newest.0;
@@ -105,17 +107,17 @@ impl<E: Entry> Mirror<E> {
         }
     }
 
-    /// Whether nothing is missing.
+    /// Returns true if nothing is missing.
     pub(crate) fn is_whole(&self) -> bool {
         self.state == State::Whole
     }
 
-    /// The last version it had whole; 0 if none.
+    /// Returns the last version that the copy had whole; 0 if none.
     pub(crate) fn version(&self) -> u64 {
         self.version
     }
 
-    /// When the last whole copy was measured.
+    /// Returns the moment at which the last whole copy was measured; `None` if there was none.
     pub(crate) fn whole_at(&self) -> Option<Instant> {
         self.whole_at
     }
@@ -124,7 +126,7 @@ impl<E: Entry> Mirror<E> {
         self.entries.get(&id).map(|copied| &copied.entry)
     }
 
-    /// All entries, each with the moment at which it was last known to be so.
+    /// Returns all entries, each with the moment at which it was last known to be true.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (NameId, &E, Instant)> {
         let confirmed = |at: Instant| self.whole_at.map_or(at, |whole_at| whole_at.max(at));
         self.entries
@@ -135,6 +137,7 @@ impl<E: Entry> Mirror<E> {
     fn put(&mut self, entry: E, version: u64, measured_at: Instant) {
         let id = entry.id();
         let known = self.entries.get(&id);
+        // Parts overtake each other: an older value must not replace a newer one.
         let is_newer = known.is_none_or(|known| version >= known.version);
         if !is_newer || known.is_none() && self.entries.len() >= self.entries_max {
             return;
@@ -146,7 +149,7 @@ impl<E: Entry> Mirror<E> {
         }
     }
 
-    /// Forgets what was told before `version`, of which all follows.
+    /// Forgets entries told before `version`, in which all entries follow.
     fn forget_before(&mut self, version: u64) {
         self.whole_from = version;
         let digest = &mut self.digest;

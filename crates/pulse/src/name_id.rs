@@ -5,25 +5,25 @@ use spillway_types::{ModelName, NodeName, RegionName, ReplicaName};
 
 /// A name of a model or replica on the wire: 32 bits of its hash.
 ///
-/// The dictionary that lost needs an agreement that can break. Two of a thousand names share an id
-/// with a probability of 1 in 8,600; the second of them is then not told, and counted.
+/// A dictionary of names would need an agreement that can break. Two of a thousand names share an
+/// id with a probability of 1 in 8,600; the second of them is then not told, and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NameId([u8; 4]);
 
 impl NameId {
-    /// The id of a model.
+    /// Returns the id of a model.
     #[must_use]
     pub fn of_model(name: &ModelName) -> Self {
         Self::of(&["model", name.as_str()])
     }
 
-    /// The id of a replica.
+    /// Returns the id of a replica.
     #[must_use]
     pub fn of_replica(name: &ReplicaName) -> Self {
         Self::of(&["replica", name.as_str()])
     }
 
-    /// The id of a node in its region.
+    /// Returns the id of a node in its region.
     pub(crate) fn of_node(region: &RegionName, node: &NodeName) -> Self {
         Self::of(&["node", region.as_str(), node.as_str()])
     }
@@ -43,8 +43,8 @@ impl NameId {
     }
 }
 
-/// A hash that is the same on every machine and in every version of the program; against mistakes,
-/// not against malice, which a certificate keeps out.
+/// A hash that is equal on every machine and in every release. It protects against mistakes; a
+/// certificate protects against malice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fingerprint(u64);
 
@@ -71,7 +71,7 @@ fn mix(mut bits: u64) -> u64 {
     bits ^ (bits >> 32)
 }
 
-/// 64 bits as 32 for the wire.
+/// Folds 64 bits into 32 for the wire.
 pub(crate) fn fold(bits: u64) -> [u8; 4] {
     let [a, b, c, d, e, f, g, h] = bits.to_le_bytes();
     [a ^ e, b ^ f, c ^ g, d ^ h]

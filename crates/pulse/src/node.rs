@@ -16,21 +16,21 @@ use crate::{Config, Member};
 pub(crate) struct Sibling {
     pub(crate) contact: Contact,
     pub(crate) mirror: Mirror<SiblingEntry>,
-    /// The version of our report that it had when it told what `mirror` shows whole.
+    /// Version of our report that the node had when it told what `mirror` shows whole.
     pub(crate) echoed: Option<u64>,
     pub(crate) standing: Standing,
-    /// Whether it was heard so lately that it could be the speaker.
+    /// True if the node was heard so lately that it could be the speaker.
     pub(crate) may_speak: bool,
 }
 
-/// Whether a node of the own region counts.
+/// Liveness of a node of the own region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Not heard yet, but it may speak up. => (Live | Gone)
+    /// The node was not heard yet, but may speak up. => (Live | Gone)
     Expected,
-    /// Heard. => Gone
+    /// The node is heard. => Gone
     Live,
-    /// Silent for so long that its claims are void. => Live
+    /// The node has been silent for so long that its claims are void. => Live
     Gone,
 }
 
@@ -38,7 +38,7 @@ impl Sibling {
     pub(crate) fn new(member: &Member, config: &Config, now: Instant) -> Self {
         Self {
             contact: Contact::new(member, now),
-            // As many replicas as models.
+            // Lines of a sibling are about replicas and about models: room for both.
             mirror: Mirror::new(config.entries_max.saturating_mul(2)),
             echoed: None,
             standing: Standing::Expected,
@@ -52,7 +52,7 @@ impl Sibling {
         self.echoed = None;
     }
 
-    /// Judges it anew; whether its standing changed.
+    /// Judges the node anew. Returns true if its standing changed.
     pub(crate) fn settle(&mut self, config: &Config, now: Instant) -> bool {
         self.may_speak = now < self.contact.silent_at(config.sibling_silence_ms);
         let standing = if now >= self.contact.silent_at(config.silence_ms) {
@@ -65,24 +65,25 @@ impl Sibling {
         standing != std::mem::replace(&mut self.standing, standing)
     }
 
-    /// When it has to be judged anew unless it is heard before.
+    /// Returns the moments at which the node has to be judged anew unless it is heard before.
     pub(crate) fn timeouts(&self, config: &Config) -> impl Iterator<Item = Instant> {
         let gone = (self.standing != Standing::Gone).then_some(config.silence_ms);
         let mute = self.may_speak.then_some(config.sibling_silence_ms);
         gone.into_iter().chain(mute).map(|silence_ms| self.contact.silent_at(silence_ms))
     }
 
-    /// All that decides on claims beside the entries.
+    /// Returns all that decides on claims beside the entries: the standing, the echoed version, and
+    /// true if the node does not hear us.
     pub(crate) fn bearing(&self, deaf_ms: u32) -> (Standing, Option<u64>, bool) {
         (self.standing, self.heard_echo(), self.contact.is_deaf(deaf_ms))
     }
 
-    /// The version of our report that it had, if what it told is whole.
+    /// Returns the version of our report that the node had, if the copy of its report is whole.
     fn heard_echo(&self) -> Option<u64> {
         self.echoed.filter(|_| self.mirror.is_whole())
     }
 
-    /// What it told of a replica.
+    /// Returns the node's line about a replica.
     pub(crate) fn replica(&self, id: NameId) -> Option<&ReplicaEntry> {
         match self.mirror.entry(id)? {
             SiblingEntry::Replica(replica) => Some(replica),
@@ -90,7 +91,7 @@ impl Sibling {
         }
     }
 
-    /// What it claims of a replica.
+    /// Returns the node's claim of a replica; a claim of nothing if it told none.
     pub(crate) fn rival(&self, id: NameId) -> Rival {
         let told = self.replica(id);
         Rival {

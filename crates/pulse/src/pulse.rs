@@ -1,4 +1,4 @@
-//! The state machine.
+//! State machine of the load gossip.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -45,7 +45,7 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// The gossip of the node `me`, alone for now.
+    /// Creates the gossip of the node `me`, without other members for now.
     ///
     /// `incarnation` has to be larger than at any start of this node before: the time of day in
     /// milliseconds will do. `rng` spreads heartbeats; nodes should not share its seed.
@@ -80,11 +80,11 @@ impl Pulse {
         }
     }
 
-    /// Takes over who the members of the cluster are; whether this node is among them does not
-    /// matter. What is known of those that stay is kept.
+    /// Takes over the members of the cluster, with or without this node among them. What is known
+    /// of those that stay is kept.
     ///
     /// A node that joins claims nothing at first, and the others' claims stay as they are until it
-    /// proposes one. One that leaves loses its claims at once: remove it when it has stopped.
+    /// proposes one. A node that leaves loses its claims at once: remove it after it has stopped.
     pub fn set_members(&mut self, members: &[Member], now: Instant) {
         let (own, others): (Vec<&Member>, Vec<&Member>) = members
             .iter()
@@ -92,6 +92,7 @@ impl Pulse {
             .partition(|member| member.region == self.me.region);
         let kept = self.config.members_max.min(own.len() + others.len());
         self.counters.members_left_out += (own.len() + others.len() - kept) as u64;
+        // Nodes of the own region are kept first: claims need all of them.
         let others = &others[..kept.saturating_sub(own.len())];
         let own = &own[..kept.min(own.len())];
         let config = &self.config;
@@ -110,8 +111,8 @@ impl Pulse {
         self.settle(now);
     }
 
-    /// Takes over what this node knows of load. Call it at least every 100 ms, and sooner when
-    /// something changed a lot: a report is no fresher than this.
+    /// Takes over the load that this node knows of. Call it at least every 100 ms, and sooner after
+    /// a large change: a report is no fresher than this.
     pub fn set_load(&mut self, now: Instant, load: &OwnLoad) {
         let most = self.config.entries_max;
         let lists = [load.replicas.len(), load.shares.len(), load.models.len()];
@@ -135,10 +136,11 @@ impl Pulse {
         self.settle_claims(now);
     }
 
-    /// When [`Self::handle_timeout`] is to be called next. `None` while this node is alone.
+    /// Returns when [`Self::handle_timeout`] is to be called next; `None` while this node is alone.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let siblings = self.siblings.values().flat_map(|sibling| sibling.timeouts(&self.config));
+        // Only a datagram ends a region's silence, so a silent region needs no timeout.
         let regions = self.regions.values().filter(|region| region.settled() != Reach::Silent);
         let regions = regions.filter_map(|region| region.silent_at(self.config.silence_ms));
         let reports = [self.siblings_due(), self.regions_due()];
@@ -156,7 +158,7 @@ impl Pulse {
         }
     }
 
-    /// The next datagram to send, and to whom. Drain it after every input.
+    /// Returns the next datagram to send, and its receiver. Drain it after every input.
     #[must_use]
     pub fn poll_transmit(&mut self) -> Option<(NodeName, Bytes)> {
         let (to, datagram) = self.transmits.pop_front()?;
@@ -165,7 +167,7 @@ impl Pulse {
         Some((to, datagram))
     }
 
-    /// The next thing that changed. Drain it after every input.
+    /// Returns the next change. Drain it after every input.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -173,7 +175,7 @@ impl Pulse {
 }
 
 impl Pulse {
-    /// Judges all silences anew, and what follows from them.
+    /// Judges the silence of every node anew, and goes on with what follows from it.
     pub(crate) fn settle(&mut self, now: Instant) {
         for region in self.regions.keys().cloned().collect::<Vec<_>>() {
             self.settle_region(&region, now);
@@ -207,6 +209,7 @@ impl Pulse {
     }
 
     pub(crate) fn settle_speaker(&mut self) {
+        // All nodes that hear each other choose one speaker: the first by name.
         let first = self.siblings.iter().find(|(_, sibling)| sibling.may_speak);
         let first = first.map_or(&self.me.node, |(node, _)| node.min(&self.me.node)).clone();
         if first != self.speaker {
@@ -215,8 +218,9 @@ impl Pulse {
         }
     }
 
-    /// Goes on with the claims, and with what the next report says of them.
+    /// Goes on with the claims, and with their lines in the next report.
     pub(crate) fn settle_claims(&mut self, now: Instant) {
+        // The claims of silent nodes are void.
         let rivals: Vec<(&NodeName, &Sibling)> = self
             .siblings
             .iter()
@@ -236,13 +240,15 @@ impl Pulse {
                 }
             });
         }
+        // One such event is enough: its reader looks at all claims.
         if changed && !self.events.contains(&Event::Claims) {
             self.tell(Event::Claims);
         }
     }
 
-    /// A sibling that did not hear us for so long is about to take our claims for void. We do so
-    /// before it does, for its word takes a while to come.
+    /// Returns the time without hearing us, milliseconds, after which a sibling counts as deaf. It
+    /// is shorter than the time after which the sibling takes our claims for void, because its word
+    /// takes a while to come.
     pub(crate) fn deaf_ms(&self) -> u32 {
         self.config.silence_ms / 4 * 3
     }
@@ -256,7 +262,7 @@ impl Pulse {
     }
 }
 
-/// Makes `known` hold exactly `members`, keeping those that are the same still.
+/// Makes `known` hold exactly `members`, keeping those that did not change.
 fn retake<T>(
     known: &mut BTreeMap<NodeName, T>,
     members: &[&Member],

@@ -1,11 +1,12 @@
-//! What is refused, and what is bounded.
+//! Refusals and bounds of the gossip.
 
 use std::time::{Duration, Instant};
 
-use spillway_codec::{DecodeError, encode};
+use spillway_codec::{DecodeError, Wire, encode};
 
 use super::*;
 use crate::datagram::{Body, Datagram, Echo, Report};
+use crate::datagram_older::OlderDatagram;
 use crate::{Refusal, ReplicaLoad};
 
 #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
@@ -67,6 +68,34 @@ fn what_is_refused_is_counted_and_changes_nothing() {
     let counters = pulse.counters();
     assert_eq!((counters.strangers, counters.wrong_origins, counters.malformed), (4, 3, 1));
     assert_eq!(counters.taken, 0);
+}
+
+/// During a rolling upgrade, nodes of the version before and of the version after are heard from.
+#[test]
+fn the_version_before_is_taken_in_and_the_one_after_is_counted_as_malformed() {
+    let now = start();
+    let mut pulse = pulse("a1", "a", now);
+    let datagram: Datagram = spillway_codec::decode(&sibling("a2", 1, 1)).unwrap();
+    let older = encode(&OlderDatagram::from(datagram.clone())).unwrap();
+    assert!(older.len() < encode(&datagram).unwrap().len());
+    assert_eq!(refusal(&mut pulse, now, ("a2", "a"), &older), None);
+    let is_heard = |pulse: &Pulse| pulse.peers(now).iter().filter(|it| it.age_ms.is_some()).count();
+    assert_eq!((is_heard(&pulse), pulse.counters().taken), (1, 1));
+    let newest = Datagram::VERSION;
+    let newer = encode(&NewerDatagram(datagram)).unwrap();
+    let error = DecodeError::Version { kind: Datagram::KIND, found: newest + 1, newest };
+    let expected = Some(Refusal::Malformed(error));
+    assert_eq!(refusal(&mut pulse, now, ("a2", "a"), &newer), expected);
+    assert_eq!((is_heard(&pulse), pulse.counters().malformed), (1, 1));
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct NewerDatagram(Datagram);
+
+impl Wire for NewerDatagram {
+    const KIND: u16 = Datagram::KIND;
+    const VERSION: u16 = Datagram::VERSION + 1;
+    const BYTES_MAX: usize = Datagram::BYTES_MAX;
 }
 
 #[test]

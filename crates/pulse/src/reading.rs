@@ -1,4 +1,4 @@
-//! What can be read at any time.
+//! Views of the gossip that can be read at any time.
 
 use std::time::Instant;
 
@@ -13,44 +13,45 @@ use crate::time::ms_since;
 use crate::{Elsewhere, Member, ModelReport, PeerView, Pulse, RegionView, ReplicaReport};
 
 impl Pulse {
-    /// This node.
+    /// Returns this node.
     #[must_use]
     pub fn me(&self) -> &Member {
         &self.me
     }
 
-    /// The node that speaks for the own region, as this one sees it.
+    /// Returns the node that speaks for the own region, as this one sees it.
     #[must_use]
     pub fn speaker(&self) -> &NodeName {
         &self.speaker
     }
 
-    /// What happened since the start.
+    /// Returns the counts since the start.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// All other regions, in the order of their names, as they are at `now`.
+    /// Returns all other regions, in the order of their names, as they are at `now`.
     #[must_use]
     pub fn regions(&self, now: Instant) -> Vec<RegionView> {
         self.regions.iter().map(|(name, region)| self.region_view(name, region, now)).collect()
     }
 
-    /// All other nodes of the own region, in the order of their names, as they are at `now`.
+    /// Returns all other nodes of the own region, in the order of their names, as they are at
+    /// `now`.
     #[must_use]
     pub fn peers(&self, now: Instant) -> Vec<PeerView> {
         self.siblings.iter().map(|(node, sibling)| self.peer_view(node, sibling, now)).collect()
     }
 
-    /// How many requests this node may have in flight at a replica. `None` if it has no limit. A
-    /// node that has more in flight than this starts no further ones.
+    /// Returns how many requests this node may have in flight at a replica; `None` without a limit.
+    /// A node that has more in flight starts no further ones.
     #[must_use]
     pub fn claim(&self, replica: &ReplicaName) -> Option<u32> {
         self.claims.usable(NameId::of_replica(replica))
     }
 
-    /// What the other living nodes of the own region have at a replica.
+    /// Returns the load of the other living nodes of the own region at a replica.
     #[must_use]
     pub fn elsewhere(&self, replica: &ReplicaName) -> Elsewhere {
         let id = NameId::of_replica(replica);
@@ -118,8 +119,8 @@ impl Pulse {
 }
 
 impl Foreigner {
-    /// When what it told last was known to be so. One that told nothing yet, or not all, says less
-    /// than another whose word is older.
+    /// Returns when the last whole report of the node was measured. A node without a whole report
+    /// ranks below one with an older whole report.
     fn told_at(&self) -> Option<Instant> {
         self.mirror.whole_at()
     }

@@ -1,4 +1,4 @@
-//! What comes in.
+//! Datagrams that come in.
 
 use std::time::Instant;
 
@@ -11,12 +11,12 @@ use crate::mirror::{Mirror, Taken};
 use crate::window::Arrival;
 use crate::{Pulse, Refusal};
 
-/// Least time between two answers to the same node, milliseconds: whoever asks more often has not
+/// Least time between two answers to one node, milliseconds: a node that asks more often has not
 /// got the last answer yet.
 const ANSWER_EVERY_MS: u32 = 20;
 
 impl Pulse {
-    /// Takes in what `from` sent, the node that a verified certificate names.
+    /// Takes in a datagram of `from`, the node that a verified certificate names.
     ///
     /// # Errors
     /// A datagram that is refused changes nothing but [`crate::Counters`].
@@ -52,6 +52,7 @@ impl Pulse {
         let Some(contact) = contact else {
             return Err(Refusal::Stranger(from.clone()));
         };
+        // Decoded only now, so that strangers cost little.
         let datagram: Datagram = decode(bytes)?;
         if datagram.origin != contact.id {
             return Err(Refusal::Origin(from.clone()));
@@ -82,12 +83,14 @@ impl Pulse {
             Body::Region(_) | Body::Ask { .. } => false,
         };
         let arrival = sibling.contact.hear(now, &datagram);
+        // After a restart of the node, nothing that it told before holds.
         if arrival == Arrival::Reborn {
             sibling.start_over(&self.config);
         }
         match (arrival, datagram.body) {
             (Arrival::Late, Body::Sibling { report, .. }) => {
-                // Only what it tells may be missing; its echo and word are overtaken.
+                // Only the report may have gaps to fill; the echo and word of a late datagram are
+                // outdated.
                 sibling.mirror.take(now, report);
             }
             (Arrival::Old | Arrival::Late, _) => return Err(Refusal::Old(from.clone())),
@@ -133,10 +136,11 @@ impl Pulse {
                     self.ask(from, incarnation, have, now);
                 }
             }
+            // The other parts follow at once.
             Taken::Awaiting => {}
         }
         if proposes {
-            // It cannot use what it proposes before we have echoed it.
+            // The node cannot use what it proposes before we have echoed it.
             self.sibling_cadence.hurry();
         }
     }
@@ -156,11 +160,13 @@ impl Pulse {
         };
         let arrival = foreigner.contact.hear(now, &datagram);
         match (arrival, &datagram.body) {
+            // A late part fills gaps of the report, but its word on hearing us is outdated.
             (Arrival::Late, Body::Region(report)) => {
                 foreigner.mirror.take(now, report.clone());
                 return Ok(());
             }
             (Arrival::Old | Arrival::Late, _) => return Err(Refusal::Old(from.clone())),
+            // A node that has started again tells everything anew.
             (Arrival::Reborn, _) => foreigner.mirror = Mirror::new(self.config.entries_max),
             (Arrival::Newest, _) => {}
         }
@@ -187,6 +193,7 @@ impl Pulse {
                     self.ask(from, incarnation, have, now);
                 }
             }
+            // The other parts follow at once.
             Taken::Awaiting => {}
         }
     }
@@ -199,6 +206,7 @@ impl Pulse {
         };
         if contact.may_answer(now, ANSWER_EVERY_MS) {
             self.counters.answered += 1;
+            // A version of an earlier incarnation means nothing: everything is told.
             let have = if incarnation == self.incarnation { have } else { 0 };
             self.answer(from, have, now);
         }

@@ -1,29 +1,29 @@
-//! Another region, as a whole.
+//! Another region as a whole.
 
 use std::time::Instant;
 
 use crate::contact::heard_code;
 use crate::time::{ms, ms_since};
 
-/// Whether a request can go to a region and its answer come back.
+/// Reachability of a region: both ways, one way, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reach {
-    /// It is heard, and hears us. => (Silent | Deaf)
+    /// The region is heard, and hears us. => (Silent | Deaf)
     Both,
-    /// It is heard, but says that it does not hear us. => (Both | Silent)
+    /// The region is heard, but says that it does not hear us. => (Both | Silent)
     Deaf,
-    /// It is not heard. => (Both | Deaf)
+    /// The region is not heard. => (Both | Deaf)
     Silent,
 }
 
-/// What its nodes together let us hear.
+/// Contact with a region, through any of its nodes.
 #[derive(Debug)]
 pub(crate) struct Region {
     heard_at: Option<Instant>,
-    /// What the last datagram said on how long ago its sender heard our region, milliseconds.
+    /// Time since the sender heard our region, by its last datagram, milliseconds.
     word_ms: Option<u32>,
     reach: Reach,
-    /// Since when it is [`Reach::Both`].
+    /// Moment since which the reach is [`Reach::Both`].
     since: Option<Instant>,
 }
 
@@ -45,7 +45,7 @@ impl Region {
         self.heard_at.map(|at| ms_since(at, now))
     }
 
-    /// How it can be reached at `now`. Without another datagram it is silent from
+    /// Returns the reach at `now`. Without another datagram it is [`Reach::Silent`] from
     /// [`Self::silent_at`] on.
     pub(crate) fn reach(&self, now: Instant, silence_ms: u32) -> Reach {
         let heard = self.silent_at(silence_ms).is_some_and(|at| now < at);
@@ -60,17 +60,17 @@ impl Region {
         self.heard_at.map(|at| at + ms(silence_ms))
     }
 
-    /// Since when it is reached both ways.
+    /// Returns since when the region is reached both ways.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since
     }
 
-    /// The reach that was last settled.
+    /// Returns the reach that was last settled.
     pub(crate) fn settled(&self) -> Reach {
         self.reach
     }
 
-    /// Settles the reach; what it was if it changed.
+    /// Settles the reach. Returns the one before if it changed.
     pub(crate) fn settle(&mut self, now: Instant, silence_ms: u32) -> Option<Reach> {
         let reach = self.reach(now, silence_ms);
         if reach == self.reach {

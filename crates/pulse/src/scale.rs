@@ -10,7 +10,7 @@
 //! | [`SHARE`] | – | 0.25 points | all |
 //! | [`FINE`] | 0 | 2.5 % (from 0.0001 on) | 19 |
 
-/// How requests are counted.
+/// Numbers of requests and tokens.
 pub(crate) const COUNT: Scale = Scale { exact_to: 200.0, step: 1.0, growth: 1.02, top: 1e9 };
 
 /// Requests per second.
@@ -25,7 +25,7 @@ pub(crate) const SHARE: Scale = Scale { exact_to: 1.0, step: 0.005, growth: 1.02
 /// Milliseconds for one token, and other numbers that may be very small.
 pub(crate) const FINE: Scale = Scale { exact_to: 1e-4, step: 1e-4, growth: 1.05, top: 1e6 };
 
-/// Even steps up to some number, even proportions from there.
+/// Codes in even steps up to some number, and in even proportions beyond it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     exact_to: f32,
@@ -36,7 +36,7 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// The code of `value`; what is no number at all counts as the largest: not as idle.
+    /// Returns the code of `value`. A value that is no number counts as the largest, never as idle.
     pub(crate) fn code(self, value: f32) -> u16 {
         let value = if value.is_nan() { self.top } else { value.clamp(0.0, self.top) };
         let steps = (value.min(self.exact_to) / self.step).round();
@@ -45,12 +45,12 @@ impl Scale {
         1 + steps as u16 + grown.round() as u16
     }
 
-    /// The code of a number that may be unknown.
+    /// Returns the code of a number that may be unknown; 0 for `None`.
     pub(crate) fn code_if_known(self, value: Option<f32>) -> u16 {
         value.map_or(0, |value| self.code(value))
     }
 
-    /// The number that a code stands for.
+    /// Returns the number that a code stands for; `None` for 0.
     pub(crate) fn value(self, code: u16) -> Option<f32> {
         let code = f32::from(code.checked_sub(1)?);
         let exact_codes = (self.exact_to / self.step).round();

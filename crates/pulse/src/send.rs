@@ -1,4 +1,4 @@
-//! What goes out.
+//! Datagrams that go out.
 
 use std::time::Instant;
 
@@ -12,13 +12,14 @@ use crate::ledger::{Ledger, Portion, parts};
 use crate::time::ms_since;
 
 impl Pulse {
-    /// When the next report to the own region is due.
+    /// Returns when the next report to the own region is due; `None` without other nodes in it.
     pub(crate) fn siblings_due(&self) -> Option<Instant> {
         let due = || self.sibling_cadence.due(&self.config, self.sibling_ledger.change());
         (!self.siblings.is_empty()).then(due)
     }
 
-    /// When the next report to other regions is due.
+    /// Returns when the next report to other regions is due; `None` if this node does not speak, or
+    /// there are none.
     pub(crate) fn regions_due(&self) -> Option<Instant> {
         let due = || self.region_cadence.due(&self.config, self.region_ledger.change());
         (self.is_speaker() && !self.foreigners.is_empty()).then(due)
@@ -66,7 +67,7 @@ impl Pulse {
         }
     }
 
-    /// Asks `node` for what is missing of what it told.
+    /// Asks `node` for what is missing of its report.
     pub(crate) fn ask(&mut self, node: &NodeName, incarnation: u64, have: u64, now: Instant) {
         self.counters.asked += 1;
         let heard = if let Some(sibling) = self.siblings.get(node) {
@@ -103,7 +104,8 @@ impl Pulse {
         self.seq += 1;
         let (origin, incarnation, seq) = (self.id, self.incarnation, self.seq);
         let datagram = Datagram { origin, incarnation, seq, heard, body };
-        // It has a bounded number of entries, so that it fits; if ever not, it counts as lost.
+        // The number of entries is bounded, so that the datagram fits; one that does not counts as
+        // lost.
         let Ok(bytes) = encode(&datagram) else {
             self.counters.transmits_dropped += 1;
             return;
@@ -115,7 +117,7 @@ impl Pulse {
         self.transmits.push_back((node.clone(), bytes));
     }
 
-    /// A portion as reports that fit into a datagram each.
+    /// Splits a portion into reports that fit into a datagram each.
     fn reports<E: Entry>(
         &self,
         ledger: &Ledger<E>,

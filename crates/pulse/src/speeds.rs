@@ -1,7 +1,7 @@
-//! How fast regions are, told beside their load.
+//! Speeds of regions, told beside their load.
 //!
 //! Speeds change over minutes, so that they need neither versions nor questions: the speaker tells
-//! all of them every few seconds, in a datagram of their own kind. A node of an earlier version
+//! all of them every few seconds, in a datagram of their own kind. A node of an earlier release
 //! refuses those and loses nothing else.
 
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ use crate::scale::{FINE, RATE, SHARE};
 use crate::time::ms_since;
 use crate::{Refusal, config};
 
-/// What was told so long ago is not used any more, milliseconds: fifteen tellings are lost by then.
+/// Age from which a speed is not used any more, milliseconds: fifteen tellings are lost by then.
 const AGE_MS_MAX: u32 = 30_000;
-/// Models of one region that are kept; as many lines of load are.
+/// Models of one region that are kept: as many as lines of load.
 const MODELS_MAX: usize = 4_096;
-/// All that stands in a datagram beside its lines.
+/// Longest datagram without its lines, bytes.
 const ENVELOPE_BYTES_MAX: usize = HEADER_BYTES + 24;
-/// The longest line: a name, and eight codes of three bytes.
+/// Longest line, bytes: a name, and eight codes of three bytes.
 const LINE_BYTES_MAX: usize = 4 + 8 * 3;
 
-/// What this node knows of how fast regions are, and how it tells of its own.
+/// Speeds of regions that this node knows of, and state of telling its own.
 #[derive(Debug)]
 pub struct Speeds {
     incarnation: u64,
@@ -36,20 +36,21 @@ pub struct Speeds {
 
 #[derive(Debug, Default)]
 struct Region {
-    /// The newest datagram of each of its nodes that told something.
+    /// Newest incarnation and number of each node that told something.
     newest: BTreeMap<NodeName, (u64, u64)>,
     models: BTreeMap<NameId, (Speed, Instant)>,
 }
 
 impl Speeds {
-    /// Nothing is known yet. `incarnation` has to be larger than at any start of this node before.
+    /// Creates a state in which nothing is known. `incarnation` has to be larger than at any start
+    /// of this node before.
     #[must_use]
     pub fn new(incarnation: u64) -> Self {
         Self { incarnation, seq: 0, heard: BTreeMap::new() }
     }
 
-    /// The datagrams that tell of the own region, for all nodes elsewhere. Only the region's speaker
-    /// sends them, every few seconds.
+    /// Returns the datagrams about the own region, for all nodes elsewhere. Only the region's
+    /// speaker sends them, every few seconds.
     #[must_use]
     pub fn tell(&mut self, own: &BTreeMap<ModelName, Speed>) -> Vec<Bytes> {
         let lines: Vec<Line> = own
@@ -68,10 +69,10 @@ impl Speeds {
         parts.filter_map(part).collect()
     }
 
-    /// Takes in what `from` told of its region, the node that a verified certificate names.
+    /// Takes in what `from`, the node that a verified certificate names, told of its region.
     ///
     /// # Errors
-    /// What is refused changes nothing.
+    /// Returns the reason for refusing the datagram, which then changes nothing.
     pub fn handle_datagram(
         &mut self,
         now: Instant,
@@ -81,11 +82,13 @@ impl Speeds {
         let Telling { incarnation, seq, lines } = decode(bytes)?;
         let known = self.heard.entry(region.clone()).or_default();
         let newest = known.newest.entry(from.clone()).or_default();
+        // Datagrams overtake each other: an older one tells nothing new.
         if (incarnation, seq) <= *newest {
             return Err(Refusal::Old(from.clone()));
         }
         *newest = (incarnation, seq);
         for line in lines {
+            // A full table still updates the models that it has.
             let is_room = known.models.len() < MODELS_MAX;
             if is_room || known.models.contains_key(&line.id) {
                 known.models.insert(line.id, (line.speed(), now));
@@ -94,24 +97,25 @@ impl Speeds {
         Ok(())
     }
 
-    /// How fast a region is with a model; `None` if it did not say so lately.
+    /// Returns the speed of a region with a model; `None` if the region did not tell it lately.
     #[must_use]
     pub fn speed(&self, region: &RegionName, model: NameId, now: Instant) -> Option<Speed> {
         let (speed, at) = self.heard.get(region)?.models.get(&model)?;
         (ms_since(*at, now) <= AGE_MS_MAX).then_some(*speed)
     }
 
-    /// Forgets what is too old, and regions and nodes that are no members any more.
+    /// Forgets speeds that are too old, and regions and nodes that are no members any more.
     pub fn keep(&mut self, is_member: impl Fn(&NodeName) -> bool, now: Instant) {
         for region in self.heard.values_mut() {
             region.newest.retain(|node, _| is_member(node));
             region.models.retain(|_, (_, at)| ms_since(*at, now) <= AGE_MS_MAX);
         }
+        // A region goes with the last of its nodes.
         self.heard.retain(|_, region| !region.newest.is_empty());
     }
 }
 
-/// One datagram: some of a region's models.
+/// Datagram of speeds: some of a region's models.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Telling {
     /// Grows with every start of its sender.
@@ -127,7 +131,7 @@ impl Wire for Telling {
     const BYTES_MAX: usize = 2_048;
 }
 
-/// How fast a region is with one model.
+/// Speed of a region with one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Line {
     id: NameId,
@@ -156,7 +160,7 @@ impl Line {
         }
     }
 
-    /// What it says; what it leaves open is as in a replica of which nothing is known.
+    /// Returns the speed; unknown values are as in a replica of which nothing is known.
     fn speed(&self) -> Speed {
         let usual = Speed::UNKNOWN;
         Speed {
@@ -175,7 +179,7 @@ impl Line {
                 .filter(|bytes| *bytes > 0.0)
                 .unwrap_or(usual.bytes_per_token),
             trust: SHARE.value(self.trust).unwrap_or(0.0),
-            // Not told, nor are the caches of a region one cache.
+            // Not told: the caches of a region are not one cache.
             ..usual
         }
     }

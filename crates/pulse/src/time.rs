@@ -2,12 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-/// Whole milliseconds from `at` to `now`; zero if `at` is later.
+/// Returns whole milliseconds from `at` to `now`; 0 if `at` is later.
 pub(crate) fn ms_since(at: Instant, now: Instant) -> u32 {
     u32::try_from(now.saturating_duration_since(at).as_millis()).unwrap_or(u32::MAX)
 }
 
-/// `count` milliseconds.
+/// Returns a duration of `count` milliseconds.
 pub(crate) fn ms(count: u32) -> Duration {
     Duration::from_millis(count.into())
 }

@@ -1,6 +1,6 @@
-//! Which datagrams of another node came already.
+//! Receive window: datagrams of another node that came already.
 
-/// What a datagram is to those before it.
+/// Place of a datagram among those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arrival {
     /// The first of its incarnation.
@@ -9,22 +9,22 @@ pub(crate) enum Arrival {
     Newest,
     /// Overtaken on its way, but not seen yet.
     Late,
-    /// Seen before, or too late to tell.
+    /// Seen before, or too old to know.
     Old,
 }
 
-/// Which datagrams of an incarnation came.
+/// Datagrams of one incarnation that came.
 #[derive(Debug)]
 pub(crate) struct Window {
     incarnation: u64,
     newest: u64,
-    /// Bit n: the one n + 1 before the newest came. Parts of a report overtake each other, but not
-    /// by more than this.
+    /// Datagrams before the newest, bit n for the one n + 1 before it. Parts of a report overtake
+    /// each other, but not by more than this.
     seen: u64,
 }
 
 impl Window {
-    /// The first datagram of an incarnation came.
+    /// Creates a window with the first datagram of an incarnation.
     pub(crate) fn new(incarnation: u64, seq: u64) -> Self {
         Self { incarnation, newest: seq, seen: 0 }
     }
@@ -33,7 +33,7 @@ impl Window {
         self.incarnation
     }
 
-    /// Another one of it came.
+    /// Enters another datagram of the incarnation.
     pub(crate) fn enter(&mut self, seq: u64) -> Arrival {
         if let Some(ahead) = seq.checked_sub(self.newest).filter(|ahead| *ahead > 0) {
             // The newest so far becomes the one `ahead` before.
@@ -43,6 +43,7 @@ impl Window {
             self.newest = seq;
             return Arrival::Newest;
         }
+        // Behind the newest: one of the 64 before it, or too old to know.
         let bit = (self.newest - seq).checked_sub(1).and_then(|bit| u32::try_from(bit).ok());
         match bit.and_then(|bit| 1_u64.checked_shl(bit)) {
             Some(mark) if self.seen & mark == 0 => {

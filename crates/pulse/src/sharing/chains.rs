@@ -1,35 +1,35 @@
-//! The chains that were told: which block follows on which.
+//! Chains of blocks that were told: which block follows on which.
 
 use std::collections::BTreeMap;
 
-/// Blocks with the one before each, as many as there is room for: the least recently used half goes
-/// when it is full.
+/// Blocks with the one before each, within a limit: when the room is full, the least recently used
+/// half goes.
 #[derive(Debug)]
 pub(crate) struct Chains {
-    /// Used since the last half went.
+    /// Blocks used since the last half went.
     young: BTreeMap<u64, Link>,
     old: BTreeMap<u64, Link>,
     half_max: usize,
 }
 
-/// A block's place.
+/// Place of a block in its chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Link {
     /// The block before; meaningless for the first.
     before: u64,
-    /// How many blocks there are before it.
+    /// Number of blocks before it.
     depth: u32,
 }
 
 impl Chains {
-    /// Room for `blocks_max` blocks, at some 40 bytes each.
+    /// Creates room for `blocks_max` blocks, at some 40 bytes each.
     pub(crate) fn new(blocks_max: usize) -> Self {
         let half_max = (blocks_max / 2).max(1);
         Self { young: BTreeMap::new(), old: BTreeMap::new(), half_max }
     }
 
-    /// How many leading blocks of `chain` are known. Those before a known block are known too, but
-    /// for some that were not used for long.
+    /// Returns how many leading blocks of `chain` are known. Blocks before a known block are known
+    /// too, except some that were not used for long.
     pub(crate) fn known(&self, chain: &[u64]) -> usize {
         // From the end: a prompt mostly adds little to one that is known.
         (0..chain.len()).rev().find(|at| self.has(chain, *at)).map_or(0, |at| at + 1)
@@ -49,19 +49,19 @@ impl Chains {
             let depth = u32::try_from(at).unwrap_or(u32::MAX);
             self.young.insert(*block, Link { before, depth });
         }
-        // Only now: the half that goes is never a part of this chain.
+        // Only now, so that the half that goes is never a part of this chain.
         if self.young.len() > self.half_max {
             self.old = std::mem::take(&mut self.young);
         }
     }
 
-    /// The whole chain that ends with `last`; `None` if a part of it is not known.
+    /// Returns the whole chain that ends with `last`; `None` if a part of it is not known.
     pub(crate) fn chain(&self, last: u64) -> Option<Vec<u64>> {
         let mut link = self.link(last)?;
         let mut chain = vec![last];
         while link.depth > 0 {
             let before = self.link(link.before)?;
-            // Depths fall by one a step, so that this ends whatever was told.
+            // Depths fall by one a step, so that this loop ends with any input.
             if before.depth + 1 != link.depth {
                 return None;
             }
@@ -77,7 +77,7 @@ impl Chains {
         self.old.clear();
     }
 
-    /// Blocks that are known.
+    /// Returns the number of blocks that are known.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.young.len() + self.old.len()

@@ -1,6 +1,6 @@
-//! What was shared, and what was lost.
+//! Counters of shared prompts.
 
-/// How often things happened since the start. They only grow.
+/// Counts since the start. They only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharingCounters {
     /// Prompts told to the region's other nodes.
@@ -9,18 +9,18 @@ pub struct SharingCounters {
     pub blocks_told: u64,
     /// Datagrams made, each of which goes to one node or to all others.
     pub frames: u64,
-    /// Their bytes, once each.
+    /// Bytes of those datagrams, once each.
     pub frame_bytes: u64,
     /// Prompts heard of.
     pub heard: u64,
-    /// Entries that followed on what is not known here: their sender was asked.
+    /// Entries that follow on blocks not known here, so that their sender was asked.
     pub lacked: u64,
     /// Questions of others that were answered.
     pub answered: u64,
-    /// Entries of another key than is in use.
+    /// Entries with a key that is not in use.
     pub other_epochs: u64,
     /// Datagrams that were refused.
     pub refused: u64,
-    /// Entries that found no room to wait, or were for a question too many.
+    /// Entries that found no room to wait, or answered a question too many.
     pub dropped: u64,
 }

@@ -1,4 +1,4 @@
-//! The state machine.
+//! State machine of prompt sharing.
 
 use bytes::Bytes;
 use spillway_codec::{DecodeError, decode};
@@ -15,18 +15,18 @@ use crate::NameId;
 pub struct SharingConfig {
     /// Length of a datagram, with its frame: what QUIC carries on any path.
     pub datagram_bytes_max: usize,
-    /// Datagrams of one [`Sharing::flush`]: half of what a connection takes in at once, so that a burst
-    /// of long prompts does not push out the gossip that uses the same connection.
+    /// Datagrams of one [`Sharing::flush`]: half of what a connection takes in at once, so that a
+    /// burst of long prompts does not push out the gossip on that connection.
     pub flush_max: usize,
-    /// Bytes that wait to be sent; what finds no room is not told, and asked for by whoever comes to
-    /// lack it.
+    /// Bytes that wait to be sent. An entry that finds no room is not told; a node that lacks it
+    /// asks.
     pub waiting_bytes_max: usize,
     /// Blocks whose place is known, at some 40 bytes each. More of them make datagrams shorter
     /// where many conversations are under way.
     pub blocks_max: usize,
-    /// Blocks of one prompt; longer ones are cut. As many as are hashed.
+    /// Blocks of one prompt, as many as are hashed; longer ones are cut.
     pub chain_blocks_max: usize,
-    /// Questions of one node that wait for their answer: a node that has just started lacks
+    /// Questions of one node that wait for their answer. A node that has just started lacks
     /// everything, and learns it soon enough without asking.
     pub questions_max: usize,
 }
@@ -44,51 +44,51 @@ impl Default for SharingConfig {
     }
 }
 
-/// Who gets a datagram.
+/// Receivers of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum To {
     /// All other nodes of the region.
     All,
-    /// This one.
+    /// A single node.
     Node(NodeName),
 }
 
-/// What another node of the region tells.
+/// News from another node of the region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard<'a> {
-    /// It sent a prompt with these blocks to this replica.
+    /// A prompt with these blocks was sent to this replica.
     Sent(NameId, &'a [u64]),
-    /// That replica's reply said that only so many of these blocks had been in its cache.
+    /// The replica's reply said that only so many of these blocks had been in its cache.
     Cached(NameId, &'a [u64], u32),
 }
 
-/// A datagram was refused.
+/// Reason for refusing a datagram.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareRefusal {
-    /// It is no intact frame of a version that is known.
+    /// The datagram is no intact frame of a known version.
     #[error(transparent)]
     Malformed(#[from] DecodeError),
-    /// A prompt in it has more blocks than any has.
+    /// A prompt in the datagram has more blocks than allowed.
     #[error("a prompt of {blocks} blocks is longer than any")]
     TooLong {
-        /// How many it has.
+        /// Number of its blocks.
         blocks: usize,
     },
 }
 
-/// What one node has told and heard.
+/// Prompts that one node has told and heard.
 #[derive(Debug)]
 pub struct Sharing {
     config: SharingConfig,
     epoch: u32,
-    /// What all nodes know, as far as nothing was lost.
+    /// Chains that all nodes know, as far as nothing was lost.
     chains: Chains,
     queue: Queue,
     counters: SharingCounters,
 }
 
 impl Sharing {
-    /// Nothing was told yet. Blocks are hashed with the key of `epoch`.
+    /// Creates a state in which nothing was told yet. Blocks are hashed with the key of `epoch`.
     #[must_use]
     pub fn new(config: SharingConfig, epoch: u32) -> Self {
         Self {
@@ -100,7 +100,7 @@ impl Sharing {
         }
     }
 
-    /// Blocks are hashed with another key from now on: what was told means nothing any more.
+    /// Changes the key that blocks are hashed with. What was told with another key is forgotten.
     pub fn set_epoch(&mut self, epoch: u32) {
         if epoch != self.epoch {
             self.epoch = epoch;
@@ -119,15 +119,15 @@ impl Sharing {
     }
 
     /// Tells that a reply said how many leading blocks of its prompt had been in the replica's
-    /// cache. Worth it only where that is fewer than was believed.
+    /// cache. Worth telling only where that is fewer than was believed.
     pub fn tell_cached(&mut self, replica: NameId, chain: &[u64], blocks: u32) {
         let chain = self.cut(chain);
         let news = self.news(replica, chain);
         self.put_all(&To::All, news, |told| Entry::Cached { told, blocks });
     }
 
-    /// The next datagrams, at most [`SharingConfig::flush_max`]. Call it some 40 times a second, as
-    /// long as [`Self::is_due`].
+    /// Returns the next datagrams, at most [`SharingConfig::flush_max`]. Call it some 40 times a
+    /// second, as long as [`Self::is_due`].
     #[must_use]
     pub fn flush(&mut self) -> Vec<(To, Bytes)> {
         let mut datagrams = Vec::new();
@@ -141,7 +141,7 @@ impl Sharing {
         datagrams
     }
 
-    /// Whether there is something to send.
+    /// Returns true if there is something to send.
     #[must_use]
     pub fn is_due(&self) -> bool {
         !self.queue.is_empty()
@@ -163,7 +163,7 @@ impl Sharing {
         taken
     }
 
-    /// What was counted.
+    /// Returns the counts since the start.
     #[must_use]
     pub fn counters(&self) -> SharingCounters {
         self.counters
@@ -200,8 +200,8 @@ impl Sharing {
         Ok(())
     }
 
-    /// The whole chain of what was told; `None` if what it follows on is not known, which is asked
-    /// for then.
+    /// Returns the whole chain of what was told; `None` if it follows on blocks that are not known,
+    /// and then asks for them.
     fn learn(&mut self, from: &NodeName, told: &Told) -> Result<Option<Vec<u64>>, ShareRefusal> {
         let mut chain = match told.after {
             None => Vec::new(),
@@ -230,8 +230,8 @@ impl Sharing {
         }
     }
 
-    /// Tells `node` alone the whole chain. One that is forgotten here too is told whole when it comes
-    /// up next.
+    /// Tells `node` alone the whole chain. A chain that is forgotten here too is told whole when it
+    /// is used next.
     fn answer(&mut self, node: &NodeName, replica: NameId, last: Block) {
         let Some(chain) = self.chains.chain(last.hash()) else { return };
         if self.queue.waiting_for(node) >= self.config.questions_max {
@@ -243,7 +243,8 @@ impl Sharing {
         self.put_all(&To::Node(node.clone()), parts, Entry::Sent);
     }
 
-    /// What of a chain the others do not know, in parts; at least one, if it has any block.
+    /// Returns the blocks of a chain that others do not know, in parts; at least one part if the
+    /// chain has a block.
     fn news(&mut self, replica: NameId, chain: &[u64]) -> Vec<Told> {
         if chain.is_empty() {
             return Vec::new();
@@ -253,7 +254,7 @@ impl Sharing {
         self.parts(replica, chain, known)
     }
 
-    /// The blocks from `known` on, in parts that fit into a datagram each.
+    /// Returns the blocks from `known` on, in parts that fit into a datagram each.
     fn parts(&self, replica: NameId, chain: &[u64], known: usize) -> Vec<Told> {
         let told = |from: usize, blocks: &[u64]| Told {
             replica,
@@ -273,7 +274,7 @@ impl Sharing {
         &chain[..chain.len().min(self.config.chain_blocks_max)]
     }
 
-    /// Puts the parts of a prompt into the queue, the last one as `entry` says.
+    /// Queues the parts of a prompt, the last one as `entry` makes it.
     fn put_all(&mut self, to: &To, mut parts: Vec<Told>, entry: impl FnOnce(Told) -> Entry) {
         let Some(last) = parts.pop() else { return };
         for part in parts {
@@ -287,6 +288,6 @@ impl Sharing {
     }
 }
 
-/// What a datagram with one entry has beside the entry's new blocks: its envelope, and the entry's
+/// Bytes of a datagram with one entry beside the entry's new blocks: its envelope, and the entry's
 /// kind, replica, the block before, two counts and the number of cached blocks.
 const BYTES_BESIDE_BLOCKS: usize = super::frame::ENVELOPE_BYTES_MAX + 1 + 4 + 9 + 3 + 5;

@@ -1,9 +1,10 @@
-//! What nodes of one region tell each other of the prompts that they sent to its replicas.
+//! Prompts that nodes of one region sent to its replicas, told to each other.
 //!
 //! [`Sharing`] is a state machine: tell it what was sent, [`Sharing::flush`] what is due into
-//! datagrams, and give it those of the others. All nodes keep the same *chains*, block by block, so
-//! that a prompt costs 8 bytes for each block that none of them has told before, and some 14 more.
-//! Whoever lacks what an entry follows on asks its sender, who tells the whole chain to it alone.
+//! datagrams, and give it the datagrams of others. All nodes keep the same *chains*, block by
+//! block: a prompt costs 8 bytes for each block that no node has told before, and some 14 more. A
+//! node that lacks the blocks before an entry asks its sender, which tells that node the whole
+//! chain.
 
 mod chains;
 mod counters;

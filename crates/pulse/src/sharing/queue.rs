@@ -22,9 +22,9 @@ impl Queue {
         Self { entries: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Puts an entry at the end; `false` if there is no room.
+    /// Puts an entry at the end. Returns false if there is no room.
     pub(crate) fn push(&mut self, to: To, entry: Entry) -> bool {
-        // What can't be encoded counts as what does not fit.
+        // An entry that cannot be encoded counts as one that does not fit.
         let bytes = payload_bytes(&entry).unwrap_or(usize::MAX);
         if bytes > self.bytes_max - self.bytes.min(self.bytes_max) {
             return false;
@@ -34,8 +34,8 @@ impl Queue {
         true
     }
 
-    /// The next datagram of at most `datagram_bytes_max`: entries in their order, as long as they go
-    /// to the same receivers.
+    /// Returns the next datagram of at most `datagram_bytes_max` bytes: entries in their order, as
+    /// long as they have one receiver.
     pub(crate) fn pop(&mut self, epoch: u32, datagram_bytes_max: usize) -> Option<(To, Bytes)> {
         let (to, first, bytes) = self.entries.pop_front()?;
         self.bytes -= bytes;
@@ -53,7 +53,7 @@ impl Queue {
         Some((to, frame))
     }
 
-    /// Whether that node is to be told something already that only it lacks.
+    /// Returns how many entries wait for that node alone.
     pub(crate) fn waiting_for(&self, node: &NodeName) -> usize {
         let is_for = |to: &To| matches!(to, To::Node(other) if other == node);
         self.entries.iter().filter(|(to, ..)| is_for(to)).count()

@@ -9,7 +9,7 @@ use crate::NameId;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/golden");
 
-/// What a node heard: prompts by replica, the last word on each prompt.
+/// News that a node heard: prompts by replica, the last word on each prompt.
 type Known = BTreeMap<(NameId, Vec<u64>), Option<u32>>;
 
 /// The nodes of a region.
@@ -60,7 +60,7 @@ impl Region {
         taken.unwrap();
     }
 
-    /// Whether all nodes know of that prompt.
+    /// Returns true if all nodes know of that prompt.
     fn all_know(&self, replica: NameId, chain: &[u64]) -> bool {
         self.nodes.iter().all(|(_, known)| known.contains_key(&(replica, chain.to_vec())))
     }

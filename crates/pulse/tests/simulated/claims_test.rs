@@ -9,7 +9,7 @@ use crate::world::{Network, World};
 struct Shop {
     world: World,
     limit: u32,
-    /// What each node has to do, in flight included.
+    /// Load of each node, in flight included.
     wanted: Vec<u32>,
 }
 
@@ -51,7 +51,7 @@ impl Shop {
         claims(&self.world)
     }
 
-    /// How long until the claims are so, milliseconds.
+    /// Returns the time until the claims are so, milliseconds.
     fn until(&mut self, most_ms: u64, is_so: impl Fn(&[u32]) -> bool) -> u64 {
         let begin = self.world.now;
         while !is_so(&self.claims()) {
@@ -99,7 +99,7 @@ proptest! {
         let network = Network { loss_permille, double_permille, jitter_us, ..Network::default() };
         let mut shop = Shop::new(size, limit, network, stable(), seed);
         shop.work(6_000, |shop| {
-            // Now and then somebody has more or less to do.
+            // Now and then a node has more or less to do.
             if shop.world.rng.u32(0..8) == 0 {
                 let node = shop.world.rng.usize(0..size);
                 let most = if shop.world.rng.bool() { 1 } else { limit + 4 };

@@ -1,4 +1,4 @@
-//! What is told arrives, whatever the network does.
+//! Delivery of reports over a network that loses, delays and doubles datagrams.
 
 use proptest::prelude::*;
 use spillway_pulse::{Config, ModelShare, OwnLoad, ReplicaLoad, ReplicaSignals};

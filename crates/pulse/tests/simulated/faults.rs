@@ -1,4 +1,4 @@
-//! What can happen to a simulated cluster.
+//! Faults of a simulated cluster.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl World {
         }
     }
 
-    /// What a node knows of the region with that number.
+    /// Returns a node's knowledge of the region with that number.
     pub(crate) fn view(&self, node: usize, region: usize) -> RegionView {
         let name = format!("r{region:02}");
         let views = self.pulse(node).regions(self.now);
@@ -56,7 +56,7 @@ impl World {
         (0..self.nodes.len()).filter(|node| self.nodes[*node].region == region).collect()
     }
 
-    /// How long it takes until `is_so`, milliseconds; looks every 5, and gives up at `most_ms`.
+    /// Returns the time until `is_so`, milliseconds; looks every 5, and gives up at `most_ms`.
     pub(crate) fn wait_ms(&mut self, most_ms: u64, is_so: impl Fn(&Self) -> bool) -> u64 {
         let mut waited_ms = 0;
         while !is_so(self) {

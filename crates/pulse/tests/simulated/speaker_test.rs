@@ -1,4 +1,4 @@
-//! Who speaks for a region.
+//! Choice of the speaker of a region.
 
 use spillway_pulse::{Config, Event, OwnLoad, Reach};
 use spillway_types::ModelLoad;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use spillway_pulse::{Config, Event, Member, OwnLoad, Pulse};
 
-/// How datagrams fare.
+/// Delay and loss of datagrams.
 #[derive(Clone, Debug)]
 pub(crate) struct Network {
     /// Share that is lost, in permille.
@@ -67,7 +67,7 @@ pub(crate) struct World {
     /// Directed ways that are cut, from node to node.
     pub(crate) cuts: BTreeSet<(usize, usize)>,
     pub(crate) rng: fastrand::Rng,
-    /// How often any node was woken by its timeout.
+    /// Number of times that any node was woken by its timeout.
     pub(crate) timeouts: u64,
     agenda: BinaryHeap<Reverse<(Instant, u64, Happening)>>,
     happenings: u64,
