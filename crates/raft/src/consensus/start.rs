@@ -1,0 +1,126 @@
+//! Start of a node's log.
+
+use std::sync::{Arc, Mutex};
+
+use openraft::{SnapshotPolicy, StepDownPolicy};
+use spillway_link::Link;
+use tokio::sync::{oneshot, watch as channel};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::Consensus;
+use super::steering::Steering;
+use super::watch::Watch;
+use crate::config::Config;
+use crate::disk::{DiskFault, Folder, LogStore};
+use crate::error::StartFault;
+use crate::machine::Machine;
+use crate::net::{Context, Heard, Network, Parts, Server, Service, ask_all};
+use crate::proposer::Raft;
+use crate::rules::budget::Budget;
+use crate::rules::isolation::Voice;
+use crate::state_machine::{Applied, Applier};
+
+/// Entries in one message; their bytes are limited too.
+const APPEND_ENTRIES_MAX: u64 = 1_000;
+/// Backoff before a follower that can't be reached is tried again. The link dials the connection
+/// with a backoff of its own; openraft only looks whether it is there.
+const BACK_OFF: &str = "50ms 100ms 200ms ...500ms";
+
+pub(super) async fn start<M: Machine>(
+    config: Config,
+    link: Arc<Link>,
+    machine: M,
+) -> Result<Consensus<M>, StartFault> {
+    let raft_config = raft_config(&config)?;
+    let (folder, node, disk) = (config.folder.clone(), config.node, config.disk);
+    let opening = spawn_blocking(move || Folder::open(&folder, node, disk));
+    // redb may panic on a damaged page.
+    let folder = opening.await.map_err(|_| DiskFault::damaged("the log can't be read"))??;
+    let (ended, closed) = oneshot::channel();
+    let disk = folder.file.state().disk;
+    let snapshots = folder.snapshots;
+    let log = LogStore::start((folder.file, folder.entries), snapshots.clone(), move || {
+        // An error means that nobody waits for the end.
+        let _ = ended.send(());
+    })?;
+    let (voice, heard_voice) = channel::channel(Voice::Confirmed);
+    let parts = Parts {
+        link,
+        node,
+        log: log.clone(),
+        disk,
+        timing: config.timing,
+        voice: heard_voice,
+        wire_newest: config.wire_newest,
+        snapshot_limit: config.snapshot_limit,
+    };
+    let context = Arc::new(Context::new(parts));
+    let applied = Applied::new(machine);
+    let applier = Applier {
+        applied: Arc::clone(&applied),
+        snapshots,
+        log: log.clone(),
+        newest: Arc::new(Mutex::new(folder.snapshot)),
+    };
+    let network = Network(Arc::clone(&context));
+    let raft = Raft::new(node, Arc::new(raft_config), network, log, applier)
+        .await
+        .map_err(|fatal| StartFault::Log(fatal.to_string()))?;
+    context.guard.begin(raft.metrics());
+    let heard = Heard::default();
+    let (served, shared) = (Arc::clone(&context), Arc::clone(&applied));
+    let server = Server::new(served, raft.clone(), shared, heard.clone());
+    context.link.serve_streams(Some(Arc::new(Service(Arc::new(server)))));
+    let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+    let steering = Steering::new(raft.clone(), Arc::clone(&context), config.steering_patience);
+    let watch = Watch::new(steering, heard.clone(), voice);
+    let (stopped, asking) = (stop.clone(), ask_all(Arc::clone(&context), raft.clone()));
+    tasks.spawn(async move { stopped.run_until_cancelled(asking).await });
+    let stopped = stop.clone();
+    let compaction = config.compaction;
+    tasks.spawn(async move { stopped.run_until_cancelled(watch.run(compaction)).await });
+    Ok(Consensus {
+        raft,
+        context,
+        applied,
+        heard,
+        budget: Mutex::new(Budget::new(config.budget)),
+        config,
+        started: Instant::now(),
+        tasks,
+        stop,
+        closed: Mutex::new(Some(closed)),
+    })
+}
+
+fn raft_config(config: &Config) -> Result<openraft::Config, StartFault> {
+    let ms = |duration: std::time::Duration| duration.as_millis() as u64;
+    let (timing, compaction) = (&config.timing, &config.compaction);
+    let raft = openraft::Config {
+        cluster_name: "spillway".to_owned(),
+        // Only the limit of an answer: `steering` decides when a heartbeat is sent.
+        heartbeat_interval: ms(timing.heartbeat),
+        enable_heartbeat: false,
+        // Only the limit of an answer to a candidate: `campaign` decides when to stand for
+        // election.
+        election_timeout_min: 2 * ms(timing.heartbeat),
+        election_timeout_max: ms(timing.election_max),
+        install_snapshot_timeout: ms(config.snapshot_limit),
+        max_payload_entries: APPEND_ENTRIES_MAX,
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(compaction.entries),
+        max_in_snapshot_log_to_keep: compaction.entries_kept,
+        // A follower that is behind by less finds the entries in the log, as a rule.
+        replication_lag_threshold: compaction.entries + compaction.entries_kept,
+        // The followers write while the leader does.
+        broadcast_submitted_on_append: Some(true),
+        removed_leader_step_down: StepDownPolicy::After(2 * ms(timing.heartbeat)),
+        enable_pre_vote: Some(true),
+        enable_elect: false,
+        backoff: BACK_OFF.to_owned(),
+        ..openraft::Config::default()
+    };
+    raft.validate().map_err(|error| StartFault::Config(error.to_string()))
+}

@@ -1,0 +1,99 @@
+//! Commands on their way into the log, on whichever node the leader is.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::{Consensus, Proposed};
+use crate::error::ProposeError;
+use crate::ids::NodeId;
+use crate::machine::Machine;
+use crate::net::NetFault;
+use crate::proposer::{NotDone, propose_here};
+use crate::rules::budget::Urgency;
+use crate::status;
+use crate::wire::{Answer, Call, Refusal};
+
+impl<M: Machine> Consensus<M> {
+    /// Puts a command into the log and waits until it is carried out, for at most `limit`. A
+    /// follower forwards the command to the leader, once. Returns an error at once if there is no
+    /// leader, and after a lease without a quorum.
+    ///
+    /// # Errors
+    /// The kinds of [`ProposeError`] say whether the command may still be carried out.
+    pub async fn propose(
+        &self,
+        command: &M::Command,
+        urgency: Urgency,
+        limit: Duration,
+    ) -> Result<Proposed<M::Outcome>, ProposeError> {
+        let command = spillway_codec::encode(command)?;
+        if command.len() > crate::COMMAND_BYTES_MAX {
+            return Err(ProposeError::TooLarge { bytes_max: crate::COMMAND_BYTES_MAX });
+        }
+        self.check_running().map_err(ProposeError::Stopped)?;
+        let no_quorum = |leader| ProposeError::NoQuorum { leader };
+        let leader = self.reachable_leader().map_err(no_quorum)?;
+        self.take_budget(urgency)?;
+        let (index, outcome) = if leader == self.context.node {
+            self.propose_as_leader(command, limit).await?
+        } else {
+            self.forward(leader, command, limit).await?
+        };
+        Ok(Proposed { index, outcome: spillway_codec::decode(&outcome)? })
+    }
+
+    async fn propose_as_leader(
+        &self,
+        command: Bytes,
+        limit: Duration,
+    ) -> Result<(u64, Bytes), ProposeError> {
+        let written = propose_here(&self.raft, &self.context, command.clone(), limit).await;
+        match written {
+            Ok(done) => Ok(done),
+            // This node has just handed over the lead.
+            Err(NotDone::NotLeader(Some(leader))) if leader != self.context.node => {
+                self.forward(leader, command, limit).await
+            }
+            Err(NotDone::NotLeader(leader)) => Err(ProposeError::NoQuorum { leader }),
+            Err(NotDone::Unknown) => Err(ProposeError::Unknown),
+            Err(NotDone::Stopped(_)) => Err(ProposeError::Unknown),
+        }
+    }
+
+    async fn forward(
+        &self,
+        leader: NodeId,
+        command: Bytes,
+        limit: Duration,
+    ) -> Result<(u64, Bytes), ProposeError> {
+        let Some(member) = status::member(&self.raft, leader) else {
+            return Err(ProposeError::NoQuorum { leader: None });
+        };
+        let limit_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+        let call = Call::Propose { command, limit_ms };
+        let answer = tokio::select! {
+            answer = self.context.call((leader, &member), &call, limit) => answer,
+            () = self.leader_lost() => return Err(ProposeError::Unknown),
+        };
+        match answer {
+            Ok(Answer::Proposed { index, outcome }) => Ok((index, outcome)),
+            Ok(Answer::Refused(refusal)) => Err(refused(refusal)),
+            Ok(_) => Err(ProposeError::Unknown),
+            Err(fault) if fault.is_harmless() => {
+                Err(ProposeError::NoQuorum { leader: Some(leader) })
+            }
+            Err(NetFault::Refused(refusal)) => Err(refused(refusal)),
+            Err(_) => Err(ProposeError::Unknown),
+        }
+    }
+}
+
+fn refused(refusal: Refusal) -> ProposeError {
+    match refusal {
+        Refusal::NotLeader(leader) => ProposeError::NoQuorum { leader },
+        Refusal::Unreadable => ProposeError::TooNew,
+        Refusal::NotYours => ProposeError::Malformed("it is in another node's name".to_owned()),
+        _ => ProposeError::NoQuorum { leader: None },
+    }
+}

@@ -1,0 +1,187 @@
+//! A node's folder: the log, its witness, and the snapshots.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::device;
+use super::fault::DiskFault;
+use super::log_file::{LogFile, LogState};
+use super::snapshots::{Snapshots, Stock, StoredSnapshot};
+use crate::ids::{ClusterId, DiskId, NodeId};
+use crate::private;
+use crate::wire::{EntryRecord, Point};
+
+const LOG: &str = "log.redb";
+const UNFINISHED: &str = "log.unfinished";
+const WITNESS: &str = "witness";
+const SNAPSHOTS: &str = "snapshots";
+
+/// Owner of a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FolderOwner {
+    /// The node.
+    pub node: NodeId,
+    /// The disk.
+    pub disk: DiskId,
+    /// The cluster, once it is in one.
+    pub cluster: Option<ClusterId>,
+}
+
+/// All that a folder holds, proven to fit together.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    pub(crate) file: LogFile,
+    pub(crate) entries: Vec<EntryRecord>,
+    pub(crate) snapshots: Snapshots,
+    /// The newest snapshot that can be read.
+    pub(crate) snapshot: Option<StoredSnapshot>,
+}
+
+/// Returns the owner of a folder; `None` if the folder holds no log. Nothing may have the log open.
+///
+/// # Errors
+/// Returns an error if the log can't be read.
+pub fn owner_of(folder: &Path) -> Result<Option<FolderOwner>, DiskFault> {
+    if !folder.join(LOG).exists() {
+        return Ok(None);
+    }
+    let state = *open_log(folder)?.0.state();
+    Ok(Some(FolderOwner { node: state.node, disk: state.disk, cluster: state.cluster }))
+}
+
+/// Empties a folder whose log was begun and never became part of a cluster, so that its node has
+/// promised nothing. Files that are not the log's own stay. Nothing may have the log open; blocks.
+///
+/// # Errors
+/// If it is in a cluster, or can't be changed.
+pub fn discard_blank(folder: &Path) -> Result<(), DiskFault> {
+    let Some(owner) = owner_of(folder)? else { return Ok(()) };
+    if owner.cluster.is_some() {
+        return Err(DiskFault::Occupied { folder: folder.into() });
+    }
+    // The log last: without it the rest would be taken for what is left of a lost one.
+    let remove = |name: &str| match fs::remove_file(folder.join(name)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    remove(WITNESS).map_err(DiskFault::io("removing the witness"))?;
+    remove(LOG).map_err(DiskFault::io("removing the log"))?;
+    force_folder(folder)
+}
+
+impl Folder {
+    /// Opens a node's folder. An empty one becomes that of `node` on `disk`, or on a new one.
+    pub(crate) fn open(path: &Path, node: NodeId, disk: Option<DiskId>) -> Result<Self, DiskFault> {
+        make_folder(path)?;
+        let new = match disk {
+            Some(disk) => disk,
+            None => DiskId::random().map_err(|error| DiskFault::Io {
+                what: "naming the disk".into(),
+                cause: error.to_string(),
+            })?,
+        };
+        if !path.join(LOG).exists() {
+            create_log(path, LogState::new(node, new))?;
+        }
+        let log = open_log(path)?;
+        let state = *log.0.state();
+        if state.node != node {
+            return Err(DiskFault::OtherNode { found: state.node, expected: node });
+        }
+        if let Some(expected) = disk.filter(|disk| *disk != state.disk) {
+            return Err(DiskFault::OtherDisk { found: state.disk, expected });
+        }
+        let files = device::files(path);
+        let snapshots = Snapshots::open(files, path.join(SNAPSHOTS), state.disk)?;
+        Self::of(log, snapshots)
+    }
+
+    /// Puts a log and the snapshots beside it together, if they fit.
+    pub(crate) fn of(
+        (file, entries): (LogFile, Vec<EntryRecord>),
+        snapshots: Snapshots,
+    ) -> Result<Self, DiskFault> {
+        let snapshot = usable_snapshot(&snapshots, file.state().purged)?;
+        Ok(Self { file, entries, snapshots, snapshot })
+    }
+}
+
+/// Makes the folder of a node, and takes away what others may do with one that is there. Its name
+/// lasts: a folder that is gone after a crash would be taken for a disk that was wiped.
+fn make_folder(path: &Path) -> Result<(), DiskFault> {
+    if path.is_dir() {
+        return close(path);
+    }
+    private::make_folder(path).map_err(DiskFault::io(format!("making {}", path.display())))?;
+    let around = path.parent().filter(|around| !around.as_os_str().is_empty());
+    force_folder(around.unwrap_or_else(|| Path::new(".")))
+}
+
+/// The log has hashes of keys, the snapshots have them too. A folder with something else in it and no
+/// log may be no folder of a node, and stays as it is.
+fn close(path: &Path) -> Result<(), DiskFault> {
+    let closing = || DiskFault::io(format!("closing {} to others", path.display()));
+    let is_empty = || fs::read_dir(path).map(|mut files| files.next().is_none());
+    if !path.join(LOG).exists() && !is_empty().map_err(closing())? {
+        return Ok(());
+    }
+    private::tighten(path).map_err(closing())?;
+    let snapshots = path.join(SNAPSHOTS);
+    if snapshots.is_dir() { private::tighten(&snapshots).map_err(closing()) } else { Ok(()) }
+}
+
+/// The newest snapshot from which the log goes on.
+fn usable_snapshot(
+    snapshots: &Snapshots,
+    purged: Option<Point>,
+) -> Result<Option<StoredSnapshot>, DiskFault> {
+    let Stock { newest, damaged } = snapshots.take_stock()?;
+    let last = newest.as_ref().and_then(|snapshot| snapshot.head.last);
+    if last < purged {
+        let fault = damaged.into_iter().next_back().map(|(_, fault)| fault);
+        return Err(fault.unwrap_or_else(|| DiskFault::damaged("a snapshot is missing")));
+    }
+    for (path, fault) in damaged {
+        tracing::warn!(%fault, "a snapshot can't be read; another one and the log are used");
+        snapshots.set_aside(&path)?;
+    }
+    Ok(newest)
+}
+
+/// Makes an empty log, which appears whole or not at all.
+fn create_log(folder: &Path, state: LogState) -> Result<(), DiskFault> {
+    let note = device::witness(&folder.join(WITNESS))?.read()?;
+    if note.is_some() || has_snapshots(folder) {
+        return Err(DiskFault::damaged("the log is gone"));
+    }
+    let unfinished = folder.join(UNFINISHED);
+    if unfinished.exists() {
+        fs::remove_file(&unfinished)
+            .map_err(DiskFault::io(format!("removing {}", unfinished.display())))?;
+    }
+    LogFile::create(device::backend(&unfinished)?, state)?;
+    fs::rename(&unfinished, folder.join(LOG)).map_err(DiskFault::io("naming the log"))?;
+    force_folder(folder)
+}
+
+fn open_log(folder: &Path) -> Result<(LogFile, Vec<EntryRecord>), DiskFault> {
+    let witness = device::witness(&folder.join(WITNESS))?;
+    let opened = LogFile::open(device::backend(&folder.join(LOG))?, witness);
+    opened.map_err(|fault| match fault {
+        DiskFault::InUse { .. } => DiskFault::InUse { folder: folder.into() },
+        fault => fault,
+    })
+}
+
+fn has_snapshots(folder: &Path) -> bool {
+    let files: Option<Vec<PathBuf>> = fs::read_dir(folder.join(SNAPSHOTS))
+        .map(|files| files.filter_map(Result::ok).map(|file| file.path()).collect())
+        .ok();
+    files.is_some_and(|files| !files.is_empty())
+}
+
+/// Makes the names of new files last.
+fn force_folder(folder: &Path) -> Result<(), DiskFault> {
+    let force = || File::open(folder)?.sync_all();
+    force().map_err(DiskFault::io(format!("forcing {}", folder.display())))
+}

@@ -1,0 +1,326 @@
+//! The log as openraft sees it: all of it in memory, each change handed to the disk.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io;
+use std::ops::RangeBounds;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use openraft::storage::{IOFlushed, LogState as RaftLogState, RaftLogReader, RaftLogStorage};
+use tokio::sync::oneshot;
+
+use super::fault::DiskFault;
+use super::log_file::{Change, LogFile};
+use super::snapshots::Snapshots;
+use super::writer::{Job, Writer};
+use crate::ids::{ClusterId, NodeId};
+use crate::raft::{Entry, LogId, Types, Vote};
+use crate::wire::{APPEND_BYTES_MAX, Ballot, EntryRecord, Point};
+
+/// Approximate bytes that an entry takes besides its command.
+const ENTRY_OVERHEAD_BYTES: usize = 96;
+
+/// The log. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct LogStore(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    log: Mutex<Log>,
+    /// `None` once the log is closed.
+    writer: Mutex<Option<Writer>>,
+    snapshots: Snapshots,
+}
+
+#[derive(Debug)]
+struct Log {
+    entries: BTreeMap<u64, Kept>,
+    bytes: usize,
+    /// Bytes of entries since the last snapshot was made.
+    bytes_since_snapshot: usize,
+    purged: Option<LogId>,
+    /// Last entry that was dropped on disk, where more is kept.
+    purged_on_disk: Option<Point>,
+    vote: Option<Vote>,
+    committed: Option<LogId>,
+    cluster: Option<ClusterId>,
+    fault: Option<DiskFault>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    entry: Entry,
+    bytes: usize,
+}
+
+impl LogStore {
+    /// Takes over a log that was opened. `ended` is called when its file is closed.
+    pub(crate) fn start(
+        (file, records): (LogFile, Vec<EntryRecord>),
+        snapshots: Snapshots,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> Result<Self, DiskFault> {
+        let state = *file.state();
+        let mut log = Log {
+            entries: BTreeMap::new(),
+            bytes: 0,
+            bytes_since_snapshot: 0,
+            purged: state.purged.map(LogId::from),
+            purged_on_disk: state.purged,
+            vote: state.ballot.map(|ballot| Vote::from(resumed(ballot, state.node))),
+            committed: state.committed.map(LogId::from),
+            cluster: state.cluster,
+            fault: None,
+        };
+        for record in records {
+            let frame = encoded(&record)?;
+            let entry = record
+                .into_entry()
+                .map_err(|error| DiskFault::Newer { what: error.to_string() })?;
+            log.insert(entry, frame.len());
+        }
+        let writer = Writer::start(file, ended)?;
+        let (log, writer) = (Mutex::new(log), Mutex::new(Some(writer)));
+        Ok(Self(Arc::new(Shared { log, writer, snapshots })))
+    }
+
+    /// The cluster that this log belongs to.
+    pub(crate) fn cluster(&self) -> Option<ClusterId> {
+        self.log().cluster
+    }
+
+    /// Returns true if nothing was ever written or promised.
+    pub(crate) fn is_blank(&self) -> bool {
+        let log = self.log();
+        log.vote.is_none() && log.last().is_none()
+    }
+
+    /// Makes this the log of a cluster; on disk when it returns.
+    pub(crate) async fn join(&self, cluster: ClusterId) -> Result<(), DiskFault> {
+        if let Some(found) = self.cluster() {
+            let same = found == cluster;
+            return same.then_some(()).ok_or(DiskFault::OtherCluster { found, expected: cluster });
+        }
+        self.forced(vec![Change::Cluster(cluster)]).await?;
+        self.log().cluster = Some(cluster);
+        Ok(())
+    }
+
+    /// Waits until all that was handed over before is on disk.
+    pub(crate) async fn settled(&self) -> Result<(), DiskFault> {
+        self.forced(Vec::new()).await
+    }
+
+    /// Returns the reason why the log has stopped; `None` if it has not.
+    pub(crate) fn fault(&self) -> Option<DiskFault> {
+        self.log().fault.clone()
+    }
+
+    /// Bytes of entries since the last snapshot was made.
+    pub(crate) fn bytes_since_snapshot(&self) -> usize {
+        self.log().bytes_since_snapshot
+    }
+
+    /// Bytes of all entries.
+    pub(crate) fn bytes(&self) -> usize {
+        self.log().bytes
+    }
+
+    /// A snapshot was made of all that is applied.
+    pub(crate) fn snapshot_made(&self) {
+        self.log().bytes_since_snapshot = 0;
+    }
+
+    /// Takes no more jobs; the file is closed when those under way are done.
+    pub(crate) fn close(&self) {
+        drop(self.writer().take());
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.0.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Option<Writer>> {
+        self.0.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, job: Job) -> Result<(), DiskFault> {
+        // Cloned, so that the lock is free while a slow disk makes this wait.
+        let writer = self.writer().clone();
+        let closed = || DiskFault::Io { what: "writing".into(), cause: "the log is closed".into() };
+        writer.ok_or_else(closed)?.send(job)
+    }
+
+    /// Writes and waits until it is on disk.
+    async fn forced(&self, changes: Vec<Change>) -> Result<(), DiskFault> {
+        let (done, is_done) = oneshot::channel();
+        let done = Box::new(move |result| drop(done.send(result)));
+        self.send(Job { changes, done: Some(done) })?;
+        let written = is_done.await.unwrap_or_else(|_| {
+            Err(DiskFault::Io { what: "writing the log".into(), cause: "it was dropped".into() })
+        });
+        self.noted(written)
+    }
+
+    fn noted(&self, written: Result<(), DiskFault>) -> Result<(), DiskFault> {
+        if let Err(fault) = &written {
+            note_fault(&mut self.log(), fault);
+        }
+        written
+    }
+}
+
+/// A vote as a node comes back with it. One that led does not lead on without an election: others may
+/// have committed what it had sent them and not yet written itself, and it would write something
+/// else in their place.
+fn resumed(ballot: Ballot, node: NodeId) -> Ballot {
+    Ballot { is_won: ballot.is_won && ballot.node != node, ..ballot }
+}
+
+fn note_fault(log: &mut Log, fault: &DiskFault) {
+    if log.fault.is_none() {
+        tracing::error!(%fault, "the replicated log stops");
+        let first = match fault {
+            DiskFault::Stopped(first) => (**first).clone(),
+            fault => fault.clone(),
+        };
+        log.fault = Some(first);
+    }
+}
+
+impl Log {
+    fn insert(&mut self, entry: Entry, bytes: usize) {
+        let bytes = bytes + ENTRY_OVERHEAD_BYTES;
+        self.bytes += bytes;
+        self.bytes_since_snapshot += bytes;
+        self.entries.insert(entry.log_id.index, Kept { entry, bytes });
+    }
+
+    fn last(&self) -> Option<LogId> {
+        self.entries.values().next_back().map(|kept| kept.entry.log_id).or(self.purged)
+    }
+
+    /// Keeps only the entries that `keep` says.
+    fn retain(&mut self, mut keep: impl FnMut(u64) -> bool) {
+        self.entries.retain(|index, _| keep(*index));
+        self.bytes = self.entries.values().map(|kept| kept.bytes).sum();
+    }
+}
+
+fn encoded(record: &EntryRecord) -> Result<bytes::Bytes, DiskFault> {
+    spillway_codec::encode(record).map_err(|error| {
+        DiskFault::io(format!("encoding entry {}", record.at().index))(io::Error::other(error))
+    })
+}
+
+impl RaftLogReader<Types> for LogStore {
+    async fn try_get_log_entries<RB: RangeBounds<u64> + Clone + Debug + Send>(
+        &mut self,
+        range: RB,
+    ) -> Result<Vec<Entry>, io::Error> {
+        Ok(self.log().entries.range(range).map(|(_, kept)| kept.entry.clone()).collect())
+    }
+
+    async fn read_vote(&mut self) -> Result<Option<Vote>, io::Error> {
+        Ok(self.log().vote)
+    }
+
+    /// As many as fit into one message, and one in any case.
+    async fn limited_get_log_entries(
+        &mut self,
+        start: u64,
+        end: u64,
+    ) -> Result<Vec<Entry>, io::Error> {
+        let log = self.log();
+        let mut left = APPEND_BYTES_MAX;
+        let mut entries = Vec::new();
+        for (_, kept) in log.entries.range(start..end) {
+            match left.checked_sub(kept.bytes) {
+                Some(rest) => left = rest,
+                None if entries.is_empty() => left = 0,
+                None => break,
+            }
+            entries.push(kept.entry.clone());
+        }
+        Ok(entries)
+    }
+}
+
+impl RaftLogStorage<Types> for LogStore {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> Result<RaftLogState<Types>, io::Error> {
+        let log = self.log();
+        Ok(RaftLogState { last_purged_log_id: log.purged, last_log_id: log.last() })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &Vote) -> Result<(), io::Error> {
+        self.forced(vec![Change::Ballot(vote.into())]).await.map_err(DiskFault::into_io)?;
+        self.log().vote = Some(*vote);
+        Ok(())
+    }
+
+    async fn save_committed(&mut self, committed: Option<LogId>) -> Result<(), io::Error> {
+        self.log().committed = committed;
+        let change = Change::Committed(committed.map(Point::from));
+        self.send(Job { changes: vec![change], done: None }).map_err(DiskFault::into_io)
+    }
+
+    async fn read_committed(&mut self) -> Result<Option<LogId>, io::Error> {
+        Ok(self.log().committed)
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> Result<(), io::Error>
+    where
+        I: IntoIterator<Item = Entry> + Send,
+        I::IntoIter: Send,
+    {
+        let mut changes = Vec::new();
+        {
+            let mut log = self.log();
+            for entry in entries {
+                let frame = encoded(&EntryRecord::from(&entry)).map_err(DiskFault::into_io)?;
+                let bytes = frame.len();
+                changes.push(Change::Append(entry.log_id.into(), frame));
+                log.insert(entry, bytes);
+            }
+        }
+        let store = self.clone();
+        let done = Box::new(move |written| {
+            callback.io_completed(store.noted(written).map_err(DiskFault::into_io));
+        });
+        self.send(Job { changes, done: Some(done) }).map_err(DiskFault::into_io)
+    }
+
+    async fn truncate_after(&mut self, last: Option<LogId>) -> Result<(), io::Error> {
+        let from = last.map_or(0, |last| last.index + 1);
+        self.log().retain(|index| index < from);
+        self.forced(vec![Change::TruncateFrom(from)]).await.map_err(DiskFault::into_io)
+    }
+
+    /// Forgets entries that the newest snapshot holds. On disk those are kept that the one before
+    /// it does not hold, in case the newest can't be read; unless it reaches beyond the log, as one
+    /// that came from another node may: then the log starts again behind it.
+    async fn purge(&mut self, upto: LogId) -> Result<(), io::Error> {
+        let covered = self.0.snapshots.covered().map_err(DiskFault::into_io)?;
+        let on_disk = {
+            let mut log = self.log();
+            let is_beyond = log.last() < Some(upto);
+            log.retain(|index| index > upto.index);
+            log.purged = log.purged.max(Some(upto));
+            let upto = Point::from(upto);
+            let on_disk = if is_beyond { Some(upto) } else { covered.min(Some(upto)) };
+            match on_disk.filter(|_| on_disk > log.purged_on_disk) {
+                Some(on_disk) => on_disk,
+                None => return Ok(()),
+            }
+        };
+        self.forced(vec![Change::Purge(on_disk)]).await.map_err(DiskFault::into_io)?;
+        self.log().purged_on_disk = Some(on_disk);
+        Ok(())
+    }
+}

@@ -1,0 +1,31 @@
+//! Data that must survive a crash: the log, the vote, snapshots.
+
+mod fault;
+mod folder;
+mod log_file;
+mod log_store;
+mod snapshots;
+mod system;
+mod witness;
+mod writer;
+
+#[cfg(test)]
+pub(crate) mod disk_test;
+
+#[cfg(test)]
+use disk_test::slow as device;
+#[cfg(not(test))]
+use system as device;
+#[cfg(test)]
+pub(crate) use witness::Note;
+
+pub use fault::DiskFault;
+pub(crate) use folder::Folder;
+pub use folder::{FolderOwner, discard_blank, owner_of};
+pub(crate) use log_file::Change;
+#[cfg(test)]
+pub(crate) use log_file::LogState;
+pub(crate) use log_store::LogStore;
+pub(crate) use snapshots::{
+    Snapshots, StoredSnapshot, parse_snapshot, read_snapshot, write_snapshot,
+};

@@ -1,0 +1,92 @@
+//! A second place that remembers how far the log had come.
+//!
+//! After each commit of the log its number is noted here. If the log is found behind that number,
+//! the disk has lost a commit that it had confirmed: a flipped bit in the newest root makes redb
+//! fall back to the one before, as if the last commit had never been whole. The note is forced to
+//! disk only with votes; when the power fails it may be old, which is no cause for alarm.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use spillway_codec::{HEADER_BYTES, Wire};
+
+use super::fault::DiskFault;
+use crate::ids::DiskId;
+use crate::private;
+
+/// Bytes of one of the two places: a note torn while written leaves the other.
+const PLACE_BYTES: usize = 64;
+
+/// Number of the log's last commit, and the log's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Note {
+    pub(crate) disk: DiskId,
+    /// The number of the last commit.
+    pub(crate) serial: u64,
+}
+
+impl Wire for Note {
+    const KIND: u16 = 0x0411;
+    const VERSION: u16 = 1;
+    const BYTES_MAX: usize = PLACE_BYTES - HEADER_BYTES;
+}
+
+/// Storage of notes.
+pub(crate) trait Witness: Send {
+    /// The newest note; `None` if there never was one.
+    fn read(&self) -> Result<Option<Note>, DiskFault>;
+
+    /// Notes; with `force` it is on disk when this returns.
+    fn write(&self, note: Note, force: bool) -> Result<(), DiskFault>;
+}
+
+/// Notes in a file.
+#[derive(Debug)]
+pub(crate) struct WitnessFile(File);
+
+impl WitnessFile {
+    pub(crate) fn open(path: &Path) -> Result<Self, DiskFault> {
+        let file = private::open(path);
+        file.map(Self).map_err(DiskFault::io(format!("opening {}", path.display())))
+    }
+}
+
+impl Witness for WitnessFile {
+    fn read(&self) -> Result<Option<Note>, DiskFault> {
+        let reading = |error| DiskFault::io("reading the witness")(error);
+        let bytes = self.0.metadata().map_err(reading)?.len();
+        let mut places = [0; 2 * PLACE_BYTES];
+        let read = places.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+        self.0.read_exact_at(&mut places[..read], 0).map_err(reading)?;
+        Ok(newest(&places))
+    }
+
+    fn write(&self, note: Note, force: bool) -> Result<(), DiskFault> {
+        let writing = |error| DiskFault::io("writing the witness")(error);
+        let (offset, place) = place_of(note)?;
+        self.0.write_all_at(&place, offset).map_err(writing)?;
+        if force { self.0.sync_data().map_err(writing) } else { Ok(()) }
+    }
+}
+
+/// The newest whole note of both places.
+pub(crate) fn newest(places: &[u8]) -> Option<Note> {
+    let notes = places.chunks(PLACE_BYTES).filter_map(|place| {
+        let bytes = usize::from(*place.first()?);
+        spillway_codec::decode::<Note>(place.get(1..=bytes)?).ok()
+    });
+    notes.max_by_key(|note| note.serial)
+}
+
+/// Returns the place of a note in the file, and its bytes.
+pub(crate) fn place_of(note: Note) -> Result<(u64, [u8; PLACE_BYTES]), DiskFault> {
+    let frame = spillway_codec::encode(&note)
+        .map_err(|error| DiskFault::io("encoding a note")(std::io::Error::other(error)))?;
+    let mut place = [0; PLACE_BYTES];
+    // A note is much shorter than its place.
+    place[0] = frame.len() as u8;
+    place[1..=frame.len()].copy_from_slice(&frame);
+    Ok((note.serial % 2 * PLACE_BYTES as u64, place))
+}

@@ -1,0 +1,47 @@
+//! The replicated log: Raft over QUIC links, durable.
+//!
+//! [`Consensus`] keeps one [`Machine`] the same on all nodes of a cluster. Its log and votes are on
+//! disk before anything is acknowledged; what it says to other nodes are its own messages.
+//! openraft decides, `disk` keeps, `net` speaks, and `rules` holds what is pure.
+
+mod backup;
+mod config;
+mod consensus;
+mod disk;
+mod error;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
+mod ids;
+mod machine;
+mod net;
+pub mod private;
+mod proposer;
+mod raft;
+mod rules;
+mod state_machine;
+mod status;
+mod wire;
+
+pub use backup::{Founder, RestoreFault, force_new_cluster, restore, restore_bytes};
+pub use config::{Compaction, Config};
+pub use consensus::{Consensus, Consistency, Former, Proposed, Read};
+pub use disk::{DiskFault, FolderOwner, discard_blank, owner_of};
+pub use error::{ChangeError, FormError, ProposeError, ReadError, StartFault};
+pub use ids::{ClusterId, DiskId, Member, NoRandomness, NodeId};
+pub use machine::{Machine, MachineFault};
+pub use rules::budget::{BudgetConfig, Urgency};
+pub use rules::formation::{Seed, seed_ids};
+pub use rules::timing::Timing;
+pub use status::{Role, Status};
+pub use wire::WireVersion;
+
+/// Limit in bytes of the frame of a command. Larger data does not belong into a log that every node
+/// keeps in memory.
+pub const COMMAND_BYTES_MAX: usize = 64 << 10;
+/// Limit in bytes of the frame of an outcome.
+pub const OUTCOME_BYTES_MAX: usize = 256 << 10;
+/// Limit in bytes of a snapshot, which is held in memory as a whole while it is made or sent.
+pub const SNAPSHOT_BYTES_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod consensus_test;

@@ -1,0 +1,201 @@
+//! Takes entries of a leader in, several requests at a time, and answers in their order.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::{Stream, StreamExt, stream};
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::errors::Fatal;
+use openraft::raft::{AppendEntriesRequest, StreamAppendError, StreamAppendResult};
+use openraft::storage::RaftLogStorage;
+use spillway_link::{Identity, StreamFault, StreamReceiver, StreamSender};
+use tokio::time::Instant;
+
+use super::context::{Context, send};
+use super::server::Server;
+use crate::ids::NodeId;
+use crate::machine::Machine;
+use crate::proposer::Raft;
+use crate::raft::{LogId, Types, Vote};
+use crate::rules::knowledge::Word;
+use crate::rules::promise::Receipt;
+use crate::rules::timing::Timing;
+use crate::wire::{
+    Age, Answer, Append, Ballot, EntryRecord, News, Point, Refusal, RoundTrip, Took, Verdict,
+    WireVersion, encode_answer,
+};
+
+/// Voters of whom the round trip is told: more than there may be.
+const ROUND_TRIPS_MAX: usize = 16;
+
+/// A request that was taken in and is not answered yet.
+struct Received {
+    ballot: Ballot,
+    at: Instant,
+    receipt: Receipt,
+    is_heartbeat: bool,
+    version: WireVersion,
+    news: News,
+}
+
+/// Unanswered requests of one stream, in order.
+type Unanswered = Arc<Mutex<VecDeque<Received>>>;
+
+impl<M: Machine> Server<M> {
+    /// Takes entries in, several requests at a time, and answers in their order.
+    pub(super) async fn append(
+        &self,
+        (id, from): (NodeId, &Identity),
+        mut sender: StreamSender,
+        receiver: StreamReceiver,
+    ) -> Result<(), StreamFault> {
+        let unanswered = Unanswered::default();
+        let answers = self.raft.stream_append(self.appends(
+            (id, from.clone()),
+            receiver,
+            Arc::clone(&unanswered),
+        ));
+        let mut answers = std::pin::pin!(answers);
+        while let Some(answer) = answers.next().await {
+            let received = unanswered.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let Some(received) = received else { break };
+            let answer = self.answer_append(from, &received, answer).await;
+            send(&mut sender, encode_answer(&answer, received.version)).await?;
+        }
+        sender.finish();
+        Ok(())
+    }
+
+    /// The requests of a stream. What is no request ends it, as its end does, and so does one of a
+    /// node that does not lead as far as this one can tell.
+    fn appends(
+        &self,
+        sender: (NodeId, Identity),
+        receiver: StreamReceiver,
+        unanswered: Unanswered,
+    ) -> impl Stream<Item = AppendEntriesRequest<Types>> + Send + use<M> {
+        let state = (receiver, sender, self.handle());
+        stream::unfold((state, unanswered), |(state, unanswered)| async {
+            let (mut receiver, sender, server) = state;
+            let append = receiver.message::<Append>().await.ok()??;
+            let Self { raft, heard, context, .. } = &server;
+            // The sender believes that this node still speaks what it spoke before a restart.
+            if append.version > context.versions.own() {
+                return None;
+            }
+            if !server.listens((sender.0, &sender.1), append.ballot) {
+                return None;
+            }
+            // Before it is taken in: by then this node follows, and knows whom.
+            if append.ballot.term >= raft.metrics().borrow_watched().current_term {
+                heard.now();
+            }
+            unanswered.lock().unwrap_or_else(PoisonError::into_inner).push_back(Received {
+                ballot: append.ballot,
+                at: Instant::now(),
+                receipt: context.promise().received(context.now()),
+                is_heartbeat: append.entries.is_empty(),
+                version: append.version,
+                news: append.news,
+            });
+            let entries: Result<Vec<_>, _> =
+                append.entries.into_iter().map(EntryRecord::into_entry).collect();
+            let request = AppendEntriesRequest {
+                vote: Vote::from(append.ballot),
+                prev_log_id: append.previous.map(LogId::from),
+                entries: entries.ok()?,
+                leader_commit: append.committed.map(LogId::from),
+            };
+            Some((request, ((receiver, sender, server), unanswered)))
+        })
+    }
+
+    async fn answer_append(
+        &self,
+        from: &Identity,
+        received: &Received,
+        answer: Result<StreamAppendResult<Types>, Fatal<Types>>,
+    ) -> Answer {
+        let verdict = match answer {
+            Ok(Ok(last)) => Verdict::Appended(last.map(Point::from)),
+            Ok(Err(StreamAppendError::Conflict(at))) => Verdict::Conflict(at.into()),
+            Ok(Err(StreamAppendError::HigherVote(vote))) => Verdict::HigherVote((&vote).into()),
+            Err(_) => return Answer::Refused(Refusal::Stopped),
+        };
+        let follows = !matches!(verdict, Verdict::HigherVote(_));
+        if follows {
+            self.learn(from, received);
+            self.keep_time(received);
+        }
+        let asks_held = received.news.asks_held;
+        let held = if follows && asks_held { self.held(received.ballot).await } else { None };
+        let promise = if follows { self.promise(received) } else { Duration::ZERO };
+        let promise_ms = u32::try_from(promise.as_millis()).unwrap_or(u32::MAX);
+        let round_trips =
+            if received.is_heartbeat { round_trips(&self.context, &self.raft) } else { Vec::new() };
+        Answer::Took(Took { verdict, promise_ms, held, round_trips })
+    }
+
+    /// Takes the leader's word on the age of what it says. It was under way for at most a round
+    /// trip; how much of that can't be known.
+    fn learn(&self, from: &Identity, received: &Received) {
+        let context = &self.context;
+        let rtt = context.link.rtt(from.node()).unwrap_or_else(|| context.timing().heartbeat);
+        let Some(Age { ms, next_index }) = received.news.age else { return };
+        let age = Duration::from_millis(ms.into());
+        let Some(as_of) = context.since_start(received.at).checked_sub(age + rtt) else { return };
+        let applied_next = self.applied.look(|_, index| index.map_or(0, |index| index + 1));
+        self.heard.told(Word { as_of, next_index }, applied_next);
+    }
+
+    /// Goes by the leader's timers: they are good only if they are the same on all nodes.
+    fn keep_time(&self, received: &Received) {
+        let heartbeat = Duration::from_millis(received.news.heartbeat_ms.into());
+        if heartbeat != self.context.timing().heartbeat {
+            self.context.set_timing(Timing::of_heartbeat(heartbeat));
+        }
+    }
+
+    /// Not longer than openraft here keeps its leader by itself, which is the second wall.
+    fn promise(&self, received: &Received) -> Duration {
+        let context = &self.context;
+        #[cfg(test)]
+        if context.breaks_promises.load(std::sync::atomic::Ordering::SeqCst) {
+            return crate::rules::promise::PROMISE_MAX;
+        }
+        let length = context.timing().lease().min(context.raft_lease);
+        context.promise().make(received.receipt, length)
+    }
+
+    /// The last entry on disk while this node follows that leader: it did before and after the
+    /// look at the log, so what was there then stands in no other leader's way.
+    async fn held(&self, ballot: Ballot) -> Option<Point> {
+        let mut log = self.context.log.clone();
+        let is_followed = async || {
+            let vote = self.raft.with_raft_state(|state| *state.vote_ref()).await;
+            vote.is_ok_and(|vote| Ballot::from(&vote) == ballot)
+        };
+        if !is_followed().await {
+            return None;
+        }
+        let last = log.get_log_state().await.ok()?.last_log_id?;
+        if !is_followed().await {
+            return None;
+        }
+        log.settled().await.ok()?;
+        Some(last.into())
+    }
+}
+
+/// Returns the round trips to the other voters, as far as measured.
+pub(crate) fn round_trips<M: Machine>(context: &Context, raft: &Raft<M>) -> Vec<RoundTrip> {
+    let members = raft.metrics().borrow_watched().membership_config.clone();
+    let members = members.membership();
+    let others = members.voter_ids().filter(|id| *id != context.node).take(ROUND_TRIPS_MAX);
+    let measured = others.filter_map(|to| {
+        let rtt = context.link.rtt(&members.get_node(&to)?.name)?;
+        Some(RoundTrip { to, ms: u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX) })
+    });
+    measured.collect()
+}

@@ -1,0 +1,292 @@
+//! Answers other nodes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::raft::{TransferLeaderRequest, VoteRequest, VoteResponse};
+use spillway_link::{Identity, Served, StreamFault, StreamHandler, StreamReceiver, StreamSender};
+use tokio::time::timeout;
+
+use super::context::{Context, send};
+use super::heard::Heard;
+use super::parcels::Parcels;
+use super::read_index::read_index;
+use crate::disk::StoredSnapshot;
+use crate::ids::NodeId;
+use crate::machine::Machine;
+use crate::proposer::{NotDone, Raft, propose_here};
+use crate::raft::{LogId, Vote};
+use crate::rules::standing::Standing;
+use crate::state_machine::{Applied, loaded};
+use crate::wire::{
+    Answer, Ballot, Call, Candidacy, Offer, Opening, Point, Purpose, Refusal, WireVersion,
+    encode_answer,
+};
+
+/// Answers other nodes.
+pub(crate) struct Server<M: Machine> {
+    pub(crate) context: Arc<Context>,
+    pub(crate) raft: Raft<M>,
+    pub(crate) applied: Arc<Applied<M>>,
+    pub(crate) heard: Heard,
+    parcels: Parcels,
+}
+
+impl<M: Machine> Server<M> {
+    pub(crate) fn new(
+        context: Arc<Context>,
+        raft: Raft<M>,
+        applied: Arc<Applied<M>>,
+        heard: Heard,
+    ) -> Self {
+        Self { context, raft, applied, heard, parcels: Parcels::default() }
+    }
+
+    /// Another handle on the same.
+    pub(super) fn handle(&self) -> Self {
+        Self {
+            context: Arc::clone(&self.context),
+            raft: self.raft.clone(),
+            applied: Arc::clone(&self.applied),
+            heard: self.heard.clone(),
+            parcels: self.parcels.clone(),
+        }
+    }
+
+    async fn serve(
+        &self,
+        from: &Identity,
+        (mut sender, mut receiver): (StreamSender, StreamReceiver),
+    ) -> Result<(), StreamFault> {
+        let Some(opening) = receiver.message::<Opening>().await? else { return Ok(()) };
+        let admitted = self.admit(from, &opening).await;
+        match opening.purpose {
+            Purpose::Append => match admitted {
+                Ok(()) => return self.append((opening.from, from), sender, receiver).await,
+                Err(refusal) => {
+                    send(
+                        &mut sender,
+                        encode_answer(&Answer::Refused(refusal), WireVersion::OLDEST),
+                    )
+                    .await?;
+                }
+            },
+            Purpose::Call => {
+                let Some(call) = receiver.message::<Call>().await? else { return Ok(()) };
+                let answer = match (admitted, call) {
+                    (_, Call::Hello) => Answer::Hello(self.context.introduction()),
+                    (Err(refusal), _) => Answer::Refused(refusal),
+                    (Ok(()), call) => self.answer((opening.from, from), call).await,
+                };
+                send(&mut sender, encode_answer(&answer, WireVersion::OLDEST)).await?;
+            }
+            Purpose::Snapshot => {
+                let Some(offer) = receiver.message::<Offer>().await? else { return Ok(()) };
+                let answer = match admitted {
+                    Err(refusal) => Answer::Refused(refusal),
+                    Ok(()) => self.install((opening.from, from), offer, &mut sender).await?,
+                };
+                send(&mut sender, encode_answer(&answer, WireVersion::OLDEST)).await?;
+            }
+        }
+        sender.finish();
+        Ok(())
+    }
+
+    /// Admits a sender that is a member under its certificate and means this node. A node without a
+    /// cluster joins the sender's.
+    async fn admit(&self, from: &Identity, opening: &Opening) -> Result<(), Refusal> {
+        let me = self.context.introduction();
+        let is_meant = opening.to.is_some_and(|to| to.node == me.node && to.disk == Some(me.disk));
+        if !is_meant {
+            return Err(Refusal::OtherNode(me));
+        }
+        match self.context.standing(opening.from, from) {
+            None | Some(Standing::Stranger) => return Err(Refusal::NotYou),
+            Some(Standing::Voter | Standing::Member | Standing::Unjudged) => {}
+        }
+        match (opening.cluster, me.cluster) {
+            (Some(theirs), Some(mine)) if theirs == mine => Ok(()),
+            (_, Some(mine)) => Err(Refusal::OtherCluster(mine)),
+            // The cluster has taken this node in.
+            (Some(theirs), None) => {
+                self.context.log.join(theirs).await.map_err(|_| Refusal::Stopped)
+            }
+            (None, None) => Err(Refusal::NotNow),
+        }
+    }
+
+    /// Returns true if this node should listen to the sender as the leader or candidate of
+    /// `ballot`.
+    pub(super) fn listens(&self, sender: (NodeId, &Identity), ballot: Ballot) -> bool {
+        // A removed node may still lead until another one has taken over from it.
+        let is_gone = self.is_removed(sender.1) && !self.context.follows_now(sender.0, ballot);
+        let listens = !is_gone && self.context.listens(sender, ballot, self.heard.age());
+        if !listens {
+            tracing::warn!(from = %sender.1, ?ballot, "it neither leads nor stands for election");
+        }
+        listens
+    }
+
+    fn is_removed(&self, from: &Identity) -> bool {
+        self.applied.look(|machine, _| machine.is_removed(from.node()))
+    }
+
+    async fn answer(&self, sender: (NodeId, &Identity), call: Call) -> Answer {
+        let (id, from) = sender;
+        match call {
+            Call::Hello => Answer::Hello(self.context.introduction()),
+            Call::Vote(candidacy) | Call::PreVote(candidacy)
+                if !self.listens(sender, candidacy.ballot) =>
+            {
+                Answer::Refused(Refusal::NotNow)
+            }
+            Call::Vote(candidacy) => self.vote(candidacy, false).await,
+            Call::PreVote(candidacy) => self.vote(candidacy, true).await,
+            Call::Transfer { from, .. } if !self.context.follows_soon(id, from).await => {
+                Answer::Refused(Refusal::NotNow)
+            }
+            Call::Transfer { from, to, last } => self.transfer(from, to, last).await,
+            _ if self.is_removed(from) => Answer::Refused(Refusal::NotYou),
+            Call::Speaks(number) => {
+                self.context.versions.told(from.node(), number);
+                Answer::Speaks(self.context.versions.own().number())
+            }
+            Call::ReadIndex => match read_index(&self.raft, &self.context).await {
+                Ok(index) => Answer::ReadIndex(index),
+                Err(refusal) => Answer::Refused(refusal),
+            },
+            Call::Propose { command, limit_ms } => self.propose(from, command, limit_ms).await,
+        }
+    }
+
+    /// The leader hands over, which nobody else can say.
+    async fn transfer(&self, leader: Ballot, to: NodeId, last: Option<Point>) -> Answer {
+        self.context.want(leader, to);
+        let last = last.map(LogId::from);
+        let request = TransferLeaderRequest::new(Vote::from(leader), to, last);
+        match self.raft.handle_transfer_leader(request).await {
+            Ok(Ok(())) => Answer::Transferred,
+            Ok(Err(_)) => Answer::Refused(Refusal::NotNow),
+            Err(_) => Answer::Refused(Refusal::Stopped),
+        }
+    }
+
+    async fn vote(&self, candidacy: Candidacy, is_question: bool) -> Answer {
+        // Only the leader's own message shows that it wants the candidate.
+        let is_transfer = candidacy.is_transfer && self.context.is_wanted(&candidacy).await;
+        let Some(_voting) = Voting::begin(&self.context, is_transfer) else {
+            return Answer::Refused(Refusal::NotNow);
+        };
+        let mut request =
+            VoteRequest::new(Vote::from(candidacy.ballot), candidacy.last.map(LogId::from));
+        request.leadership_transfer = is_transfer;
+        let answered = if is_question {
+            self.raft.pre_vote(request).await
+        } else {
+            self.raft.vote(request).await
+        };
+        match answered {
+            Ok(VoteResponse { vote, vote_granted, last_log_id }) => Answer::Vote {
+                ballot: (&vote).into(),
+                is_granted: vote_granted,
+                last: last_log_id.map(Point::from),
+            },
+            Err(_) => Answer::Refused(Refusal::Stopped),
+        }
+    }
+
+    /// Proposes for another node. It is never passed on: two nodes that take each other for the
+    /// leader would do so for ever.
+    async fn propose(&self, from: &Identity, command: Bytes, limit_ms: u32) -> Answer {
+        // What this version can't read must not get into a log that it has to apply.
+        let Ok(decoded) = spillway_codec::decode::<M::Command>(&command) else {
+            return Answer::Refused(Refusal::Unreadable);
+        };
+        if M::proposer(&decoded).is_some_and(|named| named != (from.node(), from.region())) {
+            return Answer::Refused(Refusal::NotYours);
+        }
+        drop(decoded);
+        let limit = Duration::from_millis(limit_ms.into());
+        match propose_here(&self.raft, &self.context, command, limit).await {
+            Ok((index, outcome)) => Answer::Proposed { index, outcome },
+            Err(NotDone::NotLeader(leader)) => Answer::Refused(Refusal::NotLeader(leader)),
+            Err(NotDone::Unknown | NotDone::Stopped(_)) => Answer::Unknown,
+        }
+    }
+
+    async fn install(
+        &self,
+        (id, from): (NodeId, &Identity),
+        offer: Offer,
+        sender: &mut StreamSender,
+    ) -> Result<Answer, StreamFault> {
+        let Offer { ballot, head, transfer } = offer;
+        if !self.listens((id, from), ballot) {
+            return Ok(Answer::Refused(Refusal::NotNow));
+        }
+        let Some(mut place) = self.parcels.expect(from.node(), transfer, head.bytes) else {
+            return Ok(Answer::Refused(Refusal::Busy));
+        };
+        send(sender, encode_answer(&Answer::Ready, WireVersion::OLDEST)).await?;
+        let arrived = timeout(self.context.snapshot_limit, place.arrived()).await;
+        let Ok(Some(data)) = arrived else {
+            return Ok(Answer::Refused(Refusal::Damaged));
+        };
+        let whole = crc32c::crc32c(&data) == head.checksum;
+        let snapshot = match loaded(&StoredSnapshot { head, data }) {
+            Ok(snapshot) if whole => snapshot,
+            _ => return Ok(Answer::Refused(Refusal::Damaged)),
+        };
+        Ok(match self.raft.install_full_snapshot(Vote::from(ballot), snapshot).await {
+            Ok(response) => {
+                self.heard.now();
+                Answer::Installed((&response.vote).into())
+            }
+            Err(_) => Answer::Refused(Refusal::Stopped),
+        })
+    }
+}
+
+/// A server as the link calls it.
+pub(crate) struct Service<M: Machine>(pub(crate) Arc<Server<M>>);
+
+impl<M: Machine> StreamHandler for Service<M> {
+    fn control(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
+        let server = Arc::clone(&self.0);
+        Box::pin(async move {
+            if let Err(fault) = server.serve(&from, streams).await {
+                tracing::debug!(peer = %from, %fault, "a stream of the log ended");
+            }
+        })
+    }
+
+    fn bulk(&self, from: Identity, receiver: StreamReceiver) -> Served {
+        let server = Arc::clone(&self.0);
+        Box::pin(async move { server.parcels.receive(from.node().clone(), receiver).await })
+    }
+}
+
+/// A vote that is being given, or not.
+struct Voting<'c>(&'c Context);
+
+impl<'c> Voting<'c> {
+    /// `None` while this node has promised its leader, or may have before it was started, to vote
+    /// for nobody else. What the leader itself wants is no break of it.
+    fn begin(context: &'c Context, is_transfer: bool) -> Option<Self> {
+        let mut promise = context.promise();
+        if is_transfer {
+            promise.begin_wanted_vote();
+        } else if !promise.begin_vote(context.now()) {
+            return None;
+        }
+        Some(Self(context))
+    }
+}
+
+impl Drop for Voting<'_> {
+    fn drop(&mut self) {
+        self.0.promise().end_vote();
+    }
+}

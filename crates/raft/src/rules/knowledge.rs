@@ -1,0 +1,110 @@
+//! Age of a follower's knowledge. Pure: time is an argument, counted from any fixed moment.
+//!
+//! A leader says how long ago a quorum confirmed it. What it says is known here once all that it
+//! had committed by then is carried out here.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Words of leaders that are remembered while the state has not come so far: those of a few
+/// seconds. Beyond that the one before the last is forgotten, which only makes the age larger.
+const WORDS_MAX: usize = 64;
+
+/// Age of a follower's knowledge.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Knowledge {
+    /// All that was committed at this time is carried out here.
+    as_of: Option<Duration>,
+    /// Statements of leaders that are not carried out yet, in the order of coming.
+    waiting: VecDeque<Word>,
+}
+
+/// Statement of a leader about the age of its knowledge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// All that was committed at this time …
+    pub(crate) as_of: Duration,
+    /// … lies before the entry of this index.
+    pub(crate) next_index: u64,
+}
+
+impl Knowledge {
+    /// A leader has said something; all before `applied_next` is carried out here.
+    pub(crate) fn told(&mut self, word: Word, applied_next: u64) {
+        self.settle(applied_next);
+        if self.waiting.len() == WORDS_MAX {
+            self.waiting.pop_back();
+        }
+        self.waiting.push_back(word);
+        self.settle(applied_next);
+    }
+
+    /// Returns the latest time of which all that was committed by then is carried out here; `None`
+    /// for never.
+    pub(crate) fn as_of(&self, applied_next: u64) -> Option<Duration> {
+        let done = self.waiting.iter().filter(|word| word.next_index <= applied_next);
+        self.as_of.max(done.map(|word| word.as_of).max())
+    }
+
+    fn settle(&mut self, applied_next: u64) {
+        self.as_of = self.as_of(applied_next);
+        self.waiting.retain(|word| word.next_index > applied_next);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    fn word(as_of: u64, next_index: u64) -> Word {
+        Word { as_of: ms(as_of), next_index }
+    }
+
+    #[test]
+    fn a_word_counts_once_what_it_speaks_of_is_carried_out() {
+        let mut knowledge = Knowledge::default();
+        assert_eq!(knowledge.as_of(100), None);
+        knowledge.told(word(50, 10), 10);
+        assert_eq!(knowledge.as_of(10), Some(ms(50)));
+        knowledge.told(word(70, 12), 10);
+        knowledge.told(word(80, 13), 11);
+        assert_eq!(knowledge.as_of(11), Some(ms(50)));
+        assert_eq!(knowledge.as_of(12), Some(ms(70)));
+        assert_eq!(knowledge.as_of(13), Some(ms(80)));
+    }
+
+    #[test]
+    fn an_older_word_does_not_turn_back() {
+        let mut knowledge = Knowledge::default();
+        knowledge.told(word(500, 10), 10);
+        knowledge.told(word(400, 10), 10);
+        assert_eq!(knowledge.as_of(10), Some(ms(500)));
+    }
+
+    #[test]
+    fn a_state_that_is_always_behind_still_gets_younger() {
+        let mut knowledge = Knowledge::default();
+        for at in 0..10_000 {
+            knowledge.told(word(at, at + 20), at);
+            let as_of = knowledge.as_of(at);
+            assert!(at < 20 || as_of == Some(ms(at - 20)), "{at}: {as_of:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_limit_and_the_age_then_errs_upwards() {
+        let mut knowledge = Knowledge::default();
+        for at in 0..1_000 {
+            knowledge.told(word(at, at + 1), 0);
+            assert!(knowledge.waiting.len() <= WORDS_MAX);
+        }
+        assert_eq!(knowledge.as_of(0), None);
+        assert_eq!(knowledge.as_of(30), Some(ms(29)));
+        assert_eq!(knowledge.as_of(900), Some(ms(62)));
+        assert_eq!(knowledge.as_of(1_000), Some(ms(999)));
+    }
+}

@@ -1,0 +1,17 @@
+//! Our own messages and records. openraft's types change between versions and are never written.
+
+mod message;
+#[cfg(test)]
+mod older;
+mod record;
+mod version;
+#[cfg(test)]
+mod wire_test;
+
+pub(crate) use message::{
+    APPEND_BYTES_MAX, Addressee, Age, Answer, Append, Call, Candidacy, Introduction, News, Offer,
+    Opening, Parcel, Purpose, Refusal, RoundTrip, SnapshotHead, Took, Verdict,
+};
+pub(crate) use record::{Ballot, EntryRecord, MembersRecord, Point};
+pub use version::WireVersion;
+pub(crate) use version::{encode_answer, encode_append, encode_call};
