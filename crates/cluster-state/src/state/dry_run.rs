@@ -1,0 +1,31 @@
+//! Dry runs of entries.
+
+use std::collections::BTreeSet;
+
+use crate::rules;
+use crate::state::apply::all_stale;
+use crate::state::{Done, State, Turn};
+use crate::{ChangeDiff, Entry, Fault};
+
+/// Returns the changes that `entry` would make as the next one, record by record. The state stays
+/// as it is, and request ids are not looked at.
+///
+/// # Errors
+/// Returns the refusal or conflict that [`State::apply`] would answer.
+pub fn dry_run(state: &State, entry: &Entry) -> Result<Vec<ChangeDiff>, Fault> {
+    state.admit(entry)?;
+    let mut next = state.clone();
+    next.begin(state.ledger.applied + 1, entry);
+    let beside = (&mut next.hot, &mut next.shares);
+    let mut turn = Turn::new((&mut next.records, &mut next.ledger), beside, entry);
+    let Done { skipped } = rules::carry_out(&mut turn)?;
+    if skipped > 0 && !turn.is_written {
+        return Err(all_stale(skipped).into());
+    }
+    let keys: BTreeSet<_> = turn.changes.into_iter().map(|change| change.key).collect();
+    let diff = |key| {
+        let (before, after) = (state.records.record(&key), next.records.record(&key));
+        ChangeDiff { key, before, after }
+    };
+    Ok(keys.into_iter().map(diff).collect())
+}
