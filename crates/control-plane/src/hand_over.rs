@@ -1,27 +1,28 @@
-//! Handing over the lead before a node ends.
+//! Hand-over of the leadership before a node stops.
 
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{NodeId, Status};
 use spillway_link::PeerStatus;
+use spillway_raft::{NodeId, Status};
 
-use crate::agreement::Agreement;
+use crate::control_plane::ControlPlane;
 
-/// How long handing over the lead may take when a node ends.
+/// Time limit of the whole hand-over when a node stops.
 const HAND_OVER_LIMIT: Duration = Duration::from_secs(3);
-/// How long one voter may take to take the lead over: some round trips and its disk.
+/// Time limit for one voter to take over: some round trips and its disk.
 const HEIR_LIMIT: Duration = Duration::from_millis(1_500);
 
-impl Agreement {
-    /// Hands the lead over if this node has it, to a voter that is connected: for a node that is about
-    /// to end, long before it does. It votes and follows as before. Tries one voter after the other
-    /// for a short while; that none took the lead is logged.
+impl ControlPlane {
+    /// Hands the leadership, if this node has it, to a connected voter. Meant for a node that is
+    /// about to stop, long before it does: it goes on voting and following. Tries one voter after
+    /// the other for up to 3 s, and logs each one that did not take over.
     pub async fn hand_over(&self) {
         let Some(log) = self.log.get() else { return };
         let limit = Instant::now() + HAND_OVER_LIMIT;
         for heir in self.heirs(&log.status()) {
             let status = log.status();
             let left = limit.saturating_duration_since(Instant::now());
+            // Another node leads already, or the time is up.
             if status.leader != Some(status.node) || left.is_zero() {
                 return;
             }
@@ -32,7 +33,7 @@ impl Agreement {
         }
     }
 
-    /// The other voters that are connected: no other one can take the lead.
+    /// Returns the other voters that are connected: only these can take over.
     fn heirs(&self, status: &Status) -> Vec<NodeId> {
         let peers = self.link.peers();
         let is_connected = |id: &NodeId| {

@@ -1,63 +1,59 @@
-//! What is asked at a gate, and what is answered.
+//! Questions at a gate, and the answers.
 
 use serde::{Deserialize, Serialize};
+use spillway_cluster_state::{ClusterId, NodeId, NodeSpec, Refusal, TokenSignature};
 use spillway_codec::Wire;
-use spillway_control::{ClusterId, NodeId, NodeSpec, Refusal, TokenProof, TokenSignature};
 use spillway_types::{NodeName, RegionName};
 
-/// What a node asks that is no peer, or may be none any more.
+/// Question of a node that is no peer, or may no longer be one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Question {
-    /// The cluster that its folder is of, or that it signed for; none if that is empty.
+    /// Cluster of the node's folder, or the one that it signed for; `None` if the folder is empty.
     pub(super) cluster: Option<ClusterId>,
-    /// The node as it presents itself.
+    /// The node's description of itself.
     pub(super) node: NodeSpec,
     pub(super) wish: Wish,
 }
 
-/// What it wants. New variants go to the end, and nodes that don't know them give no answer.
+/// Wish of a node at a gate. New variants go to the end; nodes that don't know them give no answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Wish {
-    /// To know where it stands. Nothing is written.
+    /// Learn the node's standing. Nothing is written.
     Standing,
-    /// To be a member: without a token, or by one where older nodes are in the cluster.
-    Join(Option<TokenProof>),
+    /// To be a member without a token.
+    Join,
     /// To know which cluster to sign for. Nothing is written.
     Cluster,
-    /// To be a member by a token, with a signature for this cluster and this very node.
+    /// Join by a token, with a signature for this cluster and this very node.
     JoinSigned(TokenSignature),
 }
 
-/// What is answered. New variants go to the end, and answer new wishes alone.
+/// Answer at a gate. New variants go to the end, and answer new wishes alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// It is a member from now on, or was already.
+    /// The node is a member from now on, or was already.
     Member(Membership),
-    /// It is none, and will be none unless somebody does something.
+    /// The node is no member, and cannot become one unless an operator acts.
     Refused(Refusal),
     /// The node that was asked is in no cluster yet.
     NotFormed,
-    /// Nothing can be written now, or nobody knows whether it was. Another try does no harm.
+    /// Nothing can be written now, or the result is unknown. Another try does no harm.
     NotNow(String),
-    /// The node that asked is no member. Which cluster this is, and what it takes.
-    Cluster {
-        cluster: ClusterId,
-        /// Whether nodes join by signatures. Otherwise an older node is in the cluster.
-        is_signed: bool,
-    },
+    /// The node that asked is no member of this cluster.
+    Cluster(ClusterId),
 }
 
-/// What a member needs to begin with.
+/// All that a new member needs to begin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Membership {
     pub(super) cluster: ClusterId,
-    /// Its number, now and for ever.
+    /// Number of the member, now and for ever.
     pub(super) number: NodeId,
-    /// All other members.
+    /// Contacts of all other members.
     pub(super) others: Vec<Contact>,
 }
 
-/// Where a member is reached.
+/// Name and address of a member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Contact {
     pub(super) name: NodeName,

@@ -1,25 +1,30 @@
-//! How a node begins: by what its folder and its config say.
+//! The first step of a node: chosen by its data folder and its config.
 
-use spillway_consensus::{DiskId, NodeId, StartFault, owner_of, seed_ids};
+use spillway_raft::{DiskId, NodeId, StartFault, owner_of, seed_ids};
 
-use crate::config::AgreementConfig;
+use crate::config::ControlPlaneConfig;
 use crate::join;
 
-/// How a node begins.
+/// Way in which a node begins.
 pub(crate) enum Beginning {
-    /// It has a number: its folder's, or its place among those that form the cluster.
+    /// The node has a number: the one in its folder, or its place among the seeds.
     Numbered(NodeId),
-    /// A cluster that runs already has to give it one; its folder is, or will be, this disk.
+    /// The node has to join a running cluster, which gives it a number. The folder gets this disk
+    /// id.
     Joining(DiskId),
 }
 
 impl Beginning {
+    /// Chooses the way by the folder's owner, the join token and the seeds.
+    ///
     /// # Errors
-    /// If the folder can't be read, or nobody says how to begin.
-    pub(crate) fn of(config: &AgreementConfig) -> Result<Self, StartFault> {
+    /// Returns an error if the folder can't be read, or if neither folder nor config says how to
+    /// begin.
+    pub(crate) fn of(config: &ControlPlaneConfig) -> Result<Self, StartFault> {
         let owner = owner_of(&config.folder)?;
         match (owner, &config.join_token) {
-            // Begun and in no cluster yet: nothing was promised to anybody.
+            // Begun, but in no cluster yet: the node has given no vote or promise that it must
+            // keep.
             (Some(owner), Some(_)) if owner.cluster.is_none() => Ok(Self::Joining(owner.disk)),
             (Some(owner), _) => Ok(Self::Numbered(owner.node)),
             (None, Some(_)) => join::disk_to_join_with(&config.folder).map(Self::Joining),

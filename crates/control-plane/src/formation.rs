@@ -4,25 +4,25 @@ use std::collections::BTreeSet;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{FormError, Role, Status};
-use spillway_control::{Actor, Command, Form, NodeSpec, Outcome, State, WIRE, admits};
+use spillway_cluster_state::{Actor, Command, Form, NodeSpec, Outcome, State, WIRE, admits};
+use spillway_raft::{FormError, Role, Status};
 
 use spillway_types::NodeName;
 
-use crate::agreement::Agreement;
+use crate::control_plane::ControlPlane;
 
-/// How long one attempt may take.
+/// Time limit of one attempt.
 const LIMIT: Duration = Duration::from_secs(5);
-/// How long a leader waits for all nodes to say whether they are for operators, before it enforces
-/// membership without their word.
+/// Time that a leader waits for all nodes to declare that they propose operators' orders or do not.
+/// After it, membership is enforced without the missing declarations.
 const DECLARING_LIMIT: Duration = Duration::from_secs(30);
-/// Between two attempts.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Forms the cluster unless it is formed, then sees to it that the state knows this node as it is.
-pub(crate) async fn run(agreement: Weak<Agreement>) {
-    let Some(this) = agreement.upgrade() else { return };
-    // Who joined a cluster that ran already forms none, whatever its config says of others.
+/// Forms the cluster unless it is formed, then keeps this node's record in the state up to date.
+pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
+    let Some(this) = control_plane.upgrade() else { return };
+    // A node that joined a running cluster forms none, whatever seeds its config names.
     if let (None, Some(log)) = (&this.config.join_token, this.log.get()) {
         match log.form(&this.config.seeds).await {
             Ok(cluster) => tracing::info!(%cluster, "this node is in its cluster"),
@@ -32,7 +32,7 @@ pub(crate) async fn run(agreement: Weak<Agreement>) {
     }
     drop(this);
     let begun = Instant::now();
-    while let Some(this) = agreement.upgrade() {
+    while let Some(this) = control_plane.upgrade() {
         let status = this.status();
         if status.role == Role::Stopped {
             return;
@@ -50,32 +50,34 @@ pub(crate) async fn run(agreement: Weak<Agreement>) {
                 Err(error) => tracing::debug!(%error, what, "not agreed yet"),
             }
         }
+        // Dropped before the pause, so that this task alone does not keep the node alive.
         drop(this);
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-impl Agreement {
-    /// What is missing for the state to know this node as it is.
+impl ControlPlane {
+    /// Returns the next command that the state needs to know this node as it is; `None` if it does.
     fn next_command(&self, state: &State, status: &Status) -> Option<Command> {
         let spec = self.spec();
         let Some(from) = state.cluster() else { return self.form(status) };
         let to = status.cluster.map_or(from, |cluster| cluster.0.into());
         if from != to {
-            // Made from a backup or from one node's folder: nodes of the old cluster must not mix
-            // with this one.
+            // The cluster was made from a backup or from one node's folder: nodes of the old
+            // cluster must not mix with this one.
             let leads = status.role == Role::Leader;
             return leads.then_some(Command::ReplaceCluster { from, to });
         }
         if state.is_retired(spec.disk) {
-            // It was removed, and would be refused.
+            // A removed node would be refused.
             return None;
         }
         let known = state.node(&self.config.name).is_some_and(|(_, node)| node.spec == spec);
-        (!known).then_some(Command::RegisterNode { node: spec, token: None })
+        (!known).then_some(Command::RegisterNode { node: spec })
     }
 
-    /// What is missing for the cluster to enforce membership, once all nodes know how.
+    /// Returns the next command on the way to enforced membership; `None` if there is nothing to
+    /// do, or some node is too old.
     fn next_of_members(&self, state: &State, status: &Status, is_late: bool) -> Option<Command> {
         let (own, _) = state.node(&self.config.name)?;
         let declare = Command::DeclareOperators { is_operator: self.config.is_operator };
@@ -86,7 +88,8 @@ impl Agreement {
             return Some(declare);
         }
         let nodes = || state.records().nodes.iter();
-        // Who formed the cluster copied its own version for all others, until they say it themselves.
+        // The node that formed the cluster copied its own certificate fingerprint for all others:
+        // equal ones were not written by their own nodes yet.
         let prints: BTreeSet<_> = nodes().map(|(_, node)| node.spec.fingerprint).collect();
         let have_all_spoken = prints.len() == nodes().count();
         let are_all_decided = nodes().all(|(id, _)| state.is_decided(*id));
@@ -100,8 +103,8 @@ impl Agreement {
         (!is_said).then_some(declare)
     }
 
-    /// The first command. Only the leader makes it, with the nodes as the log has them; each says by
-    /// itself afterwards how it is reached.
+    /// Returns the first command of a cluster, which only the leader makes. It names the nodes in
+    /// the log; each node tells its own address afterwards.
     fn form(&self, status: &Status) -> Option<Command> {
         let cluster = status.cluster.filter(|_| status.role == Role::Leader)?;
         let own = self.spec();
@@ -120,7 +123,7 @@ impl Agreement {
         peers.iter().find(|peer| peer.identity.node() == name).map(|peer| peer.address.clone())
     }
 
-    /// This node as it presents itself.
+    /// Returns this node's description of itself.
     pub(crate) fn spec(&self) -> NodeSpec {
         NodeSpec {
             name: self.config.name.clone(),

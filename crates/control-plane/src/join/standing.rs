@@ -1,40 +1,42 @@
-//! Finds out when this node is a member no more, or never was one.
+//! Discovery that this node is a member no more, or never was one.
 
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{Role, Status};
-use spillway_control::RefusalCode;
+use spillway_cluster_state::RefusalCode;
 use spillway_link::PeerConfig;
+use spillway_raft::{Role, Status};
 
 use super::message::{Answer, Question, Wish};
-use crate::agreement::Agreement;
+use crate::control_plane::ControlPlane;
 
-/// How often it looks.
+/// Time between two looks at the own state.
 const PERIOD: Duration = Duration::from_millis(500);
-/// A node that has not heard a leader for so long asks the others where it stands: longer than
-/// any election takes.
+/// Time without a leader after which a node asks the others for its standing: longer than any
+/// election takes.
 const LOST: Duration = Duration::from_secs(10);
-/// How often it asks.
+/// Time between two questions.
 const ASK_PERIOD: Duration = Duration::from_secs(20);
-/// How long one node may take to answer.
+/// Time limit of one node's answer.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
-/// How long a removed voter or leader waits for the others to go on without it: many elections.
+/// Longest time that a removed voter or leader waits for the others to go on without it: many
+/// elections.
 const STAY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Why a removed node stops.
+/// Reason for which a removed node stops.
 const REMOVED: &str = "this node was removed from its cluster";
 
-/// Stops this node's part in the cluster once it has been removed. A node that is merely alone
-/// goes on: only those who have removed it, or its own log, can say that they did.
-pub(crate) async fn run(agreement: Weak<Agreement>) {
+/// Stops this node's part in the cluster once it has been removed. A node that is merely cut off
+/// goes on: only members of its cluster, or its own log, can tell that it was removed.
+pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     let start = Instant::now();
     let (mut removed_at, mut asked_at) = (None, None::<Instant>);
-    while let Some(this) = agreement.upgrade() {
+    while let Some(this) = control_plane.upgrade() {
         let status = this.status();
         if this.is_removed_here(&status) {
             let since = *removed_at.get_or_insert_with(Instant::now);
-            // The others first agree on who votes and leads without it: no election, no pause.
+            // The others first agree on voters and a leader without it, so that no election
+            // interrupts them.
             let is_needed = status.voters.contains(&status.node)
                 || matches!(status.role, Role::Leader | Role::IsolatedLeader);
             if !is_needed || since.elapsed() > STAY_LIMIT {
@@ -49,25 +51,27 @@ pub(crate) async fn run(agreement: Weak<Agreement>) {
                 return this.leave().await;
             }
         }
+        // Dropped before the pause, so that this task alone does not keep the node alive.
         drop(this);
         tokio::time::sleep(PERIOD).await;
     }
 }
 
-/// Whether nobody who leads has been heard for long.
+/// Returns true if no leader has been heard for long.
 fn is_lost(status: &Status) -> bool {
     let is_led = status.age.is_some_and(|age| age < LOST);
     !is_led && status.role != Role::Leader && status.role != Role::Stopped
 }
 
-impl Agreement {
-    /// Whether the log says so that this node has.
+impl ControlPlane {
+    /// Returns true if this node's own log says that it was removed.
     fn is_removed_here(&self, status: &Status) -> bool {
         let cluster = status.cluster.map(|cluster| cluster.0.into());
         self.look(|state| state.cluster() == cluster && state.is_retired(status.disk.0.into()))
     }
 
-    /// Asks the others. Whether one of this node's own cluster says that it was removed.
+    /// Asks the others for this node's standing. Returns true if a member of its own cluster says
+    /// that it was removed.
     async fn ask_where_it_stands(&self, status: &Status) -> bool {
         let cluster = status.cluster.map(|cluster| cluster.0.into());
         for peer in self.everybody() {
@@ -76,7 +80,7 @@ impl Agreement {
                 Ok(Answer::Member(membership)) => {
                     self.trouble.store(None);
                     if cluster == Some(membership.cluster) {
-                        // Whoever leads may have come after all that this node knows.
+                        // The leader may be newer than everything that this node's state knows.
                         self.meet(&peer, &membership);
                     }
                     return false;
@@ -86,7 +90,7 @@ impl Agreement {
                     tracing::error!(asked = %at, "this node is not in the cluster: {refusal}");
                     let why = format!("{at} says that this node is not in the cluster: {refusal}");
                     self.trouble.store(Some(Arc::new(why)));
-                    // A folder of no cluster, or of another, was not removed from this one.
+                    // A folder of no cluster, or of another one, was not removed from this cluster.
                     return cluster.is_some() && refusal.code == RefusalCode::RetiredDisk;
                 }
                 Ok(answer) => tracing::debug!(asked = %peer.identity, ?answer, "where it stands"),
@@ -96,7 +100,7 @@ impl Agreement {
         false
     }
 
-    /// All whom the config or the cluster names.
+    /// Returns all peers that the config or the link names.
     fn everybody(&self) -> Vec<PeerConfig> {
         let mut all = self.contacts.clone();
         for peer in self.link.peers() {
@@ -121,7 +125,7 @@ impl Agreement {
     }
 }
 
-/// What a removed node says to those who want it to do something.
+/// Returns the reason that a removed node gives for refusing a request.
 pub(crate) fn removed_reason() -> String {
     format!("{REMOVED}: its folder has to be emptied before it joins again")
 }

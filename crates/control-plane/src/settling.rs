@@ -1,35 +1,35 @@
-//! Waits for a lead that is being handed over.
+//! Short waits for a leadership that is being handed over.
 
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{Consensus, Role, Status};
+use spillway_raft::{Consensus, Role, Status};
 
-use crate::machine::Replica;
+use crate::machine::StateMachine;
 
-/// How long a write or read waits for a lead that is being handed over: one that is refused without
-/// need is one that every client has to repeat.
+/// Longest time that a write or read waits for a hand-over. Without the wait, every client would
+/// have to repeat the request.
 const LIMIT: Duration = Duration::from_secs(2);
-/// Between two attempts.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Who has heard no leader for so long has none. With one more look that is less than the longest
-/// lease (1.5 s), by whose end everything has to be refused at once.
+/// A node that has heard no leader for so long has none. With one more attempt, this is shorter
+/// than the longest lease (1.5 s): when a lease ends, everything has to be refused at once.
 const LED_LATELY: Duration = Duration::from_millis(1_400);
 
-/// Waits for a lead that is being handed over, which takes some round trips.
+/// Wait for a leadership that is being handed over, which takes some round trips.
 #[derive(Debug)]
 pub(crate) struct Settling {
     by: Instant,
 }
 
 impl Settling {
-    /// Waits at most for `limit`, and not longer than a hand-over takes.
+    /// Starts a wait of at most `limit`, and no longer than a hand-over takes.
     pub(crate) fn until(limit: Duration) -> Self {
         Self { by: Instant::now() + limit.min(LIMIT) }
     }
 
-    /// After a refusal for want of a quorum: waits, and says whether another try makes sense.
-    /// Nothing was written.
-    pub(crate) async fn wait(&self, log: &Consensus<Replica>) -> bool {
+    /// Waits after a refusal for lack of a quorum. Returns true if another attempt makes sense; the
+    /// refused one wrote nothing.
+    pub(crate) async fn wait(&self, log: &Consensus<StateMachine>) -> bool {
         if Instant::now() >= self.by || !was_led(&log.status()) {
             return false;
         }
@@ -38,11 +38,11 @@ impl Settling {
     }
 }
 
-/// Whether this node heard a leader, or led with a quorum, a moment ago.
+/// Returns true if this node heard a leader, or led with a quorum, a moment ago.
 fn was_led(status: &Status) -> bool {
     match status.role {
         Role::Stopped | Role::IsolatedLeader => false,
-        // One that has just been elected has heard no quorum yet.
+        // A leader that has just been elected has heard no quorum yet.
         Role::Leader => status.age.is_none_or(|age| age < LED_LATELY),
         _ => status.age.is_some_and(|age| age < LED_LATELY),
     }
@@ -50,7 +50,7 @@ fn was_led(status: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use spillway_consensus::DiskId;
+    use spillway_raft::DiskId;
 
     use super::*;
 

@@ -1,7 +1,8 @@
-//! How a node comes into a cluster that runs already, and learns that it is not in it any more.
+//! The way of a node into a running cluster, and its discovery that it was removed.
 //!
-//! The node asks at the gate of any node that its config names. That one writes the registration,
-//! wherever the leader is, and answers with the number that the node has from then on.
+//! A node asks at the gate of any node that its config names. The node that was asked proposes the
+//! registration, wherever the leader is, and answers with the number that the new member has from
+//! then on.
 
 mod asking;
 #[cfg(any(test, fuzzing))]

@@ -1,41 +1,42 @@
-//! What changed lately, for those who watch.
+//! Recent changes of records, for watchers.
 
 use std::collections::VecDeque;
 
-use spillway_control::Change;
+use spillway_cluster_state::Change;
 
-/// Changes that are remembered. Who is further behind reads everything again.
+/// Number of changes that are remembered. A watcher that is further behind has to read everything
+/// again.
 const CHANGES_MAX: usize = 10_000;
 
 /// A change of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
-    /// The entry that made it.
+    /// Index of the entry that made the change.
     pub index: u64,
-    /// When, by the state's own time: milliseconds since 1970.
+    /// Time of the change by the cluster's clock, in milliseconds since 1970.
     pub stamp_ms: u64,
-    /// Which record, and what happened to it.
+    /// The record, and its change.
     pub change: Change,
 }
 
-/// The changes asked for are forgotten.
+/// Error of a reader that asks for changes which are forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("changes up to entry {oldest} are forgotten: read everything again")]
 pub struct TooOld {
-    /// The last entry whose changes are not remembered.
+    /// Index of the last entry whose changes are not remembered.
     pub oldest: u64,
 }
 
-/// The changes of the last entries.
+/// Changes of the most recent entries.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     changes: VecDeque<Changed>,
-    /// Changes of entries up to this one may be missing.
+    /// Index up to which changes may be missing.
     forgotten: u64,
 }
 
 impl History {
-    /// Notes what an entry changed.
+    /// Adds the changes of one entry.
     pub(crate) fn add(&mut self, index: u64, stamp_ms: u64, changes: Vec<Change>) {
         let changes = changes.into_iter().map(|change| Changed { index, stamp_ms, change });
         self.changes.extend(changes);
@@ -45,13 +46,13 @@ impl History {
         }
     }
 
-    /// Forgets everything: the state was replaced by one as of `index`.
+    /// Forgets everything, after the state was replaced by one as of `index`.
     pub(crate) fn restart(&mut self, index: u64) {
         self.changes.clear();
         self.forgotten = index;
     }
 
-    /// The changes of all entries after `index`.
+    /// Returns the changes of all entries after `index`.
     pub(crate) fn after(&self, index: u64) -> Result<Vec<Changed>, TooOld> {
         if index < self.forgotten {
             return Err(TooOld { oldest: self.forgotten });
@@ -63,7 +64,7 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    use spillway_control::{ChangeKind, RecordKey};
+    use spillway_cluster_state::{ChangeKind, RecordKey};
 
     use super::*;
 

@@ -1,27 +1,27 @@
-//! The state as the log sees it.
+//! The agreed state as the state machine of the log.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use spillway_consensus::{Machine, MachineFault};
-use spillway_control::{Command, Entry, Outcome, Refusal, RefusalCode, State};
+use spillway_cluster_state::{Command, Entry, Outcome, Refusal, RefusalCode, State};
+use spillway_raft::{Machine, MachineFault};
 
 use spillway_types::{NodeName, RegionName};
 
 use crate::changes::History;
 use crate::hints::Hints;
 
-/// The state, with the history of its changes.
+/// The agreed state, with the history of its changes.
 #[derive(Debug)]
-pub(crate) struct Replica {
+pub(crate) struct StateMachine {
     state: State,
     history: Arc<Mutex<History>>,
     hints: Arc<Hints>,
-    /// The only member of the log, if there is one alone.
+    /// The only member of the log; `None` if there are several.
     alone: Option<NodeName>,
 }
 
-impl Replica {
+impl StateMachine {
     pub(crate) fn new(history: Arc<Mutex<History>>, hints: Arc<Hints>) -> Self {
         Self { state: State::new(), history, hints, alone: None }
     }
@@ -30,8 +30,8 @@ impl Replica {
         &self.state
     }
 
-    /// Only the one node that a cluster is made anew from may say so, which the log shows: a member
-    /// of others would retire them all by it.
+    /// Refuses a `ReplaceCluster`, once membership is enforced, from any node but the only member
+    /// of the log: it would retire all other members. Returns `None` if the entry may be applied.
     fn check_founder(&self, entry: &Entry) -> Option<Outcome> {
         let is_anew = matches!(entry.command, Command::ReplaceCluster { .. });
         if !is_anew
@@ -49,7 +49,7 @@ impl Replica {
     }
 }
 
-impl Machine for Replica {
+impl Machine for StateMachine {
     type Command = Entry;
     type Outcome = Outcome;
 
@@ -90,6 +90,7 @@ impl Machine for Replica {
         self.state =
             State::from_snapshot(snapshot).map_err(|error| MachineFault(error.to_string()))?;
         let mut history = self.history.lock().unwrap_or_else(PoisonError::into_inner);
+        // The snapshot does not have the changes that led to it.
         history.restart(self.state.applied());
         Ok(())
     }
@@ -101,7 +102,7 @@ impl Machine for Replica {
 
 #[cfg(test)]
 mod tests {
-    use spillway_control::{
+    use spillway_cluster_state::{
         Actor, ClusterId, DiskId, Expect, Fingerprint, Form, NodeId, NodeSpec, Proposer, RecordKey,
         WIRE,
     };
@@ -111,7 +112,7 @@ mod tests {
     const OLD: ClusterId = ClusterId([1; 16]);
     const NEW: ClusterId = ClusterId([2; 16]);
 
-    fn apply(replica: &mut Replica, index: u64, by: &str, command: Command) -> Outcome {
+    fn apply(replica: &mut StateMachine, index: u64, by: &str, command: Command) -> Outcome {
         let proposer = Proposer { node: by.into(), region: "r".into() };
         let actor = match command {
             Command::Remove { .. } => Actor::Operator("ada".to_owned()),
@@ -121,9 +122,9 @@ mod tests {
         replica.apply(index, &entry)
     }
 
-    /// A cluster of `a` and `b`, which enforces membership.
-    fn enforced() -> Replica {
-        let mut replica = Replica::new(Arc::default(), Arc::default());
+    /// Makes the state of a cluster of `a` and `b`, which enforces membership.
+    fn enforced() -> StateMachine {
+        let mut replica = StateMachine::new(Arc::default(), Arc::default());
         let spec = |name: &str| NodeSpec {
             name: name.into(),
             region: "r".into(),

@@ -1,32 +1,33 @@
-//! Keeps who votes as the rule wants it, from the leader.
+//! Keeps the voters as the rule wants them, on the leader.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use spillway_consensus::{ChangeError, Consensus, DiskId, Former, Member, NodeId, Role, Status};
-use spillway_control::{Membership, MembershipPlan, Sight, State, voters};
+use spillway_cluster_state::{Membership, MembershipPlan, Sight, State, voters};
+use spillway_raft::{ChangeError, Consensus, DiskId, Former, Member, NodeId, Role, Status};
 use spillway_types::NodeName;
 
-use crate::agreement::Agreement;
-use crate::machine::Replica;
+use crate::control_plane::ControlPlane;
+use crate::machine::StateMachine;
 
-/// How often the leader looks.
+/// Time between two looks of the leader.
 const PERIOD: Duration = Duration::from_millis(500);
-/// How long one change may take.
+/// Time limit of one change.
 const LIMIT: Duration = Duration::from_secs(10);
-/// A learner that lacks no more entries than this holds up no commit when it votes.
+/// Number of missing entries up to which a learner, made a voter, delays no commit.
 const LAG_MAX: u64 = 100;
 
-/// Carries out one step of the plan after the other while this node leads.
-pub(crate) async fn run(agreement: Weak<Agreement>) {
+/// Carries out the plan step by step while this node leads.
+pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     let mut heard = Heard::default();
-    while let Some(this) = agreement.upgrade() {
+    while let Some(this) = control_plane.upgrade() {
         let Some(log) = this.log.get() else { return };
         let status = log.status();
         heard.look(&this, &status);
         match (status.role, status.is_joint) {
             (Role::Leader, false) => this.step(log, &status, &heard).await,
+            // A change is half done; no other one may begin before it is settled.
             (Role::Leader, true) => {
                 if let Err(error) = log.settle(LIMIT).await {
                     tracing::warn!(%error, "a change of voters is not ended yet");
@@ -34,29 +35,30 @@ pub(crate) async fn run(agreement: Weak<Agreement>) {
             }
             _ => {}
         }
+        // Dropped before the pause, so that this task alone does not keep the node alive.
         drop(this);
         tokio::time::sleep(PERIOD).await;
     }
 }
 
-/// When each node was connected last.
+/// Time at which each node was last connected.
 #[derive(Debug, Default)]
 struct Heard(BTreeMap<NodeId, Instant>);
 
 impl Heard {
-    fn look(&mut self, agreement: &Agreement, status: &Status) {
+    fn look(&mut self, control_plane: &ControlPlane, status: &Status) {
         let now = Instant::now();
-        let connected: BTreeSet<_> = agreement
+        let connected: BTreeSet<_> = control_plane
             .link
             .peers()
             .into_iter()
             .filter(|peer| peer.is_connected())
             .map(|peer| peer.identity.node().clone())
             .collect();
-        // Who is removed takes part in the log until a majority has agreed to go on without it.
+        // A removed node takes part in the log until a majority has agreed to go on without it.
         let members = status.members.iter().map(|(id, member)| (*id, member.name.clone()));
         let mut ids: BTreeMap<NodeId, NodeName> = members.collect();
-        agreement.look(|state| {
+        control_plane.look(|state| {
             let nodes = state.records().nodes.iter();
             ids.extend(nodes.map(|(id, node)| (NodeId(id.0), node.spec.name.clone())));
         });
@@ -64,7 +66,7 @@ impl Heard {
             if id == status.node || connected.contains(&name) {
                 self.0.insert(id, now);
             } else {
-                // Who was never heard has from now on to show itself.
+                // A node that was never connected has its patience counted from now.
                 self.0.entry(id).or_insert(now);
             }
         }
@@ -81,8 +83,8 @@ impl Heard {
     }
 }
 
-impl Agreement {
-    async fn step(&self, log: &Consensus<Replica>, status: &Status, heard: &Heard) {
+impl ControlPlane {
+    async fn step(&self, log: &Consensus<StateMachine>, status: &Status, heard: &Heard) {
         // A cluster that was made anew still has the old one's nodes in its state at first.
         let cluster = status.cluster.map(|cluster| cluster.0.into());
         if self.look(State::cluster) != cluster {
@@ -111,12 +113,13 @@ impl Agreement {
         };
         match done {
             Ok(()) => tracing::info!(?plan, "members changed"),
+            // The lead was lost meanwhile: the next leader makes its own plan.
             Err(ChangeError::NotLeader { .. }) => {}
             Err(error) => tracing::warn!(?plan, %error, "members not changed"),
         }
     }
 
-    fn member(&self, id: spillway_control::NodeId) -> Option<Member> {
+    fn member(&self, id: spillway_cluster_state::NodeId) -> Option<Member> {
         self.look(|state| {
             let node = state.records().nodes.get(&id)?;
             let (name, region) = (node.spec.name.clone(), node.spec.region.clone());
@@ -125,6 +128,6 @@ impl Agreement {
     }
 }
 
-fn of_state(ids: impl Iterator<Item = NodeId>) -> BTreeSet<spillway_control::NodeId> {
-    ids.map(|id| spillway_control::NodeId(id.0)).collect()
+fn of_state(ids: impl Iterator<Item = NodeId>) -> BTreeSet<spillway_cluster_state::NodeId> {
+    ids.map(|id| spillway_cluster_state::NodeId(id.0)).collect()
 }

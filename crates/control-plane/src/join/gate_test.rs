@@ -1,41 +1,30 @@
-//! Who is answered what at a gate.
+//! Tests of the answers at a gate.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use spillway_consensus::{Consistency, Role};
-use spillway_control::{
-    Command, DiskId, Expect, Fingerprint, Item, JoinText, JoinToken, NodeSpec, RecordKey,
-    RefusalCode, State, TokenId, WIRE,
+use spillway_cluster_state::{
+    Command, DiskId, Expect, Fingerprint, Item, JoinText, NodeSpec, RecordKey, RefusalCode, State,
+    TokenId, TokenTerms, WIRE,
 };
-use spillway_link::certs::{IfExists, NodeFiles, Validity};
-use spillway_link::{CertificateFiles, Identity, Link, PeerConfig};
+use spillway_link::{Link, PeerConfig};
+use spillway_raft::{Consistency, Role};
+use spillway_testkit::eventually;
 
 use super::message::{Answer, Question, Wish};
-use crate::agreement_test::{NoHandler, World, agreed, eventually};
+use crate::control_plane_test::{World, agreed};
 
 const LIMIT: Duration = Duration::from_secs(60);
-const FAR_MS: u64 = 1 << 62;
+const VALID_MS: u64 = 24 * 3_600_000;
 
-/// A node with a certificate that nobody has heard of: `z` of `region-z`.
-fn stranger(world: &World) -> Link {
+/// Starts a link with a valid certificate of an unknown node: `z` of `region-z`.
+fn stranger(world: &World) -> Arc<Link> {
     stranger_named(world, "z")
 }
 
-/// One of the same region with another name.
-fn stranger_named(world: &World, name: &str) -> Link {
-    let files = NodeFiles::in_folder(world.folder.path(), "region-z", name);
-    let validity = Validity::days(SystemTime::now(), 5).unwrap();
-    let issued = world.authority.issue("region-z", name, validity).unwrap();
-    files.write(issued, IfExists::Replace).unwrap();
-    let files = CertificateFiles {
-        authority: world.folder.path().join("ca.pem"),
-        certificate: files.certificate,
-        key: files.key,
-    };
-    let me = Identity::new("test", "region-z", name).unwrap();
-    let config = spillway_link::Config::new(me, "127.0.0.1:0".parse().unwrap(), files);
-    Link::start(config, Arc::new(NoHandler)).unwrap()
+/// Starts a link with a valid certificate of an unknown node of `region-z`.
+fn stranger_named(world: &World, name: &str) -> Arc<Link> {
+    world.certificates.start_link("region-z", name)
 }
 
 fn spec(disk: u8) -> NodeSpec {
@@ -56,15 +45,15 @@ async fn ask(world: &World, at: usize, link: &Link, question: &Question) -> Answ
     link.knock(&peer, question, LIMIT).await.unwrap()
 }
 
-/// A question of a node without a token.
+/// Makes the question of a node without a token.
 fn join_freely(node: NodeSpec) -> Question {
-    Question { cluster: None, node, wish: Wish::Join(None) }
+    Question { cluster: None, node, wish: Wish::Join }
 }
 
-/// One of a node with the token of this secret, in the cluster of `world`.
+/// Makes the question of a node with the token of this secret, for the cluster of `world`.
 fn join(world: &World, node: NodeSpec, secret: u8) -> Question {
     let text = token_text(secret);
-    let cluster = world.agreement(0).published().cluster().unwrap();
+    let cluster = world.control_plane(0).published().cluster().unwrap();
     let wish = Wish::JoinSigned(JoinText::read(&text).unwrap().sign(cluster, &node));
     Question { cluster: Some(cluster), node, wish }
 }
@@ -84,17 +73,17 @@ fn code(answer: Answer) -> RefusalCode {
     }
 }
 
-/// Whether the log knows by now of the stranger, refused or not.
+/// Returns true if the log has a registration of the stranger, refused or not.
 async fn was_written(world: &World) -> bool {
     let look = |state: &State| format!("{:?}", state.system_audit()).contains("register node z");
-    world.agreement(0).read(Consistency::Linearizable, LIMIT, look).await.unwrap().value
+    world.control_plane(0).read(Consistency::Linearizable, LIMIT, look).await.unwrap().value
 }
 
-async fn put_token(world: &World, uses_left: u32) {
+async fn put_token(world: &World, uses: u32) {
     let key = JoinText::read(&token_text(0xaa)).unwrap().public_key();
-    let token = JoinToken { key, region: None, expires_ms: FAR_MS, uses_left };
-    let item = Item::JoinToken(TokenId::from("t"), token);
-    agreed(world.agreement(0), Command::Put { item, expect: Expect::Any }).await;
+    let terms = TokenTerms { key, region: None, valid_ms: VALID_MS, uses, is_operator: false };
+    let item = Item::JoinToken(TokenId::from("t"), terms);
+    agreed(world.control_plane(0), Command::Put { item, expect: Expect::Any }).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -102,7 +91,7 @@ async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
     let world = World::started(3).await;
     world.settled().await;
     eventually("membership is enforced", || {
-        (0..3).all(|at| world.agreement(at).published().is_enforced())
+        (0..3).all(|at| world.control_plane(at).published().is_enforced())
     })
     .await;
     put_token(&world, 1).await;
@@ -129,25 +118,25 @@ async fn a_token_lets_one_in_and_whoever_is_refused_costs_the_log_nothing() {
     let Answer::Member(membership) = taken.clone() else { panic!("{taken:?}") };
     assert!(was_written(&world).await);
     assert_eq!((membership.number.0, membership.others.len()), (4, 3));
-    assert_eq!(Some(membership.cluster), world.agreement(0).published().cluster());
-    // The answer may get lost: asked again, at another node, it is the same one.
+    assert_eq!(Some(membership.cluster), world.control_plane(0).published().cluster());
+    // The answer may get lost: another node answers a repeated question in the same way.
     assert_eq!(ask(&world, 2, &link, &join(&world, spec(1), 0xaa)).await, taken);
     assert_eq!(ask(&world, 0, &link, &standing(spec(1))).await, taken);
-    // With another disk it is another node, token or not.
+    // With another disk it is another node, with a token or without.
     put_token(&world, 5).await;
     for question in [join(&world, spec(2), 0xaa), standing(spec(2))] {
         assert_eq!(code(ask(&world, 0, &link, &question).await), RefusalCode::WipedDisk);
     }
     let key = RecordKey::Node(membership.number);
-    agreed(world.agreement(0), Command::Remove { key, expect: Expect::Any }).await;
+    agreed(world.control_plane(0), Command::Remove { key, expect: Expect::Any }).await;
     eventually("all know that it is gone", || {
-        (0..3).all(|at| world.agreement(at).published().is_retired(spec(1).disk))
+        (0..3).all(|at| world.control_plane(at).published().is_retired(spec(1).disk))
     })
     .await;
     for question in [join(&world, spec(1), 0xaa), standing(spec(1))] {
         assert_eq!(code(ask(&world, 2, &link, &question).await), RefusalCode::RetiredDisk);
     }
-    // The token is older than the removal, so it lets others in.
+    // The token was made before the removal: it lets in other nodes, but not this one.
     let again = ask(&world, 0, &link, &join(&world, spec(2), 0xaa)).await;
     assert_eq!(code(again), RefusalCode::TokenRefused);
     put_token(&world, 3).await;
@@ -172,7 +161,7 @@ async fn who_is_in_no_cluster_or_has_no_quorum_says_so() {
         node.link.shutdown(Duration::ZERO).await;
         drop(node);
     }
-    let node = world.agreement(0);
+    let node = world.control_plane(0);
     eventually("it knows that it is alone", || node.status().role != Role::Leader).await;
     let refused = ask(&world, 0, &link, &join(&world, spec(1), 0xaa)).await;
     assert!(matches!(refused, Answer::NotNow(_)), "{refused:?}");
@@ -185,14 +174,14 @@ async fn a_signature_that_another_node_has_used_lets_nobody_in() {
     put_token(&world, 9).await;
     let (link, thief) = (stranger(&world), stranger_named(&world, "y"));
     let which = Question { wish: Wish::Cluster, ..join_freely(spec(1)) };
-    let cluster = world.agreement(0).published().cluster().unwrap();
-    let told = Answer::Cluster { cluster, is_signed: true };
+    let cluster = world.control_plane(0).published().cluster().unwrap();
+    let told = Answer::Cluster(cluster);
     assert_eq!(ask(&world, 1, &link, &which).await, told);
     let signed = join(&world, spec(1), 0xaa);
     let taken = ask(&world, 1, &link, &signed).await;
     assert!(matches!(taken, Answer::Member(_)), "{taken:?}");
     assert_eq!(ask(&world, 1, &link, &which).await, taken, "who is in need not sign again");
-    // Whoever reads a log has the signature, and a certificate of its own.
+    // A reader of the log has the signature, and a certificate of its own.
     for node in [
         NodeSpec { name: "y".into(), ..spec(2) },
         NodeSpec { name: "y".into(), fingerprint: Fingerprint([2; 32]), ..spec(2) },
@@ -202,13 +191,7 @@ async fn a_signature_that_another_node_has_used_lets_nobody_in() {
     }
     let as_it_was = ask(&world, 2, &thief, &signed).await;
     assert_eq!(code(as_it_was), RefusalCode::Invalid, "the certificate is of y");
-    // What older nodes presented counts no more.
-    let proof = JoinText::read(&token_text(0xaa)).unwrap().proof();
-    let node = NodeSpec { name: "y".into(), ..spec(2) };
-    let presented = Question { cluster: None, node, wish: Wish::Join(Some(proof)) };
-    let answer = ask(&world, 2, &thief, &presented).await;
-    assert!(matches!(answer, Answer::NotNow(_)), "{answer:?}");
-    let state = world.agreement(0).published();
+    let state = world.control_plane(0).published();
     assert_eq!(state.records().nodes.len(), 4);
     let token = state.records().join_tokens.get(&TokenId::from("t")).unwrap();
     assert_eq!(token.uses_left, 8);

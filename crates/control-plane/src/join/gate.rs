@@ -1,32 +1,32 @@
-//! Answers nodes that ask to be members, or whether they are.
+//! Answers to nodes that ask to be members, or for their standing.
 
 use std::sync::Weak;
 use std::time::Duration;
 
-use spillway_consensus::{Consistency, ProposeError};
-use spillway_control::{
-    Actor, ClusterId, Command, Fault, NodeSpec, Outcome, Refusal, RefusalCode, State, WIRE, dry_run,
+use spillway_cluster_state::{
+    Actor, ClusterId, Command, Fault, NodeSpec, Outcome, Refusal, RefusalCode, State, dry_run,
 };
 use spillway_link::{Gate, Identity, Served, StreamFault, StreamReceiver, StreamSender};
+use spillway_raft::{Consistency, ProposeError};
 use tokio::time::timeout;
 
 use super::message::{Answer, Contact, Membership, Question, Wish};
-use crate::agreement::Agreement;
+use crate::control_plane::ControlPlane;
 
-/// How long one step of an answer may take; three of them are within what the link allows.
+/// Time limit of one step of an answer; three steps fit into the link's limit.
 const LIMIT: Duration = Duration::from_secs(4);
-/// How long the question itself may take to arrive.
+/// Time limit for the question to arrive.
 const QUESTION_LIMIT: Duration = Duration::from_secs(3);
 
-/// Answers at the gate of one node.
+/// The gate of one node: answers questions from nodes that are no peers.
 #[derive(Debug)]
-pub(crate) struct Porter(pub(crate) Weak<Agreement>);
+pub(crate) struct Porter(pub(crate) Weak<ControlPlane>);
 
 impl Gate for Porter {
     fn knocked(&self, from: Identity, streams: (StreamSender, StreamReceiver)) -> Served {
-        let agreement = self.0.clone();
+        let control_plane = self.0.clone();
         Box::pin(async move {
-            if let Err(fault) = serve(agreement, &from, streams).await {
+            if let Err(fault) = serve(control_plane, &from, streams).await {
                 tracing::debug!(%from, %fault, "a question at the gate was not answered");
             }
         })
@@ -34,16 +34,16 @@ impl Gate for Porter {
 }
 
 async fn serve(
-    agreement: Weak<Agreement>,
+    control_plane: Weak<ControlPlane>,
     from: &Identity,
     (mut sender, mut receiver): (StreamSender, StreamReceiver),
 ) -> Result<(), StreamFault> {
-    // Who is late has asked nothing.
+    // A question that comes too late gets no answer.
     let asked = timeout(QUESTION_LIMIT, receiver.message::<Question>()).await;
     let Some(question) = asked.unwrap_or(Ok(None))? else { return Ok(()) };
-    let Some(agreement) = agreement.upgrade() else { return Ok(()) };
-    let is_join = matches!(question.wish, Wish::Join(_) | Wish::JoinSigned(_));
-    let answer = agreement.answer(from, question).await;
+    let Some(control_plane) = control_plane.upgrade() else { return Ok(()) };
+    let is_join = matches!(question.wish, Wish::Join | Wish::JoinSigned(_));
+    let answer = control_plane.answer(from, question).await;
     match &answer {
         Answer::Member(Membership { number, .. }) if is_join => {
             tracing::info!(%from, %number, "a node is taken in");
@@ -56,18 +56,18 @@ async fn serve(
     Ok(())
 }
 
-impl Agreement {
+impl ControlPlane {
     async fn answer(&self, from: &Identity, question: Question) -> Answer {
         let Question { cluster, node, wish } = question;
-        // The certificate is what counts: the rest anybody could say.
+        // Only the certificate proves who asks; any node can claim the rest.
         if (from.node(), from.region()) != (&node.name, &node.region) {
             let cause =
                 format!("the certificate is of {from}, not of {}/{}", node.region, node.name);
             return refused(RefusalCode::Invalid, cause, "ask with the node's own certificate");
         }
         let log = self.status().cluster.map(|cluster| cluster.0.into());
-        // A cluster that is being made anew has the old one's state for a moment: whoever was taken
-        // in by that would be retired with the rest.
+        // A cluster that is being made anew still has the old one's state for a moment. A node that
+        // joins that state would be retired with the rest.
         let Some(own) = self.published().cluster().filter(|own| Some(*own) == log) else {
             return Answer::NotFormed;
         };
@@ -77,28 +77,19 @@ impl Agreement {
             return refused(RefusalCode::OtherCluster, cause, remedy);
         }
         let state = self.published();
-        // Its first answer was lost, perhaps. How it is reached it says itself by and by.
+        // A member that asks again: its first answer may be lost. It registers its address itself
+        // later.
         if let Some(membership) = membership(&state, &node) {
             return Answer::Member(membership);
         }
-        self.taken_in((own, &state), node, wish).await
+        self.taken_in(own, node, wish).await
     }
 
     /// Answers a node that is no member.
-    async fn taken_in(
-        &self,
-        (own, state): (ClusterId, &State),
-        node: NodeSpec,
-        wish: Wish,
-    ) -> Answer {
-        let is_signed = state.takes_signatures();
+    async fn taken_in(&self, own: ClusterId, node: NodeSpec, wish: Wish) -> Answer {
         let command = match wish {
-            Wish::Cluster => return Answer::Cluster { cluster: own, is_signed },
-            // It asked another node, which is behind or could not answer.
-            Wish::Join(Some(_)) if is_signed && node.wire_newest >= WIRE => {
-                return Answer::NotNow("tokens are for signing here".to_owned());
-            }
-            Wish::Join(token) => Command::RegisterNode { node: node.clone(), token },
+            Wish::Cluster => return Answer::Cluster(own),
+            Wish::Join => Command::RegisterNode { node: node.clone() },
             Wish::JoinSigned(token) => Command::JoinNode { node: node.clone(), token },
             Wish::Standing => return self.standing_of_stranger(&node),
         };
@@ -110,7 +101,7 @@ impl Agreement {
 
     fn standing_of_stranger(&self, node: &NodeSpec) -> Answer {
         // Why it could not just register, as any member does when it starts.
-        let command = Command::RegisterNode { node: node.clone(), token: None };
+        let command = Command::RegisterNode { node: node.clone() };
         match self.dry_run(&command, Actor::Node) {
             Err(Fault::Refused(refusal)) => Answer::Refused(refusal),
             Ok(_) | Err(Fault::Conflict { .. }) => {
@@ -121,10 +112,10 @@ impl Agreement {
         }
     }
 
-    /// Writes the registration. A knock that would be refused costs the log nothing.
+    /// Writes the registration. A refusal is found before anything is written to the log.
     async fn register(&self, command: Command) -> Result<(), Answer> {
         let entry = self.entry(command.clone(), Actor::Node, None);
-        // As of now: a token that was made at another node a moment ago counts.
+        // A linearizable read: a token that was just made at another node counts.
         let would = self.read(Consistency::Linearizable, LIMIT, |state| dry_run(state, &entry));
         match would.await {
             Err(error) => return Err(Answer::NotNow(error.to_string())),
@@ -146,6 +137,7 @@ impl Agreement {
         let mut publications = self.publications();
         let known = async {
             loop {
+                // Marked before the look, so that a publication in between is not missed.
                 publications.mark_unchanged();
                 if let Some(membership) = membership(&self.published(), node) {
                     return Some(membership);
@@ -160,7 +152,7 @@ impl Agreement {
     }
 }
 
-/// What `node` needs to begin with, if it is a member, with that very disk.
+/// Returns all that `node` needs to begin, if it is a member with that very disk.
 fn membership(state: &State, node: &NodeSpec) -> Option<Membership> {
     let (number, known) = state.node(&node.name)?;
     let is_it = known.spec.disk == node.disk && known.spec.region == node.region;

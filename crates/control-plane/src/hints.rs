@@ -1,19 +1,20 @@
-//! How much of the log is for what only makes routing better.
+//! Counts of hints in the log: entries that only make routing better.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use spillway_consensus::Urgency;
-use spillway_control::{Actor, Command};
+use spillway_cluster_state::{Actor, Command};
+use spillway_raft::Urgency;
 
-/// Over how long rates are averaged: a region says something every few seconds.
+/// Window of the average rates. A region writes a hint every few seconds.
 const WINDOW_MS: u64 = 60_000;
-/// Entries of the window that are remembered: 50 regions that each write every other second make
-/// 1,500. With more, rates are of the time since the oldest of these.
+/// Most entries of the window that are remembered: 50 regions that each write every other second
+/// make 1,500. With more, the rates cover the time since the oldest of these.
 const RECENT_MAX: usize = 4_096;
 
-/// Operators' writes are never put off; of what nodes say by themselves, health goes first.
+/// Returns the urgency of a command. Operators' writes are never put off; of the nodes' own, health
+/// goes before hints.
 pub(crate) fn urgency(command: &Command, actor: &Actor) -> Urgency {
     match actor {
         Actor::Node if command.is_hint() => Urgency::Hint,
@@ -22,34 +23,34 @@ pub(crate) fn urgency(command: &Command, actor: &Actor) -> Urgency {
     }
 }
 
-/// How much of the log is for hints, on this node since it started.
+/// Counts of hints on this node since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HintCounts {
-    /// Entries that were carried out here, whoever proposed them.
+    /// Entries carried out here, proposed by any node.
     pub entries: u64,
-    /// Their bytes.
+    /// Bytes of those entries.
     pub bytes: u64,
-    /// Proposals of this node that its write budget had no room for.
+    /// Proposals of this node that did not fit into its write budget.
     pub put_off: u64,
-    /// Entries a second in the last minute.
+    /// Entries per second in the last minute.
     pub entries_per_s: f64,
-    /// Their bytes a second.
+    /// Bytes of entries per second in the last minute.
     pub bytes_per_s: f64,
 }
 
-/// Counts hints.
+/// Counters of hints.
 #[derive(Debug, Default)]
 pub(crate) struct Hints {
     entries: AtomicU64,
     bytes: AtomicU64,
     put_off: AtomicU64,
-    /// Stamp and bytes of the last entries. A start reads old ones from disk: by their stamps they
-    /// count for no rate.
+    /// Time stamp and bytes of the most recent entries. A start reads old entries from disk; their
+    /// stamps keep them out of the rates.
     recent: Mutex<VecDeque<(u64, u64)>>,
 }
 
 impl Hints {
-    /// An entry was carried out.
+    /// Counts an entry that was carried out.
     pub(crate) fn applied(&self, stamp_ms: u64, bytes: u64) {
         self.entries.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -61,16 +62,17 @@ impl Hints {
         }
     }
 
-    /// An entry was not proposed for want of budget.
+    /// Counts an entry that was not proposed for lack of budget.
     pub(crate) fn put_off(&self) {
         self.put_off.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What was counted, and the rates of the minute before `now_ms`, since 1970.
+    /// Returns the counts, and the rates of the minute before `now_ms`, in milliseconds since 1970.
     pub(crate) fn counts(&self, now_ms: u64) -> HintCounts {
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let from_ms = now_ms.saturating_sub(WINDOW_MS);
         let from_ms = match recent.front() {
+            // Older entries were dropped, so the window begins at the oldest one left.
             Some((oldest_ms, _)) if recent.len() >= RECENT_MAX => from_ms.max(*oldest_ms),
             _ => from_ms,
         };
@@ -103,7 +105,7 @@ mod tests {
         }
         let counts = hints.counts(NOW_MS + 119_500);
         assert_eq!((counts.entries, counts.bytes, counts.put_off), (240, 24_000, 0));
-        // 121 entries: those at both ends count.
+        // 121 entries: the window includes both its ends.
         assert!((counts.entries_per_s - 121.0 / 60.0).abs() < 1e-9, "{counts:?}");
         assert!((counts.bytes_per_s - 12_100.0 / 60.0).abs() < 1e-9, "{counts:?}");
         let later = hints.counts(NOW_MS + 200_000);

@@ -1,31 +1,30 @@
-//! A node without a number asks until a cluster gives it one.
+//! Requests of a node without a number to be taken into a cluster.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use spillway_consensus::NodeId;
-use spillway_control::{ClusterId, JoinText};
+use spillway_cluster_state::{ClusterId, JoinText};
 use spillway_link::{Identity, KnockFault, PeerConfig};
+use spillway_raft::NodeId;
 
 use super::message::{Answer, Membership, Question, Wish};
-use crate::agreement::Agreement;
+use crate::control_plane::ControlPlane;
 
-/// How long one node may take to answer; a little longer than its gate serves anybody.
+/// Time limit of one node's answer; a little longer than its gate serves one node.
 const ASK_LIMIT: Duration = Duration::from_secs(16);
-/// Between two rounds. A token that was just made should not have to wait, and a node that waits
-/// for one costs its cluster one read a round.
+/// Time between two rounds. Short, so that a new token works soon; each round costs the cluster one
+/// read.
 const PAUSE: Duration = Duration::from_secs(2);
-/// The same reason is said again after so long, for people who look at the end of the log.
+/// Time after which an unchanged reason is logged again, for people who read the end of the log.
 const SAY_AGAIN: Duration = Duration::from_secs(60);
-/// A token is 100 bytes long.
+/// Longest token file, in bytes; a token has 100.
 const TOKEN_BYTES_MAX: u64 = 1_024;
 
-/// Asks until this node is a member, then begins its log. Whoever serves its clients meanwhile
-/// does not wait for that.
-pub(crate) async fn run(agreement: Weak<Agreement>) {
+/// Asks until this node is a member, then opens its log. Clients are served meanwhile.
+pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
     let mut said: Option<(String, Instant)> = None;
-    while let Some(this) = agreement.upgrade() {
+    while let Some(this) = control_plane.upgrade() {
         match this.ask_everybody().await {
             Ok((peer, membership)) => {
                 tracing::info!(
@@ -50,13 +49,18 @@ pub(crate) async fn run(agreement: Weak<Agreement>) {
                 }
             }
         }
+        // Dropped before the pause, so that this task alone does not keep the node alive.
         drop(this);
         tokio::time::sleep(PAUSE).await;
     }
 }
 
-impl Agreement {
-    /// Asks one node after the other to be taken in; why nobody does, in a word for each reason.
+impl ControlPlane {
+    /// Asks one node after the other to take this node in. Returns the node that did, and the
+    /// membership.
+    ///
+    /// # Errors
+    /// Returns the reasons of all nodes that did not.
     async fn ask_everybody(&self) -> Result<(PeerConfig, Membership), String> {
         let (token, mut why) = match &self.config.join_token {
             Some(file) => match read_token(file) {
@@ -69,13 +73,13 @@ impl Agreement {
             let at = &peer.identity;
             match self.ask(peer, token.as_deref()).await {
                 Ok(Answer::Member(membership)) => return Ok((peer.clone(), membership)),
-                // What all agreed on is the same at the next one.
+                // The refusal comes from the agreed state, so every other node would refuse, too.
                 Ok(Answer::Refused(refusal)) => {
                     why.push(format!("{at} refuses: {refusal}"));
                     break;
                 }
                 Ok(Answer::NotFormed) => why.push(format!("{at} is in no cluster itself")),
-                Ok(Answer::Cluster { .. }) => why.push(format!("{at} answers something else")),
+                Ok(Answer::Cluster(_)) => why.push(format!("{at} answers something else")),
                 Ok(Answer::NotNow(reason)) => why.push(format!("{at} can't take it in: {reason}")),
                 Err(fault) => why.push(format!("{at} at {}: {fault}", peer.address)),
             }
@@ -83,8 +87,8 @@ impl Agreement {
         Err(if why.is_empty() { "it knows nobody to ask".to_owned() } else { why.join("; ") })
     }
 
-    /// Asks `peer` to take this node in. With a token, it asks first which cluster that is: what is
-    /// signed is good for that one alone.
+    /// Asks `peer` to take this node in. With a token, first asks for the cluster's id: a signature
+    /// is valid for one cluster alone.
     async fn ask(&self, peer: &PeerConfig, token: Option<&str>) -> Result<Answer, KnockFault> {
         let node = self.spec();
         let knock = async |cluster: Option<ClusterId>, wish: Wish| {
@@ -92,21 +96,17 @@ impl Agreement {
             self.link.knock::<_, Answer>(peer, &question, ASK_LIMIT).await
         };
         let Some(token) = token.and_then(JoinText::read) else {
-            return knock(None, Wish::Join(None)).await;
+            return knock(None, Wish::Join).await;
         };
         match knock(None, Wish::Cluster).await {
-            Ok(Answer::Cluster { cluster, is_signed: true }) => {
+            Ok(Answer::Cluster(cluster)) => {
                 knock(Some(cluster), Wish::JoinSigned(token.sign(cluster, &node))).await
-            }
-            // A node of an older version does not know this question and says nothing.
-            Ok(Answer::Cluster { .. }) | Err(KnockFault::Closed(_)) => {
-                knock(None, Wish::Join(Some(token.proof()))).await
             }
             other => other,
         }
     }
 
-    /// Makes the other members known to the link, until the state says who they are.
+    /// Tells the link about the other members, until this node's own state knows them.
     pub(super) fn meet(&self, asked: &PeerConfig, membership: &Membership) {
         let mut peers = vec![asked.clone()];
         for other in &membership.others {
@@ -114,7 +114,7 @@ impl Agreement {
             let identity = Identity::new(asked.identity.cluster(), region, name);
             let configured = self.contacts.iter().find(|peer| peer.identity.node() == &other.name);
             match (configured, identity) {
-                // A config may know a shorter way.
+                // The config may name a shorter way to this member.
                 (Some(peer), _) => peers.push(peer.clone()),
                 (None, Ok(identity)) => peers.push(PeerConfig {
                     identity,
@@ -132,7 +132,7 @@ impl Agreement {
     }
 }
 
-/// The token in `file`, which is short. The secret goes nowhere, not even into an error.
+/// Reads the token in `file`. The secret goes nowhere, not even into an error.
 fn read_token(file: &Path) -> Result<String, String> {
     let path = file.display();
     let fault = |error: std::io::Error| format!("the join token {path} can't be read: {error}");

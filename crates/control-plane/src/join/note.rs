@@ -1,16 +1,16 @@
-//! Which disk a node asks to join with. It is written down before it is said, so that a node that
-//! ends while it asks is the same one when it asks again.
+//! Note of the disk id that a node asks to join with. The note is written before the first
+//! question, so that a node that restarts meanwhile asks again as the same node.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use spillway_consensus::{DiskFault, DiskId, StartFault, private};
+use spillway_raft::{DiskFault, DiskId, StartFault, private};
 
-/// Beside the log's own files.
+/// Name of the note, beside the log's own files.
 const NOTE: &str = "joining";
 
-/// The disk that the folder is to be: what was written down, or a new one.
+/// Returns the disk id that the folder is to have: the one in the note, or a new one.
 pub(crate) fn disk_to_join_with(folder: &Path) -> Result<DiskId, StartFault> {
     let fault = |what: &str, error: io::Error| {
         let what = format!("{what} {}", folder.join(NOTE).display());
@@ -32,12 +32,13 @@ pub(crate) fn disk_to_join_with(folder: &Path) -> Result<DiskId, StartFault> {
     }
 }
 
-/// It is on disk when this returns, whole.
+/// Writes the note. When this returns, the whole note is on disk.
 fn write(folder: &Path, disk: DiskId) -> io::Result<()> {
     private::make_folder(folder)?;
     let part = folder.join("joining.part");
     let mut file = private::create(&part)?;
     writeln!(file, "{disk}")?;
+    // The content must be on disk before the name is.
     file.sync_all()?;
     fs::rename(&part, folder.join(NOTE))?;
     File::open(folder)?.sync_all()

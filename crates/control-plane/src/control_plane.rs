@@ -1,76 +1,79 @@
-//! One node's part in the cluster.
+//! A node's part in the control plane.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use spillway_consensus::{
-    ChangeError, Config, Consensus, Consistency, DiskFault, DiskId, NodeId, ProposeError, Proposed,
-    Read, ReadError, StartFault, Status, Timing, Urgency, discard_blank, owner_of,
-};
-use spillway_control::{
+use spillway_cluster_state::{
     Actor, ChangeDiff, Command, Entry, Fault, Outcome, Proposer, RequestId, State, admits, dry_run,
 };
 use spillway_link::{Link, PeerConfig};
-use spillway_types::{NodeName, RegionName};
+use spillway_raft::{
+    ChangeError, Config, Consensus, Consistency, DiskFault, DiskId, NodeId, ProposeError, Proposed,
+    Read, ReadError, StartFault, Status, Timing, Urgency, discard_blank, owner_of,
+};
+use spillway_types::{NodeName, RegionName, unix_ms};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::beginning::Beginning;
 use crate::changes::{Changed, History, TooOld};
-use crate::config::AgreementConfig;
+use crate::config::ControlPlaneConfig;
 use crate::hints::{HintCounts, Hints, urgency};
-use crate::machine::Replica;
+use crate::machine::StateMachine;
 use crate::settling::Settling;
 use crate::{clock, formation, join, membership, publish};
 
-/// One node's part in the cluster: the replicated state, and how it is changed.
-pub struct Agreement {
-    pub(crate) config: AgreementConfig,
-    /// None as long as no cluster has given this node a number.
-    pub(crate) log: OnceLock<Consensus<Replica>>,
-    /// What this node's folder is, with a log or before.
+/// A node's part in the control plane: the replicated state, and the ways to read and change it.
+pub struct ControlPlane {
+    pub(crate) config: ControlPlaneConfig,
+    /// The log; empty until a cluster has given this node a number.
+    pub(crate) log: OnceLock<Consensus<StateMachine>>,
+    /// Identity of this node's folder, with a log or before.
     pub(crate) disk: DiskId,
     pub(crate) link: Arc<Link>,
-    /// The peers that the link was told of by the config.
+    /// Peers that the config gave to the link.
     pub(crate) contacts: Vec<PeerConfig>,
-    /// The members that another one has told this node, which its own state may not know yet.
+    /// Members that another member named to this node, and that its own state may not know yet.
     pub(crate) met: ArcSwap<Vec<PeerConfig>>,
-    /// Why this node is in no cluster, or not in that of its peers, as it was told last.
+    /// Last known reason why this node is in no cluster, or not in that of its peers.
     pub(crate) trouble: ArcSwapOption<String>,
-    /// Whether the cluster has removed this node.
+    /// True once the cluster has removed this node.
     pub(crate) removed: watch::Sender<bool>,
     history: Arc<Mutex<History>>,
     hints: Arc<Hints>,
     pub(crate) published: ArcSwap<State>,
-    /// Index of what is published, told on each change.
+    /// Index of the published state, sent on each change.
     pub(crate) published_index: watch::Sender<u64>,
     tasks: TaskTracker,
     stop: CancellationToken,
 }
 
-/// There is no such node.
+/// Error of an order that names an unknown node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no node {0}")]
 pub struct NoSuchNode(pub NodeName);
 
-impl Agreement {
-    /// Opens the folder and takes part from now on: forms the cluster with the other seeds if there
-    /// is none yet. Comes back before that is done. Needs a tokio runtime.
+impl ControlPlane {
+    /// Opens the folder and takes part from then on. If there is no cluster yet, forms it with the
+    /// other seeds. Returns before that is done. Needs a tokio runtime.
     ///
     /// # Errors
-    /// If the folder can't be used.
-    pub async fn start(config: AgreementConfig, link: Arc<Link>) -> Result<Arc<Self>, StartFault> {
+    /// Returns an error if the config has no way to begin, or if the folder can't be used.
+    pub async fn start(
+        config: ControlPlaneConfig,
+        link: Arc<Link>,
+    ) -> Result<Arc<Self>, StartFault> {
         let beginning = Beginning::of(&config)?;
         let contacts = link.peers().into_iter().map(|peer| PeerConfig {
             identity: peer.identity,
             address: peer.address,
             rtt_ms: None,
         });
-        let mut agreement = Self {
+        let mut control_plane = Self {
             config,
             log: OnceLock::new(),
             disk: DiskId(0),
@@ -86,60 +89,61 @@ impl Agreement {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
         };
-        let agreement = match beginning {
+        let control_plane = match beginning {
             Beginning::Joining(disk) => {
-                agreement.disk = disk;
-                // They don't know this node, and would refuse it again and again.
-                agreement.link.set_peers(Vec::new());
-                let agreement = Arc::new(agreement);
-                agreement.spawn(join::run);
-                agreement
+                control_plane.disk = disk;
+                // The peers don't know this node yet, and would refuse its connections again and
+                // again.
+                control_plane.link.set_peers(Vec::new());
+                let control_plane = Arc::new(control_plane);
+                control_plane.spawn(join::run);
+                control_plane
             }
             Beginning::Numbered(node) => {
-                let log = Box::pin(agreement.open_log(node, None)).await?;
-                agreement.disk = log.disk();
-                agreement.log = OnceLock::from(log);
-                let agreement = Arc::new(agreement);
-                agreement.take_part();
-                agreement
+                let log = Box::pin(control_plane.open_log(node, None)).await?;
+                control_plane.disk = log.disk();
+                control_plane.log = OnceLock::from(log);
+                let control_plane = Arc::new(control_plane);
+                control_plane.take_part();
+                control_plane
             }
         };
-        let porter = join::Porter(Arc::downgrade(&agreement));
-        agreement.link.open_gate(Some(Arc::new(porter)));
-        agreement.tasks.close();
-        Ok(agreement)
+        let porter = join::Porter(Arc::downgrade(&control_plane));
+        control_plane.link.open_gate(Some(Arc::new(porter)));
+        control_plane.tasks.close();
+        Ok(control_plane)
     }
 
-    /// Opens the log under the number that this node has.
+    /// Opens the log under the number of this node.
     async fn open_log(
         &self,
         node: NodeId,
         disk: Option<DiskId>,
-    ) -> Result<Consensus<Replica>, StartFault> {
-        let AgreementConfig { name, region, folder, .. } = &self.config;
+    ) -> Result<Consensus<StateMachine>, StartFault> {
+        let ControlPlaneConfig { name, region, folder, .. } = &self.config;
         let mut config = Config::new(node, name.clone(), region.clone(), folder.clone());
         config.disk = disk;
         config.timing = Timing::for_rtt(self.config.rtt_max);
         config.compaction = crate::config::compaction();
-        let machine = Replica::new(Arc::clone(&self.history), Arc::clone(&self.hints));
+        let machine = StateMachine::new(Arc::clone(&self.history), Arc::clone(&self.hints));
         Consensus::start(config, Arc::clone(&self.link), machine).await
     }
 
-    /// Begins the log of a node that has just been given its number.
+    /// Opens the log of a node that has just been given its number.
     pub(crate) async fn begin(&self, node: NodeId) -> Result<(), StartFault> {
         let folder = &self.config.folder;
         if owner_of(folder)?.is_some_and(|owner| owner.node != node) {
-            // It was begun as one of those that would form a cluster, and they did without it.
+            // This node was begun as a seed, and the cluster was formed without it.
             discard_blank(folder)?;
         }
         let log = Box::pin(self.open_log(node, Some(self.disk))).await?;
         log.vouch(self.met().iter().map(|peer| peer.identity.node().clone()));
-        // Only one task does this, and only once.
+        // Cannot fail: a single task sets the log, and only once.
         drop(self.log.set(log));
         Ok(())
     }
 
-    /// From now on there is a log, and this node does its part.
+    /// Starts the tasks of a node that has a log.
     pub(crate) fn take_part(self: &Arc<Self>) {
         self.spawn(formation::run);
         self.spawn(membership::run);
@@ -148,7 +152,7 @@ impl Agreement {
         self.spawn(join::watch_standing);
     }
 
-    /// Runs until the node ends or the last handle is gone.
+    /// Runs a task until the node stops or the last handle is gone.
     fn spawn<F>(self: &Arc<Self>, task: impl FnOnce(std::sync::Weak<Self>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -159,13 +163,13 @@ impl Agreement {
         });
     }
 
-    /// Puts a command into the log, wherever the leader is, and waits until it was carried out here
-    /// or there, at most for `limit`. With a `request` a repetition does nothing twice. What nodes
-    /// propose by themselves has a budget, in which hints leave room for health: a refusal of a
-    /// hint for want of it is usual, and counted.
+    /// Appends a command to the log, wherever the leader is, and waits until the command was
+    /// carried out on this node or the leader, at most for `limit`. A repeated `request` is carried
+    /// out once. Commands that nodes propose by themselves have a budget, in which health goes
+    /// before hints: refused hints are usual, and they are counted.
     ///
     /// # Errors
-    /// The kinds of [`ProposeError`] say whether it may be carried out after all.
+    /// The kinds of [`ProposeError`] tell if the command may be carried out after all.
     pub async fn propose(
         &self,
         command: Command,
@@ -186,6 +190,7 @@ impl Agreement {
             return Err(ProposeError::NoQuorum { leader: None });
         };
         let entry = self.entry(command, actor, request);
+        // Refused here already, so that the log is spared an entry that every node would refuse.
         if let Err(refusal) = self.look(|state| state.check_proposer(&entry)) {
             let index = self.look(State::applied);
             return Ok(Proposed { index, outcome: Outcome::Refused(refusal) });
@@ -206,10 +211,11 @@ impl Agreement {
         }
     }
 
-    /// Looks at the state, as fresh as it has to be. Nothing is applied meanwhile: be short.
+    /// Calls `look` with the state, as fresh as `consistency` demands. No entry is applied
+    /// meanwhile: `look` must be short.
     ///
     /// # Errors
-    /// Only of a linearizable read: if no quorum is there.
+    /// Returns an error only for a linearizable read, if there is no quorum.
     pub async fn read<R>(
         &self,
         consistency: Consistency,
@@ -223,7 +229,8 @@ impl Agreement {
             };
         };
         let settling = Settling::until(limit);
-        // First all that has to be seen is applied here; then the look can't fail.
+        // Everything that must be visible is applied here first; then `look` is called exactly
+        // once.
         let is_fresh = consistency == Consistency::Linearizable;
         if is_fresh {
             while let Err(error) = log.read(consistency, limit, |_| ()).await {
@@ -237,13 +244,15 @@ impl Agreement {
         Ok(Read { age: if is_fresh { Some(Duration::ZERO) } else { read.age }, ..read })
     }
 
-    /// The state some moments ago, at most 100 ms behind what is applied here. Never waits.
+    /// Returns the state of some moments ago, at most 100 ms behind the state applied here. Never
+    /// waits.
     #[must_use]
     pub fn published(&self) -> Arc<State> {
         self.published.load_full()
     }
 
-    /// The state as it is applied here now: a copy of some milliseconds.
+    /// Returns the state applied here now. Copies the state, in some milliseconds, if the published
+    /// one is older.
     #[must_use]
     pub fn known(&self) -> Arc<State> {
         let published = self.published();
@@ -253,23 +262,23 @@ impl Agreement {
         Arc::new(self.look(Clone::clone))
     }
 
-    /// Index of the last entry in what is published, told on each change.
+    /// Returns a channel with the index of the published state, updated on each change.
     #[must_use]
     pub fn publications(&self) -> watch::Receiver<u64> {
         self.published_index.subscribe()
     }
 
-    /// What `command` would change, if it were carried out now.
+    /// Returns the changes that `command` would make if it were carried out now.
     ///
     /// # Errors
-    /// What would be answered instead.
+    /// Returns the refusal or conflict that the command would get.
     pub fn dry_run(&self, command: &Command, actor: Actor) -> Result<Vec<ChangeDiff>, Fault> {
         let entry = self.entry(command.clone(), actor, None);
         let state = self.published();
         dry_run(&state, &entry)
     }
 
-    /// What can be said of the log.
+    /// Returns the status of the log, with the reason if this node is in no cluster.
     #[must_use]
     pub fn status(&self) -> Status {
         let outside = || Status::outside(self.disk);
@@ -282,14 +291,14 @@ impl Agreement {
         status
     }
 
-    /// The members that another one has told this node, as long as this node's own state may not know
-    /// them: until [`Self::forget_met`].
+    /// Returns the members that another member named to this node; empty after
+    /// [`Self::forget_met`].
     #[must_use]
     pub fn met(&self) -> Arc<Vec<PeerConfig>> {
         self.met.load_full()
     }
 
-    /// This node's state is what the others' is: nobody else's word on members is needed.
+    /// Forgets the members that another member named: this node's own state is up to date.
     pub fn forget_met(&self) {
         if !self.met.load().is_empty() {
             self.met.store(Arc::default());
@@ -299,13 +308,14 @@ impl Agreement {
         }
     }
 
-    /// Told when the cluster has removed this node, which then takes no part any more.
+    /// Returns a channel that turns true when the cluster has removed this node, which then takes
+    /// no part any more.
     #[must_use]
     pub fn removal(&self) -> watch::Receiver<bool> {
         self.removed.subscribe()
     }
 
-    /// The node that may lead.
+    /// Returns name and region of the leader; `None` if none is known.
     #[must_use]
     pub fn leader(&self) -> Option<(NodeName, RegionName)> {
         let status = self.status();
@@ -313,31 +323,32 @@ impl Agreement {
         Some((member.name.clone(), member.region.clone()))
     }
 
-    /// How far the state has come: the index after the last entry, told on each change.
+    /// Returns a channel with the index after the last applied entry, updated on each change.
     #[must_use]
     pub fn applied(&self) -> watch::Receiver<u64> {
-        // Without a log nothing is applied; what is published then is followed until there is one.
+        // Without a log nothing is applied, so the published index stands in.
         self.log.get().map_or_else(|| self.publications(), Consensus::applied)
     }
 
-    /// What entries after `index` changed.
+    /// Returns the changes of all entries after `index`.
     ///
     /// # Errors
-    /// If that is forgotten.
+    /// Returns an error if changes after `index` are forgotten.
     pub fn changes_after(&self, index: u64) -> Result<Vec<Changed>, TooOld> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner).after(index)
     }
 
-    /// How much of the log is for what only makes routing better.
+    /// Returns the counts of hints: entries that only make routing better.
     #[must_use]
     pub fn hints(&self) -> HintCounts {
-        self.hints.counts(now_ms())
+        self.hints.counts(unix_ms(SystemTime::now()))
     }
 
-    /// Hands the lead to another node.
+    /// Hands the leadership to another node.
     ///
     /// # Errors
-    /// If this node does not lead, or the other has no vote or does not take over in `limit`.
+    /// Returns an error if this node does not lead, or if the other has no vote or does not take
+    /// over within `limit`.
     pub async fn transfer_leader(&self, to: &NodeName, limit: Duration) -> Result<(), ChangeError> {
         let members = self.status().members;
         let found = members.iter().find(|(_, member)| member.name == *to);
@@ -349,10 +360,10 @@ impl Agreement {
         }
     }
 
-    /// Writes the state into one file.
+    /// Writes the state into `file`.
     ///
     /// # Errors
-    /// If it can't be written.
+    /// Returns an error if there is no log, or if the file can't be written.
     pub async fn backup(&self, file: &Path) -> Result<(), DiskFault> {
         match self.log.get() {
             Some(log) => log.backup(file).await,
@@ -360,16 +371,17 @@ impl Agreement {
         }
     }
 
-    /// A number that is equal on all nodes with the same index, and that index.
+    /// Returns a digest that is equal on all nodes with the same index, and that index.
     #[must_use]
     pub fn digest(&self) -> (u128, Option<u64>) {
         let none = || (State::new().digest().to_u128(), None);
         self.log.get().map_or_else(none, Consensus::digest)
     }
 
-    /// Hands over the lead and stops taking part.
+    /// Hands over the leadership and stops taking part.
     pub async fn shutdown(&self) {
         self.stop.cancel();
+        // No task may propose or change members while the lead is handed over.
         self.tasks.wait().await;
         self.link.open_gate(None);
         self.hand_over().await;
@@ -392,7 +404,7 @@ impl Agreement {
         request: Option<RequestId>,
     ) -> Entry {
         Entry {
-            stamp_ms: now_ms(),
+            stamp_ms: unix_ms(SystemTime::now()),
             proposer: Proposer {
                 node: self.config.name.clone(),
                 region: self.config.region.clone(),
@@ -404,20 +416,14 @@ impl Agreement {
     }
 }
 
-/// Milliseconds since 1970.
-pub(crate) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
-
-impl Drop for Agreement {
+impl Drop for ControlPlane {
     fn drop(&mut self) {
         self.stop.cancel();
     }
 }
 
-impl fmt::Debug for Agreement {
+impl fmt::Debug for ControlPlane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agreement").field("node", &self.config.name).finish_non_exhaustive()
+        f.debug_struct("ControlPlane").field("node", &self.config.name).finish_non_exhaustive()
     }
 }

@@ -1,13 +1,13 @@
-//! Fuzz targets of what is asked and answered at the gate.
+//! Fuzz targets of the questions and answers at the gate.
 
 use spillway_codec::fuzz::check_message;
 
 use super::message::{Answer, Question};
 
-/// A target: the name of the folder of its inputs, and what runs one of them.
+/// Name of a target's folder of inputs, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[("join_question", question), ("join_answer", answer)];
 
 fn question(input: &[u8]) {

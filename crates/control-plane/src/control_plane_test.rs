@@ -1,66 +1,43 @@
-//! Whole clusters on loopback: real links, real logs, real disks.
+//! Tests of whole clusters on loopback: real links, real logs, real disks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use spillway_consensus::{Consistency, ProposeError, Role, Seed, Urgency};
-use spillway_control::{
+use spillway_cluster_state::{
     Actor, Command, Expect, Fingerprint, Outcome, RecordKey, RefusalCode, RegionState, RequestId,
     State,
 };
-use spillway_link::certs::{Authority, IfExists, NodeFiles, Validity};
-use spillway_link::{
-    CertificateFiles, Deciding, ForwardBody, ForwardHead, Handler, Identity, Link, PeerConfig,
-    Refused, RefusedReason,
-};
-use tempfile::TempDir;
+use spillway_link::{Identity, Link};
+use spillway_raft::{Consistency, ProposeError, Role, Seed, Urgency};
+use spillway_testkit::{Certificates, PATIENCE, eventually, identity, introduce};
 
-use crate::{Agreement, AgreementConfig};
+use crate::{ControlPlane, ControlPlaneConfig};
 
-/// How long a test waits for what has to happen.
-const PATIENCE: Duration = Duration::from_secs(120);
 const LIMIT: Duration = Duration::from_secs(60);
 
-pub(crate) struct NoHandler;
-
-impl Handler for NoHandler {
-    fn datagram(&self, _from: &Identity, _datagram: Bytes) {}
-
-    fn forwarded(&self, _from: &Identity, _head: ForwardHead, _body: ForwardBody) -> Deciding {
-        Box::pin(async { Err(Refused { reason: RefusedReason::NoReplica, wait_ms: None }) })
-    }
-}
-
-/// Nodes with names `a`, `b` … and a region each.
+/// A cluster of nodes with names `a`, `b` … and a region each.
 pub(crate) struct World {
-    pub(crate) folder: TempDir,
-    pub(crate) authority: Authority,
+    pub(crate) certificates: Certificates,
     seeds: Vec<Seed>,
     pub(crate) nodes: Vec<Option<Node>>,
 }
 
 pub(crate) struct Node {
     pub(crate) link: Arc<Link>,
-    agreement: Arc<Agreement>,
+    control_plane: Arc<ControlPlane>,
 }
 
 impl World {
     pub(crate) fn new(nodes: usize) -> Self {
-        let folder = TempDir::new().unwrap();
-        let validity = Validity::days(SystemTime::now(), 10).unwrap();
-        let authority = Authority::new("test", validity).unwrap();
-        std::fs::write(folder.path().join("ca.pem"), authority.certificate_pem()).unwrap();
         let name = |number: usize| char::from(b'a' + number as u8).to_string();
         let seeds = (0..nodes).map(|number| Seed {
             name: name(number).as_str().into(),
             region: format!("region-{}", name(number)).as_str().into(),
         });
         Self {
-            folder,
-            authority,
+            certificates: Certificates::new(),
             seeds: seeds.collect(),
             nodes: (0..nodes).map(|_| None).collect(),
         }
@@ -76,29 +53,18 @@ impl World {
 
     pub(crate) fn identity(&self, at: usize) -> Identity {
         let seed = &self.seeds[at];
-        Identity::new("test", seed.region.as_str(), seed.name.as_str()).unwrap()
+        identity(seed.region.as_str(), seed.name.as_str())
     }
 
     fn data(&self, at: usize) -> PathBuf {
-        self.folder.path().join(format!("data-{}", self.seeds[at].name))
+        self.certificates.folder().join(format!("data-{}", self.seeds[at].name))
     }
 
     pub(crate) async fn start(&mut self, at: usize) {
         let me = self.identity(at);
         let (region, name) = (me.region().clone(), me.node().clone());
-        let files = NodeFiles::in_folder(self.folder.path(), region.as_str(), name.as_str());
-        let validity = Validity::days(SystemTime::now(), 5).unwrap();
-        let issued = self.authority.issue(region.as_str(), name.as_str(), validity).unwrap();
-        files.write(issued, IfExists::Replace).unwrap();
-        let files = CertificateFiles {
-            authority: self.folder.path().join("ca.pem"),
-            certificate: files.certificate,
-            key: files.key,
-        };
-        let mut config = spillway_link::Config::new(me, "127.0.0.1:0".parse().unwrap(), files);
-        config.transport.rtt_default_ms = 5;
-        let link = Arc::new(Link::start(config, Arc::new(NoHandler)).unwrap());
-        let config = AgreementConfig {
+        let link = self.certificates.start_link(region.as_str(), name.as_str());
+        let config = ControlPlaneConfig {
             name,
             region,
             advertise: link.local_address().unwrap().to_string(),
@@ -109,77 +75,62 @@ impl World {
             is_operator: true,
             rtt_max: Duration::from_millis(20),
         };
-        let agreement = Agreement::start(config, Arc::clone(&link)).await.unwrap();
-        self.nodes[at] = Some(Node { link, agreement });
+        let control_plane = ControlPlane::start(config, Arc::clone(&link)).await.unwrap();
+        self.nodes[at] = Some(Node { link, control_plane });
         self.introduce();
     }
 
-    /// Tells all links of each other.
+    /// Tells every link the addresses of all running nodes.
     fn introduce(&self) {
         let running =
-            || self.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.as_ref()?)));
-        let peer = |(at, node): (usize, &Node)| PeerConfig {
-            identity: self.identity(at),
-            address: node.link.local_address().unwrap().to_string(),
-            rtt_ms: Some(5),
-        };
-        for (_, node) in running() {
-            node.link.set_peers(running().map(peer).collect());
-        }
+            self.nodes.iter().enumerate().filter_map(|(at, node)| Some((at, node.as_ref()?)));
+        let links: Vec<_> = running.map(|(at, node)| (self.identity(at), &*node.link)).collect();
+        introduce(&links);
     }
 
     pub(crate) async fn stop(&mut self, at: usize) {
         let node = self.nodes[at].take().unwrap();
-        node.agreement.shutdown().await;
-        drop(node.agreement);
+        node.control_plane.shutdown().await;
+        drop(node.control_plane);
         node.link.shutdown(Duration::from_secs(1)).await;
     }
 
-    pub(crate) fn agreement(&self, at: usize) -> &Arc<Agreement> {
-        &self.nodes[at].as_ref().unwrap().agreement
+    pub(crate) fn control_plane(&self, at: usize) -> &Arc<ControlPlane> {
+        &self.nodes[at].as_ref().unwrap().control_plane
     }
 
-    fn running(&self) -> impl Iterator<Item = &Arc<Agreement>> {
-        self.nodes.iter().flatten().map(|node| &node.agreement)
+    fn running(&self) -> impl Iterator<Item = &Arc<ControlPlane>> {
+        self.nodes.iter().flatten().map(|node| &node.control_plane)
     }
 
-    /// The node that leads, as it says itself.
+    /// Returns the position of the node that reports itself as leader.
     fn leader(&self) -> Option<usize> {
         let leads = |node: &Option<Node>| {
-            node.as_ref().is_some_and(|node| node.agreement.status().role == Role::Leader)
+            node.as_ref().is_some_and(|node| node.control_plane.status().role == Role::Leader)
         };
         self.nodes.iter().position(leads)
     }
 
-    /// Waits until all nodes that run know all nodes as they are.
+    /// Waits until all running nodes know all nodes with their addresses.
     pub(crate) async fn settled(&self) {
         let expected = self.seeds.len();
         eventually("all nodes are known everywhere", || {
-            self.running().all(|agreement| {
-                let state = agreement.published();
+            self.running().all(|control_plane| {
+                let state = control_plane.published();
                 let known = state.records().nodes.iter();
                 let known = known.filter(|(_, node)| node.spec.fingerprint != Fingerprint([9; 32]));
-                known.count() == expected && agreement.leader().is_some()
+                known.count() == expected && control_plane.leader().is_some()
             })
         })
         .await;
-        let own = |agreement: &Arc<Agreement>| {
-            let state = agreement.published();
-            let name = &agreement.config.name;
+        let own = |control_plane: &Arc<ControlPlane>| {
+            let state = control_plane.published();
+            let name = &control_plane.config.name;
             state
                 .node(name)
-                .is_some_and(|(_, node)| node.spec.address == agreement.config.advertise)
+                .is_some_and(|(_, node)| node.spec.address == control_plane.config.advertise)
         };
         eventually("all addresses are right", || self.running().all(own)).await;
-    }
-}
-
-pub(crate) async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let by = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < by, "{what}: not in time");
-        // wait: between two looks
-        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
@@ -187,17 +138,17 @@ fn weight(region: &str, weight_permille: u16) -> Command {
     Command::SetRegionWeight { region: region.into(), weight_permille, expect: Expect::Any }
 }
 
-/// Numbers of requests.
+/// Source of request ids.
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
-pub(crate) async fn agreed(agreement: &Agreement, command: Command) -> Outcome {
+pub(crate) async fn agreed(control_plane: &ControlPlane, command: Command) -> Outcome {
     let by = Instant::now() + PATIENCE;
-    // With a number, nothing is done twice.
+    // A repeated request id is carried out once.
     let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
     let request = Some(RequestId(u128::from(number).to_le_bytes()));
     loop {
         let operator = Actor::Operator("ada".to_owned());
-        match agreement.propose(command.clone(), operator, request, PATIENCE).await {
+        match control_plane.propose(command.clone(), operator, request, PATIENCE).await {
             Ok(done) => return done.outcome,
             Err(ProposeError::NoQuorum { .. } | ProposeError::Unknown) if Instant::now() < by => {
                 // wait: for an election, after which it is proposed again.
@@ -219,9 +170,9 @@ async fn three_nodes_form_one_cluster_and_agree() {
     world.settled().await;
     let clusters: Vec<_> = world.running().map(|node| node.published().cluster()).collect();
     assert!(clusters[0].is_some() && clusters.iter().all(|cluster| *cluster == clusters[0]));
-    // From whichever node it is asked.
+    // Every node takes proposals.
     for (at, weight_permille) in [(0, 100), (1, 200), (2, 300)] {
-        let done = agreed(world.agreement(at), weight("region-b", weight_permille)).await;
+        let done = agreed(world.control_plane(at), weight("region-b", weight_permille)).await;
         assert!(matches!(done, Outcome::Applied { skipped: 0, .. }), "{done:?}");
         eventually("it is everywhere", || {
             world
@@ -245,8 +196,8 @@ async fn three_nodes_form_one_cluster_and_agree() {
 async fn what_was_agreed_outlives_all_processes() {
     let mut world = World::started(3).await;
     world.settled().await;
-    agreed(world.agreement(0), weight("region-c", 250)).await;
-    let cluster = world.agreement(0).published().cluster();
+    agreed(world.control_plane(0), weight("region-c", 250)).await;
+    let cluster = world.control_plane(0).published().cluster();
     for at in 0..3 {
         world.stop(at).await;
     }
@@ -267,7 +218,7 @@ async fn what_was_agreed_outlives_all_processes() {
 async fn a_repeated_request_is_carried_out_once_and_watchers_are_told_once() {
     let world = World::started(1).await;
     world.settled().await;
-    let node = world.agreement(0);
+    let node = world.control_plane(0);
     let operator = || Actor::Operator("ada".to_owned());
     let before = node.published().applied();
     let drain =
@@ -291,11 +242,11 @@ async fn without_a_majority_reads_are_stale_and_writes_refused_at_once() {
     let leader = world.leader().unwrap();
     for at in (0..3).filter(|at| *at != leader) {
         let node = world.nodes[at].take().unwrap();
-        // Killed, not stopped: nobody says good-bye.
+        // Killed, not stopped: no node hands anything over.
         node.link.shutdown(Duration::ZERO).await;
         drop(node);
     }
-    let node = world.agreement(leader);
+    let node = world.control_plane(leader);
     eventually("it knows that it is alone", || node.status().role == Role::IsolatedLeader).await;
     let begin = Instant::now();
     let refused =
@@ -318,20 +269,20 @@ async fn nobody_proposes_in_another_nodes_name() {
     let world = World::started(3).await;
     world.settled().await;
     let leader = world.leader().unwrap();
-    let follower = world.agreement((leader + 1) % 3);
+    let follower = world.control_plane((leader + 1) % 3);
     let mut entry = follower.entry(weight("region-a", 7), Actor::Node, None);
     entry.proposer.node = world.seeds[leader].name.clone();
     entry.proposer.region = world.seeds[leader].region.clone();
     let refused = follower.log.get().unwrap().propose(&entry, Urgency::Operator, LIMIT).await;
     assert!(matches!(refused, Err(ProposeError::Malformed(_))), "{refused:?}");
-    assert_eq!(weight_of(&world.agreement(leader).published(), "region-a"), Some(1_000));
+    assert_eq!(weight_of(&world.control_plane(leader).published(), "region-a"), Some(1_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_says_what_would_change_and_changes_nothing() {
     let world = World::started(1).await;
     world.settled().await;
-    let node = world.agreement(0);
+    let node = world.control_plane(0);
     let digest = node.digest();
     let diff = node.dry_run(&weight("region-a", 10), Actor::Operator("ada".into())).unwrap();
     assert_eq!(diff.len(), 1);

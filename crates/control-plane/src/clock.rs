@@ -1,0 +1,35 @@
+//! Keeps the cluster's clock going while nothing else is written.
+
+use std::sync::Weak;
+use std::time::{Duration, SystemTime};
+
+use spillway_cluster_state::{Actor, Command};
+use spillway_raft::Role;
+use spillway_types::unix_ms;
+
+use crate::control_plane::ControlPlane;
+
+/// Time between two checks of the clock.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Time limit of one attempt. The next attempt carries a later time.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Registers this node again, which changes nothing, whenever the cluster's clock needs the time
+/// stamp. In an idle cluster two or three nodes do so twice a minute.
+pub(crate) async fn run(control_plane: Weak<ControlPlane>) {
+    while let Some(this) = control_plane.upgrade() {
+        if this.status().role == Role::Stopped {
+            return;
+        }
+        if this.look(|state| state.is_time_due(&this.config.name, unix_ms(SystemTime::now()))) {
+            let command = Command::RegisterNode { node: this.spec() };
+            match this.propose(command, Actor::Node, None, LIMIT).await {
+                Ok(done) => tracing::trace!(index = done.index, "said the time"),
+                Err(error) => tracing::debug!(%error, "the time was not said"),
+            }
+        }
+        // Dropped before the pause, so that this task alone does not keep the node alive.
+        drop(this);
+        tokio::time::sleep(PERIOD).await;
+    }
+}
