@@ -1,4 +1,4 @@
-//! Throughput of prompt hashing, against hashing the same bytes without any block.
+//! Throughput of prompt hashing, compared with one hash over the same bytes without blocks.
 //!
 //! Run with `cargo bench -p spillway-prefix`.
 
@@ -9,7 +9,7 @@ use spillway_prefix::{PrefixConfig, PrefixHasher, Scope};
 
 const PROMPT_BYTES: [usize; 4] = [2 << 10, 16 << 10, 128 << 10, 1 << 20];
 
-/// Bodies arrive in pieces of about this size, which no block ends with.
+/// Size of the pieces in which bodies arrive, in bytes; no multiple of a block.
 const PIECE_BYTES: usize = 16_000;
 
 fn main() {
@@ -35,7 +35,7 @@ fn in_pieces(bencher: Bencher<'_, '_>, prompt_bytes: usize) {
     });
 }
 
-/// What can't be beaten: one hash over all the bytes.
+/// Measures the upper bound: one hash over all bytes.
 #[divan::bench(args = PROMPT_BYTES)]
 fn without_blocks(bencher: Bencher<'_, '_>, prompt_bytes: usize) {
     let prompt = prompt(prompt_bytes);

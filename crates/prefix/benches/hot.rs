@@ -1,4 +1,5 @@
-//! The hot trie: a look-up in its view, taking in a delta, noting a request, making a delta.
+//! Benchmarks of the hot trie: a look-up in its view, applying a delta, noting a request, making a
+//! delta.
 //!
 //! Run with `cargo bench -p spillway-prefix --bench hot`.
 
@@ -12,7 +13,8 @@ use spillway_types::RegionName;
 
 const BLOCKS: usize = 64;
 
-/// Shows allocations beside the times: a look-up makes none.
+/// Allocator that counts, so that the report shows allocations beside the times: a look-up makes
+/// none.
 #[global_allocator]
 static ALLOCATOR: divan::AllocProfiler = divan::AllocProfiler::system();
 
@@ -20,7 +22,8 @@ fn main() {
     divan::main();
 }
 
-/// Prompts of 64 blocks: 16 that all regions hold, 16 that every third does, 16 that one does.
+/// Looks up prompts of 64 blocks: all regions hold 16 of them, every third region 16 more, one
+/// region another 16.
 #[divan::bench(consts = [3, 10, 50])]
 fn lookup<const REGIONS: usize>(bencher: Bencher<'_, '_>) {
     let (trie, prompts) = full(REGIONS);
@@ -34,14 +37,14 @@ fn lookup<const REGIONS: usize>(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// A new view of a trie of so many regions.
+/// Makes a new view of a trie with this number of regions.
 #[divan::bench(consts = [3, 50])]
 fn view<const REGIONS: usize>(bencher: Bencher<'_, '_>) {
     let (trie, _) = full(REGIONS);
     bencher.bench(|| HotView::new(divan::black_box(&trie)));
 }
 
-/// A delta of 800 blocks, 5 % of the region's 16,384, which then evicts as many.
+/// Applies a delta of 800 blocks, 5 % of the region's 16,384; as many blocks are evicted.
 #[divan::bench]
 fn apply(bencher: Bencher<'_, '_>) {
     let (trie, _) = full(3);
@@ -62,7 +65,7 @@ fn note(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// With 65,536 blocks tracked and nothing new.
+/// Makes a delta with 65,536 tracked blocks and no news.
 #[divan::bench]
 fn delta(bencher: Bencher<'_, '_>) {
     let (mut tracker, _) = tracker();
@@ -70,7 +73,7 @@ fn delta(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| tracker.delta(1_000_000, |_| true));
 }
 
-/// A trie as full as it gets, and prompts that it knows.
+/// Returns a full trie, and prompts that it has blocks of.
 fn full(regions: usize) -> (HotTrie, Vec<Vec<u64>>) {
     let mut rng = fastrand::Rng::with_seed(1);
     let per_region = RegionBlocks::BLOCKS_MAX.min(HotTrie::BLOCKS_MAX / regions);

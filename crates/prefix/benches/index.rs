@@ -1,7 +1,7 @@
-//! The fine index: time of a look-up with its percentiles, of an insert, and bytes of a block.
+//! Benchmarks of the fine index: percentiles of a look-up, time of an insert, and bytes per block.
 //!
-//! Run with `cargo bench -p spillway-prefix --bench index`. Times are of single look-ups, with the
-//! two clock readings around them taken off as their median.
+//! Run with `cargo bench -p spillway-prefix --bench index`. Each look-up is timed alone; the median
+//! time of reading the clock is subtracted.
 
 #![expect(clippy::disallowed_methods, reason = "what measures reads the clock")]
 
@@ -17,7 +17,7 @@ const BLOCKS: usize = 64;
 const LOOKUPS: usize = 200_000;
 
 fn main() {
-    // `cargo test --benches` wants to know only that it builds.
+    // `cargo test --benches` only checks that the benchmark builds and starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
@@ -27,7 +27,7 @@ fn main() {
     }
 }
 
-/// An index of a million blocks at a thousand replicas, and prompts to ask it for.
+/// Index of a million blocks at a thousand replicas, with prompts to look up.
 struct World {
     index: FineIndex,
     reader: IndexReader,
@@ -36,8 +36,8 @@ struct World {
 }
 
 impl World {
-    /// Each prompt at one replica: a million pairs. Of the prompts asked for a third is known, a
-    /// third in part, a third not at all.
+    /// Returns a world where each prompt is at one replica: a million pairs. Of the prompts to look
+    /// up, a third is known, a third is known in part, and a third is unknown.
     fn distinct() -> Self {
         let mut world = Self::empty();
         let mut rng = fastrand::Rng::with_seed(1);
@@ -55,9 +55,9 @@ impl World {
         world
     }
 
-    /// Every prompt begins with one system prompt of 24 blocks that all replicas hold, and goes on
-    /// with one of 2,000 documents of 20 blocks that four replicas hold; the rest is its own and
-    /// has been at one replica.
+    /// Returns a world of shared prompts. Each prompt begins with a system prompt of 24 blocks that
+    /// all replicas hold. One of 2,000 documents of 20 blocks follows, which four replicas hold.
+    /// The rest is unique and at one replica.
     fn shared() -> Self {
         let mut world = Self::empty();
         let mut rng = fastrand::Rng::with_seed(2);
@@ -124,7 +124,7 @@ impl World {
     }
 }
 
-/// Inserts prompts of its own until told to stop, at full speed.
+/// Inserts random prompts at full speed until `stop` is true. Returns their number and the time.
 fn write(index: &mut FineIndex, holders: &[Holder], stop: &AtomicBool) -> (u64, Duration) {
     let mut rng = fastrand::Rng::with_seed(3);
     let (mut inserts, start) = (0, Instant::now());
@@ -135,14 +135,15 @@ fn write(index: &mut FineIndex, holders: &[Holder], stop: &AtomicBool) -> (u64, 
     (inserts, start.elapsed())
 }
 
-/// Times of single look-ups, in nanoseconds.
+/// Returns the times of single look-ups, in nanoseconds.
 fn lookups(reader: &IndexReader, prompts: &[Vec<u64>], matches: &mut Matches) -> Vec<u64> {
     let mut rng = fastrand::Rng::with_seed(4);
     let clock_ns = clock_ns();
     (0..LOOKUPS)
         .map(|_| {
             let prompt = &prompts[rng.usize(0..prompts.len())];
-            // The prompt was just hashed: it is in the cache, the index is not.
+            // A request hashes its prompt just before: the prompt is in the cache, the index is
+            // not.
             black_box(prompt.iter().fold(0, |all, hash| all ^ hash));
             let start = Instant::now();
             reader.lookup(black_box(prompt), matches);
@@ -160,7 +161,7 @@ fn clock_ns() -> u64 {
     times[times.len() / 2]
 }
 
-/// A chain of [`BLOCKS`] that begins with `first`.
+/// Returns a chain of [`BLOCKS`] hashes that begins with `first`.
 fn random_chain(rng: &mut fastrand::Rng, first: &[u64]) -> Vec<u64> {
     let mut chain = first.to_vec();
     chain.resize_with(BLOCKS, || rng.u64(..));

@@ -1,4 +1,5 @@
-//! Ten million distinct prompts through the index, with its bytes and the process's over time.
+//! Soak test: ten million different prompts through the index, with the bytes of index and process
+//! over time.
 //!
 //! Run with `cargo run --release -p spillway-prefix --example soak -- [prompts] [bytes_max]`.
 
@@ -24,14 +25,14 @@ fn main() {
         (0..50).map(|_| (0..SYSTEM_BLOCKS).map(|_| rng.u64(..)).collect()).collect();
     let start = Instant::now();
     for prompt in 0..prompts {
-        // One of fifty system prompts, then blocks that nobody sends again.
+        // One of fifty system prompts, then blocks that no other request has.
         let mut chain = systems[rng.usize(0..systems.len())].clone();
         chain.resize_with(BLOCKS, || rng.u64(..));
         reader.lookup(&chain, &mut matches);
         let holder = holders[rng.usize(0..holders.len())];
         index.insert(holder, &chain);
         index.correct(holder, &chain, matches.blocks(holder));
-        // 100 requests a second.
+        // 10 ms per prompt: 100 requests a second.
         heat.note(&chain, prompt * 10);
         if prompt % 200 == 0 {
             let delta = heat.delta(prompt * 10, |block| reader.is_held(block));
@@ -63,7 +64,7 @@ fn print(prompts: u64, index: &FineIndex, heat: &HeatTracker, start: Instant) {
     );
 }
 
-/// What the kernel counts for this process.
+/// Returns the resident memory of this process in megabytes, as the kernel counts it.
 fn resident_mb() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

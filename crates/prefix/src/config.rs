@@ -1,29 +1,34 @@
-//! How finely and how far prompts are hashed.
+//! Settings of prompt hashing: size and number of blocks.
 
 /// Size and number of the blocks of a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrefixConfig {
     /// Bytes of prompt per block: a multiple of 32 from 32 to 65,536.
     ///
-    /// Smaller blocks find shorter common prefixes and cost more to hash and to remember. It has
-    /// to be the same on every node that shares hashes, or only some of them will match.
+    /// Smaller blocks find shorter common prefixes and cost more to hash and to remember. All nodes
+    /// that share hashes need the same value, or only some of their hashes match.
     pub block_bytes: usize,
-    /// Most blocks of one prompt; what follows them is not hashed. From 1 to 1,048,576.
+    /// Largest number of blocks of one prompt, from 1 to 1,048,576. Bytes behind them are not
+    /// hashed.
     ///
-    /// Two prompts that differ only after so many blocks look the same, which costs a choice of
-    /// replica that is no better than for the part they share.
+    /// Prompts that differ only behind these blocks look equal. The chosen replica is then no
+    /// better than one chosen by the common part.
     pub blocks_max: usize,
 }
 
 impl Default for PrefixConfig {
-    /// 256 bytes are about 64 tokens, four cache blocks of the usual 16; 4,096 of them are 1 MiB.
+    /// Returns 256 bytes, which are about 64 tokens or four engine blocks of the usual 16 tokens,
+    /// and 4,096 blocks, which are 1 MiB.
     fn default() -> Self {
         Self { block_bytes: 256, blocks_max: 4_096 }
     }
 }
 
 impl PrefixConfig {
-    /// The same values, if they are within their limits.
+    /// Returns the values unchanged if they are within their limits.
+    ///
+    /// # Errors
+    /// Returns the first value that is outside its limits.
     pub(crate) fn checked(self) -> Result<Self, PrefixConfigError> {
         let Self { block_bytes, blocks_max } = self;
         if !block_bytes.is_multiple_of(32) || !(32..=65_536).contains(&block_bytes) {
@@ -36,7 +41,7 @@ impl PrefixConfig {
     }
 }
 
-/// A [`PrefixConfig`] value outside its limits.
+/// Error: a [`PrefixConfig`] value is outside its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PrefixConfigError {
     /// The block size is not a multiple of 32, or too small or too large.

@@ -1,8 +1,9 @@
-//! Hot prefixes: what one region tells the others about what its replicas hold.
+//! Hot prefixes: the blocks that one region announces to the others because many requests share
+//! them.
 //!
-//! A node's [`HeatTracker`] sees which blocks are asked for and says as a [`HotDelta`] which of
-//! them became hot or cold. The replicated [`HotTrie`] holds all regions' hot blocks, equal on all
-//! nodes; a [`HotView`] made from it answers for one prompt how deep each region holds it.
+//! A node's [`HeatTracker`] counts requests per block and reports as a [`HotDelta`] which blocks
+//! became hot or cold. The replicated [`HotTrie`] holds the hot blocks of all regions, equal on all
+//! nodes. A [`HotView`] made from it tells for a prompt how many leading blocks each region holds.
 
 mod block;
 mod config;

@@ -1,7 +1,7 @@
-//! The fine index: which replica of this region holds which blocks.
+//! Fine index: which replica of this region holds which blocks.
 //!
-//! [`FineIndex`] has one writer; any number of [`IndexReader`]s look up while it writes. For each
-//! holder the known blocks are closed under prefixes: with a block all its ancestors are there.
+//! [`FineIndex`] has one writer; any number of [`IndexReader`]s look up while it writes. The known
+//! blocks of each holder are closed under prefixes: with a block, all blocks before it are known.
 
 mod blocks;
 mod config;

@@ -1,10 +1,10 @@
-//! Prompt to chained block hashes, and who holds which blocks.
+//! Chained block hashes of prompts, and the replicas and regions that hold these blocks.
 //!
-//! [`PrefixHasher`] turns a prompt into one keyed hash per full block, each standing for the whole
+//! [`PrefixHasher`] turns a prompt into one keyed hash per full block; each stands for the whole
 //! prompt up to the end of its block. The same key, scope and bytes give the same hashes on every
-//! machine and however the bytes were cut into pieces on arrival; see [`PrefixStream`].
-//! [`FineIndex`] knows which replicas of this region hold which blocks, [`HotTrie`] which regions
-//! hold the blocks that are asked for most.
+//! machine, however the bytes were cut into pieces on arrival; see [`PrefixStream`]. [`FineIndex`]
+//! knows which replicas of this region hold which blocks, [`HotTrie`] which regions hold the most
+//! requested blocks.
 
 mod config;
 mod descend;

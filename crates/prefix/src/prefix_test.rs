@@ -1,4 +1,4 @@
-//! What block hashes promise, whatever computes them.
+//! Properties of block hashes that any implementation has to keep.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ fn hash(scope: &Scope<'_>, prompt: &[u8]) -> Vec<u64> {
     hash_with(KEY, SMALL, scope, prompt)
 }
 
-/// The same hashes the slow and obvious way: every prefix as a whole, without SIMD.
+/// Computes the hashes in the slow and obvious way: every prefix as a whole, without SIMD.
 fn hash_every_prefix(config: PrefixConfig, scope: &Scope<'_>, prompt: &[u8]) -> Vec<u64> {
     let key = scope.derive_key(&Key(KEY));
     let ends = (config.block_bytes..=prompt.len()).step_by(config.block_bytes);
@@ -56,7 +56,7 @@ proptest! {
         let (left, right) = (hash(&LLAMA, &left), hash(&LLAMA, &right));
         let same_entries = left.iter().zip(&right).take_while(|(l, r)| l == r).count();
         prop_assert_eq!(same_entries, same_bytes / 32);
-        // After the first difference nothing agrees again, even where the bytes do.
+        // Behind the first difference no hash agrees again, even where the bytes are equal.
         prop_assert!(left.iter().zip(&right).skip(same_entries).all(|(l, r)| l != r));
     }
 
@@ -101,7 +101,7 @@ proptest! {
         left in ("[ab]{0,2}", "[ab]{0,2}", "[ab]{0,2}"),
         right in ("[ab]{0,2}", "[ab]{0,2}", "[ab]{0,2}"),
     ) {
-        // From so few short texts, many pairs read the same once their fields are joined.
+        // With so few short texts, many pairs are equal once their fields are joined.
         let scope = |(model, adapter, salt): &(String, String, String)| {
             hash(&Scope { model, adapter, salt: salt.as_bytes() }, &prompt)
         };
@@ -141,7 +141,7 @@ fn a_partial_block_and_what_is_beyond_the_limit_are_not_hashed() {
     assert_eq!([0, 63, 64, 127, 128, 192, 256, 10_000].map(count), [0, 0, 1, 1, 2, 3, 3, 3]);
 }
 
-/// A node and its successor exchange hashes during an upgrade, so the values must never change.
+/// During an upgrade, nodes of both versions exchange hashes, so the values must never change.
 #[test]
 fn values_are_those_of_every_earlier_version() {
     let prompt: Vec<u8> = (0..1_024_u32).map(|at| (at * 7 + at / 256) as u8).collect();

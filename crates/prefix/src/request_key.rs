@@ -1,4 +1,4 @@
-//! A hash of what requests have in common when they belong together.
+//! Keyed hashes of requests: by a key such as a session, or as a whole.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
@@ -6,24 +6,25 @@ use crate::PrefixHasher;
 use crate::scope::append_field;
 
 impl PrefixHasher {
-    /// The keyed hash of a request's key, e.g. a session's name.
+    /// Returns the keyed hash of a request's key, e.g. of a session's name.
     ///
-    /// Whoever could compute it could choose names that all fall to one replica. So it is made
-    /// with the secret that prompts are hashed with, which all nodes of a region have in common:
-    /// they have to agree on where a key belongs.
+    /// Without the secret, a client cannot choose names that all fall to one replica. The secret is
+    /// that of the prompt hashes, which all nodes of a region share, because the nodes have to
+    /// agree on the replica of a key.
     #[must_use]
     pub fn hash_request_key(&self, request_key: &[u8]) -> u64 {
         let mut hasher = HighwayHasher::new(Key(self.key.0));
+        // The label keeps these hashes apart from others under the same secret.
         append_field(&mut hasher, b"spillway request key 1");
         hasher.append(request_key);
         hasher.finalize64()
     }
 
-    /// What engines are to keep cache entries apart by, for prompts that share none with others: 64
-    /// hexadecimal digits.
+    /// Returns the salt that separates cache entries in engines, for prompts that share none with
+    /// others: 64 hexadecimal digits.
     ///
-    /// Nobody can guess it without the secret, so nobody finds out by their own prompts what somebody
-    /// else's cache holds. Nodes with the same secret give the same, wherever the request comes in.
+    /// The salt cannot be guessed without the secret, so a client cannot probe another client's
+    /// cache with prompts of its own. Nodes with the same secret return the same salt.
     #[must_use]
     pub fn engine_salt(&self, scope: &[u8]) -> String {
         let mut hasher = HighwayHasher::new(Key(self.key.0));
@@ -33,11 +34,11 @@ impl PrefixHasher {
         parts.iter().map(|part| format!("{part:016x}")).collect()
     }
 
-    /// The keyed hash of a whole request: of these fields, and of a body that may be in pieces. Equal
-    /// requests have equal hashes, however their bodies are cut.
+    /// Returns the keyed hash of a whole request: of `fields`, and of a body that may be in pieces.
+    /// Equal requests have equal hashes, however their bodies are cut.
     ///
-    /// Whoever was turned away is known again by it. Without the key nobody can come in the name
-    /// of another's request.
+    /// A client that was refused is recognised by it when it comes again. Without the secret, no
+    /// other client can pretend to repeat that request.
     #[must_use]
     pub fn hash_request<'b>(
         &self,

@@ -1,25 +1,25 @@
-//! What, besides the prompt, decides whether a cache entry can be shared.
+//! Scope of a cache entry: what must be equal, besides the prompt, for sharing it.
 
 use highway::{HighwayHash, HighwayHasher, Key};
 
-/// Keeps equal prompts apart that must not or can not share a cache.
+/// Scope that keeps equal prompts apart that must not or cannot share a cache.
 ///
-/// An empty field means "none". Build it with `..Scope::default()`: fields may be added.
+/// An empty field means "none". Build it with `..Scope::default()`, since fields may be added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scope<'a> {
-    /// The model, aliases resolved.
+    /// Name of the model, aliases resolved.
     pub model: &'a str,
-    /// The adapter (LoRA) on top of it.
+    /// Name of the adapter (LoRA) on top of the model.
     pub adapter: &'a str,
-    /// A tenant's salt; prompts of different salts never look alike.
+    /// Salt of the tenant; prompts of different salts have different hashes.
     pub salt: &'a [u8],
 }
 
 impl Scope<'_> {
-    /// The key under which prompts of this scope are hashed, derived from the node's key.
+    /// Returns the key for prompts of this scope, derived from the node's key.
     pub(crate) fn derive_key(&self, key: &Key) -> Key {
         let mut hasher = HighwayHasher::new(Key(key.0));
-        // A label of its own, so that the node's key may serve other purposes too.
+        // The label lets the node's key serve other purposes too.
         append_field(&mut hasher, b"spillway prompt prefix 1");
         append_field(&mut hasher, self.model.as_bytes());
         append_field(&mut hasher, self.adapter.as_bytes());
@@ -28,7 +28,7 @@ impl Scope<'_> {
     }
 }
 
-/// Appends a field with its length in front, so that bytes can't move from one field to the next.
+/// Appends a field with its length in front, so that bytes cannot move from one field to the next.
 pub(crate) fn append_field(hasher: &mut HighwayHasher, field: &[u8]) {
     hasher.append(&(field.len() as u64).to_le_bytes());
     hasher.append(field);

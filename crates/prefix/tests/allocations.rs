@@ -1,4 +1,4 @@
-//! A look-up is part of each decision, so it must not go to the allocator.
+//! Test that a look-up, which is part of each routing decision, allocates no memory.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! What a request pays for limits.
+//! Cost of limits for one request.
 
 use std::time::Instant;
 

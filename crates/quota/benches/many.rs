@@ -1,4 +1,4 @@
-//! What thousands of limits cost a node: requests, its looks, statements, and the time until demand
+//! Cost of thousands of limits for a node: requests, looks, statements, and the time until demand
 //! has found its share. Prints a table; `cargo bench -p spillway-quota --bench many`.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,9 +15,9 @@ const REGIONS: [&str; 3] = ["a", "b", "c"];
 /// Tokens a minute of each tenant.
 const WHOLE: u64 = 600_000;
 const LOOK: Duration = Duration::from_millis(250);
-/// From a statement to its being known at all nodes.
+/// Time from a statement until all nodes know it.
 const DELAY: Duration = Duration::from_millis(150);
-/// Nothing that is waited for takes longer.
+/// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 fn main() -> io::Result<()> {
@@ -33,7 +33,7 @@ fn report(out: &mut impl Write, tenants: usize) -> io::Result<()> {
     writeln!(out, "\n{tenants} tenants with a limit, {} nodes", world.nodes.len())?;
     let started = world.at;
     let (mut count, mut grown) = (0, world.at);
-    // With more limits than there are rows for, they are not all shared out.
+    // If there are more limits than rows, some limits are not divided.
     while world.at - grown < Duration::from_secs(60) && count < tenants {
         world.run_for(Duration::from_secs(2), 0);
         if world.shares.pools().len() > count {
@@ -76,7 +76,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// One node, in virtual time.
+/// Node in virtual time.
 struct Node {
     name: NodeName,
     holder: Holder,
@@ -84,14 +84,14 @@ struct Node {
     book: Book,
 }
 
-/// What was said, and when all know it.
+/// Statement on its way, and when all nodes know it.
 struct Said {
     at: Instant,
     by: usize,
     statement: Statement,
 }
 
-/// Two nodes in each of three regions. Statements are taken in by all at once.
+/// Two nodes in each of three regions, all of which apply statements at the same time.
 struct World {
     at: Instant,
     nodes: Vec<Node>,
@@ -100,7 +100,7 @@ struct World {
     terms: BTreeMap<Scope, PoolTerms>,
     shares: Shares,
     coming: Vec<Said>,
-    /// Bytes of statements, by the estimate that they are cut by.
+    /// Sizes of statements in bytes, by the estimate that bounds them.
     said: Vec<usize>,
     look_us: Vec<f64>,
     apply_us: Vec<f64>,
@@ -144,7 +144,6 @@ impl World {
                 siblings: roster[&region].iter().cloned().collect(),
                 place_ms: 3_600_000,
                 lease_ms: 30_000,
-                has_heirs: true,
             };
             Node {
                 name: name.clone(),
@@ -168,8 +167,8 @@ impl World {
         }
     }
 
-    /// A quarter of a second with all looks, and the first `hot` tenants asking the first node for all
-    /// that it lets them have.
+    /// Runs a quarter of a second with all looks. The first `hot` tenants ask the first node for
+    /// all that it lets them have.
     fn step(&mut self, hot: usize) {
         self.at += LOOK;
         self.take_in();
@@ -205,13 +204,7 @@ impl World {
         self.coming = later;
         for Said { by, statement, .. } in due {
             let terms = |scope: &Scope| self.terms.get(scope).cloned();
-            let ground = Ground {
-                members: &self.members,
-                terms: &terms,
-                rows_max: ROWS_MAX,
-                ended_make_room: true,
-                has_heirs: true,
-            };
+            let ground = Ground { members: &self.members, terms: &terms, rows_max: ROWS_MAX };
             let begin = now();
             let taken = self.shares.apply(&statement, &ground).is_ok();
             self.apply_us.push((now() - begin).as_secs_f64() * 1e6);
@@ -222,11 +215,11 @@ impl World {
         }
     }
 
-    /// Whether it came true.
+    /// Runs until `is_done`, and returns true if that happened in time.
     fn run_until(&mut self, is_done: impl Fn(&Self) -> bool, hot: usize) -> bool {
         let by = self.at + PATIENCE;
         while self.at < by {
-            // Seldom: to look costs more than a step.
+            // Checked seldom, since a check costs more than a step.
             for _ in 0..4 {
                 self.step(hot);
             }
@@ -244,13 +237,14 @@ impl World {
         }
     }
 
-    /// Until nobody has anything to say but renewals.
+    /// Runs until nodes make no statements but renewals.
     fn settle(&mut self) {
         self.run_for(Duration::from_secs(60), 0);
         (self.look_us, self.apply_us) = (Vec::new(), Vec::new());
     }
 
-    /// What the first node has at least of the limits of the first `hot` tenants that have shares.
+    /// Returns the fewest units that the first node holds of the limits of the first `hot` tenants
+    /// that are divided.
     fn least_held(&self, hot: usize) -> u64 {
         let node = &self.nodes[0];
         let shared = self.scopes[..hot].iter().filter_map(|scope| self.shares.pool(scope));

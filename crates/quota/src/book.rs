@@ -1,4 +1,4 @@
-//! What a node's part in dividing limits begins with and goes by.
+//! Input of a [`Holder`](crate::Holder): the limits and nodes agreed on, and the process before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,38 +9,36 @@ use crate::{PoolTerms, RequestWindow, Scope, Units};
 /// The limits and nodes that the cluster has agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Book {
-    /// How each limit should be divided.
+    /// Terms by which each limit is divided.
     pub terms: BTreeMap<Scope, PoolTerms>,
-    /// The nodes that are registered.
+    /// Registered nodes.
     pub members: BTreeSet<NodeName>,
-    /// Those of this node's region, itself included.
+    /// Registered nodes of this node's region, itself included.
     pub siblings: BTreeSet<NodeName>,
-    /// The longest that a request may run, milliseconds: others take over the places of a node that
-    /// is not heard of only after so long.
+    /// Longest time that a request may run, in milliseconds. Other nodes take over the concurrency
+    /// slots of a silent node only after this time.
     pub place_ms: u64,
-    /// How long leases last, milliseconds. A node that is gone keeps what it had for so long and for
-    /// the window; shorter costs more entries of the log.
+    /// Length of leases, in milliseconds. A node that is gone keeps what it had for this long and
+    /// for the window; shorter leases cost more entries of the log.
     pub lease_ms: u32,
-    /// Whether this process takes over what earlier processes of its node had, as soon as it knows
-    /// what they charged. Every node has to understand that.
-    pub has_heirs: bool,
 }
 
 impl Book {
-    /// The longest time over which any limit counts requests.
+    /// Returns the longest window over which any limit counts requests.
     pub(crate) fn requests_longest(&self) -> RequestWindow {
         self.terms.values().map(|terms| terms.requests).max().unwrap_or_default()
     }
 }
 
-/// What is known of the process of this node before this one.
+/// Knowledge about the process of this node that ran before this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// There was none.
+    /// This process is the first one of its node.
     Nothing,
-    /// What it charged in the last minute is counted by [`crate::Quotas::assume`]; of floors it kept
-    /// this.
+    /// [`crate::Quotas::assume`] counts what that process charged in the last minute. The map has
+    /// what it kept of floors.
     Counted(BTreeMap<Scope, Units>),
-    /// It may have charged all that it had until just now; of floors it kept this.
+    /// The process may have charged all that it held until just now. The map has what it kept of
+    /// floors.
     Unknown(BTreeMap<Scope, Units>),
 }

@@ -1,7 +1,7 @@
-//! Who gets how much.
+//! Division of a number among those that need parts of it.
 
-/// Divides `total` among those who need so much each: nobody gets more than needed, and whoever gets
-/// less gets as much as anyone (max-min fairness). What is left over stays.
+/// Divides `total` by max-min fairness: no part exceeds its need, and a part below its need is as
+/// large as any other part. The parts sum up to less than `total` if all needs are met.
 #[must_use]
 pub(crate) fn fair(total: u64, needs: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..needs.len()).collect();
@@ -16,7 +16,8 @@ pub(crate) fn fair(total: u64, needs: &[u64]) -> Vec<u64> {
     parts
 }
 
-/// Divides `total` evenly; the first get one more where it does not come out even.
+/// Divides `total` evenly: returns the part at each place. The first places get one more where the
+/// division leaves a remainder.
 pub(crate) fn even(total: u64, count: usize) -> impl Fn(usize) -> u64 {
     let width = (count as u64).max(1);
     move |place| total / width + u64::from((place as u64) < total % width)

@@ -1,32 +1,33 @@
-//! Statements on their way.
+//! Statements that were proposed, and their outcomes.
 
 use std::collections::BTreeMap;
 
 use crate::{Scope, Units};
 
-/// What became of a statement.
+/// Outcome of a proposed statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It was taken in: the agreed state says the rest.
+    /// The statement was applied; the agreed state has the rest.
     TakenIn,
-    /// It never will be taken in.
+    /// The statement was not applied, and never will be.
     Never,
-    /// It may be taken in at any time, or never.
+    /// The statement may be applied at any time, or never.
     Unknown,
 }
 
-/// A statement that may be taken in at any time. As long as that is so, its process keeps to it.
+/// A statement that may be applied at any time. Until that is known, its process holds no more than
+/// the statement says.
 #[derive(Clone, Debug)]
 pub(crate) struct Pending {
     pub(crate) serial: u64,
-    /// Before it was said.
+    /// Time just before the statement was made.
     pub(crate) at_ns: u64,
-    /// Floor and lease that it keeps.
+    /// Floor and lease that the statement keeps of each limit.
     pub(crate) lines: BTreeMap<Scope, (Units, Units)>,
 }
 
 impl Pending {
-    /// Keeps to an earlier statement as well.
+    /// Keeps to `earlier` as well: takes the lower floor and lease of both.
     pub(crate) fn take_over(&mut self, earlier: Self) {
         for (scope, (floor, lease)) in earlier.lines {
             let said = self.lines.entry(scope).or_insert((floor, lease));

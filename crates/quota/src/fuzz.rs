@@ -1,4 +1,4 @@
-//! Fuzz targets of what nodes say of their shares.
+//! Fuzz targets of statements about shares.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,18 +9,18 @@ use crate::{
     Units, floors,
 };
 
-/// A target: the name of the folder of its inputs, and what runs one of them.
+/// Fuzz target: the name of its input folder, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[("share_statements", share_statements)];
 
-/// The whole of the limit of each kind.
+/// The whole limit of each kind.
 const WHOLE: [u64; 3] = [10, 1_000, u64::MAX];
-/// Bytes that one statement is made of.
+/// Bytes of input for one statement.
 const STATEMENT_BYTES: usize = 12;
 
-/// Whatever nodes state, all that they may use together stays within each limit.
+/// Asserts that all units that nodes may use together stay within each limit, for any statements.
 fn share_statements(input: &[u8]) {
     let members: BTreeSet<NodeName> = ["a".into(), "b".into(), "c".into()].into();
     let whole = WHOLE.map(Some);
@@ -29,13 +29,7 @@ fn share_statements(input: &[u8]) {
     let terms = |_: &Scope| {
         Some(PoolTerms { whole, floors: floors.clone(), nodes: 3, ..PoolTerms::default() })
     };
-    let ground = Ground {
-        members: &members,
-        terms: &terms,
-        rows_max: ROWS_MAX,
-        ended_make_room: true,
-        has_heirs: true,
-    };
+    let ground = Ground { members: &members, terms: &terms, rows_max: ROWS_MAX };
     let mut shares = Shares::default();
     for bytes in input.chunks_exact(STATEMENT_BYTES).take(64) {
         let before = shares.clone();
@@ -51,7 +45,7 @@ fn share_statements(input: &[u8]) {
     }
 }
 
-/// A statement of numbers that are small or at an edge, so that statements are about each other.
+/// Builds a statement of numbers that are small or at an edge, so that statements interact.
 fn statement(bytes: &[u8]) -> Statement {
     let number = |at: usize| match bytes[at] {
         small @ 0..=199 => u64::from(small),

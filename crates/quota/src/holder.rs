@@ -1,4 +1,4 @@
-//! One node's part in dividing limits.
+//! State machine of one node that takes part in dividing limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -17,26 +17,26 @@ use crate::{
     Statement, Units,
 };
 
-/// Limits looked at in one look; with more than this, each comes in a later one.
+/// Limits handled in one call of [`Holder::look`]. If there are more, later calls handle the rest.
 const SCOPES_EACH_LOOK: usize = 4_096;
-/// Bytes of a statement. Larger entries hold up others on thin links.
+/// Target size of a statement, in bytes. Larger entries hold up others on thin links.
 const STATEMENT_BYTES_MAX: usize = 24 << 10;
-/// A limit that found no place in the agreed state is tried again after this long.
+/// Delay until a limit that found no room in the agreed state is tried again.
 const INTRODUCE_AGAIN_MS: u64 = 60_000;
-/// Kept beside a window: what a process charged last may have counted a moment after it ended.
+/// Extra time after a window: the process before may have charged just after it was last counted.
 const MARGIN_NS: u64 = 100_000_000;
-/// Statements of unknown fate that are remembered one by one.
+/// Statements of unknown outcome that are kept one by one; older ones are merged.
 const PENDING_MAX: usize = 4;
 
-/// One node's part in dividing limits: what it may use, and what it says in the log.
+/// Part of one node in dividing limits: what it may use, and what it states in the log.
 ///
-/// Call [`Self::look`] a few times a second and whenever the agreed state changed; propose the
-/// statement that it returns, and tell [`Self::answered`] what became of it.
+/// Call [`Self::look`] a few times a second and whenever the agreed state changed, propose the
+/// statement that it returns, and report the outcome to [`Self::answered`].
 #[derive(Debug)]
 pub struct Holder {
     run: Run,
     serial: u64,
-    /// The serial of our last statement that was taken in, and when its leases end.
+    /// Serial of our last applied statement. `ends_ns` is when its leases end.
     applied: u64,
     ends_ns: u64,
     pending: Vec<Pending>,
@@ -44,25 +44,26 @@ pub struct Holder {
     pace: Pace,
     watch: Watch,
     needs: BTreeMap<Scope, Units>,
-    /// Limits that this process has spoken of for the first time: in which statement, and when.
+    /// Limits that this process named for the first time: the serial of that statement, and when.
     introduced: BTreeMap<Scope, (u64, u64)>,
     before: Before,
-    /// When this process first looked.
+    /// Time of the first look.
     born_ns: Option<u64>,
-    /// What an earlier process said it keeps of floors, as long as nobody has heard this one.
+    /// Parts of floors that an earlier process kept. Used until the first statement of this process
+    /// is applied.
     floor_caps: BTreeMap<Scope, Units>,
-    /// Floors that this process has given a part of.
+    /// Floors of which this process gave a part away, with what is left of each.
     lowered: BTreeMap<Scope, Units>,
     next: Option<Scope>,
     is_leaving: bool,
-    /// Limits that it has spoken of since it leaves.
+    /// Limits that this process named since it began to leave.
     left: BTreeSet<Scope>,
 }
 
 impl Holder {
-    /// The process `incarnation` of `node`; it has to be larger than that of any process before: the
-    /// time of day in milliseconds will do. What the last one kept of floors is what its
-    /// [`Self::lowered_floors`] said.
+    /// Creates the state of the process `incarnation` of `node`. The incarnation must be larger
+    /// than that of any earlier process; the time of day in milliseconds will do. `before` has what
+    /// the last process reported by [`Self::lowered_floors`].
     #[must_use]
     pub fn new(node: NodeName, incarnation: u64, before: Before, dice: fastrand::Rng) -> Self {
         let floor_caps = match &before {
@@ -90,8 +91,8 @@ impl Holder {
         }
     }
 
-    /// Goes by what was agreed on: `quotas` hold what this node may use now. Returns what to propose,
-    /// if anything; what it gives up it has given up already.
+    /// Applies the agreed state, so that `quotas` hold what this node may use now. Returns the
+    /// statement to propose, if any; what the statement gives up is given up already.
     #[must_use]
     pub fn look(
         &mut self,
@@ -111,7 +112,8 @@ impl Holder {
             if self.is_leaving {
                 seen.lease_most = Units::NONE;
             }
-            // What the process before charged to a floor may count still: nothing of that is given away.
+            // Charges of the process before to a floor may still count, so no floor is given away
+            // yet.
             for kind in LimitKind::ALL {
                 if !self.knows(kind, now_ns, seen.terms.requests) {
                     seen.floor_most[kind] = u64::MAX;
@@ -138,10 +140,14 @@ impl Holder {
         let inherits = self.inherits(now_ns, book);
         let mut overdue = self.watch.overdue(now_ns, (&self.run, inherits), (shares, book));
         overdue.truncate(OVERDUE_MAX);
+        // Leases of this node's earlier process are needed at once.
         is_urgent |= overdue.iter().any(|overdue| overdue.run.node == self.run.node);
+        // An urgent turn is spent only on lines that another process or a request waits for.
         if turn == Turn::Urgent && !is_urgent {
             return None;
         }
+        // Without lines, a statement is worth an entry only to renew leases or to report overdue
+        // ones.
         if lines.is_empty() && (self.is_leaving || overdue.is_empty() && !is_renewal) {
             return None;
         }
@@ -150,7 +156,8 @@ impl Holder {
         Some(self.state((now_ns, shares, book.lease_ms), lines, overdue))
     }
 
-    /// Whether this process holds its shares of all limits, with what an earlier one had of them.
+    /// Returns true if this process holds its shares of all limits, including those of earlier
+    /// processes.
     #[must_use]
     pub fn holds_shares(&self, now_ns: u64, shares: &Shares, book: &Book) -> bool {
         let is_held =
@@ -164,43 +171,45 @@ impl Holder {
             || now_ns < self.ends_ns
                 && book.terms.keys().all(is_held)
                 && LimitKind::ALL.into_iter().filter(is_limited).all(is_known)
-                && !(book.has_heirs && has_legacy(shares, &self.run, [true; 3]))
+                && !has_legacy(shares, &self.run, [true; 3])
     }
 
-    /// The process is about to end: the next look gives back leases that are not in use, at once. Of very
-    /// many it takes some, so call this and look again until it has nothing more to say.
+    /// Begins to leave: the next looks give back leases that are not in use, without a wait. Call
+    /// this and look again until there is no statement left to make, since one look covers a part
+    /// of very many limits.
     pub fn leave(&mut self) {
         self.is_leaving = true;
         self.is_waiting = false;
         self.pace.now();
     }
 
-    /// What became of a statement.
+    /// Takes note of the outcome of a statement.
     pub fn answered(&mut self, serial: u64, fate: Fate, now_ns: u64) {
         self.is_waiting = false;
         match fate {
             Fate::TakenIn | Fate::Unknown => {}
             Fate::Never => self.pending.retain(|pending| pending.serial != serial),
         }
-        // Whoever was refused asks no sooner than one who was not.
+        // A refused node waits as long as an accepted one before it asks again.
         self.pace.wait(now_ns);
     }
 
-    /// Floors that this node has given a part of, and what it has left of them. The next process may
-    /// begin with an older state, where they are as they were before: it has to keep to these until
-    /// somebody has heard it. Write them down before proposing.
+    /// Returns the floors of which this node gave a part away, with what is left of each. Store
+    /// them before proposing a statement: the next process may start from an older state that shows
+    /// the floors as they were before, and must keep to these until its own first statement is
+    /// applied.
     #[must_use]
     pub fn lowered_floors(&self) -> &BTreeMap<Scope, Units> {
         &self.lowered
     }
 
-    /// Who this is.
+    /// Returns the process that this holder speaks for.
     #[must_use]
     pub fn run(&self) -> &Run {
         &self.run
     }
 
-    /// When the leases of this process end, by the clock of its [`Quotas`].
+    /// Returns when the leases of this process end, in nanoseconds of [`Quotas::clock_ns`].
     #[must_use]
     pub fn ends_ns(&self) -> u64 {
         self.ends_ns
@@ -215,6 +224,7 @@ impl Holder {
                 }
                 self.applied = row.serial;
                 self.pending.retain(|pending| pending.serial > row.serial);
+                // From now on, statements of earlier processes are stale: the agreed floors hold.
                 self.floor_caps.clear();
             }
             Some(_) => {}
@@ -226,7 +236,8 @@ impl Holder {
         }
     }
 
-    /// A clock that was set back gave this process a number that an earlier one had passed.
+    /// Raises the incarnation above that of an earlier process, which is higher if the time of day
+    /// was set back.
     fn overtake(&mut self, shares: &Shares) {
         if let Some(newest) = shares.newest(&self.run.node).filter(|newest| **newest > self.run) {
             self.run.incarnation = newest.incarnation + 1;
@@ -239,7 +250,7 @@ impl Holder {
         now_ns + 2 * third_ns >= self.ends_ns && shares.pools().values().any(holds)
     }
 
-    /// The limits to look at now: all, or the next ones of very many.
+    /// Returns the limits to look at now: all of them, or the next ones of very many.
     fn round(&mut self, book: &Book) -> Vec<Scope> {
         let first = self.next.take();
         let from = first.as_ref().map(|first| book.terms.range(first..));
@@ -253,7 +264,7 @@ impl Holder {
         scopes
     }
 
-    /// Has requests use what this node may use.
+    /// Tells `quotas` what requests may use of a limit.
     fn follow(&self, seen: &Seen<'_>, now_ns: u64, quotas: &Quotas) {
         let (mut floor, mut lease) = seen.kept();
         let pending = self.pending.iter().filter_map(|pending| pending.lines.get(seen.scope));
@@ -272,22 +283,22 @@ impl Holder {
         quotas.pay_at(seen.scope, now_ns);
     }
 
-    /// Whether all is known that was charged before this process and still counts.
+    /// Returns true if all charges made before this process that still count are known.
     fn knows(&self, kind: LimitKind, now_ns: u64, requests: RequestWindow) -> bool {
         let window = kind.window(requests);
         let is_unknown = match &self.before {
             Before::Nothing => false,
-            // Of what was charged in the last second nothing is written down.
+            // Charges of the last second are not written down, only those of the last minute.
             Before::Counted(_) => window != LimitKind::TokenRate.window(requests),
             Before::Unknown(_) => true,
         };
-        // What ran ended with its process.
+        // Requests of the process before ended with it.
         let window_ns = window.map_or(0, |window| window.as_nanos() as u64);
         let counts_ns = if window_ns == 0 { 0 } else { window_ns + window_ns / 1_000 + MARGIN_NS };
         !is_unknown || self.born_ns.is_some_and(|born| now_ns >= born + counts_ns)
     }
 
-    /// Takes in what requests asked for.
+    /// Updates the need of a limit by what requests asked for.
     fn feel(&mut self, seen: &Seen<'_>, quotas: &Quotas) {
         let demand = quotas.take_demand(seen.scope);
         let need = self.needs.entry(seen.scope.clone()).or_default();
@@ -299,9 +310,10 @@ impl Holder {
         });
     }
 
-    /// What earlier processes of this node had that this one may take over now.
+    /// Returns the kinds that this process may take over from earlier processes of its node; None
+    /// if it inherits nothing.
     fn inherits(&self, now_ns: u64, book: &Book) -> Option<[bool; 3]> {
-        let may = book.has_heirs && self.before != Before::Nothing;
+        let may = self.before != Before::Nothing;
         let requests = book.requests_longest();
         may.then(|| {
             // A limit that counts requests by the second may stand beside one by the minute.
@@ -331,7 +343,7 @@ impl Holder {
             lease_need[kind] > seen.lease[kind] && lease_need[kind] > told[kind] + told[kind] / 8
         };
         let has_changed = |kind| lease_need[kind].abs_diff(told[kind]) > 1 + told[kind] / 8;
-        // Who waits for what this node no longer needs can't know that it does not.
+        // Nodes that wait for units can't know that this node no longer needs them.
         let is_awaited = |kind| {
             seen.is_wanted[kind as usize] && has_changed(kind) && lease_need[kind] < told[kind] / 2
         };
@@ -348,15 +360,15 @@ impl Holder {
         }
     }
 
-    /// Whether to speak of a limit of which this process has no lease. If the last statement that did
-    /// was taken in, there was no place for it.
+    /// Returns true if a limit of which this process has no lease should be named. If the last
+    /// statement that named it was applied, there was no room for it.
     fn may_introduce(&self, scope: &Scope, now_ns: u64) -> bool {
         self.introduced.get(scope).is_none_or(|(serial, at_ns)| {
             self.applied < *serial || now_ns >= at_ns + INTRODUCE_AGAIN_MS * 1_000_000
         })
     }
 
-    /// Remembers of which limits the next statement speaks for the first time.
+    /// Notes the limits that the next statement names for the first time.
     fn note_introduced(&mut self, lines: &[ShareLine], shares: &Shares, now_ns: u64) {
         let serial = self.next_serial();
         let is_new = |scope| shares.pool(scope).is_none_or(|pool| pool.lease(&self.run).is_none());
@@ -369,7 +381,7 @@ impl Holder {
         self.serial.max(self.applied) + 1
     }
 
-    /// Whether so much can be given to others that it is worth a line.
+    /// Returns true if this node can give away enough of a limit to be worth a line.
     fn can_give(&self, seen: &Seen<'_>, quotas: &Quotas) -> bool {
         let (floor, lease) = seen.kept();
         if (floor, lease) == (seen.floor, seen.lease) {
@@ -386,7 +398,8 @@ impl Holder {
 
     fn line(&self, seen: &Seen<'_>, quotas: &Quotas) -> ShareLine {
         let (floor, lease) = seen.said(quotas);
-        // All of a lease is kept as it is when this is heard: an earlier statement may have brought more.
+        // A lease that is kept as a whole is sent as the maximum, since an earlier statement may
+        // have raised it by the time this one is applied.
         let keeps_all = |kind| lease[kind] == seen.lease[kind] && !self.is_leaving;
         let lease = Units::each(|kind| if keeps_all(kind) { u64::MAX } else { lease[kind] });
         ShareLine { scope: seen.scope.clone(), floor, lease, need: self.lease_need(seen) }
@@ -398,7 +411,7 @@ impl Holder {
         Units::each(|kind| need[kind].saturating_sub(floor(kind)))
     }
 
-    /// Limits that are no more, of which this node still has something.
+    /// Returns lines that give back what this node still has of removed limits.
     fn farewells(&mut self, shares: &Shares, book: &Book, most: usize) -> Vec<ShareLine> {
         self.needs.retain(|scope, _| book.terms.contains_key(scope));
         self.introduced.retain(|scope, _| book.terms.contains_key(scope));
@@ -419,7 +432,7 @@ impl Holder {
         gone.map(line).take(most).collect()
     }
 
-    /// Remembers a floor that becomes less, and one that was less and is as it should be now.
+    /// Notes the floor that a line leaves, if it is lower than agreed or was noted before.
     fn note_floor(&mut self, line: &ShareLine, shares: &Shares) {
         let agreed = shares.pool(&line.scope).map(|pool| pool.floor(&self.run.node));
         let is_lower = |kind| agreed.is_some_and(|agreed| line.floor[kind] < agreed[kind]);
@@ -444,7 +457,7 @@ impl Holder {
             self.left.extend(lines.iter().map(|line| line.scope.clone()));
         }
         if self.pending.len() >= PENDING_MAX {
-            // What it gave up stays given up until this later one was taken in.
+            // Units given up by the earlier statement stay given up until the later one is applied.
             pending.take_over(self.pending.remove(0));
         }
         self.pending.push(pending);
@@ -460,12 +473,12 @@ impl Holder {
     }
 }
 
-/// What a limit has to say in a statement.
+/// Urgency of a limit in the next statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Worth {
     Nothing,
     Line,
-    /// Somebody waits for it.
+    /// Another process waits for units of the limit.
     Urgent,
 }
 

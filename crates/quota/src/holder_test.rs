@@ -35,7 +35,6 @@ impl World {
             siblings: [node.clone()].into(),
             place_ms: 3_600_000,
             lease_ms: 30_000,
-            has_heirs: true,
         };
         let now = Instant::now();
         let quotas = Quotas::new(now);
@@ -49,7 +48,7 @@ impl World {
         Self { holder, shares: Shares::default(), book, quotas, now }
     }
 
-    /// One that has leased all it can have.
+    /// Creates a world whose node has leased all it can have.
     fn settled() -> Self {
         let mut world = Self::new();
         for _ in 0..20 {
@@ -59,7 +58,7 @@ impl World {
         world
     }
 
-    /// In how many statements it gives back what it has.
+    /// Leaves, and returns the number of statements until nothing is left to give back.
     fn leave(&mut self, is_told: bool) -> usize {
         for statements in 0..100 {
             self.holder.leave();
@@ -70,19 +69,13 @@ impl World {
         panic!("it goes on for ever");
     }
 
-    /// Looks once; whether something was said. It is taken in at once where `is_told`.
+    /// Looks once. Returns true if a statement was made, which is applied at once if `is_told`.
     fn look(&mut self, is_told: bool) -> bool {
         let seen = (&self.shares, &self.book);
         let Some(said) = self.holder.look(self.now, seen, &self.quotas) else { return false };
         if is_told {
             let terms = |scope: &Scope| self.book.terms.get(scope).cloned();
-            let ground = Ground {
-                members: &self.book.members,
-                terms: &terms,
-                rows_max: ROWS_MAX,
-                ended_make_room: true,
-                has_heirs: true,
-            };
+            let ground = Ground { members: &self.book.members, terms: &terms, rows_max: ROWS_MAX };
             self.shares.apply(&said, &ground).unwrap();
         }
         self.holder.answered(said.serial, Fate::TakenIn, self.quotas.clock_ns(self.now));
@@ -108,7 +101,7 @@ fn who_leaves_says_each_limit_once_also_where_it_has_not_heard_of_it_yet() {
     assert!((4..10).contains(&World::settled().leave(false)));
 }
 
-/// What the whole limit of one tenant is.
+/// The whole limit of one tenant.
 const WHOLE: [Option<u64>; 3] = [Some(10), Some(100), Some(5)];
 
 impl World {
@@ -116,12 +109,12 @@ impl World {
         self.book.terms.keys().next().unwrap().clone()
     }
 
-    /// What may be used, after a look.
+    /// Returns the units that may be used, after a look.
     fn held(&self) -> [u64; 3] {
         self.quotas.usage(&self.scope(), self.now).unwrap().held.0
     }
 
-    /// Another process begins, and the one before said nothing.
+    /// Starts another process; the one before made no last statement.
     fn restart(&mut self, before: Before) {
         let incarnation = self.holder.run().incarnation + 1;
         let dice = fastrand::Rng::with_seed(incarnation);
@@ -135,7 +128,7 @@ impl World {
         self.quotas.set_limits(&terms.collect::<Vec<_>>());
     }
 
-    /// Looks four times a second; after how many milliseconds it holds its shares.
+    /// Looks four times a second. Returns the milliseconds until the process holds its shares.
     fn ready_ms(&mut self) -> u64 {
         for ms in (0..120_000).step_by(250) {
             self.look(true);
@@ -164,7 +157,7 @@ fn a_process_that_knows_what_was_charged_takes_over_what_the_one_before_held() {
     let kept = BTreeMap::from([(world.scope(), Units([10, 100, 5]))]);
     world.now += Duration::from_secs(1);
     world.restart(Before::Counted(kept.clone()));
-    // Of the last second nothing is written down.
+    // Charges of the last second are not written down.
     assert!((1_000..2_000).contains(&world.ready_ms()));
     assert_eq!(world.held(), [10, 100, 5]);
     assert_eq!(world.shares.runs().len(), 1, "the one before is forgotten");
@@ -179,21 +172,8 @@ fn a_process_that_knows_what_was_charged_takes_over_what_the_one_before_held() {
     assert_eq!(world.held(), [10, 100, 5]);
 }
 
-#[test]
-fn under_older_nodes_what_a_process_held_is_waited_for() {
-    let mut world = World::of(1, WHOLE);
-    world.ready_ms();
-    world.book.has_heirs = false;
-    world.restart(Before::Counted(BTreeMap::new()));
-    for _ in 0..20 {
-        world.look(true);
-        world.now += Duration::from_millis(250);
-    }
-    assert!(world.held()[1] < 100, "{:?}", world.held());
-}
-
 impl World {
-    /// Whether it holds its shares, without a look.
+    /// Returns true if the process holds its shares, without a look.
     fn holds_shares(&self) -> bool {
         self.holder.holds_shares(self.quotas.clock_ns(self.now), &self.shares, &self.book)
     }
@@ -202,7 +182,7 @@ impl World {
         self.now += Duration::from_millis(ms);
     }
 
-    /// Adds a limit that is new to all.
+    /// Adds a limit that no node knows.
     fn add(&mut self, name: &str, requests: RequestWindow) -> Scope {
         let scope = Scope::Tenant(name.into());
         let first = self.book.terms.values().next().expect("a limit").clone();
@@ -235,23 +215,10 @@ fn a_process_does_not_hold_its_shares_before_it_has_taken_over_those_of_the_one_
     world.restart(Before::Counted(BTreeMap::new()));
     assert!(world.look(true));
     world.pass(1_500);
-    // All is known that was charged, and it has a lease. The rest is still the earlier one's.
+    // All charges are known, and the process has a lease. The earlier process still has the rest.
     world.look(false);
     assert!(!world.holds_shares());
     assert!(world.ready_ms() < 5_000);
-}
-
-#[test]
-fn under_older_nodes_a_process_does_not_hold_its_shares_before_it_knows_what_was_charged() {
-    let mut world = World::of(1, WHOLE);
-    world.ready_ms();
-    world.book.has_heirs = false;
-    world.restart(Before::Unknown(BTreeMap::new()));
-    world.look(true);
-    world.pass(59_000);
-    world.look(true);
-    assert!(!world.holds_shares());
-    assert!((1_000..4_000).contains(&world.ready_ms()));
 }
 
 #[test]
@@ -306,7 +273,7 @@ fn a_new_limit_stays_open_while_its_division_is_not_known() {
     let mut world = World::of(1, WHOLE);
     world.ready_ms();
     let scope = world.add("new", RequestWindow::Second);
-    // What it says is lost.
+    // The statements of the node are lost.
     for _ in 0..18 {
         world.look(false);
         assert!(world.quotas.is_open(&scope, world.now));

@@ -1,4 +1,4 @@
-//! What a limit counts.
+//! Kinds of units that a limit counts.
 
 use std::fmt;
 use std::ops::{Index, IndexMut};
@@ -6,37 +6,37 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The most units of a kind: a trillion, which no limit needs. Higher ones count as this, so that a
-/// charge fits beside its tag in one atomic number.
+/// Highest number of units of a kind: a trillion, which no limit needs. Higher numbers count as
+/// this one, so that a charge fits beside its tag in one atomic number.
 pub const UNITS_MAX: u64 = (1 << 40) - 1;
 
-/// Over which time a limit counts requests.
+/// Time over which a limit counts requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RequestWindow {
-    /// Requests a second.
+    /// Requests per second.
     #[default]
     Second,
-    /// Requests a minute.
+    /// Requests per minute.
     Minute,
 }
 
-/// What a limit counts.
+/// Kind of units that a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// Requests a second, or a minute.
+    /// Requests per second or minute.
     RequestRate,
-    /// Tokens a minute.
+    /// Tokens per minute.
     TokenRate,
-    /// Requests at a time.
+    /// Requests in flight.
     Concurrency,
 }
 
 impl LimitKind {
-    /// All of them, in the order of [`Units`].
+    /// All kinds, in the order of [`Units`].
     pub const ALL: [Self; 3] = [Self::RequestRate, Self::TokenRate, Self::Concurrency];
 
-    /// For how long a charge counts; none where it counts until the request ends.
+    /// Returns how long a charge counts; None where it counts until the request ends.
     #[must_use]
     pub fn window(self, requests: RequestWindow) -> Option<Duration> {
         match (self, requests) {
@@ -48,7 +48,7 @@ impl LimitKind {
         }
     }
 
-    /// Its name in records, metrics and answers.
+    /// Returns the name of the kind in records, metrics and answers.
     #[must_use]
     pub fn name(self, requests: RequestWindow) -> &'static str {
         match (self, requests) {
@@ -59,7 +59,7 @@ impl LimitKind {
         }
     }
 
-    /// Its unit in messages to clients, e.g. `tokens/min`.
+    /// Returns the unit of the kind in messages to clients, e.g. `tokens/min`.
     #[must_use]
     pub fn unit(self, requests: RequestWindow) -> &'static str {
         match (self, requests) {
@@ -77,20 +77,20 @@ impl fmt::Display for LimitKind {
     }
 }
 
-/// A number of units of each kind.
+/// Number of units of each kind, in the order of [`LimitKind::ALL`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Units(pub [u64; 3]);
 
 impl Units {
-    /// None of any.
+    /// No units of any kind.
     pub const NONE: Self = Self([0; 3]);
 
-    /// Made of what `of` says for each kind.
+    /// Creates units by calling `of` for each kind.
     pub fn each(mut of: impl FnMut(LimitKind) -> u64) -> Self {
         Self(LimitKind::ALL.map(&mut of))
     }
 
-    /// Whether there is nothing of any kind.
+    /// Returns true if there are no units of any kind.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::NONE

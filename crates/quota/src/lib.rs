@@ -1,9 +1,9 @@
 //! Limits that hold in all regions together.
 //!
-//! A limit is divided into *units* that nodes hold: no more is charged within the limit's window
-//! than there are units held, so the sum of all charges stays within the limit whatever the network
-//! does. [`Quotas`] is what requests meet: atomics only. docs/limits.md has the rules and their
-//! proof.
+//! A limit is divided into *units* that nodes hold. A node charges no more within the limit's
+//! window than the units it holds, so the sum of all charges stays within the limit even if the
+//! network loses or delays messages. [`Quotas`] is the part that requests use: it has only atomics.
+//! docs/limits.md has the rules and their proof.
 
 mod book;
 mod fair;
@@ -40,5 +40,5 @@ pub use quotas::{LimitTerms, Quotas};
 pub use rates::{RateRoom, Rates};
 pub use request::{QuotaAsk, QuotaHold, QuotaRefusal};
 pub use scope::Scope;
-pub use shares::{Ground, ROWS_MAX, ROWS_MAX_OLD, RunRow, Shares, StatementFault};
+pub use shares::{Ground, ROWS_MAX, RunRow, Shares, StatementFault};
 pub use statement::{LINES_MAX, OVERDUE_MAX, Overdue, Run, ShareLine, Statement};

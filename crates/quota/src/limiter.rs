@@ -1,4 +1,4 @@
-//! One limit, as this node has it.
+//! Limit on this node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,59 +7,59 @@ use crate::meter::{Charge, Meter};
 use crate::rates::RateRoom;
 use crate::{LimitKind, LimitTerms, RequestWindow, Scope, Units};
 
-/// What a node holds of a limit.
+/// Units of a limit that a node holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
-    /// Of what never expires.
+    /// Units that never expire.
     pub floor: Units,
-    /// Of what it has until [`Self::lease_ends_ns`].
+    /// Units that expire at [`Self::lease_ends_ns`].
     pub lease: Units,
-    /// When the lease ends, in nanoseconds since the clock of [`crate::Quotas`] began.
+    /// End of the lease, in nanoseconds of [`crate::Quotas::clock_ns`].
     pub lease_ends_ns: u64,
-    /// Whether this is the node's share, as the cluster agreed on it. As long as it never was, a new
-    /// limit may be used as a whole for a short time, see [`crate::Quotas::open_limits`].
+    /// True if this is the node's share that the cluster agreed on. Until the first such share, a
+    /// new limit may be used as a whole for a short time, see [`crate::Quotas::open_limits`].
     pub is_share: bool,
 }
 
-/// How a limit stands on this node.
+/// Usage of a limit on this node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Charged within the window, or running.
+    /// Units charged within the window; for concurrency, requests in flight.
     pub in_use: Units,
-    /// What may be.
+    /// Units that may be in use.
     pub held: Units,
-    /// Used beyond what was charged, and not charged yet.
+    /// Units used beyond the charge of their request that are not charged yet.
     pub debt: Units,
 }
 
-/// What was asked of a limit since somebody looked last.
+/// Demand on a limit since the last call of [`crate::Quotas::take_demand`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// The most that was in use at a time.
+    /// Highest number of units in use at a time.
     pub peak: Units,
-    /// What was refused.
+    /// Number of units refused.
     pub refused: Units,
 }
 
-/// One limit: a meter for each kind that it limits.
+/// Limit with a meter for each kind that it counts.
 #[derive(Debug)]
 pub(crate) struct Limiter {
     pub(crate) scope: Scope,
     pub(crate) requests: RequestWindow,
-    /// Whether this node enforces it by itself.
+    /// True if this node alone enforces the limit.
     pub(crate) is_own: bool,
     meters: [Option<Arc<Meter>>; 3],
 }
 
-/// What one request charged to one limit.
+/// Charges of one request to one limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charges([Option<Charge>; 3]);
 
-/// Which kind had no room, and how it stands.
+/// Refusal by one limit: the kind that had no room, with its numbers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Full {
     pub(crate) kind: LimitKind,
-    /// In how many nanoseconds there will be room.
+    /// Nanoseconds until there will be room.
     pub(crate) wait_ns: u64,
     pub(crate) asked: u64,
     pub(crate) used: u64,
@@ -69,12 +69,13 @@ pub(crate) struct Full {
 }
 
 impl Limiter {
-    /// A limit that allows so much. What was charged to the one `before` of the kinds that it still
-    /// limits counts on, also to whoever charges that one yet; of other kinds nothing is held.
-    /// Kinds that are new may be used as a whole until `open_until_ns`.
+    /// Creates a limit by `terms`. Meters of `before` are kept for kinds whose window has not
+    /// changed, so that their charges count on, also for requests in flight. Nothing is held of
+    /// other kinds, which may be used as a whole until `open_until_ns`.
     pub(crate) fn new(terms: &LimitTerms, before: Option<&Self>, open_until_ns: u64) -> Self {
         let meters = LimitKind::ALL.map(|kind| {
             terms.whole[kind as usize].map(|whole| {
+                // Charges can't be counted over another window, so such a meter starts anew.
                 let is_alike =
                     |before: &&Self| kind.window(before.requests) == kind.window(terms.requests);
                 let kept =
@@ -91,7 +92,7 @@ impl Limiter {
         Self { scope: terms.scope.clone(), requests: terms.requests, is_own: false, meters }
     }
 
-    /// One that this node enforces by itself: all of it is held, for ever.
+    /// Turns the limit into one that this node alone enforces: all of it is held, for ever.
     pub(crate) fn owned(self) -> Self {
         for meter in self.meters.iter().flatten() {
             meter.hold(meter.whole(), 0, 0);
@@ -100,8 +101,9 @@ impl Limiter {
         Self { is_own: true, ..self }
     }
 
-    /// Of so many tokens those that are charged: a guess beyond what the request says itself is bounded by
-    /// the whole limit, or no request that leaves its length open could be served under a small one.
+    /// Returns how many of `tokens` to charge. A guess beyond `said`, the tokens that the request
+    /// names itself, is bounded by the whole limit: a small limit would otherwise refuse all
+    /// requests that leave their length open.
     pub(crate) fn most(&self, tokens: u64, said: u64) -> u64 {
         let whole = self.meter(LimitKind::TokenRate).map_or(u64::MAX, |meter| meter.whole());
         tokens.min(whole.max(said))
@@ -110,10 +112,10 @@ impl Limiter {
     /// Charges all kinds or none.
     ///
     /// # Errors
-    /// The first kind that had no room.
+    /// Returns the first kind that had no room; nothing is charged then.
     pub(crate) fn charge(&self, now_ns: u64, tokens: u64) -> Result<Charges, Full> {
         let mut charges = Charges([None; 3]);
-        // A place first: it is given back without a trace.
+        // Concurrency first: a slot is given back without a trace.
         for kind in [LimitKind::Concurrency, LimitKind::RequestRate, LimitKind::TokenRate] {
             let Some(meter) = self.meter(kind) else { continue };
             let units = if kind == LimitKind::TokenRate { tokens } else { 1 };
@@ -158,12 +160,12 @@ impl Limiter {
         }
     }
 
-    /// Whether any kind may be used as a whole since it is not divided yet.
+    /// Returns true if any kind may be used as a whole because it is not divided yet.
     pub(crate) fn is_open(&self, now_ns: u64) -> bool {
         LimitKind::ALL.into_iter().filter_map(|kind| self.meter(kind)).any(|m| m.is_open(now_ns))
     }
 
-    /// How a rate stands on this node; none if that is not limited.
+    /// Returns the room of a rate on this node; None if the limit does not count that kind.
     pub(crate) fn room(&self, now_ns: u64, kind: LimitKind) -> Option<RateRoom> {
         let meter = self.meter(kind)?;
         let used = meter.in_use(now_ns).saturating_add(meter.debt());
@@ -174,17 +176,17 @@ impl Limiter {
         })
     }
 
-    /// Whether requests or tokens are limited over a time.
+    /// Returns true if the rate of requests or of tokens is limited.
     pub(crate) fn limits_rates(&self) -> bool {
         self.meter(LimitKind::RequestRate).is_some() || self.limits_tokens()
     }
 
-    /// Charges what is owed as far as there is room.
+    /// Charges debt as far as there is room.
     pub(crate) fn pay(&self, now_ns: u64) {
         LimitKind::ALL.into_iter().filter_map(|kind| self.meter(kind)).for_each(|m| m.pay(now_ns));
     }
 
-    /// Adds to what is owed.
+    /// Adds to the debt.
     pub(crate) fn owe(&self, units: Units) {
         for kind in LimitKind::ALL {
             if let Some(meter) = self.meter(kind) {
@@ -193,12 +195,12 @@ impl Limiter {
         }
     }
 
-    /// Tokens that are used and not charged yet.
+    /// Returns the tokens that are used and not charged yet.
     pub(crate) fn tokens_owed(&self) -> u64 {
         self.meter(LimitKind::TokenRate).map_or(0, Meter::debt)
     }
 
-    /// Whether tokens are limited.
+    /// Returns true if tokens are limited.
     pub(crate) fn limits_tokens(&self) -> bool {
         self.meter(LimitKind::TokenRate).is_some()
     }
@@ -227,7 +229,7 @@ impl Limiter {
         }
     }
 
-    /// What counts, or counted when anything was charged last.
+    /// Returns the units that counted at the last charge, without a look at the clock.
     pub(crate) fn in_use(&self) -> Units {
         self.each(Meter::counted)
     }

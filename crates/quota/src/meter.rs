@@ -1,4 +1,4 @@
-//! One limit of one kind, as this node has it.
+//! Kind of a limit on this node.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,58 +6,61 @@ use std::time::Duration;
 use crate::UNITS_MAX;
 use crate::window::{Step, Window};
 
-/// Steps of a window of a minute: half a second each, so that less than 1 % is lost by the step that
-/// a charge may count too long.
+/// Steps of a window of a minute: half a second each. A charge may count one step too long, which
+/// loses less than 1 % of the limit.
 const MINUTE_STEPS: u64 = 120;
 /// Steps of a window of a second: 16 ms each.
 const SECOND_STEPS: u64 = 64;
-/// One part in so many that a clock may be too fast: twice what time daemons slew by.
+/// Allowance for a fast clock, as a divisor of the window: twice the rate at which time daemons
+/// slew.
 const DRIFT: u64 = 1_000;
-/// When to ask again for a place if nothing is known of how long requests take.
+/// Delay before the next try for a concurrency slot, since run times of requests are unknown.
 const PLACE_WAIT_NS: u64 = 1_000_000_000;
-/// When to ask again for more than there is by what this node holds: it may hold more by then.
+/// Delay before the next try where a request needs more than this node holds: the node may hold
+/// more by then.
 const SHARE_WAIT_NS: u64 = 3_000_000_000;
-/// How much sooner the whole limit may no longer be used once this node has its share. What is left is
+/// Time by which the use of the whole limit ends earlier once this node has its share. The rest is
 /// for its needs to become known.
 const OPEN_LESS_NS: u64 = 3_000_000_000;
-/// When to ask again while the limit is being divided.
+/// Delay before the next try while the limit is being divided.
 const DIVIDE_WAIT_NS: u64 = 1_000_000_000;
-/// The longest wait that is told.
+/// Longest delay that clients are told.
 const DEBT_WAIT_MAX_NS: u64 = 24 * 3_600 * 1_000_000_000;
 
-/// Counts what is charged against what is held. Any thread charges at any time; one task says what
-/// is held.
+/// Count of charges against the units that this node holds. Any thread charges at any time; one
+/// task sets the units held.
 #[derive(Debug)]
 pub(crate) struct Meter {
     window: Option<Window>,
-    /// Charges that count now.
+    /// Units charged that count now.
     in_use: AtomicU64,
-    /// What was used beyond its charge and waits for room to be charged. Kept whole, however much it
-    /// is: what was forgiven would be free.
+    /// Units used beyond their charge, which wait for room to be charged. Kept without an upper
+    /// bound: debt that is dropped would be free use.
     debt: AtomicU64,
     /// The whole limit, in all regions.
     whole: AtomicU64,
     floor: AtomicU64,
     lease: AtomicU64,
     lease_ends_ns: AtomicU64,
-    /// Until then the whole limit may be used here: the limit is new and not divided yet.
+    /// End of the time in which the whole limit may be used here, because it is new and not divided
+    /// yet.
     open_until_ns: AtomicU64,
-    /// Whether this node has been told its share.
+    /// True if this node has been told its share.
     is_divided: AtomicBool,
-    /// What was refused since somebody looked.
+    /// Units refused since the last [`Self::take_asked`].
     refused: AtomicU64,
-    /// The most in use since somebody looked.
+    /// Most units in use since the last [`Self::take_asked`].
     peak: AtomicU64,
 }
 
-/// A charge.
+/// Charge to settle or undo later.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     pub(crate) units: u64,
     step: Option<Step>,
 }
 
-/// What was asked for since somebody looked last.
+/// Demand since the last [`Meter::take_asked`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) peak: u64,
@@ -65,7 +68,7 @@ pub(crate) struct Asked {
 }
 
 impl Meter {
-    /// A meter of charges that count for `window`, or until they are given back.
+    /// Creates a meter of charges that count for `window`; with None, until they are given back.
     pub(crate) fn new(window: Option<Duration>) -> Self {
         let window = window.map(|window| {
             let is_minute = window > Duration::from_secs(1);
@@ -88,13 +91,14 @@ impl Meter {
         }
     }
 
-    /// Charges `units` if what is held has room for them beside all debt.
+    /// Charges `units` if the units held have room for them beside all debt.
     ///
     /// # Errors
-    /// In how many nanoseconds there will be room, as far as is known.
+    /// Returns the nanoseconds until there will be room, as far as is known.
     pub(crate) fn charge(&self, now_ns: u64, units: u64) -> Result<Charge, u64> {
         self.drain(now_ns);
         let held = self.held(now_ns);
+        // Debt comes first: a request gets units only where no debt is left.
         if !self.pay_from(now_ns, held) || !self.reserve(now_ns, units) {
             self.refused.fetch_add(units, Ordering::Relaxed);
             return Err(self.wait_ns(now_ns, units, held));
@@ -103,13 +107,14 @@ impl Meter {
         Ok(Charge { units, step })
     }
 
-    /// Takes a charge back as if it had never been.
+    /// Takes a charge back as if it had never been made.
     pub(crate) fn undo(&self, charge: Charge) {
         self.give_back(charge, charge.units);
     }
 
-    /// The request ended and used `used`. A place is free again; what was charged too much for a
-    /// rate is given back, and what was charged too little is charged when there is room.
+    /// Settles the charge of a request that ended. A concurrency slot is free again. Of a rate,
+    /// units beyond `used` are given back, and units missing become debt; None leaves the charge as
+    /// it is.
     pub(crate) fn settle(&self, charge: Charge, used: Option<u64>) {
         if self.window.is_none() {
             self.give_back(charge, charge.units);
@@ -121,9 +126,8 @@ impl Meter {
         self.owe(lacking);
     }
 
-    /// Takes out what no longer counts, and charges debt as far as there is room. To be called now and
-    /// then, so that both become less also while nobody asks for anything: a node without demand would
-    /// otherwise go on to need what it used last.
+    /// Drops charges that no longer count, and charges debt as far as there is room. Call this now
+    /// and then: without it, a node without demand would go on to need what it used last.
     pub(crate) fn pay(&self, now_ns: u64) {
         self.drain(now_ns);
         if self.debt.load(Ordering::Relaxed) > 0 {
@@ -131,16 +135,17 @@ impl Meter {
         }
     }
 
-    /// Adds to what has to be charged before anything else.
+    /// Adds `units` to the debt, which is charged before anything else.
     pub(crate) fn owe(&self, units: u64) {
         if units > 0 && self.window.is_some() {
             self.edit_debt(|debt| debt.saturating_add(units));
         }
     }
 
-    /// What this node holds from now on: the floor for ever, the lease until then.
+    /// Sets the units that this node holds: `floor` for ever, `lease` until `lease_ends_ns`.
     pub(crate) fn hold(&self, floor: u64, lease: u64, lease_ends_ns: u64) {
-        // What goes down goes first, so that no request sees more than either of both states.
+        // Numbers that go down are stored first, so that no request sees more than the larger
+        // state.
         if floor < self.floor.load(Ordering::Relaxed) {
             self.floor.store(floor, Ordering::SeqCst);
         }
@@ -152,13 +157,13 @@ impl Meter {
         self.floor.store(floor, Ordering::SeqCst);
     }
 
-    /// Lets the whole limit be used here until `until_ns`, or three seconds less if it is divided by
-    /// then.
+    /// Lets the whole limit be used here until `until_ns`, or until three seconds before that if
+    /// the limit is divided by then.
     pub(crate) fn open(&self, until_ns: u64) {
         self.open_until_ns.store(until_ns, Ordering::Relaxed);
     }
 
-    /// What is held is this node's share.
+    /// Notes that the units held are this node's share.
     pub(crate) fn divided(&self) {
         if !self.is_divided() {
             let until_ns = self.open_until_ns.load(Ordering::Relaxed);
@@ -167,17 +172,17 @@ impl Meter {
         }
     }
 
-    /// Whether this node has been told its share.
+    /// Returns true if this node has been told its share.
     pub(crate) fn is_divided(&self) -> bool {
         self.is_divided.load(Ordering::Relaxed)
     }
 
-    /// Whether the whole limit may be used here, as nobody has divided it yet.
+    /// Returns true if the whole limit may be used here because it is not divided yet.
     pub(crate) fn is_open(&self, now_ns: u64) -> bool {
         now_ns < self.open_until_ns.load(Ordering::Relaxed)
     }
 
-    /// The whole limit, in all regions.
+    /// Sets the whole limit, in all regions.
     pub(crate) fn set_whole(&self, whole: u64) {
         self.whole.store(whole.min(UNITS_MAX), Ordering::Relaxed);
     }
@@ -194,18 +199,18 @@ impl Meter {
         }
     }
 
-    /// What counts, with how many nanoseconds ago it was charged at least.
+    /// Returns the units that count, each number with its least age in nanoseconds: (age, units).
     pub(crate) fn spent(&self, now_ns: u64) -> Vec<(u64, u64)> {
         self.window.iter().flat_map(|window| window.spent(now_ns)).collect()
     }
 
-    /// What is charged and counts.
+    /// Returns the units that are charged and count.
     pub(crate) fn in_use(&self, now_ns: u64) -> u64 {
         self.drain(now_ns);
         self.in_use.load(Ordering::Acquire)
     }
 
-    /// What counts, or counted when anything was charged last.
+    /// Returns the units that counted at the last charge, without a look at the clock.
     pub(crate) fn counted(&self) -> u64 {
         self.in_use.load(Ordering::SeqCst)
     }
@@ -214,7 +219,7 @@ impl Meter {
         self.debt.load(Ordering::Relaxed)
     }
 
-    /// What may be in use.
+    /// Returns the units that may be in use.
     pub(crate) fn held(&self, now_ns: u64) -> u64 {
         if self.is_open(now_ns) {
             return self.whole();
@@ -229,7 +234,7 @@ impl Meter {
 
     pub(crate) fn take_asked(&self) -> Asked {
         let in_use = self.in_use.load(Ordering::Relaxed);
-        // Debt needs what is held as requests do, or it would stay where nobody asks any more.
+        // Debt needs units as requests do, or it would stay on a node that gets no more requests.
         let needed = in_use.saturating_add(self.debt());
         Asked {
             peak: self.peak.swap(in_use, Ordering::Relaxed).max(needed),
@@ -237,7 +242,7 @@ impl Meter {
         }
     }
 
-    /// When all that is charged now will have left the window, nanoseconds from now.
+    /// Returns the nanoseconds until all that is charged now has left the window; 0 if nothing is.
     pub(crate) fn reset_ns(&self, now_ns: u64) -> u64 {
         let in_use = self.in_use(now_ns);
         match &self.window {
@@ -252,11 +257,11 @@ impl Meter {
         }
     }
 
-    /// Takes `units` if that leaves no more in use than is held.
+    /// Takes `units` if no more are in use afterwards than are held.
     ///
-    /// What is held may go down meanwhile. Whoever lowers it reads afterwards what is in use, and
-    /// here what is held is read again after it was taken: in the one order that all threads see of
-    /// these, one of both notices the other.
+    /// The units held may go down meanwhile. The thread that lowers them reads the units in use
+    /// afterwards, and this function reads the units held again after taking some. All threads see
+    /// these operations in one order, so one of both threads notices the other.
     fn reserve(&self, now_ns: u64, units: u64) -> bool {
         let held = self.held(now_ns);
         let taken = self.in_use.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |in_use| {
@@ -271,10 +276,10 @@ impl Meter {
         true
     }
 
-    /// Charges debt as far as there is room; whether none is left.
+    /// Charges debt as far as there is room. Returns true if no debt is left.
     ///
-    /// What is to be paid leaves the debt before it is charged, so that it is never charged twice. Who
-    /// asks in between is let in only where there is room beside the rest.
+    /// Units leave the debt before they are charged, so that no unit is charged twice. A request
+    /// that comes in between is admitted only where there is room beside the rest of the debt.
     fn pay_from(&self, now_ns: u64, held: u64) -> bool {
         let owed = self.debt.load(Ordering::Acquire);
         if owed == 0 {
@@ -296,7 +301,7 @@ impl Meter {
         before == part
     }
 
-    /// Changes what is owed, and returns what was before.
+    /// Changes the debt, and returns what it was before.
     fn edit_debt(&self, change: impl Fn(u64) -> u64) -> u64 {
         let edit = |debt| Some(change(debt));
         self.debt.fetch_update(Ordering::AcqRel, Ordering::Acquire, edit).unwrap_or_default()
@@ -310,18 +315,22 @@ impl Meter {
         self.in_use.fetch_sub(counted, Ordering::AcqRel);
     }
 
-    /// In how many nanoseconds there is room for `units` beside all debt, if nobody else asks.
+    /// Returns the nanoseconds until there is room for `units` beside all debt, if no other request
+    /// comes.
     ///
-    /// A node that holds less than the limit may hold more by then, so the wait is the least there can
-    /// be. Charges that leave the window make room, and debt that takes it leaves one window later: so
-    /// each further window makes as much room as is held.
+    /// A node that holds less than the limit may hold more by then, so the wait is the shortest
+    /// possible one. Charges that leave the window make room. Debt that takes this room leaves one
+    /// window later, so each further window makes as much room as is held.
     fn wait_ns(&self, now_ns: u64, units: u64, held: u64) -> u64 {
+        // The share comes within a moment, and no other number is known before.
         if !self.is_divided() && !self.is_open(now_ns) {
             return DIVIDE_WAIT_NS;
         }
+        // A slot is free when any request ends, at a time that is not known.
         let Some(window) = &self.window else { return PLACE_WAIT_NS };
         let debt = self.debt();
         let needed = debt.saturating_add(units);
+        // Only a larger share helps, or debt that leaves the window.
         if held == 0 || units > held || (needed > held && held < self.whole()) {
             let windows = if debt == 0 { 0 } else { debt / self.whole().max(1) };
             let wait_ns = windows.saturating_mul(window.round_ns()).max(SHARE_WAIT_NS);

@@ -151,15 +151,16 @@ fn threads_never_charge_more_than_is_held() {
     assert_eq!(meter.in_use(u64::MAX / 2), 0, "everything goes in the end");
 }
 
-/// A limit may be made or used again when the process has run for days, while the steps of its window have
-/// gone round.
+/// Checks limits that are created or used again when the process has run for days, and the tags of
+/// their window have wrapped around.
 #[test]
 fn it_makes_no_difference_for_how_long_the_process_runs() {
     const HOUR: u64 = 3_600 * S;
     for kind in [LimitKind::RequestRate, LimitKind::TokenRate] {
         let old = Meter::new(window(kind));
         old.hold(100, 0, 0);
-        // Rounds are 3 days of requests and 97 of tokens; in between it is not used.
+        // Tags wrap around after 3 days for requests and 97 for tokens; the old meter idles in
+        // between.
         for hours in [0, 1, 36, 37, 50, 72, 73, 110, 1_200, 2_000, 2_400, 30_000] {
             let new = Meter::new(window(kind));
             new.hold(100, 0, 0);
@@ -182,7 +183,7 @@ fn debt_beyond_one_limit_is_paid_whole_window_by_window() {
     let meter = tokens(1_000);
     let charge = meter.charge(0, 10).unwrap();
     meter.settle(charge, Some(9_000));
-    // Nobody asks for anything meanwhile.
+    // No requests come meanwhile.
     let mut paid = 10;
     for second in 1..=600 {
         meter.pay(second * S);
@@ -282,7 +283,7 @@ fn who_holds_a_part_only_may_hold_more_in_three_seconds_and_pays_debt_by_the_who
     assert_eq!(meter.charge(S, 101).unwrap_err(), 3 * S, "more than is held");
     // Room for that comes as charges leave the window.
     assert!(meter.charge(S, 20).unwrap_err() > 55 * S);
-    // With debt it is more than is held: others may have more to give by then.
+    // With debt, the request needs more than is held: the node may hold more by then.
     meter.owe(95);
     assert_eq!(meter.charge(S, 20).unwrap_err(), 3 * S);
     // Debt of five whole limits takes five windows at least.

@@ -1,13 +1,14 @@
-//! How much a node needs of a limit.
+//! Estimate of how much a node needs of a limit.
 
 use crate::{Demand, LimitKind};
 
-/// What is needed of a kind, by what was needed before, what was asked for since, and what is held.
+/// Returns the need of a kind, from the need before, the demand since then, and the units held.
 ///
-/// It grows at once, by as much as is held at least, so that a sudden demand has all there is
-/// after a few statements. A quarter more than is used leaves room for a demand that grows until more
-/// is there. It shrinks slowly, by half in six seconds of four looks each, since
-/// asking anew costs requests their time. Where another node needs more than it has, it is halved in half a second.
+/// After a refusal the need grows to at least twice the units held, so that a sudden demand has all
+/// there is after a few statements. Without one it is a quarter more than was used, which leaves
+/// room for a demand that grows. It shrinks slowly, by half in six seconds of four looks each,
+/// since asking anew costs requests time. If `is_wanted`, another node needs more than it has, and
+/// the need is halved in half a second.
 pub(crate) fn needed(
     before: u64,
     (demand, kind): (&Demand, LimitKind),

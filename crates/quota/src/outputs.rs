@@ -1,4 +1,4 @@
-//! How long replies usually are, by model.
+//! Usual lengths of replies, by model.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 
-/// What a request without a maximum is taken to generate as long as nothing is known of its model.
+/// Tokens that a request without a maximum is expected to generate while its model is unknown.
 const UNKNOWN_TOKENS: u32 = 1_024;
-/// Replies of a model that have to be known before they count.
+/// Replies of a model that have to be known before its lengths are used.
 const REPLIES_MIN: u32 = 20;
-/// With so many replies the old ones begin to count less.
+/// Number of replies at which all counts are halved, so that old replies count less.
 const REPLIES_MAX: u32 = 4_096;
-/// Models that are remembered; names come from clients' requests that a replica has served.
+/// Models that are remembered. Their names come from requests that a replica has served.
 const MODELS_MAX: usize = 4_096;
-/// Four buckets for each doubling, up to 2^32: an error of 19 % at most.
+/// Number of buckets: four for each doubling, up to 2^32. The error is at most 19 %.
 const BUCKETS: usize = 128;
 
-/// Lengths of replies by model. Any thread reads and notes at any time.
+/// Lengths of replies, by model. Any thread reads and notes at any time.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     models: ArcSwap<BTreeMap<Box<str>, Arc<Lengths>>>,
@@ -30,13 +30,13 @@ struct Lengths {
 }
 
 impl Outputs {
-    /// The length that 95 of 100 replies of the model don't exceed.
+    /// Returns the length in tokens that 95 of 100 replies of the model don't exceed.
     pub(crate) fn expected(&self, model: &str) -> u32 {
         let models = self.models.load();
         models.get(model).and_then(|lengths| lengths.p95()).unwrap_or(UNKNOWN_TOKENS)
     }
 
-    /// A reply of the model had so many tokens.
+    /// Notes that a reply of the model had `tokens` tokens.
     pub(crate) fn note(&self, model: &str, tokens: u32) {
         if let Some(lengths) = self.models.load().get(model) {
             lengths.note(tokens);
@@ -61,7 +61,8 @@ impl Lengths {
         if self.count.fetch_add(1, Ordering::Relaxed) < REPLIES_MAX {
             return;
         }
-        // Who comes at the same moment halves a bucket twice at worst, which tilts little.
+        // Two threads at the same moment halve a bucket twice at worst, which tilts the result
+        // little.
         let mut count = 0;
         for bucket in &self.buckets {
             let half = bucket.load(Ordering::Relaxed) / 2;
@@ -94,7 +95,7 @@ impl Default for Lengths {
     }
 }
 
-/// Which bucket a length is in: by its highest bit and the two below.
+/// Returns the bucket of a length, by its highest bit and the two bits below.
 fn bucket(tokens: u32) -> usize {
     let tokens = u64::from(tokens) + 4;
     let bit = tokens.ilog2();
@@ -102,7 +103,7 @@ fn bucket(tokens: u32) -> usize {
     (((bit - 2) * 4) as usize + quarter as usize).min(BUCKETS - 1)
 }
 
-/// The longest that is in a bucket.
+/// Returns the longest length of a bucket, in tokens.
 fn ceiling(bucket: usize) -> u32 {
     let (bit, quarter) = (bucket / 4, bucket as u64 % 4);
     let end = (5 + quarter) << bit;

@@ -1,16 +1,18 @@
-//! When a node may speak.
+//! Pace at which a node makes statements.
 
-/// Time between two statements of a region, so that limits take a known part of the log.
+/// Time between two statements of a region, which bounds the part of the log that limits take.
 const PACE_MS: u64 = 2_000;
-/// Nodes of a region that wait for each other's statement don't go on at the same time.
+/// Jitter: nodes of a region that wait for each other's statement don't go on at the same time.
 const SPREAD_MS: u64 = 400;
-/// Time between two statements of a node of which the second can't wait.
+/// Shortest time between two statements of a node if the second is urgent.
 const URGENT_MS: u64 = 400;
-/// Urgent statements that a node may make in a row, and in which time it may make one more.
+/// Urgent statements that a node may make in a row. The node gets back one of them every
+/// `URGENT_EACH_MS`.
 const URGENT_MAX: u32 = 4;
 const URGENT_EACH_MS: u64 = 60_000;
 
-/// When a node may speak: every two seconds about, and a few times sooner where somebody waits.
+/// Pace of the statements of a node: one about every two seconds, and a few sooner while another
+/// process waits for units. Urgent statements come from a token bucket.
 #[derive(Debug)]
 pub(crate) struct Pace {
     not_before_ns: u64,
@@ -20,14 +22,14 @@ pub(crate) struct Pace {
     dice: fastrand::Rng,
 }
 
-/// How soon a node may speak.
+/// Permission of a node to make a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Not now.
+    /// No statement now.
     No,
-    /// Only if somebody waits for it.
+    /// A statement only if another process waits for it.
     Urgent,
-    /// Now.
+    /// Any statement.
     Yes,
 }
 
@@ -58,7 +60,7 @@ impl Pace {
         }
     }
 
-    /// A statement is made; an urgent one uses up a part of what a node may make.
+    /// Takes one urgent statement out of the bucket if `turn` was urgent.
     pub(crate) fn said(&mut self, now_ns: u64, turn: Turn) {
         if turn == Turn::Urgent {
             if self.urgent_left == URGENT_MAX {
@@ -68,7 +70,7 @@ impl Pace {
         }
     }
 
-    /// What was said is known, or a sibling spoke.
+    /// Starts the wait for the next statement: one was answered, or a sibling made one.
     pub(crate) fn wait(&mut self, now_ns: u64) {
         let wait_ms = PACE_MS + self.dice.u64(..SPREAD_MS);
         self.not_before_ns = self.not_before_ns.max(now_ns + wait_ms * 1_000_000);
@@ -76,7 +78,7 @@ impl Pace {
         self.urgent_before_ns = self.urgent_before_ns.max(now_ns + wait_ms * 1_000_000);
     }
 
-    /// The next statement need not wait.
+    /// Lets the next statement be made at once.
     pub(crate) fn now(&mut self) {
         self.not_before_ns = 0;
     }
@@ -94,7 +96,7 @@ mod tests {
         let mut early = 0;
         for look in 0..400 {
             let now_ns = S + look * S / 4;
-            // Siblings speak all the time, so it is never its regular turn.
+            // Siblings make statements all the time, so the node never has a regular turn.
             pace.not_before_ns = u64::MAX / 2;
             if pace.turn(now_ns) == Turn::Urgent {
                 pace.said(now_ns, Turn::Urgent);

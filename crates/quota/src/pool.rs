@@ -1,4 +1,4 @@
-//! One limit and who holds what of it, as all nodes agree.
+//! Division of one limit among nodes and processes, as all nodes agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,79 +8,81 @@ use spillway_types::NodeName;
 use crate::fair::{even, fair};
 use crate::{LimitKind, RequestWindow, Run, ShareLine, Units};
 
-/// How a limit should be divided, by its record and the nodes that are registered.
+/// Terms by which a limit is divided, from its record and the registered nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PoolTerms {
-    /// The whole limit; nothing for what it does not limit.
+    /// The whole limit by kind, in the order of [`LimitKind::ALL`]; None for kinds without a limit.
     pub whole: [Option<u64>; 3],
-    /// What each node should have for ever, see [`crate::floors`].
+    /// Floors that nodes should have for ever, see [`crate::floors`].
     pub floors: BTreeMap<NodeName, Units>,
-    /// Over which time requests are counted.
+    /// Time over which requests are counted.
     pub requests: RequestWindow,
-    /// Nodes that may want a part. What nobody needs is divided among so many: the parts of those
-    /// that have not spoken yet stay free for them. Zero divides it among those that have spoken.
+    /// Number of nodes that may want a part. Units that no process needs are divided by this
+    /// number: the parts of nodes without a statement stay free for them. Zero divides these units
+    /// among the processes that made a statement.
     pub nodes: usize,
 }
 
-/// One limit and who holds what of it.
+/// Division of one limit among nodes and processes.
 ///
-/// A number goes down only by its holder's own word, by its end, or with its node; it goes up only
-/// as far as all numbers together leave room. That is the whole proof that the sum stays within the
-/// limit, also for those who have not heard of the last change.
+/// A number goes down only by its holder's own statement, by the end of its lease, or when its node
+/// is removed. A number goes up only as far as all numbers together leave room. That is the whole
+/// proof that the sum stays within the limit, also for nodes that have not heard of the last
+/// change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// The whole limit when somebody spoke of it last.
+    /// The whole limit when it was divided last.
     whole: Units,
-    /// What each node may be using for ever.
+    /// Units that each node may be using for ever.
     floors: BTreeMap<NodeName, Units>,
-    /// What each process may be using until its lease ends.
+    /// Units that each process may be using until its lease ends.
     leases: BTreeMap<Run, Lease>,
 }
 
-/// What a process has and needs of a pool.
+/// Units of a pool that a process holds and needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
-    /// What it may be using.
+    /// Units that the process may be using.
     pub held: Units,
-    /// What it needs.
+    /// Units that the process needs.
     pub need: Units,
-    /// It said that it ends, or nobody has heard of it for long: it gets nothing more until it
-    /// speaks again.
+    /// True if the process said that it ends, or was silent for too long. It gets nothing more
+    /// until its next statement.
     pub is_ending: bool,
 }
 
 impl Pool {
-    /// The whole limit when somebody spoke of it last.
+    /// Returns the whole limit when it was divided last.
     #[must_use]
     pub fn whole(&self) -> Units {
         self.whole
     }
 
-    /// What a node may use for ever.
+    /// Returns the units that a node may use for ever.
     #[must_use]
     pub fn floor(&self, node: &NodeName) -> Units {
         self.floors.get(node).copied().unwrap_or_default()
     }
 
-    /// What a process has; nothing if it never spoke of this limit.
+    /// Returns the lease of a process; None if the process never named this limit.
     #[must_use]
     pub fn lease(&self, run: &Run) -> Option<&Lease> {
         self.leases.get(run)
     }
 
-    /// What each node may use for ever.
+    /// Returns the units that each node may use for ever.
     #[must_use]
     pub fn floors(&self) -> &BTreeMap<NodeName, Units> {
         &self.floors
     }
 
-    /// What each process has.
+    /// Returns the lease of each process.
     #[must_use]
     pub fn leases(&self) -> &BTreeMap<Run, Lease> {
         &self.leases
     }
 
-    /// All that may be in use. More than can be counted is as much as can be counted: rows of a
+    /// Returns all units that may be in use. A sum beyond `u64::MAX` stays there: rows of a
     /// snapshot that were never given out must not look like room.
     #[must_use]
     pub fn taken(&self) -> Units {
@@ -95,7 +97,7 @@ impl Pool {
         self.floors.len() + self.leases.len()
     }
 
-    /// Takes in what a process says of itself. Nothing goes up by it.
+    /// Applies a process's own line of a statement. No number goes up by it.
     pub(crate) fn hear(&mut self, run: &Run, line: &ShareLine) {
         if let Some(floor) = self.floors.get_mut(&run.node) {
             *floor = Units::each(|kind| floor[kind].min(line.floor[kind]));
@@ -106,7 +108,7 @@ impl Pool {
         lease.is_ending = false;
     }
 
-    /// A process says that it ends.
+    /// Marks the lease of a process that said that it ends.
     pub(crate) fn hear_last(&mut self, run: &Run) {
         if let Some(lease) = self.leases.get_mut(run) {
             lease.is_ending = true;
@@ -114,7 +116,7 @@ impl Pool {
         }
     }
 
-    /// A process has nothing of these kinds any more. Whether that changes anything.
+    /// Ends the lease of a process for these kinds. Returns true if that changes anything.
     pub(crate) fn end(&mut self, run: &Run, kinds: [bool; 3]) -> bool {
         let Some(lease) = self.leases.get_mut(run) else { return false };
         let before = *lease;
@@ -126,8 +128,8 @@ impl Pool {
         before != *lease
     }
 
-    /// Passes what a process has of these kinds on to a later one of the same node. Whether that
-    /// changes anything.
+    /// Passes the units that a process holds of these kinds on to a later process of the same node.
+    /// Returns true if that changes anything.
     pub(crate) fn inherit(&mut self, (from, to): (&Run, &Run), kinds: [bool; 3]) -> bool {
         let Some(before) = self.leases.get(from).copied() else { return false };
         if !self.end(from, kinds) {
@@ -140,18 +142,18 @@ impl Pool {
         true
     }
 
-    /// Forgets a process that has nothing.
+    /// Drops the lease of a process that holds nothing.
     pub(crate) fn forget(&mut self, run: &Run) {
         self.leases.remove(run);
     }
 
-    /// Forgets nodes that were removed: whoever removes one vouches that it has stopped.
+    /// Drops nodes that were removed. The operator who removes a node vouches that it has stopped.
     pub(crate) fn keep(&mut self, members: &BTreeSet<NodeName>) {
         self.floors.retain(|node, _| members.contains(node));
         self.leases.retain(|run, _| members.contains(&run.node));
     }
 
-    /// Gives out what is free: first floors, then what is needed, then the rest to all.
+    /// Gives out free units: first floors, then needs, then the rest to all processes.
     pub(crate) fn settle(&mut self, terms: &PoolTerms) {
         self.whole = Units(terms.whole.map(|whole| whole.unwrap_or(0)));
         for node in terms.floors.keys() {
@@ -161,7 +163,7 @@ impl Pool {
         for kind in LimitKind::ALL {
             let mut free = self.whole[kind].saturating_sub(taken[kind]);
             if free == 0 {
-                // Most limits are of one kind: of the others there is nothing to give out.
+                // Most limits are of one kind, so there is nothing to give out of the others.
                 continue;
             }
             for (node, should) in &terms.floors {
@@ -186,17 +188,18 @@ impl Pool {
         }
     }
 
-    /// Whether there is nothing to give out by these terms.
+    /// Returns true if these terms leave nothing to give out.
     pub(crate) fn is_settled(&self, terms: &PoolTerms) -> bool {
         let mut settled = self.clone();
         settled.settle(terms);
         settled == *self
     }
 
-    /// What each process should have in the end: what it needs as far as that is fair, and an even
-    /// part of what nobody needs.
+    /// Returns the units that each process should have in the end, in the order of the leases: its
+    /// need as far as that is fair, and an even part of the units that no process needs.
     pub(crate) fn targets(&self, terms: &PoolTerms, kind: LimitKind) -> Vec<u64> {
         let owned = |node: &NodeName| terms.floors.get(node).map_or(0, |floor| floor[kind]);
+        // Floors that are still to be raised are not divided among leases.
         let floors = self.floors.iter().map(|(node, floor)| floor[kind].max(owned(node)));
         let ending = self.leases.values().filter(|lease| lease.is_ending);
         let kept = floors.chain(ending.map(|lease| lease.held[kind])).fold(0, u64::saturating_add);
@@ -214,8 +217,8 @@ impl Pool {
         self.leases.values().map(target).collect()
     }
 
-    /// Whether somebody waits for others to give back: for a floor, for what is needed, or for half
-    /// of an even part. Less is not worth a word in the log.
+    /// Returns true if a process waits for others to give back units: for a floor, for its need, or
+    /// for half of an even part. Less is not worth an entry of the log.
     pub(crate) fn is_short(&self, terms: &PoolTerms, kind: LimitKind, targets: &[u64]) -> bool {
         let lacks_floor =
             terms.floors.iter().any(|(node, should)| self.floor(node)[kind] < should[kind]);
@@ -240,7 +243,7 @@ fn spare(lease: &Lease, target: u64, kind: LimitKind) -> u64 {
 mod tests {
     use super::*;
 
-    /// As a snapshot may say that nobody ever gave out.
+    /// Builds a pool with units that were never given out, as a damaged snapshot may have.
     fn beyond_counting() -> Pool {
         let most = Units([u64::MAX; 3]);
         let lease = |is_ending| Lease { held: most, need: most, is_ending };

@@ -1,4 +1,4 @@
-//! All limits, as this node has them.
+//! All limits on this node.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,42 +15,43 @@ use crate::{
     UNITS_MAX, Units, Usage,
 };
 
-/// What the clock shows in the beginning: enough for what was charged before that and still counts.
+/// Start value of the clock, so that charges made before the start that still count have a time.
 const HEAD_START_NS: u64 = 120_000_000_000;
 
 /// The longest time for which a new limit may be used as a whole.
 const OPEN_NS: u64 = 6_000_000_000;
 
-/// The limits that requests meet. Requests read them without waiting; one task says which there are
-/// and what this node holds of them.
+/// Limits that apply to requests. Requests read them without waiting; one task sets the limits and
+/// the units that this node holds of them.
 #[derive(Debug)]
 pub struct Quotas {
     origin: Instant,
     table: ArcSwap<Table>,
-    /// The terms that the table is made of.
+    /// Terms that the table was built from.
     terms: ArcSwap<Terms>,
     outputs: Outputs,
-    /// Whether this node has its shares of the limits that it began with.
+    /// True if this node has its shares of the limits that it began with.
     is_ready: AtomicBool,
 }
 
-/// A limit, and how much it allows in all regions together; nothing for what it does not limit.
+/// Terms of a limit: how much it allows in all regions together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitTerms {
-    /// Whose.
+    /// Scope of the limit.
     pub scope: Scope,
-    /// In the order of [`crate::LimitKind::ALL`].
+    /// The whole limit by kind, in the order of [`crate::LimitKind::ALL`]; None for kinds without a
+    /// limit.
     pub whole: [Option<u64>; 3],
-    /// Over which time requests are counted.
+    /// Time over which requests are counted.
     pub requests: RequestWindow,
 }
 
-/// Limits by where they come from.
+/// Terms of all limits, by their origin.
 #[derive(Clone, Debug, Default)]
 struct Terms {
-    /// The cluster agreed on them.
+    /// Limits that the cluster agreed on.
     agreed: Vec<LimitTerms>,
-    /// This node enforces them by itself.
+    /// Limits that this node alone enforces.
     own: Vec<LimitTerms>,
 }
 
@@ -64,7 +65,7 @@ struct Table {
 }
 
 impl Quotas {
-    /// No limits yet. `now` is where their clock begins.
+    /// Creates a set without limits, whose clock begins at `now`.
     #[must_use]
     pub fn new(now: Instant) -> Self {
         let table = Table { is_empty: true, ..Table::default() };
@@ -77,14 +78,14 @@ impl Quotas {
         }
     }
 
-    /// Whether this node has its shares of the limits that it began with, or has waited for them
-    /// long enough.
+    /// Returns true if this node has its shares of the limits that it began with, or has waited for
+    /// them long enough.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.is_ready.load(Ordering::Relaxed)
     }
 
-    /// Says whether [`Self::is_ready`].
+    /// Sets the value that [`Self::is_ready`] returns.
     pub fn set_ready(&self, is_ready: bool) {
         self.is_ready.store(is_ready, Ordering::Relaxed);
     }
@@ -92,7 +93,7 @@ impl Quotas {
     /// Charges the request to all limits that apply to it, or to none. Never waits.
     ///
     /// # Errors
-    /// The limit that has no room, and when to come again.
+    /// Returns the limit that has no room, and when to try again.
     pub fn admit(&self, ask: &QuotaAsk<'_>) -> Result<QuotaHold, QuotaRefusal> {
         let table = self.table.load();
         let mut hold = QuotaHold::default();
@@ -123,7 +124,7 @@ impl Quotas {
         Ok(hold)
     }
 
-    /// Whether any limit on tokens applies to the request.
+    /// Returns true if any limit on tokens applies to the request.
     #[must_use]
     pub fn limits_tokens(&self, ask: &QuotaAsk<'_>) -> bool {
         let table = self.table.load();
@@ -131,8 +132,8 @@ impl Quotas {
             && table.applying(ask).into_iter().flatten().any(|limiter| limiter.limits_tokens())
     }
 
-    /// The limits on rates that apply to the request, to tell its client how they stand; none if
-    /// there are none.
+    /// Returns the rate limits that apply to the request, for headers that tell its client their
+    /// room; None if there are none.
     #[must_use]
     pub fn rates(&self, ask: &QuotaAsk<'_>) -> Option<Rates> {
         let table = self.table.load();
@@ -143,38 +144,39 @@ impl Quotas {
         Rates::of(table.applying(ask).map(|limiter| limiter.filter(limits).cloned()))
     }
 
-    /// How many tokens a request of this model will generate if it names no maximum: 95 of 100
-    /// replies were no longer.
+    /// Returns the number of tokens that a request of this model is expected to generate if it
+    /// names no maximum: 95 of 100 replies were no longer.
     #[must_use]
     pub fn expected_output(&self, model: &str) -> u32 {
         self.outputs.expected(model)
     }
 
-    /// A reply of this model had so many tokens.
+    /// Notes that a reply of this model had `tokens` tokens.
     pub fn note_output(&self, model: &str, tokens: u32) {
         self.outputs.note(model, tokens);
     }
 
-    /// The clock of all charges, in nanoseconds.
+    /// Converts an instant to the clock of all charges, in nanoseconds.
     #[must_use]
     pub fn clock_ns(&self, now: Instant) -> u64 {
         HEAD_START_NS + now.saturating_duration_since(self.origin).as_nanos() as u64
     }
 
-    /// Which limits there are from now on. What was charged to those that stay counts on; of new
-    /// ones nothing is held until [`Self::hold`] says so.
+    /// Sets the limits of the cluster. Charges to limits that stay count on. Nothing is held of new
+    /// limits until [`Self::hold`] is called.
     pub fn set_limits(&self, limits: &[LimitTerms]) {
         self.take_limits(limits, 0);
     }
 
-    /// The same, but new limits may be used as a whole for three seconds, or six if this node does not
-    /// hold its share by then: nobody is refused only since nothing was divided yet.
+    /// Sets the limits of the cluster, as [`Self::set_limits`] does, and lets new ones be used as a
+    /// whole for three seconds, or six if this node does not hold its share by then. So no request
+    /// is refused only because a limit was not divided yet.
     pub fn open_limits(&self, limits: &[LimitTerms], now: Instant) {
         self.take_limits(limits, self.clock_ns(now) + OPEN_NS);
     }
 
-    /// Which limits this node enforces by itself, beside those of [`Self::set_limits`]: it may use
-    /// each as a whole. A limit of the same scope there takes the place of one here.
+    /// Sets the limits that this node alone enforces: it may use each as a whole. A limit of
+    /// [`Self::set_limits`] with the same scope takes precedence.
     pub fn set_own(&self, limits: &[LimitTerms]) {
         self.terms.rcu(|terms| Terms { own: limits.to_vec(), ..Terms::clone(terms) });
         self.rebuild(0);
@@ -185,7 +187,7 @@ impl Quotas {
         self.rebuild(open_until_ns);
     }
 
-    /// Makes the table of the terms, again if another thread changed them meanwhile.
+    /// Builds the table from the terms, again if another thread changed them meanwhile.
     fn rebuild(&self, open_until_ns: u64) {
         loop {
             let terms = self.terms.load_full();
@@ -210,10 +212,12 @@ impl Quotas {
             .map(|terms| (terms, false))
             .chain(terms.own.iter().map(|terms| (terms, true)))
         {
+            // The cluster's limit of this scope is in the table already, and takes precedence.
             if table.find(&terms.scope).is_some() {
                 continue;
             }
             let before = before.find(&terms.scope).map(Arc::as_ref);
+            // Charges don't carry over between a limit of the cluster and one of this node.
             let before = before.filter(|before| before.is_own == is_own);
             let limiter = Limiter::new(&bounded(terms), before, open_until_ns);
             table.put(Arc::new(if is_own { limiter.owned() } else { limiter }));
@@ -221,28 +225,28 @@ impl Quotas {
         table
     }
 
-    /// What this node holds of a limit from now on.
+    /// Sets the units that this node holds of a limit.
     pub fn hold(&self, scope: &Scope, holding: &Holding) {
         if let Some(limiter) = self.table.load().find(scope).filter(|limiter| !limiter.is_own) {
             limiter.hold(holding);
         }
     }
 
-    /// Charges what is owed to a limit as far as there is room, though nobody asks for anything.
+    /// Charges the debt of a limit as far as there is room. Needed where no requests come.
     pub(crate) fn pay_at(&self, scope: &Scope, now_ns: u64) {
         if let Some(limiter) = self.table.load().find(scope) {
             limiter.pay(now_ns);
         }
     }
 
-    /// Charges what is owed to the limits of [`Self::set_own`] as far as there is room. To be called now
+    /// Charges the debt of the limits of [`Self::set_own`] as far as there is room. Call this now
     /// and then.
     pub fn pay_own(&self, now: Instant) {
         let (table, now_ns) = (self.table.load(), self.clock_ns(now));
         table.all().filter(|limiter| limiter.is_own).for_each(|limiter| limiter.pay(now_ns));
     }
 
-    /// Tokens that are owed to each limit of the cluster; those to which nothing is owed are left out.
+    /// Returns the tokens owed to each limit of the cluster, without limits that have no debt.
     #[must_use]
     pub fn debts(&self) -> Vec<(Scope, u64)> {
         let table = self.table.load();
@@ -250,14 +254,14 @@ impl Quotas {
         owing.map(|limiter| (limiter.scope.clone(), limiter.tokens_owed())).collect()
     }
 
-    /// Adds what a process before this one owed.
+    /// Adds the debt of a process before this one.
     pub fn owe(&self, scope: &Scope, units: Units) {
         if let Some(limiter) = self.table.load().find(scope) {
             limiter.owe(units);
         }
     }
 
-    /// Counts `units` as charged that long before `now`, by a process before this one.
+    /// Counts `units` as charged `age` before `now`, by a process before this one.
     pub fn assume(&self, scope: &Scope, units: Units, (age, now): (Duration, Instant)) {
         if let Some(limiter) = self.table.load().find(scope) {
             let at_ns = self.clock_ns(now).saturating_sub(age.as_nanos() as u64);
@@ -265,7 +269,7 @@ impl Quotas {
         }
     }
 
-    /// What is charged of a kind and counts, with how long ago it was charged at least.
+    /// Returns the charges of a kind that count, each with its least age.
     #[must_use]
     pub fn spent(&self, scope: &Scope, kind: LimitKind, now: Instant) -> Vec<(Duration, u64)> {
         let table = self.table.load();
@@ -274,19 +278,19 @@ impl Quotas {
         spent.map(|(age_ns, units)| (Duration::from_nanos(age_ns), units)).collect()
     }
 
-    /// How a limit stands; none if there is no such limit.
+    /// Returns the usage of a limit; None if there is no such limit.
     #[must_use]
     pub fn usage(&self, scope: &Scope, now: Instant) -> Option<Usage> {
         Some(self.table.load().find(scope)?.usage(self.clock_ns(now)))
     }
 
-    /// Whether any kind of a limit may be used as a whole since it is new and not divided yet.
+    /// Returns true if any kind of a limit may be used as a whole because it is not divided yet.
     #[must_use]
     pub fn is_open(&self, scope: &Scope, now: Instant) -> bool {
         self.table.load().find(scope).is_some_and(|limiter| limiter.is_open(self.clock_ns(now)))
     }
 
-    /// How limits stand, with the terms of each: the first `most` of them.
+    /// Returns the terms and usage of the first `most` limits.
     #[must_use]
     pub fn standings(&self, now: Instant, most: usize) -> Vec<(LimitTerms, Usage)> {
         let (table, now_ns) = (self.table.load(), self.clock_ns(now));
@@ -301,8 +305,8 @@ impl Quotas {
         table.all().take(most).map(standing).collect()
     }
 
-    /// The limits of [`Self::set_own`] in the order of their names: the first `most` of them. Those
-    /// whose place a limit of the cluster takes have no usage.
+    /// Returns the first `most` limits of [`Self::set_own`] in the order of their names, with their
+    /// usage; None if a limit of the cluster takes precedence.
     #[must_use]
     pub fn own(&self, now: Instant, most: usize) -> Vec<(LimitTerms, Option<Usage>)> {
         let (terms, table, now_ns) = (self.terms.load(), self.table.load(), self.clock_ns(now));
@@ -315,14 +319,13 @@ impl Quotas {
         own.into_iter().take(most).map(usage).collect()
     }
 
-    /// What is charged to a limit and counted when anything was charged last: the most that can count
-    /// now.
+    /// Returns the units of a limit that counted at the last charge: the most that can count now.
     #[must_use]
     pub(crate) fn in_use_now(&self, scope: &Scope) -> Units {
         self.table.load().find(scope).map(|limiter| limiter.in_use()).unwrap_or_default()
     }
 
-    /// What was asked of a limit since this was called last.
+    /// Returns the demand on a limit since the last call.
     #[must_use]
     pub fn take_demand(&self, scope: &Scope) -> Demand {
         self.table.load().find(scope).map(|limiter| limiter.take_demand()).unwrap_or_default()
@@ -330,8 +333,8 @@ impl Quotas {
 }
 
 impl Table {
-    /// Those that apply to a request. The narrowest first: who is over his own limit should hear of
-    /// that one, and take nothing from others for a moment.
+    /// Returns the limiters that apply to a request, the narrowest first: a client over its own
+    /// limit hears of that one, and takes nothing from others meanwhile.
     fn applying(&self, ask: &QuotaAsk<'_>) -> [Option<&Arc<Limiter>>; LIMITS_EACH] {
         [
             ask.key.and_then(|key| self.keys.get(key)),

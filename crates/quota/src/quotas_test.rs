@@ -211,7 +211,7 @@ fn a_guess_is_charged_up_to_the_whole_limit_and_what_is_said_in_full() {
     let hold = quotas.admit(&guess).unwrap();
     let refusal = quotas.admit(&ask(now, 1)).unwrap_err().to_string();
     assert!(refusal.starts_with("500 tokens/min for everything: 500 used"), "{refusal}");
-    // What it used beyond that is owed.
+    // Tokens used beyond that become debt.
     hold.settle(Some(700));
     let usage = quotas.usage(&Scope::Global, now).unwrap();
     assert_eq!(usage.debt, Units([0, 200, 0]));
@@ -230,14 +230,14 @@ fn a_new_limit_may_be_used_as_a_whole_until_it_is_divided() {
     let let_in = |ms| (0..9).filter(|_| quotas.admit(&ask(ms)).is_ok()).count();
     assert_eq!(let_in(0), 3, "the whole limit, and no more");
     assert!(quotas.is_open(&Scope::Global, later(0)));
-    // Its share is known: it counts from three seconds on, when the cluster has heard of its needs.
+    // The node has its share, which counts from three seconds on, when the cluster knows its needs.
     holds(&quotas, &Scope::Global, [1, 0, 0]);
     assert_eq!((let_in(2_900), let_in(5_000)), (3, 1));
     assert!(!quotas.is_open(&Scope::Global, later(3_000)));
     // A change of a limit that is known opens nothing.
     quotas.open_limits(&rate(9), later(7_000));
     assert_eq!(let_in(7_000), 1);
-    // Who hears nothing of its share goes by what it holds after six seconds.
+    // A node that is not told its share goes by what it holds after six seconds.
     quotas.set_limits(&[]);
     quotas.open_limits(&rate(3), later(10_000));
     quotas.hold(&Scope::Global, &Holding::default());
@@ -302,13 +302,13 @@ fn a_node_enforces_its_own_limits_alone_unless_the_cluster_has_one_of_that_name(
     assert!(refusal.to_string().starts_with("2 requests/s for key k1: 2 used, "), "{refusal}");
     let own = || quotas.own(now, 9).into_iter().map(|(_, usage)| usage.map(|it| it.in_use.0[0]));
     assert_eq!(own().collect::<Vec<_>>(), [Some(2)]);
-    // The cluster's word alone changes nothing of it.
+    // `hold` alone, as the cluster would call it, changes nothing of an own limit.
     holds(&quotas, &key, [9, 0, 0]);
     assert_eq!(let_in(), 0);
     // Another number keeps what was charged.
     quotas.set_own(&[terms(key.clone(), [Some(3), None, None])]);
     assert_eq!(let_in(), 1);
-    // What the cluster says of the key counts instead.
+    // A limit of the cluster for the key takes precedence.
     quotas.set_limits(&[terms(key.clone(), [Some(7), None, None])]);
     assert_eq!(let_in(), 0, "nothing is held of it yet");
     assert_eq!(own().collect::<Vec<_>>(), [None], "the cluster's takes its place");
@@ -353,7 +353,7 @@ fn the_least_room_is_told_whichever_limit_is_the_smaller_one() {
         (room.limit, room.remaining)
     };
     assert_eq!(told(&rates), (1_000, 300), "of two with as little room the smaller one");
-    // What is owed is no room.
+    // Debt leaves no room.
     let other = QuotaAsk { key: Some("k2"), ..ask(now, 100) };
     quotas.owe(&key, Units([0, 450, 0]));
     assert_eq!(told(&rates), (500, 50));

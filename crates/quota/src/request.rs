@@ -1,4 +1,4 @@
-//! What a request asks of limits, and what it gets.
+//! Request for admission by limits, and its outcome.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,51 +7,53 @@ use std::time::{Duration, Instant};
 use crate::limiter::{Charges, Limiter};
 use crate::{LimitKind, RequestWindow, Scope};
 
-/// Limits that can apply to one request: everybody's, a tenant's, a model's, a key's.
+/// Limits that can apply to one request: the global one, and those of its tenant, model and key.
 pub(crate) const LIMITS_EACH: usize = 4;
 
-/// A request that wants to be let in.
+/// A request that asks for admission.
 #[derive(Clone, Copy, Debug)]
 pub struct QuotaAsk<'a> {
-    /// The id of the key it came with.
+    /// Id of the key that the request came with.
     pub key: Option<&'a str>,
-    /// Whose it is.
+    /// Tenant that the request belongs to.
     pub tenant: Option<&'a str>,
-    /// Which model it is for.
+    /// Model that the request is for.
     pub model: Option<&'a str>,
-    /// The tokens that it will use at most, or most likely.
+    /// Tokens that the request will use at most, or most likely.
     pub tokens: u64,
-    /// Of these, what it says itself. The rest is a guess, and not charged where all of a limit is less.
+    /// Tokens, of `tokens`, that the request names itself. The rest is a guess, and is charged only
+    /// up to the whole limit.
     pub said: u64,
-    /// When.
+    /// Time of the request.
     pub now: Instant,
 }
 
-/// A request is not let in by a limit.
+/// Refusal of a request by a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaRefusal {
-    /// Whose limit.
+    /// Scope of the limit.
     pub scope: Scope,
-    /// What has no room.
+    /// Kind that has no room.
     pub kind: LimitKind,
-    /// Over which time the limit counts requests.
+    /// Time over which the limit counts requests.
     pub requests: RequestWindow,
-    /// When there will be room, as far as this node knows.
+    /// Time until there will be room, as far as this node knows.
     pub retry_after: Duration,
-    /// What the request may use.
+    /// Units that the request may use.
     pub asked: u64,
-    /// What counts on this node now.
+    /// Units that count on this node now.
     pub used: u64,
-    /// What this node may use now.
+    /// Units that this node may use now.
     pub held: u64,
     /// The whole limit, in all regions.
     pub whole: u64,
-    /// Whether this node has been told its share. If not, the limit is being divided.
+    /// True if this node has been told its share. If not, the limit is being divided.
     pub is_divided: bool,
 }
 
 impl QuotaRefusal {
-    /// Whether the request would fit if nobody else used the limit. If not, it never will.
+    /// Returns true if the request would fit if no other one used the limit. If false, it never
+    /// will.
     #[must_use]
     pub fn fits(&self) -> bool {
         self.asked <= self.whole
@@ -84,21 +86,21 @@ impl fmt::Display for QuotaRefusal {
     }
 }
 
-/// What a request has charged. When it goes, places are free again and the rest stays charged;
-/// [`Self::settle`] says what was used.
+/// Charges of an admitted request. Dropping it frees its concurrency slots and leaves the rest
+/// charged; [`Self::settle`] corrects the charge.
 #[derive(Debug, Default)]
 pub struct QuotaHold {
     charged: [Option<(Arc<Limiter>, Charges)>; LIMITS_EACH],
 }
 
 impl QuotaHold {
-    /// The request ended and used so many tokens; none if nobody knows. What was charged too much
-    /// is given back, what was charged too little is carried as debt.
+    /// Ends the request, which used `tokens_used` tokens; None if that is unknown. Tokens charged
+    /// too many are given back, and tokens charged too few become debt.
     pub fn settle(mut self, tokens_used: Option<u64>) {
         self.end(tokens_used);
     }
 
-    /// Whether any limit applies.
+    /// Returns true if no limit applies.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.charged.iter().all(Option::is_none)
@@ -110,7 +112,7 @@ impl QuotaHold {
         }
     }
 
-    /// Takes everything back: the request is not let in after all.
+    /// Takes all charges back, since the request is not admitted after all.
     pub(crate) fn undo(&mut self) {
         for (limiter, charges) in self.charged.iter_mut().filter_map(Option::take) {
             limiter.undo(charges);

@@ -1,26 +1,26 @@
-//! Whose limit it is.
+//! Scopes of limits.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use spillway_types::{ModelName, TenantName};
 
-/// Whose limit it is.
+/// Scope of a limit: the requests that it counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Everybody's together.
+    /// All requests.
     Global,
-    /// One tenant's.
+    /// Requests of one tenant.
     Tenant(TenantName),
-    /// One model's.
+    /// Requests for one model.
     Model(ModelName),
-    /// One key's, by its id.
+    /// Requests with one key, by the id of the key.
     Key(String),
 }
 
 impl Scope {
-    /// Its name in paths and labels: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
+    /// Returns the name in paths and labels: `global`, `tenant:NAME`, `model:NAME` or `key:ID`.
     #[must_use]
     pub fn label(&self) -> String {
         match self {

@@ -1,21 +1,21 @@
-//! One limit, as one node sees it.
+//! View of one limit by one node.
 
 use std::collections::BTreeMap;
 
 use crate::book::Book;
 use crate::{LimitKind, Pool, PoolTerms, Quotas, RequestWindow, Run, Scope, Shares, Units};
 
-/// One limit, as the agreed state and its terms have it.
+/// Limit in the agreed state, with its terms, as one process sees it.
 pub(crate) struct Seen<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) terms: &'a PoolTerms,
     pub(crate) pool: Option<&'a Pool>,
-    /// What this node has.
+    /// Floor and lease that this process has.
     pub(crate) floor: Units,
     pub(crate) lease: Units,
-    /// What it said that it needs; none if it never spoke of this limit.
+    /// Need in the last statement of this process; None if it never named this limit.
     pub(crate) need: Option<Units>,
-    /// What is fair, where others wait for it.
+    /// Highest floor and lease that are fair while others wait for units.
     pub(crate) floor_most: Units,
     pub(crate) lease_most: Units,
     /// Kinds of which another process needs more than it has.
@@ -51,7 +51,7 @@ impl<'a> Seen<'a> {
             seen.is_wanted = LimitKind::ALL
                 .map(|kind| others().any(|(_, lease)| lease.need[kind] > lease.held[kind]));
             seen.lease_most = Units::each(|kind| {
-                // Most limits are of one kind: of the others there is nothing to divide.
+                // Most limits are of one kind, so there is nothing to divide of the others.
                 if terms.whole[kind as usize].is_none() && taken[kind] == 0 {
                     return u64::MAX;
                 }
@@ -63,20 +63,21 @@ impl<'a> Seen<'a> {
         seen
     }
 
-    /// Whether what this process has is its share by the present terms.
+    /// Returns true if the units that this process has are its share by the present terms.
     pub(crate) fn is_divided(&self) -> bool {
         let whole = |kind| self.terms.whole[kind as usize].unwrap_or(0);
         let is_settled = |pool: &Pool| LimitKind::ALL.iter().all(|k| pool.whole()[*k] == whole(*k));
         self.need.is_some() && self.pool.is_some_and(is_settled)
     }
 
-    /// What this node keeps using.
+    /// Returns the floor and lease that this process goes on using.
     pub(crate) fn kept(&self) -> (Units, Units) {
         (least(self.floor, self.floor_most), least(self.lease, self.lease_most))
     }
 
-    /// What it can say it keeps: what it keeps using, and what is charged beyond that. To be asked
-    /// when `quotas` hold no more than [`Self::kept`], so that no more is charged meanwhile.
+    /// Returns the floor and lease that a statement can promise to keep: those of [`Self::kept`],
+    /// and the units charged beyond them. Call this once `quotas` hold no more than [`Self::kept`],
+    /// so that no more is charged meanwhile.
     pub(crate) fn said(&self, quotas: &Quotas) -> (Units, Units) {
         let (mut floor, mut lease) = self.kept();
         let in_use = quotas.in_use_now(self.scope);

@@ -1,4 +1,4 @@
-//! Who holds what of all limits, as all nodes agree.
+//! Division of all limits, as all nodes agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,74 +8,67 @@ use spillway_types::NodeName;
 use crate::statement::{LINES_MAX, OVERDUE_MAX};
 use crate::{Overdue, Pool, PoolTerms, Run, Scope, Statement};
 
-/// Processes of one node that may hold something: the newest, and those before it whose leases have
-/// not ended yet.
+/// Processes of one node that may hold units: the newest, and earlier ones whose leases have not
+/// ended yet.
 const RUNS_EACH_MAX: usize = 4;
-/// Floors and leases of all limits together: a thousand limits on sixty nodes, or ten thousand on
-/// six, each of which has one of both. They take about 12 MB of a snapshot.
+/// Highest number of floors and leases of all limits together: a thousand limits on sixty nodes, or
+/// ten thousand on six, each of which has one of both. They take about 12 MB of a snapshot.
 pub const ROWS_MAX: usize = 131_072;
-/// The same as long as a node of the cluster is older than wire version 4: all have to count alike.
-pub const ROWS_MAX_OLD: usize = 65_536;
 
-/// Who holds what. A function of the statements that were applied, in their order; no clock.
+/// Division of all limits: a function of the statements that were applied, in their order. It reads
+/// no clock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shares {
     runs: BTreeMap<Run, RunRow>,
     pools: BTreeMap<Scope, Pool>,
 }
 
-/// What a process said last.
+/// Last statement of a process, as far as it is remembered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunRow {
-    /// The serial of its last statement.
+    /// Serial of the statement.
     pub serial: u64,
-    /// How long its leases last from before that.
+    /// Length of the leases in milliseconds, counted from just before the statement was made.
     pub length_ms: u32,
 }
 
-/// What a statement is judged by: records that all nodes agree on as well.
+/// Rules by which a statement is judged, from records that all nodes agree on as well.
 pub struct Ground<'a> {
-    /// The nodes that are registered.
+    /// Registered nodes.
     pub members: &'a BTreeSet<NodeName>,
-    /// How a limit should be divided; none if there is no such limit.
+    /// Terms of a limit; None if there is no such limit.
     pub terms: &'a dyn Fn(&Scope) -> Option<PoolTerms>,
-    /// Floors and leases that there may be: [`ROWS_MAX`], or fewer for older nodes' sake. Limits beyond
-    /// get none.
+    /// Most floors and leases of all limits together: [`ROWS_MAX`], fewer in tests. Limits beyond get
+    /// none.
     pub rows_max: usize,
-    /// Whether earlier processes that a statement says have ended make room for the one that says it;
-    /// older nodes don't count so.
-    pub ended_make_room: bool,
-    /// Whether a process takes over what earlier processes of its node had; under older nodes that
-    /// is free for all.
-    pub has_heirs: bool,
 }
 
-/// A statement is not taken in.
+/// Refusal of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatementFault {
-    /// The process, or a later one of the same node, has spoken since.
+    /// The process, or a later one of the same node, has made a newer statement.
     Stale,
-    /// It speaks of more than one statement may.
+    /// The statement has too many lines or overdue processes.
     TooLong,
     /// Earlier processes of the node may still be using what they had.
     TooManyRuns,
 }
 
 impl Shares {
-    /// Takes a statement in.
+    /// Applies a statement.
     ///
     /// # Errors
-    /// If it may not be; nothing has changed then.
+    /// Returns why the statement is refused; nothing has changed then.
     pub fn apply(&mut self, said: &Statement, ground: &Ground<'_>) -> Result<(), StatementFault> {
-        self.check(said, ground)?;
+        self.check(said)?;
         self.keep(ground.members);
         let row = RunRow { serial: said.serial, length_ms: said.length_ms };
         if self.runs.insert(said.run.clone(), row).is_none() {
             self.forget_idle(&said.run);
         }
-        let is_heir = |overdue: &&Overdue| {
-            ground.has_heirs && overdue.run.node == said.run.node && overdue.run < said.run
-        };
+        // A process takes over what earlier processes of its node had.
+        let is_heir =
+            |overdue: &&Overdue| overdue.run.node == said.run.node && overdue.run < said.run;
         let (inherited, ended): (Vec<_>, Vec<_>) = said.overdue.iter().partition(is_heir);
         let mut touched: BTreeSet<Scope> =
             ended.into_iter().flat_map(|overdue| self.end(overdue, None)).collect();
@@ -83,8 +76,10 @@ impl Shares {
         for line in &said.lines {
             let new_rows = match self.pools.get(&line.scope) {
                 Some(pool) => usize::from(pool.lease(&said.run).is_none()),
+                // A new limit needs rows for the floor of each member and for one lease.
                 None => ground.members.len() + 1,
             };
+            // No room: the limit stays undivided, and the process tries again later.
             if rows + new_rows > ground.rows_max {
                 continue;
             }
@@ -92,9 +87,9 @@ impl Shares {
             self.pools.entry(line.scope.clone()).or_default().hear(&said.run, line);
             touched.insert(line.scope.clone());
         }
-        // After its lines: they speak of what it had before.
+        // After its lines, which are about what the process had before.
         for overdue in inherited {
-            // Where there is no place for them, they end as those of other nodes do.
+            // Without room for the heir, these leases end as those of other nodes do.
             if rows < ground.rows_max {
                 touched.extend(self.end(overdue, Some(&said.run)));
                 rows = self.rows();
@@ -109,37 +104,37 @@ impl Shares {
         Ok(())
     }
 
-    /// Who holds what of one limit.
+    /// Returns the division of one limit; None if no process named it.
     #[must_use]
     pub fn pool(&self, scope: &Scope) -> Option<&Pool> {
         self.pools.get(scope)
     }
 
-    /// Who holds what of each limit.
+    /// Returns the division of each limit.
     #[must_use]
     pub fn pools(&self) -> &BTreeMap<Scope, Pool> {
         &self.pools
     }
 
-    /// Every process that may hold something, and what it said last.
+    /// Returns every process that may hold units, with its last statement.
     #[must_use]
     pub fn runs(&self) -> &BTreeMap<Run, RunRow> {
         &self.runs
     }
 
-    /// Nobody has said anything yet.
+    /// Returns true if no statement has been applied.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty() && self.pools.is_empty()
     }
 
-    /// The newest process of a node.
+    /// Returns the newest process of a node.
     #[must_use]
     pub fn newest(&self, node: &NodeName) -> Option<&Run> {
         self.runs_of(node).next_back().map(|(run, _)| run)
     }
 
-    fn check(&self, said: &Statement, ground: &Ground<'_>) -> Result<(), StatementFault> {
+    fn check(&self, said: &Statement) -> Result<(), StatementFault> {
         if said.lines.len() > LINES_MAX || said.overdue.len() > OVERDUE_MAX {
             return Err(StatementFault::TooLong);
         }
@@ -152,7 +147,7 @@ impl Shares {
             let is_it = |overdue: &Overdue| {
                 overdue.run == *run && overdue.serial == row.serial && overdue.kinds == [true; 3]
             };
-            ground.ended_make_room && said.overdue.iter().any(is_it)
+            said.overdue.iter().any(is_it)
         };
         let left = self.runs_of(&said.run.node).filter(|(run, row)| !has_ended(run, row));
         if is_new && left.count() >= RUNS_EACH_MAX {
@@ -161,7 +156,7 @@ impl Shares {
         Ok(())
     }
 
-    /// Forgets nodes that were removed.
+    /// Drops nodes that were removed.
     fn keep(&mut self, members: &BTreeSet<NodeName>) {
         let before = self.runs.len();
         self.runs.retain(|run, _| members.contains(&run.node));
@@ -172,7 +167,7 @@ impl Shares {
         }
     }
 
-    /// Forgets processes before `newest` that have nothing: their last words are too late now.
+    /// Drops processes before `newest` that hold nothing, since their statements are stale now.
     fn forget_idle(&mut self, newest: &Run) {
         let earlier: Vec<Run> = self.runs_of(&newest.node).map(|(run, _)| run.clone()).collect();
         for run in earlier.into_iter().filter(|run| run != newest) {
@@ -184,7 +179,8 @@ impl Shares {
         }
     }
 
-    /// Ends leases that are as old as that, or passes them on to `heir`; the limits that it changed.
+    /// Ends the leases named by `overdue`, or passes them on to `heir`. Returns the limits that
+    /// changed; none if the process has made a statement since.
     fn end(&mut self, overdue: &Overdue, heir: Option<&Run>) -> Vec<Scope> {
         if self.runs.get(&overdue.run).is_none_or(|row| row.serial != overdue.serial) {
             return Vec::new();
@@ -203,7 +199,7 @@ impl Shares {
         }
         if !holds_more {
             self.pools.values_mut().for_each(|pool| pool.forget(&overdue.run));
-            // The newest stays, so that nothing an earlier one said is taken in after it.
+            // The newest process stays, so that no statement of an earlier one is applied after it.
             if self.newest(&overdue.run.node) != Some(&overdue.run) {
                 self.runs.remove(&overdue.run);
             }
@@ -215,8 +211,8 @@ impl Shares {
         let Some(pool) = self.pools.get_mut(scope) else { return };
         match (ground.terms)(scope) {
             Some(terms) => pool.settle(&terms),
-            // The limit was removed. Who has not heard of that may use what it had, and if the limit
-            // comes back, that counts.
+            // The limit was removed. A node that has not heard of that may go on using its units,
+            // and these still count if the limit comes back.
             None => {
                 pool.settle(&PoolTerms::default());
                 if pool.taken().is_none() {

@@ -8,7 +8,6 @@ struct World {
     shares: Shares,
     members: BTreeSet<NodeName>,
     rows_max: usize,
-    is_old: bool,
     /// Nodes for which a part stays free.
     nodes: usize,
 }
@@ -16,7 +15,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let members = ["a".into(), "b".into()].into();
-        Self { shares: Shares::default(), members, rows_max: ROWS_MAX, is_old: false, nodes: 0 }
+        Self { shares: Shares::default(), members, rows_max: ROWS_MAX, nodes: 0 }
     }
 
     fn apply(&mut self, said: &Statement) -> Result<(), StatementFault> {
@@ -31,16 +30,8 @@ impl World {
                 ..PoolTerms::default()
             })
         };
-        self.shares.apply(
-            said,
-            &Ground {
-                members: &self.members,
-                terms: &terms,
-                rows_max: self.rows_max,
-                ended_make_room: !self.is_old,
-                has_heirs: !self.is_old,
-            },
-        )
+        self.shares
+            .apply(said, &Ground { members: &self.members, terms: &terms, rows_max: self.rows_max })
     }
 
     #[track_caller]
@@ -112,12 +103,9 @@ fn a_process_takes_over_what_an_earlier_one_of_its_node_held() {
     let (next, kinds) = (run("a", 2), [false, true, true]);
     let overdue = vec![Overdue { run: a.clone(), serial: 1, kinds }];
     let said = Statement { overdue, ..says(&next, 1, 0, 0) };
-    let mut old = World { shares: world.shares.clone(), is_old: true, ..World::new() };
     world.applied(&said);
     assert_eq!((world.leased(&a), world.leased(&next)), (None, Some(900)));
     assert_eq!(world.leased(&b), Some(0), "nothing of it is free for others");
-    old.applied(&said);
-    assert_eq!((old.leased(&next), old.leased(&b)), (Some(0), Some(900)));
 }
 
 #[test]
@@ -139,7 +127,7 @@ fn a_process_that_ends_gets_nothing_more() {
     assert_eq!(world.leased(&a), Some(70), "what it has in use stays its own");
     world.applied(&says(&b, 1, 0, 0));
     assert_eq!(world.leased(&b), Some(830));
-    // The next process finds what others don't have.
+    // The next process gets the units that other processes don't hold.
     let next = run("a", 2);
     world.applied(&says(&b, 2, 400, 0));
     world.applied(&says(&next, 1, 0, 0));
@@ -197,14 +185,14 @@ fn processes_are_forgotten_when_they_have_nothing_and_refused_when_too_many_have
     for incarnation in 20..23 {
         let a = run("a", incarnation);
         world.applied(&says(&a, 1, 0, 0));
-        // It ends well, but with a little in use.
+        // The process ends properly, with a little in use.
         world.applied(&Statement { is_last: true, ..says(&a, 2, 1, 0) });
         assert_eq!(world.leased(&a), Some(1));
     }
     world.applied(&says(&run("a", 30), 1, 0, 0));
     assert_eq!(world.apply(&says(&run("a", 31), 1, 0, 0)), Err(StatementFault::TooManyRuns));
     assert_eq!(world.apply(&says(&run("a", 22), 9, 0, 0)), Err(StatementFault::Stale));
-    // Who comes next knows that they have ended, and says so.
+    // The next process knows that they have ended, and reports it.
     let ended = |kinds| {
         let earlier = [run("a", 20), run("a", 21), run("a", 22), run("a", 30)];
         let serials = [2, 2, 2, 1];
@@ -216,8 +204,6 @@ fn processes_are_forgotten_when_they_have_nothing_and_refused_when_too_many_have
     assert_eq!(next.apply(&ended([true, true, false])), Err(StatementFault::TooManyRuns));
     next.applied(&ended([true; 3]));
     assert_eq!((next.leased(&run("a", 31)), next.shares.runs().len()), (Some(900), 1));
-    let mut old = World { shares: world.shares.clone(), is_old: true, ..World::new() };
-    assert_eq!(old.apply(&ended([true; 3])), Err(StatementFault::TooManyRuns));
     let lines = vec![says(&run("a", 30), 2, 0, 0).lines[0].clone(); LINES_MAX + 1];
     let long = Statement { lines, ..says(&run("a", 30), 2, 0, 0) };
     assert_eq!(world.apply(&long), Err(StatementFault::TooLong));
@@ -235,7 +221,7 @@ fn limits_beyond_what_there_is_room_for_get_nothing_and_take_nothing_from_others
     world.applied(&other(says(&a, 1, 0, 0)));
     assert_eq!(world.shares.pools().len(), 1);
     assert_eq!(world.leased(&a), Some(900));
-    // Who has a part of it already is heard whatever else there is.
+    // A node that has a part of the limit already is heard in any case.
     world.applied(&other(says(&b, 1, 0, 0)));
     world.applied(&other(says(&a, 2, 450, 0)));
     assert_eq!((world.leased(&a), world.leased(&b)), (Some(450), Some(450)));

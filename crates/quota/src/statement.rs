@@ -1,71 +1,72 @@
-//! What a node says of the shares it has and needs.
+//! Statements of nodes about the shares that they have and need.
 
 use serde::{Deserialize, Serialize};
 use spillway_types::NodeName;
 
 use crate::{LimitKind, Scope, Units};
 
-/// A process of a node. A lease belongs to a process: another one does not know how long it has been
-/// held, nor what was charged to it.
+/// Process of a node. A lease belongs to a process, because another process knows neither how
+/// long it has been held nor what was charged to it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Run {
-    /// Which node.
+    /// Name of the node.
     pub node: NodeName,
-    /// Larger than at any start of the node before.
+    /// Number larger than that of any earlier process of the node.
     pub incarnation: u64,
 }
 
-/// What a process says: it renews all its leases, and gives and takes of some.
+/// Statement of a process: renews all its leases, gives back units of some, and asks for more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Statement {
-    /// Who says it.
+    /// Process that makes the statement.
     pub run: Run,
-    /// Grows with every statement of a process; older ones are refused.
+    /// Number that grows with every statement of a process; older statements are refused.
     pub serial: u64,
-    /// For how long, from before it was said, the process uses its leases.
+    /// Length of the leases in milliseconds, counted from just before the statement was made.
     pub length_ms: u32,
-    /// What changes; at most [`LINES_MAX`].
+    /// Limits with changes; at most [`LINES_MAX`].
     pub lines: Vec<ShareLine>,
     /// Processes whose leases ended; at most [`OVERDUE_MAX`].
     pub overdue: Vec<Overdue>,
-    /// The process is about to end: it gets nothing more.
+    /// True if the process is about to end; it gets nothing more.
     pub is_last: bool,
 }
 
-/// One limit in a statement. From before it is said the process keeps to `floor` and `lease`: what
-/// it had more is for others.
+/// Line of a statement about one limit. From before the statement is made, the process keeps to
+/// `floor` and `lease`: units that it had beyond them are free for others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShareLine {
-    /// Whose limit.
+    /// Scope of the limit.
     pub scope: Scope,
-    /// What the node keeps of its floor.
+    /// Units that the node keeps of its floor.
     pub floor: Units,
-    /// What the process keeps of its lease.
+    /// Units that the process keeps of its lease.
     pub lease: Units,
-    /// What it needs of leases.
+    /// Units that the process needs of leases.
     pub need: Units,
 }
 
-/// The process that says this has known `run` unrenewed since `serial`, by its own clock, for as long
-/// as that lease lasts and what was charged to it counts.
+/// Report of a process whose leases ended: by the clock of the process that makes the statement,
+/// `run` made none since `serial` for as long as its leases last and its charges count.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overdue {
-    /// Whose leases ended.
+    /// Process whose leases ended.
     pub run: Run,
-    /// With which statement they began. If the process has said something since, nothing ended.
+    /// Serial of the statement with which the leases began. If the process has made another one
+    /// since, nothing ended.
     pub serial: u64,
-    /// For which kinds that is so, in the order of [`LimitKind::ALL`].
+    /// Kinds whose leases ended, in the order of [`LimitKind::ALL`].
     pub kinds: [bool; 3],
 }
 
-/// Limits that one statement may speak of; the next one goes on. With names of usual length they
+/// Most limits in one statement; the next statement has the rest. With names of usual length they
 /// take about 10 KiB.
 pub const LINES_MAX: usize = 256;
-/// Processes that one statement may call overdue.
+/// Most overdue processes in one statement.
 pub const OVERDUE_MAX: usize = 64;
 
 impl Statement {
-    /// About how long it is in the log.
+    /// Returns about how many bytes the statement takes in the log.
     #[must_use]
     pub fn bytes_about(&self) -> usize {
         let lines = self.lines.iter().map(ShareLine::bytes_about);

@@ -1,4 +1,4 @@
-//! Whose leases have ended.
+//! Failure detector for processes: finds those whose leases have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,21 +6,21 @@ use spillway_types::NodeName;
 
 use crate::{Book, LimitKind, Overdue, Pool, Run, Shares};
 
-/// Kept beside the length of a lease and the window: a thread that is held up between reading its
-/// clock and charging.
+/// Time added to the length of a lease and the window, in milliseconds, for a thread that is held
+/// up between reading its clock and charging.
 const MARGIN_MS: u64 = 1_000;
-/// One part in so many that clocks of two machines may differ in speed; real ones differ by one in
-/// ten thousand.
+/// Allowance for clocks of different speed, as a divisor of the time. Real clocks differ by one
+/// part in ten thousand.
 const DRIFT: u64 = 64;
 
-/// Since when, by this node's own clock, each process has said nothing new.
+/// Time of the last new statement of each process, by this node's own clock.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     seen: BTreeMap<Run, (u64, u64)>,
 }
 
 impl Watch {
-    /// Takes in what others said last; whether somebody of `siblings` said something new.
+    /// Notes new statements of other processes. Returns true if one is by a node in `siblings`.
     pub(crate) fn observe(
         &mut self,
         now_ns: u64,
@@ -39,9 +39,9 @@ impl Watch {
         has_news
     }
 
-    /// Those whose leases have ended, for the kinds whose window has passed since. What an earlier
-    /// process of `me` ran has ended with it; where `inherits`, its leases of these kinds are taken
-    /// over, as all is known that it charged.
+    /// Returns the processes whose leases have ended, with the kinds whose window has passed since.
+    /// Requests of an earlier process of `me` ended with it. With `inherits`, this process takes
+    /// over the leases of such processes for these kinds, because it knows all their charges.
     pub(crate) fn overdue(
         &self,
         now_ns: u64,
@@ -54,6 +54,7 @@ impl Watch {
             let silent_ms = now_ns.saturating_sub(*since_ns) / 1_000_000;
             let length_ms = shares.runs().get(run).map_or(0, |row| u64::from(row.length_ms));
             let is_earlier_self = run.node == me.node && run < me;
+            // Requests of this node's earlier process ended with it.
             let place_ms = if is_earlier_self { 0 } else { book.place_ms };
             let kinds = LimitKind::ALL.map(|kind| {
                 if let Some(inherits) = inherits.filter(|_| is_earlier_self) {
@@ -63,7 +64,7 @@ impl Watch {
                 let ends_ms = length_ms.saturating_add(window.unwrap_or(place_ms));
                 silent_ms >= ends_ms.saturating_add(ends_ms / DRIFT).saturating_add(MARGIN_MS)
             });
-            // Most processes speak all the time, so the search is rare.
+            // Most processes make statements all the time, so the search is rare.
             if kinds.contains(&true) && shares.pools().values().any(|pool| has(pool, run, kinds)) {
                 overdue.push(Overdue { run: run.clone(), serial: *serial, kinds });
             }
@@ -72,7 +73,7 @@ impl Watch {
     }
 }
 
-/// Whether an earlier process of `me` still has something of these kinds.
+/// Returns true if an earlier process of `me` still has units of these kinds.
 pub(crate) fn has_legacy(shares: &Shares, me: &Run, kinds: [bool; 3]) -> bool {
     let earlier = shares.runs().keys().filter(|run| run.node == me.node && *run < me);
     let mut pools = earlier.flat_map(|run| shares.pools().values().map(move |pool| (pool, run)));

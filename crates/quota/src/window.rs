@@ -1,4 +1,4 @@
-//! What was charged in the last second or minute, without a lock.
+//! Sliding window of charges of the last second or minute, without a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,26 +7,25 @@ use crate::UNITS_MAX;
 const VALUE_BITS: u32 = 40;
 const TAG_MASK: u64 = (1 << (64 - VALUE_BITS)) - 1;
 
-/// A slot may be so many steps ahead of a reader that was held up: a minute of a window of requests, half
-/// an hour of one of tokens.
+/// Highest number of steps by which a slot may be ahead of a reader that was held up: a minute for
+/// a window of requests, half an hour for one of tokens.
 const AHEAD_MAX: u64 = 1 << 12;
 
-/// Charges by the time they were made. Time is cut into steps; a ring holds one slot for each step
-/// of the window and one more, so that a charge counts for the window at least and a step more at
-/// most.
+/// Charges by their time. Time is cut into steps, and a ring holds one slot for each step of the
+/// window and one more. So a charge counts for at least the window, and for at most one step more.
 ///
-/// A slot is one number: the step it is of (its tag) and the sum of its charges. Whoever comes first
-/// in a new step takes the charges of the oldest one out, by a swap that only one can win. A reader
-/// that was held up meets a tag newer than its own and never touches it.
+/// A slot is one number: its step (the tag) and the sum of the charges. The first thread in a new
+/// step takes the charges of the oldest one out, by a swap that only one thread can win. A reader
+/// that was held up finds a tag newer than its own and leaves that slot alone.
 #[derive(Debug)]
 pub(crate) struct Window {
     step_ns: u64,
     slots: Box<[AtomicU64]>,
-    /// The step up to which old charges were taken out.
+    /// Step up to which old charges were taken out.
     drained: AtomicU64,
 }
 
-/// Where a charge was noted.
+/// Slot and step of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     slot: u32,
@@ -34,25 +33,26 @@ pub(crate) struct Step {
 }
 
 impl Window {
-    /// A window of `length_ns`, cut into `steps`.
+    /// Creates a window of `length_ns`, cut into `steps`.
     pub(crate) fn new(length_ns: u64, steps: u64) -> Self {
         let slots = (0..=steps).map(|step| AtomicU64::new(pack(step, 0))).collect();
         Self { step_ns: length_ns.div_ceil(steps).max(1), slots, drained: AtomicU64::new(0) }
     }
 
-    /// How long it takes at most until what leaves the window is charged again and leaves it once
-    /// more: the window, and a step in which nobody may have looked.
+    /// Returns the longest time in which all units of the window are charged again and leave it:
+    /// the window, and a step in which no thread may have looked.
     pub(crate) fn round_ns(&self) -> u64 {
         self.step_ns * (self.slots.len() as u64 + 1)
     }
 
-    /// Takes out of `in_use` what no longer counts at `now_ns`.
+    /// Takes charges that no longer count at `now_ns` out of `in_use`.
     pub(crate) fn drain(&self, now_ns: u64, in_use: &AtomicU64) {
         let step = now_ns / self.step_ns;
         let drained = self.drained.load(Ordering::Acquire);
         if drained >= step {
             return;
         }
+        // One round is enough: older steps used the same slots.
         let first = (drained + 1).max((step + 1).saturating_sub(self.slots.len() as u64));
         for step in first..=step {
             let slot = self.slot(step);
@@ -66,7 +66,7 @@ impl Window {
         self.drained.fetch_max(step, Ordering::AcqRel);
     }
 
-    /// Notes a charge that `in_use` has already.
+    /// Notes a charge that is already part of `in_use`.
     pub(crate) fn note(&self, now_ns: u64, units: u64, in_use: &AtomicU64) -> Step {
         let step = now_ns / self.step_ns;
         let place = step % self.slots.len() as u64;
@@ -89,7 +89,7 @@ impl Window {
         }
     }
 
-    /// Gives back a part of a charge, if it still counts. Returns how much of it did.
+    /// Gives back a part of a charge if it still counts. Returns the units given back.
     pub(crate) fn refund(&self, step: Step, units: u64) -> u64 {
         let slot = &self.slots[step.slot as usize];
         let refunded = slot.fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
@@ -98,7 +98,8 @@ impl Window {
         refunded.map_or(0, |held| units.min(value(held)))
     }
 
-    /// When `units` of those that count at `now_ns` will have gone, in nanoseconds from then on.
+    /// Returns the nanoseconds until `units` of those that count at `now_ns` have left the window;
+    /// None if fewer count.
     pub(crate) fn wait_ns(&self, now_ns: u64, units: u64) -> Option<u64> {
         let (now, count) = (now_ns / self.step_ns, self.slots.len() as u64);
         let mut gone = 0;
@@ -114,7 +115,7 @@ impl Window {
         None
     }
 
-    /// What counts at `now_ns`, with how many nanoseconds ago it was charged at least.
+    /// Returns the charges that count at `now_ns`: (least age in nanoseconds, units).
     pub(crate) fn spent(&self, now_ns: u64) -> impl Iterator<Item = (u64, u64)> {
         let (now, count) = (now_ns / self.step_ns, self.slots.len() as u64);
         ((now + 1).saturating_sub(count)..=now).filter_map(move |step| {
@@ -138,8 +139,9 @@ fn value(held: u64) -> u64 {
     held & UNITS_MAX
 }
 
-/// Whether what a slot holds is of a step before `step`. Tags go round after days, and a limit may be idle
-/// for as long, or be new while the clock is old: so whatever is not a little later is before.
+/// Returns true if a slot is of a step before `step`. Tags wrap around after days, and a limit may
+/// be idle for as long, or be new while the clock is old. So every tag that is not a little later
+/// is earlier.
 fn is_older(held: u64, step: u64) -> bool {
     let behind = (step & TAG_MASK).wrapping_sub(held >> VALUE_BITS) & TAG_MASK;
     behind != 0 && behind < TAG_MASK - AHEAD_MAX

@@ -1,36 +1,36 @@
-//! What travels: one hot block, and a change of what is hot.
+//! Replicated data: one hot block, and a change of the set of hot blocks.
 
 use serde::{Deserialize, Serialize};
 
-/// A block that many requests to a region share.
+/// Block that many requests to a region share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotBlock {
-    /// Its chained keyed hash.
+    /// Chained keyed hash of the block.
     pub hash: u64,
-    /// The hash of the block before it; 0 if it is the first of its prompt.
+    /// Hash of the block before; 0 for the first block of a prompt.
     pub parent: u64,
-    /// Its place in the prompt: 1 is the first block.
+    /// Position in the prompt: 1 is the first block.
     pub depth: u16,
-    /// How hot it is: twice the binary logarithm of its heat, the requests that asked
-    /// for it with older ones counting less.
+    /// Heat as twice its binary logarithm. Heat is the number of requests for the block, in which
+    /// older requests count less.
     pub heat: u8,
 }
 
-/// What became hot or cold in one region, for [`HotTrie::apply`](crate::HotTrie::apply).
+/// Blocks that became hot or cold in one region, for [`HotTrie::apply`](crate::HotTrie::apply).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotDelta {
     /// Blocks that became hot or changed their heat, parents before their children.
     pub enter: Vec<HotBlock>,
-    /// Hashes of blocks that are hot no more.
+    /// Hashes of blocks that are no longer hot.
     pub leave: Vec<u64>,
 }
 
 impl HotDelta {
-    /// Most blocks of each list that is looked at: 1,900 records of at most 22 bytes and as many
-    /// hashes of 9 bytes stay below 60 KiB, so that an entry of the log with 64 KiB has room.
+    /// Largest number of blocks that count in each list. 1,900 records of at most 22 bytes and as
+    /// many hashes of 9 bytes stay below 60 KiB, so that they fit a log entry of 64 KiB.
     pub const RECORDS_MAX: usize = 1_900;
 
-    /// Whether it changes nothing.
+    /// Returns true if the delta changes nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.enter.is_empty() && self.leave.is_empty()

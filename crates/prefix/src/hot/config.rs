@@ -1,4 +1,4 @@
-//! What counts as hot.
+//! Settings of heat: which blocks count as hot.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,22 +6,23 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeatConfig {
-    /// Most blocks that a region tells of. From 16 to 16,384.
+    /// Largest number of blocks that a region announces, from 16 to 16,384.
     ///
-    /// Under much sharing between regions 4,096 were seen to be too few; all regions together
-    /// have room for eight times 16,384.
+    /// With much sharing between regions, 4,096 were too few in tests. All regions together have
+    /// room for eight times 16,384.
     pub blocks_max: usize,
-    /// After so long without a request a block has half its heat. At least 1 second.
+    /// Half-life of heat in milliseconds, at least 1,000.
     ///
-    /// Shorter follows a change of traffic sooner, and tells more: what is asked for every few
-    /// minutes would come and go with chance. What replicas have dropped leaves at once anyway.
+    /// A shorter half-life follows a change of traffic sooner and announces more: blocks requested
+    /// every few minutes would come and go by chance. Blocks that replicas have dropped leave at
+    /// once anyway.
     pub half_life_ms: u64,
-    /// Requests, decayed, that a block needs to be told of; it leaves below half of that.
+    /// Heat in requests, decayed, that a block needs to be announced. It leaves below half of that.
     pub heat_min: f32,
 }
 
 impl Default for HeatConfig {
-    /// 16,384 blocks, 10 minutes, 3 requests.
+    /// Returns 16,384 blocks, 10 minutes, 3 requests.
     fn default() -> Self {
         Self { blocks_max: 16_384, half_life_ms: 600_000, heat_min: 3.0 }
     }

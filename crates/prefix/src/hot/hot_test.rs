@@ -1,4 +1,4 @@
-//! The hot trie, its deltas and its view, against simple models and with anything that may come.
+//! Tests of the hot trie, its deltas and its view, against simple models and with arbitrary input.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub(super) fn region(name: &str) -> RegionName {
     RegionName::from(name)
 }
 
-/// Hashes of a chain that turns off at each of `turns`.
+/// Returns the hashes of a chain that branches at each of `turns`.
 fn chain(turns: &[u8]) -> Vec<u64> {
     let step = |hash: &mut u64, turn: &u8| {
         *hash =
@@ -31,7 +31,7 @@ pub(super) fn chain_of(number: u32, blocks: usize) -> Vec<u64> {
     chain(&turns)[4..].to_vec()
 }
 
-/// The records of a chain, all with one heat.
+/// Returns the records of a chain, all with the same heat.
 fn records(chain: &[u64], heat: u8) -> Vec<HotBlock> {
     let parents = [0].into_iter().chain(chain.iter().copied());
     let record = |((hash, parent), depth)| HotBlock { hash, parent, depth, heat };
@@ -42,7 +42,7 @@ pub(super) fn enter(chain: &[u64], heat: u8) -> HotDelta {
     HotDelta { enter: records(chain, heat), leave: Vec::new() }
 }
 
-/// What no trie may ever break.
+/// Checks the invariants of a trie.
 fn check(trie: &HotTrie) {
     let mut total = 0;
     for (name, blocks) in trie.regions() {
@@ -66,13 +66,13 @@ fn check(trie: &HotTrie) {
     assert!(trie.stats().bytes <= 4 << 20);
 }
 
-/// How deep a region holds a chain, the slow way.
+/// Returns the number of leading blocks of a chain that a region holds, computed the slow way.
 fn depth(trie: &HotTrie, name: &RegionName, chain: &[u64]) -> u32 {
     let Some(blocks) = trie.region(name) else { return 0 };
     chain.iter().take_while(|hash| blocks.find(**hash).is_some()).count() as u32
 }
 
-/// Anything, from few enough hashes that records hit each other.
+/// Generates any delta, from few enough hashes that records collide.
 fn any_delta() -> impl Strategy<Value = HotDelta> {
     let hash = || prop_oneof![4 => 0..40_u64, 1 => any::<u64>()];
     let block = (hash(), hash(), prop_oneof![4 => 0..6_u16, 1 => any::<u16>()], any::<u8>())
@@ -98,7 +98,7 @@ proptest! {
             let text = serde_json::to_string(&trie).unwrap();
             let read: HotTrie = serde_json::from_str(&text).unwrap();
             prop_assert_eq!((&read, read.digest()), (&trie, trie.digest()));
-            // A node that joins goes on from the snapshot as the others do.
+            // A node that joins continues from a snapshot like the others.
             twin = read;
         }
     }
@@ -185,7 +185,7 @@ fn heat_that_was_told_long_ago_counts_less() {
     let mut trie = HotTrie::default();
     trie.apply(&region("eu"), &enter(&chain_of(0, 1_000), 60), 0);
     for number in 1..=16 {
-        // 58 told an hour later is more than 60 that has halved six times.
+        // 58 announced an hour later is warmer than 60 halved six times.
         trie.apply(&region("eu"), &enter(&chain_of(number, 1_000), 58), 60 * MINUTE_MS);
     }
     assert_eq!(trie.stats().blocks, 16_384);

@@ -1,4 +1,4 @@
-//! One region's part of the hot trie.
+//! Hot blocks of one region.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,23 +8,23 @@ use serde::{Deserialize, Serialize};
 
 use super::block::{HotBlock, HotDelta};
 
-/// A hot block as it stands in the trie.
+/// Hot block as an entry of the trie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HotEntry {
-    /// Its chained keyed hash.
+    /// Chained keyed hash of the block.
     pub hash: u64,
-    /// The hash of the block before it; 0 if it is the first of its prompt.
+    /// Hash of the block before; 0 for the first block of a prompt.
     pub parent: u64,
-    /// When it was last told, in whole seconds of the teller's clock.
+    /// Time of its last announcement, in whole seconds of the announcing node's clock.
     pub stamp_s: u32,
-    /// Its place in the prompt: 1 is the first block.
+    /// Position in the prompt: 1 is the first block.
     pub depth: u16,
-    /// Its heat when it was last told, as in [`HotBlock::heat`].
+    /// Heat at the last announcement, as in [`HotBlock::heat`].
     pub heat: u8,
 }
 
-/// The hot blocks of one region: sorted by hash, at most so many as allowed, and with each block
-/// all its ancestors. No value breaks these rules, wherever it came from.
+/// Hot blocks of one region: sorted by hash, at most [`Self::BLOCKS_MAX`], and with each block all
+/// blocks before it. No value breaks these rules, wherever it was read from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<HotEntry>", into = "Vec<HotEntry>")]
 pub struct RegionBlocks {
@@ -32,46 +32,48 @@ pub struct RegionBlocks {
     digest: u64,
 }
 
-/// What a delta did to a region.
+/// Effect of a delta on a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HotChange {
-    /// Blocks that are there now and were not before.
+    /// Number of blocks that are new.
     pub entered: u32,
-    /// Blocks that were there before and are not now, evicted ones included.
+    /// Number of blocks that are gone, evicted ones included.
     pub left: u32,
-    /// Whether anything is not as it was, be it the heat of a block alone.
+    /// True if anything changed, even if only the heat of a block.
     pub is_change: bool,
 }
 
 impl RegionBlocks {
-    /// Most blocks of one region.
+    /// Largest number of blocks of one region.
     pub const BLOCKS_MAX: usize = 16_384;
 
-    /// The blocks, by hash.
+    /// Returns the blocks, sorted by hash.
     #[must_use]
     pub fn entries(&self) -> &[HotEntry] {
         &self.entries
     }
 
-    /// The block with that hash.
+    /// Returns the block with this hash.
     #[must_use]
     pub fn find(&self, hash: u64) -> Option<&HotEntry> {
         self.entries.get(place_of(&self.entries, hash)?)
     }
 
-    /// Equal for equal blocks, and with near certainty only for these.
+    /// Returns a digest: equal for equal blocks, and different for different ones with near
+    /// certainty.
     #[must_use]
     pub fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// These blocks after a change that was told at `stamp_ms`.
+    /// Returns these blocks after a change that was announced at `stamp_ms`.
     pub(super) fn changed_by(&self, delta: &HotDelta, stamp_ms: u64) -> (Self, HotChange) {
         let mut leave: Vec<u64> = delta.leave.iter().copied().take(HotDelta::RECORDS_MAX).collect();
         leave.sort_unstable();
         let stamp_s = u32::try_from(stamp_ms / 1_000).unwrap_or(u32::MAX);
         let enter = delta.enter.iter().take(HotDelta::RECORDS_MAX);
         let stay = self.entries.iter().filter(|entry| leave.binary_search(&entry.hash).is_err());
+        // New records come behind old ones, so that `closed` keeps the new one of each hash.
         let all = stay.copied().chain(enter.map(|block| entry_of(block, stamp_s))).collect();
         let after = Self::closed(all).with_at_most(Self::BLOCKS_MAX);
         let kept = after.entries.iter().filter(|entry| self.find(entry.hash).is_some()).count();
@@ -83,10 +85,11 @@ impl RegionBlocks {
         (after, change)
     }
 
-    /// These blocks without the coldest, so that no more than `blocks_max` remain.
+    /// Returns these blocks without the coldest ones, so that at most `blocks_max` remain.
     ///
-    /// Only blocks without children go; heat halves every ten minutes since it was told, by the
-    /// newest stamp among the blocks, so that every node evicts the same without a clock.
+    /// Only blocks without children go. Heat halves every ten minutes after its announcement. The
+    /// newest stamp among the blocks is the current time, so that every node evicts the same blocks
+    /// without a clock.
     pub(super) fn with_at_most(self, blocks_max: usize) -> Self {
         let excess = self.entries.len().saturating_sub(blocks_max);
         if excess == 0 {
@@ -108,6 +111,7 @@ impl RegionBlocks {
             let Some(parent) = parents[at] else { continue };
             children[parent] -= 1;
             if children[parent] == 0 {
+                // The parent has lost its last child, so it may go next.
                 leaves.push(rank(parent));
             }
         }
@@ -115,12 +119,13 @@ impl RegionBlocks {
         Self::sorted(left.map(|(entry, _)| *entry).collect())
     }
 
-    /// Of `entries` those whose ancestors are all among them, each one deeper than its parent. Of
-    /// several with one hash the last counts.
+    /// Returns those `entries` whose chain of parents is complete, each one block deeper than its
+    /// parent. Of several entries with one hash the last counts.
     fn closed(mut entries: Vec<HotEntry>) -> Self {
         entries.reverse();
         entries.sort_by_key(|entry| entry.hash);
         entries.dedup_by_key(|entry| entry.hash);
+        // Parents come before children, so one pass decides about whole chains.
         let mut by_depth: Vec<usize> = (0..entries.len()).collect();
         by_depth.sort_unstable_by_key(|at| entries[*at].depth);
         let mut is_kept = vec![false; entries.len()];
@@ -156,7 +161,7 @@ impl Default for RegionBlocks {
 }
 
 impl From<Vec<HotEntry>> for RegionBlocks {
-    /// What of `entries` obeys the rules; a later entry of the same hash wins.
+    /// Keeps the `entries` that obey the rules; of entries with one hash the last wins.
     fn from(entries: Vec<HotEntry>) -> Self {
         let normal = entries.into_iter().map(|entry| match entry.depth {
             1 => HotEntry { parent: 0, ..entry },
@@ -177,17 +182,17 @@ fn entry_of(block: &HotBlock, stamp_s: u32) -> HotEntry {
     HotEntry { hash, parent: if depth == 1 { 0 } else { parent }, stamp_s, depth, heat }
 }
 
-/// Where the entry with a hash is among entries that are sorted by it.
+/// Returns the index of a hash among entries that are sorted by hash.
 fn place_of(entries: &[HotEntry], hash: u64) -> Option<usize> {
     entries.binary_search_by_key(&hash, |entry| entry.hash).ok()
 }
 
-/// The hash of the block before; `None` if there is none.
+/// Returns the hash of the block before; `None` for the first block of a prompt.
 fn parent_of(entry: &HotEntry) -> Option<u64> {
     (entry.depth > 1).then_some(entry.parent)
 }
 
-/// Heat of an entry by now, as twice its binary logarithm.
+/// Returns the heat of an entry at time `newest_s`, as twice its binary logarithm.
 fn warmth(entry: &HotEntry, newest_s: u32) -> i64 {
     const HALF_LIFE_S: u32 = 600;
     i64::from(entry.heat) - i64::from(2 * (newest_s - entry.stamp_s) / HALF_LIFE_S)

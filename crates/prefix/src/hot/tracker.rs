@@ -1,4 +1,4 @@
-//! Which blocks a region's requests ask for most.
+//! Heat of the blocks that a region's requests share.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,23 +7,25 @@ use super::config::HeatConfig;
 use super::gate::Gate;
 use super::region_blocks::RegionBlocks;
 
-/// Heat that is kept for each block that may be told of: the coldest are candidates only.
+/// Number of blocks tracked for each block that may be announced; the colder ones are candidates.
 const TRACKED_PER_TOLD: usize = 4;
-/// Half-lives after which all heat is scaled down, so that it stays a number: 2^32 is exact enough.
+/// Number of half-lives after which all heat is scaled down: a weight of 2^32 is still exact
+/// enough.
 const SCALE_HALF_LIVES_MAX: f64 = 32.0;
-/// A told heat is told again when it is four times as much or as little, in [`HotBlock::heat`].
+/// Change of heat after which it is announced again: four times as much or as little, in units of
+/// [`HotBlock::heat`].
 const HEAT_STEP: u8 = 4;
 
-/// Sees requests and says which blocks became hot or cold. One per node; those of one region may
-/// each have one and take turns in telling, see [`HeatTracker::adopt`].
+/// Counter of requests per block that decides which blocks became hot or cold. Each node has one.
+/// The nodes of one region take turns in announcing, see [`HeatTracker::adopt`].
 #[derive(Debug)]
 pub struct HeatTracker {
     config: HeatConfig,
     gate: Gate,
     tracked: BTreeMap<u64, Tracked>,
-    /// What the region's part of the trie has by what was told: heat by hash.
+    /// Announced heat by hash: the expected content of the region's part of the trie.
     told: BTreeMap<u64, u8>,
-    /// All heat is in units of what a request weighs at this time.
+    /// Time that all heat refers to: a request at this time weighs 1.
     scale_ms: u64,
 }
 
@@ -34,27 +36,27 @@ struct Tracked {
     depth: u16,
 }
 
-/// How the way from a block to the beginning of its prompt goes on.
+/// Verdict on one block on the path from a block to the beginning of its prompt.
 enum Step {
-    /// The block stays already, and so do all before it.
+    /// The block is already selected, and so are all blocks before it.
     Arrived,
-    /// The block can't stay, nor what continues it.
+    /// The block cannot stay, nor any block behind it.
     Refused,
-    /// The block may stay if the one before it does.
+    /// The block may stay if the one before it may.
     Further,
 }
 
 /// Size of a [`HeatTracker`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeatStats {
-    /// Blocks whose heat is known.
+    /// Number of blocks whose heat is tracked.
     pub tracked: u64,
-    /// Blocks that other regions were told of.
+    /// Number of blocks that were announced to other regions.
     pub told: u64,
 }
 
 impl HeatTracker {
-    /// A tracker that has seen nothing. Values of `config` beyond their limits are brought within.
+    /// Creates an empty tracker. Values of `config` outside their limits are moved within.
     #[must_use]
     pub fn new(config: HeatConfig) -> Self {
         let config = HeatConfig {
@@ -71,15 +73,16 @@ impl HeatTracker {
         }
     }
 
-    /// Notes a request with `chain` at `now_ms`, by any clock that does not go back.
+    /// Counts a request with the blocks `chain` at `now_ms`, of any clock that does not go back.
     pub fn note(&mut self, chain: &[u64], now_ms: u64) {
         let weight = self.weight(now_ms);
         let mut parent = 0;
-        // Deeper blocks than a record can tell of are left out.
+        // Blocks deeper than the depth field of a record can count are left out.
         for (depth, hash) in (1..=u16::MAX).zip(chain) {
             if let Some(tracked) = self.tracked.get_mut(hash) {
                 tracked.heat += weight;
             } else if self.gate.passes(*hash) {
+                // This is the second sight of the block, so both requests count.
                 self.tracked.insert(*hash, Tracked { parent, heat: 2.0 * weight, depth });
             }
             parent = *hash;
@@ -89,24 +92,25 @@ impl HeatTracker {
         }
     }
 
-    /// Takes what the region's part of the trie has for what was told: when this node becomes the
-    /// one that tells, and when what it proposed was refused.
+    /// Replaces the announced set by the region's part of the trie: when this node takes over
+    /// announcing, and when a proposal of this node was refused.
     pub fn adopt(&mut self, blocks: Option<&RegionBlocks>) {
         let entries = blocks.map(RegionBlocks::entries).unwrap_or_default();
         self.told = entries.iter().map(|entry| (entry.hash, entry.heat)).collect();
     }
 
-    /// What became hot or cold since the last delta; after this it counts as told.
+    /// Returns the blocks that became hot or cold since the last delta. They count as announced
+    /// from now on.
     ///
-    /// `held` says whether any replica of the region still holds a block. Blocks enter when they
-    /// are among the best four fifths of the room, by heat times depth, and stay while they are
-    /// among as many as there is room for. With a block all its ancestors are told.
+    /// `held` returns true if any replica of the region still holds a block. Blocks enter when they
+    /// are among the best four fifths of the room, ranked by heat times depth. They stay while they
+    /// are within the whole room. All blocks before a block are announced with it.
     pub fn delta(&mut self, now_ms: u64, held: impl Fn(u64) -> bool) -> HotDelta {
         let weight = self.weight(now_ms);
         let (enter, stay) = self.select(weight, held);
         let mut leave: Vec<u64> =
             self.told.keys().filter(|hash| !stay.contains(hash)).copied().collect();
-        // Children leave before their parents, if not all can leave at once.
+        // Children leave before their parents if not all can leave at once.
         leave.sort_by_key(|hash| {
             std::cmp::Reverse(self.tracked.get(hash).map_or(u16::MAX, |tracked| tracked.depth))
         });
@@ -121,6 +125,7 @@ impl HeatTracker {
             }
             let is_news = match self.told.get(&block.hash) {
                 Some(heat) => heat.abs_diff(block.heat) >= HEAT_STEP,
+                // A new block must find room; a known one only changes its heat.
                 None => self.told.len() < self.config.blocks_max,
             };
             if is_news {
@@ -131,20 +136,21 @@ impl HeatTracker {
         delta
     }
 
-    /// Forgets everything: the key that blocks are hashed with has changed.
+    /// Forgets everything, because the key of the block hashes has changed.
     pub fn clear(&mut self) {
         self.gate = Gate::new();
         self.tracked.clear();
         self.told.clear();
     }
 
-    /// Its size.
+    /// Returns the size of the tracker.
     #[must_use]
     pub fn stats(&self) -> HeatStats {
         HeatStats { tracked: self.tracked.len() as u64, told: self.told.len() as u64 }
     }
 
-    /// What a request at `now_ms` weighs; scales all heat down when that becomes too much.
+    /// Returns the weight of a request at `now_ms`. Scales all heat down when weights become too
+    /// large.
     fn weight(&mut self, now_ms: u64) -> f32 {
         if self.tracked.is_empty() {
             self.scale_ms = now_ms;
@@ -162,7 +168,8 @@ impl HeatTracker {
         1.0
     }
 
-    /// The blocks that enter, parents before children, and the hashes of all that may stay.
+    /// Returns the blocks that enter, parents before children, and the hashes of all blocks that
+    /// may stay.
     fn select(&self, weight: f32, held: impl Fn(u64) -> bool) -> (Vec<HotBlock>, BTreeSet<u64>) {
         let heat_stay = self.config.heat_min / 2.0 * weight;
         let mut ranked: Vec<(f32, u64)> = self
@@ -173,6 +180,7 @@ impl HeatTracker {
             .collect();
         ranked
             .sort_unstable_by(|left, right| right.0.total_cmp(&left.0).then(left.1.cmp(&right.1)));
+        // The gap between both limits is hysteresis: blocks near the limit do not come and go.
         let enter_max = self.config.blocks_max * 4 / 5;
         let (mut enter, mut stay) = (Vec::new(), BTreeSet::new());
         let (mut entering, mut refused) = (BTreeSet::from([0]), BTreeSet::new());
@@ -187,7 +195,7 @@ impl HeatTracker {
                 }
             });
             if !is_whole {
-                // What continues these is refused without going all the way again.
+                // Blocks that continue these are then refused without walking the whole path again.
                 refused.extend(path.into_iter().map(|(hash, _)| hash));
                 continue;
             }
@@ -196,7 +204,8 @@ impl HeatTracker {
             }
             for (hash, tracked) in path.into_iter().rev() {
                 stay.insert(hash);
-                // A parent that the gate let in late may be colder than its child: it goes first.
+                // The filter may have let a parent in late, so it may be colder than its child: it
+                // enters first.
                 let parent = if tracked.depth == 1 { 0 } else { tracked.parent };
                 let may_enter = stay.len() <= enter_max
                     && tracked.heat >= self.config.heat_min * weight
@@ -210,8 +219,8 @@ impl HeatTracker {
         (enter, stay)
     }
 
-    /// The block and its ancestors as far as `judge` says, and whether they arrive at one that stays
-    /// or at the first block of a prompt.
+    /// Returns the block and its ancestors up to the verdict of `judge`. The flag is true if the
+    /// path reaches a block that stays, or the first block of a prompt.
     fn path(
         &self,
         hash: u64,
@@ -232,7 +241,7 @@ impl HeatTracker {
         (path, false)
     }
 
-    /// Forgets the colder half, children before their parents.
+    /// Forgets the colder half of the blocks, children before their parents.
     fn prune(&mut self) {
         let keep = TRACKED_PER_TOLD * self.config.blocks_max / 2;
         let mut ranked: Vec<(f32, u16, u64)> =

@@ -1,9 +1,9 @@
-//! What the heat tracker tells, and when.
+//! Tests of the heat tracker: the announced blocks and the time of their announcement.
 
 use super::hot_test::{MINUTE_MS, chain_of, enter, region};
 use crate::{HeatConfig, HeatTracker, HotDelta, HotTrie};
 
-/// A tracker that saw each of `counts` prompts so many times at time 0.
+/// Returns a tracker that saw each prompt of `counts` that many times at time 0.
 fn seen(config: HeatConfig, counts: &[(u32, u32)]) -> HeatTracker {
     let mut tracker = HeatTracker::new(config);
     for (number, count) in counts {
@@ -39,7 +39,7 @@ fn heat_halves_and_what_cools_leaves_only_well_below_where_it_entered() {
     let cold = tracker.delta(15 * MINUTE_MS, |_| true);
     assert_eq!((cold.enter.len(), cold.leave.len()), (0, 10));
     assert_eq!(cold.leave[0], chain_of(1, 10)[9], "children first");
-    // Heat is a number still after days.
+    // Heat is still a number after days.
     let days_ms = 3 * 24 * 60 * MINUTE_MS;
     (0..4).for_each(|_| tracker.note(&chain_of(1, 10), days_ms));
     let late = tracker.delta(days_ms, |_| true);
@@ -74,7 +74,7 @@ fn a_place_is_taken_only_by_what_is_clearly_better() {
     let mut tracker = seen(config, &[(1, 20), (2, 20), (3, 20), (4, 20), (5, 19)]);
     let first = tracker.delta(0, |_| true);
     assert_eq!((1..=5).map(|number| told(&first, number)).collect::<Vec<_>>(), [10, 10, 10, 10, 0]);
-    // The fifth becomes the best: it enters, and the one that is now fifth stays.
+    // The fifth prompt becomes the best: it enters, and the prompt that is now fifth stays.
     (0..4).for_each(|_| tracker.note(&chain_of(5, 10), 0));
     let second = tracker.delta(0, |_| true);
     assert_eq!((told(&second, 5), second.leave.len()), (10, 0));

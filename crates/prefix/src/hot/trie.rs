@@ -1,4 +1,4 @@
-//! All regions' hot blocks, as the replicated state has them.
+//! Hot blocks of all regions, as part of the replicated state.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -11,9 +11,9 @@ use spillway_types::RegionName;
 use super::block::HotDelta;
 use super::region_blocks::{HotChange, HotEntry, RegionBlocks};
 
-/// Which regions hold which hot blocks: a function of the deltas applied, without a clock.
+/// Hot blocks of all regions. The content depends only on the deltas applied, not on a clock.
 ///
-/// Cheap to clone: a clone shares the blocks of regions that do not change.
+/// Clones are cheap: they share the blocks of regions that do not change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<RegionName, Arc<RegionBlocks>>")]
 #[serde(into = "BTreeMap<RegionName, Arc<RegionBlocks>>")]
@@ -24,38 +24,41 @@ pub struct HotTrie {
 /// Size of a [`HotTrie`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HotStats {
-    /// Regions with any hot block.
+    /// Number of regions with at least one hot block.
     pub regions: u64,
-    /// Blocks of all regions; one that is hot in two counts twice.
+    /// Blocks of all regions; a block that is hot in two regions counts twice.
     pub blocks: u64,
-    /// Bytes that they take.
+    /// Bytes of the blocks.
     pub bytes: u64,
 }
 
-/// A hot block with the regions that hold it.
+/// Hot block with the regions that hold it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct HottestBlock {
-    /// Its chained keyed hash.
+    /// Chained keyed hash of the block.
     pub hash: u64,
-    /// Its place in the prompt: 1 is the first block.
+    /// Position in the prompt: 1 is the first block.
     pub depth: u16,
-    /// Its heat where it is hottest, as in [`HotBlock::heat`](crate::HotBlock::heat).
+    /// Heat in the region where the block is hottest, as in
+    /// [`HotBlock::heat`](crate::HotBlock::heat).
     pub heat: u8,
-    /// The regions, by name.
+    /// Regions that hold the block, by name.
     pub regions: Vec<RegionName>,
 }
 
 impl HotTrie {
-    /// Most blocks of all regions together: 3 MiB.
+    /// Largest number of blocks of all regions together: 3 MiB.
     pub const BLOCKS_MAX: usize = 131_072;
-    /// Most regions that have blocks; deltas of further ones are ignored.
+    /// Largest number of regions with blocks; deltas of further regions are ignored.
     pub const REGIONS_MAX: usize = 256;
 
-    /// Takes in what `region` told at `stamp_ms`, any bytes that a peer may send.
+    /// Applies a delta that `region` announced at `stamp_ms`. The delta may hold anything that a
+    /// peer could send.
     ///
-    /// Leaves go before enters. A block whose parent is not there is left out, and so are records
-    /// beyond [`HotDelta::RECORDS_MAX`]. Beyond the limits the coldest leaves go: of this region
-    /// above its own limit, of the largest region above the limit of all.
+    /// Blocks leave before others enter. A block without its parent is left out, and so are records
+    /// beyond [`HotDelta::RECORDS_MAX`]. Beyond the limits, the coldest blocks without children go:
+    /// those of this region above its own limit, those of the largest region above the limit of
+    /// all.
     pub fn apply(&mut self, region: &RegionName, delta: &HotDelta, stamp_ms: u64) -> HotChange {
         let is_known = self.regions.contains_key(region);
         if delta.is_empty() || (!is_known && self.regions.len() >= Self::REGIONS_MAX) {
@@ -70,18 +73,18 @@ impl HotTrie {
         change
     }
 
-    /// Forgets a region that is gone for good.
+    /// Removes a region that is gone for good.
     pub fn remove_region(&mut self, region: &RegionName) {
         self.regions.remove(region);
     }
 
-    /// Forgets everything: the key that blocks are hashed with has changed.
+    /// Removes everything, because the key of the block hashes has changed.
     pub fn clear(&mut self) {
         self.regions.clear();
     }
 
-    /// Equal on nodes with equal tries, and with near certainty only there. Cheap: each region
-    /// has its own ready.
+    /// Returns a digest: equal for equal tries, and different for different ones with near
+    /// certainty. Cheap, since each region keeps its digest ready.
     #[must_use]
     pub fn digest(&self) -> u128 {
         let mut hasher = HighwayHasher::new(Key([0; 4]));
@@ -94,7 +97,7 @@ impl HotTrie {
         u128::from(high) << 64 | u128::from(low)
     }
 
-    /// Its size.
+    /// Returns the size of the trie.
     #[must_use]
     pub fn stats(&self) -> HotStats {
         let blocks = self.blocks_total();
@@ -105,24 +108,24 @@ impl HotTrie {
         }
     }
 
-    /// Whether no region has a hot block.
+    /// Returns true if no region has a hot block.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.regions.is_empty()
     }
 
-    /// The regions with hot blocks, by name.
+    /// Returns the regions with hot blocks, sorted by name.
     pub fn regions(&self) -> impl Iterator<Item = (&RegionName, &RegionBlocks)> {
         self.regions.iter().map(|(name, blocks)| (name, &**blocks))
     }
 
-    /// The hot blocks of one region.
+    /// Returns the hot blocks of one region; `None` if it has none.
     #[must_use]
     pub fn region(&self, name: &RegionName) -> Option<&RegionBlocks> {
         self.regions.get(name).map(|blocks| &**blocks)
     }
 
-    /// The `count` hottest blocks by heat, then depth: of operators' interest.
+    /// Returns the `count` hottest blocks by heat, then depth, for operators.
     #[must_use]
     pub fn hottest(&self, count: usize) -> Vec<HottestBlock> {
         let mut blocks: BTreeMap<u64, HottestBlock> = BTreeMap::new();
@@ -148,7 +151,8 @@ impl HotTrie {
         self.regions.values().map(|blocks| blocks.entries().len()).sum()
     }
 
-    /// Brings all regions together within the limit: the largest give way until they are equal.
+    /// Brings all regions together within the limit: the largest regions lose blocks until they are
+    /// equally large.
     fn shrink(&mut self) {
         if self.blocks_total() <= Self::BLOCKS_MAX {
             return;
@@ -156,7 +160,8 @@ impl HotTrie {
         let within = |level: usize| -> usize {
             self.regions.values().map(|blocks| blocks.entries().len().min(level)).sum()
         };
-        // The highest level that all fit under; one block more for the first of those above it.
+        // Finds the highest level under which all regions fit. The first regions above that level
+        // get one block more, as far as there is room.
         let (mut level, mut above) = (0, RegionBlocks::BLOCKS_MAX + 1);
         while above - level > 1 {
             let middle = usize::midpoint(level, above);
@@ -176,7 +181,7 @@ impl HotTrie {
 }
 
 impl From<BTreeMap<RegionName, Arc<RegionBlocks>>> for HotTrie {
-    /// What of `regions` obeys the limits.
+    /// Keeps as much of `regions` as the limits allow.
     fn from(regions: BTreeMap<RegionName, Arc<RegionBlocks>>) -> Self {
         let mut trie = Self { regions: regions.into_iter().take(Self::REGIONS_MAX).collect() };
         trie.shrink();

@@ -1,35 +1,36 @@
-//! The hot trie as requests read it.
+//! Read-only view of the hot trie for requests.
 
 use spillway_types::RegionName;
 
 use super::trie::HotTrie;
 use crate::descend::{Probes, descend};
 
-/// Probes of one look-up: 50 regions whose knowledge of a 4,096-block prompt ends at 50 depths.
+/// Largest number of probes of one look-up: enough for a prompt of 4,096 blocks that 50 regions
+/// hold up to 50 different depths.
 const PROBES_MAX: u32 = 2_048;
-/// No place of the table.
+/// Slot number that means: no slot.
 const NOWHERE: u32 = u32::MAX;
 
-/// How deep each region holds a prompt, by its hot blocks. Immutable: made anew when the trie
-/// changes.
+/// Number of leading blocks that each region holds of a prompt, by its hot blocks. Immutable: a new
+/// view replaces it when the trie changes.
 #[derive(Clone, Debug, Default)]
 pub struct HotView {
     regions: Vec<RegionName>,
-    /// Words of a bit for each region.
+    /// Words per block of the bit set with one bit per region.
     words: usize,
-    /// Open addressing, half full: a block's hash, or 0 where there is none.
+    /// Hashes in open addressing, half full; 0 means an empty slot.
     hashes: Vec<u64>,
-    /// The regions of the block at the same place, [`HotView::words`] words each.
+    /// Regions of the block in the same slot, [`HotView::words`] words each.
     masks: Vec<u64>,
 }
 
 impl HotView {
-    /// A view of `trie`.
+    /// Creates a view of `trie`.
     #[must_use]
     pub fn new(trie: &HotTrie) -> Self {
         let regions: Vec<RegionName> = trie.regions().map(|(name, _)| name.clone()).collect();
         let words = regions.len().div_ceil(64).max(1);
-        // At most as many as if no region shared a block with another.
+        // Upper bound: as if no two regions shared a block.
         let places = 2 * trie.stats().blocks as usize;
         let mut view =
             Self { regions, words, hashes: vec![0; places], masks: vec![0; places * words] };
@@ -41,21 +42,21 @@ impl HotView {
         view
     }
 
-    /// The regions with hot blocks, by name; a region's place here is its index in
+    /// Returns the regions with hot blocks, by name. The position here is the index in
     /// [`HotView::lookup`].
     #[must_use]
     pub fn regions(&self) -> &[RegionName] {
         &self.regions
     }
 
-    /// Bytes that it takes.
+    /// Returns the bytes that the view takes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         (self.hashes.capacity() + self.masks.capacity()) * size_of::<u64>()
     }
 
-    /// Writes for each region how many leading blocks of `chain` it holds. Regions beyond the end
-    /// of `depths` are left out; places without a region become 0. Allocates nothing.
+    /// Writes for each region the number of leading blocks of `chain` that it holds. Regions beyond
+    /// the end of `depths` are left out; entries without a region become 0. Allocates nothing.
     pub fn lookup(&self, chain: &[u64], depths: &mut [u32]) {
         depths.fill(0);
         if !self.hashes.is_empty() {
@@ -64,7 +65,7 @@ impl HotView {
     }
 
     fn add(&mut self, hash: u64, region: usize) {
-        // A hash of 0 stands for no block; one block of 2^64 is never found for it.
+        // The hash 0 stands for an empty slot, so one block in 2^64 is never found.
         let mut place = self.home(hash);
         while self.hashes[place] != 0 && self.hashes[place] != hash {
             place = (place + 1) % self.hashes.len();
@@ -73,7 +74,7 @@ impl HotView {
         self.masks[place * self.words + region / 64] |= 1 << (region % 64);
     }
 
-    /// Where the block is; [`NOWHERE`] if it is in no region.
+    /// Returns the slot of a block; [`NOWHERE`] if no region holds it.
     fn place(&self, hash: u64) -> u32 {
         let mut place = self.home(hash);
         loop {
@@ -86,6 +87,7 @@ impl HotView {
     }
 
     fn home(&self, hash: u64) -> usize {
+        // The upper bits choose the slot; 2^64 divided by the golden ratio spreads the hashes.
         let mixed = hash.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         ((u128::from(mixed) * self.hashes.len() as u128) >> 64) as usize
     }
@@ -96,7 +98,7 @@ impl HotView {
     }
 }
 
-/// One look-up under way.
+/// Look-up in progress.
 struct Lookup<'a> {
     view: &'a HotView,
     chain: &'a [u64],
@@ -104,7 +106,7 @@ struct Lookup<'a> {
     probes: u32,
 }
 
-/// A block's place and how many regions hold it.
+/// Slot of a block, and the number of regions that hold it.
 #[derive(Clone, Copy)]
 struct Found {
     place: u32,
@@ -144,6 +146,7 @@ impl Probes for Lookup<'_> {
                 if let Some(depth) = self.depths.get_mut(region) {
                     *depth = index as u32 + 1;
                 }
+                // Clears the lowest bit that is set.
                 bits &= bits - 1;
             }
         }

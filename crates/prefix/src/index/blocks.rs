@@ -1,4 +1,4 @@
-//! The writer's side of the table: who holds a block.
+//! Holders of blocks: the writer's side of the table.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use super::payload::{Crowd, Holding};
 use super::shared::Shared;
 use super::table::Table;
 
-/// Homes of the smallest table.
+/// Number of home slots of the smallest table.
 const HOMES_MIN: usize = 1_024;
 
-/// All blocks with their holders, and where the record of each is.
+/// All blocks with their holders, and the location of each writer's record.
 #[derive(Debug)]
 pub(super) struct Blocks {
     table: Arc<Table>,
     shared: Arc<Shared>,
     crowds: Crowds,
-    /// Records of blocks that several replicas hold; the table has those of the others.
+    /// Records of blocks with several holders; the table has the record of a single holder.
     map: PairMap,
     len: usize,
 }
@@ -29,7 +29,7 @@ impl Blocks {
         Self { table: shared.table.load_full(), shared, crowds, map: PairMap::new(), len: 0 }
     }
 
-    /// The table that an empty index begins with.
+    /// Returns the table of an empty index.
     pub(super) fn smallest_table() -> Table {
         Table::new(HOMES_MIN)
     }
@@ -38,7 +38,7 @@ impl Blocks {
         self.len
     }
 
-    /// Bytes of all but the sets.
+    /// Returns the bytes of everything except the sets of replicas.
     pub(super) fn bytes(&self) -> usize {
         Table::bytes(self.table.homes()) + self.map.bytes()
     }
@@ -51,12 +51,12 @@ impl Blocks {
         !self.table.find(key).1.is_nobody()
     }
 
-    /// Begins to load what finding a block will read.
+    /// Starts to load the memory that finding a block reads.
     pub(super) fn warm(&self, key: u64) {
         self.table.warm(key);
     }
 
-    /// The record of a block at a replica.
+    /// Returns the record of a block at a replica.
     pub(super) fn find(&self, pairs: &Pairs, key: u64, holder: u16) -> Option<u32> {
         match self.table.find(key).1.holding() {
             Holding::Nobody => None,
@@ -65,7 +65,10 @@ impl Blocks {
         }
     }
 
-    /// Adds a record that is not there, by its own key and holder.
+    /// Adds a record that is not in the table yet, under the record's own key and holder.
+    ///
+    /// # Errors
+    /// Returns [`NoRoom`] if the table or the memory of the sets is full.
     pub(super) fn add(&mut self, pairs: &Pairs, pair: u32, universe: u16) -> Result<(), NoRoom> {
         let (key, holder) = (pairs.at(pair).key, pairs.at(pair).holder);
         let (at, payload) = self.table.find(key);
@@ -78,6 +81,7 @@ impl Blocks {
                 return Ok(());
             }
             Holding::One { holder: other, pair: other_pair } => {
+                // A second holder: the record of the first one moves from the table to the map.
                 let crowd = self.crowds.pair([other, holder], universe)?;
                 self.table.replace(at, Holding::Crowd(crowd));
                 self.map.insert(pairs, other_pair);
@@ -91,7 +95,7 @@ impl Blocks {
         Ok(())
     }
 
-    /// Removes a record; it must still have its key and holder.
+    /// Removes a record, which must still have its key and holder.
     pub(super) fn remove(&mut self, pairs: &Pairs, pair: u32, universe: u16) {
         let (key, holder) = (pairs.at(pair).key, pairs.at(pair).holder);
         let (at, payload) = self.table.find(key);
@@ -116,18 +120,18 @@ impl Blocks {
         }
     }
 
-    /// Bytes that adding one record to the table and the map would take; 0 if they have room.
+    /// Returns the bytes that adding one record to table and map would take; 0 if both have room.
     pub(super) fn growth_bytes(&self) -> usize {
         let table = if self.is_full() {
             Table::bytes(self.grown_homes()) - Table::bytes(self.table.homes())
         } else {
             0
         };
-        // One that joins another becomes two in the map.
+        // A record that joins a single one puts two into the map.
         table + self.map.growth_bytes()
     }
 
-    /// Makes room in the table, if it has too little.
+    /// Grows the table if it is full.
     pub(super) fn grow(&mut self) {
         if !self.is_full() {
             return;
@@ -138,7 +142,7 @@ impl Blocks {
         }
     }
 
-    /// Removes everything and gives the table's memory back.
+    /// Removes everything and frees the table's memory.
     pub(super) fn clear(&mut self) {
         self.publish(Self::smallest_table());
         self.crowds.clear();
@@ -146,7 +150,7 @@ impl Blocks {
         self.len = 0;
     }
 
-    /// Readers see `table` from now on, and know that what the last one says may be wrong.
+    /// Publishes `table` to readers and retires the old one, so that readers distrust it.
     fn publish(&mut self, table: Table) {
         let table = Arc::new(table);
         self.shared.table.store(Arc::clone(&table));
@@ -154,26 +158,28 @@ impl Blocks {
     }
 
     fn is_full(&self) -> bool {
-        // 85 %: searches of 4 slots on average.
+        // At 85 % load, a search reads 4 slots on average.
         (self.len + 1) * 20 > self.table.homes() * 17
     }
 
     fn grown_homes(&self) -> usize {
-        // A fifth at a time: 19 to 23 bytes a block, where doubling would have up to 38.
+        // Growing by a fifth takes 19 to 23 bytes per block; doubling would take up to 38.
         self.table.homes() + self.table.homes() / 5
     }
 
-    /// Says where a block's set is now, and frees where it was.
+    /// Sets the set of a block, and frees the old place if the set moved.
     fn settle(&mut self, at: usize, before: Crowd, after: Crowd) {
         if (before.start, before.class) == (after.start, after.class) {
             self.table.recount(at, Holding::Crowd(after));
         } else {
+            // The new place is published before the old one is freed, since readers may still use
+            // it.
             self.table.replace(at, Holding::Crowd(after));
             self.crowds.free(before);
         }
     }
 
-    /// A set of one becomes a single holder.
+    /// Turns a set of one replica into a single holder.
     fn dissolve(&mut self, pairs: &Pairs, at: usize, crowd: Crowd, key: u64) {
         let mut last = None;
         self.crowds.read(crowd).for_each(|holder| last = Some(holder));

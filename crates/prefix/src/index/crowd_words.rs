@@ -1,19 +1,19 @@
-//! The words that sets of replicas are written in, shared by the writer and readers.
+//! Words that store sets of replicas, shared by the writer and the readers.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::payload::{Crowd, Form};
 
-/// Words that are allocated together: 32 KiB, four times the largest set.
+/// Number of words that are allocated together: 32 KiB, four times the largest set.
 pub(super) const CHUNK_WORDS: usize = 4_096;
-/// Largest set: a bit for each of 65,536 numbers.
+/// Class of the largest set: a bit for each of 65,536 numbers.
 pub(super) const CLASS_MAX: u8 = 10;
 
-/// Memory that grows without moving, so that readers need not follow it.
+/// Memory that grows without moving, so that readers keep their addresses.
 ///
-/// A reader may look at words that were given to another set meanwhile. So it reads the block's
-/// slot again afterwards, and believes what it read only if the slot is as it was.
+/// A reader may see words that were given to another set meanwhile. It therefore reads the block's
+/// slot again afterwards, and believes the words only if the slot has not changed.
 #[derive(Debug)]
 pub(super) struct CrowdWords {
     chunks: Box<[OnceLock<Box<[AtomicU64]>>]>,
@@ -28,14 +28,14 @@ impl CrowdWords {
         self.chunks.len()
     }
 
-    /// Makes a chunk usable.
+    /// Allocates a chunk if it is not allocated yet.
     pub(super) fn open_chunk(&self, chunk: usize) {
         if let Some(place) = self.chunks.get(chunk) {
             place.get_or_init(|| (0..CHUNK_WORDS).map(|_| AtomicU64::new(0)).collect());
         }
     }
 
-    /// The members of a list, or the words of a set of bits.
+    /// Returns the members of a list, or the words of a bit set.
     pub(super) fn read(&self, crowd: Crowd) -> Reading<'_> {
         let words = self.words(crowd);
         match crowd.form {
@@ -44,7 +44,7 @@ impl CrowdWords {
         }
     }
 
-    /// Begins to load the first words of a set.
+    /// Starts to load the first words of a set.
     pub(super) fn warm(&self, crowd: Crowd) {
         if let Some(word) = self.words(crowd).first() {
             std::hint::black_box(word.load(Ordering::Relaxed));
@@ -58,17 +58,17 @@ impl CrowdWords {
     }
 }
 
-/// A set of replicas as it lies in memory.
+/// Set of replicas as stored in memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Reading<'a> {
-    /// So many numbers, four to a word.
+    /// Words with this number of members, four to a word.
     List(&'a [AtomicU64], usize),
-    /// A bit for each number.
+    /// Words with one bit for each number.
     Bits(&'a [AtomicU64]),
 }
 
 impl Reading<'_> {
-    /// Copies the words that say who is a member.
+    /// Copies the words that hold members.
     pub(super) fn copy_to(self, copy: &mut Vec<u64>) {
         let words = match self {
             Self::List(words, count) => &words[..words.len().min(count.div_ceil(4))],
@@ -78,7 +78,7 @@ impl Reading<'_> {
         copy.extend(words.iter().map(|word| word.load(Ordering::Acquire)));
     }
 
-    /// The members.
+    /// Calls `take` for each member.
     pub(super) fn for_each(self, mut take: impl FnMut(u16)) {
         match self {
             Self::List(words, count) => {
@@ -96,7 +96,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Writes one more member after the others; the count in the slot makes it valid.
+    /// Adds a member behind the others. The count in the block's slot makes it valid.
     pub(super) fn add(self, holder: u16) {
         match self {
             Self::List(words, count) => set_entry(words, count, holder),
@@ -107,7 +107,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Takes a member out; in a list the last one takes its place.
+    /// Removes a member; in a list, the last member takes its place.
     pub(super) fn remove(self, holder: u16) {
         match self {
             Self::List(words, count) => {
@@ -124,7 +124,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Takes all members out.
+    /// Removes all members.
     pub(super) fn erase(self) {
         let (Self::List(words, _) | Self::Bits(words)) = self;
         words.iter().for_each(|word| word.store(0, Ordering::Release));

@@ -1,21 +1,21 @@
-//! The writer's side of sets of replicas: where they lie and in which form.
+//! Sets of replicas on the writer's side: allocation, form, change.
 
 use std::sync::Arc;
 
 use super::crowd_words::{CHUNK_WORDS, CLASS_MAX, CrowdWords, Reading};
 use super::payload::{Crowd, Form};
 
-/// Gives out places for sets of replicas, in powers of two of words.
+/// Allocator of places for sets of replicas, in powers of two of words.
 #[derive(Debug)]
 pub(super) struct Crowds {
     words: Arc<CrowdWords>,
-    /// Places that are free, by class.
+    /// Starts of free places, by class.
     free: [Vec<u32>; CLASS_MAX as usize + 1],
     chunks_used: usize,
     chunks_open: usize,
 }
 
-/// No place is left for a set.
+/// Error: no place is left for a set, or no slot for a block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NoRoom;
 
@@ -24,19 +24,19 @@ impl Crowds {
         Self { words, free: Default::default(), chunks_used: 0, chunks_open: 0 }
     }
 
-    /// Bytes of all words and lists.
+    /// Returns the bytes of all words and free lists.
     pub(super) fn bytes(&self) -> usize {
         let lists: usize = self.free.iter().map(|list| list.capacity() * size_of::<u32>()).sum();
         self.chunks_open * CHUNK_WORDS * size_of::<u64>() + lists
     }
 
-    /// Frees all places; the memory stays for later sets.
+    /// Frees all places. The memory stays allocated for later sets.
     pub(super) fn clear(&mut self) {
         self.free.iter_mut().for_each(Vec::clear);
         self.chunks_used = 0;
     }
 
-    /// A new set of two.
+    /// Creates a set of two replicas.
     pub(super) fn pair(&mut self, holders: [u16; 2], universe: u16) -> Result<Crowd, NoRoom> {
         let mut crowd = self.allocate(2, universe)?;
         for holder in holders {
@@ -46,8 +46,9 @@ impl Crowds {
         Ok(crowd)
     }
 
-    /// The set with one more member: the same place with another count if that has room, which the
-    /// caller recounts, or else a new place; the old one is to be freed once no slot names it.
+    /// Returns the set with one more member. With room left, it stays in its place with a new
+    /// count, which the caller writes into the slot. Otherwise it moves to a new place; the caller
+    /// frees the old one when no slot refers to it any more.
     pub(super) fn with(
         &mut self,
         crowd: Crowd,
@@ -65,13 +66,14 @@ impl Crowds {
         Ok(grown)
     }
 
-    /// The set without one of its members, at the same place.
+    /// Returns the set without one of its members, in the same place.
     pub(super) fn without(&self, crowd: Crowd, holder: u16) -> Crowd {
         self.words.read(crowd).remove(holder);
         Crowd { count: crowd.count - 1, ..crowd }
     }
 
-    /// The same set in less memory, if it takes four times as much as it needs.
+    /// Returns a copy in less memory if the set takes at least four times what it needs; `None`
+    /// otherwise.
     pub(super) fn shrunk(&mut self, crowd: Crowd, universe: u16) -> Option<Crowd> {
         let (_, class) = best(crowd.count, universe);
         if class + 2 > crowd.class {
@@ -84,7 +86,7 @@ impl Crowds {
         self.words.read(crowd)
     }
 
-    /// Gives a place back.
+    /// Frees a place.
     pub(super) fn free(&mut self, crowd: Crowd) {
         self.free[usize::from(crowd.class)].push(crowd.start);
     }
@@ -98,7 +100,7 @@ impl Crowds {
         Ok(copy)
     }
 
-    /// An empty set with room for `count` members below `universe`.
+    /// Creates an empty set with room for `count` members, whose numbers are below `universe`.
     fn allocate(&mut self, count: u16, universe: u16) -> Result<Crowd, NoRoom> {
         let (form, class) = best(count, universe);
         let start = self.place(class).ok_or(NoRoom)?;
@@ -107,20 +109,22 @@ impl Crowds {
         Ok(crowd)
     }
 
-    /// A free place of a class: one of its own, half of a larger one, or a part of a new chunk.
+    /// Returns a free place of a class: one of that class, a part of a larger one, or of a new
+    /// chunk.
     fn place(&mut self, class: u8) -> Option<u32> {
         let larger = (class..=CLASS_MAX).find(|class| !self.free[usize::from(*class)].is_empty());
         let (start, from) = match larger {
             Some(class) => (self.free[usize::from(class)].pop()?, class),
             None => (self.open_chunk()?, CLASS_MAX),
         };
+        // The rest of a larger place goes to the free lists of the classes below.
         for class in class..from {
             self.free[usize::from(class)].push(start + (1 << class));
         }
         Some(start)
     }
 
-    /// The first place of a new chunk; its other places become free.
+    /// Returns the first place of a new chunk; its other places become free.
     fn open_chunk(&mut self) -> Option<u32> {
         if self.chunks_used == self.words.chunks_max() {
             return None;
@@ -135,10 +139,11 @@ impl Crowds {
     }
 }
 
-/// The form that takes fewer words for `count` members below `universe`, and their class.
+/// Returns the form that takes fewer words for `count` members below `universe`, and its class.
 fn best(count: u16, universe: u16) -> (Form, u8) {
     let class = |words: u32| words.next_power_of_two().trailing_zeros() as u8;
     let list = class(u32::from(count).div_ceil(4));
     let bits = class(u32::from(universe).div_ceil(64));
+    // At equal size the bit set wins: it finds a member at once.
     if list < bits { (Form::List, list) } else { (Form::Bits, bits) }
 }

@@ -1,30 +1,30 @@
-//! What the index believed about requests that have not been answered yet.
+//! Beliefs of the index about requests that have no reply yet.
 
-/// Most requests that are remembered: 1.5 MiB. More in flight at once overwrite each other.
+/// Largest number of remembered requests: 1.5 MiB. More requests in flight overwrite each other.
 const PLACES_MAX: usize = 16_384;
-/// Stretches of a chain with different stamps that are told apart.
+/// Number of stretches of a chain with different stamps that are told apart.
 const RUNS: usize = 4;
 
 /// Beliefs at the time of sending, by replica and prompt.
 #[derive(Debug)]
 pub(super) struct Expectations {
-    /// Empty until the first request.
+    /// Slots by hash; empty until the first request.
     places: Vec<Expectation>,
     places_max: usize,
 }
 
-/// How many leading blocks of a prompt were believed to be at a replica, and when each of them had
-/// been used last.
+/// Number of leading blocks of a prompt that a replica was believed to hold, and the last use of
+/// each.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Expectation {
     holder: u16,
     runs: u8,
     last: u64,
-    /// Stamp of this request itself.
+    /// Stamp of the request itself.
     pub(super) sent: u64,
-    /// Requests up to this stamp had been answered when it was sent.
+    /// Stamp up to which requests had been answered when this one was sent.
     pub(super) answered: u64,
-    /// End of each stretch of blocks, and when they had been used; stamps fall.
+    /// End of each stretch of blocks, and the stamp of their last use; stamps fall with depth.
     stretches: [(u32, u64); RUNS],
 }
 
@@ -34,12 +34,12 @@ impl Expectation {
         Self { holder, runs: 0, last, sent, answered, stretches: Default::default() }
     }
 
-    /// Adds the next leading block, used last at `stamp`.
+    /// Adds the next leading block, last used at `stamp`.
     pub(super) fn add(&mut self, depth: u32, stamp: u64) {
         let runs = usize::from(self.runs);
         match self.stretches[..runs].last_mut() {
-            // With too many stretches the last is taken to be as old as its oldest block: what is
-            // older than that is less than what could be concluded from the others.
+            // With too many stretches, the last one gets the stamp of its oldest block. The index
+            // then concludes less than it could, never too much.
             Some(run) if run.1 == stamp || runs == RUNS => *run = (depth, stamp.min(run.1)),
             _ => {
                 self.stretches[runs] = (depth, stamp);
@@ -48,12 +48,13 @@ impl Expectation {
         }
     }
 
-    /// Leading blocks that were believed to be there.
+    /// Returns the number of leading blocks that the replica was believed to hold.
     pub(super) fn blocks(&self) -> u32 {
         self.stretches().last().map_or(0, |run| run.0)
     }
 
-    /// When the block at `depth` had been used last.
+    /// Returns the stamp of the last use of the block at `depth`; `None` beyond the believed
+    /// blocks.
     pub(super) fn stamp(&self, depth: u32) -> Option<u64> {
         self.stretches().iter().find(|run| run.0 >= depth).map(|run| run.1)
     }
@@ -64,7 +65,7 @@ impl Expectation {
 }
 
 impl Expectations {
-    /// Nothing is remembered yet, and never more than `bytes_max`.
+    /// Creates an empty store of at most `bytes_max`.
     pub(super) fn new(bytes_max: usize) -> Self {
         let places_max = (bytes_max / size_of::<Expectation>()).clamp(1, PLACES_MAX);
         Self { places: Vec::new(), places_max }
@@ -74,7 +75,7 @@ impl Expectations {
         self.places.capacity() * size_of::<Expectation>()
     }
 
-    /// Remembers one; it takes the place of an earlier one for the same prompt.
+    /// Remembers a belief; it replaces an earlier one for the same prompt and replica.
     pub(super) fn put(&mut self, expectation: Expectation) {
         if self.places.is_empty() {
             self.places = vec![Expectation::default(); self.places_max];
@@ -83,11 +84,12 @@ impl Expectations {
         self.places[place] = expectation;
     }
 
-    /// Takes out what was believed when `chain` was sent to `holder`.
+    /// Removes and returns the belief from when `chain` was sent to `holder`.
     pub(super) fn take(&mut self, holder: u16, chain: &[u64]) -> Option<Expectation> {
         let last = *chain.last()?;
         let place = self.place(holder, last);
         let found = self.places.get_mut(place)?;
+        // The slot may hold another request; `sent` is 0 in an empty slot.
         let is_it = found.holder == holder && found.last == last && found.sent > 0;
         is_it.then(|| std::mem::take(found))
     }

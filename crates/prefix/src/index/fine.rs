@@ -1,4 +1,4 @@
-//! The index's one writer.
+//! Writer of the fine index.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,27 +13,29 @@ use super::pairs::{NO_PAIR, Pairs};
 use super::shared::Shared;
 use crate::{IndexConfig, IndexReader, IndexStats};
 
-/// Fewest bytes that are used, whatever the config says: less is filled by a handful of prompts.
+/// Smallest number of bytes that is used, whatever the config has: less is full after a few
+/// prompts.
 const BYTES_MIN: usize = 1 << 20;
-/// Of all bytes, one part in so many is for sets of replicas that hold the same block. Blocks of
-/// one replica have none; of many, 2 bytes a replica in a list and a bit in a large set.
+/// Divisor of the bytes for sets of replicas that hold the same block. A block of one replica needs
+/// no set. A list takes 2 bytes per replica, a large set one bit.
 const CROWD_SHARE: usize = 8;
-/// And one part in so many for what was believed of requests in flight.
+/// Divisor of the bytes for beliefs about requests in flight.
 const EXPECTATION_SHARE: usize = 64;
-/// Records of flushed replicas that each call removes: some 100 µs.
+/// Number of records of flushed replicas that each call removes: about 100 µs.
 const SWEEP_PAIRS: usize = 1_024;
-/// Most records that are evicted to make room for one.
+/// Largest number of records that are evicted to make room for one.
 const EVICTIONS_MAX: usize = 64;
 
-/// Which replica holds which blocks, as far as requests and replies have shown.
+/// Index of the blocks that each replica holds, as far as requests and replies have shown.
 ///
-/// A replica's cache is modelled as its engine keeps it: what was used longest ago goes first, and
-/// a block goes before the blocks that it continues. So all known blocks of a replica are closed
-/// under prefixes at any time. Two limits make blocks go: what the replica's cache holds
-/// ([`FineIndex::set_capacity`]) and the bytes of the whole index, whoever's block is the oldest.
+/// A replica's cache is modelled like that of its engine: the least recently used block goes first,
+/// and a block goes before the blocks that it continues. All known blocks of a replica are
+/// therefore always closed under prefixes. Two limits evict blocks: the capacity of the replica's
+/// cache ([`FineIndex::set_capacity`]), and the bytes of the whole index, which evict the oldest
+/// block of all replicas.
 ///
-/// Methods take time in proportion to the chain; a growing table is copied now and then (10 ms for
-/// a million blocks), during which the old one stays in memory and is read.
+/// Methods take time in proportion to the chain. Now and then a growing table is copied (10 ms for
+/// a million blocks); readers use the old one until then.
 #[derive(Debug)]
 pub struct FineIndex {
     bytes_max: usize,
@@ -42,20 +44,20 @@ pub struct FineIndex {
     pairs: Pairs,
     holders: Holders,
     expectations: Expectations,
-    /// Replicas whose void records are not all removed.
+    /// Replicas whose void records are not all removed yet.
     sweeping: VecDeque<u16>,
-    /// Counts inserts.
+    /// Number of inserts so far: the logical clock of the index.
     stamp: u64,
     stats: IndexStats,
 }
 
 impl FineIndex {
-    /// An empty index and a reader of it.
+    /// Creates an empty index and a reader of it.
     #[must_use]
     pub fn new(config: IndexConfig) -> (Self, IndexReader) {
         let bytes_max = config.bytes_max.max(BYTES_MIN);
         let chunks = (bytes_max / CROWD_SHARE / (CHUNK_WORDS * size_of::<u64>())).max(1);
-        // A set is found by 28 bits.
+        // Slots refer to a set by an index of 28 bits.
         let words = Arc::new(CrowdWords::new(chunks.min((1 << 28) / CHUNK_WORDS)));
         let shared = Arc::new(Shared::new(Blocks::smallest_table(), words));
         let index = Self {
@@ -72,24 +74,25 @@ impl FineIndex {
         (index, IndexReader::new(shared))
     }
 
-    /// The number of the replica with `identity`, given now if it has none; `None` if all 65,535
-    /// are in use.
+    /// Returns the number of the replica with `identity`. A new replica gets a new number. Returns
+    /// `None` if all 65,535 are in use.
     pub fn holder(&mut self, identity: u64) -> Option<Holder> {
         let holder = self.holders.number(identity);
         self.shared.set_universe(self.holders.universe());
         holder
     }
 
-    /// Forgets a replica that is gone for good, and what it held.
+    /// Forgets a replica that is gone for good, and its blocks.
     ///
-    /// Its number goes to another replica only after all others were used once.
+    /// Its number goes to another replica only after all other numbers were used once.
     pub fn forget_holder(&mut self, holder: Holder) {
         if self.holders.forget(holder) {
             self.empty(holder, LaneState::Leaving);
         }
     }
 
-    /// Says how many blocks a replica's cache holds; the least recently used of them go first.
+    /// Sets the number of blocks that a replica's cache holds. Above it, the least recently used go
+    /// first.
     pub fn set_capacity(&mut self, holder: Holder, blocks: u32) {
         let Some(lane) = self.holders.live(holder) else { return };
         lane.capacity_told = blocks.max(1);
@@ -97,17 +100,20 @@ impl FineIndex {
         self.stats.evictions += self.trim(holder);
     }
 
-    /// Notes that `holder` holds all of `chain` now: a request with it was sent there.
+    /// Notes that `holder` holds all of `chain` now, because a request with it was sent there.
     ///
-    /// What was known of `chain` is as good as new. Blocks beyond what the cache holds are left out.
+    /// Known blocks of `chain` count as just used. Blocks beyond the cache's capacity are left out.
     pub fn insert(&mut self, holder: Holder, chain: &[u64]) {
         self.sweep(SWEEP_PAIRS);
         let Some(lane) = self.holders.live(holder) else { return };
+        // Records up to the flush stay in the table until they are swept, but must not count as
+        // known.
         let void_until = match lane.state {
             LaneState::Flushed(stamp) => stamp,
             _ => 0,
         };
         let mut known = true;
+        // All cache misses of the chain overlap.
         chain.iter().for_each(|key| self.blocks.warm(*key));
         self.stamp += 1;
         let mut expectation = Expectation::new(holder.0, chain, self.stamp, lane.answered);
@@ -117,7 +123,7 @@ impl FineIndex {
                 Some(pair) => {
                     let stamp = self.pairs.at(pair).stamp();
                     if stamp == self.stamp {
-                        // A chain has no block twice; what has is no chain from here on.
+                        // A chain has no block twice, so a repeated block ends it.
                         break;
                     }
                     known &= stamp > void_until;
@@ -125,6 +131,7 @@ impl FineIndex {
                         expectation.add(depth, stamp);
                     }
                     let lane = self.holders.lane(holder.0);
+                    // The record moves to the position of this request, behind the block before it.
                     self.pairs.unlink(lane, pair);
                     self.pairs.link(lane, pair, newer, self.stamp);
                     pair
@@ -132,6 +139,7 @@ impl FineIndex {
                 None => {
                     known = false;
                     let Some(pair) = self.add(holder.0, *key, newer) else {
+                        // The rest of the chain would have no parent, so it is left out too.
                         self.stats.refused += 1;
                         break;
                     };
@@ -145,23 +153,25 @@ impl FineIndex {
         }
     }
 
-    /// Notes a reply to a request with `chain`: only `cached_blocks` leading blocks of it were in
-    /// the cache of `holder` before the request. To be called once, after the
-    /// [`insert`](Self::insert) of the request; blocks that were cached in part count.
+    /// Notes a reply to a request with `chain`: only `cached_blocks` leading blocks were in the
+    /// cache of `holder` before the request. Blocks cached in part count. Call it once, after the
+    /// [`insert`](Self::insert) of the request.
     ///
-    /// If the index had believed in more, the first block beyond was evicted although it had been
-    /// used at some time *t*; then all that was used before *t* is gone too, and is forgotten. An
-    /// eighth of the blocks that were believed in may be missing without consequence: engines do
-    /// not count the last tokens, and tokens are no fixed number of bytes. Beliefs that come from
-    /// requests that had not been answered when this one was sent say nothing either: their blocks
-    /// were still being computed.
+    /// If the index believed in more blocks, the first missing one was evicted although it was last
+    /// used at some time *t*. Everything last used up to *t* is then gone too, and is forgotten. An
+    /// eighth of the believed blocks may be missing without consequence: engines do not count the
+    /// last tokens, and tokens have no fixed number of bytes. Beliefs from requests without an
+    /// answer at the time of sending prove nothing either: the engine was still computing their
+    /// blocks.
     pub fn correct(&mut self, holder: Holder, chain: &[u64], cached_blocks: u32) {
         self.sweep(SWEEP_PAIRS);
         let Some(expected) = self.expectations.take(holder.0, chain) else { return };
         let Some(lane) = self.holders.live(holder) else { return };
         lane.answered = lane.answered.max(expected.sent);
         let believed = expected.blocks();
+        // The tolerance of an eighth: the belief was right.
         if cached_blocks + believed.div_ceil(8) >= believed {
+            // Capacity recovers slowly after a miss: a 256th per right reply.
             lane.recover(256);
             return;
         }
@@ -177,22 +187,23 @@ impl FineIndex {
         }
         self.stats.corrections += corrections;
         let lane = self.holders.lane(holder.0);
-        // Once may be a restart that nobody noticed; a cache that is smaller shows it again.
+        // A single miss may come from an unnoticed restart, so capacity falls by an eighth at most;
+        // a cache that is really smaller shows it again.
         lane.capacity = lane.blocks.max(lane.capacity / 8 * 7).max(1).min(lane.capacity);
     }
 
-    /// Notes that the request with `chain` came to nothing before its replica read it. To be called
-    /// once, after the [`insert`](Self::insert) of the request and in place of
-    /// [`correct`](Self::correct): what was new with it goes, unless another request has used it
-    /// since then.
+    /// Notes that the request with `chain` failed before its replica read it. Blocks that were new
+    /// with this request are removed, unless another request has used them since. Call it once,
+    /// after the [`insert`](Self::insert) of the request and in place of
+    /// [`correct`](Self::correct).
     ///
-    /// The blocks that are left are as recently used as if it had been read, and where several
-    /// requests with a common new beginning fail at the same time, that beginning stays: each
-    /// counted on the others. Replies and counters show what is not there.
+    /// The remaining blocks keep the time of use of this request. If several requests with a common
+    /// new beginning fail at the same time, that beginning stays, since each request counted on the
+    /// others. Later replies and counters correct it.
     pub fn take_back(&mut self, holder: Holder, chain: &[u64]) {
         let Some(expected) = self.expectations.take(holder.0, chain) else { return };
         let new = chain.get(expected.blocks() as usize..).unwrap_or_default();
-        // From the end: at all times a replica that has a block has those before it.
+        // From the end, since the blocks of a replica must stay closed under prefixes at all times.
         for key in new.iter().rev() {
             let pair = self.blocks.find(&self.pairs, *key, holder.0);
             if let Some(pair) = pair.filter(|pair| self.pairs.at(*pair).stamp() == expected.sent) {
@@ -202,12 +213,11 @@ impl FineIndex {
         }
     }
 
-    /// Notes what a replica's own counters say of a period: of the tokens that were expected to be
-    /// cached, `seen_tokens` were. For engines whose replies do not tell.
+    /// Notes a replica's own counters for a period: of `expected_tokens` tokens that should have
+    /// been cached, `seen_tokens` were. For engines whose replies do not report cached tokens.
     ///
-    /// Where more than a tenth is missing, the cache is taken to hold as much less, at most half
-    /// at once; otherwise a sixteenth more, up to what was said by
-    /// [`set_capacity`](Self::set_capacity).
+    /// If more than a tenth is missing, the assumed capacity falls in proportion, at most by half.
+    /// If not, it rises by a sixteenth, up to the value of [`set_capacity`](Self::set_capacity).
     pub fn note_hit_ratio(&mut self, holder: Holder, expected_tokens: u64, seen_tokens: u64) {
         let Some(lane) = self.holders.live(holder) else { return };
         if expected_tokens == 0 {
@@ -218,14 +228,15 @@ impl FineIndex {
             lane.recover(16);
             return;
         }
+        // The ratio applies to the blocks that the index believed in, not to the capacity.
         let held = f64::from(lane.blocks.min(lane.capacity));
         lane.capacity = ((held * ratio.max(0.5)) as u32).max(1);
         self.stats.corrections += self.trim(holder);
     }
 
-    /// Forgets all that `holder` held: it restarted, or its cache was reset. Look-ups that begin
-    /// after this returns see none of it. Removal goes on with later calls where it is much; until
-    /// it is done, what is inserted for `holder` is not seen either.
+    /// Forgets all blocks of `holder`, because it restarted or its cache was reset. Look-ups that
+    /// begin after this call see none of them. A long removal goes on in later calls; until it is
+    /// done, new inserts for `holder` are not seen either.
     pub fn flush(&mut self, holder: Holder) {
         if self.holders.live(holder).is_some() {
             self.stats.flushes += 1;
@@ -233,8 +244,8 @@ impl FineIndex {
         }
     }
 
-    /// Forgets all blocks: the key they were hashed with is no longer used. Numbers and capacities
-    /// stay.
+    /// Forgets all blocks, because the key of their hashes is no longer used. Numbers and
+    /// capacities stay.
     pub fn clear(&mut self) {
         self.blocks.clear();
         self.pairs = Pairs::new();
@@ -243,8 +254,8 @@ impl FineIndex {
         self.sweep(0);
     }
 
-    /// Removes at most `pairs_max` records of flushed replicas; whether more are left. Every insert
-    /// does some of it: to be called only where a flush should end soon although nothing comes in.
+    /// Removes at most `pairs_max` records of flushed replicas. Returns true if more are left.
+    /// Every insert does some of this; call it only to end a flush soon while no requests come in.
     pub fn sweep(&mut self, pairs_max: usize) -> bool {
         let mut left = pairs_max;
         while let Some(holder) = self.sweeping.front().copied() {
@@ -266,13 +277,13 @@ impl FineIndex {
         false
     }
 
-    /// Whether any replica is known to hold the block.
+    /// Returns true if any replica is known to hold the block.
     #[must_use]
     pub fn is_held(&self, block: u64) -> bool {
         self.blocks.contains(block)
     }
 
-    /// Figures for metrics.
+    /// Returns the figures for metrics.
     #[must_use]
     pub fn stats(&self) -> IndexStats {
         IndexStats {
@@ -284,10 +295,11 @@ impl FineIndex {
         }
     }
 
-    /// Makes all records of a replica void.
+    /// Makes all records of a replica void, and starts to remove them.
     fn empty(&mut self, holder: Holder, state: LaneState) {
         self.shared.hide(holder.0);
         let lane = self.holders.lane(holder.0);
+        // A flushed replica waits in the queue already.
         if lane.state == LaneState::Live {
             self.sweeping.push_back(holder.0);
         }
@@ -299,13 +311,15 @@ impl FineIndex {
         let lane = self.holders.lane(holder);
         match lane.state {
             LaneState::Flushed(_) => lane.state = LaneState::Live,
+            // Only now is it safe to give the number to another replica.
             LaneState::Leaving => self.holders.release(holder),
             LaneState::Live | LaneState::Free => {}
         }
         self.shared.show(holder);
     }
 
-    /// A new record just older than `newer`; `None` if only blocks of this chain could make room.
+    /// Adds a record just older than `newer`. Returns `None` if only blocks of this chain could
+    /// make room.
     fn add(&mut self, holder: u16, key: u64, newer: u32) -> Option<u32> {
         self.make_room(holder)?;
         let pair = self.pairs.take(key, holder)?;
@@ -318,7 +332,8 @@ impl FineIndex {
         Some(pair)
     }
 
-    /// Room for one more record, within what the replica's cache and the index hold.
+    /// Makes room for one more record, within the replica's capacity and the limit of the index.
+    /// Returns `None` if only blocks of the current request could make room.
     fn make_room(&mut self, holder: u16) -> Option<()> {
         let lane = self.holders.lane(holder);
         if lane.blocks >= lane.capacity {
@@ -335,11 +350,12 @@ impl FineIndex {
         None
     }
 
-    /// Takes more memory if there is no room for a record; whether there is room then.
+    /// Takes more memory if there is no room for a record. Returns true if there is room now.
     fn grow(&mut self) -> bool {
         let pairs_bytes = if self.pairs.has_free() { 0 } else { Pairs::CHUNK_BYTES };
         let growth_bytes = pairs_bytes + self.blocks.growth_bytes();
         if growth_bytes > 0 {
+            // The sets of replicas have their own share of the bytes.
             let room = self.bytes_max - self.bytes_max / CROWD_SHARE;
             if self.bytes() + growth_bytes > room {
                 return false;
@@ -352,12 +368,12 @@ impl FineIndex {
         true
     }
 
-    /// Bytes of all but the sets, which have a share of their own.
+    /// Returns the bytes of everything except the sets, which have a share of their own.
     fn bytes(&self) -> usize {
         self.blocks.bytes() + self.pairs.bytes() + self.holders.bytes() + self.expectations.bytes()
     }
 
-    /// Forgets a replica's oldest records that its cache has no room for; how many.
+    /// Removes a replica's oldest records beyond its capacity. Returns their number.
     fn trim(&mut self, holder: Holder) -> u64 {
         let lane = self.holders.lane(holder.0);
         let excess = lane.blocks.saturating_sub(lane.capacity);
@@ -368,7 +384,7 @@ impl FineIndex {
         u64::from(excess)
     }
 
-    /// Removes a record to make room, unless the request at hand has just used it.
+    /// Removes a record to make room. Returns `None` if the current request has just used it.
     fn evict(&mut self, pair: u32) -> Option<()> {
         if pair == NO_PAIR || self.pairs.at(pair).stamp() == self.stamp {
             return None;
@@ -385,7 +401,7 @@ impl FineIndex {
         self.pairs.give_back(pair);
     }
 
-    /// A replica's oldest record, if it was used no later than at `stamp`.
+    /// Returns a replica's oldest record if it was last used at `stamp` or before.
     fn oldest_of(&mut self, holder: u16, stamp: u64) -> Option<u32> {
         let oldest = self.holders.lane(holder).oldest;
         (oldest != NO_PAIR && self.pairs.at(oldest).stamp() <= stamp).then_some(oldest)

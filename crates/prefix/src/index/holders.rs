@@ -1,4 +1,4 @@
-//! The replicas that have a number.
+//! Replicas that have a number.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -7,29 +7,29 @@ use spillway_types::Holder;
 
 use super::pairs::{NO_PAIR, Pairs};
 
-/// Numbers from 0 to one below this are given out, so that their count fits 16 bits.
+/// Number of replicas that can have a number, so that their count fits 16 bits.
 const NUMBERS: usize = 65_535;
 
-/// What is known of one replica beside its blocks.
+/// State of one replica, apart from its blocks.
 #[derive(Debug)]
 pub(super) struct Lane {
     pub(super) state: LaneState,
-    /// Its most recently used record.
+    /// Most recently used record; [`NO_PAIR`] if there is none.
     pub(super) newest: u32,
-    /// Its least recently used record.
+    /// Least recently used record; [`NO_PAIR`] if there is none.
     pub(super) oldest: u32,
-    /// Number of its records.
+    /// Number of records.
     pub(super) blocks: u32,
-    /// Blocks that its cache holds by what was said.
+    /// Capacity of the cache in blocks, as configured or reported.
     pub(super) capacity_told: u32,
-    /// Blocks that its cache holds by what replies show; at most as many as told.
+    /// Capacity of the cache in blocks, as replies show it; at most the reported one.
     pub(super) capacity: u32,
-    /// Whatever was inserted up to this stamp has been computed: a later request was answered.
+    /// Stamp up to which inserted blocks have been computed, since a later request was answered.
     pub(super) answered: u64,
     is_aging: bool,
 }
 
-/// Whether what is recorded of a replica counts.
+/// Validity of the records of a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LaneState {
     // Free => Live
@@ -39,7 +39,7 @@ pub(super) enum LaneState {
     /// Records up to this stamp are void and wait for removal.
     // Flushed => (Live | Flushed | Leaving)
     Flushed(u64),
-    /// All records are void; then the number is free.
+    /// All records are void; after their removal the number is free.
     // Leaving => Free
     Leaving,
 }
@@ -49,9 +49,9 @@ pub(super) enum LaneState {
 pub(super) struct Holders {
     lanes: Vec<Lane>,
     numbers: BTreeMap<u64, Holder>,
-    /// Numbers that replicas had which are gone; the one that has been free longest comes first.
+    /// Numbers of replicas that are gone; the number that has been free longest comes first.
     free: VecDeque<u16>,
-    /// Replicas by the stamp of their oldest record, or of an older one that they had.
+    /// Replicas by the stamp of their oldest record, or of an older record that they had before.
     aging: BinaryHeap<Reverse<(u64, u16)>>,
     capacity_default: u32,
 }
@@ -67,18 +67,18 @@ impl Holders {
         }
     }
 
-    /// Numbers ever given out.
+    /// Returns the number of numbers ever given out.
     pub(super) fn universe(&self) -> u16 {
         self.lanes.len() as u16
     }
 
-    /// Replicas that have a number.
+    /// Returns the number of replicas that have a number.
     pub(super) fn len(&self) -> usize {
         self.numbers.len()
     }
 
     pub(super) fn bytes(&self) -> usize {
-        // A map's nodes are two thirds full on average.
+        // The nodes of a map are two thirds full on average.
         let numbers = self.numbers.len() * (size_of::<(u64, Holder)>() * 3 / 2);
         self.lanes.capacity() * size_of::<Lane>()
             + numbers
@@ -86,12 +86,13 @@ impl Holders {
             + self.aging.capacity() * size_of::<Reverse<(u64, u16)>>()
     }
 
-    /// The number of an identity, a new one if it has none.
+    /// Returns the number of an identity; a new identity gets a number. `None` if no number is
+    /// free.
     pub(super) fn number(&mut self, identity: u64) -> Option<Holder> {
         if let Some(holder) = self.numbers.get(&identity) {
             return Some(*holder);
         }
-        // A number that was used before may still be known to an old view: new ones come first.
+        // Old views may still know a number that was used before, so unused numbers come first.
         let number = if self.lanes.len() < NUMBERS {
             self.lanes.push(Lane::new(self.capacity_default));
             self.lanes.len() as u16 - 1
@@ -103,20 +104,20 @@ impl Holders {
         Some(Holder(number))
     }
 
-    /// Takes an identity's number away; whether it had it.
+    /// Removes the identity of a number. Returns true if it had one.
     pub(super) fn forget(&mut self, holder: Holder) -> bool {
         let before = self.numbers.len();
         self.numbers.retain(|_, number| *number != holder);
         self.numbers.len() < before
     }
 
-    /// Makes the number of a replica that is gone free for others.
+    /// Frees the number of a replica that is gone.
     pub(super) fn release(&mut self, holder: u16) {
         self.lanes[usize::from(holder)].state = LaneState::Free;
         self.free.push_back(holder);
     }
 
-    /// A replica that has a number and is not leaving.
+    /// Returns the state of a replica that has a number and is not leaving.
     pub(super) fn live(&mut self, holder: Holder) -> Option<&mut Lane> {
         let lane = self.lanes.get_mut(holder.index())?;
         matches!(lane.state, LaneState::Live | LaneState::Flushed(_)).then_some(lane)
@@ -126,7 +127,7 @@ impl Holders {
         &mut self.lanes[usize::from(holder)]
     }
 
-    /// Notes that a replica has records, so that its oldest can be found.
+    /// Notes that a replica has records, so that its oldest one can be found.
     pub(super) fn note_aging(&mut self, holder: u16, stamp: u64) {
         let lane = &mut self.lanes[usize::from(holder)];
         if !lane.is_aging {
@@ -135,7 +136,7 @@ impl Holders {
         }
     }
 
-    /// The least recently used record of all.
+    /// Returns the least recently used record of all replicas.
     pub(super) fn oldest(&mut self, pairs: &Pairs) -> Option<u32> {
         loop {
             let Reverse((stamp, holder)) = *self.aging.peek()?;
@@ -149,13 +150,14 @@ impl Holders {
             if actual == stamp {
                 return Some(lane.oldest);
             }
-            // A replica's oldest record only gets younger: what was noted comes too early.
+            // A replica's oldest record only gets younger, so an outdated entry comes too early,
+            // never too late.
             self.aging.pop();
             self.aging.push(Reverse((actual, holder)));
         }
     }
 
-    /// Empties all chains; numbers and capacities stay.
+    /// Empties the record lists of all replicas; numbers and capacities stay.
     pub(super) fn clear_chains(&mut self) {
         self.aging.clear();
         for lane in &mut self.lanes {
@@ -179,7 +181,8 @@ impl Lane {
         }
     }
 
-    /// The cache seems to hold what is expected: it is taken to hold one part in `parts` more.
+    /// Raises the assumed capacity by one part in `parts`, up to the reported one: the cache seems
+    /// to hold what is expected.
     pub(super) fn recover(&mut self, parts: u32) {
         self.capacity = (self.capacity + self.capacity / parts + 1).min(self.capacity_told);
     }

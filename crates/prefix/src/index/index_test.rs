@@ -1,4 +1,4 @@
-//! The index against a simple model, and what it promises beyond.
+//! Tests of the index against a simple model, and of its other promises.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pub(super) const SMALL: IndexConfig =
     IndexConfig { bytes_max: 1 << 20, holder_blocks_default: 1_000_000 };
 const LARGE: IndexConfig = IndexConfig { bytes_max: 16 << 20, ..SMALL };
 
-/// A chain that turns off at each of `turns`: chains with equal first turns share blocks.
+/// Returns a chain that branches at each of `turns`: chains with equal first turns share blocks.
 fn chain(turns: &[u8]) -> Vec<u64> {
     let step = |hash: &mut u64, turn: &u8| {
         *hash =
@@ -21,7 +21,7 @@ fn chain(turns: &[u8]) -> Vec<u64> {
     turns.iter().scan(0x1234_5678_9ABC_DEF1, step).collect()
 }
 
-/// A chain of its own for each number.
+/// Returns a chain that shares no block with the chain of any other number.
 pub(super) fn chain_of(number: u32, blocks: usize) -> Vec<u64> {
     let mut turns = number.to_le_bytes().to_vec();
     turns.resize(blocks.max(4) + 4, 0);
@@ -38,7 +38,7 @@ pub(super) fn found(reader: &IndexReader, chain: &[u64]) -> BTreeMap<u16, u32> {
     found
 }
 
-/// What each replica holds, the most recently used block first.
+/// Blocks of each replica, the most recently used first.
 #[derive(Debug, Default)]
 struct Model {
     lanes: BTreeMap<u16, Vec<u64>>,
@@ -55,8 +55,8 @@ impl Model {
         lane.truncate(capacity);
     }
 
-    /// A request that came to nothing: room was made for it, and it was the last use of what it
-    /// found.
+    /// Applies a failed request: room was made for it, and it counts as the last use of the blocks
+    /// it found.
     fn fail(&mut self, holder: u16, chain: &[u64]) {
         let before = self.lanes.get(&holder).cloned().unwrap_or_default();
         self.insert(holder, chain);
@@ -108,7 +108,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    // Every step asks for several prompts: as many cases as take seconds.
+    // Every step looks several prompts up; the number of cases is chosen to take seconds.
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
@@ -193,7 +193,7 @@ proptest! {
             let before = index.stats().pairs;
             index.correct(holder, &chain, cached);
             prop_assert!(index.stats().pairs <= before);
-            // What the request itself brought there stays.
+            // The blocks that the request itself brought there stay.
             prop_assert_eq!(found(&reader, &chain).get(&holder.0).copied().unwrap_or(0), chain.len() as u32);
         }
     }
@@ -249,7 +249,7 @@ fn a_flush_hides_at_once_what_takes_longer_to_remove() {
         assert_eq!(found(&reader, &chain_of(number, 10)), BTreeMap::new());
     }
     assert_eq!(found(&reader, &shared), BTreeMap::from([(1, 10)]));
-    // Blocks that come back while the old ones are removed survive.
+    // Blocks that return while the old ones are being removed survive.
     index.insert(left, &shared);
     index.correct(left, &shared, 0);
     assert_eq!(index.stats().corrections, 0, "nothing was believed of an empty cache");

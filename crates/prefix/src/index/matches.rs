@@ -1,47 +1,49 @@
-//! What a look-up found.
+//! Result of a look-up.
 
 use spillway_types::Holder;
 
 use super::payload::{Crowd, Form};
 
-/// Bits of a rank: at most 255 different depths in one look-up.
+/// Number of bits of a rank: at most 255 different depths in one look-up.
 const RANK_BITS: usize = 8;
 const RANK_MAX: u32 = (1 << RANK_BITS) - 1;
 
-/// How many leading blocks of one prompt each replica holds. Made once and used for many look-ups.
+/// Number of leading blocks of one prompt at each replica. Create it once and use it for many
+/// look-ups.
 ///
-/// Each depth that occurs has a rank, and the rank of each replica is written across eight words
-/// that hold one bit of it for 64 replicas each. So a set of a thousand replicas is noted in
-/// sixteen steps, and none of them costs anything that nobody asks for.
+/// Each depth that occurs has a rank. The rank of each replica is spread over eight words; each of
+/// them holds one bit of the rank for 64 replicas. A set of a thousand replicas is therefore noted
+/// in sixteen steps, and nothing is computed for replicas that no caller asks about.
 #[derive(Clone, Debug, Default)]
 pub struct Matches {
     ranks: Vec<[u64; RANK_BITS]>,
-    /// Depth by rank; the first rank is 1, for 0 is that of replicas that hold nothing.
+    /// Depth by rank. The first rank is 1; rank 0 means that a replica holds nothing.
     depths: Vec<u32>,
-    /// Replicas that do not count, if there are any.
+    /// Bit set of hidden replicas; empty if none is hidden.
     pub(super) hidden: Vec<u64>,
-    /// A set that is being read.
+    /// Copy of the set that is being read.
     pub(super) words: Vec<u64>,
 }
 
 impl Matches {
-    /// Nothing found yet.
+    /// Creates an empty result.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Leading blocks at `holder`; 0 if none are known.
+    /// Returns the number of leading blocks at `holder`; 0 if none is known.
     #[must_use]
     pub fn blocks(&self, holder: Holder) -> u32 {
         let Some(word) = self.ranks.get(holder.index() / 64) else { return 0 };
+        // Higher planes are zero: ranks do not exceed the number of depths.
         let bits_used = (u32::BITS - (self.depths.len() as u32).leading_zeros()) as usize;
         let bit = |plane: usize| (word[plane] >> (holder.0 % 64) & 1) << plane;
         let rank: u64 = (0..bits_used.min(RANK_BITS)).map(bit).sum();
         rank.checked_sub(1).and_then(|at| self.depths.get(at as usize)).copied().unwrap_or(0)
     }
 
-    /// Leading blocks at the replica that holds most of them.
+    /// Returns the number of leading blocks at the replica that holds most of them.
     #[must_use]
     pub fn longest(&self) -> u32 {
         match self.hidden.is_empty() {
@@ -50,34 +52,35 @@ impl Matches {
         }
     }
 
-    /// Each replica that holds any, by its number, with its leading blocks.
+    /// Iterates over the replicas that hold at least one block, by number, with their leading
+    /// blocks.
     #[must_use]
     pub fn iter(&self) -> MatchesIter<'_> {
         MatchesIter { matches: self, word: 0, left: self.holders_in(0) }
     }
 
-    /// Forgets what was found; keeps the memory.
+    /// Removes the results; keeps the memory.
     pub fn clear(&mut self) {
         self.ranks.clear();
         self.depths.clear();
         self.hidden.clear();
     }
 
-    /// Makes room for numbers in so many words of 64.
+    /// Prepares for replicas in `words` words of 64 bits.
     pub(super) fn begin(&mut self, words: usize) {
         self.ranks.clear();
         self.depths.clear();
         self.ranks.resize(words, [0; RANK_BITS]);
     }
 
-    /// Notes that `holder` holds `depth` blocks, no less than what was noted before.
+    /// Notes that `holder` holds `depth` blocks; `depth` must not fall from call to call.
     pub(super) fn note_one(&mut self, depth: u32, holder: u16) {
         let rank = self.rank(depth);
         self.mark(usize::from(holder / 64), 1 << (holder % 64), rank);
     }
 
-    /// Notes that a set of replicas, written in [`Matches::words`], holds `depth` blocks, no less
-    /// than what was noted before.
+    /// Notes that the set of replicas in [`Matches::words`] holds `depth` blocks; `depth` must not
+    /// fall from call to call.
     pub(super) fn note_crowd(&mut self, depth: u32, crowd: Crowd) {
         let rank = self.rank(depth);
         let words = std::mem::take(&mut self.words);
@@ -98,11 +101,12 @@ impl Matches {
         self.words = words;
     }
 
-    /// Writes a rank for the replicas of some bits of a word.
+    /// Sets the rank of the replicas whose bits are set in `bits`.
     fn mark(&mut self, word: usize, bits: u64, rank: u32) {
+        // Replicas that were flushed keep rank 0.
         let bits = bits & !self.hidden.get(word).copied().unwrap_or(0);
         let Some(planes) = self.ranks.get_mut(word) else { return };
-        // Ranks only grow: no higher bit was ever set.
+        // Ranks only grow, so no higher bit was ever set.
         let planes_used = (u32::BITS - rank.leading_zeros()) as usize;
         for (plane, planes) in planes.iter_mut().take(planes_used).enumerate() {
             let is_set = 0_u64.wrapping_sub(u64::from(rank >> plane & 1));
@@ -110,8 +114,8 @@ impl Matches {
         }
     }
 
-    /// The rank of a depth, which is no less than any before. When all ranks are used, what is
-    /// deeper counts as the deepest that has one.
+    /// Returns the rank of a depth, which must be no less than any before. When all ranks are used,
+    /// a deeper one counts as the deepest that has a rank.
     fn rank(&mut self, depth: u32) -> u32 {
         let is_new = self.depths.last() != Some(&depth);
         if is_new && (self.depths.len() as u32) < RANK_MAX {
@@ -134,7 +138,7 @@ impl<'a> IntoIterator for &'a Matches {
     }
 }
 
-/// Goes through the replicas of [`Matches`].
+/// Iterator over the replicas of [`Matches`].
 #[derive(Clone, Debug)]
 pub struct MatchesIter<'a> {
     matches: &'a Matches,

@@ -1,12 +1,12 @@
-//! Where the record of a block at one of several replicas is.
+//! Map from a block and one of its several holders to the writer's record.
 
 use super::pairs::{NO_PAIR, Pairs};
 
-/// Fewest places.
+/// Smallest number of slots.
 const PLACES_MIN: usize = 1_024;
 
-/// A table of records by block and replica, for blocks that several replicas hold. 5 to 6 bytes a
-/// record: block and replica are read from the record itself.
+/// Table of records by block and replica, for blocks with several holders. Takes 5 to 6 bytes per
+/// record, because block and replica are read from the record itself.
 #[derive(Debug)]
 pub(super) struct PairMap {
     places: Vec<u32>,
@@ -22,7 +22,7 @@ impl PairMap {
         self.places.capacity() * size_of::<u32>()
     }
 
-    /// Bytes that the next insert adds while the map grows; 0 if it has room.
+    /// Returns the bytes that the next insert adds while the map grows; 0 if it has room.
     pub(super) fn growth_bytes(&self) -> usize {
         if self.is_full() { (self.grown() - self.places.len()) * size_of::<u32>() } else { 0 }
     }
@@ -32,7 +32,7 @@ impl PairMap {
         self.places.get(place).copied().filter(|pair| *pair != NO_PAIR)
     }
 
-    /// Adds a record that is not there.
+    /// Adds a record that is not in the map.
     pub(super) fn insert(&mut self, pairs: &Pairs, pair: u32) {
         if self.is_full() {
             self.grow(pairs);
@@ -41,7 +41,7 @@ impl PairMap {
         self.used += 1;
     }
 
-    /// Removes a record, if it is there.
+    /// Removes a record if it is in the map.
     pub(super) fn remove(&mut self, pairs: &Pairs, key: u64, holder: u16) {
         let Some(mut hole) = self.place(pairs, key, holder) else { return };
         if self.places[hole] == NO_PAIR {
@@ -55,7 +55,7 @@ impl PairMap {
             if pair == NO_PAIR {
                 break;
             }
-            // What came to lie behind the hole for want of its own place moves up.
+            // A record that lies behind the hole because its own slot was taken moves up.
             let home = self.home_of(pairs, pair);
             let distance =
                 |from: usize, to: usize| (to + self.places.len() - from) % self.places.len();
@@ -67,7 +67,7 @@ impl PairMap {
         self.places[hole] = NO_PAIR;
     }
 
-    /// The place of that record, or the empty one where it would be; `None` in an empty map.
+    /// Returns the slot of the record, or the empty slot where it belongs; `None` in an empty map.
     fn place(&self, pairs: &Pairs, key: u64, holder: u16) -> Option<usize> {
         if self.places.is_empty() {
             return None;
@@ -95,6 +95,7 @@ impl PairMap {
     }
 
     fn is_full(&self) -> bool {
+        // At most 80 % full.
         (self.used + 1) * 5 > self.places.len() * 4
     }
 

@@ -1,33 +1,33 @@
-//! The writer's records: one for each block at each replica, in the order of their use.
+//! Records of the writer: one for each block at each replica, in the order of use.
 
 use super::holders::Lane;
 
-/// Stands for no record.
+/// Record number that means: no record.
 pub(super) const NO_PAIR: u32 = u32::MAX;
-/// Records that are allocated together: 96 KiB.
+/// Number of records that are allocated together: 96 KiB.
 const CHUNK_PAIRS: usize = 4_096;
 
-/// One block at one replica: 24 bytes.
+/// Record of one block at one replica: 24 bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
     pub(super) key: u64,
     stamp_low: u32,
-    /// The record of the same replica that was used just after this one.
+    /// Record of the same replica that was used just after this one.
     newer: u32,
-    /// The one that was used just before; the next free one where this is free.
+    /// Record of the same replica that was used just before; in a free record, the next free one.
     older: u32,
     stamp_high: u16,
     pub(super) holder: u16,
 }
 
 impl Pair {
-    /// When it was used last, counted in inserts.
+    /// Returns the stamp of the last use, counted in inserts.
     pub(super) fn stamp(&self) -> u64 {
         u64::from(self.stamp_high) << 32 | u64::from(self.stamp_low)
     }
 }
 
-/// All records. Each replica's are chained from the most to the least recently used.
+/// All records. Those of each replica form a list from the most to the least recently used.
 #[derive(Debug)]
 pub(super) struct Pairs {
     chunks: Vec<Box<[Pair]>>,
@@ -51,12 +51,12 @@ impl Pairs {
     /// Bytes that are added when no record is free.
     pub(super) const CHUNK_BYTES: usize = CHUNK_PAIRS * size_of::<Pair>();
 
-    /// Whether a record is free.
+    /// Returns true if a record is free.
     pub(super) fn has_free(&self) -> bool {
         self.free != NO_PAIR
     }
 
-    /// Adds free records.
+    /// Allocates one more chunk of free records.
     pub(super) fn grow(&mut self) {
         let first = self.chunks.len() * CHUNK_PAIRS;
         let free = |at: usize| Pair {
@@ -79,7 +79,7 @@ impl Pairs {
         &mut self.chunks[pair as usize / CHUNK_PAIRS][pair as usize % CHUNK_PAIRS]
     }
 
-    /// A record that is in no chain yet; `None` if none is free.
+    /// Takes a free record, which is in no list yet; `None` if none is free.
     pub(super) fn take(&mut self, key: u64, holder: u16) -> Option<u32> {
         let pair = self.free;
         if pair == NO_PAIR {
@@ -92,14 +92,14 @@ impl Pairs {
         Some(pair)
     }
 
-    /// Frees a record that is in no chain.
+    /// Frees a record that is in no list.
     pub(super) fn give_back(&mut self, pair: u32) {
         self.at_mut(pair).older = self.free;
         self.free = pair;
         self.used -= 1;
     }
 
-    /// Puts a record into its replica's chain, just older than `newer`, or as the newest of all.
+    /// Inserts a record into its replica's list, just older than `newer`, or as the newest of all.
     pub(super) fn link(&mut self, lane: &mut Lane, pair: u32, newer: u32, stamp: u64) {
         let older = if newer == NO_PAIR { lane.newest } else { self.at(newer).older };
         let record = self.at_mut(pair);
@@ -110,7 +110,7 @@ impl Pairs {
         lane.blocks += 1;
     }
 
-    /// Takes a record out of its replica's chain.
+    /// Removes a record from its replica's list.
     pub(super) fn unlink(&mut self, lane: &mut Lane, pair: u32) {
         let Pair { newer, older, .. } = *self.at(pair);
         self.join(lane, newer, older);

@@ -1,42 +1,42 @@
-//! What a slot of the table says about a block, in one word.
+//! Content of a slot of the table, in one word.
 
-/// Who holds a block.
+/// Holders of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holding {
-    /// Nobody: the slot is empty.
+    /// No replica: the slot is empty.
     Nobody,
-    /// One replica, and the place of the writer's record of it.
+    /// A single replica, and the number of the writer's record.
     One { holder: u16, pair: u32 },
-    /// Several.
+    /// Several replicas.
     Crowd(Crowd),
 }
 
-/// Where a set of replicas lies among the words of [`CrowdWords`](super::crowd_words::CrowdWords).
+/// Location of a set of replicas in the [`CrowdWords`](super::crowd_words::CrowdWords).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Crowd {
     pub(super) form: Form,
-    /// Index of its first word, at most 28 bits.
+    /// Index of the first word, at most 28 bits.
     pub(super) start: u32,
-    /// Binary logarithm of the number of its words, at most 10.
+    /// Binary logarithm of the number of words, at most 10.
     pub(super) class: u8,
-    /// Number of its members.
+    /// Number of members.
     pub(super) count: u16,
 }
 
-/// How a set of replicas is written down.
+/// Storage form of a set of replicas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// Four numbers to a word, without order.
+    /// Four numbers to a word, unordered.
     List,
-    /// One bit for each number.
+    /// A bit for each number.
     Bits,
 }
 
-/// A [`Holding`] with the version of its slot. The version counts what the slot has held, so that
-/// a reader knows whether what it read in two steps belongs together.
+/// [`Holding`] with the version of its slot, packed. The version counts the contents of the slot,
+/// so that a reader knows if two reads belong together.
 ///
-/// Bits from the lowest: 2 of kind, 14 of version, then 48: a holder and 32 of its record, or 28
-/// of start, 4 of class and 16 of count.
+/// Bits from the lowest: 2 for the kind, 14 for the version, then 48 of data: 16 for a holder and
+/// 32 for its record, or 28 for the start, 4 for the class and 16 for the count of a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Payload(pub(super) u64);
 
@@ -80,7 +80,7 @@ impl Payload {
         self.0 >> 2 & VERSION_MASK
     }
 
-    /// Number of holders.
+    /// Returns the number of holders.
     pub(super) fn count(self) -> u16 {
         match self.0 & 3 {
             0 => 0,

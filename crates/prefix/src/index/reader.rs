@@ -1,4 +1,4 @@
-//! Looking up.
+//! Reader of the fine index.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use super::table::Table;
 use crate::Matches;
 use crate::descend::{Probes, descend};
 
-/// Probes of one look-up. 64 blocks that each end at another replica take 71; a prompt of 4,096
-/// blocks with a hundred such ends is found in full.
+/// Largest number of probes of one look-up. 64 blocks that each end at another replica take 71; a
+/// prompt of 4,096 blocks with a hundred such ends is found completely.
 const PROBES_MAX: u32 = 2_048;
-/// Times that a look-up begins anew because the table was replaced under it.
+/// Number of times that a look-up restarts because the table was replaced meanwhile.
 const TRIES: usize = 3;
-/// Times that a set is read again because it changed meanwhile.
+/// Number of times that a set is read again because it changed meanwhile.
 const READS_MAX: usize = 4;
 
-/// Reads a [`FineIndex`](crate::FineIndex) while it is written. Cheap to clone.
+/// Reader of a [`FineIndex`](crate::FineIndex), usable while it is written. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct IndexReader {
     shared: Arc<Shared>,
@@ -27,14 +27,15 @@ impl IndexReader {
         Self { shared }
     }
 
-    /// Finds how many leading blocks of `chain` each replica holds; what `matches` held is gone.
+    /// Finds the number of leading blocks of `chain` at each replica; earlier content of `matches`
+    /// is lost.
     ///
-    /// Never waits for the writer. What it says was true at a moment of the look-up, or is less
-    /// than that, where the writer was just moving the block. Allocates nothing once `matches` has
-    /// been used with as many replicas.
+    /// Never waits for the writer. Each result was true at some moment of the look-up, or is too
+    /// small where the writer was just moving the block. Allocates nothing once `matches` has been
+    /// used with as many replicas.
     pub fn lookup(&self, chain: &[u64], matches: &mut Matches) {
         for _ in 0..TRIES {
-            // First of all, so that what is flushed before the look-up begins is not seen.
+            // Read before the table, so that blocks flushed before the look-up began are not seen.
             self.shared.copy_hidden(&mut matches.hidden);
             if self.lookup_in(&self.shared.table.load(), chain, matches) {
                 return;
@@ -43,7 +44,7 @@ impl IndexReader {
         matches.clear();
     }
 
-    /// Whether any replica holds the block.
+    /// Returns true if any replica holds the block.
     #[must_use]
     pub fn is_held(&self, block: u64) -> bool {
         match self.shared.table.load().find(block).1.holding() {
@@ -55,8 +56,8 @@ impl IndexReader {
 }
 
 impl IndexReader {
-    /// Looks up in one table; whether what was found may be believed. When another table took
-    /// over, the words of sets may have been given to other blocks without a trace in this one.
+    /// Looks up in one table. Returns true if the results are valid: when a new table takes over,
+    /// the words of sets may go to other blocks without a trace in the old table.
     pub(super) fn lookup_in(&self, table: &Table, chain: &[u64], matches: &mut Matches) -> bool {
         matches.begin(self.shared.words());
         let mut lookup = Lookup { shared: &self.shared, table, chain, matches, probes: 0 };
@@ -70,7 +71,7 @@ impl IndexReader {
     }
 }
 
-/// One look-up under way.
+/// Look-up in progress.
 struct Lookup<'a> {
     shared: &'a Shared,
     table: &'a Table,
@@ -116,6 +117,7 @@ impl Probes for Lookup<'_> {
             };
             self.shared.crowds.read(crowd).copy_to(&mut self.matches.words);
             let after = self.table.at(at);
+            // An unchanged version proves that the words belong to this block.
             if after.version() == payload.version() && !after.is_nobody() {
                 return self.matches.note_crowd(depth, crowd);
             }

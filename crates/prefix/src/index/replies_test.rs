@@ -1,4 +1,4 @@
-//! What replies and counters teach the index.
+//! Tests of what the index learns from replies and counters.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ fn a_reply_that_found_less_cached_makes_everything_older_go() {
     for chain in [&old, &asked, &new] {
         assert_eq!(found(&reader, chain), BTreeMap::from([(0, 40)]));
     }
-    // By use: new, then asked, then old. What was used before asked, is gone if asked is.
+    // Order of use: new, asked, old. If `asked` is gone, everything used before it is gone too.
     index.insert(holder, &asked);
     index.correct(holder, &asked, 0);
     assert_eq!(index.stats().corrections, 40);
@@ -58,7 +58,7 @@ fn requests_that_are_not_answered_yet_prove_nothing() {
     let [old, new] = [1, 2].map(|number| chain_of(number, 40));
     index.insert(holder, &old);
     index.correct(holder, &old, 0);
-    // Two requests with the same prompt at once: the second finds nothing cached yet.
+    // Two requests with one prompt at the same time: the second finds nothing cached yet.
     let [first, second] = [[&new[..], &[1]].concat(), [&new[..], &[2]].concat()];
     index.insert(holder, &first);
     index.insert(holder, &second);
@@ -81,7 +81,7 @@ fn what_a_request_that_was_never_read_would_have_brought_goes_and_nothing_else()
     index.take_back(holder, &asked);
     assert_eq!(found(&reader, &asked), BTreeMap::from([(0, 20), (1, 40)]));
     assert_eq!(index.stats().corrections, 20);
-    // Nothing is expected of it any more.
+    // No belief about the request is left.
     index.correct(holder, &asked, 0);
     index.take_back(holder, &asked);
     assert_eq!(found(&reader, &asked), BTreeMap::from([(0, 20), (1, 40)]));
@@ -98,7 +98,7 @@ fn what_another_request_uses_too_stays_when_one_is_taken_back() {
     index.take_back(holder, &first);
     assert_eq!(found(&reader, &first), BTreeMap::from([(0, 20)]), "the other one brings that");
     assert_eq!(found(&reader, &second), BTreeMap::from([(0, 40)]));
-    // And that one's reply is judged as ever.
+    // The reply to the other request is judged as usual.
     index.correct(holder, &second, 0);
     assert_eq!(found(&reader, &second), BTreeMap::from([(0, 40)]));
 }

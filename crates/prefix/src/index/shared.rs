@@ -1,4 +1,4 @@
-//! What the writer and the readers have in common.
+//! State that the writer and the readers share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,18 +8,18 @@ use arc_swap::ArcSwap;
 use super::crowd_words::CrowdWords;
 use super::table::Table;
 
-/// Words of a bit for each number.
+/// Number of words of a bit set of all replica numbers.
 const MASK_WORDS: usize = 1_024;
 
-/// The table, the sets, and which replicas' blocks do not count.
+/// Table, sets, and the replicas whose blocks are hidden.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) table: ArcSwap<Table>,
     pub(super) crowds: Arc<CrowdWords>,
-    /// A set bit: the replica was flushed and its old blocks are not all removed yet.
+    /// Bit set of flushed replicas whose old blocks are not all removed yet.
     void: Box<[AtomicU64]>,
     void_count: AtomicU32,
-    /// Words that hold a bit for each number given out.
+    /// Number of words that hold a bit for each number given out.
     words: AtomicU32,
 }
 
@@ -42,7 +42,7 @@ impl Shared {
         self.words.load(Ordering::Acquire) as usize
     }
 
-    /// Hides all blocks of a replica. Look-ups that begin from now on see none.
+    /// Hides all blocks of a replica. Look-ups that begin from now on do not see them.
     pub(super) fn hide(&self, holder: u16) {
         if self.flip(holder, true) {
             self.void_count.fetch_add(1, Ordering::SeqCst);
@@ -61,16 +61,17 @@ impl Shared {
         word.load(Ordering::SeqCst) >> (holder % 64) & 1 == 1
     }
 
-    /// Writes down who is hidden now; nothing if nobody is.
+    /// Copies the set of hidden replicas; an empty set if none is hidden.
     pub(super) fn copy_hidden(&self, hidden: &mut Vec<u64>) {
         hidden.clear();
+        // Flushes are rare, so most look-ups copy nothing.
         if self.void_count.load(Ordering::SeqCst) > 0 {
             let words = &self.void[..self.words()];
             hidden.extend(words.iter().map(|word| word.load(Ordering::SeqCst)));
         }
     }
 
-    /// Sets a replica's bit; whether it was otherwise.
+    /// Sets the bit of a replica. Returns true if that changed it.
     fn flip(&self, holder: u16, is_void: bool) -> bool {
         if self.is_hidden(holder) == is_void {
             return false;

@@ -1,4 +1,4 @@
-//! Readers beside the writer: what they see was true, or is less.
+//! Tests of readers beside the writer: results were true, or are too small.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -10,7 +10,7 @@ const HOLDERS: u16 = 150;
 const FAMILIES: u64 = 600;
 const BLOCKS: usize = 24;
 
-/// The prompt of a family. Only holders with the same remainder ever get it.
+/// Returns the prompt of a family. Only holders with the same remainder ever get it.
 fn prompt(family: u64) -> Vec<u64> {
     (1..=BLOCKS as u64)
         .map(|depth| (family * 1_000 + depth).wrapping_mul(0x9E37_79B9_7F4A_7C15))
@@ -21,8 +21,8 @@ fn may_hold(holder: u16, family: u64) -> bool {
     u64::from(holder) % 6 == family % 6
 }
 
-/// Looks prompts up until told to stop; how many look-ups, and how many of the prompt that is
-/// always there fell short.
+/// Looks prompts up until told to stop. Returns the number of look-ups, and of those that found too
+/// few blocks of the prompt that is always there.
 fn read(reader: &IndexReader, stop: &AtomicBool, flushed: &AtomicU64, seed: u64) -> [u64; 2] {
     let mut rng = fastrand::Rng::with_seed(seed);
     let (mut matches, mut counts) = (Matches::new(), [0; 2]);

@@ -1,26 +1,28 @@
-//! Block hash to holders, read by many while one writes.
+//! Table from block hash to holders, with one writer and many readers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::payload::{Holding, Payload};
 
-/// Slots beyond the last home, for the cluster at the end. No run of so many full slots occurs
-/// among keyed hashes at the allowed load.
+/// Number of slots behind the last home slot, for the cluster at the end. At the allowed load,
+/// keyed hashes form no longer run of full slots.
 const TAIL_SLOTS: usize = 256;
-/// Times that a reader looks at a slot again which changes under its eyes.
+/// Number of times that a reader looks again at a slot that changes meanwhile.
 const LOOKS_MAX: u32 = 8;
 
-/// Open addressing with linear probing in the order of the (mixed) hashes, so that a search for
-/// what is not there ends as soon as one for what is: at 85 % load after 4 slots instead of 23.
+/// Hash table in open addressing, with linear probing in the order of the (mixed) hashes. A search
+/// for an absent block ends as soon as one for a present block: at 85 % load after 4 slots instead
+/// of 23.
 ///
 /// The writer changes a slot in three steps: empty, hash, content with the next version. A reader
-/// takes content, hash and content again, and believes them if the version is the same. While
-/// neighbours move it may miss a block for a moment; it never sees a holder at another's block.
+/// reads content, hash and content again, and believes them if the version is equal. While
+/// neighbours move, a reader may miss a block for a moment; it never sees the holder of another
+/// block.
 #[derive(Debug)]
 pub(super) struct Table {
     slots: Box<[Slot]>,
     homes: usize,
-    /// A successor took over; what this table says may no longer be true.
+    /// True after a successor took over: the content may no longer be valid.
     is_retired: AtomicBool,
 }
 
@@ -38,7 +40,7 @@ impl Table {
         Self { slots, homes, is_retired: AtomicBool::new(false) }
     }
 
-    /// A larger table with the same content; `None` if some cluster found no room in it.
+    /// Returns a larger table with the same content; `None` if a cluster found no room in it.
     pub(super) fn grown_to(&self, homes: usize) -> Option<Self> {
         let grown = Self::new(homes);
         let mut free = 0;
@@ -48,6 +50,7 @@ impl Table {
                 continue;
             }
             let mixed = slot.mixed.load(Ordering::Relaxed);
+            // Slots are in the order of hashes, so each goes to its home or to the next free slot.
             let at = grown.home(mixed).max(free);
             grown.slots.get(at)?.put(mixed, payload.holding());
             free = at + 1;
@@ -59,7 +62,7 @@ impl Table {
         self.homes
     }
 
-    /// Bytes of a table of that size.
+    /// Returns the bytes of a table with this number of home slots.
     pub(super) fn bytes(homes: usize) -> usize {
         (homes + TAIL_SLOTS) * size_of::<Slot>()
     }
@@ -72,7 +75,7 @@ impl Table {
         self.is_retired.load(Ordering::Acquire)
     }
 
-    /// Begins to load what [`Table::find`] will read.
+    /// Starts to load the memory that [`Table::find`] reads.
     pub(super) fn warm(&self, key: u64) {
         if let Some(slot) = self.slots.get(self.home(mix(key))) {
             // Nothing depends on the value, so the processor does not wait for it.
@@ -80,7 +83,7 @@ impl Table {
         }
     }
 
-    /// Where a block is and who holds it; an empty payload if it is not there.
+    /// Returns the slot of a block and its content; an empty payload if the block is absent.
     pub(super) fn find(&self, key: u64) -> (usize, Payload) {
         let mixed = mix(key);
         let (mut at, mut looks) = (self.home(mixed), 0);
@@ -109,12 +112,12 @@ impl Table {
         (at, Payload::default())
     }
 
-    /// What the slot says now.
+    /// Returns the current content of a slot.
     pub(super) fn at(&self, at: usize) -> Payload {
         self.slots.get(at).map_or_else(Payload::default, Slot::load)
     }
 
-    /// Adds a block that is not there; `false` if it found no room.
+    /// Adds a block that is absent. Returns `false` if there was no room.
     pub(super) fn insert(&self, key: u64, holding: Holding) -> bool {
         let mixed = mix(key);
         let is_before =
@@ -125,7 +128,8 @@ impl Table {
         if at + run >= self.slots.len() {
             return false;
         }
-        // From the end, so that a reader on its way finds each block where it was or one later.
+        // Blocks move from the end on, so that a reader finds each block in its old slot or the
+        // next one.
         for to in (at + 1..=at + run).rev() {
             let from = &self.slots[to - 1];
             self.slots[to].put(from.mixed.load(Ordering::Relaxed), from.load().holding());
@@ -134,19 +138,20 @@ impl Table {
         true
     }
 
-    /// Says something else about the block at a slot.
+    /// Replaces the holders of the block in a slot, and counts its version up.
     pub(super) fn replace(&self, at: usize, holding: Holding) {
         let slot = &self.slots[at];
         slot.store(Payload::new(holding, slot.load().version() + 1));
     }
 
-    /// Says that the crowd of the block at a slot has so many members now, in the same words.
+    /// Updates the member count of the block in a slot. The version stays, as the set keeps its
+    /// words.
     pub(super) fn recount(&self, at: usize, holding: Holding) {
         let slot = &self.slots[at];
         slot.store(Payload::new(holding, slot.load().version()));
     }
 
-    /// Removes the block at a slot; others may move.
+    /// Removes the block in a slot; others may move up.
     pub(super) fn remove(&self, at: usize) {
         let mut hole = at;
         while let Some(next) = self.slots.get(hole + 1) {
@@ -177,15 +182,18 @@ impl Slot {
 
     fn put(&self, mixed: u64, holding: Holding) {
         let version = self.load().version();
+        // Empty first, so that no reader sees the new hash with the old content.
         self.store(Payload::new(Holding::Nobody, version));
         self.mixed.store(mixed, Ordering::Release);
         self.store(Payload::new(holding, version + 1));
     }
 }
 
-/// Spreads hashes over the table even if they were not made by a hash. One to one.
+/// Spreads hashes over the table, even keys that are not made by a hash. Different keys stay
+/// different.
 fn mix(key: u64) -> u64 {
-    // 2^64 divided by the golden ratio; the rotation lets high bits of the key count too.
+    // Multiplier: 2^64 divided by the golden ratio. The rotation lets the high bits of the key
+    // count too.
     key.rotate_left(32).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
@@ -197,11 +205,11 @@ mod tests {
         Holding::One { holder, pair: u32::from(holder) }
     }
 
-    /// All blocks have the same home: each comes and goes in the slots of the others.
+    /// Gives all blocks the same home slot: each comes and goes in the slots of the others.
     #[test]
     fn a_reader_never_takes_a_block_for_its_successor_in_the_slot() {
         let (table, stop) = (Table::new(1), AtomicBool::new(false));
-        // One that stays, and moves over for each of the others.
+        // A block that stays, and moves up for each of the others.
         let after = (3..).find(|key| mix(*key) > mix(1).max(mix(2))).unwrap();
         table.insert(after, one(3));
         let found = std::thread::scope(|scope| {

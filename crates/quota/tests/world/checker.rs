@@ -1,23 +1,23 @@
-//! Watches from outside what all nodes together charge.
+//! Outside view of what all nodes together charge.
 
 use std::collections::VecDeque;
 
 use spillway_quota::{LimitKind, RequestWindow, Units};
 
-/// Charges of one limit by all nodes, by true time. It knows nothing of how limits are divided.
+/// Charges of one limit by all nodes, by true time, without knowledge of how limits are divided.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
     rates: [VecDeque<(u64, u64)>; 2],
     sums: [u64; 2],
     running: u64,
-    /// The most that was ever seen, as a share of what was allowed then.
+    /// Highest share of the allowed units that was ever in use.
     pub(crate) worst: f64,
-    /// What was charged in all.
+    /// Units charged since the start.
     pub(crate) charged: Units,
 }
 
 impl Checker {
-    /// A request is let in.
+    /// Charges an admitted request.
     pub(crate) fn charge(
         &mut self,
         now_ms: u64,
@@ -34,7 +34,7 @@ impl Checker {
         self.check(now_ms, allowed)
     }
 
-    /// A request ended.
+    /// Frees the concurrency slot of a request that ended.
     pub(crate) fn end(&mut self) {
         self.running -= 1;
     }

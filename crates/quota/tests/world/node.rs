@@ -1,4 +1,4 @@
-//! One node of the world: the real machine and the real meters, with a clock of its own.
+//! Node of the world: the real state machine and meters, with a clock of its own.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,12 +13,12 @@ use crate::checker::Checker;
 use crate::state::{Entry, RUN_MS_MAX, SCOPE, State};
 use crate::world::{STEP_MS, Sabotage};
 
-/// How long a proposal is waited for.
+/// Time after which the outcome of a proposal is unknown.
 const ASK_LIMIT_MS: u64 = 5_000;
-/// How long a process waits for its shares before it serves by what it has.
+/// Time that a process waits for its shares before it serves with what it has.
 const READY_MS: u64 = 5_000;
 
-/// How a node reaches the majority of the cluster, each way.
+/// Reachability between a node and the majority of the cluster, in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) says: bool,
@@ -33,17 +33,18 @@ pub(crate) struct Node {
     pub(crate) delay_ms: u64,
     pub(crate) admitted: u64,
     pub(crate) refused: u64,
-    /// Its clock: where it stood in the beginning, and how fast it goes.
+    /// Clock: its start, and its speed.
     clock: (Instant, f64),
     state: State,
     applied: usize,
-    /// What a restart begins with, and what was written before proposals.
+    /// State that a restart begins with, and floors that were written before proposals.
     disk: (State, usize),
     lowered: BTreeMap<Scope, Units>,
     quotas: Quotas,
     holder: Holder,
     asked: Option<(u64, u64)>,
-    /// When each ends, and whether it counts: not if the limit was not divided yet.
+    /// Requests in flight: the end in milliseconds, and true if the request counts. A request does
+    /// not count if the limit was not divided yet.
     requests: Vec<(u64, bool, QuotaHold)>,
     born_ms: u64,
     is_ready: bool,
@@ -76,8 +77,8 @@ impl Node {
         }
     }
 
-    /// The process ends, and another begins with what is on disk, which may be older than what the
-    /// first one knew.
+    /// Ends the process and starts another one with the state on disk, which may be older than the
+    /// state that the first process knew.
     pub(crate) fn restart(&mut self, now_ms: u64, checker: &mut Checker, sabotage: Sabotage) {
         let counting = self.requests.drain(..).filter(|(_, counts, _)| *counts);
         counting.for_each(|_| checker.end());
@@ -101,7 +102,7 @@ impl Node {
         self.disk = (self.state.clone(), self.applied);
     }
 
-    /// Takes in the entries that have arrived.
+    /// Applies the entries that have arrived.
     pub(crate) fn hear(&mut self, log: &[(u64, Entry)], now_ms: u64) {
         let mut is_other_limit = false;
         while let Some((at_ms, entry)) = log.get(self.applied)
@@ -160,7 +161,7 @@ impl Node {
     ) -> Result<(), String> {
         let ended = self.requests.extract_if(.., |(ends_ms, ..)| *ends_ms <= now_ms);
         for (_, counts, hold) in ended {
-            // What was charged counts as used: the checker knows of nothing that is given back.
+            // The charge counts as used, because the checker does not know of units given back.
             hold.settle(None);
             if counts {
                 checker.end();
@@ -207,7 +208,7 @@ impl Node {
         }
     }
 
-    /// Uses all that the agreed state says, whatever this node has said since.
+    /// Holds all that the agreed state grants, whatever this node has stated since.
     fn hold_all(&self, lease_ends_ns: u64) {
         let Some(pool) = self.state.shares.pool(&SCOPE) else { return };
         let lease = pool.lease(self.holder.run()).map(|lease| lease.held).unwrap_or_default();

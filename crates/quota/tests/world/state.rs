@@ -1,11 +1,11 @@
-//! What the log makes: the same on every node at the same index.
+//! State that the log makes, which is equal on every node at one index.
 
 use std::collections::BTreeMap;
 
 use spillway_quota::{Book, Ground, PoolTerms, ROWS_MAX, Scope, Shares, Statement, Units, floors};
 use spillway_types::{NodeName, RegionName};
 
-/// How long requests run at most; what stands for the longest time-out in the rules.
+/// Longest run time of requests; stands for the longest time-out in the rules.
 pub(crate) const RUN_MS_MAX: u64 = 20_000;
 /// The one limit of the world.
 pub(crate) const SCOPE: Scope = Scope::Global;
@@ -14,7 +14,7 @@ pub(crate) type Whole = [Option<u64>; 3];
 pub(crate) type Permille = BTreeMap<RegionName, u16>;
 pub(crate) type Roster = BTreeMap<RegionName, Vec<NodeName>>;
 
-/// What stands in the log.
+/// Entry of the log.
 #[derive(Clone, Debug)]
 pub(crate) enum Entry {
     Said(Statement),
@@ -40,13 +40,7 @@ impl State {
             Entry::Said(said) => {
                 let book = self.book(&"r0".into());
                 let terms = |scope: &Scope| book.terms.get(scope).cloned();
-                let ground = Ground {
-                    members: &book.members,
-                    terms: &terms,
-                    rows_max: ROWS_MAX,
-                    ended_make_room: true,
-                    has_heirs: true,
-                };
+                let ground = Ground { members: &book.members, terms: &terms, rows_max: ROWS_MAX };
                 // A refusal changes nothing, here as there.
                 let _: Result<(), _> = self.shares.apply(said, &ground);
             }
@@ -65,7 +59,6 @@ impl State {
             siblings: self.roster.get(region).into_iter().flatten().cloned().collect(),
             place_ms: RUN_MS_MAX,
             lease_ms: 30_000,
-            has_heirs: true,
         }
     }
 

@@ -1,4 +1,4 @@
-//! What holds in the world.
+//! Trials of what must hold in the world.
 
 use spillway_quota::LimitKind;
 
@@ -8,12 +8,12 @@ use crate::world::{Sabotage, World};
 
 const LIMIT: Whole = [Some(300), Some(12_000), Some(120)];
 
-/// Seeds of the trial of everything at once; `QUOTA_SEEDS` asks for more.
+/// Returns the number of seeds for the trial of everything at once; `QUOTA_SEEDS` changes it.
 fn seeds() -> u64 {
     std::env::var("QUOTA_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6)
 }
 
-/// Five minutes in which anything may happen to anybody.
+/// Runs five minutes in which anything may happen to any node.
 fn turmoil(seed: u64, sabotage: Sabotage) -> Result<World, String> {
     let mut dice = fastrand::Rng::with_seed(seed);
     let regions: Vec<usize> = (0..dice.usize(2..5)).map(|_| dice.usize(1..4)).collect();
@@ -51,7 +51,7 @@ fn turmoil(seed: u64, sabotage: Sabotage) -> Result<World, String> {
                 }
                 world.set_limit((dice.u8(..8) > 0).then_some(whole), permille);
             }
-            // Those that were never members may join; whoever was one stays.
+            // A node that was never a member may join; a member stays.
             10 if members < count => {
                 members += 1;
                 world.set_members(members);
@@ -91,7 +91,8 @@ fn without_any_one_of_its_rules_it_would_be_more() {
     }
 }
 
-/// Lets demand be where `demand` says, and returns the use of each kind of a minute in the end.
+/// Sets the demand of each node, and returns the use in the end: requests per second, tokens per
+/// minute, 0.
 fn settled(world: &mut World, demand: &[f64]) -> [f64; 3] {
     for (node, demand) in world.nodes.iter_mut().zip(demand) {
         node.demand_per_s = *demand;
@@ -164,7 +165,8 @@ fn admitted(world: &World, region: &str) -> u64 {
     nodes.map(|node| node.admitted).sum()
 }
 
-/// What of a sudden demand of 280 a second is served in the first second, and a second from ten seconds on.
+/// Returns the requests served of a sudden demand of 280 per second: in the first second, and per
+/// second from ten seconds on.
 fn sudden(seed: u64) -> (u64, u64) {
     let mut world = World::new(seed, &[1, 1, 1], [Some(300), None, None]);
     world.run(30_000).unwrap();
@@ -184,13 +186,14 @@ fn sudden_demand_has_most_of_the_limit_within_seconds() {
     let mut trials: Vec<(u64, u64)> = (11..20).map(sudden).collect();
     let least = trials.iter().map(|(first, _)| *first).min().unwrap();
     assert!(least >= 90, "{least} in the first second: an even part is there at once");
-    // One statement in twelve is lost or late, and waited for in vain: that is not what is measured.
+    // One statement in twelve is lost or late, and the node waits for its answer in vain. The
+    // median leaves that out.
     trials.sort_unstable_by_key(|(_, rate)| *rate);
     assert!(trials[4].1 > 250, "{trials:?} a second after ten seconds");
 }
 
-/// How long it takes until a node has 250 of 300 requests a second when all demand moves there,
-/// milliseconds.
+/// Returns the milliseconds until a node has 250 of 300 requests per second after all demand moved
+/// there.
 fn moved_ms(seed: u64, regions: &[usize], to: usize) -> u64 {
     let mut world = World::new(seed, regions, [Some(300), None, None]);
     world.loses = false;
@@ -199,7 +202,7 @@ fn moved_ms(seed: u64, regions: &[usize], to: usize) -> u64 {
     world.nodes[0].demand_per_s = 0.0;
     world.nodes[to].demand_per_s = 280.0;
     let begin_ms = world.now_ms;
-    // Not by a node's usage, as looking at that takes out what no longer counts.
+    // Taken from the agreed state: to read a node's usage would drop charges that no longer count.
     let (run, floor) = (world.nodes[to].run().clone(), world.floor_of(to, LimitKind::RequestRate));
     let leased = |world: &World| {
         let lease = world.leader.shares.pool(&SCOPE).and_then(|pool| pool.lease(&run)).copied();
@@ -251,7 +254,7 @@ fn quiet_nodes_say_no_more_than_leases_need() {
     let each_s = (world.said - before) as f64 / 600.0;
     println!("{each_s:.2} statements a second of six nodes that use a tenth");
     assert!(each_s < 0.9, "{each_s} statements a second");
-    // Under pressure everywhere it stays below one every two seconds of each region.
+    // With demand everywhere there is less than one statement every two seconds of each region.
     world.nodes.iter_mut().for_each(|node| node.demand_per_s = 100.0);
     let before = world.said;
     world.run(300_000).unwrap();
@@ -260,8 +263,8 @@ fn quiet_nodes_say_no_more_than_leases_need() {
     assert!(each_s < 1.6, "{each_s} statements a second");
 }
 
-/// A node gives most of its floor to another region, and begins anew, cut off, with a disk that
-/// knows nothing of that.
+/// Lets a node give most of its floor to another region, and start again, cut off, from a disk
+/// written before that.
 fn amnesia(sabotage: Sabotage) -> Result<World, String> {
     let permille = |one: u16, two: u16| Permille::from([("r0".into(), one), ("r1".into(), two)]);
     let mut world = World::new(1, &[1, 1], LIMIT);

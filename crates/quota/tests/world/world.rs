@@ -11,19 +11,19 @@ use crate::state::{Entry, Permille, SCOPE, State, Whole};
 pub(crate) const STEP_MS: u64 = 10;
 const LOOK_MS: u64 = 250;
 
-/// A rule that is broken on purpose.
+/// Rule that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
     None,
-    /// Others call everybody overdue at once.
+    /// Other nodes report every process as overdue at once.
     Hasty,
-    /// A statement on its way binds nobody, nor does what is fair.
+    /// A node keeps neither to statements on their way nor to its fair part.
     Unbound,
     /// A restarted node takes its floor for unused.
     Forgetful,
-    /// Leases never end for their holder.
+    /// A holder uses its leases for ever.
     Endless,
-    /// A restarted node does not know what the last process gave up.
+    /// A restarted node does not know what the process before gave up.
     NoFile,
 }
 
@@ -32,18 +32,18 @@ pub(crate) struct World {
     pub(crate) nodes: Vec<Node>,
     pub(crate) checker: Checker,
     pub(crate) sabotage: Sabotage,
-    /// Whether nodes write what they know to disk now and then.
+    /// True if nodes write their state to disk now and then.
     pub(crate) saves: bool,
-    /// Whether statements are lost or late now and then.
+    /// True if statements are lost or late now and then.
     pub(crate) loses: bool,
     pub(crate) dice: fastrand::Rng,
     pub(crate) leader: State,
-    /// Statements that were said in all.
+    /// Number of statements made.
     pub(crate) said: u64,
     log: Vec<(u64, Entry)>,
     arriving: VecDeque<(u64, Statement)>,
-    /// What may be in use by what was agreed on at a time that windows still reach back to: until
-    /// when, and what.
+    /// Units that may be in use by agreed states that windows still reach back to: the end of that
+    /// time in milliseconds, and the units.
     allowed: Vec<(u64, Units)>,
 }
 
@@ -75,7 +75,7 @@ impl World {
         world
     }
 
-    /// The first nodes are members, the others are not yet.
+    /// Makes the first `count` nodes members.
     pub(crate) fn set_members(&mut self, count: usize) {
         let mut roster = crate::state::Roster::new();
         for node in &self.nodes[..count] {
@@ -101,20 +101,20 @@ impl World {
         self.nodes[place].restart(self.now_ms, &mut self.checker, self.sabotage);
     }
 
-    /// What the nodes of a region may use now, by themselves.
+    /// Returns the units that the nodes of a region may use now.
     pub(crate) fn held(&self, region: &str, kind: LimitKind) -> u64 {
         let nodes = self.nodes.iter().filter(|node| node.region.as_str() == region);
         nodes.map(|node| node.usage(self.now_ms).held[kind]).sum()
     }
 
-    /// What they have for ever.
+    /// Returns the sum of the floors of a region's nodes.
     pub(crate) fn floor(&self, region: &str, kind: LimitKind) -> u64 {
         let Some(pool) = self.leader.shares.pool(&SCOPE) else { return 0 };
         let nodes = self.nodes.iter().filter(|node| node.region.as_str() == region);
         nodes.map(|node| pool.floor(&node.name)[kind]).sum()
     }
 
-    /// What one of them has for ever.
+    /// Returns the floor of one node.
     pub(crate) fn floor_of(&self, place: usize, kind: LimitKind) -> u64 {
         let pool = self.leader.shares.pool(&SCOPE);
         pool.map_or(0, |pool| pool.floor(&self.nodes[place].name)[kind])
@@ -154,7 +154,7 @@ impl World {
             && node.way.says
             && !(self.loses && self.dice.u8(..30) == 0)
         {
-            // Some are lost, and some come long after.
+            // Some statements are lost, and some arrive long after.
             let is_late = self.loses && self.dice.u8(..20) == 0;
             let late_ms = if is_late { self.dice.u64(..30_000) } else { 0 };
             let at_ms = now_ms + node.delay_ms + late_ms;
@@ -170,7 +170,8 @@ impl World {
         self.log.push((self.now_ms, entry));
     }
 
-    /// The limit; or, after it became less, what nodes may still have of what it was before.
+    /// Returns the limit or, after it became lower, the units that nodes may still have from
+    /// before.
     fn allowed(&mut self) -> Units {
         let (whole, taken) = (self.leader.whole(), self.leader.taken());
         let limit = self.leader.limit.unwrap_or_default();
