@@ -1,8 +1,8 @@
-//! How long a whole decision takes, at the median and at worst, and how often it allocates: one
-//! request with a prompt of 4,096 tokens, among 1,000 replicas and 50 regions.
+//! Time of a whole decision, at the median and at worst, and its allocations: one request with a
+//! prompt of 4,096 tokens, among 1,000 replicas and 50 regions.
 //!
-//! Run with `cargo bench -p spillway-route --bench decision`. Looking up the prompt is not in it:
-//! `spillway-prefix` measures that.
+//! Run with `cargo bench -p spillway-route --bench decision`. The look-up of the prompt is left
+//! out: `spillway-prefix` measures that.
 
 #[path = "decision/world.rs"]
 mod world;
@@ -33,17 +33,17 @@ fn quantiles(sorted_ns: &[u64]) -> String {
     format!("p50 {:.1} us, p99 {:.1} us, p99.9 {:.1} us", at(0.5), at(0.99), at(0.999))
 }
 
-/// What a decision is about.
+/// Input of every decision that is measured.
 struct World {
     group: Group,
     loads: Table,
     now: Instant,
     inquiry: Inquiry,
-    /// The own region and the others, if they are to be weighed.
+    /// The own region and the other regions; `None` if regions are not weighed.
     regions: Option<(OwnRegion, Vec<RegionCandidate>)>,
 }
 
-/// Times and allocations of decisions.
+/// Returns the times and allocations of decisions, as one line of text.
 #[expect(clippy::disallowed_methods, reason = "a benchmark looks at the clock")]
 fn measure(policy: Policy, has_regions: bool) -> String {
     let now = Instant::now();
@@ -85,7 +85,7 @@ fn decide(world: &World, ticket: u64, rng: &mut fastrand::Rng) {
     black_box(spill(inquiry, black_box(&own), black_box(others), &terms, &mut moment));
 }
 
-/// A region with room, which others may be sooner than.
+/// Returns a region with room, which other regions may still beat.
 fn own() -> OwnRegion {
     OwnRegion {
         replicas: REPLICAS as u32,

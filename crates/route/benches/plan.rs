@@ -1,4 +1,4 @@
-//! Cost of one decision, by policy, size of the group and how many of it are usable.
+//! Cost of one decision, by policy, group size and share of usable replicas.
 //!
 //! Run with `cargo bench -p spillway-route`.
 
@@ -46,7 +46,7 @@ fn session<const N: usize>(bencher: Bencher<'_, '_>, policy: Policy) {
     measure_session(bencher, policy, (N, session), |_| false);
 }
 
-/// The node's way: atomics by replica, and a table of signals.
+/// Loads as a node keeps them: atomics by replica, and a table of signals.
 struct Counters {
     in_flight: Vec<AtomicU32>,
     started: Vec<AtomicU64>,

@@ -1,4 +1,4 @@
-//! Cost of what a queue does, by how much waits in it.
+//! Cost of the operations of a queue, by the number of requests that wait in it.
 //!
 //! Run with `cargo bench -p spillway-route --bench waiting`.
 
@@ -48,7 +48,7 @@ fn ahead_of(bencher: Bencher<'_, '_>, waiting: u64) {
     bencher.bench_local(|| filled.queue.ahead_of(divan::black_box(2)));
 }
 
-/// A queue and what goes on coming into it.
+/// A queue, and the requests that keep entering it.
 struct Filled {
     queue: WaitQueue<u64>,
     start: Instant,
@@ -73,7 +73,7 @@ impl Filled {
         let entry = WaitEntry {
             priority: (mixed >> 60) as u8 % 4,
             bytes: 8,
-            // The lower classes of many tenants, the first of few.
+            // Many tenants in the less urgent classes, few in the most urgent one.
             tenant: mixed % (1 + (mixed >> 60) % 4 * 16),
             tokens: 100 + (mixed >> 20) as u32 % 2_000,
             ..WaitEntry::new(mixed, deadline)

@@ -1,4 +1,4 @@
-//! Who waits, who is turned away, and when those may come again: one queue with all it knows.
+//! Admission control of one queue: which requests wait or are refused, and when clients return.
 
 mod asker;
 mod degraded;
@@ -27,28 +27,27 @@ pub use retry_after::{RetryAfter, retry_after_s};
 use crate::waiting::{Load, class};
 use crate::{CLASSES, Entered, Full, WaitEntry, WaitLimits, WaitQueue, WaitTicket, Waiting};
 
-/// The queue of one route and model, the rate at which it is served, and what it has promised.
+/// Queue of one route and model, with its service rate and its promises to refused clients.
 ///
-/// A request that is turned away books the next free place in a queue that exists only as a schedule:
-/// behind what waits and what others were promised before it. If it comes again when it was told to, it
-/// stands before all others of its tenant in its class, and is not refused for their number. So
-/// clients that come back are spread over time, and find their place. Newcomers see promised places as
-/// taken.
+/// A refused request books the next free place in a schedule: behind the requests that wait and the
+/// earlier promises. A client that comes back when told stands before all other requests of its
+/// tenant in its class, and is not refused because of the queue's length. So returning clients are
+/// spread over time and find a place. New requests see promised places as taken.
 ///
-/// Keep it while it has anything to remember ([`Admission::is_idle`]), also if nothing waits. Calls cost
-/// `O(log n)` and a look at each tenant that waits in the class, unless they say otherwise.
+/// Keep it while [`Admission::is_idle`] is false, even if nothing waits. Calls cost `O(log n)` plus
+/// a look at each tenant that waits in the class, unless their documentation says otherwise.
 #[derive(Debug)]
 pub struct Admission<T> {
     queue: WaitQueue<T>,
     drain: DrainMeter,
-    /// What is expected of the replicas, for as long as nothing was measured.
+    /// Expected service rate, used until a rate was measured.
     foresight: Foresight,
     promises: Promises,
     outage: Outage,
 }
 
 impl<T> Admission<T> {
-    /// An empty one.
+    /// Returns an empty queue with these limits.
     #[must_use]
     pub fn new(limits: WaitLimits) -> Self {
         Self {
@@ -60,36 +59,37 @@ impl<T> Admission<T> {
         }
     }
 
-    /// Goes by other limits from now on.
+    /// Replaces the limits from now on.
     pub fn set_limits(&mut self, limits: WaitLimits) {
         self.queue.set_limits(limits);
     }
 
-    /// What waits.
+    /// Returns the queue of waiting requests.
     #[must_use]
     pub fn queue(&self) -> &WaitQueue<T> {
         &self.queue
     }
 
-    /// Requests that wait.
+    /// Returns the number of waiting requests.
     #[must_use]
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether none waits.
+    /// Returns true if no request waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Bytes that the waiting requests hold.
+    /// Returns the bytes that the waiting requests hold.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.queue.bytes()
     }
 
-    /// Requests that wait of tenants and classes that are `wanted`. `O(tenants)`.
+    /// Returns how many requests wait of the tenants and classes that `wanted` accepts.
+    /// `O(tenants)`.
     #[must_use]
     pub fn waiting_of_tenants(&self, wanted: impl Fn(u64, u8) -> bool) -> u32 {
         let wanted = &wanted;
@@ -102,42 +102,40 @@ impl<T> Admission<T> {
         u32::try_from(counts.sum::<usize>()).unwrap_or(u32::MAX)
     }
 
-    /// Promises that may be redeemed, now or later.
+    /// Returns the number of promises that can be redeemed now or later.
     #[must_use]
     pub fn promised(&self) -> usize {
         self.promises.len()
     }
 
-    /// The share of promises that are redeemed, as lately seen.
+    /// Returns the recent share of promises that were redeemed, 0 to 1.
     #[must_use]
     pub fn show_share(&self) -> f32 {
         self.promises.show_share()
     }
 
-    /// Requests per second that are served while something waits; `None` if nobody knows.
+    /// Returns the requests served per second while something waits; `None` if the rate is unknown.
     #[must_use]
     pub fn rate_per_s(&self, now: Instant) -> Option<f32> {
         self.drain.rate_per_s(now)
     }
 
-    /// Whether nothing would be lost with it: nothing waits, nothing is promised, and the rate is
-    /// forgotten.
+    /// Returns true if the value can be dropped without loss: no queue, no promises, no known rate.
     #[must_use]
     pub fn is_idle(&self, now: Instant) -> bool {
         let is_unknown = self.drain.rate_per_s(now).is_none() && self.outage.is_over(now);
         self.queue.is_empty() && self.promises.is_empty() && is_unknown
     }
 
-    /// Whether a request with this fingerprint comes as it was told to. Ask once for each request, and
-    /// before all else, since the promise is used up by it: also for one that finds a free replica at
-    /// once, as long as there are any promises.
+    /// Returns true if this fingerprint was promised a place now, and uses the promise up. Call it
+    /// once for each request, first of all, as long as there are promises: also if a replica is
+    /// free.
     #[must_use]
     pub fn redeem(&mut self, fingerprint: u64, now: Instant) -> bool {
         self.promises.redeem(fingerprint, now)
     }
 
-    /// What stands before this request if it comes in at `now`, and whether it would be taken: for
-    /// [`spill()`](crate::spill()).
+    /// Returns the backlog before a new request at `now`, as input of [`spill()`](crate::spill()).
     #[must_use]
     pub fn waiting(&self, asker: &Asker, now: Instant) -> Waiting {
         let (before, is_taken) = self.before(asker, now);
@@ -147,12 +145,12 @@ impl<T> Admission<T> {
         Waiting { ahead, wait_ms, all: self.count(), has_room }
     }
 
-    /// The same for one that waits already; `None` if it is no longer here. `O(n)`.
+    /// Returns the backlog before a waiting request; `None` if it has left. `O(n)`.
     #[must_use]
     pub fn waiting_of(&self, ticket: WaitTicket, now: Instant) -> Option<Waiting> {
         let entry = self.queue.get(ticket)?;
         let ahead = self.queue.position(ticket)? as f32;
-        // What it was told when it came holds, unless the queue has become much slower since.
+        // The wait predicted at arrival holds, unless the queue has become much slower since.
         let told_s = entry.turn_by.map_or(0.0, |turn_by| seconds_until(turn_by, now));
         let rate_per_s = self.drain.rate_per_s(now).filter(|&rate| rate > 0.0);
         let wait_s = rate_per_s.map(|rate| told_s.max((ahead + 1.0) / rate * CERTAIN_SHARE));
@@ -164,11 +162,12 @@ impl<T> Admission<T> {
     ///
     /// # Errors
     ///
-    /// If there is no room, and nobody has to leave for it; then nobody does.
+    /// Returns the request if there is no room and no other request has to leave for it.
     pub fn enter(&mut self, mut entry: WaitEntry<T>, now: Instant) -> Result<Entered<T>, Full<T>> {
         if entry.turn_by.is_none() && entry.is_promised {
             entry.turn_by = Some(now);
         } else if entry.turn_by.is_none() {
+            // Kept with the entry, so that the turn need not be predicted again.
             let (before, _) = self.before(&entry.asker(), now);
             let wait_s = self.wait_s(&entry.asker(), before, now).unwrap_or(0.0);
             let wait = Duration::from_secs_f32(wait_s.min(HORIZON_S));
@@ -180,9 +179,9 @@ impl<T> Admission<T> {
         entered
     }
 
-    /// Expects what `rate_per_s` says of requests of the mean size in tokens that it is given: requests
-    /// per second by the places and by how long such requests keep one. It counts, and is asked, only
-    /// while no rate was measured, as in a sudden burst.
+    /// Sets the expected service rate, used only while no rate was measured, as in a sudden burst.
+    /// `rate_per_s`, called only then, gets the mean size of recent requests in tokens, and returns
+    /// requests per second by the number of places and the time that such requests keep one.
     pub fn expect(
         &mut self,
         asker: &Asker,
@@ -194,14 +193,14 @@ impl<T> Admission<T> {
             .expect(is_unknown.then(|| rate_per_s(self.foresight.tokens(asker))).flatten());
     }
 
-    /// When a request should come again that nobody is in reach for, in seconds.
+    /// Returns the seconds after which a client should come again if no replica is in reach.
     pub fn turn_away(&mut self, now: Instant, rng: &mut fastrand::Rng) -> u32 {
         self.outage.turn_away(now, rng)
     }
 
-    /// When a request that is turned away should come again. Books a place for it if the rate is known
-    /// and there is one within the longest time that may be told. `predicted_ms` is what
-    /// [`spill()`](crate::spill()) predicts, for as long as no rate is known.
+    /// Returns when a client whose request is refused should come again. Books a place if the rate
+    /// is known and one comes free within the longest time that clients are told. `predicted_ms`,
+    /// from [`spill()`](crate::spill()), counts while no rate is known.
     #[must_use]
     pub fn shed(
         &mut self,
@@ -211,7 +210,7 @@ impl<T> Admission<T> {
         rng: &mut fastrand::Rng,
     ) -> RetryAfter {
         self.promises.expire(now);
-        // To be turned away proves that all places are taken, also where nothing may wait.
+        // A refusal proves that all places are taken, also where no request may wait.
         self.count_busy(now, true);
         let show = self.promises.show_share().max(SHOW_SHARE_MIN);
         let before = self.served_before(asker, show);
@@ -219,6 +218,7 @@ impl<T> Admission<T> {
         let Some(wait_s) = self.wait_s(asker, before, now) else {
             return RetryAfter::unpromised(predicted_ms, rng);
         };
+        // Places are booked a little slower than they come free; the rest is for new requests.
         let wait_s = wait_s / BOOKED_SHARE;
         let spare_s = self.spare_s(now);
         let Some(seconds) = retry_after::promised_s(wait_s, spare_s, rng) else {
@@ -231,36 +231,37 @@ impl<T> Admission<T> {
         RetryAfter { seconds, is_promised }
     }
 
-    /// A request took a place at a replica at `now`: to be told of each that had waited, and of others
-    /// while something waits.
+    /// Notes that a request took a place at a replica at `now`. Call it for each request that had
+    /// waited, and for all others while something waits.
     pub fn began(&mut self, asker: &Asker, now: Instant) {
         self.outage.end();
         self.drain.note(asker, now);
     }
 
-    /// Takes out the request whose turn it is, as [`WaitQueue::pop_next`].
+    /// Removes the request whose turn it is, as [`WaitQueue::pop_next`] does.
     pub fn pop_next(&mut self, now: Instant) -> Option<(WaitTicket, WaitEntry<T>)> {
         let next = self.queue.pop_next(now);
         self.count_busy(now, false);
         next
     }
 
-    /// Takes out a request that had to leave, as [`WaitQueue::expire`]. Call it some times a second also
-    /// while nothing waits, as long as requests are turned away: time after the last of them is idle.
+    /// Removes a request that has to leave, as [`WaitQueue::expire`] does. Call it several times a
+    /// second while requests are refused, even if none waits: it ends the busy time that a refusal
+    /// begins.
     pub fn expire(&mut self, now: Instant) -> Option<(WaitTicket, WaitEntry<T>)> {
         let lapsed = self.queue.expire(now);
         self.count_busy(now, false);
         lapsed
     }
 
-    /// Takes out a request whose client has left, as [`WaitQueue::remove`].
+    /// Removes a request whose client has left, as [`WaitQueue::remove`] does.
     pub fn remove(&mut self, ticket: WaitTicket, now: Instant) -> Option<WaitEntry<T>> {
         let removed = self.queue.remove(ticket);
         self.count_busy(now, false);
         removed
     }
 
-    /// Takes out one that is wanted elsewhere, as [`WaitQueue::pop_where`].
+    /// Removes a request that is wanted elsewhere, as [`WaitQueue::pop_where`] does.
     pub fn pop_where(
         &mut self,
         wanted: impl FnMut(&WaitEntry<T>) -> bool,
@@ -271,14 +272,16 @@ impl<T> Admission<T> {
         found
     }
 
-    /// What is before this one, and whether that takes all places of the queue: a newcomer's place is
-    /// behind all that wait and all that were promised one. Unless so little waits that replicas could
-    /// run dry before those come: then it fills the gap.
+    /// Returns the backlog before a request, and true if it takes all places of the queue. A new
+    /// request stands behind all waiting requests and all promised places, unless so little waits
+    /// that replicas could run dry before the promised requests come: it may fill the gap then.
     fn before(&self, asker: &Asker, now: Instant) -> (Before, bool) {
         let here = self.served_before(asker, 0.0);
+        // Promises to others don't count against a promised request.
         if asker.is_promised || self.promises.is_empty() {
             return (here, false);
         }
+        // Promised clients may come late: some work must wait in the meantime.
         let spare = self.drain.rate_per_s(now).map_or(0.0, |rate| rate * SPARE_S).max(1.0);
         let all = self.served_before(asker, self.promises.show_share());
         match (all.all as usize) < self.queue.limits().count_max {
@@ -287,10 +290,10 @@ impl<T> Admission<T> {
         }
     }
 
-    /// Seconds until the turn of one that has so much before it: by what stands there at the rate of all,
-    /// and by what of its own tenant does at the rate that others leave if they go on. Each alone is too
-    /// short where the other is longer: what stands there says nothing of what comes, and the rates
-    /// of before nothing of what has gathered since.
+    /// Returns the seconds until the turn of a request behind this backlog; `None` if no rate is
+    /// known. The longer of two times counts: the whole backlog at the rate of all requests, and
+    /// the tenant's own backlog at the rate that other tenants leave. The backlog alone tells
+    /// nothing of requests still to come, and past rates alone tell nothing of the backlog.
     fn wait_s(&self, asker: &Asker, before: Before, now: Instant) -> Option<f32> {
         let Some(all) = self.drain.rate_per_s(now).filter(|&rate| rate > 0.0) else {
             return self.foresight.wait_s(before.all);
@@ -304,8 +307,7 @@ impl<T> Admission<T> {
         Some(((before.all + 1.0) / all).max((before.own + 1.0) / left))
     }
 
-    /// How much too early those may come that were promised a place: what they wait then is a part of
-    /// what the queue takes of them beyond its limit.
+    /// Returns how many seconds early promised requests may come, within the room kept for them.
     fn spare_s(&self, now: Instant) -> f32 {
         let limits = self.queue.limits();
         let beyond = limits.promised_beyond() as f32 * EARLY_SHARE;
@@ -318,7 +320,7 @@ impl<T> Admission<T> {
         u32::try_from(self.queue.len()).unwrap_or(u32::MAX)
     }
 
-    /// Requests served before this one if so large a part of the promised ones comes.
+    /// Returns the requests served before this one if this part of the promised ones comes.
     fn served_before(&self, asker: &Asker, part: f32) -> Before {
         let own_class = class(asker.priority);
         let promised: usize = (0..own_class).map(|class| self.promises.taken(class)).sum();
@@ -329,7 +331,7 @@ impl<T> Admission<T> {
             let all = promised.plus(newcomers);
             backlogs.add(tenant, (all.requests as f32, all.cost as f32), weight);
             if tenant == asker.tenant {
-                // Who was promised a place stands before most newcomers.
+                // A promised request stands before most new requests.
                 let before = if asker.is_promised { promised } else { all };
                 own.requests += before.requests as f32;
                 own.cost += before.cost as f32;
@@ -352,35 +354,34 @@ impl<T> Admission<T> {
     }
 }
 
-/// What is served before a request: in all, and of its own tenant in its class.
+/// Requests served before a request: all of them, and those of its own tenant in its class.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     all: f32,
     own: f32,
 }
 
-/// The part of a predicted wait that is certain: rates vary, and who waits is not sent away for that.
+/// Certain part of a predicted wait: rates vary, and no waiting request is sent away for that.
 const CERTAIN_SHARE: f32 = 0.7;
 
-/// Seconds of work that may wait whatever was promised: a little more than clients are late by, so that
-/// replicas don't run dry.
+/// Seconds of work that may wait, so that replicas don't run dry: more than clients are late by.
 const SPARE_S: f32 = 0.25;
 
-/// The part of the places that are promised. If all were, what is promised would come as fast as replicas
-/// can serve, and by chance alone the queue would grow to its limit; what is left goes to newcomers.
+/// Part of the places that is promised. If all were, requests would come as fast as replicas serve
+/// them, and by chance alone the queue would grow to its limit. New requests get the rest.
 const BOOKED_SHARE: f32 = 0.98;
 
-/// The part of the room for promised requests, and of the longest wait, that those may use who come too
-/// early for their place, since nobody is told to come later than in a minute.
+/// Part of the room for promised requests, and of the longest wait, for clients that come too early
+/// because no client is told to wait longer than a minute.
 const EARLY_SHARE: f32 = 0.5;
 
-/// And no longer than this: who is told to come now should not wait as long again.
+/// Longest time in seconds by which such a client may be early: its second wait must be short.
 const EARLY_S_MAX: f32 = 15.0;
 
-/// Nobody is told to come later than in a minute: later than that nothing is promised.
+/// Longest predicted wait that is kept, in seconds: no place is promised beyond a minute.
 const HORIZON_S: f32 = 90.0;
 
-/// A place is promised to four at most: more would come together should all of them come for once.
+/// Least share of redeemed promises: one place is promised to four clients at most, if all come.
 const SHOW_SHARE_MIN: f32 = 0.25;
 
 fn milliseconds(seconds: f32) -> u32 {

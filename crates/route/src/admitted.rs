@@ -1,22 +1,22 @@
-//! Which replicas of a group take part, by their standing.
+//! Replicas of a group that take part, by their standing.
 
 use spillway_types::Admission;
 
 use crate::Candidate;
 
-/// The candidates of a group, and how far it had to go to find some.
+/// Candidates of a group, and the standing that was needed to find some.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admitted {
-    /// Those that take part, in the order they were given.
+    /// Candidates that take part, in the given order.
     pub candidates: Vec<Candidate>,
-    /// Set if none was open, so that those of this standing have to serve.
+    /// Standing of the candidates if none was open; `None` if open ones take part.
     pub last_resort: Option<Admission>,
-    /// Those of the next best standing: for a request that has been to all of the candidates.
+    /// Candidates of the next best standing: for a request that was tried at all of `candidates`.
     pub next: Vec<Candidate>,
 }
 
-/// Keeps the candidates of the best standing there is: better a replica that looks bad than none.
-/// Those that are busy by their own word or draining are never kept.
+/// Keeps the candidates of the best standing there is: a replica that looks bad is better than
+/// none. Replicas that are draining, or busy by their own report, are never kept.
 #[must_use]
 pub fn admitted(candidates: Vec<(Candidate, Admission)>) -> Admitted {
     let may_serve =
@@ -42,7 +42,7 @@ mod tests {
 
     use super::*;
 
-    /// From the best to the worst that may serve.
+    /// Standings that may serve, from the best to the worst.
     const TIERS: [Admission; 5] = [
         Admission::Open,
         Admission::Standby,

@@ -13,13 +13,14 @@ impl AliasTable {
     pub(crate) fn new(weights: impl Iterator<Item = u64>) -> Self {
         let weights: Vec<u64> = weights.collect();
         let height = weights.iter().sum();
-        // A weight of exactly the mean fills its column; what is below is filled from above.
+        // A weight equal to the mean fills its column; a smaller one is filled up from larger ones.
         let mut left: Vec<u64> =
             weights.iter().map(|weight| weight * weights.len() as u64).collect();
         let (mut small, mut large): (Vec<_>, Vec<_>) =
             (0..left.len()).partition(|&position| left[position] < height);
         let mut columns: Vec<Column> =
             (0..left.len()).map(|position| Column { own: height, other: position }).collect();
+        // Each step fills one small column for good, and takes the rest from a large one.
         while let (Some(low), Some(&high)) = (small.pop(), large.last()) {
             columns[low] = Column { own: left[low], other: high };
             left[high] -= height - left[low];
@@ -35,7 +36,8 @@ impl AliasTable {
     pub(crate) fn draw(&self, rng: &mut fastrand::Rng) -> usize {
         let position = rng.usize(..self.columns.len());
         let Column { own, other } = self.columns[position];
-        // Full columns, all of them with equal weights, save the second number.
+        // Full columns, which is all of them if the weights are equal, save the second random
+        // number.
         if own == self.height || rng.u64(..self.height) < own { position } else { other }
     }
 }
@@ -56,7 +58,7 @@ mod tests {
     /// The largest weight a candidate can have, in thousandths.
     const LARGEST: u64 = u32::MAX as u64 * 1_000;
 
-    /// Out of `weights.len() * sum` equally likely draws, how many give each position.
+    /// Returns the draws that give each position, of `weights.len() * sum` equally likely ones.
     fn exact_shares(table: &AliasTable) -> Vec<u64> {
         let mut shares = vec![0; table.columns.len()];
         for (position, column) in table.columns.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! How the buckets of [`Policy::TokenBucket`] fill.
+//! Token buckets of [`Policy::TokenBucket`]: how they fill.
 //!
 //! [`Policy::TokenBucket`]: crate::Policy::TokenBucket
 
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// How the bucket of a replica fills. The same for all replicas of a group: the policy multiplies
-/// what it finds in a bucket by the replica's weight.
+/// Refill settings of a replica's token bucket, common to all replicas of a group: the policy
+/// multiplies the level of a bucket by the replica's weight.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BucketConfig {
@@ -29,22 +29,22 @@ impl Default for BucketConfig {
     }
 }
 
-/// Tokens in a bucket that held `level` tokens `elapsed` ago, of a replica at which `queue_length`
-/// requests wait or run.
+/// Returns the tokens in a bucket that held `level` tokens `elapsed` ago, of a replica at which
+/// `queue_length` requests wait or run.
 ///
-/// The level counts down below 0 by what was sent without a token; that debt is forgiven, since a
-/// replica is not to blame for requests that had nowhere else to go. The answer lies within 0 and
-/// the burst and is never NaN. What is NaN counts as 0, and so does what is negative.
+/// A request that is sent without a token lowers the level below 0. That debt is forgiven, since
+/// the replica is not to blame for requests that had nowhere else to go. The result is between 0
+/// and the burst, and never NaN; NaN and negative inputs count as 0.
 #[must_use]
 pub fn refill(level: f32, elapsed: Duration, queue_length: f32, config: &BucketConfig) -> f32 {
-    // `f32::max` gives the other number if one is NaN.
+    // `f32::max` returns the other number if one is NaN.
     let halvings = (queue_length.max(0.0) / config.queue_halving.max(HALVING_MIN)).max(0.0);
     let rate_per_s = config.rate_per_s.max(0.0) * (-halvings).exp2();
     let gained = (rate_per_s * elapsed.as_secs_f32()).max(0.0);
     (level.max(0.0) + gained).min(config.burst.max(1.0))
 }
 
-/// Keeps a queue of 0 from being divided by 0.
+/// Least halving, so that nothing is divided by 0.
 const HALVING_MIN: f32 = 1e-3;
 
 #[cfg(test)]
@@ -55,7 +55,7 @@ mod tests {
 
     const CONFIG: BucketConfig = BucketConfig { rate_per_s: 10.0, burst: 8.0, queue_halving: 4.0 };
 
-    /// Any number that may occur, and those that may not.
+    /// Any number, also those that must not occur.
     fn any_number() -> impl Strategy<Value = f32> {
         prop_oneof![-10.0..100.0_f32, prop::num::f32::ANY, Just(f32::NAN), Just(f32::INFINITY)]
     }

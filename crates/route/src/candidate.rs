@@ -1,37 +1,37 @@
-//! A replica as a policy sees it.
+//! Properties of a replica that policies look at.
 
 use highway::{HighwayHash, HighwayHasher};
 use spillway_types::{ReplicaName, ReplicaSlot};
 
-/// One replica that may serve the requests of a group.
+/// Replica that may serve the requests of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where it stands in the view.
+    /// Slot of the replica in the view.
     pub slot: ReplicaSlot,
-    /// Who it is, whatever its slot: see [`Candidate::identity_of`].
+    /// Identity of the replica in every view; see [`Candidate::identity_of`].
     pub identity: u64,
-    /// Its capacity in proportion to the others of its group; at least 1, and 0 is taken as 1.
+    /// Capacity in proportion to the other replicas of the group; 0 counts as 1.
     pub weight: u32,
-    /// Share of the weight that counts now, 1 to [`RAMP_FULL`]: less while it warms up. What lies
-    /// outside is taken as the nearest of the two.
+    /// Share of the weight that counts now, 1 to [`RAMP_FULL`]: less during slow start. A value
+    /// outside is clamped.
     ///
     /// [`RAMP_FULL`]: spillway_types::RAMP_FULL
     pub ramp_permille: u16,
-    /// It takes no further request while this many are in flight; `u32::MAX` means no limit.
+    /// Most requests in flight; the replica takes no more then. `u32::MAX` means no limit.
     pub in_flight_max: u32,
 }
 
 impl Candidate {
-    /// A hash of the name: the same in every view and on every node, where slots differ.
+    /// Returns a hash of the name, equal in every view and on every node, where slots differ.
     ///
-    /// It needs no secret, since names are the operator's. Two of a thousand names share an
-    /// identity with a probability of 3 in 10^14; they would then share their keys unevenly.
+    /// The hash needs no secret, since the operator chooses names. Two of a thousand names share an
+    /// identity with a probability of 3 in 10^14; their keys would then be spread unevenly.
     #[must_use]
     pub fn identity_of(name: &ReplicaName) -> u64 {
         HighwayHasher::default().hash64(name.as_str().as_bytes())
     }
 
-    /// The weight that counts now, in thousandths: whole numbers keep sums exact.
+    /// Returns the weight that counts now, in thousandths: whole numbers keep sums exact.
     pub(crate) fn effective_weight(&self) -> u64 {
         u64::from(self.weight) * u64::from(self.ramp_permille)
     }

@@ -1,9 +1,9 @@
-//! What the policies make of a replica that becomes slow, and of reports that come late.
+//! Policies in a closed loop with a replica that becomes slow, and with late reports.
 
 use crate::test_servers::{Results, Scenario, run};
 use crate::{LeastLoadedWeights, Policy, Tuning};
 
-/// Those that see how slow a replica is, and so can leave it alone.
+/// Policies that see how slow a replica is, and so can avoid it.
 const BY_LATENCY: [Policy; 5] = [
     Policy::LeastResponseTime,
     Policy::P99Weighted,
@@ -12,8 +12,9 @@ const BY_LATENCY: [Policy; 5] = [
     Policy::Prequal,
 ];
 
-/// Those that see only how many requests a replica has. They even these out, so that one that is
-/// ten times slower gets some 5 % of all: as many as it can serve, but more than a p99 ignores.
+/// Policies that see only the number of requests at a replica. They balance this number, so that a
+/// replica that is ten times slower gets about 5 % of all requests: as many as it can serve, but
+/// more than a p99 ignores.
 const BY_COUNT: [Policy; 7] = [
     Policy::PowerOfTwo,
     Policy::LeastConnections,
@@ -24,12 +25,12 @@ const BY_COUNT: [Policy; 7] = [
     Policy::PrefixAware,
 ];
 
-/// Those that see nothing.
+/// Policies without any feedback.
 const BLIND: [Policy; 4] =
     [Policy::Random, Policy::RoundRobin, Policy::WeightedRoundRobin, Policy::ConsistentHash];
 
-/// Four replicas, at half of what they can serve, with 100 ms to a request. Measured are the 30 s
-/// after the first 5 s.
+/// Returns a scenario of four replicas at half of their capacity, with 100 ms per request. Measured
+/// are the 30 s after the first 5 s.
 fn healthy(policy: Policy, gateways: usize) -> Scenario {
     Scenario {
         policy,
@@ -41,8 +42,8 @@ fn healthy(policy: Policy, gateways: usize) -> Scenario {
     }
 }
 
-/// The same with the first replica this many times slower from 10 s on. Measured are the 60 s after
-/// another 10 s.
+/// Runs [`healthy`] with the first replica this many times slower from 10 s on. Measured are the 60
+/// s after another 10 s.
 fn serve(policy: Policy, gateways: usize, slower: u64) -> Results {
     run(&Scenario {
         service_ms: [vec![100; 4], vec![100 * slower, 100, 100, 100]],
@@ -74,10 +75,12 @@ fn a_slow_replica_gets_what_it_can_serve_from_policies_that_see_queues() {
         let (healthy, slow) = (serve(policy, 2, 1), serve(policy, 2, 10));
         let (before, after) = (healthy.quantile_ms(0.94), slow.quantile_ms(0.94));
         assert!(after <= 1.5 * before, "{policy}: p94 {before} ms, then {after} ms");
-        // It has some queue at most; without bounds p99 would be minutes, as with the blind ones.
+        // The slow replica has a short queue at most; without bounds p99 would be minutes, as with
+        // blind policies.
         let p99 = slow.quantile_ms(0.99);
         assert!(p99 <= 2_500.0, "{policy}: p99 {p99} ms");
-        // What the documents say they can't do; should one learn to, they are to be changed.
+        // The documents say that these policies can't avoid it; if one learns to, change the
+        // documents.
         assert!(slow.share(0) > 0.01, "{policy}");
         assert!(p99 > 1.5 * healthy.quantile_ms(0.99), "{policy}: p99 {p99} ms");
     }
@@ -98,7 +101,7 @@ fn healthy_replicas_have_no_queues_whoever_plans_and_however_many() {
     for &policy in Policy::ALL {
         for gateways in [1, 8] {
             let healthy = run(&healthy(policy, gateways));
-            // A request takes 120 ms at most; more than that is a queue, and that a herd.
+            // A request takes 120 ms at most; more is a queue, caused by a herd.
             let p99 = healthy.quantile_ms(0.99);
             assert!(p99 < 140.0, "{policy} with {gateways} gateways: p99 {p99} ms");
             for replica in 0..4 {

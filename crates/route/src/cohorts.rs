@@ -1,34 +1,34 @@
-//! Those that warm up, and those that are further.
+//! Cohorts of a group: replicas in slow start, and established ones.
 
 use crate::Candidate;
 
-/// The candidates of a group in two cohorts: those whose ramp is the largest of the group, and those
-/// that warm up behind them.
+/// Two cohorts of a group: candidates with the largest ramp, and candidates in slow start behind
+/// them.
 ///
-/// A policy that compares loads can't give a replica a tenth of its share: with its load divided by
-/// a tenth of its weight, the request to be placed counts ten there, so that it gets nothing until
-/// all others have ten requests each, and then every one. So chance decides first between the
-/// cohorts, in proportion to what counts of them, and the policy within the cohort.
+/// A policy that compares loads can't give a replica a tenth of its share. With the load divided by
+/// a tenth of the weight, the request to be placed counts ten at that replica: it gets nothing
+/// until all others have ten requests each, and then every request. So chance decides first between
+/// the cohorts, in proportion to their effective weights, and the policy decides within the cohort.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cohorts {
     ramp_max: u16,
-    /// Chance of those that warm up, 0 to 1.
+    /// Chance of the cohort in slow start, 0 to 1.
     warming: f64,
 }
 
 /// The candidates that take part in a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cohort {
-    /// All of the group.
+    /// All candidates of the group.
     All,
-    /// Those with at least this ramp.
+    /// Candidates with at least this ramp.
     Established(u16),
-    /// Those with less, and a seed for [`Cohort::part`].
+    /// Candidates with a smaller ramp, and a seed for [`Cohort::part`].
     Warming(u16, u64),
 }
 
 impl Cohorts {
-    /// None if all candidates are equally far.
+    /// Returns the cohorts of a group; `None` if all candidates have the same ramp.
     pub(crate) fn of(candidates: &[Candidate]) -> Option<Self> {
         let ramp_max = candidates.iter().map(|candidate| candidate.ramp_permille).max()?;
         let weight = |is_counted: fn(u16, u16) -> bool| -> u64 {
@@ -39,7 +39,7 @@ impl Cohorts {
         (warming > 0.0).then_some(Self { ramp_max, warming })
     }
 
-    /// Those whose turn it is.
+    /// Draws the cohort that gets the next request.
     pub(crate) fn draw(&self, rng: &mut fastrand::Rng) -> Cohort {
         if rng.f64() < self.warming {
             Cohort::Warming(self.ramp_max, rng.u64(..))
@@ -48,14 +48,14 @@ impl Cohorts {
         }
     }
 
-    /// Those that are further.
+    /// Returns the cohort with the largest ramp.
     pub(crate) fn established(&self) -> Cohort {
         Cohort::Established(self.ramp_max)
     }
 }
 
 impl Cohort {
-    /// Whether one with this ramp belongs to it.
+    /// Returns true if a candidate with this ramp belongs to the cohort.
     #[inline]
     pub(crate) fn has(self, ramp_permille: u16) -> bool {
         match self {
@@ -65,12 +65,12 @@ impl Cohort {
         }
     }
 
-    /// How much of the request to be placed counts at the candidate of this index, above 0 and at
-    /// most 1.
+    /// Returns the part of the request to be placed that counts at the candidate of this index,
+    /// above 0 and at most 1.
     ///
-    /// Among those that warm up it is a part drawn anew for each. So one that has just begun is the
-    /// lightest of them now and then, and not only once the others have many requests. The draw is
-    /// the same however often one decision asks.
+    /// In slow start the part is drawn at random for each candidate. So a candidate that has just
+    /// begun is the lightest now and then, instead of only after the others have many requests. One
+    /// decision gets the same part each time it asks.
     #[inline]
     pub(crate) fn part(self, index: usize) -> f64 {
         match self {

@@ -1,4 +1,4 @@
-//! How many requests a replica is given at once whose operator has not said.
+//! Adaptive concurrency limit of a replica whose limit is not configured.
 
 mod baseline;
 mod part;
@@ -17,32 +17,34 @@ use standing_queue::StandingQueue;
 use step::Step;
 use trial::{Remedy, Trial};
 
-/// Finds the number of requests in flight at which a replica is busy and hardly anything waits in it.
+/// Concurrency limit of a replica: the number of requests in flight at which it is busy and hardly
+/// anything waits in it.
 ///
-/// What waits in the node can still go elsewhere, be put behind something more urgent, or be shed; what
-/// waits in a replica can't. Engines work on many requests at once and are the better used for it, so
-/// how long replies take says nothing: a full batch is slow and right. What tells is that requests
-/// wait there. Where the replica reports them, the limit is what it works on plus a few, as TCP Vegas
-/// keeps a few packets in a router's queue. Elsewhere the time to the first token is compared with the
-/// least of late, as gradient limiters do; since a batch alone makes that several times as long,
-/// this only keeps the queue from growing without end.
+/// A request that waits in the node can still go elsewhere, be put behind a more urgent one, or be
+/// shed; a request that waits in a replica can't. Engines work on many requests at once and are
+/// better used for it, so slow replies prove nothing: a full batch is slow and right. Waiting
+/// requests do prove an overload. Where the replica reports them, the limit is the number of
+/// running requests plus a few, as TCP Vegas keeps a few packets in a router's queue. Elsewhere the
+/// time to first token is compared with its recent minimum, as gradient limiters do. Since a batch
+/// alone makes that time several times as long, this rule only keeps the queue from growing without
+/// end.
 ///
-/// The limit is for the requests of all nodes of the region together, each of which finds it for itself
-/// by the same reports; [`own_part`] says what that leaves to one of them. So it does not depend on
-/// how many nodes there are, and one that was idle knows what the others found.
+/// The limit is for the requests of all nodes of the region together. Each node finds it by the
+/// same reports, and [`own_part`] computes the part of one node. So the limit does not depend on
+/// the number of nodes, and a node that was idle knows the limit that the others found.
 ///
-/// It falls only to what is there, and only where requests wait for good: a calm replica keeps the limit it
-/// began with, however few requests it has. Not for replicas whose limit is configured.
+/// The limit falls only to the present load, and only if there is a standing queue: a calm replica
+/// keeps its first limit, however few requests it has.
 #[derive(Clone, Debug)]
 pub struct ConcurrencyLimit {
     tuning: ConcurrencyTuning,
     limit: f32,
     /// Requests waiting in the replica, smoothed.
     queued: Option<f32>,
-    /// Whether more waits there than should, and as much as should.
+    /// Detects that more requests wait in the replica than should, and that as many wait as should.
     too_many: StandingQueue,
     enough: StandingQueue,
-    /// Replies of this node that begin in a second, smoothed.
+    /// Replies to this node that begin per second, smoothed.
     began_per_s: f32,
     step: Step,
     raised_at: Option<Instant>,
@@ -50,7 +52,7 @@ pub struct ConcurrencyLimit {
     updated_at: Option<Instant>,
     baseline: Baseline,
     trial: Trial,
-    /// The limit before the trial that is under way.
+    /// Limit before the trial that is under way.
     before_trial: f32,
 }
 
@@ -58,19 +60,22 @@ pub struct ConcurrencyLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConcurrencyTuning {
-    /// The limit before anything is known. Where it is too little, each reply that begins makes room for
-    /// one more, so that it doubles in the time to a first token. Where it is too much it falls to half
-    /// of what is there each second, once requests have waited there for a second.
+    /// Limit of a replica that nothing is known of. If it is too small, each reply that begins
+    /// makes room for one more, so that the limit doubles in one time to first token. If it is too
+    /// large, it falls to half of the present load each second, once requests have waited for a
+    /// second.
     pub start: u32,
-    /// The least; more keeps a replica busy whose reports are nonsense.
+    /// Smallest limit; a larger value keeps a replica busy whose reports are nonsense.
     pub min: u32,
-    /// The most, against a replica that takes everything and ends nothing.
+    /// Largest limit, against a replica that accepts everything and finishes nothing.
     pub max: u32,
-    /// Requests that are to wait in the replica, in thousandths of those that it works on, at least one:
-    /// so that the next one begins as soon as one ends. More moves the queue into the replica.
+    /// Requests that should wait in the replica, in thousandths of those that run, at least one: so
+    /// that the next one begins as soon as one ends. A larger value moves the queue into the
+    /// replica.
     pub queue_permille: u16,
-    /// How many times as long as the least the first token may take where nothing else is known. Less
-    /// mistakes large batches for a queue: 48 chats at once make it six times as long.
+    /// Largest time to first token, as a multiple of the recent minimum, where nothing else is
+    /// known. A smaller value mistakes large batches for a queue: 48 chats at once make the time
+    /// six times as long.
     pub slower_max: f32,
 }
 
@@ -81,7 +86,7 @@ impl Default for ConcurrencyTuning {
 }
 
 impl ConcurrencyLimit {
-    /// A limit that knows nothing yet.
+    /// Returns a limit without any knowledge of the replica.
     #[must_use]
     pub fn new(tuning: ConcurrencyTuning) -> Self {
         let limit = tuning.start.clamp(tuning.min, tuning.max.max(tuning.min)) as f32;
@@ -102,23 +107,24 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Most requests of the region's nodes together that may be in flight there.
+    /// Returns the most requests that all nodes of the region together may have in flight there.
     #[must_use]
     pub fn limit(&self) -> u32 {
         let least = self.tuning.min.max(1);
         (self.limit as u32).clamp(least, self.tuning.max.max(least))
     }
 
-    /// Whether the replica was seen to have too much before: until then the limit is a guess, and less
-    /// than what the replica could take for all that is known.
+    /// Returns true if the replica was overloaded before. Until then the limit is a guess, and the
+    /// replica may be able to take more.
     #[must_use]
     pub fn is_found(&self) -> bool {
         !self.step.is_search()
     }
 
-    /// Takes in what was seen, and says what the limit is from now on. Call it regularly, some times a
-    /// second; calls more often than every 50 ms change nothing, so keep for the next one what a call
-    /// was not due for.
+    /// Updates the limit by what was seen since the last call, and returns it.
+    ///
+    /// Call it several times a second. A call within 50 ms of the last one changes nothing: keep
+    /// its counts for the next call.
     pub fn update(&mut self, seen: &SeenLoad, now: Instant) -> u32 {
         let since = self.updated_at.map(|then| now.saturating_duration_since(then));
         if since.is_some_and(|since| since < UPDATE_MIN) {
@@ -128,11 +134,12 @@ impl ConcurrencyLimit {
         self.count_begun(seen.began, since.unwrap_or(RATE_OVER));
         match seen.queue {
             SeenQueue::New { queued, running } => {
+                // A reported queue says more than delays: what these taught is dropped.
                 self.baseline = Baseline::default();
                 self.trial = Trial::default();
                 self.follow_queue((queued.max(0.0), running), seen, now);
             }
-            // What was reported was acted upon.
+            // The last report has had its effect already.
             SeenQueue::Old => self.search(seen),
             SeenQueue::Untold => {
                 self.queued = None;
@@ -145,7 +152,7 @@ impl ConcurrencyLimit {
         self.limit()
     }
 
-    /// The replica says what waits in it.
+    /// Adjusts the limit by the queue that the replica reports.
     fn follow_queue(
         &mut self,
         (queued, running): (f32, Option<f32>),
@@ -156,17 +163,21 @@ impl ConcurrencyLimit {
         let smooth = self.queued.map_or(queued, |known| known + (queued - known) * QUEUE_SMOOTHING);
         self.queued = Some(smooth);
         let in_flight = seen.in_flight.saturating_add(seen.elsewhere) as f32;
-        // Without others' requests, what does not wait is worked on.
+        // Without a reported number, all requests of this region that don't wait are taken as
+        // running.
         let running = running.unwrap_or(in_flight - queued).max(0.0);
+        // The rest of the load is of clients outside of this region.
         let own = if running + queued > 0.0 { in_flight / (running + queued) } else { 1.0 };
         let own = own.min(1.0);
         let aim = self.aim(running, own);
+        // The limit falls at twice the aim and stops growing at the aim: hysteresis between the
+        // two.
         let is_too_much = self.too_many.is_standing(queued, 2.0 * aim, now);
         let is_enough = self.enough.is_standing(queued, aim, now);
-        // What others than this region's nodes have sent says nothing of these.
+        // A queue of requests from outside this region is no reason to give fewer from here.
         if is_too_much && in_flight > 0.0 {
-            // What it works on of the region's, and its part of what is to wait. Not less each time:
-            // what is too much needs time to end.
+            // The region's part of the running requests and of those that should wait, but no steep
+            // fall: what is too much needs time to end.
             let enough = (running + aim) * own;
             let there = self.limit.min(in_flight);
             if enough < self.limit && self.may_lower(now) {
@@ -177,16 +188,17 @@ impl ConcurrencyLimit {
             self.raise(now);
         } else if is_enough && (self.keeps_away(seen) || seen.is_kept_away_elsewhere()) {
             self.step.shorten();
-            // Nodes that have come to different limits come together again. Where the replica is full
-            // more is of no use,
+            // Nodes with different limits converge here: where the replica is full, more than this
+            // is of no use,
             self.limit = self.limit.min((running + 2.0 * aim) * own);
         }
-        // and what it works on is not too much.
+        // and running requests are never too many.
         self.limit = self.limit.max(running * own);
     }
 
-    /// Requests that are to wait in the replica which works on so many, where so much of what is there is
-    /// of this region: what keeps it busy, or waits for its next step.
+    /// Returns the number of requests that should wait in a replica with so many `running`, of
+    /// which the part `own` is this region's: those that keep it busy, or that wait for its next
+    /// step.
     fn aim(&self, running: f32, own: f32) -> f32 {
         let kept = running * f32::from(self.tuning.queue_permille) / 1_000.0;
         let stepping = self.began_per_s / own.max(OWN_MIN) * STEP.as_secs_f32();
@@ -199,11 +211,12 @@ impl ConcurrencyLimit {
         self.began_per_s += (began as f32 / since - self.began_per_s) * part;
     }
 
-    /// The replica says nothing, and the time to the first token is all there is.
+    /// Adjusts the limit by the time to first token, for a replica that reports no queue.
     fn follow_delay(&mut self, seen: &SeenLoad, now: Instant) {
         let is_late = self.trial.look(seen, now);
         let first_token = seen.first_token.filter(|time| time.is_finite() && *time > 0.0);
-        // What was sent before the limit changed, or while there is more than it allows, tells of before.
+        // Replies to requests sent before the limit changed, or while more were in flight than it
+        // allows, tell of the old limit.
         let is_draining = is_late || seen.in_flight > self.limit();
         let first_token = first_token.filter(|_| !is_draining);
         let slower = first_token.map(|time| self.baseline.slower(time, now));
@@ -214,7 +227,7 @@ impl ConcurrencyLimit {
         if slower.is_some() {
             self.trial.in_time();
         }
-        // Replies begin in time, or all have begun and nothing can be waiting.
+        // Replies begin in time, or all of them have begun and no request can be waiting.
         let is_flowing =
             slower.is_some() || seen.unbegun == 0 || self.baseline.is_in_time(slower_max);
         if is_flowing
@@ -226,6 +239,7 @@ impl ConcurrencyLimit {
                 self.step.shorten();
             }
             self.search(seen);
+            // Slow start has raised the limit already, as long as replies are still to begin.
             let is_searched = self.step.is_search() && seen.unbegun > 0;
             if !is_searched && self.raise(now) {
                 self.trial.changed(seen.unbegun);
@@ -233,12 +247,15 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Replies begin too late: less is given, unless that was tried and did not help.
+    /// Lowers the limit because replies begin too late, unless a trial showed that this does not
+    /// help.
     fn slow_down(&mut self, share: f32, seen: &SeenLoad, now: Instant) {
         if !self.may_lower(now) {
             return;
         }
+        // Lowered from the present load: the loss of an unused part would not be felt.
         let there = self.limit.min(seen.in_flight as f32);
+        // First step of a trial: keep the limit to return to if it is in vain.
         if !self.trial.is_lowering() {
             self.before_trial = self.limit;
         }
@@ -255,12 +272,13 @@ impl ConcurrencyLimit {
         }
     }
 
-    /// Whether more requests would be there if the limit let them.
+    /// Returns true if the limit keeps requests away from the replica.
     fn keeps_away(&self, seen: &SeenLoad) -> bool {
         seen.in_flight >= seen.allowed.min(self.limit())
     }
 
-    /// As TCP's slow start: what has begun makes room for as many again, until something waits.
+    /// Raises the limit as TCP's slow start does: each reply that begins makes room for one more,
+    /// until requests wait.
     fn search(&mut self, seen: &SeenLoad) {
         if self.step.is_search() && self.keeps_away(seen) {
             self.limit += seen.began as f32;
@@ -271,6 +289,7 @@ impl ConcurrencyLimit {
         let after = |then: Option<Instant>, pause: Duration| {
             then.is_none_or(|then| now.saturating_duration_since(then) >= pause)
         };
+        // The effects of the last raise and of the last reduction must show first.
         let may = after(self.raised_at, RAISE_PAUSE) && after(self.lowered_at, LOWER_PAUSE);
         if may {
             self.raised_at = Some(now);
@@ -290,34 +309,36 @@ impl ConcurrencyLimit {
     }
 }
 
-/// Looks in quicker succession show the same reports.
+/// Least time between updates: sooner, the reports are still the same.
 const UPDATE_MIN: Duration = Duration::from_millis(50);
 
-/// Over which the rate of beginnings is smoothed.
+/// Time over which the rate of beginning replies is smoothed.
 const RATE_OVER: Duration = Duration::from_secs(1);
 
-/// Newcomers wait for the next step of the engine for some 50 ms, which is no queue.
+/// Time that a new request may wait for the engine's next step, about 50 ms with room to spare;
+/// that wait is no queue.
 const STEP: Duration = Duration::from_millis(100);
 
-/// A smaller part of what is at a replica is counted as this: others' requests say little of its pace.
+/// Least own part of a replica's load that counts: other requests tell little of its pace.
 const OWN_MIN: f32 = 0.1;
 
-/// The part of the newest report in the smoothed queue.
+/// Weight of the newest report in the smoothed queue.
 const QUEUE_SMOOTHING: f32 = 0.3;
 
-/// Between two raises, so that the effect of one is reported before the next.
+/// Least time between two raises, so that the effect of one is reported before the next.
 const RAISE_PAUSE: Duration = Duration::from_millis(300);
 
-/// After the limit was lowered: what is too much has to end first.
+/// Pause after the limit was lowered: what is too much has to end first.
 const LOWER_PAUSE: Duration = Duration::from_secs(1);
 
-/// From this part of the lateness that is too much the limit grows slowly: it takes a while to be seen.
+/// Part of the largest allowed slowness from which the limit grows slowly, since an effect takes a
+/// while to show.
 const CAREFUL_FROM: f32 = 0.35;
 
-/// The least that is left of the limit each time: one bad second is no reason to stop ...
+/// Least part of the limit that is left each time: one bad second is no reason to stop.
 const LOWERED_SHARE_MIN: f32 = 0.5;
 
-/// ... and less so where it is not known what made it bad.
+/// Least part that is left each time where the cause is unknown.
 const SLOWED_SHARE_MIN: f32 = 0.9;
 
 #[cfg(test)]

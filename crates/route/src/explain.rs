@@ -1,4 +1,4 @@
-//! A decision with everything that was thought of each candidate.
+//! Explained decisions: a plan with the weight of each candidate.
 
 use serde::Serialize;
 use spillway_types::{Inquiry, ReplicaSlot};
@@ -7,13 +7,13 @@ use crate::field::Field;
 use crate::predict::{Cost, Fit, Weigher};
 use crate::{Group, Moment, Plan, Snapshot, plan};
 
-/// Decides as [`plan()`] does, with the same moment and chance, and says what each candidate of the
-/// group was predicted to take.
+/// Decides as [`plan()`] does, with the same moment and random numbers, and returns the predicted
+/// cost of each candidate as well.
 ///
-/// The terms are those of [`Policy::PredictedLatency`] whatever the group's policy is: for others
-/// they show what following their own rule costs. Where loads change between the decision and the
-/// explanation, the terms are those of a moment later. Allocates one entry a candidate, so it is for
-/// operators and not for every request.
+/// The terms are those of [`Policy::PredictedLatency`], whatever the group's policy is: for other
+/// policies they show the cost of following their rule. If loads change between the decision and
+/// the explanation, the terms are those of a moment later. Allocates one entry a candidate, so it
+/// is for operators and not for every request.
 ///
 /// [`Policy::PredictedLatency`]: crate::Policy::PredictedLatency
 #[must_use]
@@ -30,7 +30,7 @@ pub fn plan_explained(
         Plan::Attempt(attempt) => Some(attempt.slot),
         Plan::Refuse(_) => None,
     };
-    // Those that were tried are weighed as well, but count for nothing.
+    // Replicas tried before are weighed as well, but do not count in the comparison.
     let field = Field::new(group.candidates(), &[], loads);
     let untried = Field::new(group.candidates(), tried, loads);
     let weigher = Weigher::new(group.predicted(), inquiry, &untried, &mut rng);
@@ -39,51 +39,51 @@ pub fn plan_explained(
     (decided, weighed.collect())
 }
 
-/// What was thought of one candidate.
+/// Weight of one candidate in a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Weighed {
-    /// The candidate.
+    /// Slot of the candidate.
     pub slot: ReplicaSlot,
-    /// What serving the request there is predicted to take and to cost.
+    /// Predicted cost of serving the request there.
     pub cost: Cost,
-    /// All terms of the cost together, in milliseconds.
+    /// Sum of all terms of the cost, in milliseconds.
     pub total_ms: f32,
-    /// Whether the request fits there.
+    /// Room for the request at the candidate.
     pub fit: Fit,
-    /// Tokens of the prompt, by what the replica usually makes of bytes.
+    /// Tokens of the prompt, by the usual bytes per token at the replica.
     pub prompt_tokens: u32,
-    /// Of these, those expected in its cache.
+    /// Tokens of the prompt that are expected in the replica's cache.
     pub cached_tokens: u32,
-    /// Requests of this process there.
+    /// Requests of this process in flight there.
     pub in_flight: u32,
     /// Requests that run there by now, as far as known.
     pub running: f32,
     /// Requests that wait there by now, as far as known.
     pub queued: f32,
-    /// How far what was learned of its speed is trusted, 0 to 1.
+    /// Trust in the learned speed of the replica, 0 to 1.
     pub trust: f32,
-    /// Why it is not the one; `None` for the one that was chosen.
+    /// Reason against the candidate; `None` for the chosen one.
     pub obstacle: Option<Obstacle>,
 }
 
-/// Why a request does not go to a candidate.
+/// Reason why a request does not go to a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Obstacle {
-    /// It was asked before.
+    /// The candidate was tried before.
     Tried,
-    /// It has as many requests as it may have.
+    /// The candidate has as many requests as it may have.
     Busy,
-    /// Its KV cache, or its queue, is predicted not to have room.
+    /// The KV cache or the queue of the candidate is predicted to have no room.
     Full,
-    /// The request is larger than its KV cache.
+    /// The request is larger than the candidate's KV cache.
     TooLarge,
-    /// The policy preferred another one.
+    /// The policy preferred another candidate.
     NotChosen,
 }
 
 impl Obstacle {
-    /// The name used in logs and explanations, e.g. `too_large`.
+    /// Returns the name used in logs and explanations, e.g. `too_large`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -103,6 +103,7 @@ fn weigh(
     (tried, chosen): (&[ReplicaSlot], Option<ReplicaSlot>),
 ) -> Weighed {
     let usable = field.usable_by(index, snapshot);
+    // A busy candidate is weighed as if it were usable, for the explanation.
     let looked_at =
         usable.unwrap_or_else(|| field.as_usable(index, (snapshot.in_flight, snapshot.elsewhere)));
     let weight = weigher.weigh(field, &looked_at, snapshot);
@@ -142,7 +143,7 @@ mod tests {
     use crate::test_world::{NOW, World, any_policy, any_prompted};
     use crate::{Policy, Reason};
 
-    /// The decision with this seed, explained.
+    /// Returns the explained decision with this seed.
     fn explain(world: &World, seed: u64) -> (Plan, Vec<Weighed>) {
         let mut rng = fastrand::Rng::with_seed(seed);
         let moment = Moment { now: *NOW, loads: &world.loads, ticket: 3, rng: &mut rng };

@@ -1,20 +1,20 @@
-//! How much of what is in flight a candidate may carry before it is passed over.
+//! Fair share of the requests in flight that a candidate may carry.
 
 use crate::field::{Field, Usable};
 
-/// Bounds a replica's load at 5/4 of its fair share: less keeps fewer keys and sessions in their
-/// place, more lets a popular one weigh down its replica.
+/// Bound of a replica's load, as a multiple of its fair share: a smaller one moves more keys and
+/// sessions away, a larger one lets a popular key overload its replica.
 const BOUND: (u64, u64) = (5, 4);
 
-/// What the usable candidates are and carry together.
+/// Weight and load of all usable candidates together.
 ///
-/// The unusable ones are left out on both sides: were their weight counted, it would be a share
-/// that nobody can take, and all others could be at their bound.
+/// Unusable candidates are left out of both sums: otherwise their weight would be a share that no
+/// candidate can take, and all others could be at their bound.
 #[derive(Debug)]
 pub(crate) struct FairShare {
-    /// In thousandths.
+    /// Total weight, in thousandths.
     weight: u64,
-    /// Requests in flight, the one to be placed included.
+    /// Requests in flight, including the one to be placed.
     in_flight: u64,
 }
 
@@ -28,10 +28,10 @@ impl FairShare {
         })
     }
 
-    /// Whether one more request keeps the candidate within
-    /// `ceil(5/4 * in flight * its weight / weight)`.
+    /// Returns true if one more request keeps the candidate within `ceil(5/4 * in flight * its
+    /// weight / weight)`.
     pub(crate) fn has_room(&self, usable: &Usable) -> bool {
-        // A whole number is below a number rounded up exactly if it is below the number itself.
+        // An integer is below a number rounded up if and only if it is below the number itself.
         let (numerator, denominator) = BOUND;
         let carried = u128::from(usable.in_flight) * u128::from(denominator * self.weight);
         carried < u128::from(usable.weight) * u128::from(self.in_flight) * u128::from(numerator)

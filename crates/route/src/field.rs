@@ -1,4 +1,4 @@
-//! The candidates of a group as they are at one moment: which are usable, and how loaded.
+//! Candidates of a group at one moment: which of them are usable, and their load.
 
 use std::cmp::Ordering;
 
@@ -7,12 +7,12 @@ use spillway_types::{ReplicaSlot, Signals};
 use crate::cohorts::Cohort;
 use crate::{Attempt, Candidate, Loads, Moment, Reason, Snapshot};
 
-/// How many candidates a policy of constant cost looks at before it looks at all of them.
+/// Most candidates that a policy of constant cost looks at before it looks at all of them.
 ///
 /// With half of a large group unusable, one decision in 256 has to look at all.
 const PROBES: usize = 8;
 
-/// The candidates, and what makes them usable or not.
+/// Candidates, and the facts that make them usable or not.
 pub(crate) struct Field<'a> {
     candidates: &'a [Candidate],
     tried: &'a [ReplicaSlot],
@@ -21,7 +21,7 @@ pub(crate) struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// All candidates.
+    /// Returns a field of all candidates.
     pub(crate) fn new(
         candidates: &'a [Candidate],
         tried: &'a [ReplicaSlot],
@@ -30,50 +30,51 @@ impl<'a> Field<'a> {
         Self { candidates, tried, loads, cohort: Cohort::All }
     }
 
-    /// The same with only those of a cohort usable.
+    /// Returns this field with only the candidates of `cohort` usable.
     pub(crate) fn only(&self, cohort: Cohort) -> Self {
         Self { cohort, ..*self }
     }
 
-    /// Number of candidates, usable or not.
+    /// Returns the number of candidates, usable or not.
     pub(crate) fn len(&self) -> usize {
         self.candidates.len()
     }
 
-    /// The part of the weight that counts now, of the candidate at `index`, usable or not.
+    /// Returns the share of the weight that counts now of the candidate at `index`, usable or not.
     pub(crate) fn ramp_permille(&self, index: usize) -> u16 {
         self.candidates[index].ramp_permille
     }
 
-    /// The identity of the candidate at `index`.
+    /// Returns the identity of the candidate at `index`.
     #[inline]
     pub(crate) fn identity(&self, index: usize) -> u64 {
         self.candidates[index].identity
     }
 
-    /// The weight of the candidate at `index` once it is warm.
+    /// Returns the full weight of the candidate at `index`, without slow start.
     pub(crate) fn base_weight(&self, index: usize) -> u32 {
         self.candidates[index].weight
     }
 
-    /// The longest part of the prompt that any replica has, in blocks; 0 if that is not known.
+    /// Returns the longest part of the prompt that any replica has cached, in blocks; 0 if unknown.
     pub(crate) fn cached_blocks_max(&self) -> u32 {
         self.loads.cached_blocks_max()
     }
 
-    /// Whether the candidate at `index` was tried before.
+    /// Returns true if the candidate at `index` was tried before.
     #[inline]
     pub(crate) fn was_tried(&self, index: usize) -> bool {
         self.tried.contains(&self.candidates[index].slot)
     }
 
-    /// All that is known of the load at `index`, usable or not.
+    /// Returns all that is known of the load at `index`, usable or not.
     #[inline]
     pub(crate) fn snapshot(&self, index: usize) -> Snapshot {
         self.loads.snapshot(self.candidates[index].slot)
     }
 
-    /// What [`Field::usable`] says of one that was not tried, by a snapshot of it.
+    /// Returns the answer of [`Field::usable`] for a candidate that was not tried, by a snapshot of
+    /// it.
     #[inline]
     pub(crate) fn usable_by(&self, index: usize, snapshot: &Snapshot) -> Option<Usable> {
         let candidate = &self.candidates[index];
@@ -82,7 +83,7 @@ impl<'a> Field<'a> {
         is_usable.then(|| self.as_usable(index, (snapshot.in_flight, snapshot.elsewhere)))
     }
 
-    /// The candidate at `index` and its load; `None` if it must not be chosen.
+    /// Returns the candidate at `index` with its load; `None` if it must not be chosen.
     pub(crate) fn usable(&self, index: usize) -> Option<Usable> {
         let candidate = &self.candidates[index];
         let Candidate { slot, ramp_permille, in_flight_max, .. } = *candidate;
@@ -94,13 +95,15 @@ impl<'a> Field<'a> {
         is_usable.then(|| self.as_usable(index, (in_flight, self.loads.elsewhere(slot))))
     }
 
-    /// Leading blocks of the prompt that the candidate at `index` is expected to have cached.
+    /// Returns the leading blocks of the prompt that the candidate at `index` is expected to have
+    /// cached.
     #[inline]
     pub(crate) fn cached_blocks_at(&self, index: usize) -> u32 {
         self.loads.cached_blocks(self.candidates[index].slot)
     }
 
-    /// The candidate at `index` as if it may be chosen, with what this process and others have there.
+    /// Returns the candidate at `index`, usable or not, with these requests in flight of this
+    /// process and of others.
     #[inline]
     pub(crate) fn as_usable(&self, index: usize, (in_flight, elsewhere): (u32, u32)) -> Usable {
         let candidate = &self.candidates[index];
@@ -115,22 +118,22 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The first candidate of this kind, if it is usable.
+    /// Returns the first candidate that `is_it` accepts, if it is usable.
     pub(crate) fn usable_that(&self, is_it: impl Fn(&Candidate) -> bool) -> Option<Usable> {
         self.usable(self.candidates.iter().position(is_it)?)
     }
 
-    /// What is known of a candidate's load beyond this process.
+    /// Returns what is known of a candidate's load beyond this process.
     pub(crate) fn signals(&self, usable: &Usable) -> Signals {
         self.loads.signals(usable.slot)
     }
 
-    /// Leading blocks of the prompt that are expected in a candidate's cache.
+    /// Returns the leading blocks of the prompt that are expected in a candidate's cache.
     pub(crate) fn cached_blocks(&self, usable: &Usable) -> u32 {
         self.loads.cached_blocks(usable.slot)
     }
 
-    /// Requests ever sent to a candidate by this process.
+    /// Returns the number of requests that this process ever sent to a candidate.
     pub(crate) fn started(&self, usable: &Usable) -> u64 {
         self.loads.started(usable.slot)
     }
@@ -142,7 +145,8 @@ impl<'a> Field<'a> {
         (0..PROBES).find_map(|_| self.usable(draw()?))
     }
 
-    /// Draws among all usable candidates in proportion to `weigh`; those with 0 are never drawn.
+    /// Draws among all usable candidates in proportion to `weigh`; a candidate of weight 0 is never
+    /// drawn.
     pub(crate) fn draw_of_all(
         &self,
         rng: &mut fastrand::Rng,
@@ -151,9 +155,9 @@ impl<'a> Field<'a> {
         self.draws_of_all(rng, weigh).map(|[drawn]| drawn)
     }
 
-    /// Like [`Field::draw_of_all`], `N` times, so that the same one may come up twice.
+    /// Draws `N` times as [`Field::draw_of_all`] does, so that one candidate may come up twice.
     ///
-    /// One pass because loads change meanwhile: totals of an earlier pass may no longer hold.
+    /// One pass, since loads change meanwhile: totals of an earlier pass may no longer hold.
     pub(crate) fn draws_of_all<const N: usize>(
         &self,
         rng: &mut fastrand::Rng,
@@ -168,6 +172,8 @@ impl<'a> Field<'a> {
             }
             total += weight;
             for place in drawn.get_or_insert([usable; N]) {
+                // Reservoir sampling: a candidate replaces the earlier ones by its share of the
+                // weight so far.
                 if rng.f64() * total < weight {
                     *place = usable;
                 }
@@ -176,17 +182,17 @@ impl<'a> Field<'a> {
         drawn
     }
 
-    /// The usable candidate that carries the least for its weight.
+    /// Returns the usable candidate with the least load for its weight.
     pub(crate) fn lightest(&self, moment: &mut Moment<'_>) -> Option<Usable> {
         self.least(moment, Usable::load)
     }
 
-    /// The usable candidate with the smallest `cost`, in one pass.
+    /// Returns the usable candidate with the smallest `cost`, in one pass.
     ///
-    /// Of equal ones it is the one whose turn it is among all candidates; if that is none of them,
-    /// they draw. Were it number `ticket % k` of `k` equal ones, requests that overlap in step with
-    /// the tickets could pass over the same candidate for ever; were it the next one after the
-    /// turn, those that stand after a busy one would get more.
+    /// Of equal ones it is the one whose turn it is among all candidates; if none of them has the
+    /// turn, chance decides. With number `ticket % k` of `k` equal ones, requests that overlap in
+    /// step with the tickets could pass over one candidate for ever. With the next one after the
+    /// turn, candidates that stand after a busy one would get more.
     pub(crate) fn least(
         &self,
         moment: &mut Moment<'_>,
@@ -214,7 +220,7 @@ impl<'a> Field<'a> {
         least.map(|(chosen, _)| chosen)
     }
 
-    /// The usable candidates, in the order of the group.
+    /// Returns the usable candidates, in the order of the group.
     pub(crate) fn all_usable(&self) -> impl Iterator<Item = Usable> {
         (0..self.len()).filter_map(|index| self.usable(index))
     }
@@ -223,38 +229,38 @@ impl<'a> Field<'a> {
 /// A candidate that may be chosen.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usable {
-    /// Its position in the group.
+    /// Position in the group.
     pub(crate) index: usize,
-    /// Its slot in the view.
+    /// Slot in the view.
     pub(crate) slot: ReplicaSlot,
-    /// The weight that counts now, in thousandths; at least 1.
+    /// Weight that counts now, in thousandths; at least 1.
     pub(crate) weight: u64,
-    /// The part of its weight that counts now, 1 to 1,000.
+    /// Share of the weight that counts now, 1 to 1,000.
     pub(crate) ramp_permille: u16,
     /// Requests that this process has in flight there.
     pub(crate) in_flight: u32,
-    /// Requests that others have in flight there, as far as they have told.
+    /// Requests that other processes have in flight there, by their last report.
     pub(crate) elsewhere: u32,
-    /// How much the request to be placed counts there: 1, or less among those that warm up.
+    /// Part of the request to be placed that counts here: 1, or less during slow start.
     pub(crate) next: f64,
 }
 
 impl Usable {
-    /// Requests in flight there, as far as known.
+    /// Returns the requests in flight there, as far as known.
     #[inline]
     pub(crate) fn known(&self) -> f32 {
         self.in_flight as f32 + self.elsewhere as f32
     }
 
-    /// What it would carry for its weight, were it to get this request.
+    /// Returns the load for its weight, with the request to be placed.
     ///
-    /// The request itself counts: of two idle candidates the one with more weight is lighter.
-    /// Equal loads give equal numbers, since a division rounds the exact quotient.
+    /// The request counts: of two idle candidates the one with more weight is lighter. Equal loads
+    /// give equal numbers, since a division rounds the exact quotient.
     pub(crate) fn load(&self) -> f64 {
         (f64::from(self.in_flight) + self.next) / self.weight as f64
     }
 
-    /// The attempt that goes there.
+    /// Returns an attempt at this candidate.
     pub(crate) fn because(self, reason: Reason) -> Attempt {
         Attempt { slot: self.slot, reason, prediction: None }
     }

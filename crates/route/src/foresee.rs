@@ -1,14 +1,14 @@
-//! Whether a replica that is free would still answer too late.
+//! Early refusal: a replica is free but would answer too late.
 
 use spillway_types::Prediction;
 
-/// Trust in a replica's speed from which on its predictions may turn a request away: what is left of
-/// the trust in four replies however long ago they were. A guess that nothing was learned for
-/// refuses nobody.
+/// Least trust in a replica's speed with which its predictions may refuse a request: the trust that
+/// is left of four replies, however old they are. A mere guess refuses no request.
 const TRUST_MIN: f32 = 0.02;
 
-/// Milliseconds until the first token, if that is predicted to come later than the request has time,
-/// `left_ms`; `None` if it comes in time, or if nobody knows. `trust` is that in the replica's speed.
+/// Returns the predicted milliseconds until the first token if they exceed `left_ms`, the time that
+/// the request has left; `None` if the token comes in time or the time is unknown. `trust` is the
+/// trust in the replica's speed.
 #[must_use]
 pub fn late_ms(prediction: Option<Prediction>, trust: f32, left_ms: f32) -> Option<f32> {
     let first_token_ms = prediction?.first_token_ms;

@@ -1,4 +1,4 @@
-//! Replicas that serve the same requests, with whatever their policy needs worked out in advance.
+//! Group of replicas that serve the same requests, with data that its policy prepared.
 
 use spillway_types::{Inquiry, RAMP_FULL, ReplicaSlot};
 
@@ -8,10 +8,10 @@ use crate::field::Field;
 use crate::policy::{Choose, Policy};
 use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
 
-/// The candidates of one route and model, and the policy that chooses among them.
+/// Candidates of one route and model, and the policy that chooses among them.
 ///
-/// Immutable: a view builds it once and many threads read it. Building takes
-/// `O(n + turns * log n)`, see [`Policy::WeightedRoundRobin`] for the turns.
+/// Immutable: a view builds it once and many threads read it. Building takes `O(n + turns * log
+/// n)`; see [`Policy::WeightedRoundRobin`] for the turns.
 #[derive(Debug)]
 pub struct Group {
     policy: Policy,
@@ -22,13 +22,14 @@ pub struct Group {
 }
 
 impl Group {
-    /// Prepares `policy` for `candidates`, whose slots differ from each other.
+    /// Prepares `policy` for `candidates`, whose slots must differ from each other.
     #[must_use]
     pub fn new(policy: Policy, candidates: Vec<Candidate>) -> Self {
         Self::with_tuning(policy, &Tuning::default(), candidates)
     }
 
-    /// Like [`Group::new`], with settings for the policy.
+    /// Prepares `policy` with these settings for `candidates`, as [`Group::new`] does with the
+    /// defaults.
     #[must_use]
     pub fn with_tuning(policy: Policy, tuning: &Tuning, mut candidates: Vec<Candidate>) -> Self {
         for candidate in &mut candidates {
@@ -40,26 +41,27 @@ impl Group {
         Self { policy, candidates, cohorts, chooser, predicted: tuning.predicted }
     }
 
-    /// The policy it was prepared for.
+    /// Returns the policy of the group.
     #[must_use]
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// The candidates in the order they were given, with a ramp of at least 1 and a weight of at
-    /// least 1, or of 1 where the policy ignores weights.
+    /// Returns the candidates in the given order. Ramps are at least 1; weights are at least 1, or
+    /// equal to 1 where the policy ignores weights.
     #[must_use]
     pub fn candidates(&self) -> &[Candidate] {
         &self.candidates
     }
 
-    /// What predictions go by.
+    /// Returns the settings of predictions.
     pub(crate) fn predicted(&self) -> &PredictedTuning {
         &self.predicted
     }
 
-    /// The choice among the usable candidates, which is the policy's unless a session stays where
-    /// it was; `None` if none is usable, or the policy finds that it fits at none.
+    /// Chooses among the usable candidates: the replica of the session if there is one and it has
+    /// room, or else the policy's choice. `None` if no candidate is usable, or the policy finds no
+    /// room at any.
     pub(crate) fn choose(
         &self,
         inquiry: &Inquiry,
@@ -67,16 +69,19 @@ impl Group {
         moment: &mut Moment<'_>,
     ) -> Option<Attempt> {
         let field = Field::new(&self.candidates, tried, moment.loads);
+        // A single candidate needs no comparison.
         if field.len() == 1 {
             return self.choose_only(inquiry, &field, moment);
         }
+        // Policies that weigh sessions compare the session's replica themselves.
         let session = inquiry.session.filter(|_| !self.policy.weighs_sessions());
         let kept = session.and_then(|identity| keep_session(identity, &field));
         kept.or_else(|| self.choose_by_cohort(inquiry, &field, moment))
             .or_else(|| self.chooser.choose(inquiry, &field, moment))
     }
 
-    /// The only candidate, if it is usable and, where the policy looks at that, the request fits.
+    /// Chooses the only candidate if it is usable and, with [`Policy::PredictedLatency`], the
+    /// request fits.
     fn choose_only(
         &self,
         inquiry: &Inquiry,
@@ -91,8 +96,8 @@ impl Group {
         attempt.map(|attempt| Attempt { reason: Reason::Only, ..attempt })
     }
 
-    /// The policy's choice among those whose turn it is, if some candidates warm up and the policy
-    /// compares loads. One that warms up is passed over if it has more than its share already.
+    /// Chooses within the cohort whose turn it is, if some candidates are in slow start and the
+    /// policy compares loads. A candidate in slow start that exceeds its fair share is passed over.
     fn choose_by_cohort(
         &self,
         inquiry: &Inquiry,
@@ -101,6 +106,8 @@ impl Group {
     ) -> Option<Attempt> {
         let cohorts = self.cohorts.filter(|_| self.policy.compares_loads(inquiry))?;
         let drawn = cohorts.draw(moment.rng);
+        // A candidate in slow start that has its share already leaves the request to an established
+        // one.
         if let Cohort::Warming(..) = drawn
             && let Some(attempt) = self.chooser.choose(inquiry, &field.only(drawn), moment)
             && let Some(chosen) = field.usable_that(|candidate| candidate.slot == attempt.slot)
@@ -112,7 +119,7 @@ impl Group {
     }
 }
 
-/// The replica that the session was on, unless it carries more than its share already.
+/// Returns the replica of the session, unless it carries more than its fair share already.
 fn keep_session(identity: u64, field: &Field<'_>) -> Option<Attempt> {
     let usable = field.usable_that(|candidate| candidate.identity == identity)?;
     let has_room = FairShare::of(field).has_room(&usable);
@@ -126,7 +133,7 @@ mod tests {
     use super::*;
     use crate::test_world::{World, any_policy, any_world};
 
-    /// Whether a session may stay on this replica, by the rule for bounded loads.
+    /// Returns true if a session may stay on this replica, by the rule for bounded loads.
     fn has_room(world: &World, candidate: &Candidate) -> bool {
         let usable = world.usable();
         let weight: u64 = usable.iter().map(Candidate::effective_weight).sum();
@@ -173,7 +180,7 @@ mod tests {
     fn a_session_leaves_a_replica_that_has_exactly_its_bound() {
         let mut world = World::idle(Policy::RoundRobin, &[1; 4]);
         world.session = Some(world.group.candidates()[0].identity);
-        // Of 16, the next one included, the bound is 5.
+        // The bound is 5, of 16 requests with the next one.
         world.loads.in_flight = vec![5, 5, 5, 0];
         assert_eq!(world.attempt(1).reason, Reason::Turn);
         world.loads.in_flight = vec![4, 5, 5, 1];

@@ -1,5 +1,5 @@
-//! What policies make of a prompt that most requests begin with, in a closed loop with replicas that
-//! keep what they have read.
+//! Policies with a prefix that most prompts share, in a closed loop with replicas that cache what
+//! they have read.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -12,18 +12,18 @@ use crate::{LatencyModel, Policy, Seen};
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000 * MS;
 const REPLICAS: usize = 8;
-/// Tokens of the beginning that nine of ten requests share, and of what each has of its own.
+/// Tokens of the prefix that nine of ten requests share, and of the rest of each prompt.
 const SHARED_TOKENS: u64 = 4_096;
 const OWN_TOKENS: u64 = 256;
-/// A token is 4 bytes, a block 256.
+/// Tokens of a block: 256 bytes of 4 bytes a token.
 const TOKENS_PER_BLOCK: u64 = 64;
 const PREFILL_US: u64 = 200;
 const FLOOR_MS: u64 = 20;
-/// From the first token to the last.
+/// Time from the first token to the last.
 const DECODE: u64 = 1_500 * MS;
 const SECONDS: u64 = 120;
 
-/// What came of a run.
+/// Results of a run.
 #[derive(Debug)]
 struct Results {
     /// Milliseconds to the first token, sorted.
@@ -34,7 +34,7 @@ struct Results {
 }
 
 impl Results {
-    /// The most that one replica got, as a multiple of the mean.
+    /// Returns the most requests of one replica, as a multiple of the mean.
     fn skew(&self) -> f64 {
         let all: u64 = self.served.iter().sum();
         let most = self.served.iter().max().copied().unwrap_or(0);
@@ -62,18 +62,18 @@ enum Event {
     End { replica: usize },
 }
 
-/// Replicas that read one prompt after the other and generate any number at a time.
+/// Replicas that read one prompt after the other and generate for any number of requests at once.
 struct Loop {
     now: u64,
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
     world: World,
     models: Vec<LatencyModel>,
-    /// When each has read all that it was given.
+    /// Moment at which each replica has read all its prompts.
     read_until: [u64; REPLICAS],
-    /// Blocks that each has read.
+    /// Blocks that each replica has read.
     cached: Vec<BTreeSet<u64>>,
-    /// Requests that each has not begun to answer.
+    /// Requests at each replica whose reply has not begun.
     waiting: [u32; REPLICAS],
     rng: fastrand::Rng,
     results: Results,
@@ -192,7 +192,7 @@ impl Loop {
             self.models[replica]
                 .learn(&Seen::of(&prediction, first_token_ms as f32), self.now / MS);
         }
-        // The first quarter warms up.
+        // The first quarter is the warm-up.
         if self.now > SECONDS * SECOND / 4 {
             self.results.first_token_ms.push(first_token_ms);
             self.results.served[replica] += 1;
@@ -204,10 +204,10 @@ impl Loop {
 
 #[test]
 fn a_hot_prefix_does_not_melt_one_replica_and_is_served_sooner_than_by_load_alone() {
-    // From nearly idle to nearly all that they can serve.
+    // From nearly idle replicas to nearly full ones.
     for arrivals_per_s in [6.0, 20.0, 45.0] {
         let predicted = run(Policy::PredictedLatency, arrivals_per_s);
-        // Of nearly idle replicas some need not read it at all.
+        // While replicas are nearly idle, some of them need not read the prefix at all.
         let is_loaded = arrivals_per_s >= 20.0;
         assert!(
             predicted.skew() <= 1.5 || !is_loaded,
@@ -229,7 +229,7 @@ fn a_hot_prefix_does_not_melt_one_replica_and_is_served_sooner_than_by_load_alon
 
 #[test]
 fn what_is_shared_is_read_about_once_by_each_replica() {
-    // Nine of ten prompts share 16 of 17 parts.
+    // Nine of ten prompts share 16 of their 17 parts.
     let most = 0.9 * SHARED_TOKENS as f64 / (SHARED_TOKENS + OWN_TOKENS) as f64;
     for policy in [Policy::PredictedLatency, Policy::PrefixAware] {
         let share = run(policy, 30.0).cached_share();

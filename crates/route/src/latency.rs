@@ -1,8 +1,8 @@
-//! What is learned of a replica's speed from its replies.
+//! Speed of replicas, learned from their replies.
 //!
-//! One [`LatencyModel`] a replica and model takes in every reply ([`Seen`]) and says what it makes of
-//! them ([`spillway_types::Speed`]). [`PredictionError`] keeps how far predictions were off. Pure: time
-//! is an argument, and what is kept is a few hundred bytes that can be saved and loaded.
+//! A [`LatencyModel`] of one replica and model takes in every reply ([`Seen`]) and estimates the
+//! replica's [`spillway_types::Speed`]. [`PredictionError`] keeps the errors of predictions. Pure:
+//! time is an argument, and the state is a few hundred bytes that can be saved and loaded.
 
 mod model;
 mod prediction_error;

@@ -1,13 +1,15 @@
-//! Chooses a replica: pure policies over an immutable view.
+//! Choice of a replica: pure policies over an immutable view.
 //!
-//! [`spill()`] says whether a request is served here, in another region, later ([`Admission`]), or
-//! not at all. If here, then
-//! [`plan()`] is called once per attempt with everything it may know as arguments: the inquiry, the
-//! prepared [`Group`], the replicas tried before, and the [`Moment`] (time, loads, randomness).
-//! Nothing here keeps state between calls but the [`RetryBudget`], which is arithmetic on atomics.
-//! What is measured elsewhere, [`refill`]ed buckets included, comes in through [`Loads`].
+//! [`spill()`] decides if a request is served in this region, in another region, later
+//! ([`Admission`]), or not at all. In this region [`plan()`] is called once per attempt. Its
+//! arguments are all it may know: the inquiry, the prepared [`Group`], the replicas tried before,
+//! and the [`Moment`] (time, loads, randomness).
 //!
-//! A new policy is one file in `policy/` and one line in `policy.rs`.
+//! [`plan()`] and [`spill()`] keep no state. Types that do, such as [`Admission`],
+//! [`ConcurrencyLimit`], [`LatencyModel`] and [`RetryBudget`], belong to their caller. Measured
+//! values, [`refill`]ed buckets included, come in through [`Loads`].
+//!
+//! A new policy is one file in `policy/` and its lines in `policy.rs`; CONTRIBUTING.md has the steps.
 
 mod admission;
 mod admitted;

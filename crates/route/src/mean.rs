@@ -1,10 +1,10 @@
-//! What is usual among the candidates of a group: the stand-in for what is not known of one.
+//! Mean among the candidates of a group: the stand-in for unknown values of one.
 
 use spillway_types::Reading;
 
-/// The mean of readings, each counting as far as it is trusted.
+/// Mean of readings, weighted by their trust.
 ///
-/// So a reading that ages gives way to the others little by little, here as in [`Reading::or`].
+/// So a reading that ages slowly gives way to the others, as in [`Reading::or`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mean {
     sum: f64,
@@ -12,15 +12,15 @@ pub(crate) struct Mean {
 }
 
 impl Mean {
-    /// Takes one more reading into account.
+    /// Adds a reading.
     pub(crate) fn add(&mut self, reading: Reading) {
         let trust = f64::from(reading.trust.clamp(0.0, 1.0));
         self.sum += f64::from(reading.value) * trust;
         self.trust += trust;
     }
 
-    /// The mean, or `unknown` if nothing is known. Which number that is makes no difference to a
-    /// comparison as long as all are compared by the same one.
+    /// Returns the mean, or `unknown` if no reading is known. The choice of that number does not
+    /// change a comparison as long as all candidates are compared by one number.
     pub(crate) fn or(self, unknown: f32) -> f32 {
         if self.trust > 0.0 { (self.sum / self.trust) as f32 } else { unknown }
     }

@@ -1,27 +1,28 @@
-//! What changes from one decision to the next, handed in by the caller.
+//! Facts that change from one decision to the next, passed in by the caller.
 
 use std::fmt;
 use std::time::Instant;
 
 use spillway_types::{ReplicaSlot, Signals, Speed};
 
-/// The signals about replicas that are as fresh as the decision itself.
+/// Signals about replicas that are as fresh as the decision itself.
 ///
-/// The node backs it with atomics and one immutable table, the simulator with arrays. What a source
-/// can't tell is unknown, by default.
+/// The node implements it with atomics and one immutable table, the simulator with arrays. By
+/// default every signal but the first is unknown.
 pub trait Loads {
-    /// Requests sent to the replica and not yet ended, as far as this process knows.
+    /// Returns the requests sent to the replica and not yet ended, as far as this process knows.
     ///
-    /// The answer may differ between two calls within one decision.
+    /// The value may differ between two calls within one decision.
     fn in_flight(&self, slot: ReplicaSlot) -> u32;
 
-    /// The same of other processes that send to the replica, as far as they have told lately.
+    /// Returns the requests that other processes have in flight at the replica, by their last
+    /// report.
     fn elsewhere(&self, slot: ReplicaSlot) -> u32 {
         let _ = slot;
         0
     }
 
-    /// Requests that this process may have in flight there now, beside
+    /// Returns the requests that this process may have in flight there now, in addition to
     /// [`Candidate::in_flight_max`]: its part of a limit that several nodes share.
     ///
     /// [`Candidate::in_flight_max`]: crate::Candidate::in_flight_max
@@ -30,51 +31,54 @@ pub trait Loads {
         u32::MAX
     }
 
-    /// Requests ever sent to the replica by this process.
+    /// Returns the number of requests that this process ever sent to the replica.
     ///
-    /// Its difference from [`Signals::started_at`] is what was sent since the signals were put
-    /// together. May differ between two calls within one decision.
+    /// The difference from [`Signals::started_at`] is the number sent since the signals were
+    /// collected. The value may differ between two calls within one decision.
     fn started(&self, slot: ReplicaSlot) -> u64 {
         let _ = slot;
         0
     }
 
-    /// What is known of the replica's load beyond this process.
+    /// Returns what is known of the replica's load beyond this process.
     fn signals(&self, slot: ReplicaSlot) -> Signals {
         let _ = slot;
         Signals::UNKNOWN
     }
 
-    /// Leading blocks of this request's prompt that are expected in the replica's cache.
+    /// Returns the leading blocks of this request's prompt that are expected in the replica's
+    /// cache.
     fn cached_blocks(&self, slot: ReplicaSlot) -> u32 {
         let _ = slot;
         0
     }
 
-    /// The most that [`Loads::cached_blocks`] says of any replica, if that is known at once.
+    /// Returns the largest [`Loads::cached_blocks`] of any replica, or 0 if it is not known at
+    /// once.
     ///
-    /// With it, nodes that know the same spread prompts that part after it in the same way.
+    /// With it, nodes with equal knowledge spread prompts that differ after those blocks in the
+    /// same way.
     fn cached_blocks_max(&self) -> u32 {
         0
     }
 
-    /// Prompt tokens not expected in the replica's cache, of requests that this process and others,
-    /// as far as they have told lately, have sent there and whose reply has not begun: what it still
-    /// has to read. 0 where nobody counts them.
+    /// Returns the prompt tokens that the replica still has to read: those not expected in its
+    /// cache, of requests whose reply has not begun, sent by this process and by others as of their
+    /// last report. 0 where they are not counted.
     fn pending_tokens(&self, slot: ReplicaSlot) -> u32 {
         let _ = slot;
         0
     }
 
-    /// How fast the replica was seen to be.
+    /// Returns the measured speed of the replica.
     fn speed(&self, slot: ReplicaSlot) -> Speed {
         let _ = slot;
         Speed::UNKNOWN
     }
 
-    /// All of the above for one replica.
+    /// Returns all of the above for one replica.
     ///
-    /// Policies that read most of it ask once. Write it out where the replica has to be looked up
+    /// Policies that read most of it ask once. Implement it where the replica has to be looked up
     /// for every answer.
     fn snapshot(&self, slot: ReplicaSlot) -> Snapshot {
         Snapshot {
@@ -89,28 +93,28 @@ pub trait Loads {
     }
 }
 
-/// What [`Loads`] knows of one replica at one moment.
+/// All that [`Loads`] knows of one replica at one moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
-    /// See [`Loads::in_flight`].
+    /// Requests of this process in flight; see [`Loads::in_flight`].
     pub in_flight: u32,
-    /// See [`Loads::elsewhere`].
+    /// Requests of other processes in flight; see [`Loads::elsewhere`].
     pub elsewhere: u32,
-    /// See [`Loads::limit`].
+    /// Most requests of this process; see [`Loads::limit`].
     pub limit: u32,
-    /// See [`Loads::cached_blocks`].
+    /// Leading blocks expected in the cache; see [`Loads::cached_blocks`].
     pub cached_blocks: u32,
-    /// See [`Loads::pending_tokens`].
+    /// Tokens still to be read; see [`Loads::pending_tokens`].
     pub pending_tokens: u32,
-    /// See [`Loads::signals`].
+    /// Load beyond this process; see [`Loads::signals`].
     pub signals: Signals,
-    /// See [`Loads::speed`].
+    /// Measured speed; see [`Loads::speed`].
     pub speed: Speed,
 }
 
 /// The circumstances of one decision.
 pub struct Moment<'a> {
-    /// The present.
+    /// Present time.
     pub now: Instant,
     /// Load of every replica of the view.
     pub loads: &'a dyn Loads,
@@ -118,7 +122,7 @@ pub struct Moment<'a> {
     ///
     /// Start it at a random number: nodes that all start at 0 would take the same turns.
     pub ticket: u64,
-    /// The only source of chance; the same seed gives the same decision.
+    /// Only source of randomness; the same seed gives the same decision.
     pub rng: &'a mut fastrand::Rng,
 }
 

@@ -1,4 +1,4 @@
-//! The decision about one attempt.
+//! Decision about one attempt of a request.
 
 use std::fmt;
 
@@ -9,16 +9,17 @@ use crate::{Group, Moment};
 
 /// Decides where the next attempt of a request goes.
 ///
-/// Call it again after a failed attempt, with the failed replica added to `tried` and a new
-/// ticket. A replica at its limit or in `tried` is never chosen. A request of a session goes where
-/// the earlier ones went, as long as that replica has no more than its share of what is in flight.
+/// Call it again after a failed attempt, with the failed replica added to `tried` and a new ticket.
+/// A replica at its limit or in `tried` is never chosen. A request of a session goes to the
+/// session's replica, as long as that replica has no more than its fair share of the requests in
+/// flight.
 ///
 /// Allocates nothing. Without a session it costs `O(1)` for [`Random`], [`RoundRobin`],
-/// [`WeightedRoundRobin`] and [`PowerOfTwo`], unless almost every candidate is unusable. All others
-/// look at every candidate, `O(n)`: once for the connection counts and the unbounded hash, twice
-/// for the bounded hash and those that read signals, since what is usual has to be known before one
-/// candidate can be compared with it. A session costs one pass, and the policy's if it moves.
-/// Of more than 256 candidates [`PredictedLatency`] weighs only some.
+/// [`WeightedRoundRobin`] and [`PowerOfTwo`], unless almost every candidate is unusable. All other
+/// policies look at every candidate, `O(n)`: once for the connection counts and the unbounded hash,
+/// twice for the bounded hash and for policies that read signals, since the mean has to be known
+/// before one candidate can be compared with it. A session costs one pass, and the policy's if it
+/// moves. Of more than 256 candidates [`PredictedLatency`] weighs only some.
 ///
 /// [`Random`]: crate::Policy::Random
 /// [`RoundRobin`]: crate::Policy::RoundRobin
@@ -41,56 +42,56 @@ pub fn plan(
     }
 }
 
-/// What to do with a request now.
+/// Decision about a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Plan {
-    /// Send it to a replica.
+    /// Send the request to a replica.
     Attempt(Attempt),
-    /// Answer that it can't be served.
+    /// Answer that the request can't be served.
     Refuse(Refusal),
 }
 
-/// One replica to send a request to, and why that one.
+/// Replica to send a request to, and the reason for it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Attempt {
-    /// The replica.
+    /// Slot of the replica.
     pub slot: ReplicaSlot,
-    /// What made the policy choose it.
+    /// Reason of the choice.
     pub reason: Reason,
-    /// What the policy went by, if it predicts.
+    /// Prediction behind the choice, if the policy predicts.
     pub prediction: Option<Prediction>,
 }
 
-/// Why a replica was chosen: for logs, metrics and explanations.
+/// Reason why a replica was chosen, for logs, metrics and explanations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
-    /// Its group has no other.
+    /// The group has no other replica.
     Only,
-    /// Chance drew it.
+    /// Chance drew the replica.
     Drawn,
-    /// It was its turn.
+    /// The replica had its turn.
     Turn,
-    /// It carried less, for its weight, than the other one of a drawn pair.
+    /// The replica carried less, for its weight, than the other one of a drawn pair.
     LighterOfTwo,
-    /// It had the least of what the policy counts: load, time or work, for its weight.
+    /// The replica had the least of what the policy counts: load, time or work, for its weight.
     Lightest,
-    /// It was predicted to take the least time, all that counts as time included.
+    /// The replica was predicted to take the least time, including all that counts as time.
     Soonest,
-    /// It holds the longest part of the prompt in its cache.
+    /// The replica has the longest part of the prompt in its cache.
     Cached,
-    /// The request's key prefers it to all others.
+    /// The request's key prefers the replica to all others.
     Preferred,
     /// Earlier requests of the same session went there.
     Session,
-    /// It warms up, and gets what counts of its share.
+    /// The replica is in slow start, and gets its reduced share.
     WarmingUp,
-    /// Those that the policy looked at first were busy or tried before.
+    /// The candidates that the policy looked at first were busy or tried before.
     Substitute,
 }
 
 impl Reason {
-    /// The name used in logs and metric labels, e.g. `lighter_of_two`.
+    /// Returns the name used in logs and metric labels, e.g. `lighter_of_two`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -115,7 +116,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// Why no replica was chosen.
+/// Reason why no replica was chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
@@ -125,20 +126,20 @@ pub enum Refusal {
     /// Every replica not tried before is at its limit; one may be free a moment later.
     #[error("every replica is at its limit of requests in flight")]
     AllBusy,
-    /// Every replica asked to be left alone for a while. Never the word of [`plan`], which does not know
-    /// those replicas.
+    /// Every replica asked to be left alone for a while. [`plan`] never returns this, since it does
+    /// not know those replicas.
     #[error("every replica has asked to be left alone for now")]
     AllResting,
     /// Every replica was tried before.
     #[error("every replica was tried")]
     AllTried,
-    /// The answer would come too late to be of use.
+    /// The deadline of the request has passed.
     #[error("the deadline has passed")]
     DeadlinePassed,
 }
 
 impl Refusal {
-    /// The name used in logs and metric labels, e.g. `all_busy`.
+    /// Returns the name used in logs and metric labels, e.g. `all_busy`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The policies by name, and what each of them implements.
+//! Policies by name, and the trait that they implement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -25,22 +25,21 @@ mod token_bucket;
 mod weighted_least_pending;
 mod weighted_round_robin;
 
-/// Latencies below this are equal: shorter ones are noise of the node itself, and none is divided
-/// by 0.
+/// Smallest latency that counts, in milliseconds: differences below it are noise of the node
+/// itself, and nothing is divided by 0.
 const LATENCY_MS_MIN: f32 = 0.1;
 
-/// Declares the policies: each line is a variant, its name in the config, `by affinity` if it goes
-/// by the key of the request, and what prepares it.
+/// Declares the policies. A line has the variant, the name in the config, `by affinity` if the
+/// policy uses the request's key, and the type that prepares it.
 macro_rules! policies {
     ($($(#[$doc:meta])* $variant:ident = $name:literal $(by $key:ident)? => $prepared:ty,)+) => {
-        /// How a group chooses among its candidates.
+        /// Rule by which a group chooses among its candidates.
         ///
-        /// Weights are shares of traffic or of capacity as each policy says; all policies agree
-        /// on never choosing a candidate that is at its limit or was tried before. A weight is
-        /// the part of [`Candidate::weight`] that counts while the candidate warms up. Where loads
-        /// are compared, chance decides by weight between those that warm up and the others, and
-        /// the policy among either. What is not known of a candidate is taken to be as with the
-        /// others on average.
+        /// Weights are shares of traffic or of capacity, as each policy says. No policy chooses a
+        /// candidate that is at its limit or was tried before. During slow start only a part of
+        /// [`Candidate::weight`] counts. Where loads are compared, chance decides by weight between
+        /// the candidates in slow start and the others, and then the policy decides among either.
+        /// An unknown value of a candidate is taken to be the mean of the others.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
         pub enum Policy {
@@ -48,10 +47,10 @@ macro_rules! policies {
         }
 
         impl Policy {
-            /// Every policy, in the order of their declaration.
+            /// All policies, in the order of their declaration.
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
-            /// The name used in the config, e.g. `power_of_two`.
+            /// Returns the name used in the config, e.g. `power_of_two`.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
@@ -59,7 +58,8 @@ macro_rules! policies {
                 }
             }
 
-            /// Whether it goes by [`Inquiry::affinity`], so that a route has to name a key.
+            /// Returns true if the policy uses [`Inquiry::affinity`], so that a route has to name a
+            /// key.
             #[must_use]
             pub fn hashes(self) -> bool {
                 match self {
@@ -67,7 +67,7 @@ macro_rules! policies {
                 }
             }
 
-            /// Works out what the policy needs to know about `candidates` before any request.
+            /// Prepares the policy for `candidates`, before any request.
             pub(crate) fn prepare(
                 self,
                 candidates: &[Candidate],
@@ -84,8 +84,8 @@ macro_rules! policies {
 policies! {
     /// Draws a candidate with a probability in proportion to its weight.
     Random = "random" => random::Random,
-    /// Takes turns in the order of the group; weights don't count. A candidate that warms up
-    /// leaves a part of its turns to the others.
+    /// Takes turns in the order of the group; weights don't count. A candidate in slow start leaves
+    /// a part of its turns to the others.
     RoundRobin = "round_robin" => round_robin::RoundRobin,
     /// Takes turns in proportion to the weights, each candidate's turns spread as evenly as
     /// possible: after any number of turns each has had its exact share to within one turn.
@@ -119,14 +119,14 @@ policies! {
     ///
     /// [`LeastLoadedWeights`]: crate::LeastLoadedWeights
     LeastLoaded = "least_loaded" => least_loaded::LeastLoaded,
-    /// Takes the candidate that reports the least work for its weight: the smallest
-    /// `(pending + sent since the report + 1) / weight`; equal ones take turns. Where no pending
-    /// work is reported, it is what waits and runs there.
+    /// Takes the candidate that reports the least work for its weight: the smallest `(pending +
+    /// sent since the report + 1) / weight`; equal ones take turns. Without a report of pending
+    /// work, the requests that wait and run there count.
     WeightedLeastPending = "weighted_least_pending" => weighted_least_pending::WeightedLeastPending,
     /// Draws among the candidates that have a token left, in proportion to `tokens * weight`; with
     /// no token left anywhere, it does as [`Policy::WeightedLeastConnections`].
     ///
-    /// How the buckets fill is up to [`refill`](crate::refill).
+    /// [`refill`](crate::refill) computes how the buckets fill.
     TokenBucket = "token_bucket" => token_bucket::TokenBucket,
     /// Takes the candidate that the request's key prefers: always the same one while it is usable,
     /// else the key's next preference. Each candidate is preferred by a share of the keys in
@@ -142,37 +142,38 @@ policies! {
     BoundedConsistentHash = "bounded_consistent_hash" by affinity =>
         bounded_consistent_hash::BoundedConsistentHash,
     /// Takes the candidate where the first token (or the whole reply) is predicted to come soonest,
-    /// with what that costs the requests already there: wait, prompt not yet cached, crowding.
-    /// What is equal but for a few milliseconds is decided by the prompt, alike on all nodes.
+    /// including the cost to the requests already there: wait, prompt not yet cached, crowding.
+    /// Between candidates that differ by a few milliseconds only, the prompt decides, alike on all
+    /// nodes.
     ///
     /// A request that fits at no candidate is refused as if all were busy, so that it can wait
     /// where it may still go elsewhere ([`Push`](crate::Push)). A session's replica is preferred by
     /// some milliseconds only.
     PredictedLatency = "predicted_latency" => predicted_latency::PredictedLatency,
-    /// Takes the candidate with the longest part of the prompt in its cache, the one that carries
-    /// less of equal ones; the one that carries the least for its weight if no cache has enough of
-    /// it, or if loads have come too far apart ([`PrefixAwareTuning`](crate::PrefixAwareTuning)).
+    /// Takes the candidate with the longest part of the prompt in its cache, and of equal ones the
+    /// one that carries less. If no cache has enough of it, or if loads differ too much, takes the
+    /// one that carries the least for its weight ([`PrefixAwareTuning`](crate::PrefixAwareTuning)).
     PrefixAware = "prefix_aware" => prefix_aware::PrefixAware,
-    /// Draws some candidates and calls those hot that have more requests than most of them; takes
-    /// the cold one with the lowest latency, or if all are hot the one with the fewest requests
-    /// (Wydrowski et al., "Load is not what you should balance: introducing Prequal", 2024).
+    /// Draws some candidates. Those with more requests than most of them are hot. Takes the cold
+    /// one with the lowest latency, or if all are hot the one with the fewest requests (Wydrowski
+    /// et al., "Load is not what you should balance: introducing Prequal", 2024).
     Prequal = "prequal" => prequal::Prequal,
 }
 
 impl Policy {
-    /// Whether weights count for it.
+    /// Returns true if weights count.
     pub(crate) fn is_weighted(self) -> bool {
         !matches!(self, Self::RoundRobin | Self::LeastConnections)
     }
 
-    /// Whether it weighs a session's replica itself; else the session stays there before the policy
-    /// is asked.
+    /// Returns true if the policy weighs a session's replica itself. With other policies the
+    /// session stays at its replica before the policy is asked.
     pub(crate) fn weighs_sessions(self) -> bool {
         self == Self::PredictedLatency
     }
 
-    /// Whether it compares the loads of candidates for this request; else a candidate's weight
-    /// alone makes its share.
+    /// Returns true if the policy compares the loads of candidates for this request. Otherwise a
+    /// candidate's weight alone sets its share.
     pub(crate) fn compares_loads(self, inquiry: &Inquiry) -> bool {
         match self {
             Self::Random | Self::RoundRobin | Self::WeightedRoundRobin => false,
@@ -207,7 +208,7 @@ impl FromStr for Policy {
     }
 }
 
-/// A name that no policy has.
+/// Error for a name that no policy has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown policy `{0}`, expected one of {names}", names = known_names())]
 pub struct UnknownPolicy(String);
@@ -216,7 +217,7 @@ fn known_names() -> String {
     Policy::ALL.iter().map(|policy| policy.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// A policy, prepared for the candidates of one group.
+/// Policy that is prepared for the candidates of one group.
 pub(crate) trait Choose: fmt::Debug + Send + Sync {
     /// Chooses a usable candidate of `field`; `None` only if there is none, or if the policy finds
     /// that the request fits at none.

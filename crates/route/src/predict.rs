@@ -1,7 +1,7 @@
-//! What a request is predicted to take at each candidate: the terms, and whether it fits there.
+//! Predicted cost of a request at each candidate: its terms, and room for the request.
 //!
-//! [`Weigher`] looks at a group once to learn what is usual in it, then weighs one candidate at a
-//! time. The policy takes the least; an explanation shows them all.
+//! [`Weigher`] looks at a group once to learn the means, then weighs one candidate at a time. The
+//! policy takes the cheapest; an explanation shows them all.
 
 mod cost;
 mod fit;

@@ -1,31 +1,31 @@
-//! Whom a replica's 429 is about: the tenant that got it, or everybody.
+//! Scope of a replica's 429: the tenant that got it, or all tenants.
 
 use std::time::{Duration, Instant};
 
-/// Tenants refused within [`WINDOW`] from which on the replica itself may have no room.
+/// Tenants refused within [`WINDOW`] from which the replica itself may have no room.
 const TENANTS_MIN: usize = 3;
-/// Refusals that are longer ago say nothing about now.
+/// Age of a refusal at which it no longer counts.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Tenants that are remembered at most; of more the one whose rest ends first is forgotten.
+/// Most tenants that are remembered; of more, the one whose pause ends first is dropped.
 const TENANTS_MAX: usize = 64;
 
-/// Tenants that a replica has refused with 429, each until when it asked to be left alone.
+/// Tenants that a replica refused with 429, and the moment until which each has to pause.
 ///
-/// A 429 says that the client has used up what it may ask for, which for a replica that knows several
-/// keys is no word about the others. So it rests for that tenant alone. When three tenants or more were
-/// refused within ten seconds, and more than requests were answered meanwhile, it is about the
-/// replica.
+/// A 429 means that a client has used up its rate limit. For a replica that knows several keys this
+/// says nothing about other clients, so only that tenant pauses. If three tenants or more were
+/// refused within ten seconds, and more tenants than requests were answered in that time, the
+/// replica itself has no room.
 #[derive(Clone, Debug, Default)]
 pub struct Refusals {
     refused: Vec<Refused>,
 }
 
-/// Whom a refusal is about.
+/// Scope of a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalScope {
-    /// The tenant: others are sent there as before.
+    /// The tenant: other tenants are sent there as before.
     Tenant,
-    /// The replica: nobody is sent there for now.
+    /// The replica: no request is sent there for now.
     Replica,
 }
 
@@ -39,9 +39,9 @@ struct Refused {
 }
 
 impl Refusals {
-    /// What is known after `tenant` was refused at `now` and is to be left alone until `until`, and
-    /// whom that is about. `answered` counts the requests that the replica has answered well; it may
-    /// wrap.
+    /// Returns the state after `tenant` was refused at `now` and has to pause until `until`, and
+    /// the scope of that refusal. `answered` counts the requests that the replica answered well; it
+    /// may wrap.
     #[must_use]
     pub fn with(
         &self,
@@ -54,17 +54,20 @@ impl Refusals {
         };
         let mut refused: Vec<Refused> = self.refused.iter().filter(is_kept).copied().collect();
         if refused.len() >= TENANTS_MAX {
+            // The shortest remaining pause is the smallest loss.
             let first = (0..refused.len()).min_by_key(|&index| refused[index].until);
             first.map(|index| refused.swap_remove(index));
         }
         let before = self.refused.iter().find(|known| known.tenant == tenant);
+        // A further refusal never shortens a pause.
         let until = before.map_or(until, |before| before.until.max(until));
         refused.push(Refused { tenant, at: now, until, answered });
         let scope = scope(&refused, now, answered);
         (Self { refused }, scope)
     }
 
-    /// Until when a tenant's requests are kept from the replica; `None` if they are not.
+    /// Returns the moment until which a tenant's requests are kept from the replica; `None` if they
+    /// are not.
     #[must_use]
     pub fn until(&self, tenant: u64, now: Instant) -> Option<Instant> {
         let known = self.refused.iter().find(|known| known.tenant == tenant)?;
@@ -82,6 +85,7 @@ fn scope(refused: &[Refused], now: Instant, answered: u32) -> RefusalScope {
     let recent = || refused.iter().filter(|refused| refused.is_recent(now));
     let tenants = recent().count();
     let answers = recent().map(|refused| answered.wrapping_sub(refused.answered)).max();
+    // Answers in between show that the replica has room for others.
     let is_about_replica = tenants >= TENANTS_MIN && tenants > answers.unwrap_or(0) as usize;
     if is_about_replica { RefusalScope::Replica } else { RefusalScope::Tenant }
 }

@@ -4,20 +4,20 @@ use spillway_types::RAMP_FULL;
 
 use crate::Candidate;
 
-/// Gives every key an order of preference over the positions of a group.
+/// Order of preference over the positions of a group, for every key.
 ///
-/// Each position gets, for each key, the arrival time of a clock that ticks at random with a rate
-/// of its weight; the earliest is preferred. So it is preferred by exactly its weight's share of
-/// the keys, independently for each key, and as no time depends on another position, one that
+/// For each key, each position gets the arrival time of a clock that ticks at random at the rate of
+/// its weight; the earliest is preferred. So a position is preferred by exactly its weight's share
+/// of the keys, independently for each key. No time depends on another position, so a position that
 /// comes, goes or changes its weight moves no keys but its own.
 ///
 /// A ring with virtual nodes finds a position in `O(log n)`, but its shares are uneven by the
-/// square root of the number of virtual nodes, weights multiply them, and a full position hands
-/// its keys to a few neighbours on the ring. Here the next preference is as random as the first,
-/// so that what overflows spreads over all (Chen, Coleman and Shrivastava, "Revisiting consistent
-/// hashing with bounded loads", 2021). Nothing is kept but 16 bytes a position. With 4, 64 and 1,000
-/// candidates of mixed weights a decision takes 80 ns, 270 ns and 1.4 µs, and 3.2 µs to find the
-/// only free one of 1,000 (`benches/plan.rs`).
+/// square root of the number of virtual nodes, weights multiply them, and a full position hands its
+/// keys to a few neighbours on the ring. Here the next preference is as random as the first, so
+/// that overflow spreads over all (Chen, Coleman and Shrivastava, "Revisiting consistent hashing
+/// with bounded loads", 2021). A position takes 16 bytes. With 4, 64 and 1,000 candidates of mixed
+/// weights a decision takes 80 ns, 270 ns and 1.4 µs, and 3.2 µs to find the only free one of 1,000
+/// (`benches/plan.rs`).
 #[derive(Debug)]
 pub(crate) struct Rendezvous {
     positions: Vec<Position>,
@@ -26,22 +26,22 @@ pub(crate) struct Rendezvous {
 #[derive(Clone, Copy, Debug)]
 struct Position {
     identity: u64,
-    /// Mean time to its first tick: the reciprocal of its weight.
+    /// Mean time to the first tick: the reciprocal of the weight.
     mean: f64,
 }
 
-/// What a key prefers among the acceptable positions.
+/// Position that a key prefers among the acceptable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Preferred<T> {
-    /// What the position was accepted as.
+    /// Result of `accept` for the position.
     pub(crate) accepted: T,
-    /// Whether the key prefers no other position to it, acceptable or not.
+    /// True if the key prefers no other position to this one, acceptable or not.
     pub(crate) is_first: bool,
 }
 
 impl Rendezvous {
-    /// Prepares the order for candidates by the weights that count now: while one warms up, its
-    /// keys move over to it one by one, and none moves between the others.
+    /// Prepares the order for candidates by the weights that count now: during slow start, keys
+    /// move to a candidate one by one, and none moves between the others.
     pub(crate) fn new(candidates: &[Candidate]) -> Self {
         let whole = f64::from(RAMP_FULL);
         Self::weighted(
@@ -51,7 +51,7 @@ impl Rendezvous {
         )
     }
 
-    /// Prepares the order for positions given by identity and weight, which is more than 0.
+    /// Prepares the order for positions given by identity and weight, which must be above 0.
     pub(crate) fn weighted(positions: impl Iterator<Item = (u64, impl Into<f64>)>) -> Self {
         let position = |(identity, weight): (u64, _)| Position {
             identity,
@@ -60,10 +60,10 @@ impl Rendezvous {
         Self { positions: positions.map(position).collect() }
     }
 
-    /// The position that `key` prefers among those for which `accept` returns something.
+    /// Returns the position that `key` prefers among those for which `accept` returns something.
     ///
-    /// One pass in `O(n)`. `accept` is asked only about positions that may be preferred to all
-    /// that it accepted before: about `log n` of them, if it accepts most.
+    /// One pass in `O(n)`. `accept` is called only for positions that may be preferred to all it
+    /// accepted before: about `log n` of them, if it accepts most.
     pub(crate) fn prefer<T>(
         &self,
         key: u64,
@@ -75,11 +75,13 @@ impl Rendezvous {
         for (index, &Position { identity, mean }) in self.positions.iter().enumerate() {
             let early = uniform(key, identity);
             let at_least = early * mean;
+            // The bound alone rules this position out, without a logarithm.
             if best.as_ref().is_some_and(|((earliest, _), _)| at_least > *earliest) {
                 continue;
             }
             let accepted = accept(index);
-            // The exact time costs a logarithm: of many refused ones it is known for the few first.
+            // The exact time costs a logarithm: of many refused ones it is computed for the
+            // earliest few.
             if accepted.is_none() && at_least > earliest_refused.0 {
                 continue;
             }
@@ -96,15 +98,15 @@ impl Rendezvous {
     }
 }
 
-/// A number from 0 up to, but not, 1 that is random in each of its arguments.
+/// Returns a number from 0 up to, but not including, 1 that is random in each of its arguments.
 ///
-/// Both are strong hashes already, and the key's is secret: it only remains to mix them. The mixer
-/// is the finalizer of `SplitMix64` (Steele, Lea and Flood, 2014).
+/// Both are strong hashes already, and the key's is secret, so they only have to be mixed. The
+/// mixer is the finalizer of `SplitMix64` (Steele, Lea and Flood, 2014).
 pub(crate) fn uniform(key: u64, identity: u64) -> f64 {
     (mix(key, identity) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A number that depends on both, all numbers being equally likely.
+/// Mixes both numbers into one; all results are equally likely.
 #[inline]
 pub(crate) fn mix(key: u64, identity: u64) -> u64 {
     let mut bits = (key ^ identity).wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -113,9 +115,10 @@ pub(crate) fn mix(key: u64, identity: u64) -> u64 {
     bits ^ (bits >> 31)
 }
 
-/// An exponentially distributed number with mean 1 from a uniform one, never less than that.
+/// Turns a uniform number into an exponentially distributed one of mean 1, never less than the
+/// uniform one.
 fn exponential(uniform: f64) -> f64 {
-    // Rounding must not undercut the bound that lets most logarithms be left out.
+    // Rounding must not undercut the bound that saves most logarithms.
     (-(-uniform).ln_1p()).max(uniform)
 }
 
@@ -138,7 +141,7 @@ mod tests {
         weights.iter().map(candidate).collect()
     }
 
-    /// The identity that a key prefers.
+    /// Returns the identity that a key prefers.
     fn first(candidates: &[Candidate], key: u64) -> Option<u64> {
         let preferred =
             Rendezvous::new(candidates).prefer(key, |index| Some(candidates[index].identity))?;
@@ -151,7 +154,7 @@ mod tests {
         (0..count).map(move |_| rng.u64(..))
     }
 
-    /// Up to 30 replicas with numbers of their own.
+    /// Up to 30 replicas with different numbers.
     fn any_group() -> impl Strategy<Value = Vec<Candidate>> {
         let weight = prop_oneof![Just(1_u32), 1..1_000_u32];
         prop::collection::btree_map(0..1_000_u32, weight, 1..30)
@@ -159,7 +162,7 @@ mod tests {
     }
 
     proptest! {
-        // Read backwards: whoever joins takes keys, and none moves between the others.
+        // Read backwards: a replica that joins takes keys, and none moves between the others.
         #[test]
         fn whoever_leaves_moves_its_own_keys_only(
             all in any_group(),

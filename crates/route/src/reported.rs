@@ -1,23 +1,23 @@
-//! What replicas report about their requests, and what became of it since.
+//! Reports of replicas about their requests, brought up to date.
 
 use spillway_types::{Reading, Signals};
 
 use crate::field::{Field, Usable};
 use crate::mean::Mean;
 
-/// The reports of a group, to tell from an old one what a replica has to do now.
+/// Reports of a group, for estimates of a replica's present work from an old report.
 #[derive(Debug)]
 pub(crate) struct Reports {
-    /// Mean of what is reported.
+    /// Mean of the reported work.
     work: f32,
-    /// Mean of what was known to be in flight when that was reported.
+    /// Mean of the requests known to be in flight at the reports.
     in_flight: f32,
-    /// Reported work for each request that was known to be in flight, at least 1.
+    /// Reported work per request that was known to be in flight, at least 1.
     work_per_request: f32,
 }
 
 impl Reports {
-    /// Looks at all reports once. `reported` says what they are about.
+    /// Reads all reports once. `reported` selects the value.
     pub(crate) fn of(field: &Field<'_>, reported: impl Fn(&Signals) -> Reading) -> Self {
         let mut sums = ReportSums::default();
         for usable in field.all_usable() {
@@ -27,16 +27,17 @@ impl Reports {
         sums.finish()
     }
 
-    /// The work at a replica: what it reported, and in proportion to its mean what is known to have
-    /// been sent there and to have ended since.
+    /// Returns the present work at a replica: the reported work, plus the known change of requests
+    /// in flight since, in proportion to the mean work per known request.
     ///
-    /// In proportion, because gateways that tell nothing of their requests saw the same report and
-    /// send to the same replicas: if all have four times as much in flight as is known here, four
-    /// requests have gone where one has that is known. Counting only its own, eight gateways with reports of every 100 ms all run to the
-    /// replica that was free, and their p99 in the tests' closed loop is 234 ms instead of 120. It
-    /// also makes no difference whether work is counted in requests or, say, in tokens.
+    /// In proportion, because gateways that don't tell each other of their requests saw the same
+    /// report and send to the same replicas: if all have four times as much in flight as is known
+    /// here, four requests went where one is known. If only its own requests count, eight gateways
+    /// with reports every 100 ms all run to the replica that was free, and their p99 in the tests'
+    /// closed loop is 234 ms instead of 120. The proportion also makes the unit of work irrelevant,
+    /// be it requests or tokens.
     ///
-    /// A replica that reports nothing is taken to have the mean work for the mean in flight.
+    /// A replica without a report is taken to have the mean work for the mean in flight.
     #[inline]
     pub(crate) fn now(&self, usable: &Usable, reading: Reading, signals: &Signals) -> f32 {
         let since = |before: f32| (usable.known() - before) * self.work_per_request;
@@ -45,23 +46,23 @@ impl Reports {
         Reading { value, trust: reading.trust }.or(usual)
     }
 
-    /// What was reported, or else is usual.
+    /// Returns the reported work, or the mean if there is no report.
     pub(crate) fn before(&self, reading: Reading) -> f32 {
         reading.or(self.work)
     }
 
-    /// The work at all replicas together for this much in flight there.
+    /// Returns the mean work for this many requests in flight.
     pub(crate) fn mean_now(&self, in_flight: f32) -> f32 {
         (self.work + (in_flight - self.in_flight) * self.work_per_request).max(0.0)
     }
 
-    /// The work that one more request adds.
+    /// Returns the work that one more request adds.
     pub(crate) fn work_per_request(&self) -> f32 {
         self.work_per_request
     }
 }
 
-/// [`Reports`] in the making.
+/// Sums from which [`Reports`] are made.
 #[derive(Debug, Default)]
 pub(crate) struct ReportSums {
     work: Mean,
@@ -69,7 +70,7 @@ pub(crate) struct ReportSums {
 }
 
 impl ReportSums {
-    /// Takes the report of one replica into account.
+    /// Adds the report of one replica.
     pub(crate) fn add(&mut self, reading: Reading, signals: &Signals) {
         self.work.add(reading);
         let value = signals.in_flight_at_report as f32;
@@ -78,15 +79,17 @@ impl ReportSums {
 
     pub(crate) fn finish(self) -> Reports {
         let (work, in_flight) = (self.work.or(0.0), self.in_flight.or(0.0));
-        // A process with nothing in flight can't tell; what it sends is one more request at least.
+        // A process with nothing in flight knows no ratio; each request it sends is at least one
+        // request.
         let ratio = if in_flight > 0.0 { work / in_flight } else { 1.0 };
         Reports { work, in_flight, work_per_request: ratio.max(1.0) }
     }
 }
 
-/// Requests that wait or run at a replica, from all its clients.
+/// Returns the requests that wait or run at a replica, from all its clients.
 ///
-/// With one of the two unknown it is the other; with both known it is trusted as far as the lesser.
+/// If one of the two counts is unknown, returns the other; if both are known, the trust is the
+/// lesser of the two.
 #[inline]
 pub(crate) fn in_system(signals: &Signals) -> Reading {
     let Signals { queued, running, .. } = *signals;

@@ -1,33 +1,34 @@
-//! How many retries the traffic can bear.
+//! Retry budget: the share of traffic that may be retried.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// How much credit is kept beyond the hand: what 3 s of steady traffic earn, or of the minimum. With the
-/// usual share of 15 % that is what is lacking to a fifth of 9 s, so that a fault that lasts longer
-/// sees retries of no more than a fifth of its requests, however calm it was before.
+/// Time in which the credit beyond the hand is earned, by steady traffic or by the minimum. With
+/// the usual share of 15 %, the earnings of 3 s are 5 % of the requests of 9 s, which is the gap to
+/// 20 %. So in a fault that lasts longer, at most a fifth of the requests are retried, however calm
+/// it was before.
 const WINDOW_NS: u64 = 3_000_000_000;
 
-/// Earned credit is counted again no more often than this.
+/// Least time between two conversions of requests into credit.
 const SETTLE_NS: u64 = 10_000_000;
 
-/// Credit for one retry; fine enough that rounding costs nothing worth mentioning.
+/// Credit for one retry; fine enough to make rounding negligible.
 const RETRY: u64 = 100 * PERCENT;
 const PERCENT: u64 = 1_000;
 
 /// Limits of a [`RetryBudget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryBudgetConfig {
-    /// Retries per 100 requests in the long run. More than 20 or so lets a failing replica double the
-    /// load on the others just when they have to carry its share.
+    /// Retries per 100 requests in the long run. More than about 20 lets a failing replica double
+    /// the load on the others just when they have to carry its share.
     pub share_percent: u32,
-    /// Retries that are there at the start and that time does not take away: requests earn them back,
-    /// by their share and however seldom they come. So a quiet node still retries. None with a share
-    /// of zero, which nothing would earn back.
+    /// Retries available at the start, which don't fade with time: requests earn them back by their
+    /// share, however seldom they come. So a quiet node still retries. Without a share there are
+    /// none, since nothing would earn them back.
     pub in_hand: u32,
-    /// Retries per second that are earned where the requests' share is less, so that a few requests
-    /// at a time survive a replica's death. Three are more than the usual share of fewer than 20
-    /// requests a second, and no load to speak of.
+    /// Least number of retries earned per second, so that a few requests at a time survive the
+    /// death of a replica. Three are more than the usual share of fewer than 20 requests a second,
+    /// and negligible load.
     pub per_second_min: u32,
 }
 
@@ -37,27 +38,29 @@ impl Default for RetryBudgetConfig {
     }
 }
 
-/// Allows a share of the requests to be retried, or a minimum per second if that is more.
+/// Budget that allows a share of the requests to be retried, or a minimum per second if that is
+/// more.
 ///
-/// In each second at least one of two is earned: `share_percent` of its requests, or `per_second_min`.
-/// From its start on, the retries are at most what was earned and `in_hand`. Credit not used fades, to
-/// 37 % or less in 3 s, but not below `in_hand`: there is never more than that or what 3 s of steady
-/// traffic earn, whichever is more. Neither call locks or waits; many threads share one budget.
+/// Each second earns the larger of two amounts: `share_percent` of its requests, or
+/// `per_second_min`. All retries since the start are at most what was earned plus `in_hand`. Unused
+/// credit fades to 37 % or less in 3 s, but not below `in_hand`; the credit is never more than that
+/// or the earnings of 3 s of steady traffic, whichever is more. No call locks or waits; many
+/// threads share one budget.
 #[derive(Debug)]
 pub struct RetryBudget {
     config: RetryBudgetConfig,
-    /// Zero of all times below lies one window before this moment.
+    /// Start of the budget, one window after the zero of all times below.
     started: Instant,
     /// Requests since `settled_ns`.
     requests: AtomicU64,
     /// Credit earned by requests before `settled_ns`.
     earned: AtomicU64,
-    /// When `requests` was last turned into `earned`.
+    /// Time at which `requests` was last turned into `earned`.
     settled_ns: AtomicU64,
 }
 
 impl RetryBudget {
-    /// A budget that starts at `now`, with all that is in hand.
+    /// Returns a budget that starts at `now` with everything in hand.
     #[must_use]
     pub fn new(config: RetryBudgetConfig, now: Instant) -> Self {
         Self {
@@ -69,12 +72,12 @@ impl RetryBudget {
         }
     }
 
-    /// Counts a request, once however often it will be attempted.
+    /// Counts a request: once, however many attempts it takes.
     pub fn on_request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes credit for one retry; `false` if there is none, and then nothing may be retried.
+    /// Takes the credit for one retry. Returns false if there is none; nothing may be retried then.
     #[must_use = "a retry without credit turns an outage into a storm"]
     pub fn try_retry(&self, now: Instant) -> bool {
         let since_start = now.saturating_duration_since(self.started).as_nanos();
@@ -85,11 +88,13 @@ impl RetryBudget {
 
     /// Turns the requests counted so far into credit, and lets earlier credit fade.
     ///
-    /// Between two calls the requests are taken to have come evenly, which saves every request
-    /// the look at the clock.
+    /// The requests between two calls are taken to have come evenly, so that no request has to read
+    /// the clock.
     fn settle(&self, now_ns: u64) {
         let settled_ns = self.settled_ns.load(Ordering::Relaxed);
         let elapsed_ns = now_ns.saturating_sub(settled_ns);
+        // One thread of several wins the exchange and settles; the others go on with the old
+        // credit.
         let is_mine = elapsed_ns >= SETTLE_NS
             && self
                 .settled_ns
@@ -102,6 +107,7 @@ impl RetryBudget {
         let share = requests.saturating_mul(u64::from(self.config.share_percent) * PERCENT);
         let minimum = u64::from(self.config.per_second_min) * RETRY;
         let credit = share.max(scale(minimum, elapsed_ns, 1_000_000_000));
+        // Of a time longer than the window, only the credit of one window is kept.
         let fresh = scale(credit, WINDOW_NS.min(elapsed_ns), elapsed_ns);
         let kept_ns = WINDOW_NS.saturating_sub(elapsed_ns);
         let hand = self.config.hand();
@@ -118,13 +124,13 @@ impl RetryBudget {
 }
 
 impl RetryBudgetConfig {
-    /// What is in hand at the start, as credit.
+    /// Returns the credit in hand at the start.
     fn hand(self) -> u64 {
         if self.share_percent == 0 { 0 } else { u64::from(self.in_hand) * RETRY }
     }
 }
 
-/// `value * part / whole` without overflow.
+/// Returns `value * part / whole` without overflow.
 fn scale(value: u64, part: u64, whole: u64) -> u64 {
     let scaled = u128::from(value) * u128::from(part) / u128::from(whole);
     u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -146,18 +152,19 @@ mod tests {
         RetryBudget::new(RetryBudgetConfig { share_percent, in_hand: 0, per_second_min }, *NOW)
     }
 
-    /// Without a minimum.
+    /// Returns a budget without a minimum.
     fn by_hand() -> RetryBudget {
         let config = RetryBudgetConfig { share_percent: 20, in_hand: 10, per_second_min: 0 };
         RetryBudget::new(config, *NOW)
     }
 
-    /// Retries allowed out of `wanted` at that moment.
+    /// Returns the retries allowed out of `wanted` at that moment.
     fn allowed(budget: &RetryBudget, wanted: u64, at: Duration) -> u64 {
         (0..wanted).filter(|_| budget.try_retry(*NOW + at)).count() as u64
     }
 
-    /// All that is allowed where so many requests come, and every failure wants three retries at once.
+    /// Returns all retries allowed while so many requests come and every failure wants three at
+    /// once.
     fn storm(budget: &RetryBudget, requests: u32, every_ms: u32) -> u64 {
         let mut retries = 0;
         for number in 0..requests {
@@ -234,7 +241,7 @@ mod tests {
         let budget = by_hand();
         let minute = |number: u64| Duration::from_secs(60 * number);
         assert_eq!(allowed(&budget, 100, Duration::ZERO), 10);
-        // Looked at after each request, or after all of them: it is the same.
+        // A look after each request or after all of them: the result is equal.
         let looked: u64 = (1..=20)
             .map(|number| {
                 budget.on_request();

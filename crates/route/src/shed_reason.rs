@@ -1,45 +1,45 @@
-//! Why a request is turned away that might have been served at another time.
+//! Reasons why a request is refused that might have been served at another time.
 
 use serde::Serialize;
 
-/// Why a request is shed: for the client, logs and metrics.
+/// Reason why a request is shed, for the client, logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShedReason {
-    /// The queue takes no more, and no other region shows room.
+    /// The queue is full, and no other region shows room.
     QueueFull,
-    /// It waited, and a more urgent one took its place in a full queue.
+    /// A more urgent request took the place of this one in a full queue.
     PushedOut,
-    /// It waited as long as the queue lets requests wait.
+    /// The request waited as long as the queue allows.
     Waited,
-    /// No replica is in reach, here or elsewhere.
+    /// No replica is in reach, here or in another region.
     NobodyInReach,
-    /// Its first token would come later, wherever it went, than the route's objective says.
+    /// The first token would come later than the route's objective in every region.
     Slo,
-    /// Its deadline would pass, or has passed, before its turn.
+    /// The deadline would pass, or has passed, before the request's turn.
     Late,
-    /// It came from another region, which can look further, and there is no room.
+    /// There is no room for a request from another region, which can look further.
     GuestWithoutRoom,
     /// All replicas asked to be left alone for a while.
     ReplicaBusy,
-    /// Too few replicas are healthy, and what they can do is for more urgent requests.
+    /// Too few replicas are healthy, and more urgent requests need them.
     Degraded,
-    /// A limit on requests per second.
+    /// A rate limit on requests per second.
     RequestRate,
-    /// A limit on tokens per minute.
+    /// A rate limit on tokens per minute.
     TokenRate,
     /// A limit on requests at the same time.
     Concurrency,
-    /// Too many connections.
+    /// Too many connections are open.
     Connections,
     /// Too much memory is in use.
     Memory,
-    /// The node is about to end.
+    /// The node is about to stop.
     Draining,
 }
 
 impl ShedReason {
-    /// All of them, e.g. for the labels of a metric.
+    /// All reasons, e.g. for the labels of a metric.
     pub const ALL: [Self; 15] = [
         Self::QueueFull,
         Self::PushedOut,
@@ -58,7 +58,7 @@ impl ShedReason {
         Self::Draining,
     ];
 
-    /// The name used in headers, logs and metric labels, e.g. `queue_full`.
+    /// Returns the name used in headers, logs and metric labels, e.g. `queue_full`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -80,8 +80,24 @@ impl ShedReason {
         }
     }
 
-    /// Whether the client has used up what it may have, which is answered 429. All others are no fault
-    /// of the client, and answered 503.
+    /// Returns true if the reason of that name is a lack of room, which other regions may have.
+    /// False for a limit of the client, a deadline of its own choice, or a replica that is down.
+    #[must_use]
+    pub fn is_lack_of_room(name: &str) -> bool {
+        let reasons = [
+            Self::QueueFull,
+            Self::PushedOut,
+            Self::Waited,
+            Self::Slo,
+            Self::ReplicaBusy,
+            Self::Degraded,
+            Self::Memory,
+        ];
+        reasons.iter().any(|reason| reason.name() == name)
+    }
+
+    /// Returns true if the client has used up a limit, which is answered with 429. For all other
+    /// reasons the client is not at fault, and the answer is 503.
     #[must_use]
     pub fn is_limit(self) -> bool {
         matches!(self, Self::RequestRate | Self::TokenRate | Self::Concurrency)

@@ -1,19 +1,19 @@
-//! Turns in proportion to weight, spread as evenly as they can be.
+//! Smooth schedule: turns in proportion to weight, spread evenly.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Most turns in a schedule, unless there are more positions than that: 16 KiB a group.
+/// Most turns in a schedule, unless there are more positions: 16 KiB a group.
 const TURNS_MAX: u64 = 4_096;
 
-/// A cyclic sequence of positions in which each has turns in proportion to its weight.
+/// Cyclic sequence of positions in which each has turns in proportion to its weight.
 ///
 /// After any number of turns each position has had its exact share to within less than one turn.
-/// Nginx's smooth weighted round robin, which picks the largest balance, aims at the same but
-/// strays further (1.4 turns with some 30 mixed weights) and looks at every position for each
-/// turn. Here the turn `k` of a position with `w` of `s` turns falls within
-/// `floor(k*s/w) .. ceil((k+1)*s/w)`, and the window that ends first is served first, which
-/// always works out (Baruah et al., "Proportionate progress", 1996).
+/// Nginx's smooth weighted round robin, which picks the largest balance, has the same aim but
+/// strays further (1.4 turns with some 30 mixed weights) and looks at every position for each turn.
+/// Here the turn `k` of a position with `w` of `s` turns falls within `floor(k*s/w) ..
+/// ceil((k+1)*s/w)`, and the window that ends first is served first, which is always possible
+/// (Baruah et al., "Proportionate progress", 1996).
 #[derive(Debug)]
 pub(crate) struct SmoothSchedule {
     turns: Vec<u32>,
@@ -25,17 +25,17 @@ impl SmoothSchedule {
         Self { turns: interleave(&turn_counts(weights)) }
     }
 
-    /// Whose turn it is at `ticket`; `None` if the schedule is empty.
+    /// Returns the position whose turn it is at `ticket`; `None` if the schedule is empty.
     pub(crate) fn turn(&self, ticket: u64) -> Option<usize> {
         let at = ticket.checked_rem(self.turns.len() as u64)?;
         Some(self.turns[usize::try_from(at).ok()?] as usize)
     }
 }
 
-/// How many turns each weight gets: exact if the schedule is long enough for that.
+/// Returns the turns of each weight: exact if the schedule is long enough.
 ///
-/// Otherwise each count is rounded by less than one turn, but to at least 1. With `s` turns and
-/// `r` positions whose exact count is below 1, a share is off by less than `(1 + r) / s`.
+/// Otherwise each count is rounded by less than one turn, but to at least 1. With `s` turns and `r`
+/// positions whose exact count is below 1, a share is off by less than `(1 + r) / s`.
 fn turn_counts(weights: &[u64]) -> Vec<u64> {
     let total: u64 = weights.iter().sum();
     let divisor = weights.iter().copied().fold(0, greatest_common_divisor);
@@ -58,7 +58,8 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-/// Gives position `i` `counts[i]` turns: of those whose window has begun, the earliest end first.
+/// Gives position `i` `counts[i]` turns: of the windows that have begun, the one that ends first is
+/// served first.
 fn interleave(counts: &[u64]) -> Vec<u32> {
     let total: u64 = counts.iter().sum();
     let begin = |position: usize, nth: u64| nth * total / counts[position];
@@ -74,7 +75,7 @@ fn interleave(counts: &[u64]) -> Vec<u32> {
                 open.push(Reverse((end(position, nth), position, nth)));
             }
         }
-        // Never empty: were no window open, the turns given would exceed those that there were.
+        // Never empty: if no window were open, more turns would be given than exist.
         if let Some(Reverse((_, position, nth))) = open.pop() {
             turns.push(u32::try_from(position).unwrap_or_default());
             ahead.push(Reverse((begin(position, nth + 1), position, nth + 1)));
@@ -89,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails unless after every turn each position has had its share to within one turn.
+    /// Fails unless each position has had its share to within one turn, after every turn.
     fn check_even(weights: &[u64]) -> Result<(), TestCaseError> {
         let schedule = SmoothSchedule::new(weights);
         let total: u64 = weights.iter().sum();

@@ -1,74 +1,74 @@
-//! Which arm of a traffic split a request belongs to.
+//! Traffic split: the arm that a request belongs to.
 
 use highway::{HighwayHash, HighwayHasher};
 use spillway_types::{ArmName, ModelName};
 
 use crate::rendezvous::Rendezvous;
 
-/// What the hash of a split's keys begins with; another number would move every user.
+/// First input of a split's hash; a change would move every user.
 const KEY_LABEL: &[u8] = b"spillway split 1";
 
-/// A split of traffic between named arms, in proportion to their weights.
+/// Split of traffic between named arms, in proportion to their weights.
 ///
 /// Keys are hashed without a secret, on the split's name and the key alone: every node, after every
-/// restart and in every release, gives a user the same arm. It can do no harm that clients can
-/// compute it, since arms are not replicas. The arms' order does not matter, and each has its clock
-/// of its own (see `rendezvous.rs`): more weight for one arm takes users from the others and moves
+/// restart and in every release, gives a user the same arm. Clients may compute it without harm,
+/// since arms are not replicas. The order of the arms does not matter, and each arm has a clock of
+/// its own (see `rendezvous.rs`): more weight for one arm takes users from the others and moves
 /// none between those.
 #[derive(Debug)]
 pub struct Split {
-    /// The hash of everything that keys are hashed with.
+    /// Hash state with the label and the split's name.
     keyed: HighwayHasher,
     arms: Vec<ArmWeight>,
-    /// The order over the arms in `drawable`.
+    /// Order of preference over the arms in `drawable`.
     order: Rendezvous,
-    /// Positions in `arms` of those with a weight.
+    /// Positions in `arms` of the arms with a weight.
     drawable: Vec<usize>,
 }
 
-/// An arm and its share.
+/// Arm of a split and its share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmWeight {
-    /// Its name, unique in the split.
+    /// Name of the arm, unique in the split.
     pub name: ArmName,
-    /// Its share of the traffic against the other arms; with 0 it gets only what asks for it.
+    /// Share of the traffic against the other arms; at 0 the arm gets only requests that name it.
     pub weight: u32,
 }
 
-/// What a request brings to choose its arm by.
+/// Part of a request that selects its arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArmKey<'k> {
-    /// Nothing: its arm is drawn.
+    /// No key: the arm is drawn.
     Nothing,
-    /// A name to hash.
+    /// Key to hash.
     User(&'k [u8]),
-    /// A name to hash, unless it is an arm's: then that arm is meant, whatever its weight.
+    /// Key to hash, unless it is the name of an arm: that arm is meant then, whatever its weight.
     UserOrArm(&'k [u8]),
 }
 
-/// The arm of one request.
+/// Arm of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ArmChoice {
-    /// Its position in the order that the split was given.
+    /// Position of the arm in the order that the split was given.
     pub index: usize,
-    /// What decided.
+    /// Reason of the choice.
     pub reason: ArmReason,
 }
 
-/// What decided about an arm.
+/// Reason for the choice of an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArmReason {
-    /// The request named it.
+    /// The request named the arm.
     Named,
-    /// The request's key belongs to it.
+    /// The request's key belongs to the arm.
     Hashed,
-    /// It was drawn for an earlier request of the same client.
+    /// The arm was drawn for an earlier request of this client.
     Remembered,
-    /// Chance drew it.
+    /// Chance drew the arm.
     Drawn,
 }
 
-/// Why there can be no such split.
+/// Error for a split that can't be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SplitError {
     /// No arm would get any traffic.
@@ -83,7 +83,8 @@ impl Split {
     /// Prepares a split for the arms in this order.
     ///
     /// # Errors
-    /// If their weights are all 0, or two of them have one name.
+    ///
+    /// Returns an error if all weights are 0, or if two arms have one name.
     pub fn new(name: &ModelName, arms: Vec<ArmWeight>) -> Result<Self, SplitError> {
         let is_again =
             |index: &usize| arms[..*index].iter().any(|arm| arm.name == arms[*index].name);
@@ -99,23 +100,23 @@ impl Split {
         );
         let mut keyed = HighwayHasher::default();
         keyed.append(KEY_LABEL);
-        // With its length, so that no other split's name and key read the same.
+        // The length keeps another split's name and key from reading the same.
         keyed.append(&(name.as_str().len() as u64).to_le_bytes());
         keyed.append(name.as_str().as_bytes());
         Ok(Self { keyed, arms, order, drawable })
     }
 
-    /// The arms in the order that they were given.
+    /// Returns the arms in the given order.
     #[must_use]
     pub fn arms(&self) -> &[ArmWeight] {
         &self.arms
     }
 
-    /// The arm of a request: the one that it names, else its key's, else the one that was drawn for
-    /// its client before, which is `remembered`, else one drawn now.
+    /// Returns the arm of a request: the one that it names, or else its key's, or else the
+    /// `remembered` one that was drawn for its client before, or else one drawn now.
     ///
-    /// What is remembered counts only as long as that arm gets traffic: a canary that is taken down
-    /// to 0 loses its clients.
+    /// A remembered arm counts only as long as it has a weight: a canary that is set to 0 loses its
+    /// clients.
     pub fn choose(
         &self,
         key: ArmKey<'_>,
@@ -129,6 +130,7 @@ impl Split {
                 (self.preferred(self.hash(text)), ArmReason::Hashed)
             }
             ArmKey::Nothing => {
+                // An arm without a weight loses its remembered clients.
                 let known = remembered.and_then(named).filter(|&at| self.arms[at].weight > 0);
                 known.map_or_else(
                     // A random key is as good a draw as any.
@@ -147,7 +149,7 @@ impl Split {
     }
 
     fn preferred(&self, key: u64) -> usize {
-        // All are accepted, and there is one at least.
+        // All arms are accepted, and there is at least one.
         let preferred = self.order.prefer(key, Some).map_or(0, |preferred| preferred.accepted);
         self.drawable[preferred]
     }

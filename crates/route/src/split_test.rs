@@ -14,7 +14,7 @@ fn choose(split: &Split, key: ArmKey<'_>, remembered: Option<&str>) -> (String, 
     (split.arms()[choice.index].name.to_string(), choice.reason)
 }
 
-/// The arm that a user's hash leads to.
+/// Returns the arm that a user's hash leads to.
 fn hashed(split: &Split, user: &str) -> String {
     let (arm, reason) = choose(split, ArmKey::User(user.as_bytes()), None);
     assert_eq!(reason, ArmReason::Hashed);
@@ -124,7 +124,7 @@ fn splits_divide_their_users_independently() {
         together[usize::from(hashed(&one, &user) == hashed(&two, &user))] += 1;
     }
     assert_proportional(&together, &[1.0, 1.0]);
-    // The border between name and key is part of the hash.
+    // The boundary between name and key is part of the hash.
     assert_ne!(split("ab", &arms).hash(b"c"), split("a", &arms).hash(b"bc"));
 }
 

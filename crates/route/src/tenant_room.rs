@@ -1,65 +1,67 @@
-//! How much of a group's replicas a tenant leaves to others that use them as well.
+//! Tenant share: room in a group's replicas that a tenant leaves to other tenants.
 
-/// Places that are kept for each one that others use: bursts are larger than what they use at a time,
-/// and a replica that is not full is faster.
+/// Places kept for each place that other tenants use: bursts exceed the usual use, and a replica
+/// that is not full is faster.
 const KEPT_PER_USED: f32 = 2.0;
 use crate::CLASSES;
 
-/// Prompt and reply tokens that count as much as a place, those of a short request: long prompts keep
+/// Prompt and reply tokens that count as much as a place, as in a short request: long prompts keep
 /// engines busy that have places left, and long replies keep places for long.
 const TOKENS_PER_PLACE: f32 = 256.0;
 
-/// What one tenant has in a group.
+/// Use of a group by one tenant.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantUse {
     /// Requests in flight.
     pub requests: u32,
-    /// Tokens of those, prompts and expected replies.
+    /// Tokens of the requests in flight, prompts and expected replies.
     pub tokens: u32,
-    /// Most requests that it had in flight lately; as of when all were judged, if they were.
+    /// Recent maximum of the tenant's requests in flight, as of the last judgement if there was
+    /// one.
     pub requests_max: u32,
 }
 
-/// Who leaves how much to others, by what all tenants have that sent something lately.
+/// Shares of a group among all tenants that sent something lately.
 ///
-/// A tenant's use is its dominant share: of the places, or of all tokens in flight if that is more. One
-/// that uses more than an equal part leaves to the others twice what they use at their peaks, up to a
-/// part of the places that the operator sets. It may use the rest, and all of it when nobody else is
-/// there. Nothing is kept from those who use less than their part.
+/// A tenant's use is its dominant share: of the places, or of all tokens in flight if that is more.
+/// A tenant that uses more than an equal part leaves to the others twice their peak use, up to a
+/// part of the places that the operator sets. It may use the rest, and everything while no other
+/// tenant is there. Nothing is kept from a tenant below its equal part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantRoom {
-    /// Places that a tenant may use before it has to leave something to others; 0 where nobody has to.
+    /// Places that a tenant may use before it has to leave some to others; 0 if no tenant has to.
     fair: f32,
     /// Tokens that count as a place.
     tokens_per_place: f32,
-    /// What all use at their peaks, each no more than its part.
+    /// Sum of all peaks, each no more than an equal part.
     peaks: f32,
-    /// Places that are kept at most.
+    /// Most places that are kept.
     kept_max: f32,
-    /// Places at a replica.
+    /// Places per replica.
     each: f32,
 }
 
-/// The same for each class of requests: who has much leaves something to the requests of others that are
-/// as urgent or more, and nothing to those that are less.
+/// Shares of a group for each class of requests. A tenant above its part leaves room to requests
+/// that are as urgent or more, and nothing to less urgent ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TenantRooms {
     rooms: [TenantRoom; CLASSES],
-    /// What is kept for requests of each class, by those of it and below that have much.
+    /// Room that is kept for requests of each class, by tenants above their part in it or in a
+    /// class below.
     kept: [Option<KeptRoom>; CLASSES],
 }
 
-/// What is kept from a tenant: whole replicas, the last ones of the group, and a part of one more. A
-/// request is slowed by what runs beside it, so that a tenth of each replica would be of little use.
+/// Room that is kept from a tenant: whole replicas, the last ones of the group, and a part of one
+/// more. A request is slowed by its neighbours, so a tenth of each replica would be of little use.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct KeptRoom {
-    /// Replicas.
+    /// Number of replicas, perhaps with a fraction.
     kept: f32,
 }
 
 impl TenantRoom {
-    /// Judges what tenants have that sent something lately. `places` are those of all `replicas`, of
-    /// which so many thousandths are kept at most.
+    /// Computes the shares of all tenants that sent something lately. `places` are those of all
+    /// `replicas`; at most `kept_permille_max` thousandths of them are kept.
     #[must_use]
     pub fn judge(
         uses: impl Iterator<Item = TenantUse> + Clone,
@@ -68,6 +70,7 @@ impl TenantRoom {
     ) -> Self {
         let count = uses.clone().count() as f32;
         let places = places as f32;
+        // A single tenant leaves nothing to others, and without places nothing can be kept.
         if count < 2.0 || places <= 0.0 || kept_permille_max == 0 {
             return Self::default();
         }
@@ -75,22 +78,22 @@ impl TenantRoom {
         let fair = places / count;
         Self {
             fair,
-            // More tokens than places stand for are shared out as they are.
+            // Tokens beyond those that the places stand for are shared out as they are.
             tokens_per_place: TOKENS_PER_PLACE.max(tokens / places),
             peaks: uses.map(|used| (used.requests_max as f32).min(fair)).sum(),
-            // Who has much keeps an equal part at least.
+            // A tenant above its part keeps at least an equal part.
             kept_max: (f32::from(kept_permille_max) / 1_000.0 * places).min(places - fair),
             each: places / replicas.max(1) as f32,
         }
     }
 
-    /// Whether anybody has to leave anything.
+    /// Returns true if some tenant may have to leave room.
     #[must_use]
     pub fn keeps_any(&self) -> bool {
         self.fair > 0.0
     }
 
-    /// What a tenant that has so much by now leaves to others; `None` if nothing.
+    /// Returns the room that a tenant with this use leaves to others; `None` if it leaves none.
     #[must_use]
     pub fn left_by(&self, used: &TenantUse) -> Option<KeptRoom> {
         if !self.keeps_any() || !self.is_over(used) {
@@ -101,7 +104,7 @@ impl TenantRoom {
         (kept > 0.0).then(|| KeptRoom { kept: kept / self.each })
     }
 
-    /// Whether a tenant that has so much uses more than its part.
+    /// Returns true if a tenant with this use has more than its part.
     fn is_over(&self, used: &TenantUse) -> bool {
         let by_tokens = used.tokens as f32 / self.tokens_per_place;
         by_tokens.max(used.requests as f32) > self.fair
@@ -109,8 +112,8 @@ impl TenantRoom {
 }
 
 impl TenantRooms {
-    /// Judges what tenants have in each class, of those that sent something of it lately; otherwise as
-    /// [`TenantRoom::judge`].
+    /// Computes the shares in each class, of the tenants that sent something of it lately;
+    /// otherwise as [`TenantRoom::judge`].
     #[must_use]
     pub fn judge(uses: &[(u8, TenantUse)], size: (u32, u32), kept_permille_max: u16) -> Self {
         let rooms = std::array::from_fn(|class| {
@@ -121,53 +124,55 @@ impl TenantRooms {
         for (of, used) in uses {
             let left: Option<KeptRoom> = rooms[place(*of)].left_by(used);
             for most in &mut kept[..=place(*of)] {
-                // Nothing is less than something.
+                // `None` compares as less than any room.
                 *most = if left > *most { left } else { *most };
             }
         }
         Self { rooms, kept }
     }
 
-    /// Whether anybody has to leave anything.
+    /// Returns true if some tenant may have to leave room.
     #[must_use]
     pub fn keeps_any(&self) -> bool {
         self.rooms.iter().any(TenantRoom::keeps_any)
     }
 
-    /// What a tenant that has so much of this class by now leaves to others; `None` if nothing.
+    /// Returns the room that a tenant with this use in this class leaves to others; `None` if it
+    /// leaves none.
     #[must_use]
     pub fn left_by(&self, class: u8, used: &TenantUse) -> Option<KeptRoom> {
         self.rooms[place(class)].left_by(used)
     }
 
-    /// What one that has so much of it is to be sent to first, as others have much: anywhere else a long
-    /// prompt may be next to slow it. `None` if nobody has, or it has itself.
+    /// Returns the room to which a tenant with this use is sent first, because other tenants use
+    /// much: elsewhere a long prompt may come next and slow its request. `None` if no room is kept,
+    /// or if the tenant itself has to leave room.
     #[must_use]
     pub fn kept_for(&self, class: u8, used: &TenantUse) -> Option<KeptRoom> {
         self.kept[place(class)].filter(|_| self.left_by(class, used).is_none())
     }
 }
 
-/// Where a class stands; there are none below the last.
+/// Returns the index of a class; higher classes count as the last.
 fn place(class: u8) -> usize {
     usize::from(class).min(CLASSES - 1)
 }
 
 impl KeptRoom {
-    /// How many replicas at the end of its group are kept as a whole.
+    /// Returns the number of replicas at the end of the group that are kept as a whole.
     #[must_use]
     pub fn whole(&self) -> usize {
         self.kept as usize
     }
 
-    /// How many replicas at the end of its group are kept as a whole or in part.
+    /// Returns the number of replicas at the end of the group that are kept as a whole or in part.
     #[must_use]
     pub fn touched(&self) -> usize {
         self.kept.ceil() as usize
     }
 
-    /// How many places a tenant that is over its part may use at the replica before those. `u32::MAX`
-    /// stands for no limit, of which no part can be kept.
+    /// Returns the places that a tenant above its part may use at the replica before those kept as
+    /// a whole. `u32::MAX` stands for no limit, of which no part can be kept.
     #[must_use]
     pub fn left_of_part(&self, places: u32) -> u32 {
         match places {
@@ -187,7 +192,8 @@ mod tests {
         TenantUse { requests, tokens: 0, requests_max: requests }
     }
 
-    /// What is left of four replicas of 16 places to the first of these, from the first to the last.
+    /// Returns the places that the first tenant may use at four replicas of 16 places, from first
+    /// to last.
     fn left(uses: &[TenantUse], permille: u16) -> [u32; 4] {
         let room = TenantRoom::judge(uses.iter().copied(), (64, 4), permille);
         [3, 2, 1, 0].map(|from_end| places_left(room.left_by(&uses[0]), 16, from_end))
@@ -222,7 +228,7 @@ mod tests {
         let left = kept(&[(2, using(9)), (2, using(58)), (2, using(1))]).unwrap();
         assert_eq!((left.whole(), left.touched()), (1, 1));
         assert_eq!(kept(&[(2, using(58)), (2, using(6))]), None, "it has much itself");
-        // To those who are less urgent nothing is left.
+        // No room is kept for less urgent requests.
         assert_eq!(kept(&[(3, using(6)), (2, using(58))]), None);
         assert!(kept(&[(1, using(6)), (2, using(58))]).is_some());
     }
@@ -267,7 +273,7 @@ mod tests {
         let short = TenantUse { requests: 4, tokens: 400, requests_max: 8 };
         assert_eq!(left(&[long, short], 250), [16, 16, 16, 0]);
         assert_eq!(left(&[short, long], 250), [16; 4]);
-        // All have long ones: then shares of them decide.
+        // All have long requests: shares of the tokens decide then.
         let long = TenantUse { requests: 8, tokens: 80_000, requests_max: 8 };
         assert_eq!(left(&[long, long, long], 250), [16; 4]);
     }
@@ -306,7 +312,7 @@ mod tests {
                     prop_assert!(used.requests as f32 > part || used.tokens > 0);
                 }
             }
-            // One may have more than its part of the tokens, and another of the places.
+            // One tenant may have more than its part of the tokens, and another of the places.
             let is_one_kind = uses.iter().all(|used| used.tokens == 0);
             prop_assert!(!is_one_kind || count_over < uses.len().max(1));
         }

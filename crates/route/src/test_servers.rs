@@ -1,5 +1,5 @@
-//! A closed loop in virtual time: gateways that plan, replicas that serve, and the signals that go
-//! from these to those, late as they are in the field.
+//! Closed loop in virtual time: gateways that plan, replicas that serve, and signals between them
+//! that are as late as in production.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -18,34 +18,34 @@ const SECOND: u64 = 1_000 * MS;
 
 /// Time between two boards, and age of a report when it gets on a board.
 const BOARD_EVERY: u64 = 100 * MS;
-/// Requests that a replica works on at once; others wait in order of their arrival.
+/// Requests that a replica serves at once; others wait in order of arrival.
 const SLOTS: usize = 8;
-/// How long a measurement is trusted at all.
+/// Time for which a measurement is trusted at all.
 const TRUSTED: u64 = 10 * SECOND;
-/// How far back a p99 looks.
+/// Window of a p99.
 const P99_WINDOW: u64 = 5 * SECOND;
 /// Keys of requests, all equally popular.
 const KEYS: u64 = 1_000;
-/// What all gateways together give a replica: somewhat more than it can serve.
+/// Token bucket of a replica for all gateways together: somewhat more than it can serve.
 const BUCKET: BucketConfig =
     BucketConfig { rate_per_s: 100.0, burst: 20.0, queue_halving: SLOTS as f32 / 2.0 };
 
-/// What is served, and when.
+/// Input of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     pub(crate) tuning: Tuning,
-    /// Gateways that each see only their own requests; what others send is known from reports.
+    /// Gateways that each see only their own requests; reports tell of the others'.
     pub(crate) gateways: usize,
     /// Mean service time of each replica, before and after the change.
     pub(crate) service_ms: [Vec<u64>; 2],
     /// Requests per second at all gateways together.
     pub(crate) arrivals_per_s: f64,
-    /// When service times change, when measuring begins, and when arrivals end.
+    /// Second at which service times change, at which measuring begins, and at which arrivals end.
     pub(crate) seconds: [u64; 3],
 }
 
-/// What requests that arrived while it was measured met with.
+/// Results for the requests that arrived while measuring.
 #[derive(Debug)]
 pub(crate) struct Results {
     /// Milliseconds from arrival to reply, sorted.
@@ -55,12 +55,12 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// The latency that this share of the requests does not exceed.
+    /// Returns the latency that this share of the requests does not exceed.
     pub(crate) fn quantile_ms(&self, share: f64) -> f64 {
         self.latencies_ms[(self.latencies_ms.len() as f64 * share) as usize]
     }
 
-    /// The replica's share of the requests.
+    /// Returns the replica's share of the requests.
     pub(crate) fn share(&self, replica: usize) -> f64 {
         self.served[replica] as f64 / self.served.iter().sum::<u64>() as f64
     }
@@ -94,7 +94,7 @@ enum Event {
 struct Request {
     arrived: u64,
     gateway: usize,
-    /// The place of its prediction in [`Servers::predictions`].
+    /// Index of its prediction in [`Servers::predictions`].
     number: usize,
 }
 
@@ -137,11 +137,11 @@ struct Gateway {
     bucket: BucketConfig,
 }
 
-/// What a gateway measured of a replica.
+/// Measurements of a replica by a gateway.
 #[derive(Clone, Debug, Default)]
 struct Latencies {
     average_ms: f64,
-    /// When a reply came, and after how long.
+    /// Moments of replies, and their latencies.
     recent: VecDeque<(u64, f64)>,
     last: Option<u64>,
     p99_ms: f64,

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a group, loads in an array, and a fixed moment.
+//! Test data of the crate: a group, loads in an array, and a fixed moment.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,7 +32,7 @@ pub(crate) struct Array {
 }
 
 impl Array {
-    /// Idle replicas of which nothing is known.
+    /// Returns idle replicas of which nothing is known.
     pub(crate) fn idle(count: usize) -> Self {
         Self {
             in_flight: vec![0; count],
@@ -75,7 +75,7 @@ impl Loads for Array {
     }
 }
 
-/// A group, the loads of its replicas, and who was tried before.
+/// Group, loads of its replicas, and replicas tried before.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) group: Group,
@@ -90,24 +90,24 @@ pub(crate) struct World {
     pub(crate) rng: fastrand::Rng,
 }
 
-/// What requests have of a prompt.
+/// Prompt of the requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prompt {
     pub(crate) blocks: BlockHashes,
     pub(crate) bytes: u32,
     pub(crate) output_tokens_max: Option<u32>,
-    /// The request names a model, so that it can wait.
+    /// True if the requests name a model, so that they can wait.
     pub(crate) has_model: bool,
 }
 
 impl World {
-    /// Idle replicas without limits, with these weights.
+    /// Returns idle replicas without limits, with these weights.
     pub(crate) fn idle(policy: Policy, weights: &[u32]) -> Self {
         let ramping: Vec<_> = weights.iter().map(|&weight| (weight, RAMP_FULL)).collect();
         Self::ramping(policy, &ramping)
     }
 
-    /// Idle replicas without limits, with these weights and ramps.
+    /// Returns idle replicas without limits, with these weights and ramps.
     pub(crate) fn ramping(policy: Policy, weights: &[(u32, u16)]) -> Self {
         let candidates = (0..).zip(weights).map(|(slot, &(weight, ramp_permille))| Candidate {
             slot: ReplicaSlot(slot),
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// The same replicas under another policy.
+    /// Returns these replicas under another policy.
     pub(crate) fn under(&self, policy: Policy) -> Self {
         Self {
             group: Group::new(policy, self.group.candidates().to_vec()),
@@ -139,21 +139,21 @@ impl World {
         }
     }
 
-    /// The same replicas with full ramps.
+    /// Returns these replicas with full ramps.
     pub(crate) fn all_warm(self) -> Self {
         let warm = |one: &Candidate| Candidate { ramp_permille: RAMP_FULL, ..*one };
         let candidates = self.group.candidates().iter().map(warm).collect();
         Self { group: Group::new(self.group.policy(), candidates), ..self }
     }
 
-    /// The plan of the decision with this ticket.
+    /// Returns the plan of the decision with this ticket.
     pub(crate) fn plan(&mut self, ticket: u64) -> Plan {
         let inquiry = self.inquiry();
         let moment = Moment { now: *NOW, loads: &self.loads, ticket, rng: &mut self.rng };
         plan(&inquiry, &self.group, &self.tried, moment)
     }
 
-    /// Any of the requests.
+    /// Returns one of the requests.
     pub(crate) fn inquiry(&self) -> Inquiry {
         let Self { affinity, session, .. } = *self;
         Inquiry {
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// The attempt of the decision with this ticket; fails the test if it is refused.
+    /// Returns the attempt of the decision with this ticket; fails the test if it is refused.
     pub(crate) fn attempt(&mut self, ticket: u64) -> Attempt {
         match self.plan(ticket) {
             Plan::Attempt(attempt) => attempt,
@@ -175,7 +175,8 @@ impl World {
         }
     }
 
-    /// How often each replica is chosen in `decisions` consecutive decisions, loads unchanged.
+    /// Returns how often each replica is chosen in `decisions` consecutive decisions with unchanged
+    /// loads.
     pub(crate) fn tally(&mut self, decisions: u64) -> Vec<u64> {
         let mut chosen = vec![0; self.loads.in_flight.len()];
         for ticket in 0..decisions {
@@ -184,10 +185,10 @@ impl World {
         chosen
     }
 
-    /// How often each replica is chosen in `decisions` consecutive decisions, each with a key of
-    /// its own, while the last `concurrency` of the requests stay in flight.
+    /// Returns how often each replica is chosen in `decisions` consecutive decisions, each with its
+    /// own key, while the last `concurrency` requests stay in flight.
     ///
-    /// The signals stay as they are, so they don't tell of these requests.
+    /// The signals stay unchanged, so they don't include these requests.
     pub(crate) fn serve(&mut self, decisions: u64, concurrency: usize) -> Vec<u64> {
         let mut chosen = vec![0; self.loads.in_flight.len()];
         let mut in_flight = VecDeque::new();
@@ -208,24 +209,24 @@ impl World {
         chosen
     }
 
-    /// Whether the candidate may be chosen.
+    /// Returns true if the candidate may be chosen.
     pub(crate) fn is_usable(&self, candidate: &Candidate) -> bool {
         self.loads.in_flight(candidate.slot) < candidate.in_flight_max
             && !self.tried.contains(&candidate.slot)
     }
 
-    /// The usable candidates, in order.
+    /// Returns the usable candidates, in order.
     pub(crate) fn usable(&self) -> Vec<Candidate> {
         self.group.candidates().iter().filter(|c| self.is_usable(c)).copied().collect()
     }
 }
 
-/// The identity of a replica whose name ends in `number`.
+/// Returns the identity of a replica whose name ends in `number`.
 pub(crate) fn identity(number: u32) -> u64 {
     Candidate::identity_of(&ReplicaName::from(format!("replica-{number}")))
 }
 
-/// A request with a second left, and no key.
+/// Returns a request with a second left, and no key.
 pub(crate) fn inquiry() -> Inquiry {
     Inquiry {
         model: None,
@@ -279,7 +280,7 @@ pub(crate) fn any_signals() -> impl Strategy<Value = Signals> {
     prop_oneof![1 => Just(Signals::UNKNOWN), 4 => known]
 }
 
-/// One of the replicas of [`any_world`].
+/// Replica of [`any_world`].
 #[derive(Debug)]
 struct AnyReplica {
     weight: u32,
@@ -305,7 +306,7 @@ fn any_replica() -> impl Strategy<Value = AnyReplica> {
     )
 }
 
-/// Up to 40 replicas, any part of them busy, tried or warming up, with any signals, slots in any
+/// Up to 40 replicas, any part of them busy, tried or in slow start, with any signals, slots in any
 /// order and with gaps; requests with or without a key, of no session or of any replica's.
 pub(crate) fn any_world(policy: impl Strategy<Value = Policy>) -> impl Strategy<Value = World> {
     let replicas = prop::collection::vec(any_replica(), 0..40);

@@ -1,4 +1,4 @@
-//! Settings of the policies that have some.
+//! Settings of policies.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tuning {
-    /// What [`Policy::LeastLoaded`] makes of its terms.
+    /// Weights of the terms of [`Policy::LeastLoaded`].
     ///
     /// [`Policy::LeastLoaded`]: crate::Policy
     pub least_loaded: LeastLoadedWeights,
-    /// What [`Policy::PredictedLatency`] goes by.
+    /// Settings of [`Policy::PredictedLatency`].
     ///
     /// [`Policy::PredictedLatency`]: crate::Policy
     pub predicted: PredictedTuning,
-    /// What [`Policy::PrefixAware`] goes by.
+    /// Settings of [`Policy::PrefixAware`].
     ///
     /// [`Policy::PrefixAware`]: crate::Policy
     pub prefix_aware: PrefixAwareTuning,
-    /// What [`Policy::Prequal`] goes by.
+    /// Settings of [`Policy::Prequal`].
     ///
     /// [`Policy::Prequal`]: crate::Policy
     pub prequal: PrequalTuning,
@@ -32,55 +32,55 @@ pub struct PredictedTuning {
     ///
     /// [`Inquiry::prefix`]: spillway_types::Inquiry::prefix
     pub block_bytes: u32,
-    /// What is to come soonest.
+    /// Event that should come soonest.
     pub goal: Goal,
-    /// When a replica is given a request at all.
+    /// Condition for sending a request to a replica.
     pub push: Push,
-    /// What reading a prompt costs the requests that run there, each, as a part of the time it
-    /// takes: it holds up their next tokens. More follows caches further and sends long prompts that
-    /// are cached nowhere to emptier replicas; at 1 a prefix that nearly all share stays on a few
-    /// replicas while the others idle, at 0 requests wait longest in every simulation.
+    /// Cost of reading a prompt to each request that runs there, as a part of the reading time:
+    /// their next tokens are held up. A larger value follows caches further and sends long uncached
+    /// prompts to emptier replicas. At 1 a prefix that nearly all share stays on a few replicas
+    /// while the others idle; at 0 requests wait longest in every simulation.
     pub kappa: f32,
-    /// Part by which each request that runs makes generating slower for all others there. More
-    /// evens out the number of requests, less follows caches.
+    /// Part by which each running request slows generation for all others there. A larger value
+    /// evens out the number of requests, a smaller one follows caches.
     pub crowding: f32,
-    /// Tokens that a reply is expected to have if its client does not set fewer. About the mean of
-    /// the route's replies.
+    /// Expected tokens of a reply if its client does not set fewer. Choose about the mean of the
+    /// route's replies.
     pub output_tokens: u32,
-    /// Milliseconds that staying on the session's replica is worth, beside what is known to be cached
-    /// there.
+    /// Value in milliseconds of staying on the session's replica, in addition to what is known to
+    /// be cached there.
     pub session_ms: f32,
-    /// Milliseconds that a replica of which no load is known costs more than one like the others.
+    /// Penalty in milliseconds for a replica of unknown load, against an average one.
     pub doubt_ms: f32,
-    /// Milliseconds of difference within which the prompt decides, the same on every node. More
-    /// keeps prompts together that nobody has in a cache yet, and evens out less.
+    /// Largest difference in milliseconds within which the prompt decides, alike on every node. A
+    /// larger value keeps prompts together that no cache has yet, and balances less.
     pub tie_ms: f32,
 }
 
-/// What a prediction is about.
+/// Event that a prediction is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Goal {
     /// The first token.
     #[default]
     FirstToken,
-    /// The whole reply: the first token, and generating the rest. For replies that nobody reads
-    /// before they are whole.
+    /// The whole reply: the first token, and generating the rest. For replies that are used only
+    /// when they are complete.
     Total,
 }
 
-/// When a replica is given a request; what it is not given waits in the node, from where it can
-/// still go elsewhere. Requests that have no model never wait, so they are always given.
+/// Condition for sending a request to a replica. Until then the request waits in the node, from
+/// where it can still go elsewhere. Requests without a model never wait, so they are always sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Push {
-    /// While its KV cache is predicted to hold it; where the size of that is unknown, while hardly
-    /// anything waits there.
+    /// Send while the replica's KV cache is predicted to hold the request; where its size is
+    /// unknown, while hardly anything waits there.
     #[default]
     Fit,
-    /// At once.
+    /// Send at once.
     Always,
-    /// While nothing waits there. For comparison: it leaves replicas idle between reports.
+    /// Send while nothing waits there. For comparison: this leaves replicas idle between reports.
     NoPending,
 }
 
@@ -92,9 +92,9 @@ pub struct PrefixAwareTuning {
     /// Least share of the prompt's blocks, in thousandths, that the best cache must hold to be
     /// followed; below it the load decides.
     pub match_permille_min: u16,
-    /// Load decides if the busiest replica has this many requests more than the idlest,
+    /// Least excess of requests at the busiest replica over the idlest with which load decides,
     pub imbalance_min: f32,
-    /// and this many times as many.
+    /// and least ratio of the two; load decides if both are exceeded.
     pub imbalance_ratio_min: f32,
 }
 
@@ -102,10 +102,11 @@ pub struct PrefixAwareTuning {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PrequalTuning {
-    /// Replicas looked at for each request, 1 to 64. More finds better ones and costs more time.
+    /// Replicas that are drawn for each request, 1 to 64. A larger value finds better ones and
+    /// takes more time.
     pub probes: u8,
-    /// A replica is hot if more than this share of those looked at, in thousandths, have fewer
-    /// requests in flight. At 0 requests in flight alone decide, at 1000 latency alone.
+    /// Share of the drawn replicas, in thousandths, that must have fewer requests in flight for a
+    /// replica to be hot. At 0 requests in flight alone decide, at 1000 latency alone.
     pub cold_permille: u16,
 }
 
@@ -137,25 +138,26 @@ impl Default for PrequalTuning {
     }
 }
 
-/// How much each term of the score counts against the others; 0 leaves it out. What is negative or
-/// not finite counts as 0.
+/// Weights of the terms of a score against each other; 0 leaves a term out. A weight that is
+/// negative or not finite counts as 0.
 ///
 /// Queue and latency are relative to the mean of the group, GPU and KV cache are shares from 0 to
-/// 1: with equal weights a queue above the mean by once the mean counts as much as a cache that is
-/// full instead of empty.
+/// 1: with equal weights a queue of twice the mean counts as much as a cache that is full instead
+/// of empty.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LeastLoadedWeights {
-    /// Requests waiting and running there, for the replica's weight. It alone spreads requests by
-    /// their number.
+    /// Weight of the requests that wait and run there, divided by the replica's weight. This term
+    /// alone spreads requests by their number.
     pub queue: f32,
-    /// Share of time the GPU is busy. More than the queue's weight follows late reports too eagerly.
+    /// Weight of the share of time that the GPU is busy. With more than the queue's weight, late
+    /// reports are followed too eagerly.
     pub gpu: f32,
-    /// Share of the KV cache in use. Raise it where long prompts fill a cache before the queue
-    /// shows it.
+    /// Weight of the share of the KV cache in use. Raise it where long prompts fill a cache before
+    /// the queue shows it.
     pub kv: f32,
-    /// Milliseconds to the first byte. Raise it where replicas are of unequal speed: with less than
-    /// the queue's weight, a slow one gets requests because its queue is short.
+    /// Weight of the milliseconds to the first byte. Raise it where replicas differ in speed: with
+    /// less than the queue's weight, a slow one gets requests because its queue is short.
     pub latency: f32,
 }
 

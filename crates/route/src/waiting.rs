@@ -1,4 +1,4 @@
-//! Requests that wait in a node until a replica has room for them.
+//! Wait queue: requests that wait in a node until a replica has room for them.
 
 mod class;
 mod entry;
@@ -16,33 +16,35 @@ pub use order::CLASSES;
 pub(crate) use order::class;
 use order::{Order, Place};
 
-/// A bounded queue of requests, the most urgent first.
+/// Bounded queue of requests, the most urgent first.
 ///
-/// The order is that of priority classes; within a class tenants take turns by deficit round robin on
-/// tokens; of a tenant those come first whose turn was promised or predicted for the earliest moment, or
-/// who must have left by then, and among equals the first to arrive. Of any [`TURNS_MAX`] calls in a row that took a
-/// request out, each class that had some all the while got at least one, so that the lowest is never
-/// starved. Its share is then one in [`TURNS_MAX`], and nothing is lost to it while it is empty.
+/// Requests are ordered by priority class. Within a class tenants take turns by deficit round robin
+/// on tokens. Requests of one tenant are ordered by the moment of their promised or predicted turn,
+/// at the latest the moment they must leave, and then by arrival. Of any [`TURNS_MAX`] calls in a
+/// row that took a request out, each class that had some all the while got at least one, so that
+/// the lowest class is never starved. Its share is then one in [`TURNS_MAX`]; an empty class takes
+/// no share.
 ///
-/// Keep one queue per route and model. Each call costs `O(log n)` unless it says otherwise.
+/// Keep one queue per route and model. Each call costs `O(log n)` unless its documentation says
+/// otherwise.
 ///
 /// [`TURNS_MAX`]: WaitQueue::TURNS_MAX
 #[derive(Debug)]
 pub struct WaitQueue<T> {
     limits: WaitLimits,
-    /// By arrival.
+    /// Requests by arrival.
     entries: BTreeMap<u64, Waiter<T>>,
-    /// All that may still be served.
+    /// Places of all requests that may still be served.
     order: Order,
-    /// The same, by the moment of leaving.
+    /// Requests that may still be served, by the moment of leaving.
     leaving: BTreeSet<(Instant, u64)>,
-    /// Those that had to leave and were not taken out yet.
+    /// Requests that had to leave and were not taken out yet.
     lapsed: BTreeSet<(Instant, u64)>,
     bytes: usize,
     arrivals: u64,
 }
 
-/// An entry where it waits.
+/// Entry with its place.
 #[derive(Debug)]
 struct Waiter<T> {
     entry: WaitEntry<T>,
@@ -50,10 +52,10 @@ struct Waiter<T> {
 }
 
 impl<T> WaitQueue<T> {
-    /// Of so many requests taken out in a row at least one is of each class that waits.
+    /// Length of a series of removals in which each class that waits is served at least once.
     pub const TURNS_MAX: u32 = order::TURNS_MAX;
 
-    /// An empty queue.
+    /// Returns an empty queue with these limits.
     #[must_use]
     pub fn new(limits: WaitLimits) -> Self {
         Self {
@@ -67,22 +69,23 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Goes by other limits from now on. What waits stays, also where it is more than they allow.
+    /// Replaces the limits from now on. Waiting requests stay, even if they exceed the new limits.
     pub fn set_limits(&mut self, limits: WaitLimits) {
         self.limits = limits;
     }
 
-    /// The limits that it goes by.
+    /// Returns the limits.
     #[must_use]
     pub fn limits(&self) -> &WaitLimits {
         &self.limits
     }
 
-    /// Lets a request wait from `now` on, if there is room without anybody else's leaving.
+    /// Lets a request wait from `now` on, if there is room without another request leaving.
     ///
     /// # Errors
     ///
-    /// If it would exceed a limit. Another call may succeed as soon as anything has left.
+    /// Returns the request with the limit that it would exceed. Another call may succeed as soon as
+    /// a request has left.
     pub fn push(&mut self, entry: WaitEntry<T>, now: Instant) -> Result<WaitTicket, Full<T>> {
         match self.room_for(&entry.asker()) {
             Ok(()) => Ok(self.seat(entry, now)),
@@ -90,14 +93,16 @@ impl<T> WaitQueue<T> {
         }
     }
 
-    /// Lets a request wait from `now` on. If there is no room, less urgent ones have to leave: of the
-    /// least urgent class below its own, or of its own class where another tenant holds more of the
-    /// queue than its own; first those that would be served last, and none that was promised a place.
-    /// If all were, it is taken where its tenant has less than its share.
+    /// Lets a request wait from `now` on. If there is no room, less urgent requests have to leave:
+    /// of the least urgent class below its own, or of its own class where another tenant holds more
+    /// of the queue than its own. Requests that would be served last leave first; promised ones
+    /// never leave. If all requests were promised, the new one is taken where its tenant has less
+    /// than its share.
     ///
     /// # Errors
     ///
-    /// If there is no room, and nobody has to leave for it; then nobody does.
+    /// Returns the request if there is no room and no other request has to leave for it; the queue
+    /// is unchanged then.
     pub fn enter(&mut self, entry: WaitEntry<T>, now: Instant) -> Result<Entered<T>, Full<T>> {
         let mut pushed_out = Vec::new();
         while let Err(limit) = self.room_for(&entry.asker()) {
@@ -107,6 +112,7 @@ impl<T> WaitQueue<T> {
                 break;
             }
             let Some(waiter) = victim.and_then(|arrival| self.take(arrival)) else {
+                // All or nothing: no request leaves for one that is refused in the end.
                 pushed_out.into_iter().rev().for_each(|(_, waiter)| self.put_back(waiter));
                 return Err(Full { limit, entry });
             };
@@ -117,18 +123,18 @@ impl<T> WaitQueue<T> {
         Ok(Entered { ticket, pushed_out: entries.collect() })
     }
 
-    /// Whether a request of so many bytes would be taken that was not promised a place, without
-    /// anybody's leaving. `O(1)`.
+    /// Checks if a request of so many bytes would be taken without a promise and without another
+    /// request leaving. `O(1)`.
     ///
     /// # Errors
     ///
-    /// The limit that it would exceed.
+    /// Returns the limit that the request would exceed.
     pub fn room(&self, bytes: usize) -> Result<(), WaitLimit> {
         self.room_of(bytes, self.limits.count_max(false))
     }
 
-    /// Whether [`WaitQueue::enter`] is likely to take this request. It may still refuse where several
-    /// would have to leave.
+    /// Returns true if [`WaitQueue::enter`] is likely to take this request. It may still refuse
+    /// where several requests would have to leave.
     #[must_use]
     pub fn could_enter(&self, asker: &Asker, now: Instant) -> bool {
         let is_taken_full =
@@ -136,8 +142,8 @@ impl<T> WaitQueue<T> {
         self.room_for(asker).is_ok() || is_taken_full()
     }
 
-    /// Takes out the request whose turn it is at `now`. Never one that had to leave before: that is
-    /// for [`WaitQueue::expire`] to take out, so that somebody answers it.
+    /// Removes the request whose turn it is at `now`. Never returns one that had to leave before:
+    /// [`WaitQueue::expire`] returns those, so that each gets an answer.
     pub fn pop_next(&mut self, now: Instant) -> Option<(WaitTicket, WaitEntry<T>)> {
         self.lapse(now);
         let arrival = self.order.take_next()?;
@@ -147,29 +153,29 @@ impl<T> WaitQueue<T> {
         Some((WaitTicket(arrival), waiter.entry))
     }
 
-    /// Takes out a request that had to leave by `now`: its deadline or the longest wait has passed, or
-    /// the moment by which it had to be sent. Call it until it has no more, at the latest at
-    /// [`WaitQueue::next_expiry`]. [`WaitEntry::lapse`] says why it had to leave.
+    /// Removes a request that had to leave by `now`: its deadline, its longest wait or the moment
+    /// by which it had to be sent has passed. Call it until it returns `None`, at the latest at
+    /// [`WaitQueue::next_expiry`]. [`WaitEntry::lapse`] returns the reason.
     pub fn expire(&mut self, now: Instant) -> Option<(WaitTicket, WaitEntry<T>)> {
         self.lapse(now);
         let &(_, arrival) = self.lapsed.first()?;
         self.remove(WaitTicket(arrival)).map(|entry| (WaitTicket(arrival), entry))
     }
 
-    /// When the next request must leave; changes with every request that comes or goes.
+    /// Returns when the next request must leave; changes with every request that comes or goes.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
         self.lapsed.first().or_else(|| self.leaving.first()).map(|&(leave_by, _)| leave_by)
     }
 
-    /// Takes out a request whose client has left, or that was decided otherwise; `None` if it is no
-    /// longer here.
+    /// Removes a request whose client has left, or that got another answer; `None` if it has left
+    /// already.
     pub fn remove(&mut self, ticket: WaitTicket) -> Option<WaitEntry<T>> {
         self.take(ticket.0).map(|waiter| waiter.entry)
     }
 
-    /// Takes out the one that has waited longest among those `wanted`, to send it elsewhere. Asks
-    /// about one request after the other until one is: `O(n)` if none is.
+    /// Removes the longest waiting request that `wanted` accepts, to send it elsewhere. Tries one
+    /// request after the other: `O(n)` if it accepts none.
     pub fn pop_where(
         &mut self,
         mut wanted: impl FnMut(&WaitEntry<T>) -> bool,
@@ -179,15 +185,15 @@ impl<T> WaitQueue<T> {
         self.remove(ticket).map(|entry| (ticket, entry))
     }
 
-    /// How many of this class and those above it wait. `O(1)`. Of the classes below,
-    /// [`WaitQueue::TURNS_MAX`] says how many may come in between.
+    /// Returns how many requests of this class and more urgent ones wait. `O(1)`. Less urgent
+    /// requests may still come in between, as often as [`WaitQueue::TURNS_MAX`] demands.
     #[must_use]
     pub fn ahead_of(&self, priority: u8) -> usize {
         self.order.count_up_to(priority)
     }
 
-    /// How many are to be served before this one, by class, its tenant's share and time; `None` if it
-    /// is no longer here. `O(n)`: for people who ask, and for looks once in a while.
+    /// Returns how many requests are to be served before this one, by class, tenant share and time;
+    /// `None` if it has left. `O(n)`: for operators and occasional checks.
     #[must_use]
     pub fn position(&self, ticket: WaitTicket) -> Option<usize> {
         let waiter = self.entries.get(&ticket.0)?;
@@ -195,36 +201,38 @@ impl<T> WaitQueue<T> {
         Some(if is_served { self.order.position(&waiter.place) } else { 0 })
     }
 
-    /// The waiting request. `None` if it is no longer here.
+    /// Returns the waiting request; `None` if it has left.
     #[must_use]
     pub fn get(&self, ticket: WaitTicket) -> Option<&WaitEntry<T>> {
         self.entries.get(&ticket.0).map(|waiter| &waiter.entry)
     }
 
-    /// Requests that wait, those included that had to leave and were not taken out yet. `O(1)`.
+    /// Returns the number of waiting requests, with those that had to leave and were not taken out
+    /// yet. `O(1)`.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none waits. `O(1)`.
+    /// Returns true if no request waits. `O(1)`.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Bytes that the waiting requests hold. `O(1)`.
+    /// Returns the bytes that the waiting requests hold. `O(1)`.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// How many of the classes above this one wait.
+    /// Returns how many requests of more urgent classes wait.
     pub(crate) fn ahead_above(&self, priority: u8) -> usize {
         self.order.count_above(priority)
     }
 
-    /// What waits of each tenant in this class: its name, its weight, of promised requests, of others.
+    /// Returns the tenants that wait in this class: name, weight, load of promised requests, load
+    /// of others.
     pub(crate) fn lines(&self, priority: u8) -> impl Iterator<Item = (u64, u16, Load, Load)> + '_ {
         self.order.lines(priority)
     }
@@ -244,15 +252,16 @@ impl<T> WaitQueue<T> {
     }
 
     fn victim(&self, asker: &Asker, now: Instant) -> Option<u64> {
+        // A request that can never fit must not push others out.
         let is_possible =
             asker.bytes <= self.limits.bytes_max && self.limits.count_max(asker.is_promised) > 0;
         let place = Place::new(asker, &self.limits, (now, now), self.arrivals);
         is_possible.then(|| self.order.victim(&place)).flatten()
     }
 
-    /// Whether it is taken beyond the limit where all that wait were promised a place: where its tenant
-    /// in its class has less than its share of the queue, so that nobody is kept out by the promises
-    /// made to others.
+    /// Returns true if a request is taken beyond the limit where all waiting requests were
+    /// promised: its tenant has less than its share of the queue in its class. So promises to
+    /// others keep no tenant out.
     fn has_room_beyond(&self, asker: &Asker, now: Instant) -> bool {
         let place = Place::new(asker, &self.limits, (now, now), self.arrivals);
         let (own, lines) = self.order.share(&place);
@@ -288,6 +297,7 @@ impl<T> WaitQueue<T> {
 
     fn take(&mut self, arrival: u64) -> Option<Waiter<T>> {
         let waiter = self.entries.remove(&arrival)?;
+        // A lapsed request was removed from the order before.
         if self.leaving.remove(&waiter.key()) {
             self.order.remove(&waiter.place);
         } else {
@@ -297,7 +307,7 @@ impl<T> WaitQueue<T> {
         Some(waiter)
     }
 
-    /// Takes those out of the order that had to leave by `now`.
+    /// Removes the requests from the order that had to leave by `now`.
     fn lapse(&mut self, now: Instant) {
         while let Some(&key) = self.leaving.first().filter(|(leave_by, _)| *leave_by <= now) {
             self.leaving.remove(&key);
@@ -315,7 +325,7 @@ impl<T> Waiter<T> {
     }
 }
 
-/// The longest wait that can be set, a day: keeps sums of moments from overflowing.
+/// Longest wait that can be set, a day in milliseconds: keeps sums of moments from overflowing.
 const WAIT_MS_END: u64 = 86_400_000;
 
 /// Most requests that leave for one: more would make room for a large one at the cost of many.

@@ -1,4 +1,4 @@
-//! How much a replica does for a reply.
+//! Amount of work that a replica does for a reply.
 
 use std::time::Duration;
 
@@ -6,23 +6,24 @@ use spillway_types::{Inquiry, Worked};
 
 use crate::Attempt;
 
-/// Prompt tokens that are read in about the time that one takes to be generated: 50 to 300 with
-/// published figures of servers, and only orders of magnitude matter here.
+/// Prompt tokens that are read in the time of one generated token: 50 to 300 by published figures
+/// of servers; only the order of magnitude matters here.
 const READ_PER_STEP: f32 = 150.0;
 
-/// Bytes of a prompt that make a token, where nothing is predicted.
+/// Bytes of prompt per token, where nothing is predicted.
 const BYTES_PER_TOKEN: f32 = 4.0;
 
-/// What a replica is asked to do, so that its answer can be compared with those of others: time says
-/// nothing about who is slow where one has more to read and to write.
+/// Work that a request asks of a replica, so that replicas can be compared: time alone does not
+/// show which replica is slow if one has more to read and to write.
 #[derive(Clone, Copy, Debug)]
 pub struct Work {
-    /// Prompt tokens that it has to read; `None` if there is no prompt, and so no text to be written.
+    /// Prompt tokens to be read; `None` if there is no prompt, and so no text to be written.
     uncached: Option<f32>,
 }
 
 impl Work {
-    /// What an attempt asks for; what is not cached there by what was predicted, else all of the prompt.
+    /// Returns the work of an attempt: the uncached part of the prompt as predicted, or else the
+    /// whole prompt.
     #[must_use]
     pub fn of(inquiry: &Inquiry, attempt: &Attempt) -> Self {
         let guessed = inquiry.prompt_bytes as f32 / BYTES_PER_TOKEN;
@@ -32,20 +33,21 @@ impl Work {
         Self { uncached: (inquiry.prompt_bytes > 0).then_some(uncached) }
     }
 
-    /// What the first byte of a reply says, as soon as it is there; `None` of a text in one piece, whose
-    /// length nobody knows yet.
+    /// Returns the work done at the first byte of a reply; `None` for a text in one piece, whose
+    /// length is not known yet.
     #[must_use]
     pub fn begun(self, after: Duration, is_stream: bool) -> Option<Worked> {
         let read = match self.uncached {
             Some(uncached) if is_stream => uncached / READ_PER_STEP,
+            // The length of a text in one piece is known only at its end.
             Some(_) => return None,
             None => 0.0,
         };
         Some(Worked { after, steps: 1.0 + read, is_stream })
     }
 
-    /// What a text in one piece says that took so long and has so many tokens; `None` of anything else,
-    /// and where the replica does not tell its length.
+    /// Returns the work of a complete text in one piece that took `after`. `None` for any other
+    /// reply, and where the replica does not report the number of tokens.
     #[must_use]
     pub fn finished(
         self,

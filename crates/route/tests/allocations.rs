@@ -11,7 +11,7 @@ use world::{REPLICAS, Table, candidate, inquiry};
 
 const DECISIONS: u64 = 200;
 
-/// Times memory was asked for in all of the decisions together.
+/// Returns the number of allocations of all decisions together.
 #[expect(clippy::disallowed_methods, reason = "a decision needs some moment to be made at")]
 fn allocations(policy: Policy) -> u64 {
     let group = Group::new(policy, (0..REPLICAS).map(candidate).collect());

@@ -1,4 +1,5 @@
-//! Who a decision chooses among, in the benchmark and in the test that counts allocations.
+//! Replicas that a decision chooses among, in the benchmark and in the test that counts
+//! allocations.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +15,7 @@ pub(crate) const REPLICAS: usize = 1_000;
 /// Bytes of a prompt of 4,096 tokens.
 const PROMPT_BYTES: u32 = 16_384;
 
-/// Atomics and tables by slot, as in a node.
+/// Loads of replicas by slot: atomics and tables, as in a node.
 pub(crate) struct Table {
     in_flight: Vec<AtomicU32>,
     cached_blocks: Vec<u32>,
@@ -50,7 +51,7 @@ impl Table {
         }
     }
 
-    /// Some requests come and end between two decisions.
+    /// Changes the load of some replicas, as requests do that begin and end between two decisions.
     pub(crate) fn change(&self, rng: &mut fastrand::Rng) {
         for _ in 0..10 {
             self.in_flight[rng.usize(..REPLICAS)].store(rng.u32(..7), Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What a request is told that meets a queue, by what waits and what was promised there.
+//! Retry-After of requests that meet a queue, by its backlog and its promises.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ fn entry(asker: &Asker, now: Instant) -> WaitEntry<u64> {
     WaitEntry { priority, tenant, weight, tokens, bytes, fingerprint, is_promised, ..new }
 }
 
-/// A full queue that has been served ten times a second for ten seconds, up to `at(10_000)`.
+/// Returns a full queue that was served ten times a second for ten seconds, up to `at(10_000)`.
 fn full() -> Admission<u64> {
     let mut admission = Admission::new(LIMITS);
     for fingerprint in 0..150 {
@@ -47,7 +47,7 @@ fn each_that_is_turned_away_is_told_the_next_free_place() {
     let mut admission = full();
     let rate = admission.rate_per_s(at(10_000)).unwrap();
     assert!((9.5..10.5).contains(&rate), "{rate}");
-    // Behind 50 that wait and those before it, ten a second.
+    // Each stands behind the 50 that wait and the ones before it; ten are served a second.
     for place in 0..300 {
         let RetryAfter { seconds, is_promised } =
             told(&mut admission, &asker(1_000 + place), 10_000);
@@ -64,7 +64,7 @@ fn beyond_a_minute_nothing_is_promised_but_what_can_wait_the_rest_here() {
     let all: Vec<RetryAfter> =
         (0..800).map(|place| told(&mut admission, &asker(1_000 + place), 10_000)).collect();
     let promised = all.iter().filter(|told| told.is_promised).count();
-    // 60 s of ten a second, less those that wait, and half of the room for 128 more.
+    // 60 s of ten a second, less the 50 that wait, plus half of the room for 128 more.
     assert!((570..=620).contains(&promised), "{promised}");
     assert!(all[..promised].iter().all(|told| told.is_promised && told.seconds <= 60));
     assert!(all[promised..].iter().all(|told| (48..=60).contains(&told.seconds)));
@@ -83,7 +83,7 @@ fn who_comes_as_told_is_taken_by_a_full_queue_and_served_before_newcomers() {
     let waiting = admission.waiting(&known, now);
     assert_eq!((waiting.ahead, waiting.has_room), (0, true));
     admission.enter(entry(&known, now), now).unwrap();
-    // All that came in time for it have waited longer than they were told.
+    // All promised requests that came before it have waited longer than they were told.
     let before = (0..50).find(|_| admission.pop_next(now).unwrap().1.fingerprint == 1_000);
     assert_eq!(before, None);
     let newcomer = admission.enter(entry(&asker(2_000), now), now).unwrap();
@@ -107,7 +107,7 @@ fn promised_places_are_taken_for_newcomers_unless_replicas_would_run_dry() {
     }
     let waiting = admission.waiting(&newcomer, at(10_000));
     assert!(waiting.has_room, "a quarter of a second of work may always wait");
-    // Two wait, ten are served each second; those that come only later are not waited for.
+    // Two wait and ten are served each second; promised requests that come later don't count.
     assert!((250..400).contains(&waiting.wait_ms.unwrap()), "{waiting:?}");
 }
 
@@ -115,7 +115,7 @@ fn promised_places_are_taken_for_newcomers_unless_replicas_would_run_dry() {
 fn a_more_urgent_newcomer_takes_no_notice_of_promises_to_others() {
     let mut admission = full();
     let lower = |fingerprint| Asker { priority: 2, ..asker(fingerprint) };
-    // The first class takes all that replicas can do, so that its turns are all that is left.
+    // The first class takes all that replicas can do, so the second class gets its turns only.
     let promised = |place| told(&mut admission, &lower(place), 10_000).is_promised;
     let count = (0..200).map(promised).filter(|&is_promised| is_promised).count();
     assert!((10..=30).contains(&count), "{count}");
@@ -154,7 +154,7 @@ fn who_waits_is_told_the_same_all_the_while_unless_the_queue_slows_down() {
         admission.began(&next.asker(), at(10_000 + step * 100));
     }
     assert!(wait_ms(&admission, 12_000).abs_diff(at_first - 2_000) <= 1);
-    // Then nobody ends for half a minute.
+    // Then no request ends for half a minute.
     assert!(wait_ms(&admission, 42_000) > 5_000, "{}", wait_ms(&admission, 42_000));
 }
 

@@ -1,36 +1,36 @@
-//! A request as the queue sees it.
+//! Properties of a request that the queue looks at.
 
 use crate::{WaitEntry, waiting::cost};
 
-/// What decides about a request's place in a queue.
+/// Properties that decide the place of a request in a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asker {
-    /// Its class: 0 is the most urgent.
+    /// Class of the request: 0 is the most urgent.
     pub priority: u8,
-    /// Whose it is; see [`WaitEntry::tenant`].
+    /// Tenant of the request; see [`WaitEntry::tenant`].
     pub tenant: u64,
-    /// The tenant's share; 0 counts as 1.
+    /// Weight of the tenant's share; 0 counts as 1.
     pub weight: u16,
-    /// What it takes of that share; 0 if unknown.
+    /// Tokens that the request takes of that share; 0 if unknown.
     pub tokens: u32,
-    /// Bytes that it would hold while it waits.
+    /// Bytes that the request holds while it waits.
     pub bytes: usize,
-    /// By which it is known again when it comes back: e.g. a keyed hash of its tenant and body. Several
-    /// requests may have the same one.
+    /// Identifies the request when it comes back: for example a keyed hash of its tenant and body.
+    /// Several requests may have the same fingerprint.
     pub fingerprint: u64,
-    /// It was turned away before, and told to come now.
+    /// True if the request was refused before and told to come now.
     pub is_promised: bool,
 }
 
 impl Asker {
-    /// Tokens that count, at least 1.
+    /// Returns the tokens that count, at least 1.
     pub(crate) fn cost(&self) -> u32 {
         cost(self.tokens)
     }
 }
 
 impl<T> WaitEntry<T> {
-    /// What decides about its place.
+    /// Returns the properties that decide the place of this entry.
     #[must_use]
     pub fn asker(&self) -> Asker {
         Asker {

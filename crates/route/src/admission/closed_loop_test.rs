@@ -1,4 +1,4 @@
-//! What clients meet with that are turned away and come back when they are told to.
+//! Closed loop of clients that are refused and come back when they are told to.
 
 use super::test_clients::{CAPACITY, Crowd, Expected, Report, Scenario, Source, run};
 
@@ -20,18 +20,18 @@ fn scenario(crowds: Vec<Crowd>) -> Scenario {
     Scenario { crowds, queue_max: 80, seconds, slower: None, expected: Expected::Unknown, seed: 1 }
 }
 
-/// Clients that would send twice what can be served if they were never turned away.
+/// Returns clients that would send twice the capacity if they were never refused.
 fn closed() -> Scenario {
     scenario(vec![crowd(Source::Closed { clients: 160, think_ms: 1_000 })])
 }
 
-/// Twice the capacity for a minute, then less than it.
+/// Returns twice the capacity for a minute, then less than the capacity.
 fn burst() -> Scenario {
     let source = Source::Open(vec![(0, 0.7), (30, 2.0), (90, 0.7)]);
     Scenario { seconds: [0, 200], ..scenario(vec![crowd(source)]) }
 }
 
-/// So many times the capacity, always.
+/// Returns a constant load, as a multiple of the capacity.
 fn sustained(load: f64) -> Scenario {
     Scenario { seconds: [60, 240], ..scenario(vec![crowd(Source::Open(vec![(0, load)]))]) }
 }
@@ -60,14 +60,14 @@ fn row(name: &str, report: &Report) -> String {
     format!("{name:<28} goodput {goodput:>5.1} % show {show:.2} | {}", cells.join("\n    | "))
 }
 
-/// Two tenants of which the second sends so much.
+/// Returns two tenants, the second of which sends this multiple of the capacity.
 fn neighbours(other: f64) -> Scenario {
     let own = Crowd { tenant: 1, tokens: 900, ..crowd(Source::Open(vec![(0, 0.4)])) };
     let sick = Crowd { tenant: 2, tokens: 900, ..crowd(Source::Open(vec![(0, other)])) };
     scenario(vec![own, sick])
 }
 
-/// Somewhat less than half the capacity in each class.
+/// Returns somewhat less than half the capacity in each class.
 fn classes() -> Scenario {
     let class = |priority| Crowd { priority, ..crowd(Source::Open(vec![(0, 0.45)])) };
     scenario((0..4).map(class).collect())
@@ -90,7 +90,8 @@ fn clients_that_come_back_as_told_find_their_place() {
     }
 }
 
-/// Many at once after a time in which nothing waited, so that no rate was ever measured.
+/// Returns many requests at once after a time in which nothing waited, so that no rate was
+/// measured.
 fn sudden(requests: usize, expected: Expected) -> Scenario {
     let calm = Crowd { tenant: 1, ..crowd(Source::Open(vec![(0, 0.2)])) };
     let burst = Crowd { tenant: 2, ..crowd(Source::Burst { second: 20, requests }) };
@@ -101,7 +102,7 @@ fn share(expected: f64) -> Expected {
     Expected::PerSecond(expected * CAPACITY)
 }
 
-/// The same with requests of such sizes before it and in it.
+/// Returns a sudden burst with requests of these sizes before it and in it.
 fn sized(before: [u32; 2], in_it: [u32; 2]) -> Scenario {
     let mut sudden = sudden(200, Expected::Learned);
     for (crowd, sizes) in sudden.crowds.iter_mut().zip([before, in_it]) {
@@ -129,7 +130,7 @@ fn a_sudden_burst_of_other_sizes_than_before_finds_its_places() {
 
 #[test]
 fn who_is_turned_away_in_a_sudden_burst_is_spread_over_the_time_that_it_takes() {
-    // A fifth less than the capacity is expected, as long as nothing is known, or less than that.
+    // While nothing is known, a fifth less than the capacity is expected, or even less.
     for expected in [0.7, 0.8] {
         for requests in [100, 200, 800] {
             let report = run(&sudden(requests, share(expected)));
@@ -180,7 +181,7 @@ fn urgent_classes_are_served_as_if_nobody_else_came() {
     assert!(p95(&squeezed, 0) <= 1.1 * p95(&alone, 0), "{}", row("", &squeezed));
     let attempts: Vec<f64> = squeezed.crowds.iter().map(|crowd| crowd.attempts_each()).collect();
     assert!(attempts[0] < 1.01 && attempts.is_sorted(), "{attempts:?}");
-    // They are not starved, and what is promised to the second class holds.
+    // The lower class is not starved, and the promises to the second class hold.
     assert!(squeezed.crowds[1].second_share() >= 0.95, "{}", row("", &squeezed));
     assert!(squeezed.crowds[3].served > 0);
     assert!(squeezed.goodput >= 0.97);
@@ -199,7 +200,7 @@ fn what_would_be_late_for_its_objective_is_refused_early_and_the_rest_is_in_time
     let [urgent, other] = &report.crowds[..] else { panic!("{report:?}") };
     assert!(urgent.served_share() > 0.99, "{}", row("", &report));
     assert_eq!((urgent.slo_missed, other.slo_missed), (0, 0));
-    // What the first class leaves is used, and hardly any is let in only to be sent away.
+    // The rest of the first class is used, and hardly any request is let in and then shed.
     assert!((0.38..0.5).contains(&other.served_share()), "{}", row("", &report));
     assert!(other.sent_away[1] * 20 < other.requests, "{}", row("", &report));
     assert!(report.goodput >= 0.97, "{}", row("", &report));

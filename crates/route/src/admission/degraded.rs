@@ -1,27 +1,29 @@
-//! How long requests may be made to wait while replicas are missing.
+//! Limits of waiting while replicas are missing.
 
-/// The class that is served whatever is missing.
+/// Class that is served whatever is missing.
 const FIRST_CLASS: u8 = 0;
-/// The class that never waits while replicas are missing, as all less urgent ones.
+/// Class from which on requests never wait while replicas are missing.
 const LAST_CLASS: u8 = 3;
 
-/// A longer wait is none that the less urgent should have a share of while replicas are missing.
+/// Longest wait in milliseconds that less urgent classes get a share of while replicas are missing.
 const WAIT_MS_MAX: f32 = 30_000.0;
 
-/// How much of what serves a model is missing.
+/// Share of a model's replicas that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Degraded {
-    /// Thousandths of its replicas that may serve.
+    /// Thousandths of the model's replicas that may serve.
     pub healthy_permille: u16,
-    /// With so many or fewer there are too few for everybody; 0 if that is never so.
+    /// The service is degraded at this share or below, in thousandths; 0 turns the rule off.
     pub below_permille: u16,
 }
 
 impl Degraded {
-    /// Whether so many are missing that a request of the class `priority` is not to wait for `wait_ms`,
-    /// where requests wait for `wait_ms_max` at most. The more are missing and the less urgent it is,
-    /// the less it may wait: what little there is goes to the urgent ones, and the others learn at
-    /// once that they should come again later.
+    /// Returns true if a request of the class `priority` must not wait for `wait_ms` because too
+    /// many replicas are missing. Requests wait for `wait_ms_max` at most.
+    ///
+    /// The more replicas are missing and the less urgent the class, the shorter the allowed wait.
+    /// Urgent requests get the little capacity there is, and the others learn at once that they
+    /// should come again later.
     #[must_use]
     pub fn refuses(self, priority: u8, wait_ms: f32, wait_ms_max: f32) -> bool {
         let wait_ms_max = wait_ms_max.min(WAIT_MS_MAX);

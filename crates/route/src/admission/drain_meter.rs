@@ -1,4 +1,4 @@
-//! How fast a queue is served.
+//! Measured service rate of a queue.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,22 +6,22 @@ use std::time::{Duration, Instant};
 use crate::Asker;
 use crate::waiting::{CLASSES, class};
 
-/// Requests per second that a queue gives to replicas while it has any.
+/// Requests per second that a queue gives to replicas while something waits.
 ///
-/// Only time counts in which something waits: all replicas are as full then as they may be, and what
-/// begins per second is what they can do. Idle time would say how few came.
+/// Only time counts in which something waits: all replicas are full then, and the requests that
+/// begin show what replicas can do. Idle time would only show how few requests came.
 ///
-/// What waits shares the replicas with requests of more urgent classes and of other tenants, which go on
-/// coming. So what begins is counted by class and tenant.
+/// Waiting requests share the replicas with requests of more urgent classes and of other tenants,
+/// which go on coming. So requests that begin are counted by class and tenant.
 #[derive(Clone, Debug, Default)]
 pub struct DrainMeter {
     state: State,
-    /// Requests that began, and seconds in which they did; both fade.
+    /// Requests that began, and the busy seconds in which they began; both fade.
     begun: f64,
     busy_s: f64,
-    /// The same requests by class, fading likewise.
+    /// Requests that began, by class; they fade likewise.
     classes: [Begun; CLASSES],
-    /// By how much what `classes` hold has faded.
+    /// Factor by which the counts in `classes` have faded.
     faded: Faded,
 }
 
@@ -31,7 +31,7 @@ struct Begun {
     by_tenant: BTreeMap<u64, f64>,
 }
 
-/// A factor common to many counts, so that none of them need be looked at for all to fade.
+/// Factor common to many counts, so that all of them fade without a visit to each.
 #[derive(Clone, Copy, Debug)]
 struct Faded(f64);
 
@@ -47,17 +47,17 @@ enum State {
     // Unused => Busy
     #[default]
     Unused,
-    /// Something waits, and time has been counted up to this moment.
+    /// Something waits, and time was counted up to this moment.
     // Busy => Idle
     Busy(Instant),
-    /// Nothing has waited since this moment.
+    /// Nothing waits since this moment.
     // Idle => Busy
     Idle(Instant),
 }
 
 impl DrainMeter {
-    /// Something waits from `now` on, or nothing does. Call it whenever that changes; between such
-    /// calls it may be called at any time.
+    /// Notes that something waits from `now` on, or that nothing does. Call it whenever that
+    /// changes; further calls in between do no harm.
     pub fn set_busy(&mut self, now: Instant, is_busy: bool) {
         self.count_time(now);
         self.state = match (is_busy, self.state) {
@@ -67,14 +67,15 @@ impl DrainMeter {
         };
     }
 
-    /// A request was given to a replica at `now`. Counts only while something waits.
+    /// Counts a request that was given to a replica at `now`, if something waits.
     pub fn note(&mut self, asker: &Asker, now: Instant) {
         self.count_time(now);
-        // Who is taken out last begins when nothing waits any more, in the same moment.
+        // The last waiting request begins in the same moment in which nothing waits any more.
         if !matches!(self.state, State::Busy(_)) && self.state != State::Idle(now) {
             return;
         }
         self.begun += 1.0;
+        // Earlier counts are to be multiplied by the common factor; a new request counts in full.
         let one = 1.0 / self.faded.0;
         let class = &mut self.classes[class(asker.priority)];
         class.all += one;
@@ -83,8 +84,8 @@ impl DrainMeter {
         }
     }
 
-    /// Requests per second. `None` if too few were seen, or the last time something waited is so long
-    /// ago that the replicas may be others now.
+    /// Returns requests per second. `None` if too few were seen, or if the last busy time is so
+    /// long ago that the replicas may have changed.
     #[must_use]
     pub fn rate_per_s(&self, now: Instant) -> Option<f32> {
         let running_s = match self.state {
@@ -98,15 +99,16 @@ impl DrainMeter {
         is_enough.then(|| (self.begun / busy_s) as f32)
     }
 
-    /// Requests per second that are left for those of this class and tenant if more urgent classes and
-    /// other tenants go on as they do, where `share` is the tenant's share in its class. `None` as for
-    /// all.
+    /// Returns the requests per second that are left for this class and tenant if more urgent
+    /// classes and other tenants go on as they do. `share` is the tenant's share in its class.
+    /// `None` in the same cases as [`Self::rate_per_s`].
     #[must_use]
     pub fn rate_for(&self, asker: &Asker, share: f32, now: Instant) -> Option<f32> {
         let rate_per_s = self.rate_per_s(now).filter(|&rate| rate > 0.0)?;
         let part = |count: f64| (count * self.faded.0 / self.begun.max(1.0)).min(1.0) as f32;
         let own = class(asker.priority);
         let above: f32 = self.classes[..own].iter().map(|class| part(class.all)).sum();
+        // However much more urgent work there is, a class keeps the share of its turns.
         let left = (1.0 - above).max(TURNS_SHARE);
         let class = &self.classes[own];
         let own = class.by_tenant.get(&asker.tenant).copied().unwrap_or(0.0);
@@ -114,7 +116,7 @@ impl DrainMeter {
         Some(rate_per_s * (left - others).max(left * share))
     }
 
-    /// Counts the time since the last look, and lets what was counted before fade.
+    /// Counts the time since the last call, and lets earlier counts fade.
     fn count_time(&mut self, now: Instant) {
         let State::Busy(since) = &mut self.state else { return };
         let passed_s = now.saturating_duration_since(*since).as_secs_f64();
@@ -148,37 +150,40 @@ impl DrainMeter {
     }
 }
 
-/// The share that a class has by its turns, however much is more urgent: [`WaitQueue::TURNS_MAX`].
+/// Share that a class gets by its turns, however much more urgent work there is:
+/// [`WaitQueue::TURNS_MAX`].
 ///
 /// [`WaitQueue::TURNS_MAX`]: crate::WaitQueue::TURNS_MAX
 const TURNS_SHARE: f32 = 1.0 / 32.0;
 
-/// Tenants of a class that are counted apart; further ones count as one's own.
+/// Most tenants of a class that are counted apart; further ones count as other tenants.
 const TENANTS_MAX: usize = 1_024;
 
-/// From here on counts are written down as they are, lest the factor become 0.
+/// Smallest common factor: below it the counts are multiplied out, so that the factor does not
+/// become 0.
 const FADED_MIN: f64 = 1e-9;
 
-/// A tenant of which less than this part of a request is left is forgotten.
+/// Least count of a tenant, in requests; a smaller one is dropped.
 const COUNT_MIN: f64 = 0.01;
 
-/// How far back the rate looks: over as much time as this many requests take, so that it is as exact
-/// where a request takes a minute as where it takes a millisecond ...
+/// Length of the rate's window, in requests: the rate is as exact where a request takes a minute as
+/// where it takes a millisecond.
 const BEGUN_WINDOW: f64 = 64.0;
 
-/// ... but never less, since replicas take requests in batches ...
+/// Shortest window in seconds, since replicas take requests in batches.
 const WINDOW_MIN_S: f64 = 3.0;
 
-/// ... and never more, since they get slower and faster, too.
+/// Longest window in seconds, since replicas become slower and faster.
 const WINDOW_MAX_S: f64 = 60.0;
 
-/// Fewer say nothing about a rate.
+/// Fewest requests that make a rate.
 const BEGUN_MIN: f64 = 3.0;
 
-/// In less time a few requests that end together make any rate.
+/// Shortest busy time that makes a rate, in seconds: in less, a few requests that end together give
+/// any rate.
 const BUSY_MIN_S: f64 = 0.1;
 
-/// After it a rate of before is no better than what the region reports.
+/// Age at which a rate is no better than what the region reports.
 const FORGET: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -190,7 +195,7 @@ mod tests {
         *NOW + Duration::from_millis(ms)
     }
 
-    /// A meter that has seen a request begin every `gap_ms` during a time in which something waited.
+    /// Returns a meter that saw a request begin every `gap_ms` while something waited.
     fn served(gap_ms: u64, span_ms: u64) -> DrainMeter {
         let mut meter = DrainMeter::default();
         meter.set_busy(at(0), true);
@@ -254,7 +259,8 @@ mod tests {
         let mut meter = DrainMeter::default();
         meter.set_busy(at(0), true);
         let asker = |priority, tenant| Asker { priority, tenant, ..Asker::default() };
-        // Of ten, three are of the first class, and of the second three of one tenant, four of another.
+        // Of ten requests, three are of the first class; of the second, three of one tenant and
+        // four of another.
         for step in 0..6_000 {
             let of = match step % 10 {
                 0..3 => asker(0, 1),

@@ -1,26 +1,28 @@
-//! How fast requests are expected to be served before that was measured.
+//! Expected service rate, before a rate was measured.
 
 use super::HoldTime;
 
 /// A replica's places, and how long requests usually keep one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Turnover {
-    /// Requests that it may have at a time.
+    /// Most requests in flight at the replica.
     pub places: u32,
-    /// How long requests have kept one lately.
+    /// Recent time that requests kept a place.
     pub hold: HoldTime,
 }
 
-/// Requests of `tokens` on average that these replicas are expected to serve in a second when all their
-/// places are taken; `None` if no request has ended at any. A replica of which that is unknown counts
-/// as usual.
+/// Returns the requests per second that these replicas are expected to serve when all their places
+/// are taken, for requests of `tokens` on average. `None` if no request has ended at any replica. A
+/// replica without a measured time counts as the mean of the others.
 ///
-/// Requests take longer beside others than alone, so somewhat less than what was seen is expected:
-/// clients that come too early are turned away again, and who comes a little late finds a place.
+/// Requests take longer beside others than alone, so the expected rate is somewhat below the
+/// measured one. A client that comes too early is refused again; a client that comes a little late
+/// finds a place.
 #[must_use]
 pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone, tokens: f32) -> Option<f32> {
     let known = || replicas.clone().filter_map(|replica| replica.hold.expected_ms(tokens));
     let usual_ms = known().sum::<f32>() / known().count().max(1) as f32;
+    // No request has ended at any replica.
     if usual_ms <= 0.0 {
         return None;
     }
@@ -31,7 +33,7 @@ pub fn expected_rate(replicas: impl Iterator<Item = Turnover> + Clone, tokens: f
     Some(replicas.map(rate).sum::<f32>()).filter(|rate| *rate > 0.0)
 }
 
-/// How much longer requests are expected to take when all places are taken.
+/// Factor by which requests take longer when all places are taken.
 const SLOWER: f32 = 1.25;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! How many requests are served before another one where tenants take turns.
+//! Number of requests served before a given one, where tenants take turns.
 
 use std::collections::BTreeMap;
 
-/// What stands in line of one tenant: requests and their tokens, both perhaps in parts.
+/// Waiting requests of one tenant and their tokens; both may be fractions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Backlog {
     pub(super) requests: f32,
@@ -15,7 +15,8 @@ pub(super) struct Backlog {
 pub(super) struct Backlogs(BTreeMap<u64, Backlog>);
 
 impl Backlogs {
-    /// Adds what a tenant has; the weight is known where something waits, and 0 elsewhere.
+    /// Adds to the backlog of a tenant; `weight` is 0 where it is unknown, which is where nothing
+    /// waits.
     pub(super) fn add(&mut self, tenant: u64, (requests, cost): (f32, f32), weight: u16) {
         let backlog = self.0.entry(tenant).or_default();
         backlog.requests += requests;
@@ -23,12 +24,13 @@ impl Backlogs {
         backlog.weight = backlog.weight.max(weight);
     }
 
-    /// Requests that are served before one of this tenant that costs so much and stands behind `own`
-    /// of its own tenant: all of those, and of each other tenant what its share allows by then.
+    /// Returns the requests served before a request of `tenant` that costs `cost` tokens and stands
+    /// behind `own`: all of `own`, and of each other tenant what its share allows by then.
     pub(super) fn ahead(&self, tenant: u64, own: Backlog, cost: f32) -> f32 {
         let paid = (own.cost + cost) / f32::from(own.weight.max(1));
         let others = self.0.iter().filter(|&(&other, _)| other != tenant);
         let part = |(_, other): (&u64, &Backlog)| {
+            // By then each other tenant was served as many tokens, in proportion to the weights.
             let share = paid * f32::from(other.weight.max(1)) / other.cost.max(1.0);
             other.requests * share.min(1.0)
         };

@@ -1,13 +1,13 @@
-//! How long a request keeps a place at a replica, by its size.
+//! Time that a request keeps a place at a replica, by its size.
 
-/// Learns how long requests keep a place at a replica as a line over their size in tokens.
+/// Linear model of the time that a request keeps a place at a replica, over its size in tokens.
 ///
-/// A mean alone is wrong where the requests to come are larger or smaller than those of late: after
-/// short requests it lets clients come back much too early. Sums fade, so that some dozens of requests
-/// decide. Sums are plain numbers, to be kept wherever the caller likes.
+/// A mean alone is wrong where the next requests are larger or smaller than the recent ones: after
+/// short requests it lets clients come back much too early. The sums fade, so that some dozens of
+/// requests decide. They are plain numbers, which the caller may keep anywhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HoldTime {
-    /// Requests that count; fades to 64.
+    /// Requests that count, 64 at most.
     pub count: f32,
     /// Mean size in tokens.
     pub tokens: f32,
@@ -20,12 +20,14 @@ pub struct HoldTime {
 }
 
 impl HoldTime {
-    /// Adds a request of so many tokens that has kept its place for `held_ms`.
+    /// Returns the model with one more request, of this many tokens, that kept its place for
+    /// `held_ms`.
     #[must_use]
     pub fn with(self, tokens: u32, held_ms: f32) -> Self {
         if !held_ms.is_finite() {
             return self;
         }
+        // The limit of the count lets older requests fade.
         let count = (self.count + 1.0).min(COUNT_MAX);
         let (part, tokens) = (1.0 / count, tokens.min(TOKENS_MAX) as f32);
         let (more_tokens, longer_ms) = (tokens - self.tokens, held_ms.max(0.0) - self.held_ms);
@@ -39,17 +41,19 @@ impl HoldTime {
         }
     }
 
-    /// Mean milliseconds for requests of so many tokens on average; `None` if none has ended.
+    /// Returns the mean milliseconds for requests of `tokens` on average; `None` if no request has
+    /// ended.
     ///
-    /// Where sizes were too equal to tell what a token takes, a larger request is expected to take
-    /// proportionally longer, and a smaller one no less: clients that come too late still find a place.
+    /// Where sizes were too equal to tell the time per token, a larger request is expected to take
+    /// proportionally longer and a smaller one no less: a client that comes too late still finds a
+    /// place.
     #[must_use]
     pub fn expected_ms(&self, tokens: f32) -> Option<f32> {
         if self.count <= 0.0 {
             return None;
         }
         let more_tokens = tokens.clamp(0.0, TOKENS_MAX as f32) - self.tokens;
-        // The origin counts as one request in many, and only for what is larger.
+        // The origin counts as a small part of a request, and only for larger requests.
         let doubt = UNSEEN_SHARE * self.tokens;
         let pulled = if more_tokens > 0.0 { doubt * self.held_ms } else { 0.0 };
         let spread = self.variance + doubt * self.tokens;
@@ -59,16 +63,16 @@ impl HoldTime {
     }
 }
 
-/// Requests of late that count.
+/// Recent requests that count.
 const COUNT_MAX: f32 = 64.0;
 
-/// The part of a request at the origin that takes no time.
+/// Weight of the origin (no tokens, no time), as a part of a request.
 const UNSEEN_SHARE: f32 = 0.02;
 
-/// Larger requests count as this: a client can claim any size.
+/// Largest size that counts, since a client can claim any size.
 const TOKENS_MAX: u32 = 1 << 20;
 
-/// Errors end at once, and must not promise a rate beyond measure.
+/// Shortest time in milliseconds: errors end at once and must not promise an endless rate.
 const HELD_MS_MIN: f32 = 1.0;
 
 #[cfg(test)]

@@ -1,21 +1,23 @@
-//! When a client should ask again while nobody is in reach who could serve it.
+//! Retry-After of a client while no replica that could serve it is in reach.
 
 use std::time::{Duration, Instant};
 
-/// How long nobody has been in reach, by the requests that were turned away for that.
+/// Length of an outage in which no replica is in reach, measured by the requests refused for it.
 ///
-/// When somebody will be is unknown. Most interruptions are short, so the first clients are told to come
-/// again soon; the longer it lasts, the later. Clients that retry twice outlast one of some seconds.
+/// The end of an outage is unknown. Most are short, so the first clients are told to come again
+/// soon, and later ones later. A client that retries twice outlasts an outage of some seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Outage {
-    /// The first request that was turned away, and the last.
+    /// First and last request that was refused.
     seen: Option<(Instant, Instant)>,
 }
 
 impl Outage {
-    /// Notes that a request is turned away at `now`. Returns the seconds after which to come again, 1 to
-    /// 30, spread by chance so that those who were turned away together don't come back together.
+    /// Notes that a request is refused at `now`. Returns the seconds after which the client should
+    /// come again: 1 to 30, with random jitter so that clients refused together don't come back
+    /// together.
     pub fn turn_away(&mut self, now: Instant, rng: &mut fastrand::Rng) -> u32 {
+        // A refusal long after the last one begins a new outage.
         let since = self.since(now).unwrap_or(now);
         self.seen = Some((since, now));
         let half_s = (now.saturating_duration_since(since) / 2).min(WAIT_MAX).as_secs_f32();
@@ -23,12 +25,12 @@ impl Outage {
         1 + (half_s + spread_s) as u32
     }
 
-    /// Somebody is in reach.
+    /// Ends the outage: a replica is in reach.
     pub fn end(&mut self) {
         self.seen = None;
     }
 
-    /// Whether nothing would be lost with it.
+    /// Returns true if this value can be dropped without loss.
     #[must_use]
     pub fn is_over(&self, now: Instant) -> bool {
         self.since(now).is_none()
@@ -40,13 +42,14 @@ impl Outage {
     }
 }
 
-/// Half of an outage counts no more than this: who is back should not have to wait for its clients.
+/// Longest half of an outage that counts: after its end a replica should not wait long for its
+/// clients.
 const WAIT_MAX: Duration = Duration::from_secs(15);
 
-/// Clients are spread over so many seconds at least; the header knows whole seconds only.
+/// Least jitter in seconds; the header knows whole seconds only.
 const SPREAD_MIN_S: f32 = 2.0;
 
-/// Longer than the longest time that is told: then the next one may be the first of another outage.
+/// Age of the last refusal that ends an outage: longer than the longest time that clients are told.
 const FORGET: Duration = Duration::from_secs(40);
 
 #[cfg(test)]

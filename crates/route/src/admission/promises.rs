@@ -1,53 +1,54 @@
-//! Who was told to come again, when, and who came.
+//! Promised places: which requests were told to come again, when, and which came.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use crate::waiting::{CLASSES, Load};
 
-/// The places that clients were promised who were turned away.
+/// Places promised to clients whose requests were refused.
 ///
-/// A promise is kept by fingerprint: of requests with the same one each has its own. It can be redeemed
-/// from a little before its moment until some seconds after. It counts as a place that is taken until
-/// shortly after its moment; who does not come is learned, so that places are promised to as many
-/// more as usually stay away.
+/// A promise is kept by fingerprint; each request with that fingerprint has its own. It can be
+/// redeemed from a little before its moment until some seconds after. It counts as a taken place
+/// until shortly after its moment. The share of clients that come is learned, so that more places
+/// are promised in proportion to the clients that stay away.
 #[derive(Clone, Debug)]
 pub struct Promises {
-    /// By fingerprint, moment and number.
+    /// Promises by fingerprint, moment and number.
     promises: BTreeMap<(u64, Instant, u64), Promise>,
-    /// Moment, number and fingerprint of those that count as taken places.
+    /// Moment, number and fingerprint of promises that count as taken places.
     counted: BTreeSet<(Instant, u64, u64)>,
-    /// The same of those that are late already.
+    /// Moment, number and fingerprint of promises that are late already.
     overdue: BTreeSet<(Instant, u64, u64)>,
     taken: [Taken; CLASSES],
-    /// By slice of time: how many promises fell due, and how many of them were redeemed.
+    /// Promises that fell due and that were redeemed, by slice of time.
     cohorts: BTreeMap<u64, Cohort>,
     made: u64,
     show_share: f32,
-    /// The start of the first slice.
+    /// Start of the first slice.
     origin: Option<Instant>,
 }
 
-/// Whom a place is promised to.
+/// Holder of a promised place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// Its class, below [`CLASSES`].
+    /// Class of the request, below [`CLASSES`].
     pub class: usize,
-    /// Its tenant.
+    /// Tenant of the request.
     pub tenant: u64,
-    /// Tokens that it takes of the tenant's share.
+    /// Tokens that the request takes of the tenant's share.
     pub cost: u32,
 }
 
-/// Places of a class that count as taken.
+/// Places of one class that count as taken.
 #[derive(Clone, Debug, Default)]
 struct Taken {
     all: usize,
     by_tenant: BTreeMap<u64, Load>,
 }
 
-/// Promises that fall due together. What became of them is learned when the last can't be redeemed any
-/// more: those who come are known sooner than those who don't, and would count too much.
+/// Promises that fall due together. Their outcome is learned when the last can no longer be
+/// redeemed: clients that come are known sooner than clients that stay away, and would count too
+/// much.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cohort {
     made: u32,
@@ -70,10 +71,10 @@ impl Default for Promises {
 }
 
 impl Promises {
-    /// Most promises at a time, about 10 MB: what a thousand requests a second need for a minute.
+    /// Most promises at a time, about 10 MB: enough for a thousand requests a second and a minute.
     pub const COUNT_MAX: usize = 65_536;
 
-    /// Promises a place at `due`. `false` if there are too many promises already.
+    /// Promises a place at `due`. Returns false if there are too many promises already.
     #[must_use]
     pub fn make(&mut self, fingerprint: u64, promise: Promise, due: Instant) -> bool {
         if self.promises.len() >= Self::COUNT_MAX {
@@ -91,10 +92,12 @@ impl Promises {
         true
     }
 
-    /// Whether a request with this fingerprint comes as promised. If so the promise is used up.
+    /// Returns true if a request with this fingerprint comes as promised, and uses the promise up.
     #[must_use]
     pub fn redeem(&mut self, fingerprint: u64, now: Instant) -> bool {
         self.expire(now);
+        // From the oldest promise to those that are due a little later: the oldest is redeemed
+        // first.
         let all =
             (fingerprint, self.origin.unwrap_or(now), 0)..=(fingerprint, now + EARLY, u64::MAX);
         let Some((&key, &promise)) = self.promises.range(all).next() else { return false };
@@ -111,8 +114,10 @@ impl Promises {
         true
     }
 
-    /// Lets go of promises that nobody came for. Cheap if there are none; call it now and then.
+    /// Drops promises that were not redeemed in time. Cheap if there are none; call it now and
+    /// then.
     pub fn expire(&mut self, now: Instant) {
+        // A place stops counting as taken soon after its moment, while the promise still holds.
         while let Some(&(due, number, fingerprint)) = self.counted.first() {
             if due + COUNTED_LATE > now {
                 break;
@@ -123,6 +128,7 @@ impl Promises {
                 self.count_out(promise);
             }
         }
+        // A late client can redeem its promise until the time of grace is over.
         while let Some(&(due, number, fingerprint)) = self.overdue.first() {
             if due + GRACE > now {
                 break;
@@ -133,35 +139,35 @@ impl Promises {
         self.learn(now);
     }
 
-    /// Promises that may be redeemed, now or later.
+    /// Returns the number of promises that can be redeemed now or later.
     #[must_use]
     pub fn len(&self) -> usize {
         self.promises.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no promises.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.promises.is_empty()
     }
 
-    /// The share of promises that are redeemed, as lately seen; 1 before any was due.
+    /// Returns the recent share of promises that were redeemed, 0 to 1; 1 before any was due.
     #[must_use]
     pub fn show_share(&self) -> f32 {
         self.show_share
     }
 
-    /// Places of this class that count as taken.
+    /// Returns the places of this class that count as taken.
     pub(crate) fn taken(&self, class: usize) -> usize {
         self.taken[class].all
     }
 
-    /// Places of this class that count as taken, by tenant.
+    /// Returns the places of this class that count as taken, by tenant.
     pub(crate) fn by_tenant(&self, class: usize) -> impl Iterator<Item = (u64, Load)> + '_ {
         self.taken[class].by_tenant.iter().map(|(&tenant, &load)| (tenant, load))
     }
 
-    /// What of them is this tenant's.
+    /// Returns the places of this class and tenant that count as taken.
     pub(crate) fn of_tenant(&self, class: usize, tenant: u64) -> Load {
         self.taken[class].by_tenant.get(&tenant).copied().unwrap_or_default()
     }
@@ -178,12 +184,13 @@ impl Promises {
         }
     }
 
-    /// Learns from the cohorts that are over.
+    /// Learns the share of redeemed promises from the cohorts that are over.
     fn learn(&mut self, now: Instant) {
         let Some(past) = now.checked_sub(GRACE).map(|past| self.slice_of(past)) else { return };
         while let Some(cohort) = self.cohorts.first_entry().filter(|first| *first.key() < past) {
             let Cohort { made, redeemed } = cohort.remove();
             let share = redeemed as f32 / made as f32;
+            // A cohort weighs as much as its promises one by one.
             let kept = (1.0 - LEARNED_EACH).powi(i32::try_from(made).unwrap_or(i32::MAX));
             self.show_share += (share - self.show_share) * (1.0 - kept);
         }
@@ -201,25 +208,25 @@ impl Promises {
     }
 }
 
-/// How much too early a request may come: clocks of clients run by their own, and the way may have
-/// become shorter.
+/// Time by which a request may come too early: client clocks run differently, and the network path
+/// may have become shorter.
 const EARLY: Duration = Duration::from_millis(500);
 
-/// How long after its moment a place counts as taken still: the way to the client and back, and what
-/// clients add.
+/// Time after its moment for which a place still counts as taken: the round trip to the client, and
+/// delays that clients add.
 const COUNTED_LATE: Duration = Duration::from_millis(1_500);
 
-/// How long after its moment a promise is kept: many clients add a quarter of the time as jitter.
+/// Time after its moment for which a promise is kept: many clients add a quarter of the time as
+/// jitter.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// What one more promise tells about the next: some dozens decide.
+/// Weight of one more promise in the learned share: some dozens decide.
 const LEARNED_EACH: f32 = 1.0 / 64.0;
 
-/// What falls due within one slice of time is a cohort.
+/// Length of a slice of time; the promises that fall due within one are a cohort.
 const SLICE_MS: u128 = 250;
 
-/// More than the longest time that a client is told to wait, so that the first moment asked about is
-/// not before the first slice.
+/// Longer than the longest time that a client is told, so that no moment is before the first slice.
 const RETRY_SPAN: Duration = Duration::from_secs(120);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Promises that are made, kept, and not.
+//! Promises that are made, kept and broken.
 
 use std::time::{Duration, Instant};
 

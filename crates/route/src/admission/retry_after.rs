@@ -1,48 +1,51 @@
-//! When a client that was turned away should ask again.
+//! Retry-After of a client whose request was refused.
 
-/// What a client that is turned away is told.
+/// Answer to a client whose request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryAfter {
-    /// Seconds after which to come again, 1 to 60.
+    /// Seconds after which the client should come again, 1 to 60.
     pub seconds: u32,
-    /// Whether it will then find a place.
+    /// True if a place is booked for that moment.
     pub is_promised: bool,
 }
 
 impl RetryAfter {
-    /// By a predicted wait alone.
+    /// Returns an answer that rests on a predicted wait alone.
     pub(super) fn unpromised(wait_ms: f32, rng: &mut fastrand::Rng) -> Self {
         Self { seconds: retry_after_s(wait_ms, rng), is_promised: false }
     }
 }
 
-/// Below it clients come back before anything has changed; the header knows whole seconds only.
+/// Shortest answer: sooner nothing has changed, and the header knows whole seconds only.
 const RETRY_AFTER_MIN_S: f32 = 1.0;
 
-/// Above it the prediction is worth nothing, and capacity that comes back should be found.
+/// Longest answer: a prediction beyond it is worthless, and clients should find new capacity.
 const RETRY_AFTER_MAX_S: f32 = 60.0;
 
-/// Where the longest time is too short, clients are told at least this part of it, so that those do not
-/// come back together that were turned away together.
+/// Least part of the longest answer that clients are told when the predicted wait is longer: the
+/// rest is jitter, so that clients refused together don't come back together.
 const LONGEST_SHARE_MIN: f32 = 0.8;
 
-/// The predicted wait in whole seconds, 1 to 60, and somewhat more by chance: clients that are turned
-/// away together must not come back together.
+/// Returns the predicted wait in whole seconds, 1 to 60, with random jitter: clients refused
+/// together must not come back together.
 #[must_use]
 pub fn retry_after_s(wait_ms: f32, rng: &mut fastrand::Rng) -> u32 {
     let wait_s = (wait_ms / 1_000.0).min(RETRY_AFTER_MAX_S);
+    // Here the jitter shortens the time, since no longer one may be told.
     if wait_s >= RETRY_AFTER_MAX_S {
         let share = LONGEST_SHARE_MIN + (1.0 - LONGEST_SHARE_MIN) * rng.f32();
         return (RETRY_AFTER_MAX_S * share).ceil() as u32;
     }
-    // Up to half as long again, but at least over a whole second: less would be rounded away.
+    // Up to half as long again as jitter, but at least a whole second: less would be rounded away.
     let spread_s = (wait_s / 2.0).max(1.0) * rng.f32();
     (wait_s + spread_s).ceil().clamp(RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S) as u32
 }
 
-/// The next whole second after a place comes free, or the one after that, by chance: places are one
-/// after the other, so that no more is needed to keep clients apart. `None` if that is too late: by
-/// more than `spare_s`, which a client that comes after the longest time can wait then.
+/// Returns a whole second soon after a place comes free: the next one or, by chance, the one after
+/// it. Places come free one after the other, so no more jitter is needed.
+///
+/// `None` if that is later than the longest answer by more than `spare_s`, the time that a client
+/// which comes too early can wait.
 pub(super) fn promised_s(wait_s: f32, spare_s: f32, rng: &mut fastrand::Rng) -> Option<u32> {
     let seconds = (wait_s + rng.f32()).ceil().clamp(RETRY_AFTER_MIN_S, RETRY_AFTER_MAX_S);
     (wait_s <= RETRY_AFTER_MAX_S + spare_s).then_some(seconds as u32)
@@ -78,7 +81,7 @@ mod tests {
         assert_eq!(all(59_500.0), [60]);
         assert_eq!(all(f32::INFINITY), longest);
         assert_eq!(all(-1e9), [1]);
-        // `f32::min` gives the other number, so that not knowing means the longest.
+        // `f32::min` returns the other number, so that an unknown wait means the longest time.
         assert_eq!(all(f32::NAN), longest);
     }
 

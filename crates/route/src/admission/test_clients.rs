@@ -1,5 +1,5 @@
-//! Clients that are turned away and come back, in virtual time: replicas that serve so many requests at
-//! once, the queue before them, and clients that honour `Retry-After` or don't.
+//! Clients that are refused and come back, in virtual time: replicas with a fixed number of slots,
+//! the queue before them, and clients that honour `Retry-After` or don't.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,51 +16,52 @@ use crate::{
 const MS: u64 = 1_000;
 const SECOND: u64 = 1_000 * MS;
 
-/// Requests that the replicas work on at once.
+/// Requests that the replicas serve at once.
 pub(super) const SLOTS: usize = 40;
-/// Mean time that one of them takes; between a half and one and a half of it.
+/// Mean service time; each request takes between a half and one and a half of it.
 const SERVICE: u64 = SECOND;
 /// Requests per second that the replicas can serve.
 pub(super) const CAPACITY: f64 = (SLOTS as u64 * SECOND / SERVICE) as f64;
-/// How late a client is with what it was told: the ways there and back, and its timers.
+/// Largest delay of a client beyond its Retry-After: the network and its timers.
 const LATE_MAX: u64 = 200 * MS;
-/// After so many attempts a client gives up.
+/// Attempts after which a client gives up.
 const ATTEMPTS_MAX: u32 = 10;
 
-/// Clients that do the same.
+/// Group of clients with one behaviour.
 #[derive(Clone, Debug)]
 pub(super) struct Crowd {
     pub(super) source: Source,
     pub(super) tenant: u64,
     pub(super) priority: u8,
     pub(super) tokens: u32,
-    /// Least and most tokens of their requests, which then take as long as their size says.
+    /// Least and most tokens of the requests, whose service time is then in proportion to their
+    /// size.
     pub(super) sizes: Option<[u32; 2]>,
-    /// The part of them that comes again when it is told to; others go away for good.
+    /// Part of the clients that comes back as told; the others go away for good.
     pub(super) honour: f64,
-    /// Milliseconds after which an answer is useless.
+    /// Milliseconds until the deadline.
     pub(super) deadline_ms: u64,
-    /// The objective of its route.
+    /// Objective of the route in milliseconds.
     pub(super) slo_ms: Option<u64>,
 }
 
-/// How requests come.
+/// Source of requests.
 #[derive(Clone, Debug)]
 pub(super) enum Source {
-    /// So many times the capacity from each of these seconds on, whatever becomes of them.
+    /// Poisson arrivals: from each of these seconds on, a multiple of the capacity.
     Open(Vec<(u64, f64)>),
-    /// So many clients that send, wait for the reply, and think for a mean time.
+    /// Clients that send, wait for the reply, and think for a mean time.
     Closed { clients: usize, think_ms: u64 },
-    /// So many at once, in this second.
+    /// Burst of requests at once, in this second.
     Burst { second: u64, requests: usize },
 }
 
-/// Requests per second that are expected to be served as long as no rate was measured.
+/// Expected service rate while no rate was measured.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected {
     Unknown,
     PerSecond(f64),
-    /// By how long requests were seen to take.
+    /// Rate learned from the time that requests took.
     Learned,
 }
 
@@ -68,38 +69,38 @@ pub(super) enum Expected {
 pub(super) struct Scenario {
     pub(super) crowds: Vec<Crowd>,
     pub(super) queue_max: usize,
-    /// When measuring begins and when no new requests come any more.
+    /// Second at which measuring begins, and second at which new requests end.
     pub(super) seconds: [u64; 2],
-    /// From this second on replicas take so many times as long.
+    /// Second from which replicas are slower, and the factor.
     pub(super) slower: Option<(u64, f64)>,
     pub(super) expected: Expected,
     pub(super) seed: u64,
 }
 
-/// What was measured of a crowd's requests that first came while measuring.
+/// Results for a crowd's requests that first came while measuring.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Results {
     pub(super) requests: u64,
     pub(super) served: u64,
     pub(super) attempts: u64,
-    /// Turned away at the first attempt and back again, and served at that second one.
+    /// Requests refused at the first attempt, back again, and served at the second.
     pub(super) second_attempts: u64,
     pub(super) second_served: u64,
-    /// Served whose first token came later than the objective said.
+    /// Requests served whose first token missed the objective.
     pub(super) slo_missed: u64,
-    /// Milliseconds from the attempt that was served until its reply was complete.
+    /// Milliseconds from the served attempt until its reply was complete.
     latencies_ms: Vec<f64>,
-    /// What clients were told, in seconds.
+    /// Retry-After of refused clients, in seconds.
     pub(super) told_s: Vec<u32>,
-    /// Shed after having waited: pushed out, or too long.
+    /// Requests shed after waiting: pushed out, or waited too long.
     pub(super) sent_away: [u64; 2],
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
-    /// By crowd.
+    /// Results by crowd.
     pub(super) crowds: Vec<Results>,
-    /// Requests that ended while measuring, by the capacity.
+    /// Requests that ended while measuring, as a part of the capacity.
     pub(super) goodput: f64,
     pub(super) show_share: f32,
 }
@@ -110,7 +111,7 @@ impl Results {
         self.latencies_ms.get(at).copied().unwrap_or(f64::NAN)
     }
 
-    /// Of those that came a second time as told, the part that was served then.
+    /// Returns the part of requests that was served when it came a second time as told.
     pub(super) fn second_share(&self) -> f64 {
         self.second_served as f64 / self.second_attempts.max(1) as f64
     }
@@ -126,7 +127,7 @@ impl Results {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// The next one of an open crowd.
+    /// The next request of an open crowd arrives.
     Next {
         crowd: usize,
     },
@@ -136,7 +137,7 @@ enum Event {
     End {
         request: usize,
     },
-    /// Something that waits may have to leave.
+    /// A waiting request may have to leave.
     Look,
 }
 
@@ -246,7 +247,7 @@ impl World<'_> {
         &self.scenario.crowds[self.requests[request].crowd]
     }
 
-    /// A request of an open crowd comes, and the next one is to.
+    /// Lets a request of an open crowd come, and schedules the next one.
     fn next(&mut self, crowd: usize) {
         let Source::Open(rates) = &self.scenario.crowds[crowd].source else { return };
         let since = rates.iter().rev().find(|(from, _)| from * SECOND <= self.now);
@@ -261,7 +262,7 @@ impl World<'_> {
         }
     }
 
-    /// A client of a closed crowd thinks, then sends.
+    /// Lets a client of a closed crowd think and then send.
     fn begin_anew(&mut self, crowd: usize, think_ms: u64) {
         if !self.is_over() {
             let think = -(1.0 - self.rng.f64()).ln() * (think_ms * MS) as f64;

@@ -1,9 +1,9 @@
-//! The least time to the first token of late.
+//! Recent minimum of the time to first token.
 
 use std::time::Instant;
 
-/// What the first token takes where hardly anything waits, as far as that was ever seen, and what it
-/// takes now.
+/// Time to first token while hardly anything waits, as the smallest value seen, and the present
+/// value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Baseline {
     seen: Option<Seen>,
@@ -12,31 +12,34 @@ pub(super) struct Baseline {
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     least: f32,
-    /// Smoothed.
+    /// Smoothed present value.
     now: f32,
     at: Instant,
 }
 
 impl Baseline {
-    /// How many times as long as the least this is, smoothed.
+    /// Returns the smoothed present value as a multiple of the minimum, with one more reading.
     pub(super) fn slower(&mut self, first_token: f32, now: Instant) -> f32 {
         let seen = self.seen.get_or_insert(Seen { least: first_token, now: first_token, at: now });
         let minutes = now.saturating_duration_since(seen.at).as_secs_f32() / 60.0;
         seen.at = now;
         seen.now += (first_token - seen.now) * SMOOTHING;
+        // The minimum grows slowly, but never beyond the present value.
         seen.least = (seen.least * (GROWTH_PER_MINUTE * minutes).exp2()).min(seen.now);
         seen.now / seen.least
     }
 
-    /// Whether it was no more than so many times the least when it was seen last, if it ever was.
+    /// Returns true if the last value was at most `slower_max` times the minimum, or if none was
+    /// seen.
     pub(super) fn is_in_time(&self, slower_max: f32) -> bool {
         self.seen.is_none_or(|seen| seen.now <= slower_max * seen.least)
     }
 }
 
-/// The part of the newest reading.
+/// Weight of the newest reading.
 const SMOOTHING: f32 = 0.2;
 
-/// How fast the least is forgotten: it doubles in ten minutes. A replica that has become slower for good is
-/// given its due within the hour, and one that is always full does not pass for idle.
+/// Growth of the minimum, in doublings per minute: it doubles in ten minutes. So a replica that has
+/// become slower for good gets its full limit within the hour, and a replica that is always full is
+/// not taken for idle.
 const GROWTH_PER_MINUTE: f32 = 0.1;

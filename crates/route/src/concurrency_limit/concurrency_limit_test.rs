@@ -1,4 +1,4 @@
-//! The limit against a model of an engine: what it finds, what it costs, and what it survives.
+//! Concurrency limit against a model of an engine.
 
 use super::test_engine::{Engine, at, best, chat, large, run, small};
 use super::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue};
@@ -36,7 +36,7 @@ fn it_keeps_replicas_as_busy_as_they_can_be_and_the_queue_out_of_them() {
         let queued = found.queued(30..200);
         let allowed = match engine.report_every_ms {
             Some(_) => 0.25 * engine.slots as f64,
-            // As many as make the first token eight times as late, and a few.
+            // As many as make the first token eight times as late, plus a few.
             None => 9.0 * engine.slots as f64,
         };
         assert!(queued <= allowed.max(2.0), "{name}: {queued} wait, {:?}", found.limits);
@@ -44,7 +44,7 @@ fn it_keeps_replicas_as_busy_as_they_can_be_and_the_queue_out_of_them() {
 }
 
 #[test]
-#[ignore = "prints the table of docs/admission.md: cargo test -p spillway-route concurrency_limit -- --ignored --nocapture"]
+#[ignore = "prints the table of docs/measured/admission.md: cargo test -p spillway-route concurrency_limit -- --ignored --nocapture"]
 #[expect(clippy::print_stdout, reason = "its purpose")]
 fn table() {
     for (name, engine) in all() {
@@ -70,7 +70,7 @@ fn a_large_replica_is_busy_after_some_seconds() {
 
 #[test]
 fn a_fast_server_that_says_nothing_is_as_fast_as_without_a_limit() {
-    // Five thousand requests a second, of 50 ms each.
+    // Five thousand requests a second, each of 50 ms.
     let fast = Engine { slots: 10_000, halving: 1e9, alone_ms: 50, first_token_ms: 50, ..chat() };
     let fast = Engine { wanted: |_, _| 250, ..silent(fast) };
     for nodes in [1, 4] {
@@ -93,7 +93,8 @@ fn it_is_there_again_soon_after_a_slow_phase() {
 
 #[test]
 fn requests_that_take_longer_for_themselves_are_no_queue() {
-    // A server that takes whatever comes, and from a certain moment gets twenty times as much to do.
+    // A server that accepts everything, and gets twenty times as much work from a certain moment
+    // on.
     let engine = Engine {
         slots: 10_000,
         halving: 1e9,
@@ -111,7 +112,7 @@ fn requests_that_take_longer_for_themselves_are_no_queue() {
 
 #[test]
 fn long_replies_that_have_all_begun_keep_nobody_away() {
-    // Streams that are open for ever: nothing begins any more, and nothing waits either.
+    // Streams that never end: no reply begins any more, and no request waits either.
     let mut limit = from(32);
     let mut in_flight = 0;
     for step in 0..20 {
@@ -193,7 +194,7 @@ fn it_doubles_until_something_waits_and_is_careful_from_then_on() {
 #[test]
 fn what_others_send_is_shared_with_them() {
     let mut limit = from(32);
-    // Half of what is there is of this region, and half of it waits.
+    // Half of the requests there are of this region, and half of those wait.
     let seen = SeenLoad { in_flight: 20, elsewhere: 12, ..told(0, 32.0, 32.0) };
     (0..50).for_each(|step| {
         limit.update(&seen, at(step * 100));
@@ -204,7 +205,7 @@ fn what_others_send_is_shared_with_them() {
 #[test]
 fn a_queue_never_raises_it_beyond_what_is_worked_on() {
     let mut limit = from(64);
-    // More is there than it allows, of before or of other nodes, and most of that is worked on.
+    // More requests are there than the limit allows, and most of them run.
     let mut update = |step: u64| limit.update(&told(80, 20.0, 60.0), at(step * 100));
     (0..10).for_each(|step| assert_eq!(update(step), 64));
     (10..50).for_each(|step| assert_eq!(update(step), 64, "{step}"));
@@ -212,7 +213,7 @@ fn a_queue_never_raises_it_beyond_what_is_worked_on() {
 
 #[test]
 fn where_the_replica_is_full_it_is_not_far_above_what_is_there() {
-    // Other nodes hold back, and this one could take all that they leave.
+    // Other nodes hold requests back, and this one could use all the places that they leave.
     let kept_away = SeenLoad { elsewhere: 4, wanted_elsewhere: 30, ..told(16, 3.0, 17.0) };
     let calm = SeenLoad { wanted_elsewhere: 4, ..kept_away };
     let after = |seen: &SeenLoad, looks: u64| {
@@ -226,7 +227,7 @@ fn where_the_replica_is_full_it_is_not_far_above_what_is_there() {
 
 #[test]
 fn what_waits_for_the_next_step_of_the_engine_does_not_change_it() {
-    // Eight chats at two large replicas: of the four here some are always about to begin.
+    // Eight chats at two large replicas: of the four here, some are always about to begin.
     let mut limit = from(64);
     let mut rng = fastrand::Rng::with_seed(3);
     for step in 0..10_000 {
@@ -248,7 +249,8 @@ fn what_others_than_this_region_queue_there_does_not_change_it() {
 
 #[test]
 fn a_rise_from_a_calm_time_waits_for_two_first_tokens_at_most() {
-    // 80 at a replica that takes 256, and says so every half second: nothing at all in the first look.
+    // 80 requests at a replica that takes 256 and reports every half second: no report at the first
+    // look.
     let rise = Engine { wanted: |_, second| if second < 5 { 4 } else { 80 }, ..large() };
     for engine in [rise, silent(rise)] {
         let found = run(&engine, 7);
@@ -278,7 +280,7 @@ fn what_came_late_before_it_was_lowered_lowers_it_once() {
     (0..20).for_each(|step| assert_eq!(update(10.0, (1, 20), step * 100), 32));
     let lowered = (20..60).map(|step| update(400.0, (1, 20), step * 100)).find(|&limit| limit < 32);
     assert_eq!(lowered, Some(28));
-    // Those that waited then begin, as late as that.
+    // The waiting requests begin then, that late.
     (0..20).for_each(|step| assert_eq!(update(400.0, (1, 20), 10_000 + step * 1_100), 28));
     (0..9).for_each(|step| assert_eq!(update(400.0, (1, 20), 40_000 + step * 1_100), 28));
     assert_eq!(update(400.0, (1, 20), 60_000), 24, "those that were sent then are late too");
@@ -298,7 +300,7 @@ fn those_that_were_given_up_are_not_waited_for() {
     (0..20).for_each(|step| assert_eq!(limit.update(&seen(10.0, 30), at(step * 100)), 32));
     let mut lowered = (20..60).map(|step| limit.update(&seen(400.0, 30), at(step * 100)));
     assert_eq!(lowered.find(|&limit| limit < 32), Some(28));
-    // Their clients have left: what begins from now on was sent later.
+    // Their clients have left: replies that begin from now on are to later requests.
     let seen = SeenLoad { in_flight: 28, ..seen(400.0, 0) };
     let later = (0..12).map(|step| limit.update(&seen, at(10_000 + step * 100)));
     assert_eq!(later.min(), Some(25));

@@ -16,7 +16,7 @@ fn however_many_nodes_there_are_the_replica_is_busy_and_its_queue_is_short() {
             let (ended, most) = (found.ended(20..120), best(&engine));
             assert!(ended >= 0.95 * most, "{name}, {nodes}: {ended} of {most}");
             let queued = found.queued(20..120);
-            // One of each node at least, and what begins within a step.
+            // At least one request of each node, and those that begin within a step.
             let allowed = (0.25 * engine.slots as f64).max(nodes as f64 + 1.5);
             assert!(queued <= allowed, "{name}, {nodes}: {queued} wait, {:?}", found.limits);
         }
@@ -24,7 +24,7 @@ fn however_many_nodes_there_are_the_replica_is_busy_and_its_queue_is_short() {
 }
 
 #[test]
-#[ignore = "prints the table of docs/admission.md: cargo test -p spillway-route concurrency_limit -- --ignored --nocapture"]
+#[ignore = "prints the table of docs/measured/admission.md: cargo test -p spillway-route concurrency_limit -- --ignored --nocapture"]
 #[expect(clippy::print_stdout, reason = "its purpose")]
 fn table() {
     for (name, engine) in engines() {
@@ -44,7 +44,7 @@ fn table() {
 
 #[test]
 fn nodes_with_as_much_to_do_get_as_much() {
-    // Of five places one node has two.
+    // One node has two of five places.
     for (name, engine) in engines().into_iter().filter(|(name, _)| *name != "small") {
         let found = run(&Engine { nodes: 4, ..engine }, 120);
         let ended: Vec<u32> = (0..4).map(|node| found.ended_of(node, 20..120)).collect();
@@ -56,7 +56,7 @@ fn nodes_with_as_much_to_do_get_as_much() {
 
 #[test]
 fn a_node_that_comes_late_gets_its_part_and_one_alone_gets_all() {
-    // The first alone, then both, then the second alone.
+    // First one node alone, then both, then the second alone.
     let wanted = |node, second| match (node, second) {
         (0, 0..60) | (1, 30..90) => usize::MAX,
         _ => 0,

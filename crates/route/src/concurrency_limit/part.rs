@@ -1,24 +1,26 @@
-//! One node's part of a limit that all nodes of a region have together.
+//! Part of one node in a limit that all nodes of a region share.
 
-/// What another node of the region wants of a replica.
+/// Demand of another node of the region for a replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sharer {
-    /// Requests that it has there, and those that wait in it and could go there.
+    /// Requests that the node has there, and requests that wait in the node and could go there.
     pub wanted: u32,
-    /// Whether its name comes before this node's: places that can't be divided go to the first.
+    /// True if the node's name comes before this node's: indivisible places go to the first nodes.
     pub is_before: bool,
 }
 
-/// Requests that this node may have at a replica which may have `limit` from all nodes of the region,
-/// where the others want so many: what they leave, but no less than a fair share.
+/// Returns the number of requests that this node may have at a replica with `limit` places for all
+/// nodes of the region: the places that the `others` leave, but at least a fair share.
 ///
-/// Nobody has to be asked, so a node whose neighbours are idle feels nothing of them. What they began
-/// since they told last is in excess, and so is what one has beyond its share in the moment that
-/// another comes, until some of that has ended.
+/// No node has to ask, so a node with idle neighbours loses nothing. The limit can be exceeded for
+/// a while: by requests that other nodes began since their last report, and by requests beyond the
+/// fair share when another node appears.
 #[must_use]
 pub fn own_part(limit: u32, others: &mut [Sharer]) -> u32 {
     others.sort_unstable_by_key(|other| other.wanted);
     let (mut left, mut nodes) = (limit, u32::try_from(others.len()).unwrap_or(u32::MAX - 1) + 1);
+    // Max-min fairness: a node that wants no more than an equal part gets it, and the others share
+    // the rest.
     let mut hungry = &*others;
     while let [first, rest @ ..] = hungry
         && first.wanted <= left / nodes
@@ -29,7 +31,7 @@ pub fn own_part(limit: u32, others: &mut [Sharer]) -> u32 {
     }
     let before = hungry.iter().filter(|other| other.is_before).count();
     let has_odd = before < (left % nodes) as usize;
-    // One at least: or who comes last, where each of the others has one, would never get anything.
+    // At least one: or the last node would never get a place where each of the others has one.
     (left / nodes + u32::from(has_odd)).max(1)
 }
 
@@ -39,7 +41,7 @@ mod tests {
 
     use super::*;
 
-    /// The parts of all nodes that want so many.
+    /// Returns the parts of all nodes that want these numbers.
     fn parts(limit: u32, wanted: &[u32]) -> Vec<u32> {
         let part = |own: usize| {
             let others = wanted.iter().enumerate().filter(|(other, _)| *other != own);

@@ -1,20 +1,22 @@
-//! A queue that stays, as distinct from one that comes and goes.
+//! Standing queue: one that stays, in contrast to one that comes and goes.
 
 use std::time::{Duration, Instant};
 
-/// Follows what a replica reports of its queue, as `CoDel` follows the delay in a router: by the least of a
-/// while, not by the mean. Newcomers always wait for the next step of the engine, and a burst waits
-/// until it was read; both are gone in the next report, and neither is a reason to hold requests back.
+/// Detector of a standing queue in a replica's reports. Like `CoDel` for the delay in a router, it
+/// goes by the minimum over a while instead of the mean. New requests always wait for the engine's
+/// next step, and a burst waits until it was read; both are gone in the next report, and neither is
+/// a reason to hold requests back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StandingQueue {
-    /// First of the reports in a row with more than is allowed, and how many there were.
+    /// First of the reports in a row with more than is allowed, and their number.
     first: Option<Instant>,
     reports: u32,
 }
 
 impl StandingQueue {
-    /// Takes in a report; whether requests wait there for good.
+    /// Takes in a report and returns true if there is a standing queue.
     pub(super) fn is_standing(&mut self, queued: f32, allowed: f32, now: Instant) -> bool {
+        // A single report without a queue shows that it does not stand.
         if queued <= allowed {
             *self = Self::default();
             return false;
@@ -25,8 +27,8 @@ impl StandingQueue {
     }
 }
 
-/// Fewer say nothing of what was between them.
+/// Fewest reports in a row; fewer tell nothing of the time between them.
 const REPORTS_MIN: u32 = 3;
 
-/// Requests that wait for longer than that don't wait for a step.
+/// Age of a standing queue: requests that wait for longer don't wait for a step.
 const STANDS_AFTER: Duration = Duration::from_secs(1);

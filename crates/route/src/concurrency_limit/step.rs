@@ -1,13 +1,13 @@
-//! By how much a limit is raised.
+//! Steps by which a limit is raised.
 
-/// The share of a limit that is added to it the next time.
+/// Share of a limit that the next raise adds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Step {
-    /// Nothing but room was seen yet: the limit doubles, or the throughput of a large replica would
+    /// No overload was seen yet: the limit doubles, or the throughput of a large replica would
     /// suffer for long.
     // Search => Careful
     Search,
-    /// More was too much before. Where there is room for long all the same, it grows faster.
+    /// An overload was seen before. The share grows as long as there is room.
     // Careful => Careful
     Careful(f32),
 }
@@ -21,12 +21,12 @@ impl Step {
         self == Self::Search
     }
 
-    /// There is, or nearly is, too much.
+    /// Returns to the smallest share: the replica is overloaded, or nearly so.
     pub(super) fn shorten(&mut self) {
         *self = Self::Careful(SHARE_MIN);
     }
 
-    /// The share now; the next one is larger.
+    /// Returns the present share, and makes the next one larger.
     pub(super) fn take(&mut self) -> f32 {
         match *self {
             Self::Search => 1.0,
@@ -38,11 +38,11 @@ impl Step {
     }
 }
 
-/// Doubles in about four seconds, at three steps a second.
+/// Smallest share: the limit doubles in about four seconds, at three steps a second.
 const SHARE_MIN: f32 = 1.0 / 16.0;
 
-/// As much as may wait in the replica for a moment without harm.
+/// Largest share: that many requests may wait in the replica for a moment without harm.
 const SHARE_MAX: f32 = 0.25;
 
-/// Four steps to the longest.
+/// Growth of the share: four steps from the smallest to the largest.
 const GROWTH: f32 = 1.4;

@@ -1,4 +1,4 @@
-//! A model of an engine, and of nodes whose queues are never empty.
+//! Model of an engine, and of nodes whose queues are never empty.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,45 +8,45 @@ use std::time::{Duration, Instant};
 use super::{ConcurrencyLimit, ConcurrencyTuning, SeenLoad, SeenQueue, Sharer, own_part};
 use crate::test_world::NOW;
 
-/// Time between two looks of a node, and between two words of one node to the others.
+/// Time between two looks of a node, and between two reports of one node to the others.
 const LOOK_EVERY_MS: u64 = 100;
 const GOSSIP_EVERY_MS: u64 = 50;
 
-/// An engine, and nodes that send to it.
+/// Engine, and the nodes that send to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Engine {
-    /// Most requests that it works on at once.
+    /// Most requests that run at once.
     pub(super) slots: usize,
-    /// Milliseconds that one takes alone, and until its first token.
+    /// Milliseconds that a request takes alone, and until its first token.
     pub(super) alone_ms: u64,
     pub(super) first_token_ms: u64,
-    /// With so many running each takes twice as long.
+    /// Running requests at which each takes twice as long.
     pub(super) halving: f64,
-    /// Milliseconds between two readings of what waits and runs; `None` if it does not tell.
+    /// Milliseconds between two reports of waiting and running requests; `None` without reports.
     pub(super) report_every_ms: Option<u64>,
-    /// From second to second it takes so many times as long.
+    /// First and last second of a slow period, and the factor.
     pub(super) slow: Option<(u64, u64, f64)>,
-    /// Instead of the limit that is found, for each node.
+    /// Fixed limit for each node, instead of the limit that is found.
     pub(super) limit: Option<u32>,
     pub(super) nodes: usize,
-    /// Requests that each node would have in flight at most, by second; without a bound beyond it.
+    /// Most requests that each node would have in flight, by second.
     pub(super) wanted: fn(node: usize, second: u64) -> usize,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    /// Ends in each second.
+    /// Requests that ended in each second.
     pub(super) ended: Vec<u32>,
-    /// Of these, each node's.
+    /// Requests that ended in each second, by node.
     pub(super) ended_of: Vec<Vec<u32>>,
-    /// Mean number that waited in the engine, in each second.
+    /// Mean number of requests that waited in the engine, in each second.
     pub(super) queued: Vec<f64>,
-    /// The first node's limit at the end of each second.
+    /// Limit of the first node at the end of each second.
     pub(super) limits: Vec<u32>,
 }
 
 impl Results {
-    /// Ends a second.
+    /// Returns the requests that ended per second.
     pub(super) fn ended(&self, seconds: Range<usize>) -> f64 {
         let count = seconds.len() as f64;
         self.ended[seconds].iter().map(|&ended| f64::from(ended)).sum::<f64>() / count
@@ -57,7 +57,7 @@ impl Results {
         self.queued[seconds].iter().sum::<f64>() / count
     }
 
-    /// Ends of one node in these seconds.
+    /// Returns the requests of one node that ended in these seconds.
     pub(super) fn ended_of(&self, node: usize, seconds: Range<usize>) -> u32 {
         self.ended_of[seconds].iter().map(|ended| ended[node]).sum()
     }
@@ -69,9 +69,9 @@ struct World<'e> {
     /// Milliseconds since the start.
     tick: u64,
     running: usize,
-    /// When they end, and whose they are.
+    /// Moments at which requests end, and their nodes.
     ends: BinaryHeap<Reverse<(u64, usize)>>,
-    /// When they were sent, and by whom.
+    /// Moments at which waiting requests were sent, and their nodes.
     waiting: VecDeque<(u64, usize)>,
     nodes: Vec<Node>,
     results: Results,
@@ -80,13 +80,13 @@ struct World<'e> {
 struct Node {
     limit: ConcurrencyLimit,
     in_flight: usize,
-    /// Of the other nodes, as told last.
+    /// Requests of the other nodes, by their last report.
     elsewhere: u32,
     others: Vec<Sharer>,
-    /// Most in flight since the last look.
+    /// Most requests in flight since the last look.
     most: usize,
     unbegun: u32,
-    /// When the first token comes, and how long it took.
+    /// Moments of first tokens, and the time they took.
     first_tokens: Vec<(u64, f32)>,
     reported_at: Option<u64>,
     ended: u32,
@@ -114,7 +114,7 @@ pub(super) fn run(engine: &Engine, seconds: u64) -> Results {
         nodes: (0..engine.nodes).map(node).collect(),
         results: Results::default(),
     };
-    // They know of each other before all begin at once.
+    // The nodes know of each other before all begin at once.
     world.gossip();
     let mut queued = 0.0;
     for tick in 0..seconds * 1_000 {
@@ -127,7 +127,7 @@ pub(super) fn run(engine: &Engine, seconds: u64) -> Results {
             world.gossip();
         }
         for node in 0..engine.nodes {
-            // Nobody looks in step with the others.
+            // Nodes don't look in step with each other.
             if (tick + 37 * node as u64).is_multiple_of(LOOK_EVERY_MS) {
                 world.look(node);
             }
@@ -257,7 +257,7 @@ pub(super) fn at(ms: u64) -> Instant {
     *NOW + Duration::from_millis(ms)
 }
 
-/// Batches that scale: 48 at once end eight times as many as one alone.
+/// Returns an engine whose batches scale: 48 requests at once end eight times as many as one alone.
 pub(super) fn chat() -> Engine {
     Engine {
         slots: 48,
@@ -272,7 +272,7 @@ pub(super) fn chat() -> Engine {
     }
 }
 
-/// Four at once, no better together.
+/// Returns an engine of four slots that gains nothing from batches.
 pub(super) fn small() -> Engine {
     Engine { slots: 4, alone_ms: 150, first_token_ms: 150, halving: 4.0, ..chat() }
 }
@@ -281,7 +281,7 @@ pub(super) fn large() -> Engine {
     Engine { slots: 256, halving: 64.0, ..chat() }
 }
 
-/// What the engine ends each second when it is always full, with room for a queue of its own.
+/// Returns the requests per second of an engine that is always full, with room for its own queue.
 pub(super) fn best(engine: &Engine) -> f64 {
     let full = Engine { limit: Some(2 * engine.slots as u32), nodes: 1, slow: None, ..*engine };
     run(&full, 60).ended(20..60)

@@ -1,21 +1,21 @@
-//! Whether a lower limit helps.
+//! Trials of lower limits.
 
 use std::time::{Duration, Instant};
 
 use super::SeenLoad;
 
-/// Follows a limit that is lowered again and again for late replies.
+/// Trial of a lower limit, where the limit is lowered again and again for late replies.
 ///
-/// If a queue makes them late, the replica gets as much done with half of the limit. If it is something
-/// else, as larger requests or a slower server, it gets less done and replies are as late as before:
-/// then the limit was lowered in vain, and is left alone for some time.
+/// If a queue makes replies late, the replica gets as much done with half of the limit. If the
+/// cause is something else, such as larger requests or a slower server, it gets less done and
+/// replies stay late. The limit was then lowered in vain, and is left alone for some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Trial {
     phase: Phase,
     meter: Meter,
-    /// Requests that were sent before the limit changed, and whose reply has not begun.
+    /// Requests that were sent before the limit changed and whose reply has not begun.
     late: u32,
-    /// Looks that told of the time since.
+    /// Looks since the limit changed.
     looks: u32,
     /// Trials in a row that were in vain.
     vain: u32,
@@ -23,41 +23,42 @@ pub(super) struct Trial {
 
 #[derive(Clone, Copy, Debug, Default)]
 enum Phase {
-    /// Replies come in time, or nothing was done about it yet. => Lowering
+    /// Replies come in time, or the limit was not lowered yet. => Lowering
     #[default]
     Watching,
-    /// Less is given step by step, from this limit on, with which so many began each second.
+    /// The limit is lowered step by step from `limit`, at which `rate_per_s` replies began.
     // => (Watching | Judging)
     Lowering { limit: f32, rate_per_s: f32 },
-    /// Half of it is left: how many begin with that? => (Watching | Lowering | Resting)
+    /// Half of the limit is left, and the rate of beginning replies is measured. => (Watching |
+    /// Lowering | Resting)
     Judging { rate_per_s: f32 },
-    /// It was in vain. => Watching
+    /// The trial was in vain. => Watching
     Resting { until: Instant },
 }
 
-/// What to do about late replies.
+/// Reaction to late replies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Remedy {
-    /// Give less.
+    /// Lower the limit.
     Lower,
-    /// Wait and see.
+    /// Keep the limit for now.
     Wait,
-    /// Give as much as before: less did not help.
+    /// Restore the limit from before the trial: lowering it did not help.
     Restore,
 }
 
-/// How many replies begin in a second.
+/// Rate at which replies begin.
 #[derive(Clone, Copy, Debug, Default)]
 struct Meter {
     since: Option<Instant>,
     count: u32,
-    /// Of the last full window.
+    /// Rate of the last full window.
     last_per_s: f32,
 }
 
 impl Trial {
-    /// Takes in what was seen; whether replies that began since the last look may be those of requests
-    /// that were sent before the limit changed.
+    /// Takes in what was seen. Returns true if replies that began since the last look may belong to
+    /// requests that were sent before the limit changed.
     pub(super) fn look(&mut self, seen: &SeenLoad, now: Instant) -> bool {
         let is_judging = matches!(self.phase, Phase::Judging { .. });
         self.meter.add(seen.began, now, !is_judging);
@@ -67,19 +68,20 @@ impl Trial {
             self.phase = Phase::Watching;
         }
         let is_late = self.late > 0;
-        // Those that were given up never begin.
+        // Requests that were given up never begin.
         self.late = self.late.saturating_sub(seen.began).min(seen.unbegun);
         is_late
     }
 
-    /// Whether less is given by now, to see whether it helps.
+    /// Returns true while the limit is lowered on trial.
     pub(super) fn is_lowering(&self) -> bool {
         matches!(self.phase, Phase::Lowering { .. } | Phase::Judging { .. })
     }
 
-    /// Replies are late at this limit.
+    /// Chooses the reaction to late replies at this limit.
     pub(super) fn late(&mut self, limit: f32, now: Instant) -> Remedy {
         self.looks = self.looks.saturating_add(1);
+        // The smoothed times still tell of the limit before.
         if self.looks < LOOKS_MIN {
             return Remedy::Wait;
         }
@@ -88,6 +90,7 @@ impl Trial {
             Phase::Watching => {
                 self.phase = Phase::Lowering { limit, rate_per_s: self.meter.highest(now) };
             }
+            // The limit is low enough for the rates to be compared.
             Phase::Lowering { limit: before, rate_per_s } if limit <= before * JUDGED_AT => {
                 self.phase = Phase::Judging { rate_per_s };
                 self.meter.restart(now);
@@ -97,6 +100,7 @@ impl Trial {
             Phase::Judging { rate_per_s } => {
                 let Some(now_per_s) = self.meter.certain(now) else { return Remedy::Wait };
                 if now_per_s < rate_per_s * VAIN_BELOW {
+                    // Each trial in vain makes further trials rarer.
                     let pause = PAUSE.saturating_mul(1 << self.vain.min(PAUSE_DOUBLINGS));
                     self.vain += 1;
                     self.phase = Phase::Resting { until: now + pause };
@@ -108,17 +112,17 @@ impl Trial {
         Remedy::Lower
     }
 
-    /// Replies are not late any more.
+    /// Ends the trial: replies are in time again.
     pub(super) fn in_time(&mut self) {
         self.looks = self.looks.saturating_add(1);
-        // What was lowered shortly before may not show yet.
+        // A limit that was lowered shortly before may not show an effect yet.
         if self.looks >= LOOKS_MIN && !matches!(self.phase, Phase::Watching) {
             self.phase = Phase::Watching;
             self.vain = 0;
         }
     }
 
-    /// The limit was changed while so many had not begun.
+    /// Notes that the limit was changed while `unbegun` requests had no reply yet.
     pub(super) fn changed(&mut self, unbegun: u32) {
         self.late = unbegun;
         self.looks = 0;
@@ -129,6 +133,7 @@ impl Meter {
     fn add(&mut self, began: u32, now: Instant, is_rolling: bool) {
         let since = *self.since.get_or_insert(now);
         self.count = self.count.saturating_add(began);
+        // While a trial is judged, one window covers all of it.
         if is_rolling && now.saturating_duration_since(since) >= WINDOW {
             self.last_per_s = self.per_s(now);
             self.restart(now);
@@ -139,8 +144,8 @@ impl Meter {
         (self.since, self.count) = (Some(now), 0);
     }
 
-    /// The higher one of the last window and the one under way: so that less than before is not taken
-    /// for as much.
+    /// Returns the higher rate of the last window and the present one, so that a drop against the
+    /// past is not missed.
     fn highest(&self, now: Instant) -> f32 {
         if self.passed(now) < RATE_AFTER {
             self.last_per_s
@@ -149,7 +154,8 @@ impl Meter {
         }
     }
 
-    /// The rate, once enough have begun for it to be no coincidence, or it took too long.
+    /// Returns the rate once enough replies have begun to rule out chance, or once it took too
+    /// long.
     fn certain(&self, now: Instant) -> Option<f32> {
         let passed = self.passed(now);
         let is_certain = self.count >= COUNT_CERTAIN && passed >= RATE_AFTER;
@@ -165,30 +171,31 @@ impl Meter {
     }
 }
 
-/// Looks that tell of times before the next step: as many as it takes for their smoothed mean to follow.
+/// Fewest looks before the next step: as many as the smoothed mean needs to follow.
 const LOOKS_MIN: u32 = 10;
 
-/// The part of the limit that is left when it is judged.
+/// Part of the limit that is left when the trial is judged.
 const JUDGED_AT: f32 = 0.55;
 
-/// With half of the limit half as many begin if nothing waits, and as many as before if the rest only
-/// waited; something between.
+/// Part of the rate below which a trial was in vain. At half of the limit, half as many replies
+/// begin if nothing waits, and as many as before if the rest only waited; this is between the two.
 const VAIN_BELOW: f32 = 0.75;
 
-/// Over which rates are taken before a trial.
+/// Length of the window for rates before a trial.
 const WINDOW: Duration = Duration::from_secs(3);
 
-/// Before that a rate says little.
+/// Shortest time for a rate to mean something.
 const RATE_AFTER: Duration = Duration::from_secs(1);
 
-/// So many make a rate that is right to a fifth.
+/// Replies that make a rate exact to a fifth.
 const COUNT_CERTAIN: u32 = 30;
 
-/// A replica that begins with fewer in this time is slow, whatever the reason.
+/// Longest measurement: a replica that begins with fewer replies in this time is slow, whatever the
+/// cause.
 const JUDGING_MAX: Duration = Duration::from_secs(30);
 
-/// Until the next trial after one that was in vain, doubled with each.
+/// Pause after the first trial in vain; it doubles with each further one.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// At most about an hour.
+/// Most doublings of the pause, which is then about an hour.
 const PAUSE_DOUBLINGS: u32 = 6;

@@ -1,4 +1,4 @@
-//! The model of one replica.
+//! Latency model of one replica.
 
 use serde::{Deserialize, Serialize};
 use spillway_types::Speed;
@@ -9,36 +9,38 @@ use super::seen::Seen;
 
 /// Terms of the time to the first token: see [`features`].
 const TERMS: usize = 5;
-/// A reply counts this much of what it did, with each one after it: about the last hundred count.
+/// Part of a reply's weight that each later reply leaves: about the last hundred count.
 const KEEP_PER_REPLY: f64 = 0.99;
-/// What was learned counts half after a day without replies: hardware changes now and then.
+/// Half-life of what was learned, in milliseconds without replies (a day): hardware changes now and
+/// then.
 const HALVING_MS: f64 = 86_400_000.0;
-/// What was learned is trusted half after these milliseconds without replies, so that a replica that
-/// was slow is taken for one like the others some time later, gets a request, and shows what it is.
+/// Half-life of the trust, in milliseconds without replies. So a replica that was slow is soon
+/// taken for an average one, gets a request, and shows its speed.
 const TRUST_HALVING_MS: f32 = 10_000.0;
-/// What is left of trust however long ago it was learned: it is still the best guess there is.
+/// Least part of the trust that stays, however old the replies are: they are still the best guess.
 const TRUST_MIN: f32 = 0.05;
-/// Replies after which what was learned is trusted half.
+/// Replies after which the trust is one half.
 const REPLIES_TRUSTED: f64 = 6.0;
-/// Milliseconds that replies stray from any prediction, beside a tenth of it.
+/// Usual scatter of replies around a prediction, in milliseconds, beside a tenth of the prediction.
 const NOISE_MS: f64 = 10.0;
-/// A reply counts as one that was off by this many times the usual error at most.
+/// Largest error that counts, as a multiple of the usual one.
 const OUTLIER: f64 = 2.5;
-/// As many outliers in a row to the same side are a change, not chance.
+/// Outliers in a row to one side that prove a change.
 const CHANGE: i8 = 4;
-/// What is left of the old when it has changed.
+/// Part of the old knowledge that is left after a change.
 const KEEP_ON_CHANGE: f64 = 0.02;
-/// What replies have to say of turns in a queue before a rate is made of it: five times as much as
-/// the prior, see [`prior`].
+/// Least evidence on turns in a queue before a rate is made of it: five times the prior's, see
+/// [`prior`].
 const TURNS_MIN: f64 = 0.2;
 
-/// What one replica takes for the requests of one model, learned from its replies.
+/// Latency of one replica for the requests of one model, learned from its replies.
 ///
-/// Time to the first token is taken to be a sum of terms ([`Speed`] has them) and fitted by least
-/// squares, with the profile as the prior: what replies don't tell stays as the profile says. A reply
-/// that is far off counts as one at the edge of what is usual, unless it is one of several in a row.
+/// Time to first token is modelled as a sum of terms, which [`Speed`] lists, fitted by least
+/// squares with the profile as the prior: what replies don't tell stays as the profile has it. A
+/// reply that is far off counts as one at the edge of the usual, unless it is one of several in a
+/// row.
 ///
-/// It takes some 400 bytes, and [`LatencyModel::learn`] less than a microsecond. Times are
+/// A model takes about 400 bytes, and [`LatencyModel::learn`] less than a microsecond. Times are
 /// milliseconds by any clock that goes on over restarts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Saved")]
@@ -46,23 +48,23 @@ pub struct LatencyModel {
     #[serde(skip)]
     profile: Speed,
     sums: Sums<TERMS>,
-    /// Replies in the sums, the old ones as far as they count.
+    /// Replies in the sums; old ones count as fractions.
     replies: f64,
     /// Usual error, as a multiple of the noise.
     error: f64,
-    /// Outliers in a row, above 0 the slow ones and below the fast ones.
+    /// Outliers in a row: above 0 slow ones, below 0 fast ones.
     row: i8,
-    /// When the last reply was learned from.
+    /// Time of the last reply, in milliseconds.
     last_ms: u64,
     decode: Ratio,
     text: Ratio,
     kv_tokens: f32,
-    /// The terms that fit best.
+    /// Coefficients that fit best.
     #[serde(skip)]
     terms: [f64; TERMS],
 }
 
-/// A model as it was saved, not looked at yet.
+/// Saved model, not checked yet.
 #[derive(Debug, Deserialize)]
 struct Saved {
     sums: Sums<TERMS>,
@@ -75,13 +77,13 @@ struct Saved {
     kv_tokens: f32,
 }
 
-/// A saved model with numbers that none can have.
+/// Error for a saved model with impossible numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a saved latency model holds what is no number")]
 struct UnsoundModel;
 
 impl LatencyModel {
-    /// A model that knows nothing but the profile.
+    /// Returns a model that knows nothing but the profile.
     #[must_use]
     pub fn new(profile: Speed) -> Self {
         let model = Self {
@@ -99,7 +101,7 @@ impl LatencyModel {
         model.with_profile(profile)
     }
 
-    /// The same with another profile: what was saved comes without one.
+    /// Returns this model with another profile: a saved model comes without one.
     #[must_use]
     pub fn with_profile(mut self, profile: Speed) -> Self {
         self.profile = profile;
@@ -107,31 +109,35 @@ impl LatencyModel {
         self
     }
 
-    /// Takes in one reply. Call it for those that went well, in any order.
+    /// Learns from one successful reply. The order of replies does not matter.
     pub fn learn(&mut self, seen: &Seen, now_ms: u64) {
         let Some(seen) = seen.sound() else { return };
         self.age(now_ms);
         let features = features(&seen);
         let predicted_ms = self.predict(&features);
+        // The longer the prediction, and the more of it is queueing, the more replies scatter.
         let noise_ms = NOISE_MS + 0.1 * predicted_ms + 0.3 * features[4] * self.terms[4];
         let off_ms = f64::from(seen.first_token_ms) - predicted_ms;
-        // The fewer are known, the more may be new.
+        // The fewer replies are known, the further off a plausible one may be.
         let newness = 1.0 + REPLIES_TRUSTED / (self.replies + 0.1);
         let bound_ms = OUTLIER * noise_ms * self.error.max(0.2) * newness;
         let has_changed = self.note_outlier(off_ms, bound_ms);
+        // An outlier counts as the edge of the usual, unless the replica has changed.
         let believed_ms = if has_changed { off_ms } else { off_ms.clamp(-bound_ms, bound_ms) };
         let target_ms = predicted_ms + believed_ms;
+        // The errors of the first replies are the model's; later ones are the usual scatter.
         if self.replies >= REPLIES_TRUSTED {
             let seen_error = (off_ms.abs() / noise_ms).min(2.0 * OUTLIER);
             self.error += (seen_error - self.error) * 0.05;
         }
         self.sums.scale(KEEP_PER_REPLY);
+        // The noisier a reply, the less it weighs.
         self.sums.add(&features, target_ms, (NOISE_MS / noise_ms).powi(2));
         self.replies = self.replies * KEEP_PER_REPLY + 1.0;
         self.fit();
     }
 
-    /// Takes in how long it generated: so many tokens after the first one, in so many milliseconds.
+    /// Learns the speed of decoding: `tokens` tokens after the first one in `span_ms` milliseconds.
     pub fn learn_decode(&mut self, tokens: f32, span_ms: f32) {
         if is_amount(tokens) && is_amount(span_ms) {
             // One long reply must not outweigh all others.
@@ -140,19 +146,19 @@ impl LatencyModel {
         }
     }
 
-    /// Takes in how many tokens a prompt of so many bytes had.
+    /// Learns the bytes per token from a prompt.
     pub fn learn_text(&mut self, prompt_bytes: f32, prompt_tokens: f32) {
         if is_amount(prompt_bytes) && is_amount(prompt_tokens) {
             self.text.add(prompt_bytes, prompt_tokens, KEEP_PER_REPLY);
         }
     }
 
-    /// Sets how many tokens its KV cache holds, as it reports or the operator says.
+    /// Sets the size of the KV cache in tokens, from the replica's report or the configuration.
     pub fn set_kv_tokens(&mut self, tokens: f32) {
         self.kv_tokens = if is_amount(tokens) { tokens } else { 0.0 };
     }
 
-    /// What is known of its speed at that moment.
+    /// Returns the estimated speed at `now_ms`.
     #[must_use]
     pub fn speed(&self, now_ms: u64) -> Speed {
         let [floor, prefill, context, running, _] = self.terms.map(|term| term as f32);
@@ -170,7 +176,7 @@ impl LatencyModel {
         }
     }
 
-    /// Replies learned from, the old ones as far as they count.
+    /// Returns the number of replies learned from; old ones count as fractions.
     #[must_use]
     pub fn replies(&self) -> f64 {
         self.replies
@@ -182,7 +188,8 @@ impl LatencyModel {
         confidence * (-age_ms / TRUST_HALVING_MS).exp2().max(TRUST_MIN)
     }
 
-    /// By those that waited in its queue, or else as the profile says.
+    /// Returns the requests that end per second, learned from requests that waited in the queue, or
+    /// else the profile's.
     fn ends_per_s(&self) -> f32 {
         let turn_ms = self.terms[4] as f32;
         if self.sums.products[4][4] >= TURNS_MIN && turn_ms > 0.0 {
@@ -192,16 +199,18 @@ impl LatencyModel {
         }
     }
 
-    /// Lets what was learned fade for the time since then.
+    /// Lets what was learned fade by the time since the last reply.
     fn age(&mut self, now_ms: u64) {
         let age_ms = now_ms.saturating_sub(self.last_ms) as f64;
         if self.replies > 0.0 && age_ms > 0.0 {
             self.keep((-age_ms / HALVING_MS).exp2());
         }
+        // Replies may come out of order.
         self.last_ms = self.last_ms.max(now_ms);
     }
 
-    /// Forgets most of the old if several replies in a row say that it holds no more.
+    /// Notes an error, and forgets most of the old if several outliers in a row show a change.
+    /// Returns true in that case.
     fn note_outlier(&mut self, off_ms: f64, bound_ms: f64) -> bool {
         let side = if off_ms > 0.0 { 1 } else { -1 };
         self.row = match off_ms.abs() > bound_ms {
@@ -228,14 +237,15 @@ impl LatencyModel {
 
     fn fit(&mut self) {
         let mut prior = prior(&self.profile);
-        // Where replies stray less than they might, they say more against the profile.
+        // Where replies scatter less than expected, they count more against the profile.
         prior.precision.iter_mut().for_each(|one| *one *= self.error.clamp(0.1, 1.0).powi(2));
         self.terms = self.sums.solve(&prior);
     }
 }
 
-/// What the time to the first token is a sum of: a floor; thousands of tokens to read; those times
-/// the thousands before them; those times the requests that run; turns of others.
+/// Returns the features of the time to first token: 1 for the floor; thousands of tokens to read;
+/// the product of those and the thousands before them; the product of those and the running
+/// requests; requests that are queued ahead.
 fn features(seen: &Seen) -> [f64; TERMS] {
     let cached = f64::from(seen.cached_tokens) / 1_000.0;
     let to_read = (f64::from(seen.prompt_tokens) / 1_000.0 - cached).max(0.0);
@@ -249,8 +259,8 @@ fn features(seen: &Seen) -> [f64; TERMS] {
     ]
 }
 
-/// The profile, and how far each of its terms may be from the truth: about as far as it is from 0, and
-/// a floor or a turn by tenths of a second.
+/// Returns the profile's terms with their uncertainty: about their own size, and a minimum for
+/// each.
 fn prior(profile: &Speed) -> Prior<TERMS> {
     let prefill = amount(profile.prefill_ms) * 1_000.0;
     let turn = if profile.ends_per_s > 0.0 { 1_000.0 / amount(profile.ends_per_s) } else { 50.0 };
@@ -261,7 +271,7 @@ fn prior(profile: &Speed) -> Prior<TERMS> {
         prefill * amount(profile.prefill_per_running),
         turn,
     ];
-    // Where the profile says 0 the truth may still be something.
+    // Where the profile has 0, the true value may still be larger.
     let least = [100.0, 50.0, 2.0, 2.0, 50.0];
     let precision =
         std::array::from_fn(|term: usize| (NOISE_MS / mean[term].max(least[term])).powi(2));
@@ -272,7 +282,7 @@ fn amount(number: f32) -> f64 {
     if number.is_finite() { f64::from(number.clamp(0.0, 1e9)) } else { 0.0 }
 }
 
-/// Whether it is a number above 0 that can be counted or measured.
+/// Returns true for a positive number of plausible size.
 fn is_amount(number: f32) -> bool {
     number > 0.0 && number <= 1e9
 }
@@ -286,6 +296,7 @@ impl TryFrom<Saved> for LatencyModel {
             .iter()
             .all(|&number| number.is_finite() && (0.0..=1e12).contains(&number));
         let is_sound = [&decode, &text].iter().all(|ratio| ratio.is_sound());
+        // A saved model comes from outside and may hold anything.
         if !are_amounts || !is_sound || !sums.is_sound() || row.abs() >= CHANGE {
             return Err(UnsoundModel);
         }

@@ -1,11 +1,11 @@
-//! What a model makes of replies whose times are known to be made of planted terms.
+//! Latency model with replies whose times are made of known terms.
 
 use proptest::prelude::*;
 use spillway_types::{Prediction, Speed};
 
 use super::{LatencyModel, Seen};
 
-/// A replica that is as its speed says, but for noise.
+/// Replica that is as fast as its speed says, but for noise.
 struct Replica {
     speed: Speed,
     turn_ms: f32,
@@ -24,7 +24,7 @@ impl Replica {
         Self { speed, turn_ms: 40.0, rng: fastrand::Rng::with_seed(seed) }
     }
 
-    /// A request of a chat: a long prompt, some of it cached, now and then behind a queue.
+    /// Returns a chat request: a long prompt, some of it cached, now and then behind a queue.
     fn request(&mut self) -> Seen {
         let prompt_tokens = 200.0 + self.rng.f32() * 8_000.0;
         let is_queue = self.rng.u8(..5) == 0;
@@ -49,17 +49,18 @@ impl Replica {
             + seen.queued * self.turn_ms
     }
 
-    /// A reply to such a request, off by up to this part of its time.
+    /// Returns a reply to such a request, off by up to this part of its time.
     fn reply(&mut self, noise: f32) -> Seen {
         let seen = self.request();
         let factor = 1.0 + noise * (2.0 * self.rng.f32() - 1.0);
         Seen { first_token_ms: self.exact_ms(&seen) * factor, ..seen }
     }
 
-    /// Mean error of the model's predictions for the next requests, as a part of their time.
+    /// Returns the mean error of the model's predictions for the next requests, as a part of their
+    /// time.
     fn error(&mut self, model: &LatencyModel, now_ms: u64) -> f32 {
         let speed = Self { speed: model.speed(now_ms), turn_ms: 0.0, rng: self.rng.clone() };
-        // Who has learned no rate knows nothing better than the prior's.
+        // A model that has learned no rate has only the prior's.
         let ends_per_s = speed.speed.ends_per_s;
         let turn_ms = if ends_per_s > 0.0 { 1_000.0 / ends_per_s } else { 50.0 };
         let learned = Self { turn_ms, ..speed };
@@ -72,7 +73,7 @@ impl Replica {
     }
 }
 
-/// A model after so many replies, one every 100 ms.
+/// Returns a model after so many replies, one every 100 ms.
 fn learned(replica: &mut Replica, replies: u64, noise: f32) -> LatencyModel {
     let mut model = LatencyModel::new(Speed::UNKNOWN);
     (0..replies).for_each(|reply| model.learn(&replica.reply(noise), reply * 100));
@@ -169,7 +170,7 @@ fn trust_grows_with_replies_and_fades_without() {
     assert_near(trust(30, 10_000), trust(30, 0) / 2.0, 0.01, "after ten seconds");
     let night = trust(30, 30_000_000);
     assert!(night > 0.0 && night < 0.06, "what was known is still the best guess: {night}");
-    // The first reply after it says that all is as it was.
+    // The first reply after the pause shows that nothing has changed.
     let mut model = learned(&mut replica, 30, 0.05);
     model.learn(&replica.reply(0.05), 30_000_000);
     assert!(model.speed(30_000_000).trust > 0.7);
@@ -215,7 +216,7 @@ fn a_saved_model_goes_on_as_if_it_had_not_been() {
     let saved = serde_json::to_string(&model).unwrap();
     assert!(saved.len() < 2_000, "{} bytes", saved.len());
     let mut loaded = serde_json::from_str::<LatencyModel>(&saved).unwrap();
-    // Text rounds the last digit.
+    // The text format rounds the last digit.
     let assert_same = |a: Speed, b: Speed| {
         assert_near(a.floor_ms, b.floor_ms, 1e-4, "floor");
         assert_near(a.prefill_ms, b.prefill_ms, 1e-4, "prefill");

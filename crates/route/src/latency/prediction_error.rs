@@ -1,26 +1,26 @@
-//! How far predictions were off.
+//! Errors of latency predictions.
 
 use std::array;
 
 use serde::{Deserialize, Serialize};
 
-/// Buckets of a sketch. With [`GROWTH`] they reach from the smallest to a billion times that.
+/// Buckets of a sketch. With [`GROWTH`] their bounds reach a billion times the smallest one.
 const BUCKETS: usize = 96;
-/// Each bucket's bound as a multiple of the one before: a quantile is off by an eighth at most.
+/// Ratio of a bucket's bound to the one before: a quantile is off by an eighth at most.
 const GROWTH: f32 = 1.25;
-/// Milliseconds, and thousandths of what was seen, that the first bucket holds: less is no error.
+/// Bound of the first bucket, in milliseconds or in thousandths of the seen time: less is no error.
 const SMALLEST: f32 = 1.0;
 
-/// How far predictions of a time were off, as distributions that can be put together.
+/// Distributions of the errors of past predictions; several can be merged.
 ///
-/// 768 bytes. Quantiles are exact to 12 %.
+/// The size is 768 bytes. Quantiles are exact to 12 %.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PredictionError {
     absolute: Sketch,
     relative: Sketch,
 }
 
-/// Counts by logarithm.
+/// Histogram with logarithmic buckets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<u32>", into = "Vec<u32>")]
 struct Sketch {
@@ -34,13 +34,13 @@ impl Default for PredictionError {
 }
 
 impl PredictionError {
-    /// Nothing seen.
+    /// Returns empty distributions.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes in one prediction and what became of it, in milliseconds. Passes over what is not
+    /// Adds a prediction and the time that was seen, in milliseconds. Ignores values that are not
     /// finite.
     pub fn note(&mut self, predicted_ms: f32, seen_ms: f32) {
         let error_ms = (predicted_ms - seen_ms).abs();
@@ -48,35 +48,37 @@ impl PredictionError {
             return;
         }
         self.absolute.add(error_ms);
-        // What is faster than a millisecond is as good as one.
+        // A time below a millisecond counts as one, so that the relative error stays finite.
         self.relative.add(1_000.0 * error_ms / seen_ms.max(1.0));
     }
 
-    /// Takes in what another one has seen.
+    /// Adds the counts of another value.
     pub fn merge(&mut self, other: &Self) {
         self.absolute.merge(&other.absolute);
         self.relative.merge(&other.relative);
     }
 
-    /// Lets all that was seen so far count half. Called every so often it keeps the newest.
+    /// Halves all counts. A regular call lets the newest predictions count most.
     pub fn halve(&mut self) {
         self.absolute.halve();
         self.relative.halve();
     }
 
-    /// Predictions that count.
+    /// Returns the number of predictions that count.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.absolute.count()
     }
 
-    /// Milliseconds that this share of predictions, 0 to 1, was off by at most; `None` without any.
+    /// Returns the absolute error in milliseconds that this share of predictions, 0 to 1, stays
+    /// within; `None` if there are none.
     #[must_use]
     pub fn absolute_ms(&self, share: f64) -> Option<f32> {
         self.absolute.quantile(share)
     }
 
-    /// The same as a part of the time that was seen: 0.1 is a tenth.
+    /// Returns the relative error that this share of predictions, 0 to 1, stays within: 0.1 is a
+    /// tenth of the seen time. `None` if there are none.
     #[must_use]
     pub fn relative(&self, share: f64) -> Option<f32> {
         self.relative.quantile(share).map(|permille| permille / 1_000.0)
@@ -116,7 +118,7 @@ impl Sketch {
             so_far += u64::from(count);
             so_far >= rank
         })?;
-        // The middle of the bucket by its logarithm; the first holds what is no error.
+        // The logarithmic middle of the bucket; the first bucket holds what is no error.
         Some(if bucket == 0 { 0.0 } else { SMALLEST * GROWTH.powf(bucket as f32 - 0.5) })
     }
 }

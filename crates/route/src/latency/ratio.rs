@@ -1,8 +1,8 @@
-//! A ratio of two amounts that are seen together, newer ones counting more.
+//! Ratio of two amounts that are seen in pairs, with newer pairs counting more.
 
 use serde::{Deserialize, Serialize};
 
-/// Two sums that forget.
+/// Two fading sums and their ratio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ratio {
     above: f64,
@@ -10,18 +10,18 @@ pub(super) struct Ratio {
 }
 
 impl Ratio {
-    /// Takes in a pair; each later one makes it count a `keep`-th.
+    /// Adds a pair, and scales all earlier ones by `keep`.
     pub(super) fn add(&mut self, above: f32, below: f32, keep: f64) {
         self.above = self.above * keep + f64::from(above);
         self.below = self.below * keep + f64::from(below);
     }
 
-    /// The ratio of what was seen and of `prior`, which counts like a pair with `weight` below.
+    /// Returns the ratio of the sums and of `prior`, which counts like a pair with `weight` below.
     pub(super) fn or(&self, prior: f32, weight: f64) -> f32 {
         ((self.above + f64::from(prior) * weight) / (self.below + weight)) as f32
     }
 
-    /// Whether both are numbers that [`Ratio::add`] can have made.
+    /// Returns true if [`Ratio::add`] can have made these sums.
     pub(super) fn is_sound(&self) -> bool {
         [self.above, self.below].iter().all(|sum| sum.is_finite() && *sum >= 0.0)
     }

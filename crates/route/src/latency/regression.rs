@@ -1,39 +1,40 @@
-//! Weighted least squares over a few features, with a prior and without negative answers.
+//! Weighted least squares over a few features, with a prior and without negative results.
 
 use std::array;
 
 use serde::{Deserialize, Serialize};
 
-/// Sums of squares and products of `N` features and a target.
+/// Sums of products of `N` features and a target.
 ///
-/// Unlike recursive least squares, which keeps an inverse that drifts over millions of updates,
-/// sums stay what they are: older ones are scaled down, and the prior is added when they are solved.
+/// Recursive least squares keeps an inverse that drifts over millions of updates. Sums do not
+/// drift: old ones are scaled down, and the prior is added when they are solved.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sums<const N: usize> {
-    /// Of products of two features; both halves are filled.
+    /// Sums of products of two features; both halves are filled.
     pub(super) products: [[f64; N]; N],
-    /// Of products of a feature and the target.
+    /// Sums of products of a feature and the target.
     pub(super) targets: [f64; N],
 }
 
-/// What the coefficients are taken to be before anything is seen.
+/// Assumed coefficients before anything was seen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Prior<const N: usize> {
     pub(super) mean: [f64; N],
-    /// How sure that is: the reciprocal of its squared deviation, in squared units of the noise.
+    /// Certainty of the mean: the reciprocal of its squared deviation, in squared units of the
+    /// noise.
     pub(super) precision: [f64; N],
 }
 
 impl<const N: usize> Sums<N> {
     pub(super) const EMPTY: Self = Self { products: [[0.0; N]; N], targets: [0.0; N] };
 
-    /// Lets all that was seen count less.
+    /// Scales the weight of all past observations.
     pub(super) fn scale(&mut self, keep: f64) {
         self.products.as_flattened_mut().iter_mut().for_each(|sum| *sum *= keep);
         self.targets.iter_mut().for_each(|sum| *sum *= keep);
     }
 
-    /// Takes in one observation of this weight.
+    /// Adds an observation of this weight.
     pub(super) fn add(&mut self, features: &[f64; N], target: f64, weight: f64) {
         for (row, feature) in self.products.iter_mut().zip(features) {
             for (sum, other) in row.iter_mut().zip(features) {
@@ -45,10 +46,10 @@ impl<const N: usize> Sums<N> {
         }
     }
 
-    /// The coefficients that fit best, none of them negative.
+    /// Returns the coefficients that fit best, none of them negative.
     ///
-    /// Those that come out negative are set to 0, the worst first, and the others solved again:
-    /// what a negative one had made up for must not be left to the others.
+    /// Negative coefficients are set to 0, the worst first, and the others are solved again: the
+    /// others must not keep what made up for a negative one.
     pub(super) fn solve(&self, prior: &Prior<N>) -> [f64; N] {
         let mut is_free = [true; N];
         loop {
@@ -73,6 +74,7 @@ impl<const N: usize> Sums<N> {
         for row in 0..N {
             matrix[row][row] += prior.precision[row];
             if !is_free[row] {
+                // A row of the unit matrix fixes the coefficient at 0.
                 matrix[row] = array::from_fn(|column| f64::from(u8::from(row == column)));
                 right[row] = 0.0;
             }
@@ -81,13 +83,13 @@ impl<const N: usize> Sums<N> {
         right
     }
 
-    /// Whether all are numbers.
+    /// Returns true if all sums are finite.
     pub(super) fn is_sound(&self) -> bool {
         self.products.as_flattened().iter().chain(&self.targets).all(|sum| sum.is_finite())
     }
 }
 
-/// Solves in place by elimination. The matrix is positive definite thanks to the prior, so that no
+/// Solves in place by Gaussian elimination. The prior makes the matrix positive definite, so no
 /// rows have to be swapped.
 fn eliminate<const N: usize>(matrix: &mut [[f64; N]; N], right: &mut [f64; N]) {
     for pivot in 0..N {
@@ -106,7 +108,7 @@ fn eliminate<const N: usize>(matrix: &mut [[f64; N]; N], right: &mut [f64; N]) {
 
 impl<const N: usize> Serialize for Sums<N> {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // Arrays of any length have no serialisation of their own.
+        // serde has no implementation for arrays of any length.
         let all: Vec<f64> =
             self.products.as_flattened().iter().chain(&self.targets).copied().collect();
         all.serialize(serializer)
@@ -168,7 +170,8 @@ mod tests {
                 rows.iter().map(fit).sum::<f64>()
                     + of.iter().map(|one| 0.1 * (one - 1.0).powi(2)).sum::<f64>()
             };
-            // Setting the worst to 0 first is the best answer nearly always, and never far from it.
+            // To set the worst one to 0 first is nearly always the best answer, and never far from
+            // it.
             prop_assert!(error(&found) <= error(&other) * 1.5 + 1e-6);
         }
     }

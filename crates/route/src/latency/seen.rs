@@ -1,30 +1,30 @@
-//! One reply, as a latency model takes it in.
+//! Reply that a latency model learns from.
 
 use spillway_types::Prediction;
 
-/// What was known of a request when it was sent, and when its reply began.
+/// State of a request when it was sent, and the time until its reply began.
 ///
-/// What is not finite or negative makes the whole reply useless, and it is passed over.
+/// A value that is negative or not finite makes the whole reply useless, and the model ignores it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {
-    /// Tokens of the prompt, by the reply if it tells, else as predicted.
+    /// Tokens of the prompt, from the reply if it has them, or else as predicted.
     pub prompt_tokens: f32,
-    /// Of these, those that were in the replica's cache.
+    /// Tokens of the prompt that were in the replica's cache.
     pub cached_tokens: f32,
-    /// Requests that ran at the replica when it was sent.
+    /// Requests that ran at the replica when this one was sent.
     pub running: f32,
-    /// Requests before it in the replica's queue; see [`Prediction::queued`].
+    /// Requests before this one in the replica's queue; see [`Prediction::queued`].
     pub queued: f32,
-    /// Tokens to be read before its own; see [`Prediction::pending_tokens`].
+    /// Tokens to be read before this prompt; see [`Prediction::pending_tokens`].
     pub pending_tokens: f32,
-    /// Milliseconds from sending it to the first byte of the reply's body.
+    /// Milliseconds from sending the request to the first byte of the reply's body.
     pub first_token_ms: f32,
 }
 
 impl Seen {
-    /// A reply that began after `first_token_ms`, to a request that was sent with this prediction.
+    /// Returns a reply that began after `first_token_ms`, to a request sent with this prediction.
     ///
-    /// Set the counts of tokens to what the reply says, where it says it.
+    /// Set the token counts from the reply where it has them.
     #[must_use]
     pub fn of(prediction: &Prediction, first_token_ms: f32) -> Self {
         Self {
@@ -37,7 +37,8 @@ impl Seen {
         }
     }
 
-    /// The same if it makes sense, with no more cached than there is.
+    /// Returns the reply with its cached tokens limited to the prompt; `None` if a value makes no
+    /// sense.
     pub(super) fn sound(mut self) -> Option<Self> {
         let Self { prompt_tokens, cached_tokens, running, queued, pending_tokens, first_token_ms } =
             self;
@@ -50,5 +51,5 @@ impl Seen {
     }
 }
 
-/// More than any prompt has tokens, and a day in milliseconds.
+/// Largest plausible value: more tokens than any prompt has, and a day in milliseconds.
 const SOUND_MAX: f32 = 1e8;

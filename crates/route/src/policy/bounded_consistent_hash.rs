@@ -1,4 +1,4 @@
-//! The candidate that the request's key prefers among those that carry no more than their share.
+//! Bounded consistent hash: the key's preferred candidate among those within their fair share.
 
 use spillway_types::Inquiry;
 
@@ -33,7 +33,8 @@ impl Choose for BoundedConsistentHash {
         };
         let share = FairShare::of(field);
         let with_room = |index| field.usable(index).filter(|usable| share.has_room(usable));
-        // Of the usable ones one has room, unless loads have risen since they were summed up.
+        // At least one usable candidate has room, unless loads have risen since they were summed
+        // up.
         self.unbounded
             .prefer(key, with_room)
             .or_else(|| self.unbounded.prefer(key, |index| field.usable(index)))
@@ -48,7 +49,7 @@ mod tests {
     use crate::test_world::{World, any_world};
     use crate::{Candidate, Policy, Reason};
 
-    /// The bound of each slot by the paper's formula, among the usable candidates.
+    /// Returns the bound of each slot by the paper's formula, among the usable candidates.
     fn bound(world: &World, slot: ReplicaSlot) -> u32 {
         let usable = world.usable();
         let weight: u64 = usable.iter().map(Candidate::effective_weight).sum();
@@ -95,7 +96,7 @@ mod tests {
             prop_assume!(world.group.candidates().len() > 1 && !world.usable().is_empty());
             (world.affinity, world.session) = (Some(key), None);
             let attempt = world.attempt(ticket);
-            // The unbounded policy walks down the same order once the full ones are struck out.
+            // The unbounded policy follows the same order once the full candidates are struck out.
             let mut walker = world.under(Policy::ConsistentHash);
             let expected = loop {
                 let next = walker.attempt(0);
@@ -118,7 +119,7 @@ mod tests {
         };
         let (_, mut loads) = (0..99).map(&mut place).last().unwrap();
         loads.sort_unstable();
-        // ceil(1.25 * 99 / 4) = 31 on each of the first preferences, what is left on the last one.
+        // ceil(1.25 * 99 / 4) = 31 on each of the first preferences, and the rest on the last one.
         assert_eq!(loads, [6, 31, 31, 31]);
         assert_eq!(place(99).0, Reason::Preferred, "of 100, a replica may carry 32");
         assert_eq!(place(100).0, Reason::Substitute, "the preferred one has them");

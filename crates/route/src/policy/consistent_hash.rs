@@ -1,4 +1,4 @@
-//! The candidate that the request's key prefers.
+//! Consistent hash: the candidate that the request's key prefers.
 
 use spillway_types::Inquiry;
 
@@ -8,11 +8,11 @@ use crate::field::{Field, Usable};
 use crate::rendezvous::{Preferred, Rendezvous};
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Keeps requests with the same key together for as long as their replica is usable.
+/// Policy that keeps requests with one key together for as long as their replica is usable.
 #[derive(Debug)]
 pub(super) struct ConsistentHash {
     order: Rendezvous,
-    /// For requests without a key: no cache waits for them anywhere, so load alone decides.
+    /// Policy for requests without a key: no cache has their prompt, so load alone decides.
     keyless: PowerOfTwo,
 }
 
@@ -24,7 +24,7 @@ impl ConsistentHash {
         }
     }
 
-    /// What the key prefers among the candidates that `accept` turns into usable ones.
+    /// Returns the key's preferred one among the candidates that `accept` turns into usable ones.
     pub(super) fn prefer(
         &self,
         key: u64,
@@ -34,7 +34,7 @@ impl ConsistentHash {
         Some(accepted.because(if is_first { Reason::Preferred } else { Reason::Substitute }))
     }
 
-    /// The choice for a request without a key.
+    /// Chooses for a request without a key.
     pub(super) fn choose_keyless(
         &self,
         inquiry: &Inquiry,

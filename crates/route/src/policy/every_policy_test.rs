@@ -1,4 +1,4 @@
-//! What all policies have in common, and the groups of policies that keep the same promise.
+//! Properties that all policies share, and groups of policies with one promise.
 
 use proptest::prelude::*;
 use spillway_types::{RAMP_FULL, Reading, ReplicaSlot, Signals};
@@ -6,11 +6,11 @@ use spillway_types::{RAMP_FULL, Reading, ReplicaSlot, Signals};
 use crate::test_world::{World, assert_proportional};
 use crate::{Attempt, Policy, Reason};
 
-/// Those whose shares are fixed by weight and ramp, whatever the load.
+/// Policies whose shares are fixed by weight and ramp, whatever the load.
 const OF_FIXED_SHARES: [Policy; 4] =
     [Policy::Random, Policy::RoundRobin, Policy::WeightedRoundRobin, Policy::ConsistentHash];
 
-/// Those that fill replicas in exact proportion to weight, with requests that stay.
+/// Policies that fill replicas in exact proportion to weight, with requests that stay.
 const FILLING_BY_WEIGHT: [Policy; 5] = [
     Policy::WeightedLeastConnections,
     Policy::LeastResponseTime,
@@ -19,7 +19,7 @@ const FILLING_BY_WEIGHT: [Policy; 5] = [
     Policy::TokenBucket,
 ];
 
-/// Those that let chance decide first whether one that warms up has its turn.
+/// Policies where chance decides first if a candidate in slow start has its turn.
 const OF_COHORTS: [Policy; 8] = [
     Policy::PowerOfTwo,
     Policy::LeastConnections,
@@ -31,7 +31,7 @@ const OF_COHORTS: [Policy; 8] = [
     Policy::TokenBucket,
 ];
 
-/// Those that go by more than what this process has in flight.
+/// Policies that use more than this process's requests in flight.
 const SIGNALLED: [Policy; 5] = [
     Policy::LeastResponseTime,
     Policy::P99Weighted,
@@ -40,7 +40,7 @@ const SIGNALLED: [Policy; 5] = [
     Policy::TokenBucket,
 ];
 
-/// A replica with something to do, all of it reported just now.
+/// Returns the signals of a busy replica, all reported just now.
 fn at_work() -> Signals {
     let fresh = |value| Reading { value, trust: 1.0 };
     Signals {
@@ -57,7 +57,7 @@ fn at_work() -> Signals {
     }
 }
 
-/// One that is worse off in everything.
+/// Returns signals that are worse in everything.
 fn overloaded() -> Signals {
     let fresh = |value| Reading { value, trust: 1.0 };
     Signals {
@@ -74,7 +74,7 @@ fn overloaded() -> Signals {
     }
 }
 
-/// The same as it looks when nobody has reported for long.
+/// Returns the signals as they look when there was no report for long.
 fn stale(signals: Signals) -> Signals {
     let aged = |reading: Reading| Reading { trust: 0.0, ..reading };
     Signals {
@@ -121,7 +121,7 @@ fn a_replica_that_reports_nothing_gets_about_its_share() {
 
 #[test]
 fn a_replica_that_reports_nothing_never_gets_more_than_twice_its_share() {
-    // What the others report lies far apart, so that a wrong mean would show.
+    // The other reports lie far apart, so that a wrong mean would show.
     for (busy, idle) in [(overloaded(), at_work()), (at_work(), overloaded())] {
         let signals = [busy, Signals::UNKNOWN, idle, idle];
         for &policy in Policy::ALL {
@@ -159,8 +159,8 @@ fn requests_that_stay_fill_replicas_in_proportion_to_weight() {
     }
 }
 
-/// What one of `count` replicas gets while it warms up and the others don't, as a part of what is in
-/// proportion to its ramp.
+/// Returns the requests that one of `count` replicas gets in slow start while the others are warm,
+/// as a part of its share by ramp.
 fn share_while_warming_up(policy: Policy, ramp: u16, count: u16, concurrency: usize) -> f64 {
     let mut ramps = vec![(1, RAMP_FULL); usize::from(count)];
     ramps[1].1 = ramp;
@@ -178,7 +178,8 @@ fn one_that_warms_up_gets_what_counts_of_its_share_whatever_the_load() {
             for concurrency in [0, 2, 8, 20, 100] {
                 let share = share_while_warming_up(policy, ramp, count, concurrency);
                 // A hash keeps its keys until the replica has its bound, which is a whole number.
-                // Others pass over one that has a request of a share that is less than one.
+                // Other policies pass over a replica with one request if its share is less than
+                // one.
                 let most = if policy == Policy::BoundedConsistentHash { 2.0 } else { 1.25 };
                 let case = format!("{policy}, ramp {ramp} of {count}, {concurrency} in flight");
                 assert!((0.5..most).contains(&share), "{case}: {share}");
@@ -207,7 +208,7 @@ fn one_that_warms_up_and_answers_slowly_gets_no_more_while_it_has_its_share() {
         let mut world = World::ramping(policy, &[(1, RAMP_FULL), (1, 100), (1, RAMP_FULL)]);
         world.loads.signals = vec![at_work(); 3];
         world.loads.in_flight = vec![10, 2, 10];
-        // A tenth of 2.1 parts of 23 requests is 1.1, and a fourth more is less than 2.
+        // A tenth of 2.1 parts of 23 requests is 1.1; a fourth more is still less than 2.
         assert_eq!(world.tally(500)[1], 0, "{policy}");
         world.loads.in_flight[1] = 1;
         let attempts: Vec<Attempt> = (0..500).map(|ticket| world.attempt(ticket)).collect();

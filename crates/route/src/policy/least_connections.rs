@@ -1,4 +1,4 @@
-//! The candidate with the fewest requests in flight, for its weight if weights count.
+//! Least connections: the fewest requests in flight, per weight if weights count.
 
 use spillway_types::Inquiry;
 
@@ -6,7 +6,7 @@ use super::Choose;
 use crate::field::Field;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Looks at every candidate; equal ones take turns.
+/// Policy that compares every candidate; equal ones take turns.
 #[derive(Debug)]
 pub(super) struct LeastConnections;
 

@@ -1,4 +1,4 @@
-//! The candidate with the least load by several measures.
+//! Least loaded: the smallest sum of several measures.
 
 use spillway_types::{Inquiry, Signals};
 
@@ -8,26 +8,27 @@ use crate::mean::Mean;
 use crate::reported::{ReportSums, Reports, in_system};
 use crate::{Attempt, Candidate, LeastLoadedWeights, Moment, Reason, Tuning};
 
-/// The least that the queue counts, as a part of the weights of the other terms.
+/// Least weight of the queue, as a part of the weights of the other terms.
 ///
-/// Latency, GPU and cache use are known only from one board to the next: with nothing that answers
-/// at once, all requests between two boards would go to the same candidate. What the queue's weight
-/// lacks to that is made up by the requests of this process alone.
+/// Latency, GPU and cache use change only from one board to the next. Without a term that changes
+/// at once, all requests between two boards would go to one candidate. If the queue's weight is
+/// below this part, the requests of this process alone fill the gap.
 const LIVE_PART: f64 = 0.25;
 
-/// Adds up terms, each made comparable by what is usual in the group:
+/// Weighted sum of terms, each made comparable by its mean in the group:
 ///
 /// - queue: `(queued + running + 1) / weight`, relative to its mean among the candidates;
 /// - latency: relative to the mean of the known ones;
-/// - GPU and KV-cache use: shares from 0 to 1, which grow with what was sent since the report. They
-///   are not relative to a mean, since 4 % instead of 2 % matter less than 80 % instead of 40 %.
+/// - GPU and KV-cache use: shares from 0 to 1, which grow with the requests sent since the report.
+///   They are not relative to a mean, since 4 % instead of 2 % matter less than 80 % instead of 40
+///   %.
 ///
-/// So with weights of 1 a queue or a latency above the mean by once the mean counts as much as a
-/// GPU or a cache that is full instead of empty.
+/// So with weights of 1, a queue or a latency of twice the mean counts as much as a GPU or a cache
+/// that is full instead of empty.
 #[derive(Debug)]
 pub(super) struct LeastLoaded {
     weights: LeastLoadedWeights,
-    /// What `(in flight + 1) / weight`, relative to its mean, counts in addition.
+    /// Weight of `(in flight + 1) / weight`, relative to its mean, in addition to the other terms.
     live: f64,
 }
 
@@ -37,7 +38,7 @@ impl LeastLoaded {
         let LeastLoadedWeights { queue, gpu, kv, latency } = tuning.least_loaded;
         let [queue, gpu, kv, latency] = [queue, gpu, kv, latency].map(valid);
         let reported = f64::from(gpu) + f64::from(kv) + f64::from(latency);
-        // If nothing counts at all, the load in flight decides.
+        // If all weights are 0, the load in flight decides.
         let live = if queue + gpu + kv + latency > 0.0 {
             (reported * LIVE_PART - f64::from(queue)).max(0.0)
         } else {
@@ -49,7 +50,9 @@ impl LeastLoaded {
     fn score(&self, usable: &Usable, signals: &Signals, usual: &Usual) -> f64 {
         let LeastLoadedWeights { queue, gpu, kv, latency } = self.weights;
         let reported = in_system(signals);
+        // At least the requests known to be in flight count, whatever was reported.
         let now = usual.reports.now(usable, reported, signals).max(usable.known());
+        // Use of GPU and cache is assumed to grow with the requests since the report.
         let growth = (now + 1.0) / (usual.reports.before(reported) + 1.0);
         let gpu_use = (signals.gpu_use.or(usual.gpu_use) * growth).min(1.0);
         let kv_use = (signals.kv_use.or(usual.kv_use) * growth).min(1.0);
@@ -73,16 +76,16 @@ impl Choose for LeastLoaded {
     }
 }
 
-/// What is usual among the usable candidates.
+/// Means among the usable candidates.
 #[derive(Debug)]
 struct Usual {
     reports: Reports,
     latency_ms: f32,
     gpu_use: f32,
     kv_use: f32,
-    /// Requests there, one more included, for the weight.
+    /// Requests at a candidate plus one, divided by the weight.
     queue_load: f64,
-    /// The same of this process's requests.
+    /// Requests of this process at a candidate plus one, divided by the weight.
     own_load: f64,
 }
 
@@ -127,7 +130,7 @@ mod tests {
     const NONE: LeastLoadedWeights =
         LeastLoadedWeights { queue: 0.0, gpu: 0.0, kv: 0.0, latency: 0.0 };
 
-    /// Three idle replicas, equal in all that is reported.
+    /// Returns three idle replicas, equal in all reported values.
     fn equals(weights: LeastLoadedWeights) -> World {
         let mut world = World::idle(Policy::LeastLoaded, &[1; 3]);
         let tuning = Tuning { least_loaded: weights, ..Tuning::default() };
@@ -174,7 +177,7 @@ mod tests {
 
     #[test]
     fn weights_say_how_much_of_one_makes_up_for_another() {
-        // A latency twice the other one's, against half of the cache: 0.67 means and 0.5.
+        // A latency twice that of the other, against half of the cache: 0.67 means and 0.5.
         let mut world = equals(LeastLoadedWeights { latency: 1.0, kv: 1.0, ..NONE });
         world.loads.signals[0].latency_ms = fresh(200.0);
         world.loads.signals[1].kv_use = fresh(1.0);
@@ -209,7 +212,7 @@ mod tests {
             LeastLoadedWeights::default(),
         ] {
             let mut world = equals(weights);
-            // A little better than the others in everything, and everybody knows.
+            // A little better than the others in every value, all of which are known.
             world.loads.signals[2] = Signals {
                 latency_ms: fresh(90.0),
                 running: fresh(3.0),
@@ -247,7 +250,7 @@ mod tests {
             world.session = None;
             prop_assume!(world.usable().len() > 1);
             for signals in &mut world.loads.signals {
-                // Where all is known, nobody's means stand in for anybody.
+                // Where all values are known, no mean stands in for one.
                 let Signals { latency_ms, gpu_use, kv_use, queued, running, .. } = signals;
                 for reading in [latency_ms, gpu_use, kv_use, queued, running] {
                     reading.trust = 1.0;

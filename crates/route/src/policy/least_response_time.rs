@@ -1,4 +1,4 @@
-//! The candidate that would take the least time.
+//! Least response time: the candidate that is expected to reply soonest.
 
 use spillway_types::Inquiry;
 
@@ -7,11 +7,11 @@ use crate::field::Field;
 use crate::mean::Mean;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Expects a reply after the candidate's latency for each request that it would carry for its
-/// weight, the peak EWMA of Finagle and Linkerd; equal ones take turns.
+/// Policy that expects a reply after the candidate's latency times its load per weight: the peak
+/// EWMA of Finagle and Linkerd. Equal candidates take turns.
 ///
-/// What is in flight keeps one of low latency from getting everything until its latency is measured
-/// again. One whose latency is not known has the mean of the others.
+/// The requests in flight keep a fast candidate from getting everything until its latency is
+/// measured again. An unknown latency is taken to be the mean of the others.
 #[derive(Debug)]
 pub(super) struct LeastResponseTime;
 

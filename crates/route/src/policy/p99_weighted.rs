@@ -1,4 +1,4 @@
-//! A draw by weight and observed p99.
+//! Weighted draw by weight and measured p99.
 
 use spillway_types::Inquiry;
 
@@ -9,23 +9,23 @@ use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
 /// Share of the requests that are drawn by weight alone.
 ///
-/// It is all that a slow candidate gets to prove itself again, 0.4 % of its fair share. A p99 sees
-/// the slowest 1 % of the requests, and even if all but one candidate are slow, these stay below
-/// half of that.
+/// A slow candidate gets only these to prove itself again: 0.4 % of its fair share. A p99 looks at
+/// the slowest 1 % of the requests, and even if all but one candidate are slow, these requests stay
+/// below half of that.
 const TRIALS: f64 = 0.004;
 
-/// The power of the p99 that a candidate's chance falls with.
+/// Power of the p99 by which a candidate's chance falls.
 ///
-/// With 3, one of four that is 10 times slower than its peers is drawn once in 3,000 times; with 2,
-/// once in 300 times, and as often again on the way there: 1.3 % of the requests in the tests'
-/// closed loop, which is too much for a p99.
+/// With 3, one of four that is 10 times slower than its peers is drawn once in 3,000 times. With 2
+/// it is drawn once in 300 times, and as often again on the way there: 1.3 % of the requests in the
+/// tests' closed loop, which is too much for a p99.
 const POWER: i32 = 3;
 
-/// Draws two candidates in proportion to `weight / p99^3` and takes the lighter one.
+/// Policy that draws two candidates in proportion to `weight / p99^3` and takes the lighter one.
 ///
-/// A p99 lags seconds behind the load that causes it. A single draw goes on sending to those that
-/// were fast when they had little to do: in the closed loop of the tests, four gateways then drive
-/// each replica in turn into a p99 of 1,045 ms instead of 150.
+/// A p99 lags seconds behind the load that causes it. A single draw goes on sending to candidates
+/// that were fast while they had little to do. In the closed loop of the tests, four gateways then
+/// drive each replica in turn into a p99 of 1,045 ms instead of 150.
 #[derive(Debug)]
 pub(super) struct P99Weighted;
 
@@ -42,6 +42,7 @@ impl Choose for P99Weighted {
         field: &Field<'_>,
         moment: &mut Moment<'_>,
     ) -> Option<Attempt> {
+        // Trial: otherwise a slow candidate would not get the requests that show its recovery.
         if moment.rng.f64() < TRIALS {
             let drawn = field.draw_of_all(moment.rng, |usable| usable.weight as f64)?;
             return Some(drawn.because(Reason::Drawn));
@@ -51,7 +52,7 @@ impl Choose for P99Weighted {
             p99_ms.add(field.signals(&usable).p99_ms);
         }
         let usual_ms = p99_ms.or(LATENCY_MS_MIN);
-        // Relative to the smallest p99 or not, chances are the same.
+        // A p99 relative to the smallest one would give the same chances.
         let weigh = |usable: &Usable| {
             let p99_ms = field.signals(usable).p99_ms.or(usual_ms).max(LATENCY_MS_MIN);
             usable.weight as f64 / f64::from(p99_ms).powi(POWER)
@@ -105,7 +106,7 @@ mod tests {
     fn of_two_drawn_the_lighter_one_is_taken() {
         let mut world = with_p99s(&[1, 1], &[100.0, 100.0]);
         world.loads.in_flight = vec![5, 4];
-        // Only when the heavier one is drawn twice, or once in a trial.
+        // The heavier one is chosen only if it is drawn twice, or in a trial.
         assert_proportional(&world.tally(60_000), &[0.996 / 4.0 + 0.002, 0.996 * 0.75 + 0.002]);
         let reasons: Vec<Reason> = (0..1_000).map(|ticket| world.attempt(ticket).reason).collect();
         assert!(reasons.contains(&Reason::LighterOfTwo) && reasons.contains(&Reason::Drawn));

@@ -1,4 +1,4 @@
-//! The lighter of two random candidates.
+//! Power of two choices: the lighter of two random candidates.
 
 use spillway_types::Inquiry;
 
@@ -6,10 +6,11 @@ use super::Choose;
 use crate::field::{Field, Usable};
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// How many pairs are drawn in search of two usable candidates.
+/// Pairs that are drawn in search of two usable candidates.
 const PAIRS: usize = 4;
 
-/// Compares two usable candidates; with less than two among the pairs drawn, takes what it found.
+/// Policy that compares two drawn candidates; if fewer than two of the drawn ones are usable, it
+/// takes what it found.
 #[derive(Debug)]
 pub(super) struct PowerOfTwo;
 
@@ -33,24 +34,26 @@ impl Choose for PowerOfTwo {
         for index in (0..PAIRS).flat_map(|_| distinct_pair(field.len(), moment.rng)) {
             let Some(usable) = field.usable(index) else { continue };
             match found {
+                // Pairs may overlap: the candidate found before may be drawn again.
                 Some(first) if first.index != index => return Some(lighter(first, usable)),
                 _ => found = Some(usable),
             }
         }
-        // Nearly all are at their limits now, so looking for room beats keeping the cost constant.
+        // Nearly all candidates are at their limits now, so a search for room is worth its cost.
         let substitute = found.or_else(|| field.lightest(moment));
         substitute.map(|usable| usable.because(Reason::Substitute))
     }
 }
 
-/// Two different indexes below `count`, which is at least 2; every ordered pair is equally likely.
+/// Returns two different indexes below `count`, which is at least 2; every ordered pair is equally
+/// likely.
 fn distinct_pair(count: usize, rng: &mut fastrand::Rng) -> [usize; 2] {
     let first = rng.usize(..count);
     let other = rng.usize(..count - 1);
     [first, if other < first { other } else { other + 1 }]
 }
 
-/// The lighter one, and the first drawn, which is a random one, if they are equal.
+/// Returns the lighter one, or the first one, which is random, if they are equal.
 fn lighter(first: Usable, second: Usable) -> Attempt {
     let lighter = if second.load() < first.load() { second } else { first };
     lighter.because(Reason::LighterOfTwo)
@@ -76,7 +79,7 @@ mod tests {
     fn each_pair_is_drawn_alike_and_won_by_its_lighter_half() {
         let mut world = World::idle(Policy::PowerOfTwo, &[1; 6]);
         world.loads.in_flight = vec![5, 0, 3, 1, 4, 2];
-        // Of the 15 pairs, a replica wins those with each of the heavier ones.
+        // Of the 15 pairs, a replica wins those with each heavier replica.
         assert_proportional(&world.tally(60_000), &[0.0, 5.0, 2.0, 4.0, 1.0, 3.0]);
     }
 
@@ -111,7 +114,7 @@ mod tests {
         world.loads.in_flight[..20].fill(u32::MAX);
         world.loads.in_flight[39] = 1;
         let heaviest = world.tally(20_000)[39];
-        // Seven or eight busy ones of eight drawn leave a single one unopposed.
+        // If seven or eight of the eight drawn are busy, a single one is left without a rival.
         assert!(heaviest < 200, "the heaviest was taken {heaviest} times");
     }
 

@@ -1,4 +1,4 @@
-//! The candidate that is predicted to take the least time.
+//! Predicted latency: the candidate that is predicted to take the least time.
 
 use spillway_types::Inquiry;
 
@@ -8,20 +8,21 @@ use crate::predict::{Fit, Weigher};
 use crate::rendezvous::mix;
 use crate::{Attempt, Candidate, Moment, PredictedTuning, Reason, Tuning};
 
-/// Weighs the candidates and takes the cheapest at which the request fits.
+/// Policy that weighs the candidates and takes the cheapest at which the request fits.
 ///
-/// Of a large group it weighs those that have most of the prompt cached and a part of the others:
-/// the cheapest of a hundred is hardly dearer than the cheapest of thousands, and a decision takes
-/// no longer the larger the group is. Which part, the prompt says, so that nodes that know the same
-/// look at the same. If the request fits at none of these, all are weighed.
+/// Of a large group it weighs the candidates that have most of the prompt cached and a part of the
+/// others. The cheapest of a hundred is hardly dearer than the cheapest of thousands, and a
+/// decision takes no longer in a larger group. The prompt selects that part, so that nodes with
+/// equal knowledge look at the same candidates. If the request fits at none of these, all are
+/// weighed.
 #[derive(Debug)]
 pub(super) struct PredictedLatency {
     tuning: PredictedTuning,
 }
 
-/// Candidates of a group that are all weighed.
+/// Largest group in which all candidates are weighed.
 const ALL_MAX: usize = 256;
-/// Candidates of a larger one that are weighed for what they have cached, and about as many others.
+/// Candidates of a larger group that are weighed for their cached blocks, and about as many others.
 const CACHED_MAX: usize = 64;
 const OTHERS: u64 = 64;
 
@@ -43,6 +44,7 @@ impl Choose for PredictedLatency {
         if field.len() > ALL_MAX {
             search.look_at_some(inquiry.session);
         }
+        // The group is small, or the request fits at none of the selected candidates.
         if search.best.is_none() {
             (0..field.len()).for_each(|index| search.look_at(index));
         }
@@ -50,7 +52,7 @@ impl Choose for PredictedLatency {
     }
 }
 
-/// The cheapest so far.
+/// Search for the cheapest candidate.
 struct Search<'s> {
     weigher: &'s Weigher,
     field: &'s Field<'s>,
@@ -62,12 +64,13 @@ impl Search<'_> {
     fn look_at_some(&mut self, session: Option<u64>) {
         let (field, key) = (self.field, self.weigher.key());
         let most = field.cached_blocks_max();
-        // Of all numbers, the share that so many others are of the group.
+        // A hash is below this for about [`OTHERS`] candidates of the group.
         let bound = u64::MAX / field.len() as u64 * OTHERS;
         let (mut deepest, mut deep) = (0, 0);
         for index in 0..field.len() {
             let identity = field.identity(index);
             let is_drawn = mix(key, identity) < bound || session == Some(identity);
+            // The deepest caches, and those with more than half as much, up to a number of each.
             let is_cached = most > 0 && {
                 let blocks = field.cached_blocks_at(index);
                 let is_deepest = blocks >= most;
@@ -90,14 +93,15 @@ impl Search<'_> {
         }
         let snapshot = field.snapshot(index);
         let Some(usable) = field.usable_by(index, &snapshot) else { return };
+        // Cheap checks first: most candidates of a large group end here.
         if !weigher.may_cost_less(field, &usable, &snapshot, self.least) {
             return;
         }
-        // What decides between equals only adds to it.
+        // The terms that the outline leaves out can only add to the cost.
         if weigher.outline(field, &usable, &snapshot).cost.total_ms() > self.least {
             return;
         }
-        // Once more, but for a few of many.
+        // Only a few of many candidates come this far, so they are weighed again in full.
         let weight = weigher.weigh(field, &usable, &snapshot);
         let total_ms = weight.cost.total_ms();
         if weight.fit == Fit::Fits && total_ms < self.least {
@@ -108,9 +112,9 @@ impl Search<'_> {
     }
 }
 
-/// The candidate with the largest cache, if the request is too large even for that, and it may be
-/// chosen. It goes there all the same: the engine says so better than the gateway, and waiting
-/// helps nobody.
+/// Returns the candidate with the largest cache, if the request is too large even for that one and
+/// it is usable. The request goes there all the same: the engine explains the refusal better than
+/// the gateway, and waiting would not help.
 fn largest(weigher: &Weigher, field: &Field<'_>) -> Option<Attempt> {
     let mut largest: Option<(Attempt, f32)> = None;
     let mut tokens_max = 0.0_f32;
@@ -120,6 +124,7 @@ fn largest(weigher: &Weigher, field: &Field<'_>) -> Option<Attempt> {
         }
         let snapshot = field.snapshot(index);
         let kv_tokens = snapshot.speed.kv_tokens;
+        // A cache of unknown size may be the largest.
         tokens_max = tokens_max.max(if kv_tokens > 0.0 { kv_tokens } else { f32::INFINITY });
         let Some(usable) = field.usable_by(index, &snapshot) else { continue };
         let weight = weigher.weigh(field, &usable, &snapshot);

@@ -1,4 +1,4 @@
-//! The candidate with the longest part of the prompt in its cache, unless it carries too much.
+//! Prefix-aware: the longest cached part of the prompt, unless that candidate carries too much.
 
 use spillway_types::Inquiry;
 
@@ -7,14 +7,14 @@ use crate::field::{Field, Usable};
 use crate::reported::{Reports, in_system};
 use crate::{Attempt, Candidate, Moment, PrefixAwareTuning, Reason, Tuning};
 
-/// Follows caches while loads are close to each other, and balances them otherwise: the rule of
-/// routers that know prefixes and counts, but no times.
+/// Policy that follows caches while loads are close to each other, and balances loads otherwise:
+/// the rule of routers that know prefixes and counts, but no times.
 #[derive(Debug)]
 pub(super) struct PrefixAware {
     tuning: PrefixAwareTuning,
 }
 
-/// What was seen of all candidates.
+/// Extremes among the usable candidates.
 #[derive(Clone, Copy, Debug, Default)]
 struct Range {
     lowest: f32,
@@ -63,6 +63,7 @@ impl Choose for PrefixAware {
             |usable: &Usable| (f64::from(requests(usable)) + usable.next) / usable.weight as f64;
         let blocks = inquiry.prefix.as_slice().len();
         let range = Range::of(field, requests);
+        // Caches are followed only while loads are even and the best match is long enough.
         if blocks > 0 && self.is_even(&range) && self.is_enough(range.cached_max, blocks) {
             let best = field.least(moment, |usable| {
                 let is_best = field.cached_blocks(usable) >= range.cached_max;
@@ -75,7 +76,7 @@ impl Choose for PrefixAware {
 }
 
 impl Range {
-    /// Looks at all usable candidates once.
+    /// Returns the extremes, in one pass over the usable candidates.
     fn of(field: &Field<'_>, requests: impl Fn(&Usable) -> f32) -> Self {
         let first = Self { lowest: f32::INFINITY, ..Self::default() };
         field.all_usable().fold(first, |range, usable| {
@@ -96,7 +97,7 @@ mod tests {
     use crate::test_world::{Prompt, World};
     use crate::{Group, Policy, PrefixAwareTuning, Reason, Tuning};
 
-    /// Three replicas that have so many of a prompt's ten blocks, and so many requests.
+    /// Returns three replicas with so many of a prompt's ten blocks, and so many requests.
     fn world(cached_blocks: [u32; 3], in_flight: [u32; 3]) -> World {
         let mut world = World::idle(Policy::PrefixAware, &[1; 3]);
         world.loads.cached_blocks = cached_blocks.to_vec();
@@ -128,7 +129,7 @@ mod tests {
     fn load_decides_where_it_is_too_uneven() {
         assert_eq!(choice(world([9, 0, 0], [32, 0, 1])), (0, Reason::Cached));
         assert_eq!(choice(world([9, 0, 0], [33, 0, 1])), (1, Reason::Lightest));
-        // By more than 32, but not by a tenth.
+        // More than 32 requests apart, but less than a tenth.
         assert_eq!(choice(world([9, 0, 0], [1_033, 1_000, 1_001])), (0, Reason::Cached));
     }
 

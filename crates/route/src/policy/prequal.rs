@@ -1,4 +1,4 @@
-//! Of some drawn candidates the one with the lowest latency among those with few requests.
+//! Prequal: of some drawn candidates with few requests, the one with the lowest latency.
 
 use spillway_types::{Inquiry, Reading, Signals};
 
@@ -7,23 +7,23 @@ use crate::field::{Field, Usable};
 use crate::mean::Mean;
 use crate::{Attempt, Candidate, Moment, PrequalTuning, Reason, Tuning};
 
-/// Most candidates that are looked at.
+/// Most candidates that one decision looks at.
 const PROBES_MAX: usize = 64;
 
-/// Hot and cold candidates among a few.
+/// Policy that separates hot and cold candidates among a few drawn ones.
 ///
-/// The paper's clients ask servers by probes and use each answer a few times; here signals and
+/// The paper's clients ask servers by probes and use each answer a few times. Here signals and
 /// counts are at hand, so that every request has fresh answers of its own.
 #[derive(Debug)]
 pub(super) struct Prequal {
     tuning: PrequalTuning,
 }
 
-/// One candidate that was looked at.
+/// Drawn candidate with its load.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     usable: Usable,
-    /// Requests in flight for its weight, this one included.
+    /// Requests in flight for its weight, with this one.
     load: f64,
 }
 
@@ -32,8 +32,9 @@ impl Prequal {
         Self { tuning: tuning.prequal }
     }
 
-    /// Looks at some candidates: one of each part of the group, all parts moved by chance, so that
-    /// all are as likely and none comes up twice. Empty if none of them is usable.
+    /// Draws some candidates: one from each part of the group, all parts shifted by a random
+    /// offset, so that all are equally likely and none comes up twice. Empty if none of them is
+    /// usable.
     fn probe<'p>(
         &self,
         field: &Field<'_>,
@@ -41,6 +42,7 @@ impl Prequal {
         places: &'p mut [Option<Probe>; PROBES_MAX],
     ) -> &'p mut [Option<Probe>] {
         let count = usize::from(self.tuning.probes).clamp(1, PROBES_MAX).min(field.len());
+        // A random offset makes all candidates equally likely.
         let offset = moment.rng.usize(..field.len());
         let mut found = 0;
         for part in 0..count {
@@ -55,7 +57,7 @@ impl Prequal {
         &mut places[..found]
     }
 
-    /// The load above which a candidate is hot.
+    /// Returns the load above which a candidate is hot.
     fn bound(&self, probes: &mut [Option<Probe>]) -> f64 {
         let load = |probe: &Option<Probe>| probe.map_or(f64::INFINITY, |probe| probe.load);
         probes.sort_unstable_by(|a, b| load(a).total_cmp(&load(b)));
@@ -87,6 +89,7 @@ impl Choose for Prequal {
         for Probe { usable, .. } in probes.iter().flatten().filter(|probe| probe.load <= bound) {
             let latency_ms = usual.latency_ms(usable, &field.signals(usable));
             let least = best.map_or(f32::INFINITY, |(_, least)| least);
+            // In one pass, each of several equal candidates is chosen with equal probability.
             equals = if latency_ms == least { equals + 1 } else { 1 };
             if latency_ms < least || (latency_ms == least && moment.rng.u32(..equals) == 0) {
                 best = Some((*usable, latency_ms));
@@ -96,11 +99,11 @@ impl Choose for Prequal {
     }
 }
 
-/// What is usual among those looked at.
+/// Means among the drawn candidates.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
     latency_ms: f32,
-    /// Requests of this process when that was measured.
+    /// Requests of this process when the latency was measured.
     in_flight: f32,
 }
 
@@ -115,9 +118,9 @@ impl Usual {
         Self { latency_ms: latency_ms.or(LATENCY_MS_MIN), in_flight: in_flight.or(0.0) }
     }
 
-    /// The latency that one more request would see. Servers of the paper answer a probe with the
-    /// latency of requests that came when as many were in flight as now; here it is taken to be in
-    /// proportion to their number.
+    /// Returns the latency that one more request would see. In the paper a server answers a probe
+    /// with the latency of past requests that met the present number in flight; here the latency is
+    /// taken to be in proportion to that number.
     fn latency_ms(&self, usable: &Usable, signals: &Signals) -> f32 {
         let before = in_flight_then(signals).or(self.in_flight) + 1.0;
         let growth = (usable.in_flight as f32 + 1.0) / before;
@@ -125,7 +128,8 @@ impl Usual {
     }
 }
 
-/// Requests of this process when the latency was measured, known as far as that is.
+/// Returns the requests of this process when the latency was measured, with the trust of the
+/// latency.
 fn in_flight_then(signals: &Signals) -> Reading {
     Reading { value: signals.in_flight_at_report as f32, trust: signals.latency_ms.trust }
 }
@@ -149,7 +153,7 @@ mod tests {
     fn the_fastest_of_those_with_few_requests_is_taken() {
         let mut world = with_latencies(&[10.0, 30.0, 20.0, 40.0]);
         assert_eq!(world.tally(100), [100, 0, 0, 0]);
-        // The fastest is hot now, and how fast the others are is asked of those not hot.
+        // The fastest one is hot now; latency decides among the others.
         world.loads.in_flight = vec![9, 0, 0, 0];
         assert_eq!(world.tally(100), [0, 0, 100, 0]);
     }
@@ -160,7 +164,7 @@ mod tests {
         for signals in &mut world.loads.signals {
             signals.in_flight_at_report = 1;
         }
-        // Four times as many as then make 40 ms of 10.
+        // Four times as many requests as at the report turn 10 ms into 40.
         world.loads.in_flight = vec![7, 1, 8];
         assert_eq!(world.tally(100), [0, 100, 0]);
     }

@@ -1,4 +1,4 @@
-//! A draw in proportion to weight.
+//! Random draw in proportion to weight.
 
 use spillway_types::Inquiry;
 
@@ -7,8 +7,8 @@ use crate::alias_table::AliasTable;
 use crate::field::Field;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Draws by weight; draws again when it hits an unusable candidate, which leaves the proportions
-/// among the usable ones as they are.
+/// Policy that draws by weight. It draws again if the candidate is unusable, which keeps the
+/// proportions among the usable ones.
 #[derive(Debug)]
 pub(super) struct Random {
     table: AliasTable,

@@ -1,4 +1,4 @@
-//! Turns in the order of the group.
+//! Round robin: turns in the order of the group.
 
 use spillway_types::{Inquiry, RAMP_FULL};
 
@@ -6,14 +6,14 @@ use super::Choose;
 use crate::field::Field;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Gives every candidate its turn; the turns of an unusable one are drawn by the others.
+/// Policy that gives every candidate its turn. The turn of an unusable candidate is drawn among the
+/// others: the next in order would otherwise carry twice its share.
 ///
-/// Drawn, not passed on to the next in order, which would then carry twice its share. One that
-/// warms up leaves a part of its turns to that draw, and takes part in it with what counts of it,
-/// so that shares are in proportion to the ramps.
+/// A candidate in slow start leaves a part of its turns to that draw, and takes part in the draw
+/// with its ramp, so that shares are in proportion to the ramps.
 #[derive(Debug)]
 pub(super) struct RoundRobin {
-    /// The largest ramp, which is full: all that warm up together take turns as ever.
+    /// Largest ramp, which counts as full: candidates that warm up together take equal turns.
     ramp_max: u16,
 }
 
@@ -23,7 +23,7 @@ impl RoundRobin {
         Self { ramp_max: ramps.max().unwrap_or(RAMP_FULL) }
     }
 
-    /// The turn, unless it belongs to a candidate that warms up and chance passes over it.
+    /// Returns the turn, or `None` if its candidate is in slow start and chance passes over it.
     fn taken(&self, turn: usize, field: &Field<'_>, rng: &mut fastrand::Rng) -> Option<usize> {
         let ramp = field.ramp_permille(turn);
         (ramp >= self.ramp_max || rng.u16(..self.ramp_max) < ramp).then_some(turn)

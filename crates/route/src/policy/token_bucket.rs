@@ -1,4 +1,4 @@
-//! A draw among the candidates with a token left.
+//! Token bucket: a draw among the candidates with a token left.
 
 use spillway_types::{Inquiry, Reading};
 
@@ -7,11 +7,13 @@ use crate::field::{Field, Usable};
 use crate::mean::Mean;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Takes a token from the bucket of the candidate that it draws, in proportion to what is in there
-/// and to weight: always the fullest one would get all requests after it was idle for a while.
+/// Policy that takes a token from the bucket of a drawn candidate. The draw is in proportion to
+/// tokens and weight: with the fullest bucket instead, a candidate would get all requests after
+/// some idle time.
 ///
-/// With all buckets empty it takes the lightest candidate and not the one with the least debt: the
-/// debts of candidates that get as many requests are equal, however unequal their queues are.
+/// If all buckets are empty it takes the lightest candidate rather than the one with the least
+/// debt: candidates that get equally many requests have equal debts, however unequal their queues
+/// are.
 #[derive(Debug)]
 pub(super) struct TokenBucket;
 
@@ -44,8 +46,8 @@ impl Choose for TokenBucket {
     }
 }
 
-/// Tokens that are left of those that were there when the signals were put together; unknown, if
-/// there was neither a token nor ever a request, which is how it looks before there are signals.
+/// Returns the tokens left of those there were when the signals were collected. Unknown if there
+/// was neither a token nor ever a request, as is the case before there are signals.
 fn level(field: &Field<'_>, usable: &Usable) -> Reading {
     let signals = field.signals(usable);
     if signals.bucket_tokens == 0.0 && signals.started_at == 0 {
@@ -61,7 +63,7 @@ mod tests {
     use crate::{Policy, Reason};
     use spillway_types::Signals;
 
-    /// Replicas with these weights and this many tokens when the signals were put together.
+    /// Returns replicas with these weights and so many tokens when the signals were collected.
     fn with_tokens(replicas: &[(u32, f32)]) -> World {
         let weights: Vec<u32> = replicas.iter().map(|(weight, _)| *weight).collect();
         let mut world = World::idle(Policy::TokenBucket, &weights);

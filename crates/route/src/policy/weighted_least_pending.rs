@@ -1,4 +1,4 @@
-//! The candidate that reports the least pending work for its weight.
+//! Weighted least pending: the least reported work per weight.
 
 use spillway_types::{Inquiry, Reading, Signals};
 
@@ -7,8 +7,8 @@ use crate::field::{Field, Usable};
 use crate::reported::{Reports, in_system};
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Goes by what replicas say of their work, whoever sent it, corrected by what happened since; equal
-/// ones take turns. All replicas of a group have to count alike.
+/// Policy that follows the work that replicas report, from all senders, corrected by what happened
+/// since. Equal ones take turns. All replicas of a group have to count work in the same unit.
 #[derive(Debug)]
 pub(super) struct WeightedLeastPending;
 
@@ -36,7 +36,7 @@ impl Choose for WeightedLeastPending {
     }
 }
 
-/// The pending work that a replica reports, else its requests.
+/// Returns the pending work that a replica reports, or else its requests.
 fn pending(signals: &Signals) -> Reading {
     if signals.pending.is_known() { signals.pending } else { in_system(signals) }
 }
@@ -51,7 +51,8 @@ mod tests {
         Reading { value, trust: 1.0 }
     }
 
-    /// Replicas with this pending work, when this process had this much in flight there.
+    /// Returns replicas with this pending work, reported with this many of this process's requests
+    /// in flight.
     fn with_pending(weights: &[u32], pending: &[(f32, u32)]) -> World {
         let mut world = World::idle(Policy::WeightedLeastPending, weights);
         for (index, &(value, in_flight)) in pending.iter().enumerate() {
@@ -124,7 +125,7 @@ mod tests {
     fn without_any_report_it_is_the_mean_and_what_is_in_flight() {
         let mut world = with_pending(&[1; 3], &[(8.0, 0), (2.0, 0), (0.0, 0)]);
         world.loads.signals[2] = Signals::UNKNOWN;
-        // 8, 2 and 5: of nine requests five go to the second one, and the rest in turn.
+        // 8, 2 and 5: of nine requests five go to the second replica, and the rest in turn.
         assert_eq!(world.serve(3, 3), [0, 3, 0]);
         assert_eq!(world.serve(9, 9), [0, 6, 3]);
     }

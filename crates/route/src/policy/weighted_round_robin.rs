@@ -1,4 +1,4 @@
-//! Turns in proportion to weight, spread evenly.
+//! Weighted round robin: turns in proportion to weight, spread evenly.
 
 use spillway_types::Inquiry;
 
@@ -7,9 +7,10 @@ use crate::field::Field;
 use crate::smooth_schedule::SmoothSchedule;
 use crate::{Attempt, Candidate, Moment, Reason, Tuning};
 
-/// Follows a schedule made in advance, so that no turn needs a lock or a shared balance.
+/// Policy that follows a schedule made in advance, so that no turn needs a lock or a shared
+/// balance.
 ///
-/// The turns of an unusable candidate are drawn by the others in proportion to their weights.
+/// The turn of an unusable candidate is drawn among the others in proportion to their weights.
 #[derive(Debug)]
 pub(super) struct WeightedRoundRobin {
     schedule: SmoothSchedule,

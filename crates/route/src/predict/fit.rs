@@ -1,55 +1,57 @@
-//! Whether a replica can be expected to begin with a request when it gets it.
+//! Room at a replica: the prediction that it can begin with a request at once.
 
 use serde::Serialize;
 
 use super::request::Request;
 use crate::Push;
 
-/// Whether a request fits at a replica now.
+/// Room for a request at a replica now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fit {
-    /// It does, as far as known.
+    /// The replica has room, as far as known.
     Fits,
-    /// Others have to end there first.
+    /// Other requests have to end there first.
     Full,
-    /// It is larger than all that the replica has.
+    /// The request is larger than the whole KV cache of the replica.
     TooLarge,
 }
 
-/// What is known of a replica's room.
+/// Room of a replica, as far as known.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
-    /// Requests of this process there.
+    /// Requests of this process in flight there.
     pub(super) in_flight: u32,
-    /// All requests there, by now.
+    /// All requests there by now.
     pub(super) requests: f32,
-    /// Those of them that came since the report.
+    /// Requests that came since the report.
     pub(super) newer: f32,
     pub(super) queued: f32,
     pub(super) running: f32,
-    /// Share of the KV cache in use at the report.
+    /// Share of the KV cache in use at the report, 0 to 1.
     pub(super) kv_use: f32,
-    /// Tokens that it holds; 0 if unknown.
+    /// Size of the KV cache in tokens; 0 if unknown.
     pub(super) kv_tokens: f32,
 }
 
-/// Requests that may wait at a replica of which only the queue is known, and as many more as a
-/// part of those that run: what it can begin with before the next report.
+/// Requests that may wait at a replica of which only the queue is known, in all and per running
+/// request: as many as it can begin with before the next report.
 const QUEUED_MAX: f32 = 1.0;
 const QUEUED_PER_RUNNING: f32 = 0.25;
 
 impl Room {
-    /// Whether a request fits of which `to_read` tokens are not in this cache.
+    /// Returns the room for a request, `to_read` tokens of which are not in this cache.
     pub(super) fn fit(&self, request: &Request, to_read: f32, push: Push) -> Fit {
         let need = to_read + request.output_tokens;
         let is_known = self.kv_tokens > 0.0;
+        // A request that can't wait in the node is always sent.
         if push == Push::Always || !request.can_wait {
             Fit::Fits
         } else if is_known && need > self.kv_tokens {
             Fit::TooLarge
         } else if self.in_flight == 0 && self.requests < 0.5 {
-            // Or a request could wait for ever: nothing ends here that would make it look again.
+            // Otherwise a request could wait for ever: no request ends here that would start
+            // another try.
             Fit::Fits
         } else if match push {
             Push::NoPending => self.queued < 0.5,
@@ -62,8 +64,8 @@ impl Room {
         }
     }
 
-    /// Tokens that its cache has left, by what it reported and what has come since. Those are taken
-    /// to be like what ran there, or like this request if that is not known.
+    /// Returns the free tokens of the cache, by its report and the requests that came since. Those
+    /// are taken to be as large as what ran there, or as this request if that is unknown.
     fn free_tokens(&self, need: f32) -> f32 {
         let reported = (self.requests - self.newer).max(0.0);
         let used = self.kv_use.clamp(0.0, 1.0) * self.kv_tokens;

@@ -1,21 +1,21 @@
-//! What a request brings, whatever replica it goes to.
+//! Properties of a request that hold for every replica.
 
 use spillway_types::Inquiry;
 
 use super::cost::sound;
 use crate::PredictedTuning;
 
-/// The size of a request, and what it has of a key.
+/// Size of a request, and its keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) prompt_bytes: f32,
     pub(super) block_bytes: f32,
-    /// Tokens that the reply is expected to have.
+    /// Expected tokens of the reply.
     pub(super) output_tokens: f32,
     pub(super) session: Option<u64>,
-    /// What is equal for equal beginnings of prompts, else drawn.
+    /// Hash of the beginning of the prompt; random for a request without one.
     pub(super) key: u64,
-    /// Whether it can wait in the node.
+    /// True if the request can wait in the node.
     pub(super) can_wait: bool,
 }
 
@@ -29,7 +29,8 @@ impl Request {
         let chain = inquiry.prefix.as_slice();
         let block_bytes = tuning.block_bytes.max(1) as f32;
         let asked = inquiry.output_tokens_max.unwrap_or(u32::MAX);
-        // The first block that nobody has: prompts that share all before it part there.
+        // The first block that no replica has cached: prompts that share the blocks before it
+        // differ there.
         let first_new = (cached_blocks_max as usize).min(chain.len().saturating_sub(1));
         Self {
             prompt_bytes: sound(

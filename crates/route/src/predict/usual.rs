@@ -1,4 +1,4 @@
-//! What is usual among the candidates: the stand-in for what is not known of one.
+//! Means among the candidates: the stand-in for unknown values of one.
 
 use spillway_types::{Reading, Speed};
 
@@ -8,11 +8,11 @@ use crate::field::{Field, Usable};
 use crate::mean::Mean;
 use crate::reported::{ReportSums, Reports, in_system};
 
-/// Candidates looked at to learn what is usual: means of more change little, and cost as much as
-/// the decision.
+/// Candidates that are sampled for the means: more change the means little, and cost as much as the
+/// decision.
 const SAMPLE: usize = 32;
 
-/// Means over the usable candidates. Those of times are for a candidate of the mean weight.
+/// Means over the usable candidates. Times are for a candidate of the mean weight.
 #[derive(Debug)]
 pub(super) struct Usual {
     pub(super) reports: Reports,
@@ -20,39 +20,40 @@ pub(super) struct Usual {
     pub(super) running: f32,
     pub(super) kv_use: f32,
     pub(super) speed: Speed,
-    /// Milliseconds between two ends of a busy one; `None` if no rate is known.
+    /// Milliseconds between two ends at a busy candidate; `None` if no rate is known.
     pub(super) turn_ms: Option<f32>,
-    /// The mean of the weights that count now.
+    /// Mean of the weights that count now.
     weight: f32,
-    /// The mean of the weights when all is warm.
+    /// Mean of the weights without slow start.
     base: f32,
-    /// The largest ramp.
+    /// Largest ramp of the candidates.
     ramp_permille: u16,
 }
 
 impl Usual {
-    /// Looks at up to [`SAMPLE`] candidates, evenly spread over the group; at all if none of these
-    /// is usable.
+    /// Returns the means of up to [`SAMPLE`] candidates, evenly spread over the group; of all if
+    /// none of the sampled ones is usable.
     pub(super) fn of(field: &Field<'_>) -> Self {
         let step = field.len().div_ceil(SAMPLE).max(1);
         let mut sums = Sums::default();
         sums.add_every(field, step);
+        // No sampled candidate is usable, so all are looked at.
         if sums.count == 0.0 && step > 1 {
             sums.add_every(field, 1);
         }
         sums.finish()
     }
 
-    /// How much a request counts at a candidate, as a multiple of what it does at one of the mean
-    /// weight.
+    /// Returns the weight of a request at a candidate, as a multiple of its weight at a candidate
+    /// of the mean weight.
     #[inline]
     pub(super) fn burden(&self, usable: &Usable) -> f32 {
         let weight = usable.weight as f32;
         if weight == self.weight { 1.0 } else { self.weight / weight }
     }
 
-    /// How many times more what waits counts at one that warms up than at the furthest: it is to
-    /// have less in proportion. 0 where all are equally far.
+    /// Returns the extra weight of what waits at a candidate in slow start, which should have less
+    /// in proportion to its ramp. 0 for candidates with the largest ramp.
     #[inline]
     pub(super) fn lag(&self, usable: &Usable) -> f32 {
         if usable.ramp_permille >= self.ramp_permille {
@@ -61,8 +62,8 @@ impl Usual {
         f32::from(self.ramp_permille) / f32::from(usable.ramp_permille) - 1.0
     }
 
-    /// How much longer everything is taken to be at a candidate of this weight, as a multiple of
-    /// what it takes at one of the mean weight.
+    /// Returns the assumed duration of everything at a candidate of this weight, as a multiple of
+    /// that at a candidate of the mean weight.
     #[inline]
     pub(super) fn pace(&self, base_weight: u32) -> f32 {
         let weight = base_weight as f32;

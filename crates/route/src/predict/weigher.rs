@@ -1,4 +1,4 @@
-//! The terms of one candidate.
+//! Terms of one candidate's cost.
 
 use spillway_types::{Inquiry, Prediction, Reading, Signals, Speed};
 
@@ -11,11 +11,11 @@ use crate::rendezvous::uniform;
 use crate::reported::in_system;
 use crate::{Goal, PredictedTuning, Snapshot};
 
-/// Use of a KV cache from which on it says how many requests fit in: of less, one long prompt is
-/// most.
+/// Use of a KV cache, as a share, from which it tells how many requests fit in. Below it, one long
+/// prompt can be most of the use.
 const KV_USE_TELLING: f32 = 0.3;
 
-/// Everything about one decision that is the same for all candidates.
+/// Facts of one decision that hold for all candidates.
 #[derive(Debug)]
 pub(crate) struct Weigher {
     tuning: PredictedTuning,
@@ -23,32 +23,32 @@ pub(crate) struct Weigher {
     usual: Usual,
 }
 
-/// What one candidate is predicted to make of a request.
+/// Prediction for a request at one candidate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weight {
     pub(crate) cost: Cost,
     pub(crate) fit: Fit,
     pub(crate) prediction: Prediction,
-    /// Tokens that its KV cache holds; 0 if unknown.
+    /// Size of the KV cache in tokens; 0 if unknown.
     pub(crate) kv_tokens: f32,
     /// Requests that wait there.
     pub(crate) queued: f32,
 }
 
-/// A [`Weight`] without what most decisions don't need of most candidates.
+/// Part of a [`Weight`]: the rest is needed of few candidates only.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outline {
-    /// Without what decides between equals.
+    /// Cost without the tie-breaker.
     pub(crate) cost: Cost,
     load: Load,
     prompt: f32,
     cached: f32,
     is_queue: bool,
-    /// Tokens that its KV cache holds; 0 if unknown.
+    /// Size of the KV cache in tokens; 0 if unknown.
     pub(crate) kv_tokens: f32,
 }
 
-/// The load of a candidate by now.
+/// Present load of a candidate.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     requests: f32,
@@ -59,7 +59,7 @@ struct Load {
 }
 
 impl Weigher {
-    /// Learns what is usual. Draws from `rng` only for a request without a prompt.
+    /// Learns the means of the group. Draws from `rng` only for a request without a prompt.
     pub(crate) fn new(
         tuning: &PredictedTuning,
         inquiry: &Inquiry,
@@ -78,13 +78,13 @@ impl Weigher {
         Self { tuning, request, usual: Usual::of(field) }
     }
 
-    /// What is equal for equal beginnings of prompts, else drawn.
+    /// Returns a hash of the beginning of the prompt; random for a request without one.
     pub(crate) fn key(&self) -> u64 {
         self.request.key
     }
 
-    /// Whether a candidate could cost less than `least_ms`, by the two terms that most of a cost
-    /// comes from: most candidates of a large group need no closer look.
+    /// Returns true if a candidate could cost less than `least_ms`, by the two terms that make most
+    /// of a cost: most candidates of a large group need no closer look.
     #[inline]
     pub(crate) fn may_cost_less(
         &self,
@@ -102,14 +102,14 @@ impl Weigher {
         let bytes_per_token = speed.bytes_per_token.max(BYTES_PER_TOKEN_MIN);
         let cached_bytes = snapshot.cached_blocks as f32 * request.block_bytes;
         let linear = positive(request.prompt_bytes - cached_bytes) * prefill_ms / bytes_per_token;
-        // Of what is there, no less runs than did at the report.
+        // At least as many of the present requests run as ran at the report.
         let running = self.requests(usable, in_system(signals), signals).min(self.ran(signals));
         let bound_ms = floor_ms + linear * (1.0 + tuning.kappa * running);
         bound_ms * BOUND_SHARE - tuning.session_ms <= least_ms
     }
 
-    /// Weighs one candidate, all but what decides between equals and whether it fits: no decision
-    /// looks at those of most candidates.
+    /// Weighs one candidate without the tie-breaker and without its room, which a decision does not
+    /// need for most candidates.
     #[inline(always)]
     pub(crate) fn outline(
         &self,
@@ -127,12 +127,14 @@ impl Weigher {
         let cached = (cached_bytes * tokens_per_byte).min(prompt);
         let to_read = prompt - cached;
         let linear = to_read * speed.prefill_ms;
+        // On average, half of the new tokens stand before a new one, beside the cached ones.
         let context = to_read * (cached + to_read * 0.5) * 1e-3 * speed.prefill_ms_per_thousand;
         let queue_ms = match load.queued > 0.0 {
             true => load.queued * self.turn_ms(&speed, pace, load.running),
             false => 0.0,
         };
         let pending_ms = snapshot.pending_tokens as f32 * speed.prefill_ms;
+        // Queue and unread prompts are two measures of one backlog: the longer one counts.
         let wait_ms = queue_ms.max(pending_ms);
         let decode_ms = speed.decode_ms * request.output_tokens;
         let crowd = (load.requests + usable.next as f32) * usual.burden(usable);
@@ -162,7 +164,7 @@ impl Weigher {
         self.complete(field, (usable, snapshot), &self.outline(field, usable, snapshot))
     }
 
-    /// Adds to an outline what was left out.
+    /// Completes an outline.
     fn complete(
         &self,
         field: &Field<'_>,
@@ -200,8 +202,9 @@ impl Weigher {
         }
     }
 
-    /// What is there by now, and how much of it waits: all beyond what it can work on at once. That
-    /// is what ran when some waited; else its cache says how many more would have found room.
+    /// Returns the present requests, and how many of them wait: those beyond the number that can
+    /// run at once. If requests waited at the report, that number is what ran then; otherwise the
+    /// use of the cache tells how many more would have had room.
     #[inline]
     fn load(&self, usable: &Usable, signals: &Signals) -> Load {
         let reports = &self.usual.reports;
@@ -209,6 +212,7 @@ impl Weigher {
         let requests = self.requests(usable, reported, signals);
         let running = self.ran(signals);
         let is_queue = signals.queued.or(self.usual.queued) >= 1.0;
+        // If no more requests are there than ran at the report, none waits.
         let waits = if requests <= running {
             0.0
         } else if is_queue {
@@ -228,7 +232,7 @@ impl Weigher {
         }
     }
 
-    /// Requests there by now, those known to be in flight at least.
+    /// Returns the present requests there, at least those known to be in flight.
     #[inline]
     fn requests(&self, usable: &Usable, reported: Reading, signals: &Signals) -> f32 {
         let known = usable.known();
@@ -236,13 +240,13 @@ impl Weigher {
         if now > known { now.min(COUNT_MAX) } else { known }
     }
 
-    /// Requests that ran there at the report, or as usual.
+    /// Returns the requests that ran there at the report, or the mean if unknown.
     #[inline]
     fn ran(&self, signals: &Signals) -> f32 {
         signals.running.or(self.usual.running).max(1.0)
     }
 
-    /// Its speed as far as it was learned, and for the rest what is usual for its weight.
+    /// Returns the learned speed as far as it is trusted, filled up with the mean for the weight.
     #[inline]
     fn speed(&self, learned: &Speed, pace: f32) -> Speed {
         let usual = &self.usual.speed;
@@ -264,8 +268,8 @@ impl Weigher {
         }
     }
 
-    /// Milliseconds between two ends while it is busy: as learned, or as usual, or else what all
-    /// that run there take together.
+    /// Returns the milliseconds between two ends while the replica is busy: as learned, or the
+    /// mean, or else an estimate from all requests that run there.
     fn turn_ms(&self, speed: &Speed, pace: f32, running: f32) -> f32 {
         let turn_ms = if speed.ends_per_s > 0.0 {
             1_000.0 / speed.ends_per_s
@@ -278,27 +282,27 @@ impl Weigher {
     }
 }
 
-/// More requests than any replica has.
+/// Largest number of requests; no replica has more.
 const COUNT_MAX: f32 = 1e6;
 
-/// Leaves room for rounding in another order.
+/// Part of a bound that counts, which leaves room for rounding in another order.
 const BOUND_SHARE: f32 = 0.999;
 
-/// A token has at least a byte, but for some of special languages.
+/// Fewest bytes of a token: one, but for some tokens of special languages.
 const BYTES_PER_TOKEN_MIN: f32 = 0.25;
 
-/// What was learned as far as it is trusted, and for the rest what is usual.
+/// Returns the learned value as far as it is trusted, filled up with the usual one.
 #[inline]
 fn mixed(learned: f32, usual: f32, trust: f32) -> f32 {
     usual + (positive(learned) - usual) * trust
 }
 
-/// The number, or 0 if it is negative or none. What is infinite makes a cost that no other exceeds.
-/// (`f32::max` says the same and takes three times as long.)
+/// Returns the number, or 0 if it is negative or NaN. An infinite number makes the highest cost.
+/// (`f32::max` does the same and takes three times as long.)
 #[inline]
 fn positive(number: f32) -> f32 {
     if number > 0.0 { number } else { 0.0 }
 }
 
-/// A replica that ends less than one request in ten minutes counts as one that does.
+/// Longest time between two ends, in milliseconds: one request in ten minutes.
 const TURN_MAX_MS: f32 = 600_000.0;

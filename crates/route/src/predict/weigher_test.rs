@@ -1,4 +1,4 @@
-//! What each input does to the cost of a candidate, and when a request fits.
+//! Terms of a candidate's cost by input, and room for a request.
 
 use proptest::prelude::*;
 use spillway_types::{BlockHashes, Reading, ReplicaSlot, Signals, Speed};
@@ -10,7 +10,7 @@ use crate::{
     plan_explained,
 };
 
-/// A fast replica of which all is known.
+/// Fast replica with all values known.
 const FAST: Speed = Speed {
     floor_ms: 10.0,
     prefill_ms: 0.1,
@@ -27,7 +27,7 @@ fn fresh(value: f32) -> Reading {
     Reading { value, trust: 1.0 }
 }
 
-/// So many fast replicas, each with four requests, and a prompt of 4,000 tokens for them.
+/// Returns so many fast replicas, each with four requests, and a prompt of 4,000 tokens.
 fn world(count: usize) -> World {
     let mut world = World::idle(Policy::PredictedLatency, &vec![1; count]);
     world.loads.speeds.fill(FAST);
@@ -56,7 +56,7 @@ fn weighed(world: &World) -> Vec<Weighed> {
     plan_explained(&world.inquiry(), &world.group, &world.tried, moment).1
 }
 
-/// The terms of the first replica.
+/// Returns the terms of the first replica.
 fn cost(world: &World) -> Cost {
     weighed(world)[0].cost
 }
@@ -72,7 +72,7 @@ fn each_term_is_what_it_says() {
     // 4,000 tokens, each with 2,000 before it on average.
     assert_near(plain.prefill_ms, 400.0 + 4_000.0 * 2.0 * 0.01);
     assert_near(plain.stall_ms, 0.3 * 4.0 * plain.prefill_ms);
-    // Four there and this one make each of 100 tokens of 20 ms come half a percent later.
+    // The four there and this one delay each of 100 tokens of 20 ms by half a percent.
     assert_near(plain.crowding_ms, 5.0 * 0.005 * 100.0 * 20.0);
     assert_eq!((plain.wait_ms, plain.decode_ms, plain.session_ms), (0.0, 0.0, 0.0));
     assert_eq!(plain.doubt_ms, 0.0);
@@ -104,7 +104,7 @@ fn requests_that_run_slow_down_what_is_read() {
 fn the_wait_is_the_queue_or_what_has_to_be_read_before_whichever_is_longer() {
     let mut queue = world(2);
     queue.loads.signals[0].queued = fresh(3.0);
-    // Of 7 there 4 ran; two end each second.
+    // Of the 7 there 4 ran, and two end each second.
     assert_near(cost(&queue).wait_ms, 3.0 * 500.0);
     let prediction = |world: &World| {
         let only = World { tried: vec![ReplicaSlot(1)], ..world.under(Policy::PredictedLatency) };
@@ -123,7 +123,7 @@ fn what_was_sent_since_the_report_counts() {
     since.loads.signals[0].queued = fresh(1.0);
     since.loads.signals[0].in_flight_at_report = 1;
     since.loads.in_flight[0] = 3;
-    // Two more of this process; all gateways together have sent more than twice as many.
+    // Two more of this process: all gateways together have sent more than twice as many.
     assert!(cost(&since).wait_ms > 2.9 * 500.0, "{:?}", cost(&since));
 }
 
@@ -140,7 +140,7 @@ fn a_session_is_worth_some_milliseconds_and_no_more() {
     let session = weighed(&world)[1];
     assert_eq!(session.cost.session_ms, 100.0);
     assert_eq!(world.attempt(0).slot, ReplicaSlot(1));
-    // Where much more is cached it goes all the same.
+    // Much more in the cache outweighs the session.
     world.loads.cached_blocks[2] = 60;
     assert_eq!(world.attempt(0).slot, ReplicaSlot(2));
 }
@@ -187,7 +187,7 @@ fn nodes_that_know_nothing_of_a_prompt_send_it_to_the_same_replica() {
 
 #[test]
 fn prompts_part_where_nobody_has_them_cached() {
-    // All have the first four blocks, and all the same load.
+    // All share the first four blocks, and all have equal load.
     let choice = |fifth: u64| {
         let mut world = world(8);
         world.prompt.blocks = BlockHashes::new(vec![1, 2, 3, 4, fifth, 6]);
@@ -198,7 +198,7 @@ fn prompts_part_where_nobody_has_them_cached() {
     assert!((1..50).any(|fifth| choice(fifth) != first));
 }
 
-/// Fits of a world in which each replica's cache holds so many tokens.
+/// Returns the plan and the fits in a world where the caches hold so many tokens.
 fn fits(mut world: World, kv_tokens: &[f32]) -> (Plan, Vec<Fit>) {
     for (speed, tokens) in world.loads.speeds.iter_mut().zip(kv_tokens) {
         speed.kv_tokens = *tokens;
@@ -219,13 +219,13 @@ fn goes_to(plan: Plan) -> Option<u32> {
 
 #[test]
 fn it_fits_while_the_cache_has_room_for_prompt_and_reply() {
-    // A fifth is in use, 4,100 tokens are needed.
+    // A fifth is in use, and 4,100 tokens are needed.
     let (plan, seen) = fits(world(2), &[5_124.0, 5_126.0]);
     assert_eq!(seen, [Fit::Full, Fit::Fits]);
     assert_eq!(goes_to(plan), Some(1));
     let (plan, _) = fits(world(2), &[5_124.0, 5_124.0]);
     assert_eq!(goes_to(plan), None);
-    // What is cached there needs no more room.
+    // Cached blocks need no more room.
     let mut warm = world(2);
     warm.loads.cached_blocks[0] = 10;
     assert_eq!(goes_to(fits(warm, &[5_124.0, 5_124.0]).0), Some(0));
@@ -246,7 +246,7 @@ fn what_was_sent_since_the_report_takes_room() {
 fn a_replica_without_anything_to_do_takes_what_it_can_hold() {
     let mut idle = world(1);
     idle.loads.signals[0].running = fresh(0.0);
-    // It says that its cache is full all the same.
+    // Its report says that the cache is full all the same.
     idle.loads.signals[0].kv_use = fresh(1.0);
     assert_eq!(goes_to(fits(idle, &[4_101.0]).0), Some(0));
 }
@@ -259,7 +259,7 @@ fn what_fits_nowhere_goes_to_the_largest_and_else_waits_for_it() {
     let (plan, seen) = fits(world(3), &[3_000.0, 4_200.0, 2_000.0]);
     assert_eq!(seen, [Fit::TooLarge, Fit::Full, Fit::TooLarge]);
     assert_eq!(goes_to(plan), None);
-    // Also while the one that could hold it is at its limit of requests.
+    // Also while the only replica that could hold it is at its limit of requests.
     let mut busy = world(2);
     busy.loads.in_flight[1] = u32::MAX;
     assert_eq!(goes_to(fits(busy, &[3_000.0, 9_000.0]).0), None);

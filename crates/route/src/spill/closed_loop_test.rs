@@ -1,9 +1,9 @@
-//! What spilling is worth with reports that come late, and what each setting adds to it.
+//! Gain by spilling with late reports, and the effect of each setting.
 
 use super::SpillTerms;
 use super::test_regions::{Results, Scenario, run};
 
-/// Three regions far apart, the first with more than it can serve.
+/// Returns three regions far apart, the first with more load than it can serve.
 fn skewed(nodes: usize) -> Scenario {
     Scenario {
         rtt_ms: vec![vec![0, 93, 150], vec![93, 0, 227], vec![150, 227, 0]],
@@ -19,7 +19,7 @@ fn skewed(nodes: usize) -> Scenario {
     }
 }
 
-/// Eight regions, the first two with more than they can serve, six equally far to fill.
+/// Returns eight regions: two with more than they can serve, and six at equal distances with room.
 fn equal(nodes: usize) -> Scenario {
     let rtt_ms = (0..8_u64).map(|a| (0..8_u64).map(|b| if a == b { 0 } else { 100 }).collect());
     Scenario {
@@ -29,14 +29,14 @@ fn equal(nodes: usize) -> Scenario {
     }
 }
 
-/// The same with regions that are some milliseconds nearer or further.
+/// Returns [`equal`] with regions that are some milliseconds nearer or further.
 fn uneven(nodes: usize) -> Scenario {
     let away = |a: u64, b: u64| if a == b { 0 } else { 90 + 5 * (a + b) };
     let rtt_ms = (0..8).map(|a| (0..8).map(|b| away(a, b)).collect());
     Scenario { rtt_ms: rtt_ms.collect(), ..equal(nodes) }
 }
 
-/// Mean milliseconds to the first token over all requests.
+/// Returns the mean milliseconds to the first token over all requests.
 fn mean_ms(results: &Results) -> f64 {
     let all = results.first_token_ms.concat();
     all.iter().sum::<f64>() / all.len() as f64
@@ -51,7 +51,7 @@ fn no_region_sheds_while_others_have_room_and_waiting_is_short() {
         assert_eq!(with.all_shed(), 0, "{nodes} nodes");
         let (before, after) = (without.quantile_ms(0.95), with.quantile_ms(0.95));
         assert!(2.0 * after <= before, "{nodes} nodes: p95 {before} ms, then {after} ms");
-        // No more than the way to the second region and some.
+        // No more than the round trip to the second region and a little.
         assert!(after <= 150.0, "{nodes} nodes: p95 {after} ms");
     }
 }
@@ -64,7 +64,7 @@ fn where_all_have_too_much_only_that_is_shed_and_none_beside_room_that_is_known(
         assert_eq!(known, 0, "{nodes} nodes");
         // The third region keeps its reserve: its own clients are all served.
         assert_eq!(results.shed[2], 0, "{nodes} nodes");
-        // What exceeds the capacity of all, less the reserve of the third, in 60 s.
+        // The excess over the capacity of all regions, less the reserve of the third, in 60 s.
         let unavoidable = (1.8 + 1.2 + 0.8 - 2.9) * 40.0 * 60.0;
         let shed = results.all_shed() as f64;
         assert!((0.85..1.02).contains(&(shed / unavoidable)), "{nodes} nodes: {shed}");
@@ -74,7 +74,7 @@ fn where_all_have_too_much_only_that_is_shed_and_none_beside_room_that_is_known(
 #[test]
 fn guests_never_starve_a_regions_own_clients() {
     for nodes in [1, 4] {
-        // More than all regions together can serve comes from the first.
+        // The first region alone has more load than all regions can serve.
         let flood = Scenario { load: vec![2.5, 0.6, 0.6], ..skewed(nodes) };
         let terms = SpillTerms { reserve_permille: 0, ..flood.terms };
         let (results, bare) = (run(&flood), run(&Scenario { terms, ..flood }));
@@ -110,7 +110,7 @@ fn equal_regions_get_equal_shares_of_guests_and_refuse_few() {
         let (least, most) = (results.guests[2..].iter().min(), results.guests[2..].iter().max());
         let (Some(&least), Some(&most)) = (least, most) else { panic!("{:?}", results.guests) };
         assert!(most as f64 <= 1.3 * least as f64, "{nodes} nodes: {:?}", results.guests);
-        // At 85 % of what all can serve and a reserve of 10 % most places are taken.
+        // At 85 % of the capacity of all and a reserve of 10 %, most places are taken.
         let (refused, guests) = (results.refused, results.all_guests());
         assert!(refused * 10 <= guests * 3, "{nodes} nodes: {refused} of {guests}");
         assert_eq!(results.all_shed(), 0, "{nodes} nodes");
@@ -131,7 +131,7 @@ fn each_term_that_is_on_by_default_earns_its_place() {
     assert!(3 * with.refused <= 2 * siblings_unknown.refused, "{}", siblings_unknown.refused);
 }
 
-/// The means of some figures over several seeds.
+/// Returns the means of some figures over several seeds.
 fn row(name: &str, scenario: &Scenario) -> String {
     let seeds = 1..=8;
     let count = seeds.clone().count() as f64;

@@ -1,45 +1,45 @@
-//! What serving a request in some place is predicted to take.
+//! Predicted cost of serving a request in a region.
 
 use serde::Serialize;
 
-/// The predicted cost of one region for one request, in milliseconds of time to first token.
+/// Predicted cost of one region for one request, in milliseconds of time to first token.
 ///
 /// The terms stand apart so that logs and explanations can show each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SpillCost {
-    /// There and back.
+    /// Round-trip time.
     pub network_ms: f32,
-    /// Until its turn comes there.
+    /// Time until the request's turn comes there.
     pub wait_ms: f32,
-    /// Reading the part of the prompt that is not cached there.
+    /// Time to read the part of the prompt that is not cached there.
     pub prefill_ms: f32,
-    /// What the operator adds for the region.
+    /// Price that the operator sets on the region.
     pub price_ms: f32,
-    /// For the risk that it is not as the region reported, so that the way there is in vain.
+    /// Penalty for the risk that the region's state has changed and it refuses.
     pub doubt_ms: f32,
-    /// What its waiting costs those that come behind it.
+    /// Cost of this request's wait to the requests behind it.
     pub crowding_ms: f32,
 }
 
 impl SpillCost {
-    /// All terms together.
+    /// Returns the sum of all terms.
     #[must_use]
     pub fn total_ms(&self) -> f32 {
         self.first_token_ms() + self.price_ms + self.doubt_ms + self.crowding_ms
     }
 
-    /// The terms that are time: when the first token is predicted to arrive.
+    /// Returns the sum of the terms that are time: the predicted time to first token.
     #[must_use]
     pub fn first_token_ms(&self) -> f32 {
         self.network_ms + self.wait_ms + self.prefill_ms
     }
 }
 
-/// The number within 0 and a billion, or 0 if it is not finite: what can't be a time or a count counts
-/// nothing, and sums and products of what is left are numbers.
+/// Returns the number clamped to 0 and a billion, or 0 if it is not finite: an impossible time or
+/// count is ignored, and sums and products are finite.
 pub(super) fn sound(number: f32) -> f32 {
     if number.is_finite() { number.clamp(0.0, SOUND_MAX) } else { 0.0 }
 }
 
-/// Eleven days in milliseconds, and more requests than any region has.
+/// Largest number: eleven days in milliseconds, and more requests than any region has.
 const SOUND_MAX: f32 = 1e9;

@@ -1,17 +1,18 @@
-//! What a counter showed some time ago.
+//! Past values of a counter.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Records kept at most: with one every 25 ms the last 1.6 s, and reports older than the second of
-/// silence after which a region is no candidate are of no use.
+/// Most records: with one every 25 ms, the last 1.6 s. Reports older than a second are useless,
+/// since a region that is silent for so long is no candidate.
 const RECORDS_MAX: usize = 64;
 
-/// A counter that only grows, as it stood at moments of the recent past.
+/// Recent past of a counter that only grows.
 ///
-/// The count of requests sent to a region is recorded now and then; when a report arrives that was
-/// made 120 ms ago, [`CountHistory::at`] says how many had been sent by then. The counter less that
-/// is [`RegionReport::sent`], for every request until the next report, without any look-up.
+/// The count of requests sent to a region is recorded now and then. When a report arrives that was
+/// made 120 ms ago, [`CountHistory::at`] returns how many had been sent by then. The difference
+/// from the present count is [`RegionReport::sent`], for every request until the next report,
+/// without a look-up.
 ///
 /// [`RegionReport::sent`]: crate::RegionReport::sent
 #[derive(Clone, Debug, Default)]
@@ -20,14 +21,14 @@ pub struct CountHistory {
 }
 
 impl CountHistory {
-    /// An empty history: until the first record every moment has a count of 0.
+    /// Returns an empty history: until the first record the count is 0 at every moment.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes what the counter shows at `now`. Call it regularly, at least as often as reports come;
-    /// of calls with a `now` before an earlier one nothing is kept.
+    /// Records the count at `now`. Call it regularly, at least as often as reports come; a call
+    /// with a `now` before an earlier one is ignored.
     pub fn record(&mut self, now: Instant, count: u64) {
         if self.records.back().is_some_and(|&(last, _)| last > now) {
             return;
@@ -38,8 +39,8 @@ impl CountHistory {
         self.records.push_back((now, count));
     }
 
-    /// What the counter showed at that moment: in a straight line between the records around it,
-    /// and for moments before or after all of them as the nearest says.
+    /// Returns the count at that moment: interpolated between the records around it, or the nearest
+    /// record for moments before or after all records.
     #[must_use]
     pub fn at(&self, moment: Instant) -> u64 {
         let after = self.records.partition_point(|&(at, _)| at <= moment);
@@ -53,7 +54,7 @@ impl CountHistory {
     }
 }
 
-/// What one node has sent to a region, and what of it has ended, as both stood in the recent past.
+/// Recent past of the requests that one node sent to a region, and of those that ended.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficHistory {
     sent: CountHistory,
@@ -61,17 +62,17 @@ pub struct TrafficHistory {
 }
 
 impl TrafficHistory {
-    /// Notes what both counters show at `now`.
+    /// Records both counts at `now`.
     pub fn record(&mut self, now: Instant, sent: u64, ended: u64) {
         self.sent.record(now, sent);
         self.ended.record(now, ended);
     }
 
-    /// What had been sent and had ended here of all that a report knows which was made `age` ago,
-    /// over a path that takes `one_way`.
+    /// Returns the requests sent and the requests ended that a report knows of which was made `age`
+    /// ago, over a path that takes `one_way`.
     ///
-    /// What was sent a little before the report was made was still under way then; of what ended
-    /// then, the news is still under way to here.
+    /// A request sent shortly before the report was still on its way then. The news of a request
+    /// that ended at that time is still on its way back.
     #[must_use]
     pub fn known_to_report(&self, now: Instant, age: Duration, one_way: Duration) -> (u64, u64) {
         let before = |span: Duration| now.checked_sub(span).unwrap_or(now);
@@ -119,7 +120,8 @@ mod tests {
         let mut history = TrafficHistory::default();
         (0..=100).for_each(|step| history.record(at(step * 10), step, step / 2));
         let (age, one_way) = (Duration::from_millis(200), Duration::from_millis(50));
-        // Made at 800 ms: sent by 750 ms, and the ends that were heard of by 850 ms.
+        // The report was made at 800 ms: it knows what was sent by 750 ms, and ends heard of by 850
+        // ms.
         assert_eq!(history.known_to_report(at(1_000), age, one_way), (75, 42));
         let none = TrafficHistory::default();
         assert_eq!(none.known_to_report(at(1_000), age, one_way), (0, 0));

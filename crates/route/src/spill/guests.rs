@@ -1,4 +1,4 @@
-//! What a region takes from others: its own clients come first.
+//! Guests of a region, which are requests from other regions: its own clients come first.
 
 use spillway_types::ShedState;
 
@@ -7,24 +7,24 @@ use super::pace::Usual;
 use super::region::OwnRegion;
 use super::terms::SpillTerms;
 
-/// What a region says to a request that another one forwarded.
+/// Answer to a request that another region forwarded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Guest {
-    /// It is served here.
+    /// The request is served here.
     Welcome,
-    /// It is not.
+    /// The request is not served here.
     Refused {
         /// Milliseconds after which a guest is predicted to be welcome, if nothing else comes in.
         wait_ms: f32,
     },
 }
 
-/// Decides about a guest, by what this node knows at the moment the guest arrives.
+/// Decides about a guest, by what this node knows when the guest arrives.
 ///
 /// A guest is welcome while nothing waits here and its place leaves the reserve free. That rule
-/// alone keeps guests from starving the region's own clients; a fixed cap on their share, which
-/// [`SpillTerms::guests_max_permille`] can add, turns guests away from places that stay empty.
-/// Where no capacity is known guests are welcome while nothing waits.
+/// alone keeps guests from starving the region's own clients. A fixed cap on their share, which
+/// [`SpillTerms::guests_max_permille`] can add, refuses guests for places that stay empty. Where no
+/// capacity is known, guests are welcome while nothing waits.
 #[must_use]
 pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
     let reserve = reserve(own.report.load.capacity, terms);
@@ -33,6 +33,7 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
     if is_serving && own.waiting.all == 0 && has_place && has_guest_share(own, terms) {
         return Guest::Welcome;
     }
+    // Other regions say nothing about a wait in this one.
     let usual = Usual::of(&[], terms);
     let more = own.report.change() + own.waiting.all as f32;
     let ahead = usual.guests_ahead(&own.report, more, terms);
@@ -40,14 +41,17 @@ pub fn admit_guest(own: &OwnRegion, terms: &SpillTerms) -> Guest {
 }
 
 impl OwnRegion {
-    /// Counts guests that are served, and those whose places no report and no replica knows of yet: so
-    /// many that this node welcomed before this one, and as many at each other node of the region,
-    /// which are asked by the same regions at the same time and whose news is a report old. `served`
-    /// are this node's.
+    /// Adds the guests that are served, and those whose places no report and no replica knows of
+    /// yet.
+    ///
+    /// `coming` guests were welcomed by this node before this one. As many are assumed at each
+    /// other node of the region, since the same regions ask all nodes at the same time, and reports
+    /// come late. `served` is the number of guests that this node serves.
     pub fn add_guests(&mut self, coming: u32, served: u32) {
         let nodes = self.nodes.max(1);
         let report = &mut self.report;
         let new = report.sent.saturating_add(coming).saturating_sub(report.ended);
+        // Each sibling node is assumed to have as many new guests.
         let elsewhere = new.saturating_mul(nodes - 1);
         report.sent = report.sent.saturating_add(coming).saturating_add(elsewhere);
         self.places = self.places.map(|places| places.saturating_sub(coming));
@@ -55,7 +59,7 @@ impl OwnRegion {
     }
 }
 
-/// What this node tells other regions about its own, so that they need not ask in vain.
+/// Returns the state that this node reports to other regions, so that they need not ask in vain.
 #[must_use]
 pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {
     if !own.waiting.has_room {
@@ -67,10 +71,11 @@ pub fn shed_state(own: &OwnRegion, terms: &SpillTerms) -> ShedState {
     }
 }
 
-/// Places kept free for the region's own clients; 0 if nobody knows how many there are.
+/// Returns the places kept free for the region's own clients; 0 if the capacity is unknown.
 pub(super) fn reserve(capacity: Option<f32>, terms: &SpillTerms) -> f32 {
     let capacity = capacity.map_or(0.0, sound);
     let share = (capacity * f32::from(terms.reserve_permille) / 1_000.0).floor();
+    // A small region keeps one place as well, if that leaves one for guests.
     let least = if capacity >= 2.0 && terms.reserve_permille > 0 { 1.0 } else { 0.0 };
     share.max(least)
 }

@@ -1,4 +1,4 @@
-//! Who is welcome, by case.
+//! Admission of guests, by case.
 
 use spillway_types::ModelLoad;
 
@@ -80,26 +80,26 @@ fn a_cap_counts_guests_only_where_it_is_set() {
     assert!(with(&own, None) && with(&own, Some(275)));
     assert!(!with(&own, Some(274)) && !with(&own, Some(0)));
     own.report.load.capacity = None;
-    // 11 of 21.
+    // The limit is at 11 of 21.
     assert!(with(&own, Some(524)) && !with(&own, Some(523)));
 }
 
 #[test]
 fn a_refusal_says_when_a_place_beside_the_reserve_comes_free() {
-    // 61 with the guest, less 36, at 25 ms each.
+    // 61 requests with the guest, less 36, at 25 ms each.
     let full = OwnRegion { places: None, ..busy() };
     assert_eq!(admit_guest(&full, &SpillTerms::default()), Guest::Refused { wait_ms: 625.0 });
     let mut joined = full;
     joined.waiting.all = 4;
     assert_eq!(admit_guest(&joined, &SpillTerms::default()), Guest::Refused { wait_ms: 725.0 });
-    // Nothing is predicted to be in its way, so one turn.
+    // No request is predicted before it, so one turn.
     let drained = OwnRegion { weight_permille: 0, ..at(40.0) };
     let mut drained = drained;
     drained.report.ended = 30;
     assert_eq!(admit_guest(&drained, &SpillTerms::default()), Guest::Refused { wait_ms: 25.0 });
 }
 
-/// Four of ten places taken by the last report, and two requests more since.
+/// Returns a region with four of ten places taken by the last report, and two requests more since.
 fn region_of(nodes: u32) -> OwnRegion {
     let load = ModelLoad { capacity: Some(10.0), running: 4.0, ..ModelLoad::default() };
     let report = RegionReport { load, age_ms: 0.0, sent: 3, ended: 1 };
@@ -111,7 +111,7 @@ fn guests_on_their_way_count_here_and_by_guess_at_the_region_s_other_nodes() {
     for (nodes, coming, expected) in [
         (1, 0, (3, 6, 7)),
         (1, 2, (5, 4, 7)),
-        // Two have been added since the report, and two are coming: as many at each other node.
+        // Two were added since the report, and two are coming: as many at each other node.
         (3, 2, (5 + 2 * 4, 4, 21)),
         (0, 9, (12, 0, 7)),
         (2, u32::MAX, (u32::MAX, 0, 14)),
@@ -130,6 +130,6 @@ fn those_that_come_at_once_leave_the_reserve_free_together() {
         own.add_guests(coming, 0);
         welcome(&own)
     };
-    // Four run, two more were added since, one place of ten is reserved.
+    // Four run, two more were added since, and one place of ten is reserved.
     assert_eq!([0, 1, 2, 3, 9].map(welcomed), [true, true, true, false, false]);
 }

@@ -1,4 +1,4 @@
-//! What holds for every decision.
+//! Invariants of every decision between regions.
 
 use proptest::prelude::*;
 use spillway_types::{ModelLoad, ShedState};
@@ -6,10 +6,10 @@ use spillway_types::{ModelLoad, ShedState};
 use super::test_cases::{Case, any_case, any_own, any_terms, first};
 use super::*;
 
-/// Rounding of sums of a few terms.
+/// Rounding error of sums of a few terms.
 const SLACK: f32 = 1e-3;
 
-/// A way to give a region more to do or to make it dearer.
+/// Change that gives a region more load or makes it dearer.
 type Worsen = fn(&mut RegionCandidate, f32);
 
 const WORSEN: [(&str, Worsen); 7] = [
@@ -24,7 +24,7 @@ const WORSEN: [(&str, Worsen); 7] = [
     }),
 ];
 
-/// Whether the region could take the request, by its own word and what this node sent.
+/// Returns true if the region could take the request, by its report and the requests of this node.
 fn shows_room(region: &RegionCandidate, terms: &SpillTerms) -> bool {
     let RegionReport { load, sent, ended, .. } = region.report;
     let ModelLoad { queued, running, capacity, wait_ms, .. } = load;
@@ -84,7 +84,7 @@ proptest! {
         };
         named.sort_unstable();
         let open = |index: &usize| plan.regions[*index].objection.is_none();
-        // Some of those that could go stay, so that the caches here get to hold their prompts.
+        // Some requests that could leave stay, so that the caches here get their prompts.
         let invests = plan.verdict == SpillVerdict::Own;
         prop_assert!(invests || named == (0..looked_at).filter(open).collect::<Vec<_>>());
     }
@@ -96,7 +96,7 @@ proptest! {
         prop_assert!(!is_own || case.own.has_room());
         prop_assert!(!is_own || case.own.replicas > 0);
         if case.own.has_room() && !is_own {
-            // It left for a prompt that takes less to read, and for nothing else.
+            // It left for a prompt that takes less to read, and for no other reason.
             let forward = first(&plan).unwrap();
             prop_assert_eq!(plan.reason, SpillReason::Cached);
             let own_ms = case.own.prefill_ms + case.own.price_ms;
@@ -146,7 +146,8 @@ proptest! {
         (queued, running, ahead, is_full) in (0..20_u8, 0..20_u8, 0..20_u32, any::<bool>()),
         seed: u64,
     ) {
-        // Ended requests count by the time that one takes, which more requests at once make longer.
+        // Ended requests count by the time that a request takes, which more requests at once make
+        // longer.
         case.own.report.ended = 0;
         let mut worse = case.clone();
         worse.own.report.load.queued += f32::from(queued);
@@ -168,7 +169,7 @@ proptest! {
         }
         prop_assert!(!case.own.has_room());
         for (region, judged) in case.others.iter().zip(&plan.regions) {
-            // Those that stay out by chance are to stay out, most of all when all others are full.
+            // A region that is left out by chance stays out, even when all others are full.
             let is_whole = region.weight_permille >= 1_000 && region.ramp_permille >= 1_000;
             let may_be_asked = region.access == Access::Ready && region.report.load.shed == ShedState::Open;
             let in_time = judged.cost.first_token_ms() < case.left_ms as f32;
@@ -270,7 +271,8 @@ proptest! {
                 prop_assert!(shows_room(&region, &terms));
                 prop_assert_eq!(own.waiting.all, 0);
                 prop_assert!(own.replicas > 0 && own.places != Some(0) && own.weight_permille > 0);
-                // A local that comes next finds a place as well, in any region of several.
+                // The next request of an own client finds a place as well, in any region of
+                // several.
                 let next = OwnRegion {
                     report: RegionReport { sent: own.report.sent + 1, ..own.report },
                     places: own.places.map(|places| places - 1),

@@ -1,15 +1,15 @@
-//! How long a region takes until the turn of one more request comes.
+//! Pace of a region: the time until the turn of one more request comes.
 
 use super::cost::sound;
 use super::guests::reserve;
 use super::region::{RegionCandidate, RegionReport};
 use super::{Access, SpillTerms};
 
-/// Milliseconds between two ends in a busy region if no region has reported a rate: that of a
-/// region that ends ten requests a second. It is short, so that a region of unknown speed is tried.
+/// Milliseconds between two ends in a busy region if no region reported a rate: as in a region that
+/// ends ten requests a second. It is short, so that a region of unknown speed is tried.
 const TURN_PRIOR_MS: f32 = 100.0;
 
-/// What is usual among the other regions: the stand-in for what one of them does not report.
+/// Means of the other regions: the stand-in for what one of them does not report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Usual {
     /// Milliseconds between two ends in a busy region.
@@ -19,8 +19,8 @@ pub(super) struct Usual {
 }
 
 impl Usual {
-    /// Looks at each reachable region once. The own region is not among them: it is asked about
-    /// because it is busy, which says nothing about others.
+    /// Reads the reports of all reachable other regions. The own region is left out: this decision
+    /// is made because it is busy, which says nothing about others.
     pub(super) fn of(others: &[RegionCandidate], terms: &SpillTerms) -> Self {
         let (mut turn, mut wait) = (Average::default(), Average::default());
         for other in others.iter().filter(|other| other.access != Access::Unreachable) {
@@ -34,25 +34,25 @@ impl Usual {
         Self { turn_ms: turn.or(TURN_PRIOR_MS), wait_ms: wait.or(sound(terms.unknown_wait_ms)) }
     }
 
-    /// Milliseconds between two ends in that region when it is busy.
+    /// Returns the milliseconds between two ends in that region while it is busy.
     pub(super) fn turn_ms(&self, report: &RegionReport) -> f32 {
         report.turn_ms().unwrap_or(self.turn_ms)
     }
 
-    /// Requests that have to end there before a guest can begin, with this many more than reported;
-    /// below 0 the places that are left for guests.
+    /// Returns the requests that have to end there before a guest can begin, with `more` requests
+    /// than reported; below 0, the places left for guests.
     pub(super) fn guests_ahead(&self, report: &RegionReport, more: f32, terms: &SpillTerms) -> f32 {
         let turn_ms = self.turn_ms(report);
         let ahead = match report.ahead(turn_ms) {
             Some(ahead) => ahead + reserve(report.load.capacity, terms),
-            // What runs there says nothing without a capacity; what waits does.
+            // Without a capacity the running requests say nothing; the waiting ones do.
             None => sound(report.load.queued).max(self.wait_ms / turn_ms),
         };
         ahead + more
     }
 
-    /// Milliseconds until a place in the own region comes free for a request behind `queued` others
-    /// that are not in the report. At least one request has to end before.
+    /// Returns the milliseconds until a place in the own region comes free for a request behind
+    /// `queued` others that are not in the report. At least one request has to end before.
     pub(super) fn own_wait_ms(&self, report: &RegionReport, queued: u32) -> f32 {
         let turn_ms = self.turn_ms(report);
         let ahead = report.ahead(turn_ms).unwrap_or_else(|| sound(report.load.queued));
@@ -61,35 +61,39 @@ impl Usual {
 }
 
 impl RegionReport {
-    /// Milliseconds between two ends when all places are taken; `None` if no rate is known.
+    /// Returns the milliseconds between two ends when all places are taken; `None` if no rate is
+    /// known.
     ///
-    /// Where places are free the rate is only what came in. By Little's law a request then takes
-    /// `running / rate`, and all places together end `capacity` of them in that time.
+    /// Where places are free, the rate is only the arrival rate. By Little's law a request then
+    /// takes `running / rate`, and all places together end `capacity` requests in that time.
     fn turn_ms(&self) -> Option<f32> {
         let rate_per_s = self.load.rate_per_s.map(sound).filter(|&rate| rate > 0.0)?;
-        // Less than one says that it is nearly idle, and nothing about how long requests take.
+        // Less than one running request means a nearly idle region, and tells nothing of their
+        // duration.
         let running = sound(self.load.running).max(1.0);
         let busier =
             self.load.capacity.map_or(1.0, |capacity| (sound(capacity) / running).max(1.0));
         Some((1_000.0 / rate_per_s / busier).clamp(TURN_MIN_MS, TURN_MAX_MS))
     }
 
-    /// How likely a guest is to find no place after all, 0 to a half, if `ahead` is predicted for it
-    /// and what is known will be this old when it arrives.
+    /// Returns the risk, 0 to 0.5, that a guest finds no place after all. `ahead` is predicted for
+    /// the guest, and the report will be `age_ms` old when it arrives.
     ///
     /// In that time some requests come and some end there, and the difference strays from 0 by the
-    /// root of their number. Where no place is predicted it is a toss-up, however old the report.
+    /// square root of their number. Where no place is predicted the odds are even, however old the
+    /// report.
     pub(super) fn refusal_risk(&self, ahead: f32, age_ms: f32) -> f32 {
         let changes = 2.0 * self.load.rate_per_s.map_or(0.0, sound) * age_ms / 1_000.0;
         let left = (-ahead).max(0.0);
         0.5 * (-left * left / (2.0 * changes.max(1.0))).exp()
     }
 
-    /// Requests that had to end, when the report was made, before one more could begin; below 0 the
-    /// places that were left. `None` if nobody knows.
+    /// Returns the requests that had to end, when the report was made, before one more could begin;
+    /// below 0, the places that were left. `None` if unknown.
     fn ahead(&self, turn_ms: f32) -> Option<f32> {
         let beyond = |capacity: f32| self.taken() + 1.0 - sound(capacity);
         match (self.load.wait_ms.map(sound), self.load.capacity) {
+            // A reported wait says more than the number of requests.
             (Some(wait_ms), _) if wait_ms > 0.0 => Some(wait_ms / turn_ms),
             // The region knows better than the sum over its replicas that nothing waits.
             (Some(_), capacity) => Some(capacity.map_or(0.0, |capacity| beyond(capacity).min(0.0))),
@@ -99,14 +103,15 @@ impl RegionReport {
     }
 }
 
-/// A region that ends less than one request in ten minutes counts as one that does: all longer
-/// predictions mean the same, and sums stay finite.
+/// Longest time between two ends, in milliseconds: one request in ten minutes. Longer predictions
+/// all mean the same, and sums stay finite.
 const TURN_MAX_MS: f32 = 600_000.0;
 
-/// A million requests a second, which is as good as no wait at all.
+/// Shortest time between two ends, in milliseconds: a million requests a second, which is as good
+/// as no wait.
 const TURN_MIN_MS: f32 = 0.001;
 
-/// The mean of what is known.
+/// Mean of the known values.
 #[derive(Clone, Copy, Debug, Default)]
 struct Average {
     sum: f32,

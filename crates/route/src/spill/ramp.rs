@@ -1,12 +1,12 @@
-//! How a region that came back gets its share again.
+//! Slow start of a region that came back.
 
 use std::time::{Duration, Instant};
 
 /// Share of its requests that a region begins with, in thousandths.
 const FIRST_PERMILLE: f32 = 50.0;
 
-/// The share of its requests that a region gets which can be reached `since` then, in thousandths:
-/// from 50 to all of them in the time of `ramp`; none if it can't be reached.
+/// Returns the share of its requests, in thousandths, that a region gets which is reachable since
+/// `since`: from 50 to 1,000 over the time `ramp`; 0 if the region is unreachable (`None`).
 #[must_use]
 pub fn ramp_permille(since: Option<Instant>, ramp: Duration, now: Instant) -> u16 {
     let Some(since) = since else { return 0 };

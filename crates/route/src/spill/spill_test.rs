@@ -1,4 +1,4 @@
-//! The decision by case: what each input does where all others are equal.
+//! Decision between regions, by case: the effect of each input where all others are equal.
 
 use spillway_types::{ModelLoad, RAMP_FULL, ShedState};
 
@@ -18,7 +18,7 @@ fn a_busy_region_forwards_to_the_one_that_is_soonest() {
     assert_eq!(forwards[..], [1, 2, 0]);
     assert_eq!(plan.reason, SpillReason::Better);
     assert_eq!(plan.regions[1].cost, SpillCost { network_ms: 93.0, ..SpillCost::default() });
-    // 20 wait, 40 run, and 40 end each second: the 21st to come has its turn in 21 of 25 ms.
+    // 20 wait, 40 run, and 40 end each second: the next one to come has its turn in 21 times 25 ms.
     assert_eq!(plan.own.unwrap().wait_ms, 525.0);
 }
 
@@ -27,7 +27,7 @@ fn each_term_counts_and_is_shown() {
     let mut region = free(100.0);
     region.prefill_ms = 20.0;
     region.price_ms = 30.0;
-    // The last place beside the reserve: as likely taken as not.
+    // The last place beside the reserve: as likely taken as free.
     region.report.load.running = 35.0;
     let mut case = Case::busy(vec![region]);
     (case.terms.doubt, case.terms.crowding) = (0.5, 2.0);
@@ -54,7 +54,7 @@ fn doubt_grows_with_the_age_of_a_report_and_with_how_full_the_region_is() {
         case.terms.doubt = 1.0;
         case.plan().regions[0].cost.doubt_ms
     };
-    // Five places beside the reserve; 1.5 or 30 requests come and as many end on the way.
+    // Five places beside the reserve; 1.5 or 30 requests come, and as many end, on the way.
     assert!((doubt_ms(30.0, 0.0) - 50.0 * (-25.0_f32 / 6.0).exp()).abs() < 0.01);
     assert!((doubt_ms(30.0, 950.0) - 50.0 * (-25.0_f32 / 120.0).exp()).abs() < 0.01);
     assert!(doubt_ms(10.0, 100.0) < 0.01);
@@ -145,11 +145,11 @@ fn a_region_that_reports_nothing_is_taken_to_be_as_the_others_are() {
     let close = |a: f32, b: f32| assert!((a - b).abs() < 0.01, "{a} and {b}");
     close(wait_ms(vec![unknown, known(100.0), known(500.0)]), 300.0);
     close(wait_ms(vec![unknown]), SpillTerms::default().unknown_wait_ms);
-    // Those that are out of reach are no example.
+    // Regions out of reach don't count for the means.
     let mut gone = known(500.0);
     gone.access = Access::Unreachable;
     close(wait_ms(vec![unknown, known(100.0), gone]), 100.0);
-    // It is tried, and what is sent there counts at the pace of the others.
+    // The region is tried, and requests sent there count at the pace of the others.
     let mut tried = unknown;
     tried.report.sent = 3;
     let pace = 1_000.0 / 30.0;
@@ -159,14 +159,14 @@ fn a_region_that_reports_nothing_is_taken_to_be_as_the_others_are() {
 
 #[test]
 fn a_region_at_half_load_ends_twice_as_many_once_it_is_full() {
-    // 20 running end 20 a second, so each takes a second; 40 would end 40 a second.
+    // 20 running requests end 20 a second, so each takes a second; 40 would end 40 a second.
     let mut region = free(0.0);
     region.report.load.wait_ms = None;
     region.report.sent = 20;
     let plan = Case::busy(vec![region]).plan();
-    // 41 with this one and 4 in reserve, of 40.
+    // 41 requests with this one and 4 in reserve, of 40 places.
     assert_eq!(plan.regions[0].cost.wait_ms, 5.0 * 25.0);
-    // An idle one says nothing about its pace; a tenth of a second between two ends is assumed.
+    // An idle region has no pace; a tenth of a second between two ends is assumed.
     region.report.load = ModelLoad { rate_per_s: None, ..region.report.load };
     assert_eq!(Case::busy(vec![region]).plan().regions[0].cost.wait_ms, 500.0);
 }
@@ -181,7 +181,7 @@ fn what_stands_behind_the_request_in_the_queue_does_not_count() {
 
 #[test]
 fn where_this_node_has_no_place_one_request_has_to_end_whatever_the_region_reports() {
-    // The region has places, and siblings have the claims to them.
+    // The region has places, but they are claimed by sibling nodes.
     let mut case = Case::busy(vec![]);
     case.own.report.load = load(30.0);
     let SpillVerdict::Wait { wait_ms } = case.plan().verdict else { panic!("it waits") };
@@ -216,12 +216,12 @@ fn an_objective_that_can_be_kept_nowhere_sheds_early_and_a_free_place_is_always_
     let plan = case.plan();
     assert_eq!((plan.reason, plan.reason.shed()), (SpillReason::Slo, Some(ShedReason::Slo)));
     let SpillVerdict::Shed { wait_ms, .. } = plan.verdict else { panic!("{plan:?}") };
-    // Whoever has refused may have a place by then.
+    // A region that has refused may have a place by then.
     assert_eq!(wait_ms, 400.0);
     case.others.iter_mut().for_each(|other| other.access = Access::Ready);
     assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::OnlyWay));
     assert_eq!(objection(&case.plan(), 1), Some(Objection::Late));
-    // The deadline is what it misses then.
+    // The request then misses its deadline, rather than the objective.
     case.own.first_token_ms_max = Some(390.0);
     case.left_ms = 380;
     assert_eq!(case.plan().reason, SpillReason::Late);
@@ -241,7 +241,7 @@ fn an_objective_refuses_those_first_that_have_more_before_them() {
     };
     assert!(matches!(plan(10, None).verdict, SpillVerdict::Wait { .. }));
     assert_eq!(plan(20, None).reason, SpillReason::Slo);
-    // What the queue itself has measured says more than the region's report.
+    // The wait that the queue has measured counts more than the region's report.
     assert_eq!(plan(20, Some(900)).verdict, SpillVerdict::Wait { wait_ms: 900.0 });
     assert_eq!(plan(10, Some(1_100)).reason, SpillReason::Slo);
 }
@@ -272,13 +272,13 @@ fn retry_after_follows_the_region_that_is_free_soonest() {
         let all: Vec<u32> = all.collect();
         (all.iter().min().copied().unwrap(), all.iter().max().copied().unwrap())
     };
-    // 220 have to end, 40 each second; half as long again at most.
+    // 220 requests have to end, 40 each second; the jitter adds half as much at most.
     assert_eq!(seconds(&case), (6, 9));
-    // A full region that is nearer to its end; it is closed to guests now.
+    // A full region that is free sooner; it is closed to guests now.
     let mut sooner = free(500.0);
     sooner.report.load = ModelLoad { queued: 57.0, shed: ShedState::Reserved, ..load(40.0) };
     case.others = vec![sooner];
-    // 98 with this one and 4 in reserve, of 40: 1,550 ms, and 500 on the way.
+    // 98 requests with this one and 4 in reserve, of 40: 1,550 ms, and 500 for the network.
     assert_eq!(seconds(&case), (3, 4));
     case.others[0].access = Access::Unreachable;
     assert_eq!(seconds(&case), (6, 9));
@@ -290,11 +290,11 @@ fn an_edge_node_forwards_waits_and_sheds_but_never_serves() {
     case.own = OwnRegion { replicas: 0, places: None, report: RegionReport::default(), ..busy() };
     assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::NoReplica));
     case.others[0].report.load = ModelLoad { shed: ShedState::Reserved, ..load(40.0) };
-    // 41 and 4 in reserve of 40, at 25 ms, and the way.
+    // 41 requests and 4 in reserve of 40, at 25 ms, and the network.
     assert_eq!(case.plan().verdict, SpillVerdict::Wait { wait_ms: 225.0 });
     case.own.waiting = Waiting { all: 3, has_room: false, ..case.own.waiting };
     assert_eq!(case.plan().reason, SpillReason::QueueFull);
-    // An empty queue that takes nothing is none, and not a full one.
+    // An empty queue that takes nothing is not a full one.
     case.own.waiting.all = 0;
     assert_eq!(case.plan().reason, SpillReason::AllBusy);
     case.own.waiting.has_room = true;
@@ -335,7 +335,7 @@ fn a_region_without_alternative_is_used_whatever_its_weight_and_ramp() {
             case.own = own;
             assert_eq!(case.tally(1_000), [1_000, 0]);
         }
-        // With a weight of 0 it is drained, and nobody's last resort.
+        // With a weight of 0 the region is drained, and not even a last resort.
         case.others[0].weight_permille = 0;
         assert_eq!(case.tally(10), [0, 0]);
     }
@@ -351,7 +351,7 @@ fn regions_that_chance_has_left_out_together_are_drawn_by_their_shares() {
     case.own.replicas = 0;
     let share =
         |own: f64, other: f64| own * (1.0 - other) + (1.0 - own) * (1.0 - other) * own / 0.25;
-    // The cheaper one takes what both could have.
+    // The cheaper region takes the requests that both could have.
     let large = share(0.2, 0.05) + 0.2 * 0.05;
     assert_proportional(&case.tally(20_000), &[share(0.05, 0.2), large]);
 }
@@ -366,7 +366,7 @@ fn a_free_replica_that_is_predicted_to_be_too_late_counts_as_no_room() {
         ..case.own
     };
     case.left_ms = 400;
-    // Somebody else is in time.
+    // Another region is in time.
     assert_eq!((first(&case.plan()), case.plan().reason), (Some(0), SpillReason::OnlyWay));
     case.others[0].rtt_ms = 500.0;
     let plan = case.plan();
@@ -376,7 +376,7 @@ fn a_free_replica_that_is_predicted_to_be_too_late_counts_as_no_room() {
     assert_eq!(case.plan().reason, SpillReason::Late);
     (case.left_ms, case.own.first_token_ms_max) = (60_000, Some(1_500.0));
     assert_eq!(case.plan().reason, SpillReason::Slo);
-    // A queue has nothing to do with it.
+    // The queue makes no difference.
     case.own.waiting.has_room = false;
     assert_eq!(case.plan().reason, SpillReason::Slo);
     case.own.late_ms = None;
@@ -393,7 +393,7 @@ fn a_session_goes_home_as_long_as_its_region_can_take_it() {
         let plan = case.plan();
         assert_eq!((first(&plan), plan.reason), (Some(1), SpillReason::Session), "{places}");
     }
-    // Its weight is for requests that could go elsewhere; drained it takes nobody.
+    // Its weight is for requests that could go elsewhere; a drained region takes none.
     case.others[1].ramp_permille = 50;
     assert_eq!(case.tally(1_000), [0, 1_000]);
     for spoil in [
@@ -481,7 +481,7 @@ fn what_the_node_may_hand_out_decides_about_room_where_it_is_known() {
     let own = busy();
     assert!(!own.has_room());
     assert!(OwnRegion { places: Some(1), ..own }.has_room());
-    // A sibling may have a queue that this node has not.
+    // A sibling node may have a queue while this node has none.
     let ahead = Waiting { ahead: 1, wait_ms: None, all: 1, has_room: true };
     assert!(!OwnRegion { places: Some(1), waiting: ahead, ..own }.has_room());
     let with = |load: ModelLoad| {
@@ -503,7 +503,8 @@ fn names_of_reasons_and_objections_are_those_they_are_serialised_with() {
     }
 }
 
-/// A region with room whose replicas would read for this long, and another one that has it cached.
+/// Returns a case whose own region has room but would read for this long, while another one has the
+/// prompt cached.
 fn warm_elsewhere(own_ms: f32, rtt_ms: f32) -> Case {
     let mut case = Case::busy(vec![free(rtt_ms)]);
     (case.own.places, case.own.prefill_ms) = (Some(2), own_ms);
@@ -513,7 +514,7 @@ fn warm_elsewhere(own_ms: f32, rtt_ms: f32) -> Case {
 
 #[test]
 fn a_prompt_that_is_cached_elsewhere_leaves_room_at_home_if_that_gains_enough() {
-    // It has to gain 20 ms and half of 500.
+    // The other region has to gain 20 ms and half of 500.
     let plan = warm_elsewhere(500.0, 229.0).plan();
     assert_eq!((first(&plan), plan.reason), (Some(0), SpillReason::Cached));
     assert_eq!(plan.own.unwrap().total_ms(), 500.0);
@@ -545,7 +546,7 @@ fn a_full_or_closed_region_keeps_its_cache_to_itself() {
 fn now_and_then_a_prompt_is_read_here_so_that_it_is_cached_here() {
     let mut case = warm_elsewhere(500.0, 100.0);
     case.terms.invest = 1.0;
-    // With a chance of 100 over 500.
+    // With a probability of 100 over 500.
     let gone = case.tally(10_000)[0];
     assert_proportional(&[gone, 10_000 - gone], &[0.8, 0.2]);
     case.terms.invest = 0.0;

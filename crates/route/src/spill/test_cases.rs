@@ -1,4 +1,4 @@
-//! What the tests of the decision share: one decision with all its inputs.
+//! Test data of the decision between regions: one decision with all its inputs.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{
 use crate::Moment;
 use crate::test_world::{Array, NOW, inquiry};
 
-/// A decision.
+/// One decision.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) own: OwnRegion,
@@ -23,7 +23,7 @@ pub(super) struct Case {
 }
 
 impl Case {
-    /// A busy own region, at 525 ms of wait, and others to which it may forward. Only time counts.
+    /// Returns a busy own region with a wait of 525 ms, and other regions. Only time counts.
     pub(super) fn busy(others: Vec<RegionCandidate>) -> Self {
         let terms = SpillTerms { crowding: 0.0, doubt: 0.0, ..SpillTerms::default() };
         Self { own: busy(), others, terms, hop: 0, left_ms: 60_000 }
@@ -40,7 +40,7 @@ impl Case {
         spill(&inquiry, &self.own, &self.others, &self.terms, &mut moment)
     }
 
-    /// How often each of the others is the first choice in so many decisions, nothing else changed.
+    /// Returns how often each other region is the first choice in so many equal decisions.
     pub(super) fn tally(&self, decisions: usize) -> Vec<u64> {
         let mut rng = fastrand::Rng::with_seed(7);
         let mut chosen = vec![0; self.others.len()];
@@ -53,7 +53,7 @@ impl Case {
     }
 }
 
-/// The region that the request is forwarded to, if it is.
+/// Returns the region that the request is forwarded to, if it is.
 pub(super) fn first(plan: &SpillPlan) -> Option<usize> {
     match &plan.verdict {
         SpillVerdict::Forward(forwards) => Some(forwards[0]),
@@ -61,7 +61,7 @@ pub(super) fn first(plan: &SpillPlan) -> Option<usize> {
     }
 }
 
-/// All places taken and 20 requests waiting, of which 40 end each second.
+/// Returns an own region with all places taken and 20 requests waiting; 40 end each second.
 pub(super) fn busy() -> OwnRegion {
     let load = ModelLoad { queued: 20.0, running: 40.0, ..load(40.0) };
     OwnRegion {
@@ -79,7 +79,7 @@ pub(super) fn busy() -> OwnRegion {
     }
 }
 
-/// A region with 20 of 40 places free, this far away.
+/// Returns a region with 20 of 40 places free, at this distance.
 pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
     RegionCandidate {
         access: Access::Ready,
@@ -95,7 +95,7 @@ pub(super) fn free(rtt_ms: f32) -> RegionCandidate {
     }
 }
 
-/// So many requests at 40 places, each of which takes a second.
+/// Returns a load of so many requests at 40 places, each of which takes a second.
 pub(super) fn load(running: f32) -> ModelLoad {
     ModelLoad {
         queued: 0.0,

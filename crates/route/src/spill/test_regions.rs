@@ -1,7 +1,7 @@
 //! Regions in virtual time: nodes that decide, replicas that serve, and reports that travel.
 //!
-//! All nodes of a region see at once what their own replicas do, as claims make sure of in the
-//! field. Of other regions they know what was reported, one way and up to a period ago.
+//! All nodes of a region see at once what their own replicas do, as claims ensure in a cluster. Of
+//! other regions they know the last report, which is one way and up to a period old.
 
 mod knowledge;
 mod scenario;
@@ -26,15 +26,15 @@ const SECOND: u64 = 1_000 * MS;
 const REPORT_EVERY: u64 = 100 * MS;
 /// Time between two looks at the counters.
 const COUNT_EVERY: u64 = 25 * MS;
-/// Requests that a region works on at once.
+/// Requests that a region serves at once.
 const SLOTS: usize = 40;
-/// Mean time that one of them takes; exponentially distributed.
+/// Mean service time; exponentially distributed.
 const SERVICE: u64 = SECOND;
-/// Requests that wait in all nodes of a region together at most: two seconds of work.
+/// Most requests that wait in all nodes of a region together: two seconds of work.
 const QUEUE_MAX: usize = 80;
-/// How long clients wait for the first token.
+/// Time that clients wait for the first token.
 const PATIENCE_MS: u64 = 10_000;
-/// How far back a rate looks.
+/// Window of a rate.
 const RATE_WINDOW: u64 = 2 * SECOND;
 
 /// Serves all requests of the scenario.
@@ -72,9 +72,9 @@ struct Request {
     arrived: u64,
     region: usize,
     node: usize,
-    /// How long a replica works on it.
+    /// Service time of the request.
     takes: u64,
-    /// One bit for each region.
+    /// Regions that refused the request, one bit each.
     refused_by: u32,
 }
 
@@ -84,7 +84,7 @@ struct World<'s> {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     sequence: u64,
     regions: Vec<Region>,
-    /// All reports ever made, and when.
+    /// All reports so far, with their moments.
     reports: Vec<(u64, ModelLoad)>,
     rng: fastrand::Rng,
     results: Results,
@@ -95,7 +95,7 @@ struct Region {
     guests: u32,
     ends: VecDeque<u64>,
     nodes: Vec<Node>,
-    /// What its clients do depends on nothing else, so that settings are compared by the same load.
+    /// Random numbers of the region's clients alone, so that settings are compared under one load.
     clients: fastrand::Rng,
 }
 
@@ -103,7 +103,7 @@ struct Node {
     queue: WaitQueue<Request>,
     /// By region.
     links: Vec<Link>,
-    /// The region that it last forwarded to.
+    /// Region that the last request was forwarded to.
     current: Option<usize>,
     rng: fastrand::Rng,
 }
@@ -257,7 +257,7 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Whether a guest at a node drawn by chance is welcome.
+    /// Returns true if a guest at a random node is welcome.
     fn welcomes(&mut self, region: usize) -> bool {
         let node = self.rng.usize(..self.scenario.nodes);
         let all = self.regions[region].nodes[node].queue.len() as u32;
@@ -292,7 +292,7 @@ impl<'s> World<'s> {
         self.take_up(region);
     }
 
-    /// Gives a place to one that waits, at a node drawn by chance among those where one does.
+    /// Gives a place to a waiting request, at a random node among those with waiting requests.
     fn take_up(&mut self, region: usize) {
         let now = Self::instant(self.now);
         let nodes = &mut self.regions[region].nodes;
@@ -331,8 +331,8 @@ impl<'s> World<'s> {
         request.arrived >= self.scenario.seconds[0] * SECOND
     }
 
-    /// Sends away what waits if another region has become better, the longest waiting first. What
-    /// `heard` refused before it reported is forgotten.
+    /// Forwards waiting requests if another region has become better, the longest waiting first.
+    /// Refusals of `heard` before its report are forgotten.
     fn decide_again(&mut self, region: usize, node: usize, heard: usize) {
         let mut sent: Vec<(usize, Request)> = Vec::new();
         let mut queue = std::mem::replace(
@@ -352,7 +352,7 @@ impl<'s> World<'s> {
             });
             let (Some((_, entry)), Some(target)) = (taken, target) else { break };
             sent.push((target, entry.item.forgiving(heard)));
-            // What is sent counts for the next.
+            // A request that was sent counts for the next decision.
             self.link(&entry.item, target).sent += 1;
         }
         self.regions[region].nodes[node].queue = queue;
@@ -364,7 +364,7 @@ impl<'s> World<'s> {
 }
 
 impl Request {
-    /// The same, with nothing held against that region.
+    /// Returns the request without that region's refusals.
     fn forgiving(self, region: usize) -> Self {
         Self { refused_by: self.refused_by & !(1 << region), ..self }
     }

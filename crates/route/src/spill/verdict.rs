@@ -1,4 +1,4 @@
-//! The answer: where a request goes, why, and what was thought of each region.
+//! Result of the decision between regions: where a request goes, why, and the cost of each region.
 
 use serde::Serialize;
 use smallvec::SmallVec;
@@ -6,80 +6,81 @@ use smallvec::SmallVec;
 use super::cost::SpillCost;
 use crate::ShedReason;
 
-/// Where a request goes, and how that came about.
+/// Place that a request goes to, with the grounds of the decision.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpillPlan {
-    /// What to do with it.
+    /// Action for the request.
     pub verdict: SpillVerdict,
-    /// Why.
+    /// Reason of the verdict.
     pub reason: SpillReason,
-    /// What staying in the own region would cost; `None` if it serves and no other was looked at, if it
-    /// has no replicas or takes no more into its queue, and if the request would not live to see
-    /// its turn.
+    /// Cost of staying in the own region. `None` if it serves and no other was looked at, if it has
+    /// no replicas or takes no more into its queue, and if the request would not live until its
+    /// turn.
     pub own: Option<SpillCost>,
-    /// What was thought of each of the other regions, by its index. Empty if none was looked at.
+    /// Cost and objection of each other region, by its index. Empty if none was looked at.
     pub regions: SmallVec<[Judged; REGIONS_INLINE]>,
 }
 
-/// What to do with a request.
+/// Action for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SpillVerdict {
     /// Hand it to a replica of the own region.
     Own,
-    /// Forward it to the first of these regions, and on a refusal decide again. They stand by their
-    /// index among the other regions, the best first; there is at least one. What each costs is in
-    /// [`SpillPlan::regions`].
+    /// Forward the request to the first of these regions, and decide again after a refusal. They
+    /// are given by their index among the other regions, the best first; there is at least one.
+    /// Their costs are in [`SpillPlan::regions`].
     Forward(SmallVec<[usize; REGIONS_INLINE]>),
-    /// Put it into this node's queue.
+    /// Put the request into this node's queue.
     Wait {
-        /// Milliseconds until its turn is predicted to come.
+        /// Milliseconds until the predicted turn.
         wait_ms: f32,
     },
-    /// Answer that it can't be served now.
+    /// Refuse the request for now.
     Shed {
-        /// Seconds after which the client should ask again, 1 to 60. A queue that knows what it has
-        /// promised knows better: [`Admission::shed`](crate::Admission::shed).
+        /// Seconds after which the client should ask again, 1 to 60.
+        /// [`Admission::shed`](crate::Admission::shed), which knows the promised places, gives a
+        /// better value.
         retry_after_s: u32,
-        /// Milliseconds until a place is predicted to come free anywhere; infinite if nobody is in
-        /// reach.
+        /// Milliseconds until a place is predicted to come free anywhere; infinite if no replica is
+        /// in reach.
         wait_ms: f32,
     },
 }
 
-/// What was thought of a region.
+/// Cost of a region and the objection against it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// What serving there was predicted to take.
+    /// Predicted cost of serving there.
     pub cost: SpillCost,
-    /// Why the request could not or need not go there; `None` if it could.
+    /// Reason why the request could not or need not go there; `None` if it could.
     pub objection: Option<Objection>,
 }
 
-/// Why a request does not go to a region.
+/// Reason why a request does not go to a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Objection {
-    /// The request has been forwarded once already.
+    /// The request was forwarded once already.
     Forwarded,
     /// The region is silent, or does not hear this one.
     Unreachable,
-    /// It has refused this request.
+    /// The region has refused this request.
     Refused,
-    /// Its weight or its ramp is 0.
+    /// The weight or the ramp of the region is 0.
     Drained,
-    /// It has said that it takes no guests.
+    /// The region reports that it takes no guests.
     Closed,
-    /// The answer would come after the deadline, or later than the route's objective says.
+    /// The answer would come after the deadline, or later than the route's objective.
     Late,
-    /// Chance left it out, by its weight and ramp, in favour of another.
+    /// Chance left the region out, by its weight and ramp, in favour of another.
     Rested,
     /// Waiting in the own region costs no more.
     NotBetter,
-    /// It shows no room for guests, who don't wait.
+    /// The region shows no room for guests, which don't wait.
     Full,
 }
 
-/// Why a request goes where it goes: for logs, metrics and explanations.
+/// Reason for the place that a request goes to, for logs, metrics and explanations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SpillReason {
@@ -87,29 +88,29 @@ pub enum SpillReason {
     Room,
     /// Forwarded: there is room, but the other region has much more of the prompt cached.
     Cached,
-    /// Forwarded: the request's session is at home there.
+    /// Forwarded: the request's session has its home there.
     Session,
     /// Forwarded: this region has no replicas.
     NoReplica,
     /// Forwarded: waiting here costs more.
     Better,
-    /// Forwarded: this region could only have shed it.
+    /// Forwarded: this region could only have shed the request.
     OnlyWay,
     /// Waits: going to another region costs as much or more.
     NoneBetter,
-    /// Waits: no other region could take it.
+    /// Waits: no other region could take the request.
     NobodyElse,
-    /// Shed: it came from another region, which can look further, and there is no room.
+    /// Shed: there is no room for a request from another region, which can look further.
     GuestWithoutRoom,
     /// Shed: the queue is full and no other region shows room.
     QueueFull,
-    /// Shed: it can't wait here, and no region that may serve it shows room.
+    /// Shed: the request can't wait here, and no region that may serve it shows room.
     AllBusy,
-    /// Shed: its first token would come later than the route's objective says, wherever it went.
+    /// Shed: the first token would come later than the route's objective in every region.
     Slo,
-    /// Shed: its turn would come after its deadline.
+    /// Shed: the turn of the request would come after its deadline.
     Late,
-    /// Shed: there is no replica in reach.
+    /// Shed: no replica is in reach.
     NobodyInReach,
 }
 
@@ -117,7 +118,7 @@ pub enum SpillReason {
 pub(super) const REGIONS_INLINE: usize = 8;
 
 impl SpillPlan {
-    /// The own region has room, and nothing else was looked at.
+    /// Returns the plan for an own region with room, where nothing else was looked at.
     pub(super) fn own() -> Self {
         Self {
             verdict: SpillVerdict::Own,
@@ -129,7 +130,7 @@ impl SpillPlan {
 }
 
 impl SpillReason {
-    /// The name used in logs and metric labels, e.g. `none_better`.
+    /// Returns the name used in logs and metric labels, e.g. `none_better`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -150,7 +151,7 @@ impl SpillReason {
         }
     }
 
-    /// Why the request is shed, if it is.
+    /// Returns the reason why the request is shed; `None` if it is not.
     #[must_use]
     pub fn shed(self) -> Option<ShedReason> {
         match self {
@@ -173,7 +174,7 @@ impl SpillReason {
 }
 
 impl Objection {
-    /// The name used in logs and metric labels, e.g. `unreachable`.
+    /// Returns the name used in logs and metric labels, e.g. `unreachable`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

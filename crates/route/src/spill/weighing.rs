@@ -1,4 +1,4 @@
-//! The comparison of one request's places.
+//! Comparison of the places that could serve one request.
 
 use smallvec::SmallVec;
 use spillway_types::{RAMP_FULL, ShedState};
@@ -11,23 +11,24 @@ use super::terms::SpillTerms;
 use super::verdict::{Judged, Objection, REGIONS_INLINE, SpillPlan, SpillReason, SpillVerdict};
 use crate::retry_after_s;
 
-/// Everything about one decision that stays the same while regions are looked at.
+/// Facts of one decision that hold for all regions.
 pub(super) struct Weighing<'a> {
     own: &'a OwnRegion,
     others: &'a [RegionCandidate],
     terms: &'a SpillTerms,
     /// Milliseconds until the request's deadline.
     deadline_ms: f32,
-    /// Milliseconds within which its first token has to come, by that and by the route's objective.
+    /// Milliseconds until the first token has to come, by the deadline and by the route's
+    /// objective.
     left_ms: f32,
-    /// The same for one that waits here.
+    /// Milliseconds until the first token has to be predicted for a request that waits here.
     wait_left_ms: f32,
     /// Milliseconds by which another region has to cost less.
     margin_ms: f32,
     usual: Usual,
 }
 
-/// By region.
+/// Costs and objections by region.
 type Verdicts = SmallVec<[Judged; REGIONS_INLINE]>;
 
 /// Indices of regions.
@@ -47,8 +48,8 @@ impl<'a> Weighing<'a> {
         Self { own, others, terms, deadline_ms, left_ms, wait_left_ms, margin_ms, usual }
     }
 
-    /// Sends a request to the region where its session is at home; `None` if that can't take it now.
-    /// Weight and ramp are for requests that could as well go elsewhere.
+    /// Sends a request to its session's home region; `None` if that can't take it now. Weight and
+    /// ramp don't count: they are for requests that could as well go elsewhere.
     pub(super) fn go_home(&self, home: usize) -> Option<SpillPlan> {
         let regions = self.judge_all(None);
         regions[home].objection.is_none().then(|| SpillPlan {
@@ -59,8 +60,8 @@ impl<'a> Weighing<'a> {
         })
     }
 
-    /// Decides about a request for which its region has room, but of whose prompt another one may
-    /// have more cached.
+    /// Decides about a request for which its region has room, while another region may have more of
+    /// its prompt cached.
     pub(super) fn decide_with_room(&self, rng: &mut fastrand::Rng) -> SpillPlan {
         let own = SpillCost {
             prefill_ms: sound(self.own.prefill_ms),
@@ -71,9 +72,9 @@ impl<'a> Weighing<'a> {
         self.rest(&mut regions, true, rng);
         let forwards = self.by_cost(&regions, rng);
         let (own_ms, own) = (own.total_ms(), Some(own));
-        // Whether to pay the way each time or the reading once is the choice between renting and
-        // buying. Nobody knows how often the prompt will come; buying with a chance of rent over
-        // price spends, on average, about as much on rent as buying costs.
+        // Paying the network each time or reading the prompt here once is the choice between
+        // renting and buying. The future number of such prompts is unknown. Buying with a
+        // probability of rent over price spends, on average, about as much on rent as buying costs.
         let least_ms = forwards.first().map(|&index| regions[index].cost.total_ms());
         let stays = least_ms
             .is_none_or(|least_ms| rng.f32() * own_ms < sound(self.terms.invest) * least_ms);
@@ -106,7 +107,7 @@ impl<'a> Weighing<'a> {
         SpillPlan { verdict, reason, own, regions }
     }
 
-    /// A request that another region forwarded finds no room here, and goes nowhere else.
+    /// Sheds a request that another region forwarded: it finds no room here, and goes nowhere else.
     pub(super) fn shed_guest(&self, rng: &mut fastrand::Rng) -> SpillPlan {
         let forwarded =
             |other| Judged { cost: self.cost(other), objection: Some(Objection::Forwarded) };
@@ -118,7 +119,7 @@ impl<'a> Weighing<'a> {
         }
     }
 
-    /// What waiting here costs; `None` if waiting here is no choice.
+    /// Returns the cost of waiting here; `None` if the request can't wait here.
     fn own_cost(&self) -> Option<SpillCost> {
         let wait_ms = self.own_wait_ms();
         let cost = SpillCost {
@@ -134,7 +135,7 @@ impl<'a> Weighing<'a> {
     }
 
     fn own_wait_ms(&self) -> f32 {
-        // What was measured here knows of all that the report leaves out.
+        // A wait that was measured here includes all that the report leaves out.
         let Waiting { ahead, wait_ms, .. } = self.own.waiting;
         wait_ms.map_or_else(
             || self.usual.own_wait_ms(&self.own.report, ahead),
@@ -150,11 +151,11 @@ impl<'a> Weighing<'a> {
         self.others.iter().map(judge).collect()
     }
 
-    /// Leaves regions out by chance, as often as their weights and ramps say. With `has_own` the
+    /// Leaves regions out by chance, in proportion to their weights and ramps. With `has_own` the
     /// own region can serve the request too.
     ///
-    /// A share is one among alternatives. Where chance has left out all of them, one is drawn by
-    /// its share: to refuse the request would give no other region a larger part.
+    /// A share counts among alternatives only. If chance has left out all regions, one is drawn by
+    /// its share: a refusal would give no other region a larger part.
     fn rest(&self, regions: &mut Verdicts, has_own: bool, rng: &mut fastrand::Rng) {
         let mut rested = Order::new();
         for (index, judged) in regions.iter_mut().enumerate() {
@@ -184,11 +185,13 @@ impl<'a> Weighing<'a> {
     }
 
     fn cost(&self, other: &RegionCandidate) -> SpillCost {
-        // The nodes of this region look at the same reports and are asked by the same clients: each
-        // has sent about as much there as this one. Without that several of them run to one place.
+        // The nodes of this region read the same reports and serve the same clients: each is
+        // assumed to have sent as much there as this one. Otherwise several of them would run to
+        // one place.
         let more = other.report.change() * self.own.nodes.max(1) as f32;
         let ahead = self.usual.guests_ahead(&other.report, more, self.terms);
         let (network_ms, age_ms) = (sound(other.rtt_ms), sound(other.report.age_ms));
+        // The report will be older by half a round trip when the request arrives.
         let risk = other.report.refusal_risk(ahead, age_ms + network_ms / 2.0);
         SpillCost {
             network_ms,
@@ -222,18 +225,19 @@ impl<'a> Weighing<'a> {
         }
     }
 
-    /// Why a region that could be asked is not worth it.
+    /// Returns the reason why a region that could be asked is not worth it.
     fn shortcoming(
         &self,
         other: &RegionCandidate,
         cost: &SpillCost,
         own: Option<&SpillCost>,
     ) -> Option<Objection> {
-        // It would refuse: guests don't wait. Only this node's own requests count here, since what
-        // others may have sent is no reason to shed before having asked.
+        // A full region would refuse, since guests don't wait. Only this node's own requests count
+        // here: what other nodes may have sent is no reason to shed before asking.
         if !other.report.has_room(reserve(other.report.load.capacity, self.terms)) {
             return Some(Objection::Full);
         }
+        // Without a cost of the own region, every region with room is better.
         let is_better = own.is_none_or(|own| cost.total_ms() + self.margin_ms < own.total_ms());
         (!is_better).then_some(Objection::NotBetter)
     }
@@ -243,7 +247,7 @@ impl<'a> Weighing<'a> {
         cost.total_ms() - favour - sound(other.home_ms)
     }
 
-    /// The regions without objection, the best first; chance decides among those that are equal.
+    /// Returns the regions without objection, the best first; chance decides among equal ones.
     fn by_cost(&self, regions: &Verdicts, rng: &mut fastrand::Rng) -> Order {
         let rank = |&index: &usize| self.rank(&self.others[index], &regions[index].cost);
         let mut order: Order =
@@ -267,6 +271,7 @@ impl<'a> Weighing<'a> {
     ) -> (SpillVerdict, SpillReason) {
         let soonest_ms = self.soonest_ms(regions);
         if let Some(own) = own {
+            // These regions had room, but waiting here costs no more.
             let could = |judged: &Judged| judged.objection == Some(Objection::NotBetter);
             let reason = if regions.iter().any(could) {
                 SpillReason::NoneBetter
@@ -275,30 +280,31 @@ impl<'a> Weighing<'a> {
             };
             return (SpillVerdict::Wait { wait_ms: own.wait_ms }, reason);
         }
-        // A region without replicas waits for others.
+        // A region without replicas waits for other regions.
         let is_edge = self.own.replicas == 0;
         if is_edge && self.own.waiting.has_room && soonest_ms <= self.left_ms {
             return (SpillVerdict::Wait { wait_ms: soonest_ms }, SpillReason::NobodyElse);
         }
-        // A replica that is free and too slow is no matter of the queue.
+        // If a replica is free but too slow, the full queue is not the reason.
         let is_slow = self.own.late_ms.is_some();
         let reason = match (self.own.waiting.has_room || is_slow, soonest_ms.is_finite()) {
             (_, false) => SpillReason::NobodyInReach,
             (true, true) if self.is_objective_alone(soonest_ms) => SpillReason::Slo,
             (true, true) => SpillReason::Late,
-            // It can't wait here at all: only other regions may serve it.
+            // The request can't wait here at all: only other regions may serve it.
             (false, true) if is_edge && self.own.waiting.all == 0 => SpillReason::AllBusy,
             (false, true) => SpillReason::QueueFull,
         };
         (shed(soonest_ms, rng), reason)
     }
 
-    /// Whether the request would be in time for its deadline, if the route had no objective.
+    /// Returns true if the request would be in time without the route's objective.
     fn is_objective_alone(&self, soonest_ms: f32) -> bool {
         self.left_ms < self.deadline_ms && soonest_ms <= self.deadline_ms
     }
 
-    /// Milliseconds until the first region is predicted to have a place for such a request.
+    /// Returns the milliseconds until the first region is predicted to have a place for the
+    /// request.
     fn soonest_ms(&self, regions: &Verdicts) -> f32 {
         let own_ms = match self.own.replicas {
             0 => f32::INFINITY,
@@ -315,15 +321,15 @@ fn shed(wait_ms: f32, rng: &mut fastrand::Rng) -> SpillVerdict {
     SpillVerdict::Shed { retry_after_s: retry_after_s(wait_ms, rng), wait_ms }
 }
 
-/// The part of the time until its deadline within which the first token of a request that waits has to be
-/// predicted: a deadline is for the whole reply, and predictions of waits are off by some. Whoever
-/// is let in only to run out of time has waited for nothing, and in the place of another.
+/// Part of the time until the deadline within which the first token of a waiting request has to be
+/// predicted: the deadline is for the whole reply, and predictions have errors. A request that runs
+/// out of time has waited in vain, in the place of another.
 const IN_TIME_SHARE: f32 = 0.8;
 
 /// Full weight times full ramp.
 const SHARE_FULL: u32 = RAMP_FULL as u32 * RAMP_FULL as u32;
 
-/// The part of requests for which a region is a candidate, of [`SHARE_FULL`].
+/// Returns the share of requests for which a region is a candidate, of [`SHARE_FULL`].
 fn share(other: &RegionCandidate) -> u32 {
     let part = |permille: u16| u32::from(permille.min(RAMP_FULL));
     part(other.weight_permille) * part(other.ramp_permille)

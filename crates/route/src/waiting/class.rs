@@ -1,28 +1,28 @@
-//! What waits in one priority class: a line per tenant, served by deficit round robin on tokens.
+//! Priority class of the queue: a line per tenant, served by deficit round robin on tokens.
 //!
-//! In each round every tenant that waits gets [`QUANTUM`] tokens, times its weight, and is served while
-//! they pay for its next request. A tenant whose next request costs more saves up over rounds. Instead
-//! of going through rounds in which nobody can pay, each line knows the round of its turn, so that
-//! finding the next one is a look at an ordered set.
+//! In each round every tenant that waits gets [`QUANTUM`] tokens, times its weight, and is served
+//! while they pay for its next request. A tenant whose next request costs more saves up over
+//! rounds. Each line knows the round of its next turn, so that the next line is found in an ordered
+//! set, without going through rounds in which no tenant can pay.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::line::{Line, Load, QUANTUM, Seat};
 
-/// The lines of a class, and whose turn is next.
+/// Lines of a class, and their turns.
 #[derive(Debug, Default)]
 pub(super) struct Class {
     lines: BTreeMap<u64, Line>,
     /// Round, place within it, and tenant; the first is served next.
     turns: BTreeSet<(u64, u64, u64)>,
-    /// By how much of the queue each tenant holds without a promise.
+    /// Tenants by the share of the queue that they hold without a promise.
     sizes: BTreeSet<(u64, u64)>,
     round: u64,
-    /// Lines that have joined, ever.
+    /// Number of lines that ever joined.
     joined: u64,
     load: Load,
-    /// Requests of other classes that were taken out since the last of this one, or since it was
-    /// empty.
+    /// Requests of other classes that were taken out since the last of this one, or since this
+    /// class was empty.
     pub(super) passed_over: u32,
 }
 
@@ -38,7 +38,7 @@ impl Class {
         self.count_out(seat);
     }
 
-    /// Takes out the next one.
+    /// Removes the next request.
     pub(super) fn take_next(&mut self) -> Option<(u64, Seat)> {
         let &(round, _, tenant) = self.turns.first()?;
         self.round = round;
@@ -50,14 +50,15 @@ impl Class {
         Some((tenant, seat))
     }
 
-    /// The least urgent newcomer of the tenant that holds most of the queue.
+    /// Returns the newcomer that would be served last, of the tenant that holds most of the queue.
     pub(super) fn last_newcomer(&self) -> Option<(u64, Seat)> {
         let &(_, tenant) = self.sizes.last()?;
         let seat = self.lines.get(&tenant)?.last_newcomer()?;
         Some((tenant, *seat))
     }
 
-    /// The same, if that tenant holds more than this one does with one more.
+    /// Returns [`Self::last_newcomer`] if its tenant holds more than this tenant does with one more
+    /// seat.
     pub(super) fn last_newcomer_over(&self, tenant: u64, seat: &Seat) -> Option<(u64, Seat)> {
         let own = self.lines.get(&tenant);
         let own = own.map_or(seat.size, |line| line.size_with(seat));
@@ -66,7 +67,8 @@ impl Class {
         is_over.then(|| self.last_newcomer()).flatten()
     }
 
-    /// The same for one that was promised a place: of its own tenant, or of one of which more waits.
+    /// Returns [`Self::last_newcomer`] for a promised request to replace: if it is of this tenant,
+    /// or of a tenant of which more waits.
     pub(super) fn last_newcomer_for(&self, tenant: u64) -> Option<(u64, Seat)> {
         let found = self.last_newcomer()?;
         let waits = |tenant: u64| {
@@ -80,24 +82,24 @@ impl Class {
         self.load.requests == 0
     }
 
-    /// All that waits.
+    /// Returns the load of all requests that wait.
     pub(super) fn load(&self) -> Load {
         self.load
     }
 
-    /// What waits of each tenant: its name, its weight, of promised requests, and of others.
+    /// Returns the tenants that wait: name, weight, load of promised requests, load of others.
     pub(super) fn lines(&self) -> impl Iterator<Item = (u64, u16, Load, Load)> + '_ {
         let parts =
             |(&tenant, line): (&u64, &Line)| (tenant, line.weight, line.promised, line.newcomers);
         self.lines.iter().map(parts)
     }
 
-    /// The share of this tenant; `None` if nothing of it waits.
+    /// Returns the weight of this tenant; `None` if no request of it waits.
     pub(super) fn weight(&self, tenant: u64) -> Option<u16> {
         self.lines.get(&tenant).map(|line| line.weight)
     }
 
-    /// How many wait of this tenant, and how many tenants have anything, this one included.
+    /// Returns how many requests of this tenant wait, and how many tenants wait, with this one.
     pub(super) fn share(&self, tenant: u64) -> (usize, usize) {
         match self.lines.get(&tenant) {
             Some(line) => (line.load().requests, self.lines.len()),
@@ -105,8 +107,9 @@ impl Class {
         }
     }
 
-    /// How many of this class are served before this one, if nobody else comes: its own tenant's by
-    /// their order, of others as much as their shares allow by then.
+    /// Returns how many requests of this class are served before this one, if no other comes: those
+    /// of its own tenant by their order, and of other tenants as many as their shares allow by
+    /// then.
     pub(super) fn position(&self, tenant: u64, seat: &Seat) -> usize {
         let Some(own) = self.lines.get(&tenant) else { return 0 };
         let before = own.before(seat);
@@ -114,22 +117,26 @@ impl Class {
         let others = self.lines.iter().filter(|&(&other, _)| other != tenant);
         let part = |(_, other): (&u64, &Line)| {
             let load = other.load();
+            // By then each other tenant was served as many tokens, in proportion to the weights.
             let paid = cost * u64::from(other.weight) / u64::from(own.weight);
             if paid >= load.cost { load.requests } else { share_of(load, paid) }
         };
         before.requests + others.map(part).sum::<usize>()
     }
 
-    /// Changes a tenant's line, makes it if there is none, and keeps what is known of it in order.
+    /// Changes a tenant's line, creates it if there is none, and updates the indexes.
     fn change(&mut self, tenant: u64, weight: u16, change: impl FnOnce(&mut Line, u64)) {
         let mut line = self.lines.remove(&tenant).unwrap_or_else(|| {
             self.joined += 1;
             Line::new(weight, self.round, self.joined)
         });
+        // The indexes hold values that are about to change.
         self.turns.remove(&(line.turn.0, line.turn.1, tenant));
         self.sizes.remove(&(line.size(), tenant));
         change(&mut line, self.round);
+        // The weight counts from this round on: earlier credit was earned with the old one.
         line.set_weight(weight, self.round);
+        // An empty line is dropped with its unused credit: shares can't be saved up.
         if line.is_empty() {
             return;
         }
@@ -142,18 +149,19 @@ impl Class {
     fn count_out(&mut self, seat: &Seat) {
         self.load.requests -= 1;
         self.load.cost -= u64::from(seat.cost);
+        // An empty class is owed no turns.
         if self.is_empty() {
             self.passed_over = 0;
         }
     }
 }
 
-/// What a request takes of its tenant's share.
+/// Returns the tokens that a request takes of its tenant's share.
 pub(crate) fn cost(tokens: u32) -> u32 {
     if tokens == 0 { QUANTUM as u32 } else { tokens.max(COST_MIN) }
 }
 
-/// Requests are no cheaper than that, however few tokens they have: a replica works on each of them.
+/// Least cost of a request in tokens: a replica works on each request, however small.
 const COST_MIN: u32 = 64;
 
 fn share_of(load: Load, paid: u64) -> usize {

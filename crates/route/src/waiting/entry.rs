@@ -1,4 +1,4 @@
-//! A request that waits, and how much may wait.
+//! Entries of the wait queue, and its limits.
 
 use std::time::Instant;
 
@@ -7,18 +7,19 @@ use spillway_types::Deadline;
 
 use crate::ShedReason;
 
-/// How much may wait.
+/// Limits of a wait queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WaitLimits {
-    /// Most requests. Choose what the replicas end within the time that clients are willing to wait:
-    /// more only makes those wait that are shed in the end. Half as many again, and at least 128, are
-    /// taken of those that were promised a place, and as many once more of tenants that have few.
+    /// Most requests. Choose as many as the replicas finish within the time that clients are
+    /// willing to wait: more only makes those wait that are shed in the end. Half as many again,
+    /// and at least 128, are taken of promised requests, and as many once more of tenants below
+    /// their share.
     pub count_max: usize,
     /// Most bytes that the waiting requests hold together.
     pub bytes_max: usize,
-    /// Longest wait in milliseconds, for requests whose deadline is later. Ten minutes by default, as
-    /// long as clients of language models wait for a server that queues.
+    /// Longest wait in milliseconds, for requests whose deadline is later. Ten minutes by default,
+    /// as long as clients of language models wait for a server that queues.
     pub wait_ms_max: u64,
 }
 
@@ -29,18 +30,19 @@ impl Default for WaitLimits {
 }
 
 impl WaitLimits {
-    /// Most requests that wait before one is refused that was promised a place, or was not.
+    /// Returns the most requests that may wait before a promised request is refused, or an
+    /// unpromised one.
     pub(super) fn count_max(&self, is_promised: bool) -> usize {
         self.count_max.saturating_add(if is_promised { self.promised_beyond() } else { 0 })
     }
 
-    /// The same for one whose tenant has less than its share of the queue. Beyond what promised ones
-    /// take, so that no number of promises keeps it out.
+    /// Returns the most requests that may wait before one of a tenant below its share is refused:
+    /// beyond the room for promised requests, so that no number of promises keeps it out.
     pub(super) fn count_max_in_need(&self) -> usize {
         self.count_max.saturating_add(2 * self.promised_beyond())
     }
 
-    /// How many are taken beyond the limit of those that were promised a place.
+    /// Returns how many promised requests are taken beyond the limit.
     pub(crate) fn promised_beyond(&self) -> usize {
         match self.count_max {
             0 => 0,
@@ -49,47 +51,48 @@ impl WaitLimits {
     }
 }
 
-/// The part of the queue that is added for promised requests: they come about as often as places
-/// come free, so that they pile up only when replicas have become slower.
+/// Part of the queue's limit that is added for promised requests, as a divisor: they come about as
+/// often as places come free, so they pile up only if replicas have become slower.
 const PROMISED_MORE: usize = 2;
 
-/// What is added to a small queue. `Retry-After` knows whole seconds only, so that those come together
-/// whose places come free within one, and after a sudden burst the rate was only a guess.
+/// Least number that is added. `Retry-After` has whole seconds only, so requests come together
+/// whose places come free within one second, and after a sudden burst the rate was only a guess.
 const PROMISED_MORE_MIN: usize = 128;
 
-/// A request that is to wait.
+/// Request that is to wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitEntry<T> {
-    /// Whatever stands for the request.
+    /// Value that stands for the request.
     pub item: T,
-    /// Its class: 0 is the most urgent, and what is above the last counts as the last.
+    /// Class of the request: 0 is the most urgent; numbers above the last class count as the last.
     pub priority: u8,
-    /// When its answer becomes useless.
+    /// Moment at which the answer becomes useless.
     pub deadline: Deadline,
-    /// When it must have been sent to a replica for its first token to come in time: the route's
-    /// objective less the time that reading its prompt takes. `None` if there is no objective.
+    /// Moment by which the request must be sent to a replica for its first token to come in time:
+    /// the route's objective less the time to read the prompt. `None` without an objective.
     pub begin_by: Option<Instant>,
-    /// When its turn is predicted to come: those whose turn should be sooner are served before. `None`
-    /// for the moment at which it must have left, or for now if it was promised a place.
+    /// Predicted moment of the turn; requests with an earlier one are served before. `None` for the
+    /// moment at which the request must leave, or for now if it was promised a place.
     pub turn_by: Option<Instant>,
-    /// Bytes that it holds while it waits.
+    /// Bytes that the request holds while it waits.
     pub bytes: usize,
-    /// Whose it is, e.g. a hash of the tenant's name; requests of 0 share one line as well.
+    /// Tenant of the request, e.g. a hash of its name; requests of 0 share one line as well.
     pub tenant: u64,
-    /// The tenant's share beside other tenants; 0 counts as 1. The last one told holds for all that
-    /// waits of the tenant in this class.
+    /// Weight of the tenant beside other tenants; 0 counts as 1. The latest value holds for all
+    /// waiting requests of the tenant in this class.
     pub weight: u16,
-    /// What it takes of the tenant's share: tokens of its prompt and of the expected reply. 0 if
-    /// unknown: then it counts as one of usual size.
+    /// Tokens that the request takes of the tenant's share: its prompt and the expected reply. 0 if
+    /// unknown: it then counts as one of usual size.
     pub tokens: u32,
-    /// By which it is known again; see [`Asker::fingerprint`](crate::Asker::fingerprint).
+    /// Identifies the request when it comes back; see
+    /// [`Asker::fingerprint`](crate::Asker::fingerprint).
     pub fingerprint: u64,
-    /// It was turned away before, and told to come now.
+    /// True if the request was refused before and told to come now.
     pub is_promised: bool,
 }
 
 impl<T> WaitEntry<T> {
-    /// A request of the most urgent class, of no tenant and of unknown size.
+    /// Returns an entry of the most urgent class, of no tenant and of unknown size.
     #[must_use]
     pub fn new(item: T, deadline: Deadline) -> Self {
         Self {
@@ -107,7 +110,7 @@ impl<T> WaitEntry<T> {
         }
     }
 
-    /// Why a request is shed that had to leave the queue by `now`.
+    /// Returns the reason for shedding a request that had to leave the queue by `now`.
     #[must_use]
     pub fn lapse(&self, now: Instant) -> ShedReason {
         if self.deadline.has_passed(now) {
@@ -120,37 +123,37 @@ impl<T> WaitEntry<T> {
     }
 }
 
-/// Stands for one waiting request. Of no use in another queue.
+/// Handle of one waiting request, valid in its own queue only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaitTicket(pub(super) u64);
 
-/// A request that has entered a queue.
+/// Request that has entered a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entered<T> {
-    /// Stands for it.
+    /// Handle of the request.
     pub ticket: WaitTicket,
     /// Less urgent requests that had to leave for it, to be shed.
     pub pushed_out: Vec<(WaitTicket, WaitEntry<T>)>,
 }
 
-/// The queue takes no more; the request comes back.
+/// Error of a full queue, with the request that was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the queue is full: {limit}")]
 pub struct Full<T> {
-    /// The limit that was reached.
+    /// Limit that was reached.
     pub limit: WaitLimit,
-    /// The request that was not taken.
+    /// Request that was not taken.
     pub entry: WaitEntry<T>,
 }
 
-/// A limit of a [`WaitQueue`](super::WaitQueue).
+/// Kinds of limits of a [`WaitQueue`](super::WaitQueue).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitLimit {
-    /// `count_max` of [`WaitLimits`].
+    /// Number of requests: `count_max` of [`WaitLimits`].
     #[error("too many requests wait")]
     Count,
-    /// [`WaitLimits::bytes_max`].
+    /// Bytes of the requests: [`WaitLimits::bytes_max`].
     #[error("waiting requests hold too many bytes")]
     Bytes,
 }

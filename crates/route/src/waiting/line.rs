@@ -1,51 +1,51 @@
-//! What waits of one tenant in one class.
+//! Line of one tenant in one class.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// A request's place in its tenant's line. The order is that in which it is served.
+/// Place of a request in its tenant's line; the order is the order of service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Seat {
-    /// When its turn should come: as it was told, but before it must have left.
+    /// Moment of the turn as promised or predicted, at the latest `leave_by`.
     pub(super) turn_by: Instant,
-    /// Number of its arrival, which no other one has.
+    /// Number of the arrival, unique in the queue.
     pub(super) arrival: u64,
     pub(super) is_newcomer: bool,
-    /// When it must have left, served or not.
+    /// Moment by which the request must have left, served or not.
     pub(super) leave_by: Instant,
-    /// Tokens that it takes of the tenant's share, at least 1.
+    /// Tokens that the request takes of the tenant's share, at least 1.
     pub(super) cost: u32,
-    /// What it takes of the queue, in parts of [`SIZE_UNIT`] of a place.
+    /// Size in the queue, in parts of [`SIZE_UNIT`] of a place.
     pub(super) size: u64,
 }
 
-/// Requests and what they cost.
+/// Number of requests and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) requests: usize,
-    /// Tokens.
+    /// Cost in tokens.
     pub(crate) cost: u64,
 }
 
-/// The line, and the tenant's turn.
+/// Line of a tenant, and its turn.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Of those that were promised a place, and of others.
+    /// Seats of promised requests, and of others.
     seats: [BTreeSet<Seat>; 2],
     pub(super) weight: u16,
     pub(super) promised: Load,
     pub(super) newcomers: Load,
     newcomer_size: u64,
-    /// Tokens that it may take, as of a round. What it has left when its line is empty is gone: a
-    /// share can't be saved up.
+    /// Tokens that the tenant may take, as of `credit_round`. The rest is lost when the line is
+    /// empty: a share can't be saved up.
     credit: i64,
     credit_round: u64,
-    /// The round in which its first request can be paid for, and its place within that round.
+    /// Round in which the first request can be paid for, and the place within that round.
     pub(super) turn: (u64, u64),
 }
 
 impl Line {
-    /// An empty one that joins in this round, behind all others.
+    /// Returns an empty line that joins in this round, behind all others.
     pub(super) fn new(weight: u16, round: u64, sequence: u64) -> Self {
         Self {
             seats: Default::default(),
@@ -77,7 +77,7 @@ impl Line {
         }
     }
 
-    /// The next one is served in this round and paid for.
+    /// Removes the first seat, and pays for it in this round.
     pub(super) fn take_first(&mut self, round: u64) -> Option<Seat> {
         let first = self.first()?;
         self.accrue(round);
@@ -86,24 +86,25 @@ impl Line {
         Some(first)
     }
 
-    /// Gives the tenant another share from this round on.
+    /// Sets the tenant's weight from this round on.
     pub(super) fn set_weight(&mut self, weight: u16, round: u64) {
         self.accrue(round);
         self.weight = weight.max(1);
     }
 
-    /// Says when its turn is, after its first request may have changed.
+    /// Computes the turn again, after the first request may have changed.
     pub(super) fn plan(&mut self, round: u64) {
         self.accrue(round);
         let Some(first) = self.first() else { return };
-        // What was saved up for a request that has left is no reason for a burst.
+        // Credit that was saved up for a request that has left must not allow a burst.
         self.credit = self.credit.min(i64::from(first.cost) + self.share());
         let lacking = i64::from(first.cost) - self.credit;
+        // Rounds until the tenant has saved up the missing tokens.
         let rounds = lacking.max(0).unsigned_abs().div_ceil(self.share().unsigned_abs());
         self.turn.0 = round + rounds;
     }
 
-    /// The one that is served last of those that were not promised a place.
+    /// Returns the newcomer, which is a request without a promise, that would be served last.
     pub(super) fn last_newcomer(&self) -> Option<&Seat> {
         self.seats[1].last()
     }
@@ -112,7 +113,7 @@ impl Line {
         self.seats.iter().all(BTreeSet::is_empty)
     }
 
-    /// What of it is served before this seat.
+    /// Returns the load that is served before this seat.
     pub(super) fn before(&self, seat: &Seat) -> Load {
         let mut load = Load::default();
         for other in self.seats.iter().flat_map(|seats| seats.range(..seat)) {
@@ -122,17 +123,17 @@ impl Line {
         load
     }
 
-    /// All that waits.
+    /// Returns the load of all requests.
     pub(super) fn load(&self) -> Load {
         self.promised.plus(self.newcomers)
     }
 
-    /// How much of a full queue it holds without a promise, by its weight.
+    /// Returns the part of the queue that newcomers of the line hold, divided by the weight.
     pub(super) fn size(&self) -> u64 {
         self.newcomer_size / u64::from(self.weight)
     }
 
-    /// The same with one more seat.
+    /// Returns [`Self::size`] with one more seat.
     pub(super) fn size_with(&self, seat: &Seat) -> u64 {
         (self.newcomer_size + seat.size) / u64::from(self.weight)
     }
@@ -151,7 +152,7 @@ impl Line {
         self.credit_round = round;
     }
 
-    /// Tokens for each round.
+    /// Returns the tokens that the tenant gets in each round.
     fn share(&self) -> i64 {
         QUANTUM * i64::from(self.weight)
     }
@@ -163,10 +164,11 @@ impl Load {
     }
 }
 
-/// Tokens that each tenant of weight 1 may take in a round: about one usual request of a chat, so that
-/// tenants take turns request by request. More serves several of one tenant in a row; less gives the
-/// same shares.
+/// Tokens that a tenant of weight 1 gets in a round: about one usual request of a chat, so that
+/// tenants take turns request by request. With a larger value several requests of one tenant are
+/// served in a row; a smaller one gives the same shares.
 pub(super) const QUANTUM: i64 = 1_024;
 
-/// One place in the queue. Small parts of it count, and differences between large weights.
+/// Size of one place in the queue: fine enough for small parts and for differences between large
+/// weights.
 pub(super) const SIZE_UNIT: u64 = 1 << 16;

@@ -1,4 +1,4 @@
-//! In which order what waits is served: the one place that knows.
+//! Order in which waiting requests are served.
 
 use std::time::Instant;
 
@@ -10,12 +10,13 @@ use crate::Asker;
 /// Number of priority classes; 0 is the most urgent.
 pub const CLASSES: usize = 4;
 
-/// Of so many taken out in a row each class that waits gets at least one.
+/// Length of a series of removals in which each class that waits is served at least once.
 ///
-/// With all four classes waiting the lower three get 3 in 32 at least, and the first what is left.
+/// With all four classes waiting, the lower three get at least 3 in 32 together, and the first
+/// class the rest.
 pub(super) const TURNS_MAX: u32 = 32;
 
-/// Where a request stands.
+/// Class, tenant and seat of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     class: usize,
@@ -45,10 +46,10 @@ impl Place {
     }
 }
 
-/// Keeps sums of sizes from overflowing: as much as a million places.
+/// Largest size, a million places: keeps sums from overflowing.
 const SIZE_MAX: u64 = SIZE_UNIT << 20;
 
-/// The places of all requests that wait and need not have left yet.
+/// Places of all requests that wait and need not have left yet.
 #[derive(Debug, Default)]
 pub(super) struct Order {
     classes: [Class; CLASSES],
@@ -59,7 +60,7 @@ impl Order {
         self.classes[place.class].insert(place.tenant, place.weight, place.seat);
     }
 
-    /// Takes one in again that was taken out; its tenant keeps the weight that it has by now.
+    /// Puts back a place that was taken out; its tenant keeps its present weight.
     pub(super) fn put_back(&mut self, place: Place) {
         let class = &mut self.classes[place.class];
         let weight = class.weight(place.tenant).unwrap_or(place.weight);
@@ -70,7 +71,7 @@ impl Order {
         self.classes[place.class].remove(place.tenant, &place.seat);
     }
 
-    /// Takes out the next one; the number of its arrival.
+    /// Removes the next request, and returns the number of its arrival.
     pub(super) fn take_next(&mut self) -> Option<u64> {
         let next = self.next_class()?;
         let (_, seat) = self.classes[next].take_next()?;
@@ -83,9 +84,10 @@ impl Order {
         Some(seat.arrival)
     }
 
-    /// The one that has to leave for this one: of the least urgent class of all, if that is below its
-    /// own, else of its own class, of the tenant that holds more of the queue than its own does. None
-    /// that was promised a place. A promised one takes the place of one of its own tenant as well.
+    /// Returns the arrival of the request that has to leave for this one. It is of the least urgent
+    /// class below, or else of the own class and of a tenant that holds more of the queue than this
+    /// one's. A promised request never leaves; a new promised one may also replace one of its own
+    /// tenant.
     pub(super) fn victim(&self, place: &Place) -> Option<u64> {
         let below = self.classes[place.class + 1..].iter().rev().find_map(Class::last_newcomer);
         let same = &self.classes[place.class];
@@ -96,39 +98,39 @@ impl Order {
         below.or_else(beside).map(|(_, seat)| seat.arrival)
     }
 
-    /// How many wait of its tenant and class, and how many lines there are in its class and those below
-    /// it, its own included.
+    /// Returns how many requests of its tenant wait in its class, and the number of lines in its
+    /// class and all less urgent ones, with its own.
     pub(super) fn share(&self, place: &Place) -> (usize, usize) {
         let (own, lines) = self.classes[place.class].share(place.tenant);
         let below = self.classes[place.class + 1..].iter().map(|class| class.lines().count());
         (own, lines + below.sum::<usize>())
     }
 
-    /// How many wait in this class and those above it.
+    /// Returns how many requests wait in this class and more urgent ones.
     pub(super) fn count_up_to(&self, priority: u8) -> usize {
         self.classes[..=class(priority)].iter().map(|class| class.load().requests).sum()
     }
 
-    /// How many wait in the classes above it.
+    /// Returns how many requests wait in more urgent classes.
     pub(super) fn count_above(&self, priority: u8) -> usize {
         self.classes[..class(priority)].iter().map(|class| class.load().requests).sum()
     }
 
-    /// What waits of each tenant in this class.
+    /// Returns the tenants that wait in this class, with their weights and loads.
     pub(super) fn lines(&self, priority: u8) -> impl Iterator<Item = (u64, u16, Load, Load)> + '_ {
         self.classes[class(priority)].lines()
     }
 
-    /// How many stand before this place.
+    /// Returns how many requests stand before this place.
     pub(super) fn position(&self, place: &Place) -> usize {
         let above = self.classes[..place.class].iter().map(|class| class.load().requests);
         let within = self.classes[place.class].position(place.tenant, &place.seat);
         above.sum::<usize>() + within
     }
 
-    /// The class that has been passed over for too long, the lowest first if there are several, else
-    /// the first that has anything. Several can be due at once, so that each has to speak up as many
-    /// turns early as there are classes that may come before it.
+    /// Returns the class to serve: the lowest that was passed over for too long, or else the most
+    /// urgent that has a request. Several classes can be due at once, so each is due as many turns
+    /// early as there are classes that may come before it.
     fn next_class(&self) -> Option<usize> {
         let waits = |&class: &usize| !self.classes[class].is_empty();
         let is_due = |&class: &usize| self.classes[class].passed_over >= PASSED_OVER_MAX;
@@ -137,7 +139,7 @@ impl Order {
     }
 }
 
-/// After it a class is due. Those below it may be due at the same time and go first.
+/// Times that a class may be passed over. Classes below may be due at the same time and go first.
 const PASSED_OVER_MAX: u32 = TURNS_MAX - CLASSES as u32;
 
 pub(crate) fn class(priority: u8) -> usize {

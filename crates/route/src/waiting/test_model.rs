@@ -1,4 +1,4 @@
-//! A queue that is too simple to be wrong: lists that are searched from end to end.
+//! Reference model of the queue, too simple to be wrong: lists that are searched from end to end.
 
 use std::time::{Duration, Instant};
 
@@ -28,10 +28,10 @@ struct Tenant {
 
 #[derive(Debug, Default)]
 pub(super) struct Model {
-    /// In order of arrival.
+    /// Requests in order of arrival.
     pub(super) waiting: Vec<One>,
     pub(super) lapsed: Vec<One>,
-    /// In the order in which they joined.
+    /// Tenants in the order in which they joined.
     tenants: Vec<Tenant>,
     passed_over: [u32; CLASSES],
 }
@@ -45,7 +45,7 @@ impl Model {
         self.waiting.iter().chain(&self.lapsed).map(|one| one.bytes).sum()
     }
 
-    /// The items that had to leave for it.
+    /// Lets a request in, and returns the items that had to leave for it.
     pub(super) fn enter(
         &mut self,
         entry: &WaitEntry<u64>,
@@ -253,7 +253,7 @@ impl Model {
         self.tenants.iter_mut().find(is_own).unwrap()
     }
 
-    /// What is served first of what waits of this tenant.
+    /// Returns the request of this tenant that is served first.
     fn first(&self, tenant: &Tenant) -> One {
         let own = self
             .waiting

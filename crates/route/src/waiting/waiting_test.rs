@@ -1,4 +1,4 @@
-//! The queue against a model that is too simple to be wrong, and what it promises.
+//! Queue against a model that is too simple to be wrong, and its promises.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ fn unlimited() -> WaitQueue<u64> {
     WaitQueue::new(WaitLimits { count_max: 10_000, bytes_max: 10_000, wait_ms_max: 60_000 })
 }
 
-/// The items in the order in which they are taken out.
+/// Returns the items in the order in which they are taken out.
 fn popped(queue: &mut WaitQueue<u64>, now_ms: u64) -> Vec<u64> {
     std::iter::from_fn(|| queue.pop_next(at(now_ms))).map(|(_, entry)| entry.item).collect()
 }
@@ -82,7 +82,7 @@ proptest! {
     fn it_does_what_the_model_does(steps in prop::collection::vec(any_step(), 0..300)) {
         let mut queue = WaitQueue::new(LIMITS);
         let mut model = Model::default();
-        // By item: items count what was taken.
+        // Tickets by item: items are numbers of accepted requests.
         let mut tickets: Vec<WaitTicket> = Vec::new();
         let mut now_ms = 0;
         let item = |taken: Option<(WaitTicket, WaitEntry<u64>)>| taken.map(|(_, entry)| entry.item);
@@ -167,7 +167,8 @@ proptest! {
         waiting in 0..CLASSES as u8,
     ) {
         let mut queue = unlimited();
-        // Enough of one class that some of it waits all the time; of the others what comes in.
+        // Enough requests of one class to keep it waiting all the time, and other classes as they
+        // come.
         for item in 0..500 {
             queue.push(entry(item, waiting, 50_000), *NOW).unwrap();
         }
@@ -209,7 +210,7 @@ fn what_must_have_left_is_expired_and_never_served() {
     queue.push(entry(1, 3, 9_000), *NOW).unwrap();
     queue.push(entry(2, 0, 9_000), at(50)).unwrap();
     assert_eq!(queue.expire(at(99)), None);
-    // At the very moment of its deadline it is too late.
+    // At the very moment of its deadline a request is too late.
     assert_eq!(queue.pop_next(at(100)).unwrap().1.item, 2);
     assert_eq!(queue.expire(at(100)).unwrap().1.item, 0);
     assert_eq!(queue.expire(at(499)), None);
@@ -229,7 +230,7 @@ fn the_lowest_class_gets_its_turns_and_no_more_while_others_keep_coming() {
         served[usize::from(queue.pop_next(*NOW).unwrap().1.priority)] += 1;
         queue.push(entry(10_000 + item, 0, 50_000), *NOW).unwrap();
     }
-    // Each of the lower three one in 29 at most and one in 32 at least.
+    // Each of the lower three gets one in 29 at most and one in 32 at least.
     for class in 1..CLASSES {
         assert!((62..=69).contains(&served[class]), "{served:?}");
     }
@@ -272,7 +273,7 @@ fn sizes_and_waits_without_end_do_no_harm() {
     assert_eq!(queue.next_expiry(), Some(at(100)));
 }
 
-/// A request of a tenant, in the first class.
+/// Returns a request of a tenant, in the first class.
 fn of(tenant: u64, item: u64, tokens: u32) -> WaitEntry<u64> {
     WaitEntry { tenant, tokens, ..entry(item, 0, 50_000 + item) }
 }
@@ -288,7 +289,7 @@ fn tenants_get_equal_shares_of_tokens_whatever_their_requests_cost() {
     for _ in 0..900 {
         let (_, next) = queue.pop_next(*NOW).unwrap();
         tokens[next.tenant as usize] += u64::from(next.tokens);
-        // No more than the cost of one request and a quantum apart, at any time.
+        // The two are never further apart than the cost of one request and a quantum.
         assert!(tokens[1].abs_diff(tokens[2]) <= 4_000 + 1_024, "{tokens:?}");
     }
 }
@@ -316,7 +317,7 @@ fn a_tenant_that_comes_anew_is_served_at_once_and_can_not_save_up_a_share() {
         let tenants = [0, 1].map(|_| queue.pop_next(*NOW).unwrap().1.tenant);
         assert!(tenants.contains(&2), "turn {turn}: {tenants:?}");
     }
-    // It comes with many after it had few: they take turns from the first one on.
+    // The tenant comes with many requests after few: tenants take turns from the first one on.
     for item in 0..20 {
         queue.push(of(2, 2_000 + item, 1_024), *NOW).unwrap();
     }
@@ -366,7 +367,7 @@ fn a_full_queue_lets_go_of_the_least_urgent_that_was_promised_nothing() {
     };
     assert_eq!(pushed_out(1, 10), Ok(vec![1]));
     assert_eq!(pushed_out(1, 11), Ok(vec![0]));
-    // Of its own class and tenant nobody leaves.
+    // No request of the same class and tenant leaves.
     assert_eq!(pushed_out(1, 12).unwrap_err().limit, WaitLimit::Count);
     assert_eq!(pushed_out(0, 13), Ok(vec![11]));
     assert_eq!(pushed_out(0, 14), Ok(vec![10]));
@@ -391,7 +392,7 @@ fn promised_requests_are_taken_beyond_the_limit_and_in_place_of_newcomers() {
     let places = [242, 243, 244, 245].map(|item| promised(item).unwrap());
     assert_eq!(places, [[3], [2], [1], [0]]);
     assert_eq!(promised(246).unwrap_err().limit, WaitLimit::Count);
-    // Another tenant is not kept out by them.
+    // Promises keep no other tenant out.
     assert_eq!(queue.enter(of(2, 247, 10), *NOW).unwrap().pushed_out, []);
 }
 
@@ -404,7 +405,7 @@ fn a_tenant_that_fills_the_queue_makes_room_for_another_one_until_both_have_as_m
         assert_eq!(entered.pushed_out.len(), 1);
         assert_eq!(entered.pushed_out[0].1.tenant, 1);
     }
-    // 6 and 4: one more would only turn it round.
+    // 6 and 4 become 5 and 5; one more would only reverse the difference.
     assert_eq!(queue.enter(of(2, 14, 5_000), *NOW).unwrap().pushed_out.len(), 1);
     assert!(queue.enter(of(2, 15, 5_000), *NOW).is_err());
     assert!(queue.enter(of(1, 16, 5_000), *NOW).is_err());
@@ -417,7 +418,7 @@ fn who_would_have_to_leave_in_vain_stays_where_it_is() {
         queue.push(WaitEntry { bytes: 2, ..entry(item, 3, 300 - item) }, *NOW).unwrap();
     }
     let large = |bytes: usize| WaitEntry { bytes, ..entry(20, 0, 100) };
-    // More than eight would have to leave.
+    // More than eight requests would have to leave.
     assert_eq!(queue.enter(large(17), *NOW).unwrap_err().limit, WaitLimit::Bytes);
     assert_eq!((queue.len(), queue.bytes()), (10, 20));
     assert_eq!(queue.enter(large(16), *NOW).unwrap().pushed_out.len(), 8);

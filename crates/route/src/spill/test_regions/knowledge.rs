@@ -1,4 +1,4 @@
-//! What nodes know of regions: their own as it is, others as they last reported.
+//! Knowledge of nodes about regions: the present state of their own, the last report of others.
 
 use spillway_types::{ModelLoad, RAMP_FULL};
 
@@ -9,7 +9,7 @@ use crate::spill::{
     Access, CountHistory, OwnRegion, RegionCandidate, RegionReport, Waiting, shed_state,
 };
 
-/// What a node knows of another region.
+/// Knowledge of a node about another region.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
     pub(super) sent: u64,
@@ -23,7 +23,7 @@ pub(super) struct Link {
 struct Report {
     made: u64,
     load: ModelLoad,
-    /// What the counters showed as far as the report can know.
+    /// Counters as of the moment that the report can know.
     sent: u64,
     ended: u64,
 }
@@ -51,7 +51,7 @@ impl World<'_> {
         if region < self.scenario.edges { 0 } else { SLOTS }
     }
 
-    /// The truth about a region.
+    /// Returns the true load of a region.
     pub(super) fn load(&mut self, region: usize) -> ModelLoad {
         let (now, slots) = (self.now, self.slots(region));
         let Region { running, ends, nodes, .. } = &mut self.regions[region];

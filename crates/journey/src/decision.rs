@@ -1,0 +1,48 @@
+//! Decision about a request, with its reasons.
+
+use spillway_route::{Attempt, Refusal, ShedReason, SpillPlan, SpillReason};
+
+/// Decision about a request at one moment, before anything is done about it.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    /// Replica of this region that would be asked, or the reason for which none would.
+    pub planned: Result<Attempt, Refusal>,
+    /// Way that the request takes.
+    pub way: Way,
+    /// Comparison of the regions; `None` if none was needed.
+    pub spill: Option<SpillPlan>,
+}
+
+/// Way that a request takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// The planned replica of this region; or the refusal holds.
+    Own,
+    /// Another region.
+    Region {
+        /// Index among the other regions.
+        index: usize,
+        /// Reason for leaving the own region.
+        reason: SpillReason,
+    },
+    /// This node's queue.
+    Wait {
+        /// Milliseconds to read the prompt once it has a place; 0 if unknown.
+        prefill_ms: f32,
+    },
+    /// No place: the request is shed.
+    Shed {
+        /// Reason for shedding.
+        reason: ShedReason,
+        /// Milliseconds until its turn would have come.
+        predicted_ms: f32,
+    },
+    /// No replica, though one is free: the first token would come too late, and no region is
+    /// sooner.
+    TooLate {
+        /// Limit that would be missed: [`ShedReason::Slo`] or [`ShedReason::Late`].
+        reason: ShedReason,
+        /// Predicted milliseconds until the first token.
+        first_token_ms: f32,
+    },
+}

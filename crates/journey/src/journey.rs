@@ -1,0 +1,397 @@
+//! State machine of a journey.
+
+mod choose;
+mod consider;
+mod patience;
+mod places;
+mod weigh;
+
+use std::time::{Duration, Instant};
+
+use spillway_route::{Attempt, Refusal, ShedReason, SpillReason};
+use spillway_types::{RegionName, ReplicaSlot};
+
+use crate::ending::Ending;
+use crate::event::{Event, RegionFailure};
+use crate::retry::RetrySafety;
+use crate::sight::Sight;
+use crate::standing::{Claim, Position, Standing};
+use crate::step::{Connection, Step, WaitTerms};
+
+/// Nodes of one region that refuse because they are about to end, before the region counts as
+/// refusing: a rolling restart ends one node of a region at a time.
+const LEAVING_MAX: u32 = 3;
+
+/// Journey of one request through a node.
+///
+/// The driver alternates: [`Journey::next`] returns a step, [`Journey::on`] takes its result.
+#[derive(Clone, Debug)]
+pub struct Journey {
+    /// Attempts at most, over all models and regions.
+    attempts_max: u32,
+    /// Moment at which the request's head arrived.
+    started: Instant,
+    state: State,
+    standing: Standing,
+    /// Replicas of the view that are not asked again.
+    tried: Vec<ReplicaSlot>,
+    /// Regions that did not take the request, and when. A waiting request forgets them after some
+    /// time.
+    refused: Vec<(RegionName, Instant)>,
+    /// Regions that said they may not serve the request, which does not change while it waits.
+    forbidden: Vec<RegionName>,
+    /// Number of nodes of other regions that were about to end.
+    leaving: u32,
+    attempts: u32,
+    /// Attempts for the model that the request names now.
+    attempts_of_model: u32,
+    /// Number of the request in its group. It is taken once: retries with numbers of their own
+    /// would send the first attempt of every request to the same one of two replicas.
+    ticket: Option<u64>,
+    /// Replica whose kept connection broke. That says little about the replica: if no other one can
+    /// be asked, it is asked again on a new connection.
+    worn: Option<Attempt>,
+    /// True once limits that are still being learned do not hold the request back any more.
+    is_past_guesses: bool,
+    has_held_reply: bool,
+    has_failed: bool,
+    /// Moment at which the first replica takes requests again, if all asked for a pause.
+    busy_until: Option<Instant>,
+    /// Reason for which the first model could not be asked any more.
+    refusal: Option<Refusal>,
+    /// Leading blocks of the prompt at the replica that holds most; `None` if the policy does not go
+    /// by caches.
+    cached_longest: Option<u32>,
+}
+
+/// Step that the driver has not reported on yet, if there is one.
+#[derive(Clone, Debug, PartialEq)]
+enum State {
+    /// No step is under way: the next one has to be decided.
+    // Planning => (Placing | Forwarding | Waiting | Renaming | Over)
+    Planning,
+    /// A place at a replica is being taken.
+    // Placing => (Asking | Pausing | Over)
+    Placing { attempt: Attempt, connection: Connection },
+    /// A replica is asked.
+    // Asking => (Silent | Planning | Over)
+    Asking(Attempt),
+    /// The replica has been silent for long, and a second one may be asked.
+    // Silent => (Listening | Hedging)
+    Silent(Attempt),
+    /// A place at a second replica is being taken.
+    // Hedging => Listening
+    Hedging { first: Attempt, second: Attempt },
+    /// The driver asks one replica or two, and no more.
+    // Listening => (Planning | Over)
+    Listening(Attempt),
+    /// Another region is asked.
+    // Forwarding => (Planning | Over)
+    Forwarding { region: RegionName, reason: Option<SpillReason> },
+    /// The request waits in the queue.
+    // Waiting => (Planning | Over)
+    Waiting(WaitTerms),
+    /// The request waits for a moment, outside the queue.
+    // Pausing => Planning
+    Pausing(Duration),
+    /// The driver changes the request to another model.
+    // Renaming => Planning
+    Renaming,
+    /// The journey has ended.
+    Over(Ending),
+}
+
+impl Journey {
+    /// Creates the journey of a request whose head arrived at `started`, with at most
+    /// `attempts_max` attempts over all models and regions.
+    #[must_use]
+    pub fn new(started: Instant, attempts_max: u32) -> Self {
+        Self {
+            attempts_max,
+            started,
+            state: State::Planning,
+            standing: Standing::default(),
+            tried: Vec::new(),
+            refused: Vec::new(),
+            forbidden: Vec::new(),
+            leaving: 0,
+            attempts: 0,
+            attempts_of_model: 0,
+            ticket: None,
+            worn: None,
+            is_past_guesses: false,
+            has_held_reply: false,
+            has_failed: false,
+            busy_until: None,
+            refusal: None,
+            cached_longest: None,
+        }
+    }
+
+    /// Excludes replicas and regions from the beginning, e.g. those that broke off a stream which
+    /// another one is to continue.
+    #[must_use]
+    pub fn without(
+        mut self,
+        replicas: Vec<ReplicaSlot>,
+        regions: &[RegionName],
+        now: Instant,
+    ) -> Self {
+        self.tried = replicas;
+        self.refused = regions.iter().map(|region| (region.clone(), now)).collect();
+        self
+    }
+
+    /// Notes that the request was promised a place when it was shed earlier, and came when it was
+    /// told to. Call it before the first [`Journey::next`].
+    pub fn redeem_promise(&mut self) {
+        self.standing.claim = Claim::Promise;
+    }
+
+    /// Renames its replicas after a change of the view: `rename` returns the slot of each replica
+    /// that is still there.
+    pub fn follow_view(&mut self, rename: impl Fn(ReplicaSlot) -> Option<ReplicaSlot>) {
+        self.tried = self.tried.iter().filter_map(|slot| rename(*slot)).collect();
+    }
+
+    /// Returns the position in this node's queue.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.standing.position
+    }
+
+    /// Returns the claim to go before newcomers.
+    #[must_use]
+    pub fn claim(&self) -> Claim {
+        self.standing.claim
+    }
+
+    /// Returns when the request first began to wait; `None` if it never did.
+    #[must_use]
+    pub fn waits_since(&self) -> Option<Instant> {
+        self.standing.since
+    }
+
+    /// Returns when the first replica takes requests again; `None` unless all have asked for a
+    /// pause.
+    #[must_use]
+    pub fn busy_until(&self) -> Option<Instant> {
+        self.busy_until
+    }
+
+    /// Returns the leading blocks of the prompt at the replica that holds most, as last looked up;
+    /// `None` if the policy does not read caches.
+    #[must_use]
+    pub fn cached_longest(&self) -> Option<u32> {
+        self.cached_longest
+    }
+
+    /// Returns the attempts made so far, with those at other regions that may have begun to work.
+    #[must_use]
+    pub fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    /// Returns true if a second replica may be asked when the first is silent for long: then
+    /// [`Event::Silent`] is to be reported.
+    #[must_use]
+    pub fn may_hedge<S: Sight>(&self, sight: &S) -> bool {
+        matches!(self.state, State::Asking(_)) && self.attempts == 1 && sight.is_repeatable()
+    }
+
+    /// Returns the next step. Without an event in between it returns that step again.
+    pub fn next<S: Sight>(&mut self, sight: &S, now: Instant, rng: &mut fastrand::Rng) -> Step {
+        match self.state {
+            State::Planning => self.choose(sight, now, rng),
+            State::Silent(first) => self.choose_second(first, sight, (now, rng)),
+            _ => {}
+        }
+        match &self.state {
+            State::Placing { attempt, connection } => {
+                Step::Ask { attempt: *attempt, connection: *connection }
+            }
+            State::Hedging { second, .. } => Step::Hedge(*second),
+            State::Forwarding { region, reason } => {
+                Step::Forward { region: region.clone(), reason: *reason }
+            }
+            State::Waiting(terms) => Step::Wait(*terms),
+            State::Pausing(pause) => Step::Pause(*pause),
+            State::Renaming => Step::StandIn,
+            State::Over(ending) => Step::End(*ending),
+            State::Planning | State::Asking(_) | State::Silent(_) | State::Listening(_) => {
+                Step::Listen
+            }
+        }
+    }
+
+    /// Takes the result of a step. Returns the safety of the retry that follows; `None` if none
+    /// does.
+    ///
+    /// An event that does not fit the step that is under way changes nothing.
+    pub fn on<S: Sight>(&mut self, event: Event, sight: &S, now: Instant) -> Option<RetrySafety> {
+        match (std::mem::replace(&mut self.state, State::Planning), event) {
+            // Another request took the last place since the plan was made. The replica was not asked,
+            // so it may be as soon as it has a place again.
+            (State::Placing { attempt, connection }, Event::NoPlace) => {
+                match connection {
+                    Connection::KeptOrNew => self.tried.retain(|slot| *slot != attempt.slot),
+                    // The replica was asked once: it may be asked again on a new connection alone.
+                    Connection::New => self.worn = Some(attempt),
+                }
+                self.pause_without_place(sight, now);
+            }
+            (State::Placing { attempt, .. }, Event::Asked) => self.begin(attempt),
+            (State::Asking(attempt), Event::Silent) => self.state = State::Silent(attempt),
+            (State::Hedging { first, second }, Event::Hedged { is_asked }) => {
+                self.hedged(first, second, is_asked);
+            }
+            (
+                State::Asking(_) | State::Silent(_) | State::Listening(_),
+                Event::Replied { status, can_repeat },
+            ) => {
+                let safety = status.safety(sight.is_idempotent());
+                return self.retry_or(Ending::Reply, (safety, can_repeat), sight, now);
+            }
+            (
+                State::Asking(attempt) | State::Silent(attempt) | State::Listening(attempt),
+                Event::Failed { safety, is_fault, was_kept, can_repeat },
+            ) => {
+                self.has_failed = true;
+                self.worn = was_kept.then_some(attempt);
+                let safety = safety.with_key(sight.is_idempotent(), is_fault);
+                return self.retry_or(Ending::LastFailure, (safety, can_repeat), sight, now);
+            }
+            (_, Event::ClientFault) => self.end(Ending::ClientFault),
+            (State::Forwarding { .. }, Event::RegionReplied) => self.end(Ending::Reply),
+            (State::Forwarding { region, .. }, Event::RegionFailed { failure, can_repeat }) => {
+                return self.region_failed(region, (failure, can_repeat), sight, now);
+            }
+            (State::Waiting(_), Event::Turn { due }) => {
+                self.standing.position = Position::AtTurn;
+                self.standing.claim = Claim::Turn(due);
+                self.forget_refusals(now);
+            }
+            (State::Waiting(terms), Event::SentAway { reason, retry_after }) => {
+                // The queue knows the end of the longest wait as a deadline.
+                let is_early = reason == ShedReason::Late && now < sight.inquiry().deadline.at();
+                let reason = if is_early { terms.over } else { reason };
+                self.end(Ending::SentAway { reason, retry_after });
+            }
+            (State::Waiting(_), Event::QueueFull) => {
+                self.end(Ending::Shed { reason: ShedReason::QueueFull, predicted_ms: 0.0 });
+            }
+            (State::Waiting(_), Event::Paused) => self.forget_refusals(now),
+            (State::Pausing(_), Event::Paused) => {}
+            (State::Renaming, Event::StoodIn { is_renamed }) => {
+                if is_renamed {
+                    self.change_model();
+                }
+            }
+            (state, event) => {
+                debug_assert!(false, "{event:?} while {state:?}");
+                self.state = state;
+            }
+        }
+        None
+    }
+
+    /// Notes that the request has a place at a replica.
+    fn begin(&mut self, attempt: Attempt) {
+        self.standing.position = Position::Outside;
+        self.count_attempt();
+        self.state = State::Asking(attempt);
+    }
+
+    fn hedged(&mut self, first: Attempt, second: Attempt, is_asked: bool) {
+        if is_asked {
+            self.tried.push(second.slot);
+            self.count_attempt();
+        }
+        self.state = State::Listening(first);
+    }
+
+    fn count_attempt(&mut self) {
+        self.attempts += 1;
+        self.attempts_of_model += 1;
+    }
+
+    /// Plans a retry if the rules and the budget allow one; otherwise ends the journey.
+    fn retry_or<S: Sight>(
+        &mut self,
+        ending: Ending,
+        (safety, can_repeat): (RetrySafety, bool),
+        sight: &S,
+        now: Instant,
+    ) -> Option<RetrySafety> {
+        let is_allowed = self.attempts < self.attempts_max
+            && safety != RetrySafety::Never
+            && can_repeat
+            && sight.take_retry(now);
+        if !is_allowed {
+            self.end(ending);
+            return None;
+        }
+        self.has_held_reply |= ending == Ending::Reply;
+        Some(safety)
+    }
+
+    fn region_failed<S: Sight>(
+        &mut self,
+        region: RegionName,
+        (failure, can_repeat): (RegionFailure, bool),
+        sight: &S,
+        now: Instant,
+    ) -> Option<RetrySafety> {
+        if failure == RegionFailure::Leaving && self.leaving < LEAVING_MAX {
+            // Another node of the region is asked next, if there is one.
+            self.leaving += 1;
+            return None;
+        }
+        if failure == RegionFailure::Forbidden {
+            self.forbidden.push(region.clone());
+        }
+        self.refused.push((region, now));
+        match failure {
+            // To go on after a refusal is no retry: no replica has worked on the request.
+            RegionFailure::Closed
+            | RegionFailure::NotConnected
+            | RegionFailure::Leaving
+            | RegionFailure::Forbidden
+            | RegionFailure::Refused => None,
+            RegionFailure::Broken { safety } => {
+                self.attempts += 1;
+                self.has_failed = true;
+                let safety = safety.with_key(sight.is_idempotent(), true);
+                self.retry_or(Ending::LastFailure, (safety, can_repeat), sight, now)
+            }
+        }
+    }
+
+    /// Turns to the model that stands in. Numbers, kept connections and claims of the model before
+    /// are dropped.
+    fn change_model(&mut self) {
+        self.ticket = None;
+        self.worn = None;
+        self.attempts_of_model = 0;
+        self.standing.leave_model();
+    }
+
+    /// Ends the journey. A held error reply of a replica says more than an error of the gateway.
+    fn end(&mut self, ending: Ending) {
+        let is_worse = ending.is_error() && self.has_held_reply;
+        self.state = State::Over(if is_worse { Ending::HeldReply } else { ending });
+    }
+
+    fn has_refused(&self, region: &RegionName) -> bool {
+        self.refused.iter().any(|(refused, _)| refused == region)
+    }
+}
+
+#[cfg(test)]
+mod decision_test;
+#[cfg(test)]
+mod property_test;
+#[cfg(test)]
+mod stories;
+#[cfg(test)]
+mod test_sight;

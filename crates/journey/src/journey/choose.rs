@@ -1,0 +1,148 @@
+//! Choice of the next step, when nothing is under way.
+
+use std::time::Instant;
+
+use spillway_route::{Attempt, Refusal, SpillReason};
+use spillway_types::RegionName;
+
+use super::{Journey, State};
+use crate::decision::{Decision, Way};
+use crate::ending::{Ending, RefusedRequest};
+use crate::sight::Sight;
+use crate::standing::Position;
+use crate::step::Connection;
+
+impl Journey {
+    /// Chooses the step that ends the planning.
+    pub(super) fn choose<S: Sight>(&mut self, sight: &S, now: Instant, rng: &mut fastrand::Rng) {
+        while self.state == State::Planning {
+            if let Some(region) = sight.only_region() {
+                match self.has_refused(region) {
+                    true => self.end(Ending::OnlyRegionGone),
+                    false => self.forward(region.clone(), None, sight, now),
+                }
+            } else if self.leaves_model(sight) && sight.has_stand_in() {
+                self.state = State::Renaming;
+            } else {
+                let decision = self.consider(sight, now, rng);
+                self.decide(&decision, sight, (now, rng));
+            }
+        }
+    }
+
+    /// Asks a second replica beside a silent one, if no other request waits for that place and the
+    /// budget allows it.
+    pub(super) fn choose_second<S: Sight>(
+        &mut self,
+        first: Attempt,
+        sight: &S,
+        (now, rng): (Instant, &mut fastrand::Rng),
+    ) {
+        self.state = State::Listening(first);
+        if !sight.is_quiet() {
+            return;
+        }
+        if let Ok(second) = self.plan(sight, now, rng)
+            && sight.take_hedge(now)
+        {
+            self.state = State::Hedging { first, second };
+        }
+    }
+
+    /// Returns true if another model is to be asked although this one may have replicas left: they
+    /// are in a bad state, or two of them failed and only one more attempt is allowed.
+    fn leaves_model<S: Sight>(&self, sight: &S) -> bool {
+        let is_last = self.attempts >= 2 && self.attempts + 1 == self.attempts_max;
+        (is_last && self.attempts_of_model > 0) || sight.starts_with_stand_in()
+    }
+
+    fn decide<S: Sight>(
+        &mut self,
+        decision: &Decision,
+        sight: &S,
+        (now, rng): (Instant, &mut fastrand::Rng),
+    ) {
+        match (decision.way, decision.planned) {
+            (Way::Region { index, reason }, _) => {
+                self.forward(sight.region(index).clone(), Some(reason), sight, now);
+            }
+            (Way::Own, Ok(attempt)) => self.ask(attempt, Connection::KeptOrNew, sight),
+            (Way::Own, Err(refusal)) => self.refuse(refusal, sight, (now, rng)),
+            (Way::TooLate { .. }, Ok(attempt)) if sight.take_late_probe(now) => {
+                self.ask(attempt, Connection::KeptOrNew, sight);
+            }
+            // Another model that can serve now beats a place in a queue.
+            (Way::Wait { .. } | Way::Shed { .. } | Way::TooLate { .. }, _)
+                if sight.has_stand_in() =>
+            {
+                self.state = State::Renaming;
+            }
+            (Way::TooLate { reason, first_token_ms }, _) => {
+                self.end(Ending::TooLate { reason, first_token_ms });
+            }
+            (Way::Wait { prefill_ms }, _) => self.wait(prefill_ms, sight, now),
+            (Way::Shed { reason, predicted_ms }, _) => {
+                self.end(Ending::Shed { reason, predicted_ms });
+            }
+        }
+    }
+
+    fn ask<S: Sight>(&mut self, attempt: Attempt, connection: Connection, sight: &S) {
+        // The rules may have changed while the request waited.
+        let permission = sight.permission();
+        if !permission.is_given() {
+            return self.end(Ending::Forbidden(permission));
+        }
+        if connection == Connection::KeptOrNew {
+            self.tried.push(attempt.slot);
+        }
+        self.state = State::Placing { attempt, connection };
+    }
+
+    fn forward<S: Sight>(
+        &mut self,
+        region: RegionName,
+        reason: Option<SpillReason>,
+        sight: &S,
+        now: Instant,
+    ) {
+        if !sight.may_serve(&region) {
+            self.forbidden.push(region.clone());
+            self.refused.push((region, now));
+            return;
+        }
+        // Otherwise the queue would call the request while it is served elsewhere.
+        self.standing.position = Position::Outside;
+        self.state = State::Forwarding { region, reason };
+    }
+
+    /// Goes on without a replica of the group: with another connection, model, standing or ending.
+    fn refuse<S: Sight>(
+        &mut self,
+        refusal: Refusal,
+        sight: &S,
+        (now, rng): (Instant, &mut fastrand::Rng),
+    ) {
+        if let Some(attempt) = self.worn.take() {
+            return self.ask(attempt, Connection::New, sight);
+        }
+        let is_late = refusal == Refusal::DeadlinePassed;
+        // The reason for refusing the first model says more than what became of its stand-ins.
+        let first = *self.refusal.get_or_insert(refusal);
+        if !is_late && sight.has_stand_in() {
+            self.state = State::Renaming;
+            return;
+        }
+        if let Some(attempt) = self.plan_among_next(refusal, sight, (now, rng)) {
+            return self.ask(attempt, Connection::KeptOrNew, sight);
+        }
+        if self.has_failed {
+            return self.end(Ending::LastFailure);
+        }
+        let refusal = if is_late { refusal } else { first };
+        let waits = matches!(refusal, Refusal::AllBusy | Refusal::AllResting);
+        let retry_at = self.busy_until.filter(|_| waits);
+        let was_tried = self.attempts > 0;
+        self.end(Ending::Refused(RefusedRequest { refusal, was_tried, retry_at }));
+    }
+}

@@ -1,0 +1,106 @@
+//! Decision about a request: the replica, and the way.
+
+use std::time::Instant;
+
+use spillway_route::{Attempt, Loads, Moment, Plan, Reason, Refusal, plan};
+
+use super::Journey;
+use crate::decision::Decision;
+use crate::room::Room;
+use crate::sight::{RoomLoads, Sight};
+
+impl Journey {
+    /// Decides where the request would go now, without doing it: for [`Journey::next`], and for
+    /// explanations.
+    pub fn consider<S: Sight>(
+        &mut self,
+        sight: &S,
+        now: Instant,
+        rng: &mut fastrand::Rng,
+    ) -> Decision {
+        loop {
+            let planned = self.plan(sight, now, rng);
+            let (way, spill) = self.weigh(planned, sight, (now, rng));
+            if !self.leaves_for_a_guess(way, planned, sight) {
+                return Decision { planned, way, spill };
+            }
+            self.is_past_guesses = true;
+        }
+    }
+
+    /// Sets the number of the request's decisions, e.g. to explain the next request without taking
+    /// its number.
+    pub fn set_ticket(&mut self, ticket: u64) {
+        self.ticket = Some(ticket);
+    }
+
+    /// Chooses a replica of this region.
+    pub(super) fn plan<S: Sight>(
+        &mut self,
+        sight: &S,
+        now: Instant,
+        rng: &mut fastrand::Rng,
+    ) -> Result<Attempt, Refusal> {
+        if let Some(slot) = sight.pinned() {
+            let attempt = Attempt { slot, reason: Reason::Session, prediction: None };
+            let is_new = !self.tried.contains(&slot);
+            return if is_new { Ok(attempt) } else { Err(Refusal::AllTried) };
+        }
+        let Some(group) = sight.group() else { return Err(Refusal::NoReplica) };
+        self.busy_until = group.busy_until.or_else(|| tenant_rests_until(sight));
+        if self.busy_until.is_some() {
+            return Err(Refusal::AllResting);
+        }
+        let room = self.room(sight);
+        // Places that others leave to the tenant are tried before all others.
+        let first = sight.kept_for_tenant().filter(|_| room.can_wait);
+        let reads_caches = sight.route_rules().reads_caches;
+        let ticket = *self.ticket.get_or_insert_with(|| sight.take_ticket());
+        let mut loads = sight.loads(Room { first, ..room }, reads_caches);
+        self.cached_longest = reads_caches.then(|| loads.cached_blocks_max());
+        let inquiry = sight.inquiry();
+        let moment = Moment { now, loads: &loads, ticket, rng };
+        let mut planned = plan(inquiry, group.group, &self.tried, moment);
+        if first.is_some() && matches!(planned, Plan::Refuse(_)) {
+            loads.set_room(room);
+            let moment = Moment { now, loads: &loads, ticket, rng };
+            planned = plan(inquiry, group.group, &self.tried, moment);
+        }
+        match planned {
+            Plan::Attempt(attempt) => Ok(attempt),
+            Plan::Refuse(refusal) => Err(refusal),
+        }
+    }
+
+    /// Chooses a replica of the next best standing, for a request that all others have failed: better
+    /// such a replica than none.
+    pub(super) fn plan_among_next<S: Sight>(
+        &self,
+        refusal: Refusal,
+        sight: &S,
+        (now, rng): (Instant, &mut fastrand::Rng),
+    ) -> Option<Attempt> {
+        if refusal != Refusal::AllTried || self.attempts == 0 || sight.pinned().is_some() {
+            return None;
+        }
+        let next = sight.group()?.next?;
+        let loads = sight.loads(self.room(sight), false);
+        let ticket = self.ticket.unwrap_or_default();
+        let moment = Moment { now, loads: &loads, ticket, rng };
+        match plan(sight.inquiry(), next, &self.tried, moment) {
+            Plan::Attempt(attempt) => Some(attempt),
+            Plan::Refuse(_) => None,
+        }
+    }
+}
+
+/// Returns when the first of the replicas may be asked, if all have asked the tenant to stay away.
+fn tenant_rests_until<S: Sight>(sight: &S) -> Option<Instant> {
+    sight.tenant()?;
+    let mut soonest: Option<Instant> = None;
+    for candidate in sight.group()?.group.candidates() {
+        let until = sight.rests_for_tenant(candidate.slot)?;
+        soonest = Some(soonest.map_or(until, |soonest| soonest.min(until)));
+    }
+    soonest
+}

@@ -1,0 +1,134 @@
+//! Time that a request waits.
+
+use std::time::{Duration, Instant};
+
+use spillway_route::ShedReason;
+
+use super::{Journey, State};
+use crate::ending::Ending;
+use crate::sight::Sight;
+use crate::standing::Position;
+use crate::step::WaitTerms;
+
+/// Time between two looks of a waiting request at other regions, which may be sooner by now.
+const REVIEW: Duration = Duration::from_millis(250);
+/// Longest pause of replicas that requests wait for in this node. For longer ones their clients are
+/// told when to come again.
+const REST_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Time between the end of a replica's pause and the news of it.
+const REST_SLACK: Duration = Duration::from_millis(5);
+/// Pause between two looks for a place at the one replica that can serve a request.
+const PINNED_PAUSE: Duration = Duration::from_millis(20);
+/// Part of a predicted wait that is certain.
+const CERTAIN_SHARE: f32 = 0.7;
+/// Longest wait that can be set, in milliseconds: a day.
+const WAIT_MS_END: u64 = 86_400_000;
+
+impl Journey {
+    /// Lets the request wait in the queue, or turns it away if it has waited for as long as it may.
+    pub(super) fn wait<S: Sight>(&mut self, prefill_ms: f32, sight: &S, now: Instant) {
+        let since = *self.standing.since.get_or_insert(now);
+        let (until, over) = self.waits_until(since, sight);
+        if now >= until {
+            return self.end(Ending::Shed { reason: over, predicted_ms: 0.0 });
+        }
+        let mut pause = REVIEW.min(until - now);
+        if let Some(busy_until) = self.busy_until {
+            // A request that is let in again should not have to wait for the next look.
+            pause = pause.min(busy_until.saturating_duration_since(now) + REST_SLACK);
+        }
+        let terms = WaitTerms {
+            until,
+            over,
+            begin_by: self.begin_by(prefill_ms, sight),
+            turn_by: self.standing.claim.turn_by(),
+            pause,
+            passes_turn_on: self.standing.position == Position::AtTurn,
+        };
+        self.standing.position = Position::Queued;
+        self.state = State::Waiting(terms);
+    }
+
+    /// Pauses before the next look for a place. Another replica may have one at once; the only one
+    /// that can serve the request is asked again after some time.
+    pub(super) fn pause_without_place<S: Sight>(&mut self, sight: &S, now: Instant) {
+        if sight.pinned().is_none() {
+            self.state = State::Pausing(Duration::ZERO);
+            return;
+        }
+        let since = *self.standing.since.get_or_insert(now);
+        let (until, over) = self.waits_until(since, sight);
+        if now >= until {
+            return self.end(Ending::NoPlaceInTime(over));
+        }
+        self.state = State::Pausing(PINNED_PAUSE.min(until - now));
+    }
+
+    /// Forgets refusals of regions after some time: they may have room by now, as their reports
+    /// say.
+    pub(super) fn forget_refusals(&mut self, now: Instant) {
+        self.refused.retain(|(_, at)| now.saturating_duration_since(*at) < REVIEW);
+    }
+
+    /// Returns the end of a wait that began at `since`, and the reason for shedding then: the
+    /// deadline, the longest wait of the route, or the time that the client waits for a reply to
+    /// begin.
+    fn waits_until<S: Sight>(&self, since: Instant, sight: &S) -> (Instant, ShedReason) {
+        let longest_ms = sight.route_rules().wait_ms_max.min(WAIT_MS_END);
+        let longest = since + Duration::from_millis(longest_ms);
+        let left_by = sight.client_patience().map(|patience| self.started + patience);
+        let longest = left_by.map_or(longest, |left_by| left_by.min(longest));
+        let deadline = sight.inquiry().deadline.at();
+        if deadline <= longest {
+            (deadline, ShedReason::Late)
+        } else {
+            (longest, ShedReason::Waited)
+        }
+    }
+
+    /// Returns the reason for which a request is not to wait at all: its turn is predicted to come
+    /// after all the time that it may wait. Predictions stray, so the turn has to be clearly later;
+    /// a request that already waits is not shed for one.
+    pub(super) fn is_beyond_patience<S: Sight>(
+        &self,
+        wait_ms: f32,
+        sight: &S,
+        now: Instant,
+    ) -> Option<ShedReason> {
+        let has_turn_to_come = self.standing.claim == crate::Claim::Promise;
+        if self.standing.since.is_some() || has_turn_to_come {
+            return None;
+        }
+        let (until, over) = self.waits_until(now, sight);
+        let left_ms = until.saturating_duration_since(now).as_secs_f32() * 1e3;
+        (wait_ms * CERTAIN_SHARE > left_ms).then_some(over)
+    }
+
+    /// Returns true if all replicas asked for so short a pause that the request waits in this node
+    /// for its end. A request that a replica has itself refused gets that reply.
+    pub(super) fn waits_for_rest<S: Sight>(&self, sight: &S, now: Instant) -> bool {
+        let Some(busy_until) = self.busy_until else { return false };
+        let (until, _) = self.waits_until(self.standing.since.unwrap_or(now), sight);
+        let is_new = self.tried.is_empty() && !self.has_held_reply;
+        let has_queue = sight.route_rules().has_queue();
+        has_queue && is_new && busy_until < until.min(now + REST_WAIT_MAX)
+    }
+
+    /// Returns the milliseconds left until the first token is due; `None` without an objective.
+    pub(super) fn first_token_left_ms<S: Sight>(&self, sight: &S, now: Instant) -> Option<f32> {
+        let due = self.first_token_due(sight)?;
+        Some(due.saturating_duration_since(now).as_secs_f32() * 1e3)
+    }
+
+    fn first_token_due<S: Sight>(&self, sight: &S) -> Option<Instant> {
+        sight.route_rules().slo.map(|slo| self.started + slo)
+    }
+
+    /// Returns the latest moment for a replica to get the request so that its first token comes in
+    /// time.
+    fn begin_by<S: Sight>(&self, prefill_ms: f32, sight: &S) -> Option<Instant> {
+        let prefill = Duration::try_from_secs_f32(prefill_ms / 1e3).unwrap_or_default();
+        let due = self.first_token_due(sight)?;
+        Some(due.checked_sub(prefill).unwrap_or(due))
+    }
+}

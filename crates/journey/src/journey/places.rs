@@ -1,0 +1,69 @@
+//! Places at replicas: which of them count for the request, and how soon they come free.
+
+use spillway_route::{Attempt, Candidate, Loads, Refusal, Turnover, expected_rate};
+
+use super::Journey;
+use crate::decision::Way;
+use crate::room::Room;
+use crate::sight::Sight;
+
+impl Journey {
+    /// Returns the places that the request may count with.
+    #[must_use]
+    pub fn room<S: Sight>(&self, sight: &S) -> Room {
+        let inquiry = sight.inquiry();
+        // A request that only one replica can serve is sent there, and gets its refusal from there.
+        let is_free = sight.pinned().is_none();
+        // Without a model, or on a route without a queue, the request would be refused.
+        let can_wait = is_free && inquiry.model.is_some() && sight.route_rules().has_queue();
+        let kept = if can_wait { sight.kept_from_tenant() } else { None };
+        // A guess moves no session and no hashed key.
+        let has_home = inquiry.session.or(inquiry.affinity).is_some();
+        let is_past_guesses = self.is_past_guesses || has_home;
+        let tenant = sight.tenant().filter(|_| is_free);
+        Room { can_wait, is_past_guesses, kept, first: None, tenant }
+    }
+
+    /// Returns how many requests a second, of so many tokens on average, the replicas are expected
+    /// to serve: by their places and by how long such requests keep one. `None` if nothing is
+    /// known.
+    #[must_use]
+    pub fn expected_rate<S: Sight>(&self, sight: &S, tokens: f32) -> Option<f32> {
+        let group = sight.group()?;
+        let loads = sight.loads(self.room(sight), false);
+        let turnover = |candidate: &Candidate| {
+            let places = candidate.in_flight_max.min(loads.limit(candidate.slot));
+            let hold = sight.hold_time(candidate.slot);
+            (places < u32::MAX).then_some(Turnover { places, hold })
+        };
+        expected_rate(group.group.candidates().iter().filter_map(turnover), tokens)
+    }
+
+    /// Returns [`Journey::expected_rate`] where the number of places is certain. A limit that is still
+    /// being learned may grow within a second, and no request is refused for a guess.
+    pub(super) fn certain_rate<S: Sight>(&self, sight: &S, tokens: f32) -> Option<f32> {
+        let mut candidates = sight.group()?.group.candidates().iter();
+        let is_guessed = candidates.any(|candidate| sight.has_guessed_limit(candidate.slot));
+        self.expected_rate(sight, tokens).filter(|_| !is_guessed)
+    }
+
+    /// Returns true if the request would leave the region only for a limit that is still being
+    /// learned, at a replica that reports an empty queue. Such limits then hold the request back no
+    /// more.
+    pub(super) fn leaves_for_a_guess<S: Sight>(
+        &self,
+        way: Way,
+        planned: Result<Attempt, Refusal>,
+        sight: &S,
+    ) -> bool {
+        let leaves = matches!(way, Way::Region { .. }) && planned == Err(Refusal::AllBusy);
+        if self.is_past_guesses || !leaves {
+            return false;
+        }
+        let is_guess = |candidate: &Candidate| {
+            let is_calm = sight.signals(candidate.slot).queued.or(1.0) < 1.0;
+            is_calm && sight.has_guessed_limit(candidate.slot)
+        };
+        sight.group().is_some_and(|group| group.group.candidates().iter().any(is_guess))
+    }
+}

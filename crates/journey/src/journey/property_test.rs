@@ -1,0 +1,267 @@
+//! Named invariants of journeys through any surroundings and any events.
+
+use proptest::prelude::*;
+use spillway_route::ShedReason;
+use spillway_types::{Deadline, ReplicaSlot};
+
+use super::test_sight::{START, Story, TestRegion, TestReplica, TestSight, ms};
+use crate::{
+    Connection, Ending, Event, Permission, Position, RegionFailure, RetrySafety, StatusClass, Step,
+};
+
+/// Steps after which a journey has to be over: those that its bounds allow, with room for waits.
+const STEPS_MAX: usize = 2_000;
+
+/// Observations of a journey.
+#[derive(Debug, Default)]
+struct Seen {
+    asked: Vec<ReplicaSlot>,
+    sent: u32,
+    hedged: u32,
+    forwarded: Vec<String>,
+    retries: u32,
+    has_failed: bool,
+    has_replied: bool,
+    has_held: bool,
+    is_client_fault: bool,
+    ending: Option<Ending>,
+}
+
+fn any_sight() -> impl Strategy<Value = TestSight> {
+    let replica = (0..4_u32, 0..4_u32, any::<bool>()).prop_map(|(in_flight, limit, is_guess)| {
+        TestReplica { in_flight, limit, is_guess, rests_until: None }
+    });
+    let region = (any::<bool>(), any::<bool>(), 0..12_u8, 0..3_u32);
+    let rules = (any::<bool>(), any::<bool>(), any::<bool>(), 0..3_u32, 0..4_u32);
+    let queue = (any::<bool>(), 0..5_u32, prop::option::of(0..30_000_u32), any::<bool>());
+    let limits = (1..80_000_u64, prop::option::of(1..20_000_u64), any::<bool>(), 0..4_u8);
+    let place = (0..5_u8, 0..2_u8, prop::option::of(1..60_000_u64), any::<bool>());
+    (
+        prop::collection::vec(replica, 0..5),
+        prop::collection::vec(region, 0..4),
+        rules,
+        queue,
+        limits,
+        place,
+    )
+        .prop_map(|(replicas, regions, rules, queue, limits, place)| {
+            let mut sight = TestSight::new(replicas.len());
+            sight.replicas = replicas;
+            let names = ["b", "c", "d", "e"];
+            let made = regions.iter().zip(names).map(|(region, name)| {
+                let (may_serve, is_reachable, running, hot) = *region;
+                TestRegion {
+                    may_serve,
+                    is_reachable,
+                    running: running.into(),
+                    hot,
+                    ..TestRegion::free(name)
+                }
+            });
+            sight.regions = made.collect();
+            sight.is_roomy = sight.regions.is_empty();
+            (sight.is_idempotent, sight.is_repeatable, sight.rules.reads_caches) =
+                (rules.0, rules.1, rules.2);
+            sight.stand_ins = rules.3;
+            sight.retries.set(rules.4);
+            (sight.is_quiet, sight.ahead, sight.wait_ms, sight.has_room) = queue;
+            sight.inquiry.deadline = Deadline::after(*START, ms(limits.0));
+            sight.patience = limits.1.map(ms);
+            if limits.2 {
+                sight.rules.queue_count_max = 0;
+                sight.has_room = false;
+            }
+            sight.inquiry.priority = limits.3;
+            sight.permission = match place.0 {
+                0 => Permission::NeverGiven,
+                1 => Permission::Withdrawn,
+                _ => Permission::Given,
+            };
+            sight.inquiry.hop = place.1;
+            sight.busy_until = place.2.map(|busy_ms| *START + ms(busy_ms));
+            if place.3 && !sight.replicas.is_empty() {
+                sight.best = sight.replicas.len().div_ceil(2);
+            }
+            sight.regroup();
+            sight
+        })
+}
+
+fn any_safety(rng: &mut fastrand::Rng) -> RetrySafety {
+    [RetrySafety::Unsent, RetrySafety::Reset, RetrySafety::Never][rng.usize(..3)]
+}
+
+/// Drives a journey by chance to its end, and notes what it did.
+fn run(story: &mut Story, rng: &mut fastrand::Rng) -> Seen {
+    let mut seen = Seen::default();
+    for _ in 0..STEPS_MAX {
+        let step = story.next();
+        if let Step::End(ending) = step {
+            seen.ending = Some(ending);
+            break;
+        }
+        act(&step, story, rng, &mut seen);
+        story.now += ms(rng.u64(0..400));
+    }
+    seen
+}
+
+fn act(step: &Step, story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
+    match step {
+        Step::Ask { attempt, connection } => {
+            assert_eq!(
+                story.sight.permission,
+                Permission::Given,
+                "asked where it may not be served"
+            );
+            let is_new = !seen.asked.contains(&attempt.slot);
+            assert!(is_new || *connection == Connection::New, "asked twice: {attempt:?}");
+            if rng.u8(..4) == 0 {
+                return story.tell(Event::NoPlace);
+            }
+            seen.asked.push(attempt.slot);
+            seen.sent += 1;
+            story.tell(Event::Asked);
+            if story.journey.may_hedge(&story.sight) && rng.bool() {
+                story.tell(Event::Silent);
+            } else {
+                answer(story, rng, seen);
+            }
+        }
+        Step::Hedge(second) => {
+            assert!(!seen.asked.contains(&second.slot), "hedged with the same replica");
+            let is_asked = rng.bool();
+            if is_asked {
+                seen.asked.push(second.slot);
+                (seen.sent, seen.hedged) = (seen.sent + 1, seen.hedged + 1);
+            }
+            story.tell(Event::Hedged { is_asked });
+        }
+        Step::Listen => answer(story, rng, seen),
+        Step::Forward { region, .. } => {
+            assert_eq!(story.sight.inquiry.hop, 0, "past the hop limit");
+            let known = story.sight.regions.iter().find(|known| known.name == *region);
+            assert!(known.is_some_and(|known| known.may_serve), "outside residency");
+            assert_eq!(story.journey.position(), Position::Outside, "waits while served elsewhere");
+            seen.forwarded.push(region.to_string());
+            forward(story, rng, seen);
+        }
+        Step::Wait(terms) => {
+            assert!(terms.until > story.now, "waits although its time is over");
+            assert!(terms.until <= story.sight.inquiry.deadline.at(), "waits past its deadline");
+            assert!(terms.pause <= ms(250) && story.now + terms.pause <= terms.until + ms(250));
+            let event = match rng.u8(..12) {
+                0 => Event::Turn { due: story.now },
+                1 => Event::QueueFull,
+                2 => Event::SentAway { reason: ShedReason::PushedOut, retry_after: ms(2_000) },
+                _ => Event::Paused,
+            };
+            story.now += ms(rng.u64(0..250));
+            if rng.u8(..6) == 0 {
+                story.sight.replicas.iter_mut().for_each(|replica| replica.in_flight = 0);
+            }
+            story.tell(event);
+        }
+        Step::Pause(_) => story.tell(Event::Paused),
+        Step::StandIn => {
+            assert!(story.sight.stand_ins > 0);
+            story.sight.stand_ins -= 1;
+            story.tell(Event::StoodIn { is_renamed: rng.bool() });
+        }
+        Step::End(_) => unreachable!("the end is no act"),
+    }
+}
+
+/// A replica replies or fails.
+fn answer(story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
+    let can_repeat = rng.u8(..8) > 0;
+    let event = match rng.u8(..9) {
+        0 => {
+            seen.is_client_fault = true;
+            Event::ClientFault
+        }
+        1..=4 => {
+            seen.has_failed = true;
+            Event::Failed {
+                safety: any_safety(rng),
+                is_fault: rng.bool(),
+                was_kept: rng.bool(),
+                can_repeat,
+            }
+        }
+        5..=6 => {
+            let status = if rng.bool() { StatusClass::NoRoom } else { StatusClass::Failed };
+            Event::Replied { status, can_repeat }
+        }
+        _ => Event::Replied { status: StatusClass::Final, can_repeat },
+    };
+    let retried = story.journey.on(event, &story.sight, story.now);
+    if let Some(safety) = retried {
+        assert_ne!(safety, RetrySafety::Never, "repeated what must not be");
+        assert!(can_repeat, "repeated without a body");
+        seen.retries += 1;
+    }
+    if let Event::Replied { status, .. } = event {
+        let is_held = retried.is_some();
+        assert!(!is_held || status != StatusClass::Final, "a good reply is not replaced");
+        seen.has_held |= is_held;
+        seen.has_replied |= !is_held;
+    }
+}
+
+fn forward(story: &mut Story, rng: &mut fastrand::Rng, seen: &mut Seen) {
+    let failure = match rng.u8(..8) {
+        0 => RegionFailure::Closed,
+        1 => RegionFailure::NotConnected,
+        2 => RegionFailure::Leaving,
+        3 => RegionFailure::Forbidden,
+        4 => RegionFailure::Refused,
+        5 => RegionFailure::Broken { safety: any_safety(rng) },
+        _ => {
+            seen.has_replied = true;
+            return story.tell(Event::RegionReplied);
+        }
+    };
+    seen.has_failed |= matches!(failure, RegionFailure::Broken { .. });
+    if failure == RegionFailure::Forbidden {
+        // The rules of that region are known from now on.
+        let name = seen.forwarded.last().cloned().unwrap_or_default();
+        story.sight.regions.iter_mut().for_each(|region| {
+            region.may_serve &= region.name.as_str() != name;
+        });
+    }
+    let event = Event::RegionFailed { failure, can_repeat: rng.u8(..8) > 0 };
+    seen.retries += u32::from(story.journey.on(event, &story.sight, story.now).is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn every_journey_keeps_its_invariants(sight in any_sight(), seed in any::<u64>()) {
+        let retries = sight.retries.get();
+        let (attempts_max, hop) = (3, sight.inquiry.hop);
+        let mut story = Story::of(sight);
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let seen = run(&mut story, &mut rng);
+
+        // Every journey ends, once.
+        let Some(ending) = seen.ending else { panic!("no end: {seen:?}") };
+        prop_assert_eq!(story.next(), Step::End(ending));
+        // Attempts and the budget are kept; a hedge may be one more than a retry.
+        prop_assert!(story.journey.attempts() <= attempts_max.max(1 + seen.hedged));
+        prop_assert!(seen.sent <= story.journey.attempts());
+        prop_assert!(seen.retries <= retries, "{} retries of {retries}", seen.retries);
+        prop_assert_eq!(retries - story.sight.retries.get().min(retries), seen.retries);
+        // A guest goes nowhere else.
+        prop_assert!(hop == 0 || seen.forwarded.is_empty());
+        // Every end has its reason, and no reply is lost: one answer, never two.
+        match ending {
+            Ending::Reply => prop_assert!(seen.has_replied),
+            Ending::HeldReply => prop_assert!(seen.has_held && !seen.has_replied),
+            Ending::LastFailure => prop_assert!(seen.has_failed && !seen.has_held),
+            Ending::ClientFault => prop_assert!(seen.is_client_fault && !seen.has_held),
+            _ => prop_assert!(!seen.has_replied && !seen.has_held && !seen.is_client_fault),
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Choice of a region, and regions that may not serve a request.
+
+use spillway_types::{Deadline, ReplicaSlot};
+
+use super::super::test_sight::{START, TestSight, check, ms};
+use super::{NOT_CONNECTED, REFUSED, region_failed, tell};
+use crate::{Conversation, Event, Permission, RegionFailure, RetrySafety};
+
+pub(super) fn abroad() -> TestSight {
+    let mut sight = TestSight::new(1).full().with_regions(&["b", "c"]);
+    sight.wait_ms = Some(5_000);
+    sight.ahead = 3;
+    sight.regions[1].rtt_ms = 60.0;
+    sight
+}
+
+#[test]
+fn a_busy_region_passes_requests_on_and_asks_the_next_one_after_a_refusal() {
+    tell(
+        abroad(),
+        &[
+            ("forward b", Some(REFUSED)),
+            ("forward c", Some(Event::RegionReplied)),
+            ("end Reply", None),
+        ],
+    );
+}
+
+#[test]
+fn a_region_with_room_asks_no_other() {
+    let sight = TestSight::new(1).with_regions(&["b"]);
+    tell(sight, &[("ask 0", None)]);
+}
+
+#[test]
+fn refusals_are_no_retries_and_a_broken_link_is_an_attempt() {
+    let story = tell(
+        abroad(),
+        &[("forward b", Some(NOT_CONNECTED)), ("forward c", Some(NOT_CONNECTED)), ("wait", None)],
+    );
+    assert_eq!((story.journey.attempts(), story.sight.retries.get()), (0, 10));
+    let broken = |safety| region_failed(RegionFailure::Broken { safety });
+    let story =
+        tell(abroad(), &[("forward b", Some(broken(RetrySafety::Unsent))), ("forward c", None)]);
+    assert_eq!((story.journey.attempts(), story.sight.retries.get()), (1, 9));
+    tell(abroad(), &[("forward b", Some(broken(RetrySafety::Never))), ("end LastFailure", None)]);
+}
+
+#[test]
+fn no_more_regions_are_asked_than_one_request_may() {
+    let mut sight = abroad();
+    sight.asked_max = 1;
+    tell(sight, &[("forward b", Some(REFUSED)), ("wait", None)]);
+}
+
+#[test]
+fn nodes_that_are_leaving_do_not_count_against_their_region_three_times() {
+    let leaving = Some(region_failed(RegionFailure::Leaving));
+    tell(
+        abroad(),
+        &[
+            ("forward b", leaving),
+            ("forward b", leaving),
+            ("forward b", leaving),
+            ("forward b", leaving),
+            ("forward c", None),
+        ],
+    );
+}
+
+#[test]
+fn a_guest_is_never_forwarded() {
+    let mut sight = abroad();
+    sight.inquiry.hop = 1;
+    tell(sight, &[("refused all_busy", None)]);
+}
+
+#[test]
+fn a_guest_that_would_come_too_late_is_turned_away() {
+    let mut sight = TestSight::new(1).with_regions(&["b"]);
+    sight.inquiry.hop = 1;
+    sight.inquiry.deadline = Deadline::after(*START, ms(100));
+    sight.first_token_ms = Some(5_000.0);
+    sight.regroup();
+    tell(sight, &[("too late late", None)]);
+}
+
+#[test]
+fn an_evacuated_region_sends_requests_elsewhere_and_serves_before_no_region_does() {
+    let mut sight = TestSight::new(1).with_regions(&["b"]);
+    sight.is_evacuated = true;
+    tell(sight, &[("forward b", Some(NOT_CONNECTED)), ("ask 0", None)]);
+}
+
+#[test]
+fn a_session_goes_home_to_another_region() {
+    let mut sight = TestSight::new(1).with_regions(&["b", "c"]);
+    sight.session_region = Some("c".into());
+    tell(sight, &[("forward c", Some(NOT_CONNECTED)), ("ask 0", None)]);
+}
+
+#[test]
+fn what_only_one_region_can_serve_goes_there_or_nowhere() {
+    let only = || {
+        let mut sight = TestSight::new(1).with_regions(&["b", "c"]);
+        sight.only_region = Some("c".into());
+        sight
+    };
+    tell(only(), &[("forward c", Some(Event::RegionReplied)), ("end Reply", None)]);
+    tell(only(), &[("forward c", Some(NOT_CONNECTED)), ("end OnlyRegionGone", None)]);
+}
+
+#[test]
+fn a_region_that_may_not_serve_it_is_never_asked() {
+    let mut sight = abroad();
+    sight.regions[0].may_serve = false;
+    tell(sight, &[("forward c", None)]);
+}
+
+#[test]
+fn a_rule_that_changed_between_choice_and_step_holds() {
+    let mut sight = abroad();
+    sight.only_region = Some("b".into());
+    sight.regions[0].may_serve = false;
+    tell(sight, &[("end OnlyRegionGone", None)]);
+}
+
+#[test]
+fn a_region_that_says_it_may_not_serve_it_is_not_asked_again_after_a_wait() {
+    let mut story = tell(
+        abroad(),
+        &[
+            ("forward b", Some(region_failed(RegionFailure::Forbidden))),
+            ("forward c", Some(REFUSED)),
+            ("wait", None),
+        ],
+    );
+    story.now += ms(300);
+    check(&mut story, &[("wait", Some(Event::Paused)), ("forward c", None)]);
+}
+
+#[test]
+fn what_this_region_may_not_serve_goes_elsewhere_or_is_refused() {
+    let forbidden = |permission| {
+        let mut sight = TestSight::new(1).with_regions(&["b"]);
+        sight.permission = permission;
+        sight
+    };
+    tell(
+        forbidden(Permission::NeverGiven),
+        &[("forward b", Some(REFUSED)), ("shed replica_busy", None)],
+    );
+    // The rules changed while the request was under way: regions are not compared again for that.
+    tell(forbidden(Permission::Withdrawn), &[("forbidden Withdrawn", None)]);
+}
+
+#[test]
+fn a_pinned_request_is_not_served_where_it_may_not_be() {
+    let mut sight = TestSight::new(1);
+    sight.pinned = Some(ReplicaSlot(0));
+    sight.permission = Permission::NeverGiven;
+    tell(sight, &[("forbidden NeverGiven", None)]);
+}
+
+// === caches and homes
+
+/// A region with room, and another one that has most of the prompt in its caches.
+fn cached_elsewhere() -> TestSight {
+    let mut sight = TestSight::new(1).with_regions(&["b", "c"]);
+    sight.rules.reads_caches = true;
+    sight.terms.invest = 0.0;
+    sight.regions[1].hot = 9;
+    sight
+}
+
+#[test]
+fn a_request_leaves_a_region_with_room_for_a_cache_that_is_worth_the_way() {
+    tell(cached_elsewhere(), &[("forward c", None)]);
+    let mut little = cached_elsewhere();
+    little.regions[1].hot = 2;
+    tell(little, &[("ask 0", None)]);
+    let mut far = cached_elsewhere();
+    far.regions[1].rtt_ms = 900.0;
+    tell(far, &[("ask 0", None)]);
+}
+
+#[test]
+fn caches_of_other_regions_count_only_where_the_policy_reads_them() {
+    let mut sight = cached_elsewhere();
+    sight.rules.reads_caches = false;
+    tell(sight, &[("ask 0", None)]);
+}
+
+#[test]
+fn an_idle_region_looks_at_no_other_unless_its_replica_is_predicted_to_be_slow() {
+    let mut sight = cached_elsewhere();
+    sight.is_roomy = true;
+    tell(sight, &[("ask 0", None)]);
+    let mut sight = cached_elsewhere();
+    (sight.is_roomy, sight.is_quiet) = (true, false);
+    tell(sight, &[("forward c", None)]);
+}
+
+#[test]
+fn a_conversation_goes_on_in_the_region_that_served_it() {
+    let mut sight = abroad();
+    sight.regions[1].rtt_ms = 80.0;
+    tell(sight, &[("forward b", None)]);
+    let mut sight = abroad();
+    sight.regions[1].rtt_ms = 80.0;
+    sight.conversation = Some(Conversation { region: "c".into(), blocks: 5 });
+    tell(sight, &[("forward c", Some(REFUSED)), ("forward b", None)]);
+}
+
+#[test]
+fn where_no_region_may_be_asked_none_is() {
+    let mut sight = abroad();
+    sight.asked_max = 0;
+    tell(sight, &[("wait", None)]);
+    let mut sight = abroad();
+    sight.regions.iter_mut().for_each(|region| region.is_reachable = false);
+    tell(sight, &[("wait", None)]);
+}
+
+#[test]
+fn a_region_without_replicas_passes_everything_on() {
+    let sight = || TestSight::new(0).with_regions(&["b"]);
+    tell(sight(), &[("forward b", Some(Event::RegionReplied)), ("end Reply", None)]);
+    tell(sight(), &[("forward b", Some(REFUSED)), ("wait", None)]);
+}

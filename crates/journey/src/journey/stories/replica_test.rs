@@ -1,0 +1,84 @@
+//! Choice of a replica.
+
+use spillway_types::{Deadline, ReplicaSlot};
+
+use super::super::test_sight::{START, Story, TestSight, check, ms};
+use super::region_test::abroad;
+use super::{OK, UNSENT, tell};
+use crate::Event;
+
+#[test]
+fn a_replica_that_replies_ends_the_journey() {
+    tell(TestSight::new(2), &[("ask 0", Some(OK)), ("end Reply", None)]);
+}
+
+#[test]
+fn without_replicas_and_regions_a_request_is_refused() {
+    let story = tell(TestSight::new(0), &[("refused no_replica", None)]);
+    assert_eq!(story.journey.attempts(), 0);
+}
+
+#[test]
+fn a_place_that_was_just_taken_is_looked_for_again_and_is_no_attempt() {
+    let story = tell(
+        TestSight::new(1),
+        &[
+            ("ask 0", Some(Event::NoPlace)),
+            ("pause 0", Some(Event::Paused)),
+            ("ask 0", Some(OK)),
+            ("end Reply", None),
+        ],
+    );
+    assert_eq!(story.journey.attempts(), 1);
+}
+
+#[test]
+fn the_deadline_is_looked_at_before_a_replica_is_asked() {
+    let mut sight = TestSight::new(1);
+    sight.inquiry.deadline = Deadline::after(*START, ms(0));
+    tell(sight, &[("refused deadline_passed", None)]);
+}
+
+#[test]
+fn a_pinned_request_goes_to_its_replica_and_to_no_other() {
+    let mut sight = TestSight::new(3);
+    sight.pinned = Some(ReplicaSlot(2));
+    tell(sight, &[("ask 2", Some(UNSENT)), ("end LastFailure", None)]);
+}
+
+#[test]
+fn a_pinned_request_waits_for_a_place_as_long_as_it_may() {
+    let mut sight = TestSight::new(1).with_regions(&["b"]);
+    sight.pinned = Some(ReplicaSlot(0));
+    let mut story = tell(
+        sight,
+        &[
+            ("ask 0", Some(Event::NoPlace)),
+            ("pause 20", Some(Event::Paused)),
+            ("ask 0", Some(Event::NoPlace)),
+            ("pause 20", Some(Event::Paused)),
+        ],
+    );
+    story.now += ms(10_000);
+    check(&mut story, &[("ask 0", Some(Event::NoPlace)), ("no place waited", None)]);
+}
+
+#[test]
+fn a_stream_goes_on_at_none_of_those_that_broke_it_off() {
+    let mut story = Story::of(abroad());
+    story.sight.ahead = 0;
+    story.sight.replicas = vec![story.sight.replicas[0]; 2];
+    story.sight.best = 2;
+    story.sight.regroup();
+    story.sight.replicas.iter_mut().for_each(|replica| replica.in_flight = 0);
+    let journey = story.journey.clone();
+    story.journey = journey.without(vec![ReplicaSlot(0)], &["b".into()], *START);
+    check(&mut story, &[("ask 1", Some(UNSENT)), ("forward c", None)]);
+}
+
+#[test]
+fn replicas_keep_their_marks_under_another_view() {
+    let mut story = tell(TestSight::new(3), &[("ask 0", Some(UNSENT))]);
+    story.journey.follow_view(|slot| Some(ReplicaSlot(slot.0 + 1)));
+    check(&mut story, &[("ask 0", None)]);
+}

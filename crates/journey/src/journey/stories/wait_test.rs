@@ -1,0 +1,219 @@
+//! Waiting requests: for how long, and for what.
+
+use spillway_route::ShedReason;
+use spillway_types::Deadline;
+
+use super::super::test_sight::{START, Story, TestSight, check, ms, short};
+use super::region_test::abroad;
+use super::{NOT_CONNECTED, OK, UNSENT, tell};
+use crate::{Claim, Ending, Event, Position, Step};
+
+#[test]
+fn a_request_without_a_place_waits_and_has_one_at_its_turn() {
+    let mut story = tell(TestSight::new(1).full(), &[("wait", None)]);
+    assert_eq!(story.journey.position(), Position::Queued);
+    story.sight.replicas[0].in_flight = 0;
+    story.now += ms(100);
+    let due = story.now;
+    check(&mut story, &[("wait", Some(Event::Turn { due })), ("ask 0", Some(OK))]);
+    assert_eq!(
+        (story.journey.position(), story.journey.claim()),
+        (Position::Outside, Claim::Turn(due))
+    );
+    assert_eq!(story.journey.waits_since(), Some(*START));
+}
+
+#[test]
+fn a_turn_in_vain_is_passed_on_and_the_claim_is_kept() {
+    let mut story = tell(TestSight::new(1).full(), &[("wait", None)]);
+    let due = story.now;
+    check(&mut story, &[("wait", Some(Event::Turn { due }))]);
+    let Step::Wait(terms) = story.next() else { panic!("it waits on") };
+    assert!(terms.passes_turn_on);
+    assert_eq!(terms.turn_by, Some(due));
+    check(&mut story, &[("wait", Some(Event::Paused))]);
+    let Step::Wait(terms) = story.next() else { panic!("it waits on") };
+    assert!(!terms.passes_turn_on, "once");
+}
+
+#[test]
+fn it_leaves_when_it_has_waited_for_as_long_as_it_may() {
+    let after = |change: fn(&mut TestSight)| {
+        let mut sight = TestSight::new(1).full();
+        change(&mut sight);
+        let mut story = Story::of(sight);
+        let Step::Wait(terms) = story.next() else { panic!("it waits") };
+        let left = terms.until - story.now;
+        story.tell(Event::Paused);
+        story.now = terms.until;
+        let ended = short(&story.next());
+        (left, ended)
+    };
+    assert_eq!(after(|_| ()), (ms(10_000), "shed waited".to_owned()));
+    let client = after(|sight| sight.patience = Some(ms(2_000)));
+    assert_eq!(client, (ms(2_000), "shed waited".to_owned()));
+    let deadline =
+        |sight: &mut TestSight| sight.inquiry.deadline = Deadline::after(*START, ms(700));
+    assert_eq!(after(deadline), (ms(700), "refused deadline_passed".to_owned()));
+}
+
+#[test]
+fn a_wait_that_is_clearly_too_long_is_not_begun_and_not_ended_by_a_prediction() {
+    let mut sight = TestSight::new(1).full();
+    sight.wait_ms = Some(20_000);
+    tell(sight, &[("shed waited", None)]);
+    let mut story = tell(TestSight::new(1).full(), &[("wait", Some(Event::Paused))]);
+    story.sight.wait_ms = Some(20_000);
+    check(&mut story, &[("wait", None)]);
+    let mut sight = TestSight::new(1).full();
+    sight.wait_ms = Some(20_000);
+    let mut story = Story::of(sight);
+    story.journey.redeem_promise();
+    check(&mut story, &[("wait", None)]);
+    assert_eq!(story.journey.claim(), Claim::Promise);
+}
+
+#[test]
+fn what_the_queue_says_holds() {
+    let full = || TestSight::new(1).full();
+    tell(full(), &[("wait", Some(Event::QueueFull)), ("shed queue_full", None)]);
+    let away = |reason| Event::SentAway { reason, retry_after: ms(3_000) };
+    let pushed = away(ShedReason::PushedOut);
+    tell(full(), &[("wait", Some(pushed)), ("sent away pushed_out", None)]);
+    // The queue takes the end of the longest wait for a deadline.
+    tell(full(), &[("wait", Some(away(ShedReason::Late))), ("sent away waited", None)]);
+}
+
+#[test]
+fn a_queue_without_room_sheds_and_one_of_no_length_too() {
+    let mut sight = TestSight::new(1).full();
+    sight.has_room = false;
+    tell(sight, &[("shed queue_full", None)]);
+}
+
+#[test]
+fn refusals_of_regions_are_forgotten_while_it_waits() {
+    let mut story = tell(
+        abroad(),
+        &[("forward b", Some(NOT_CONNECTED)), ("forward c", Some(NOT_CONNECTED)), ("wait", None)],
+    );
+    story.now += ms(100);
+    check(&mut story, &[("wait", Some(Event::Paused)), ("wait", None)]);
+    story.now += ms(150);
+    check(&mut story, &[("wait", Some(Event::Paused)), ("forward b", None)]);
+    assert_eq!(
+        story.journey.position(),
+        Position::Outside,
+        "it would be called while served there"
+    );
+}
+
+#[test]
+fn a_short_pause_of_all_replicas_is_waited_for_and_a_long_one_is_not() {
+    let pausing = |pause_ms| {
+        let mut sight = TestSight::new(2);
+        sight.busy_until = Some(*START + ms(pause_ms));
+        sight
+    };
+    let mut story = Story::of(pausing(100));
+    let Step::Wait(terms) = story.next() else { panic!("it waits") };
+    assert_eq!(terms.pause, ms(105));
+    let story = tell(pausing(40_000), &[("refused all_resting", None)]);
+    let mut story = Story::of(story.sight);
+    let Step::End(Ending::Refused(refused)) = story.next() else { panic!("refused") };
+    assert_eq!(refused.retry_at, Some(*START + ms(40_000)));
+    let mut sight = pausing(100);
+    sight.rules.queue_count_max = 0;
+    tell(sight, &[("refused all_resting", None)]);
+    // Even if its route allows a longer wait.
+    let mut sight = pausing(40_000);
+    sight.rules.wait_ms_max = 100_000;
+    tell(sight, &[("refused all_resting", None)]);
+}
+
+#[test]
+fn replicas_that_pause_for_one_tenant_pause_for_its_requests() {
+    let mut sight = TestSight::new(2);
+    for replica in &mut sight.replicas {
+        replica.rests_until = Some(*START + ms(50_000));
+    }
+    tell(sight, &[("ask 0", None)]);
+    let mut sight = TestSight::new(2);
+    sight.tenant = Some(7);
+    sight.replicas[0].rests_until = Some(*START + ms(50_000));
+    tell(sight, &[("ask 1", None)]);
+    let mut sight = TestSight::new(1);
+    sight.tenant = Some(7);
+    sight.replicas[0].rests_until = Some(*START + ms(50_000));
+    tell(sight, &[("refused all_resting", None)]);
+}
+
+#[test]
+fn less_urgent_requests_wait_less_while_replicas_are_missing() {
+    let degraded = |priority, wait_ms| {
+        let mut sight = TestSight::new(1).full();
+        sight.healthy_permille = 300;
+        sight.rules.degraded_below_permille = 600;
+        sight.inquiry.priority = priority;
+        sight.wait_ms = Some(wait_ms);
+        short(&Story::of(sight).next())
+    };
+    assert_eq!(degraded(0, 5_000), "wait");
+    assert_eq!(degraded(2, 1_000), "wait");
+    assert_eq!(degraded(2, 5_000), "shed degraded");
+    assert_eq!(degraded(3, 1), "shed degraded");
+}
+
+#[test]
+fn a_limit_that_is_a_guess_sends_no_request_to_another_region() {
+    let mut sight = abroad();
+    sight.ahead = 0;
+    sight.replicas[0].is_guess = true;
+    tell(sight, &[("ask 0", None)]);
+    // A session is not moved within the region for a guess either.
+    let mut sight = TestSight::new(1).full();
+    sight.replicas[0].is_guess = true;
+    sight.inquiry.affinity = Some(5);
+    tell(sight, &[("ask 0", None)]);
+}
+
+fn slow_first_token(first_token_ms: f32) -> TestSight {
+    let mut sight = TestSight::new(1);
+    sight.rules.slo = Some(ms(500));
+    sight.first_token_ms = Some(first_token_ms);
+    sight.regroup();
+    sight
+}
+
+#[test]
+fn a_first_token_that_is_predicted_too_late_is_refused_but_for_a_probe() {
+    tell(slow_first_token(100.0), &[("ask 0", None)]);
+    tell(slow_first_token(2_000.0), &[("too late slo", None)]);
+    let sight = slow_first_token(2_000.0);
+    sight.late_probes.set(1);
+    tell(sight, &[("ask 0", None)]);
+}
+
+#[test]
+fn a_request_that_was_sent_before_is_not_refused_for_a_prediction() {
+    let mut sight = slow_first_token(100.0);
+    sight.replicas.push(sight.replicas[0]);
+    sight.best = 2;
+    sight.regroup();
+    let mut story = Story::of(sight);
+    let Step::Ask { attempt, .. } = story.next() else { panic!("asked") };
+    story.tell(Event::Asked);
+    story.sight.first_token_ms = Some(2_000.0);
+    story.tell(UNSENT);
+    let Step::Ask { attempt: second, .. } = story.next() else { panic!("asked again") };
+    assert_ne!(attempt.slot, second.slot);
+}
+
+#[test]
+fn a_wait_tells_when_a_replica_must_have_the_request() {
+    let mut sight = TestSight::new(1).full();
+    sight.rules.slo = Some(ms(5_000));
+    let mut story = Story::of(sight);
+    let Step::Wait(terms) = story.next() else { panic!("it waits") };
+    assert_eq!(terms.begin_by, Some(*START + ms(5_000)));
+}

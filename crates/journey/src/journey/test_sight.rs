@@ -1,0 +1,525 @@
+//! A sight of plain data, and stories told against it.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
+use spillway_route::{
+    Access, Candidate, Group, HoldTime, Loads, OwnRegion, Policy, RegionCandidate, RegionReport,
+    SpillTerms, Waiting,
+};
+use spillway_types::{
+    BlockHashes, Deadline, Inquiry, ModelLoad, ModelName, RAMP_FULL, RegionName, ReplicaSlot,
+    Residency, Signals, Speed,
+};
+
+use crate::{
+    Claim, Connection, Conversation, Ending, Event, Journey, Kept, Permission, Position,
+    QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, Room, RoomLoads, RouteRules,
+    Step,
+};
+
+/// The moment at which all stories begin.
+pub(super) static START: LazyLock<Instant> = LazyLock::new(|| {
+    #[expect(clippy::disallowed_methods, reason = "a test needs some starting moment")]
+    Instant::now()
+});
+
+pub(super) fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A replica of a test.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TestReplica {
+    pub(super) in_flight: u32,
+    pub(super) limit: u32,
+    /// True if the limit is still being learned; requests past guesses may have one more.
+    pub(super) is_guess: bool,
+    /// End of the replica's pause for the request's tenant.
+    pub(super) rests_until: Option<Instant>,
+}
+
+/// Another region of a test.
+#[derive(Clone, Debug)]
+pub(super) struct TestRegion {
+    pub(super) name: RegionName,
+    pub(super) may_serve: bool,
+    pub(super) is_reachable: bool,
+    /// Requests that it can run at a time, and those that run.
+    pub(super) capacity: f32,
+    pub(super) running: f32,
+    pub(super) rtt_ms: f32,
+    /// Leading blocks of the prompt in its caches.
+    pub(super) hot: u32,
+}
+
+/// Everything that a decision may know, as data.
+#[derive(Debug)]
+pub(super) struct TestSight {
+    pub(super) inquiry: Inquiry,
+    pub(super) rules: RouteRules,
+    pub(super) is_idempotent: bool,
+    pub(super) is_repeatable: bool,
+    pub(super) patience: Option<Duration>,
+    pub(super) pinned: Option<ReplicaSlot>,
+    pub(super) stand_ins: u32,
+    pub(super) starts_with_stand_in: bool,
+    pub(super) tenant: Option<u64>,
+    pub(super) permission: Permission,
+    pub(super) retries: Cell<u32>,
+    pub(super) hedges: Cell<u32>,
+    pub(super) late_probes: Cell<u32>,
+    pub(super) tickets: Cell<u64>,
+    pub(super) replicas: Vec<TestReplica>,
+    /// Number of replicas of the best standing; the others are the next best.
+    pub(super) best: usize,
+    /// Time to the first token as predicted; `None` if the policy predicts nothing.
+    pub(super) first_token_ms: Option<f32>,
+    pub(super) busy_until: Option<Instant>,
+    pub(super) healthy_permille: u16,
+    pub(super) is_quiet: bool,
+    pub(super) ahead: u32,
+    pub(super) wait_ms: Option<u32>,
+    pub(super) has_room: bool,
+    pub(super) terms: SpillTerms,
+    pub(super) asked_max: usize,
+    pub(super) is_evacuated: bool,
+    pub(super) is_roomy: bool,
+    pub(super) regions: Vec<TestRegion>,
+    pub(super) only_region: Option<RegionName>,
+    pub(super) session_region: Option<RegionName>,
+    pub(super) conversation: Option<Conversation>,
+    pub(super) groups: (Group, Option<Group>),
+}
+
+pub(super) fn request() -> Inquiry {
+    Inquiry {
+        model: Some(ModelName::from("m")),
+        prefix: BlockHashes::default(),
+        prompt_bytes: 4_000,
+        output_tokens_max: None,
+        affinity: None,
+        session: None,
+        client: IpAddr::V4(Ipv4Addr::LOCALHOST),
+        deadline: Deadline::after(*START, ms(60_000)),
+        hop: 0,
+        tenant: None,
+        priority: 2,
+        residency: Residency::default(),
+        is_isolated: false,
+    }
+}
+
+impl TestSight {
+    /// A request in a region with so many free replicas, and no other region.
+    pub(super) fn new(replicas: usize) -> Self {
+        let free = TestReplica { in_flight: 0, limit: 8, is_guess: false, rests_until: None };
+        let mut sight = Self {
+            inquiry: request(),
+            rules: RouteRules {
+                reads_caches: false,
+                queue_count_max: 100,
+                wait_ms_max: 10_000,
+                slo: None,
+                degraded_below_permille: 0,
+            },
+            is_idempotent: false,
+            is_repeatable: false,
+            patience: None,
+            pinned: None,
+            stand_ins: 0,
+            starts_with_stand_in: false,
+            tenant: None,
+            permission: Permission::Given,
+            retries: Cell::new(10),
+            hedges: Cell::new(10),
+            late_probes: Cell::new(0),
+            tickets: Cell::new(0),
+            replicas: vec![free; replicas],
+            best: replicas,
+            first_token_ms: None,
+            busy_until: None,
+            healthy_permille: 1_000,
+            is_quiet: true,
+            ahead: 0,
+            wait_ms: None,
+            has_room: true,
+            terms: SpillTerms::default(),
+            asked_max: 3,
+            is_evacuated: false,
+            is_roomy: true,
+            regions: Vec::new(),
+            only_region: None,
+            session_region: None,
+            conversation: None,
+            groups: (Group::new(Policy::RoundRobin, Vec::new()), None),
+        };
+        sight.regroup();
+        sight
+    }
+
+    /// The request with these other regions, each with room for ten requests.
+    pub(super) fn with_regions(mut self, names: &[&str]) -> Self {
+        self.regions = names.iter().map(|name| TestRegion::free(name)).collect();
+        self.is_roomy = false;
+        self
+    }
+
+    /// Fills all replicas.
+    pub(super) fn full(mut self) -> Self {
+        self.replicas.iter_mut().for_each(|replica| replica.in_flight = replica.limit);
+        self.is_roomy = false;
+        self
+    }
+
+    /// Makes the groups anew, after `best` or the number of replicas has changed.
+    pub(super) fn regroup(&mut self) {
+        let candidate = |slot: usize| Candidate {
+            slot: ReplicaSlot(u32::try_from(slot).unwrap()),
+            identity: slot as u64,
+            weight: 1,
+            ramp_permille: RAMP_FULL,
+            in_flight_max: u32::MAX,
+        };
+        let group = |slots: std::ops::Range<usize>| {
+            let policy = match self.first_token_ms {
+                Some(_) => Policy::PredictedLatency,
+                None => Policy::RoundRobin,
+            };
+            Group::new(policy, slots.map(candidate).collect())
+        };
+        let next = self.best < self.replicas.len();
+        let next = next.then(|| group(self.best..self.replicas.len()));
+        self.groups = (group(0..self.best), next);
+    }
+
+    fn replica(&self, slot: ReplicaSlot) -> &TestReplica {
+        &self.replicas[slot.index()]
+    }
+}
+
+impl TestRegion {
+    pub(super) fn free(name: &str) -> Self {
+        Self {
+            name: RegionName::from(name),
+            may_serve: true,
+            is_reachable: true,
+            capacity: 10.0,
+            running: 0.0,
+            rtt_ms: 20.0,
+            hot: 0,
+        }
+    }
+}
+
+fn take(budget: &Cell<u32>) -> bool {
+    let left = budget.get();
+    budget.set(left.saturating_sub(1));
+    left > 0
+}
+
+impl RequestSight for TestSight {
+    fn inquiry(&self) -> &Inquiry {
+        &self.inquiry
+    }
+    fn route_rules(&self) -> RouteRules {
+        self.rules
+    }
+    fn is_idempotent(&self) -> bool {
+        self.is_idempotent
+    }
+    fn is_repeatable(&self) -> bool {
+        self.is_repeatable
+    }
+    fn client_patience(&self) -> Option<Duration> {
+        self.patience
+    }
+    fn pinned(&self) -> Option<ReplicaSlot> {
+        self.pinned
+    }
+    fn has_stand_in(&self) -> bool {
+        self.stand_ins > 0
+    }
+    fn starts_with_stand_in(&self) -> bool {
+        self.starts_with_stand_in
+    }
+    fn tenant(&self) -> Option<u64> {
+        self.tenant
+    }
+    fn permission(&self) -> Permission {
+        self.permission
+    }
+    fn take_retry(&self, _now: Instant) -> bool {
+        take(&self.retries)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct TestLoads<'a> {
+    sight: &'a TestSight,
+    room: Room,
+    with_caches: bool,
+}
+
+impl Loads for TestLoads<'_> {
+    fn in_flight(&self, slot: ReplicaSlot) -> u32 {
+        self.sight.replica(slot).in_flight
+    }
+    fn limit(&self, slot: ReplicaSlot) -> u32 {
+        let replica = self.sight.replica(slot);
+        if self.room.tenant.is_some() && replica.rests_until.is_some() {
+            return 0;
+        }
+        let is_past = self.room.is_past_guesses && replica.is_guess;
+        replica.limit + u32::from(is_past)
+    }
+    fn cached_blocks_max(&self) -> u32 {
+        u32::from(self.with_caches)
+    }
+    fn speed(&self, slot: ReplicaSlot) -> Speed {
+        self.sight.replica_speed(slot)
+    }
+}
+
+impl RoomLoads for TestLoads<'_> {
+    fn set_room(&mut self, room: Room) {
+        self.room = room;
+    }
+}
+
+impl ReplicaSight for TestSight {
+    type Loads<'a> = TestLoads<'a>;
+
+    fn group(&self) -> Option<ReplicaGroup<'_>> {
+        let (group, next) = &self.groups;
+        (!self.replicas.is_empty()).then_some(ReplicaGroup {
+            group,
+            next: next.as_ref(),
+            busy_until: self.busy_until,
+            healthy_permille: self.healthy_permille,
+        })
+    }
+    fn take_ticket(&self) -> u64 {
+        self.tickets.replace(self.tickets.get() + 1)
+    }
+    fn loads(&self, room: Room, with_caches: bool) -> TestLoads<'_> {
+        TestLoads { sight: self, room, with_caches }
+    }
+    fn signals(&self, _slot: ReplicaSlot) -> Signals {
+        let mut signals = Signals::UNKNOWN;
+        signals.queued.value = 0.0;
+        signals.queued.trust = 1.0;
+        signals
+    }
+    fn replica_speed(&self, _slot: ReplicaSlot) -> Speed {
+        let floor_ms = self.first_token_ms.unwrap_or(20.0);
+        Speed { floor_ms, prefill_ms: 0.0, trust: 1.0, ..Speed::UNKNOWN }
+    }
+    fn hold_time(&self, _slot: ReplicaSlot) -> HoldTime {
+        HoldTime::default().with(1_000, 2_000.0)
+    }
+    fn has_guessed_limit(&self, slot: ReplicaSlot) -> bool {
+        self.replica(slot).is_guess
+    }
+    fn kept_from_tenant(&self) -> Option<Kept> {
+        None
+    }
+    fn kept_for_tenant(&self) -> Option<ReplicaSlot> {
+        None
+    }
+    fn rests_for_tenant(&self, slot: ReplicaSlot) -> Option<Instant> {
+        self.replica(slot).rests_until
+    }
+    fn take_hedge(&self, _now: Instant) -> bool {
+        take(&self.hedges)
+    }
+}
+
+impl QueueSight for TestSight {
+    fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+    fn waiting(
+        &self,
+        _position: Position,
+        _claim: Claim,
+        certain_rate: &dyn Fn(f32) -> Option<f32>,
+    ) -> Waiting {
+        let expected = || certain_rate(1_000.0).map(|rate| (1_000.0 / rate) as u32);
+        let wait_ms = self.wait_ms.or_else(expected);
+        Waiting { ahead: self.ahead, wait_ms, all: self.ahead, has_room: self.has_room }
+    }
+    fn take_late_probe(&self, _now: Instant) -> bool {
+        take(&self.late_probes)
+    }
+}
+
+impl RegionSight for TestSight {
+    fn spill_terms(&self) -> &SpillTerms {
+        &self.terms
+    }
+    fn regions_asked_max(&self) -> usize {
+        self.asked_max
+    }
+    fn is_evacuated(&self) -> bool {
+        self.is_evacuated
+    }
+    fn is_roomy(&self, _model: &ModelName) -> bool {
+        self.is_roomy
+    }
+    fn is_alone(&self) -> bool {
+        !self.regions.iter().any(|region| region.may_serve)
+    }
+    fn own(&self, _model: &ModelName, room: Room, waiting: Waiting) -> OwnRegion {
+        let loads = self.loads(room, false);
+        let slots = (0..self.best).map(|slot| ReplicaSlot(u32::try_from(slot).unwrap()));
+        let free = |slot| loads.limit(slot).saturating_sub(loads.in_flight(slot));
+        OwnRegion {
+            replicas: u32::try_from(self.best).unwrap(),
+            report: RegionReport::default(),
+            places: Some(slots.map(free).sum()),
+            waiting,
+            guests: 0,
+            nodes: 1,
+            prefill_ms: 0.0,
+            price_ms: 0.0,
+            weight_permille: 1_000,
+            first_token_ms_max: None,
+            late_ms: None,
+        }
+    }
+    fn others(
+        &self,
+        _model: &ModelName,
+        access: &dyn Fn(&RegionName) -> Access,
+    ) -> SmallVec<[RegionCandidate; 8]> {
+        let candidate = |region: &TestRegion| RegionCandidate {
+            access: match region.may_serve && region.is_reachable {
+                true => access(&region.name),
+                false => Access::Unreachable,
+            },
+            report: RegionReport {
+                load: ModelLoad {
+                    capacity: Some(region.capacity),
+                    running: region.running,
+                    ..ModelLoad::default()
+                },
+                ..RegionReport::default()
+            },
+            rtt_ms: region.rtt_ms,
+            prefill_ms: 0.0,
+            price_ms: 0.0,
+            weight_permille: 1_000,
+            ramp_permille: 1_000,
+            is_current: false,
+            is_home: false,
+            home_ms: 0.0,
+        };
+        self.regions.iter().map(candidate).collect()
+    }
+    fn region(&self, index: usize) -> &RegionName {
+        &self.regions[index].name
+    }
+    fn may_serve(&self, region: &RegionName) -> bool {
+        self.regions.iter().any(|known| known.name == *region && known.may_serve)
+    }
+    fn only_region(&self) -> Option<&RegionName> {
+        self.only_region.as_ref()
+    }
+    fn session_region(&self) -> Option<&RegionName> {
+        self.session_region.as_ref()
+    }
+    fn conversation(&self) -> Option<Conversation> {
+        self.conversation.clone()
+    }
+    fn own_speed(&self, _model: &ModelName) -> Option<Speed> {
+        Some(Speed { trust: 1.0, ..Speed::UNKNOWN })
+    }
+    fn speed(&self, _index: usize, _model: &ModelName) -> Option<Speed> {
+        Some(Speed { trust: 1.0, ..Speed::UNKNOWN })
+    }
+    fn hot_blocks(&self) -> Option<SmallVec<[u32; 8]>> {
+        let is_any = self.regions.iter().any(|region| region.hot > 0);
+        is_any.then(|| self.regions.iter().map(|region| region.hot).collect())
+    }
+    fn prefill_ms(&self, cached_blocks: u32, _speed: &Speed) -> f32 {
+        (1_000.0 - 100.0 * cached_blocks as f32).max(0.0)
+    }
+    fn note_hot(&self, _is_changed: bool) {}
+}
+
+/// A request, its surroundings, and the time.
+#[derive(Debug)]
+pub(super) struct Story {
+    pub(super) sight: TestSight,
+    pub(super) journey: Journey,
+    pub(super) now: Instant,
+    pub(super) rng: fastrand::Rng,
+}
+
+impl Story {
+    pub(super) fn of(sight: TestSight) -> Self {
+        let journey = Journey::new(*START, 3);
+        Self { sight, journey, now: *START, rng: fastrand::Rng::with_seed(1) }
+    }
+
+    pub(super) fn next(&mut self) -> Step {
+        let step = self.journey.next(&self.sight, self.now, &mut self.rng);
+        let again = self.journey.next(&self.sight, self.now, &mut self.rng);
+        assert_eq!(step, again, "a step holds until an event");
+        step
+    }
+
+    pub(super) fn tell(&mut self, event: Event) {
+        self.journey.on(event, &self.sight, self.now);
+    }
+}
+
+/// Checks a story step by step: each line has the step that the journey takes, and its result.
+/// An attempt, `ask` or `forward`, is one line: the place is taken without saying so.
+#[track_caller]
+pub(super) fn check(story: &mut Story, steps: &[(&str, Option<Event>)]) {
+    for (number, (expected, event)) in steps.iter().enumerate() {
+        let step = story.next();
+        assert_eq!(short(&step), *expected, "step {number} of {steps:?}");
+        let Some(event) = event else { continue };
+        if matches!(step, Step::Ask { .. }) && *event != Event::NoPlace {
+            story.tell(Event::Asked);
+        }
+        story.tell(*event);
+    }
+}
+
+/// A step in a few words.
+pub(super) fn short(step: &Step) -> String {
+    match step {
+        Step::Ask { attempt, connection: Connection::KeptOrNew } => {
+            format!("ask {}", attempt.slot.index())
+        }
+        Step::Ask { attempt, connection: Connection::New } => {
+            format!("ask {} anew", attempt.slot.index())
+        }
+        Step::Listen => "listen".to_owned(),
+        Step::Hedge(attempt) => format!("hedge {}", attempt.slot.index()),
+        Step::Forward { region, .. } => format!("forward {region}"),
+        Step::Wait(_) => "wait".to_owned(),
+        Step::Pause(pause) => format!("pause {}", pause.as_millis()),
+        Step::StandIn => "stand in".to_owned(),
+        Step::End(ending) => match ending {
+            Ending::Shed { reason, .. } => format!("shed {}", reason.name()),
+            Ending::SentAway { reason, .. } => format!("sent away {}", reason.name()),
+            Ending::TooLate { reason, .. } => format!("too late {}", reason.name()),
+            Ending::NoPlaceInTime(reason) => format!("no place {}", reason.name()),
+            Ending::Refused(refused) => format!("refused {}", refused.refusal.name()),
+            Ending::Forbidden(permission) => format!("forbidden {permission:?}"),
+            Ending::Reply
+            | Ending::HeldReply
+            | Ending::LastFailure
+            | Ending::ClientFault
+            | Ending::OnlyRegionGone => format!("end {ending:?}"),
+        },
+    }
+}

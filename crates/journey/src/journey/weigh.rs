@@ -1,0 +1,337 @@
+//! Comparison of the own region with the others.
+
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use spillway_route::{
+    Access, Attempt, Degraded, Moment, OwnRegion, Refusal, RegionCandidate, ShedReason, SpillPlan,
+    SpillReason, SpillVerdict, Waiting, late_ms, spill,
+};
+use spillway_types::{ModelName, RegionName, Speed};
+
+use super::Journey;
+use crate::decision::Way;
+use crate::sight::Sight;
+use crate::standing::Position;
+
+/// Milliseconds by which the region is preferred that served the conversation before, beside the
+/// reading that it saves: as much as a session is worth among replicas.
+const CONVERSATION_MS: f32 = 100.0;
+
+/// Regions that one decision compares.
+#[derive(Debug)]
+struct Scales {
+    own: OwnRegion,
+    others: SmallVec<[RegionCandidate; 8]>,
+    /// Milliseconds to read the prompt in each of the others if nothing were cached there; empty if
+    /// nothing is.
+    cold_ms: SmallVec<[f32; 8]>,
+    /// True if the own region is evacuated, and would otherwise serve.
+    is_leaving: bool,
+}
+
+impl Journey {
+    /// Compares the own region, with what its replicas can do, with the others. Also returns the
+    /// comparison, if one was needed.
+    pub(super) fn weigh<S: Sight>(
+        &self,
+        planned: Result<Attempt, Refusal>,
+        sight: &S,
+        (now, rng): (Instant, &mut fastrand::Rng),
+    ) -> (Way, Option<SpillPlan>) {
+        let inquiry = sight.inquiry();
+        let late_ms = self.late_ms(planned, sight, now);
+        // A guest was compared when it came, and goes nowhere else.
+        let is_free = inquiry.hop == 0 && sight.pinned().is_none();
+        let Some(model) = inquiry.model.as_ref().filter(|_| is_free) else {
+            let late = |first_token_ms| Way::TooLate { reason: ShedReason::Late, first_token_ms };
+            return (late_ms.map_or(Way::Own, late), None);
+        };
+        if self.stays_anyway(planned, late_ms, (sight, now)) {
+            return (Way::Own, None);
+        }
+        let scales = self.scales(model, planned, (sight, now));
+        let is_at_home = sight.session_region().is_none();
+        if is_at_home && scales.own.keeps(&scales.others, sight.spill_terms()) {
+            return (Way::Own, None);
+        }
+        let plan = self.spill(&scales, sight, (now, rng));
+        (self.way(&plan, &scales, sight, now), Some(plan))
+    }
+
+    /// Returns true if no comparison is needed: no other region could help, or none could be
+    /// better.
+    fn stays_anyway<S: Sight>(
+        &self,
+        planned: Result<Attempt, Refusal>,
+        late_ms: Option<f32>,
+        (sight, now): (&S, Instant),
+    ) -> bool {
+        match planned {
+            Err(Refusal::DeadlinePassed) => true,
+            Err(Refusal::AllBusy) => false,
+            Err(Refusal::AllResting) if self.waits_for_rest(sight, now) => false,
+            Err(_) => sight.is_alone(),
+            Ok(attempt) => {
+                let is_roomy = |model| sight.is_roomy(model);
+                sight.is_quiet()
+                    && sight.inquiry().model.as_ref().is_some_and(is_roomy)
+                    && sight.session_region().is_none()
+                    && late_ms.is_none()
+                    && sight.permission().is_by_request()
+                    && !could_gain(attempt, sight)
+            }
+        }
+    }
+
+    /// Returns the milliseconds until the first token at the chosen replica, if that is predicted
+    /// to be too late. `None` for a request that was sent before: the work done for it would be
+    /// lost.
+    fn late_ms<S: Sight>(
+        &self,
+        planned: Result<Attempt, Refusal>,
+        sight: &S,
+        now: Instant,
+    ) -> Option<f32> {
+        let attempt = planned.ok().filter(|_| self.attempts == 0)?;
+        let inquiry = sight.inquiry();
+        let deadline_ms = inquiry.deadline.remaining(now).as_secs_f32() * 1e3;
+        // The objective holds in the client's own region only.
+        let objective_ms = self.first_token_left_ms(sight, now).filter(|_| inquiry.hop == 0);
+        let left_ms = objective_ms.map_or(deadline_ms, |left_ms| left_ms.min(deadline_ms));
+        late_ms(attempt.prediction, sight.replica_speed(attempt.slot).trust, left_ms)
+    }
+
+    /// Collects the state of the own region and of the others.
+    fn scales<S: Sight>(
+        &self,
+        model: &ModelName,
+        planned: Result<Attempt, Refusal>,
+        (sight, now): (&S, Instant),
+    ) -> Scales {
+        let mut own = self.own_region(model, planned, (sight, now));
+        let is_leaving =
+            sight.is_evacuated() && planned.is_ok() && sight.permission().is_by_request();
+        if is_leaving {
+            own.replicas = 0;
+        }
+        let (others, cold_ms) = (SmallVec::new(), SmallVec::new());
+        let mut scales = Scales { own, others, cold_ms, is_leaving };
+        if sight.is_alone() || sight.regions_asked_max() == 0 {
+            return scales;
+        }
+        let hot = self.cached_longest.and_then(|_| sight.hot_blocks());
+        if scales.own.has_room() && hot.is_none() && sight.session_region().is_none() {
+            // Nothing could be gained elsewhere.
+            return scales;
+        }
+        let is_asked_out = self.refused.len() >= sight.regions_asked_max();
+        let access = |region: &RegionName| match self.has_refused(region) {
+            _ if self.forbidden.contains(region) => Access::Unreachable,
+            is_refused if is_refused || is_asked_out => Access::Refused,
+            _ => Access::Ready,
+        };
+        scales.others = sight.others(model, &access);
+        add_homes(&mut scales, model, sight);
+        if self.cached_longest.is_some() {
+            let own_speed = own_speed(model, planned, sight);
+            add_prefill(&mut scales, hot.as_deref(), (model, own_speed), sight);
+        }
+        scales
+    }
+
+    fn own_region<S: Sight>(
+        &self,
+        model: &ModelName,
+        planned: Result<Attempt, Refusal>,
+        (sight, now): (&S, Instant),
+    ) -> OwnRegion {
+        let rate_per_s = |tokens| self.certain_rate(sight, tokens);
+        let waiting = match self.standing.position {
+            // The requests behind it wait for it.
+            Position::AtTurn => Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true },
+            position => sight.waiting(position, self.standing.claim, &rate_per_s),
+        };
+        let mut own = sight.own(model, self.room(sight), waiting);
+        own.first_token_ms_max = self.first_token_left_ms(sight, now);
+        match planned {
+            Ok(_) => {}
+            Err(Refusal::AllBusy) => own.places = Some(0),
+            Err(Refusal::AllResting) if self.waits_for_rest(sight, now) => {
+                own.places = Some(0);
+                // Replicas that rest are no candidates, and yet they are there.
+                own.replicas = own.replicas.max(1);
+                let rest = self.busy_until.map(|until| until.saturating_duration_since(now));
+                let rest_ms =
+                    rest.map_or(0, |rest| u32::try_from(rest.as_millis()).unwrap_or(u32::MAX));
+                let wait_ms = own.waiting.wait_ms.map_or(rest_ms, |ms| ms.max(rest_ms));
+                own.waiting.wait_ms = Some(wait_ms);
+            }
+            Err(_) => own.replicas = 0,
+        }
+        own.late_ms = self.late_ms(planned, sight, now);
+        own.prefill_ms = self.own_prefill_ms(model, planned, (sight, own.has_room()));
+        if sight.permission().is_by_request() { own } else { forbidden(own) }
+    }
+
+    /// Returns the milliseconds to read the prompt here. At the chosen replica: with its wait, if
+    /// the region has room and so no other wait. Without one: at the replica that has most of it
+    /// cached. 0 where the policy does not read caches, as for other regions then.
+    fn own_prefill_ms<S: Sight>(
+        &self,
+        model: &ModelName,
+        planned: Result<Attempt, Refusal>,
+        (sight, has_room): (&S, bool),
+    ) -> f32 {
+        let prediction = planned.ok().and_then(|attempt| attempt.prediction);
+        match (prediction, self.cached_longest) {
+            (Some(prediction), _) if has_room => prediction.wait_ms + prediction.prefill_ms,
+            (Some(prediction), _) => prediction.prefill_ms,
+            (None, Some(blocks)) => sight.prefill_ms(blocks, &own_speed(model, planned, sight)),
+            (None, None) => 0.0,
+        }
+    }
+
+    fn spill<S: Sight>(
+        &self,
+        scales: &Scales,
+        sight: &S,
+        (now, rng): (Instant, &mut fastrand::Rng),
+    ) -> SpillPlan {
+        let mut same_dice = rng.clone();
+        let plan = self.spill_with(scales, &scales.others, sight, (now, rng));
+        if !scales.cold_ms.is_empty() {
+            let mut cold = scales.others.clone();
+            for (other, cold_ms) in cold.iter_mut().zip(&scales.cold_ms) {
+                other.prefill_ms = *cold_ms;
+            }
+            let without = self.spill_with(scales, &cold, sight, (now, &mut same_dice));
+            sight.note_hot(destination(&plan) != destination(&without));
+        }
+        plan
+    }
+
+    fn spill_with<S: Sight>(
+        &self,
+        scales: &Scales,
+        others: &[RegionCandidate],
+        sight: &S,
+        (now, rng): (Instant, &mut fastrand::Rng),
+    ) -> SpillPlan {
+        let loads = sight.loads(self.room(sight), false);
+        let mut moment = Moment { now, loads: &loads, ticket: 0, rng };
+        spill(sight.inquiry(), &scales.own, others, sight.spill_terms(), &mut moment)
+    }
+
+    /// Turns a comparison of regions into the way of this request.
+    fn way<S: Sight>(&self, plan: &SpillPlan, scales: &Scales, sight: &S, now: Instant) -> Way {
+        let own = &scales.own;
+        // Without a limit the replica's own queue is the place to wait. An evacuated region serves
+        // before no region does.
+        let has_no_limit = own.replicas > 0 && own.places.is_none();
+        let queues_there = own.late_ms.is_none() && (scales.is_leaving || has_no_limit);
+        let shed = |reason, predicted_ms: f32| match own.late_ms {
+            Some(first_token_ms) => Way::TooLate { reason, first_token_ms },
+            None => Way::Shed { reason, predicted_ms },
+        };
+        match &plan.verdict {
+            SpillVerdict::Own => Way::Own,
+            SpillVerdict::Forward(ways) => match ways.first() {
+                Some(&index) => Way::Region { index, reason: plan.reason },
+                None => Way::Own,
+            },
+            // A reply that comes too late is of no use, wherever the request would wait.
+            SpillVerdict::Shed { wait_ms, .. } if plan.reason == SpillReason::Slo => {
+                shed(ShedReason::Slo, *wait_ms)
+            }
+            SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } if queues_there => Way::Own,
+            SpillVerdict::Wait { wait_ms } if self.is_beyond_degraded(*wait_ms, sight) => {
+                shed(ShedReason::Degraded, *wait_ms)
+            }
+            SpillVerdict::Wait { wait_ms } => match self.is_beyond_patience(*wait_ms, sight, now) {
+                Some(reason) => Way::Shed { reason, predicted_ms: *wait_ms },
+                None => Way::Wait { prefill_ms: own.prefill_ms },
+            },
+            SpillVerdict::Shed { wait_ms, .. } => {
+                shed(plan.reason.shed().unwrap_or(ShedReason::QueueFull), *wait_ms)
+            }
+        }
+    }
+
+    /// Returns true if so many of the model's replicas are missing that the request is not to wait
+    /// for so long.
+    fn is_beyond_degraded<S: Sight>(&self, wait_ms: f32, sight: &S) -> bool {
+        let Some(group) = sight.group() else { return false };
+        let rules = sight.route_rules();
+        let degraded = Degraded {
+            healthy_permille: group.healthy_permille,
+            below_permille: rules.degraded_below_permille,
+        };
+        degraded.refuses(sight.inquiry().priority, wait_ms, rules.wait_ms_max as f32)
+    }
+}
+
+/// Returns true if the chosen replica is predicted to take so long that a region with the prompt in
+/// its cache could be worth the way.
+fn could_gain<S: Sight>(attempt: Attempt, sight: &S) -> bool {
+    let gain_min_ms = sight.spill_terms().gain_min_ms;
+    attempt.prediction.is_some_and(|prediction| {
+        !sight.is_alone() && prediction.wait_ms + prediction.prefill_ms > gain_min_ms
+    })
+}
+
+/// Marks the region that served the request's session, and the one that served its conversation.
+fn add_homes<S: Sight>(scales: &mut Scales, model: &ModelName, sight: &S) {
+    let session_region = sight.session_region();
+    let conversation = sight.conversation();
+    for (index, other) in scales.others.iter_mut().enumerate() {
+        let name = sight.region(index);
+        other.is_home = session_region == Some(name);
+        let Some(served) = conversation.as_ref().filter(|it| it.region == *name) else { continue };
+        // The saved reading is part of the cost only where caches are known.
+        let speed = sight.speed(index, model).unwrap_or_default();
+        let saved_ms = sight.prefill_ms(0, &speed) - sight.prefill_ms(served.blocks, &speed);
+        other.home_ms = CONVERSATION_MS + saved_ms.max(0.0);
+    }
+}
+
+/// Adds the milliseconds to read the prompt in each other region, by what is cached there. A region
+/// that does not tell its speed counts as fast as this one.
+fn add_prefill<S: Sight>(
+    scales: &mut Scales,
+    hot: Option<&[u32]>,
+    (model, own_speed): (&ModelName, Speed),
+    sight: &S,
+) {
+    for (index, other) in scales.others.iter_mut().enumerate() {
+        let speed = sight.speed(index, model).filter(|speed| speed.trust > 0.0);
+        let speed = speed.unwrap_or(own_speed);
+        let blocks = hot.and_then(|hot| hot.get(index).copied()).unwrap_or(0);
+        other.prefill_ms = sight.prefill_ms(blocks, &speed);
+        if hot.is_some() {
+            scales.cold_ms.push(sight.prefill_ms(0, &speed));
+        }
+    }
+}
+
+/// Returns the speed of this region's replicas; if unknown, of the chosen one.
+fn own_speed<S: Sight>(model: &ModelName, planned: Result<Attempt, Refusal>, sight: &S) -> Speed {
+    let known = sight.own_speed(model).filter(|speed| speed.trust > 0.0);
+    let chosen = || planned.ok().map(|attempt| sight.replica_speed(attempt.slot));
+    known.or_else(chosen).unwrap_or_default()
+}
+
+/// Returns the region that a request goes to; `None` if it stays, waits or is shed.
+fn destination(plan: &SpillPlan) -> Option<usize> {
+    match &plan.verdict {
+        SpillVerdict::Forward(ways) => ways.first().copied(),
+        SpillVerdict::Own | SpillVerdict::Wait { .. } | SpillVerdict::Shed { .. } => None,
+    }
+}
+
+/// Returns the own region for a request that it may not serve: without replicas, and without room
+/// to wait.
+fn forbidden(own: OwnRegion) -> OwnRegion {
+    let waiting = Waiting { ahead: 0, wait_ms: None, all: 0, has_room: false };
+    OwnRegion { replicas: 0, places: Some(0), late_ms: None, waiting, ..own }
+}

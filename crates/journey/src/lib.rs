@@ -1,0 +1,37 @@
+//! The journey of one request as a pure state machine.
+//!
+//! A [`Journey`] decides what happens to a request next: a replica is asked, a second one beside it,
+//! another region, or the request waits, names another model, or ends. The driver calls
+//! [`Journey::next`], carries out the one [`Step`] that comes back, and reports its result by
+//! [`Journey::on`]. Everything that the decision goes by comes in through [`Sight`]; time and
+//! randomness are arguments. The gateway drives the machine, and its explanations
+//! ask it; the simulator still has a loop of its own.
+
+mod continuation;
+mod decision;
+mod ending;
+mod event;
+mod journey;
+mod residency;
+mod retry;
+mod room;
+mod route_rules;
+mod sight;
+mod standing;
+mod step;
+
+pub use continuation::{ContinuationSearch, SearchEnd, SearchEvent, SearchStep, Without};
+pub use decision::{Decision, Way};
+pub use ending::{Ending, RefusedRequest};
+pub use event::{Event, RegionFailure};
+pub use journey::Journey;
+pub use residency::Permission;
+pub use retry::{RetrySafety, StatusClass};
+pub use room::{Kept, PlaceSight, Room};
+pub use route_rules::RouteRules;
+pub use sight::{
+    Conversation, QueueSight, RegionSight, ReplicaGroup, ReplicaSight, RequestSight, RoomLoads,
+    Sight,
+};
+pub use standing::{Claim, Position};
+pub use step::{Connection, Step, WaitTerms};
