@@ -1,21 +1,21 @@
-//! Answers: all that is said is known before the first token is due.
+//! Answers of the emulated model: the whole text is computed before the first token is due.
 
 use crate::text::{TOKEN_BYTES, tokens_of};
 use crate::voice::Voice;
 
-/// How long an answer may or must be.
+/// Bounds on the length of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
-    /// As long as the model likes, but at most so many tokens.
+    /// Any length up to this number of tokens.
     AtMost(u32),
-    /// The same, but not before so many tokens.
+    /// Any length between these numbers of tokens.
     Between(u32, u32),
-    /// Exactly so many tokens: the model is told to ignore its end.
+    /// Exactly this number of tokens: the model is told to ignore its end token.
     Exactly(u32),
 }
 
 impl Length {
-    /// Most tokens.
+    /// Returns the largest number of tokens.
     pub(crate) fn most(self) -> u32 {
         match self {
             Self::AtMost(most) | Self::Between(_, most) | Self::Exactly(most) => most,
@@ -23,17 +23,17 @@ impl Length {
     }
 }
 
-/// Why an answer ended.
+/// Reason why an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finish {
-    /// The model had said it all, or a stop sequence.
+    /// The model reached its end token or a stop sequence.
     Stop,
-    /// It reached the limit.
+    /// The answer reached its limit of tokens.
     Length,
 }
 
 impl Finish {
-    /// OpenAI's and vLLM's word for it.
+    /// Returns the word of OpenAI and vLLM for the reason.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Stop => "stop",
@@ -42,44 +42,46 @@ impl Finish {
     }
 }
 
-/// What a part of the generated text is to the client.
+/// Role of a part of the generated text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Content.
+    /// Content for the client.
     Said,
-    /// Not shown: stop sequences, and what stands around calls.
+    /// Text not shown to the client: stop sequences, and the frame around tool calls.
     Unsaid,
-    /// The arguments of this call of a tool.
+    /// Arguments of the tool call with this index.
     Arguments(usize),
 }
 
-/// Which tools an answer calls.
+/// Tools that an answer calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Calls {
-    /// Their names.
+    /// Names of the called tools, in the order of the calls.
     pub(crate) names: Vec<String>,
-    /// The client named the tool itself.
+    /// True if the client itself named the tool.
     pub(crate) is_named: bool,
 }
 
-/// An answer.
+/// Answer of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
-    /// All that is generated.
+    /// Everything that is generated, shown or not.
     raw: String,
-    /// What it consists of, each part with the byte at which it ends.
+    /// Parts of `raw`, each with the byte offset at which it ends.
     parts: Vec<(Part, usize)>,
     pub(crate) calls: Calls,
     pub(crate) tokens: u32,
     pub(crate) finish: Finish,
-    /// The stop sequence that ended it.
+    /// Stop sequence that ended the answer; `None` if there was none.
     pub(crate) stop: Option<String>,
 }
 
 impl Answer {
-    /// What the model says to `prompt`. As of a real model that always takes the likeliest token, each
-    /// token follows from the text before it and the seed alone: whoever is given the beginning of
-    /// an answer as its prompt says the rest.
+    /// Generates the answer to `prompt`.
+    ///
+    /// Each token depends only on the text before it and on the seed, as in a real model that
+    /// always takes the likeliest token. A prompt that ends with the beginning of an answer is
+    /// therefore continued with the rest of that answer.
     pub(crate) fn new(prompt: &[u32], seed: u64, length: Length) -> Self {
         let mut voice = Voice::new(prompt, seed);
         let (least, most) = match length {
@@ -95,7 +97,7 @@ impl Answer {
                 finish = Finish::Stop;
                 break;
             }
-            // An answer that reaches its limit is cut, though it might have ended there.
+            // An answer that reaches its limit is cut, even if it could have ended there.
             let may_end = tokens + 1 >= least && tokens + 1 < most;
             text.extend(voice.next(may_end).iter().copied().map(char::from));
             tokens += 1;
@@ -104,8 +106,8 @@ impl Answer {
         Self { raw: text, parts, calls: Calls::default(), tokens, finish, stop: None }
     }
 
-    /// A text of a prescribed form, at most `most` tokens of it. Who has said the beginning of it
-    /// already goes on from there.
+    /// Creates an answer of a prescribed form, at most `most` tokens long. If `said` is the
+    /// beginning of the text, the answer continues behind it.
     pub(crate) fn of_parts(parts: Vec<(Part, String)>, said: &str, most: u32) -> Self {
         let whole: String = parts.iter().map(|(_, text)| text.as_str()).collect();
         let skipped = if whole.starts_with(said) { said.len() } else { 0 };
@@ -122,6 +124,7 @@ impl Answer {
             finish: Finish::Stop,
             stop: None,
         };
+        // A text that just fills the limit counts as cut, as in free answers.
         if answer.raw.len().div_ceil(TOKEN_BYTES) >= most as usize {
             answer.finish = Finish::Length;
         }
@@ -129,7 +132,8 @@ impl Answer {
         answer
     }
 
-    /// The answer that ends with the first stop sequence in it, which is shown only if `shown`.
+    /// Returns the answer cut at the first stop sequence in it. The sequence itself is part of the
+    /// content only if `shown`.
     pub(crate) fn stopped_at(mut self, stops: &[String], shown: bool) -> Self {
         let found = stops.iter().filter_map(|stop| {
             let start = self.raw.find(stop.as_str())?;
@@ -141,26 +145,28 @@ impl Answer {
         self.cut(u32::try_from(end.div_ceil(TOKEN_BYTES)).unwrap_or(u32::MAX));
         let visible = if shown { end } else { start };
         self.parts.iter_mut().for_each(|(_, end)| *end = (*end).min(visible));
+        // The text behind that was generated, but is not shown.
         self.parts.push((Part::Unsaid, self.raw.len()));
         self
     }
 
-    /// The content.
+    /// Returns the content.
     pub(crate) fn text(&self) -> &str {
         self.part(Part::Said).unwrap_or("")
     }
 
-    /// The arguments of call `call`, if it came to that call.
+    /// Returns the arguments of call `call`; `None` if the answer ended before that call.
     pub(crate) fn arguments(&self, call: usize) -> Option<&str> {
         self.part(Part::Arguments(call)).filter(|text| !text.is_empty())
     }
 
-    /// How many calls it came to.
+    /// Returns the number of calls that have arguments.
     pub(crate) fn calls_made(&self) -> usize {
         (0..self.calls.names.len()).take_while(|call| self.arguments(*call).is_some()).count()
     }
 
-    /// OpenAI's word for why it ended. A tool that the client itself named is no reason, as there.
+    /// Returns OpenAI's word for the reason of the end. As in OpenAI's API, a call of the tool that
+    /// the client named does not count as a reason.
     pub(crate) fn reason(&self) -> &'static str {
         match self.finish {
             Finish::Stop if self.calls_made() > 0 && !self.calls.is_named => "tool_calls",
@@ -168,18 +174,18 @@ impl Answer {
         }
     }
 
-    /// All that is generated, shown or not.
+    /// Returns everything that is generated, shown or not.
     pub(crate) fn raw(&self) -> &str {
         &self.raw
     }
 
-    /// The text of token `index`; empty past the end. A character that is spread over tokens comes
-    /// with the last of them.
+    /// Returns the text of token `index`; empty past the end. A character that is spread over
+    /// several tokens comes with the last of them.
     pub(crate) fn piece(&self, index: u32) -> &str {
         &self.raw[self.start_of(index)..self.start_of(index.saturating_add(1))]
     }
 
-    /// The same, by what its parts are.
+    /// Returns the text of token `index`, split into its parts.
     pub(crate) fn pieces(&self, index: u32) -> impl Iterator<Item = (Part, &str)> {
         let (from, to) = (self.start_of(index), self.start_of(index.saturating_add(1)));
         let mut start = 0;
@@ -193,12 +199,12 @@ impl Answer {
             .map(|(part, (from, to))| (part, &self.raw[from..to]))
     }
 
-    /// Where the text of token `index` begins in what is generated, bytes.
+    /// Returns the byte offset at which the text of token `index` begins.
     pub(crate) fn start_of(&self, index: u32) -> usize {
         self.raw.floor_char_boundary((index as usize).saturating_mul(TOKEN_BYTES))
     }
 
-    /// Its tokens.
+    /// Returns the tokens of the answer.
     pub(crate) fn to_tokens(&self) -> Vec<u32> {
         let mut tokens = tokens_of(&self.raw);
         tokens.resize(self.tokens as usize, 0);

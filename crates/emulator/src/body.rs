@@ -1,4 +1,4 @@
-//! The body of a reply: whole or as a stream of events, and where faults strike it.
+//! Body of a reply, whole or as a stream of events, with the injected faults that cut or stall it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,27 +21,27 @@ use crate::ledger::{Outcome, Ticket};
 use crate::replica::Replica;
 use crate::socket::SocketSwitch;
 
-/// How long a reply that will be cut pauses first, so that what was sent has left the process.
+/// Pause before a reply is cut, so that the bytes sent before have left the process.
 const CUT_PAUSE: Duration = Duration::from_millis(10);
 
-/// Writes a stream's events in the form of one API. Each item put out is one event.
+/// Writer of a stream's events in the form of one API. Each item added to `events` is one event.
 pub(crate) trait EventFormat: Send {
-    /// Before any token.
+    /// Writes the events before the first token.
     fn start(&mut self, events: &mut VecDeque<Bytes>);
-    /// For token `token` of answer `index`.
+    /// Writes the events of token `token` of answer `index`.
     fn token(&mut self, index: usize, answer: &Answer, token: u32, events: &mut VecDeque<Bytes>);
-    /// After the last token of answer `index`.
+    /// Writes the events after the last token of answer `index`.
     fn done(&mut self, index: usize, answer: &Answer, events: &mut VecDeque<Bytes>);
-    /// After the last answer; so many tokens of the prompts were cached.
+    /// Writes the events after the last answer; `cached_tokens` of the prompts were cached.
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>);
 }
 
-/// One of the answers that a request gets.
+/// Answer to a request, with its progress.
 #[derive(Debug)]
 pub(crate) struct Track {
     pub(crate) generation: Generation,
     pub(crate) answer: Answer,
-    /// Whether what it found cached counts.
+    /// True if the cached tokens of this answer count in the usage.
     pub(crate) tells_cached: bool,
     next_token: u32,
     is_over: bool,
@@ -53,14 +53,14 @@ impl Track {
     }
 }
 
-/// Answers on their way, token by token.
+/// Answers in generation, as a stream of events.
 pub(crate) struct EventStream {
     tracks: Vec<Track>,
     format: Box<dyn EventFormat>,
     events: VecDeque<Bytes>,
-    /// Answers that are not over.
+    /// Number of answers that are not complete.
     open: usize,
-    /// Who is asked first for its next token, so that all have their turn.
+    /// Index of the answer that is polled first, so that all answers have their turn.
     turn: usize,
     cached_tokens: u32,
 }
@@ -86,7 +86,7 @@ impl EventStream {
         Poll::Ready(self.events.pop_front().map(Ok))
     }
 
-    /// The next that happens to any answer.
+    /// Polls for the next progress of any answer. Returns the index of the answer with it.
     fn poll_tracks(&mut self, cx: &mut Context<'_>) -> Poll<Result<(usize, Progress), Lost>> {
         let count = self.tracks.len();
         for index in (0..count).map(|step| (self.turn + step) % count) {
@@ -118,6 +118,7 @@ impl EventStream {
         }
         track.is_over = true;
         self.open -= 1;
+        // A cancelled stream ends without its last events.
         if self.open == 0 && progress != Progress::Cancelled {
             self.format.finish(self.cached_tokens, events);
         }
@@ -128,10 +129,10 @@ impl EventStream {
     }
 }
 
-/// Why a body ends early.
+/// Reason why a body ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub(crate) enum BodyError {
-    /// A fault says so.
+    /// An injected fault cut the reply.
     #[error("the reply was cut on demand")]
     Cut,
     /// The replica crashed.
@@ -145,13 +146,14 @@ impl From<Infallible> for BodyError {
     }
 }
 
-/// A reply's body. Closes the request's ticket when its last byte is taken.
+/// Body of a reply. Closes the request's ticket when the last byte is taken.
 pub(crate) struct ReplyBody {
     source: Source,
     progress: Delivery,
-    /// Sent behind the last byte.
+    /// Trailers sent behind the last byte.
     trailers: Option<HeaderMap>,
-    /// `None` for replies that are no one's request: health, metrics, control.
+    /// Request that the body answers; `None` for replies that are not counted: health, metrics,
+    /// control.
     request: Option<OpenRequest>,
 }
 
@@ -162,7 +164,7 @@ enum Source {
     Messages(Pieces),
 }
 
-/// How far the reply has come.
+/// State of the delivery of a reply.
 enum Delivery {
     // Sending => (Cutting | Stalled | Over)
     Sending {
@@ -173,44 +175,44 @@ enum Delivery {
         pause: Pin<Box<Sleep>>,
         close: Close,
     },
-    /// Until the client leaves.
+    /// Nothing is sent until the client disconnects.
     Stalled,
     Over,
 }
 
-/// The request that a body answers.
+/// Request that a body answers.
 pub(crate) struct OpenRequest {
     pub(crate) replica: Arc<Replica>,
     pub(crate) socket: SocketSwitch,
     pub(crate) ticket: Ticket,
-    /// What it counts as once the body is out.
+    /// Outcome of the request once the body is sent.
     pub(crate) outcome: Outcome,
 }
 
 impl ReplyBody {
-    /// All bytes at once.
+    /// Creates a body with all bytes at once.
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
         Self::new(Source::Whole(bytes.into()))
     }
 
-    /// Events as they come.
+    /// Creates a body of events, sent as they are made.
     pub(crate) fn events(stream: EventStream) -> Self {
         Self::new(Source::Events(Box::new(stream)))
     }
 
-    /// Messages as they come, and then how it ended.
+    /// Creates a body of gRPC messages, sent as they are made, with trailers at the end.
     pub(crate) fn messages(pieces: Pieces) -> Self {
         Self::new(Source::Messages(pieces))
     }
 
-    /// Adds what is sent behind the last byte.
+    /// Adds trailers behind the last byte.
     pub(crate) fn with_trailers(self, trailers: HeaderMap) -> Self {
         Self { trailers: Some(trailers), ..self }
     }
 
     /// Ties the body to the request that it answers.
     pub(crate) fn answering(mut self, request: OpenRequest) -> Self {
-        // hyper never polls an empty body, so nobody would close the ticket later.
+        // hyper never polls an empty body, so the ticket has to be closed here.
         if matches!(&self.source, Source::Whole(bytes) if bytes.is_empty()) {
             request.ticket.close(request.outcome);
             return self;
@@ -223,8 +225,8 @@ impl ReplyBody {
         Self { source, progress: Delivery::Sending { events: 0 }, trailers: None, request: None }
     }
 
-    /// What a fault makes of the reply after `events` events. A whole body counts as a stream that
-    /// has sent enough once half of it is out.
+    /// Returns the state that a fault puts the reply into after `events` events; `None` without a
+    /// fault. A whole body counts as a stream that has sent enough once half of it is sent.
     fn strike(&self, events: u64) -> Option<Delivery> {
         let request = self.request.as_ref()?;
         let due = |after: u64| match &self.source {
@@ -241,7 +243,7 @@ impl ReplyBody {
         }
     }
 
-    /// Whether a whole body must go out in two halves, for a fault to strike between.
+    /// Returns true if a whole body must be sent in two halves, for a fault to strike between them.
     fn must_halve(&self, events: u64) -> bool {
         let fault = self.request.as_ref().map(|request| request.replica.fault());
         events == 0 && matches!(fault, Some(Fault::Cut { .. } | Fault::Stall { .. }))
@@ -273,7 +275,7 @@ impl ReplyBody {
         }
     }
 
-    /// Whether the last byte is out and nothing comes behind it.
+    /// Returns true if the last byte is sent and no trailers follow.
     fn is_over(&self) -> bool {
         match &self.source {
             Source::Whole(bytes) => bytes.is_empty() && self.trailers.is_none(),
@@ -315,7 +317,7 @@ impl Body for ReplyBody {
                         return Poll::Ready(Some(Ok(Frame::trailers(trailers))));
                     }
                     this.progress = Delivery::Sending { events: events + 1 };
-                    // Closed with the last bytes, not after them: hyper may not ask again.
+                    // Closed with the last bytes, not after them: hyper may not poll again.
                     if this.is_over() && !matches!(bytes, Some(Err(_))) {
                         this.close();
                     }
@@ -324,6 +326,8 @@ impl Body for ReplyBody {
                 Delivery::Cutting { pause, close } => {
                     ready!(pause.as_mut().poll(cx));
                     if let Some(request) = this.request.take() {
+                        // The ticket is dropped without an outcome, so the request counts as
+                        // aborted.
                         request.socket.close(*close);
                     }
                     this.progress = Delivery::Over;

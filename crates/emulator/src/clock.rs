@@ -1,15 +1,15 @@
-//! Real time to virtual time and back.
+//! Conversion between real time and virtual time.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A clock that shows the modelled machine's time. Its speed can change, its reading never jumps.
+/// Clock with the time of the modelled machine. Its speed can change; its time never jumps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     real: Instant,
     shown: Duration,
-    /// Real time ÷ virtual time.
+    /// Real time divided by virtual time.
     scale: f64,
 }
 
@@ -18,17 +18,17 @@ impl Clock {
         Self { real, shown: Duration::ZERO, scale }
     }
 
-    /// What it shows at `real`.
+    /// Returns the virtual time at `real`.
     pub(crate) fn virtual_at(&self, real: Instant) -> Duration {
         self.shown + real.saturating_duration_since(self.real).div_f64(self.scale)
     }
 
-    /// When it will show `shown`.
+    /// Returns the real time at which the clock will show `shown`.
     pub(crate) fn real_at(&self, shown: Duration) -> Instant {
         self.real + shown.saturating_sub(self.shown).mul_f64(self.scale)
     }
 
-    /// Runs at another speed from `real` on.
+    /// Changes the speed from `real` on.
     pub(crate) fn set_scale(&mut self, real: Instant, scale: f64) {
         *self = Self { real, shown: self.virtual_at(real), scale };
     }

@@ -1,4 +1,4 @@
-//! What an emulator is asked to be.
+//! Configuration of an emulator.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,26 +8,28 @@ use thiserror::Error;
 /// Configuration of one [`crate::Emulator`].
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where replica 0 listens; replica i listens on port + i. Port 0 gives each replica a free
+    /// Address of replica 0; replica i listens on port + i. With port 0, each replica gets a free
     /// port of its own.
     pub listen: SocketAddr,
-    /// Replicas in this process, at least 1.
+    /// Number of replicas in this process, at least 1.
     pub replicas: u16,
     /// Models that every replica serves, at least one.
     pub models: Vec<String>,
-    /// The modelled machine and its limits: `EngineConfig::from_profile(Profile::L4)`.
+    /// Modelled machine and its limits, e.g. `EngineConfig::from_profile(Profile::L4)`.
     pub engine: EngineConfig,
-    /// Real time ÷ the modelled machine's time: 0.1 is ten times faster than the machine.
+    /// Real time divided by the modelled machine's time: 0.1 is ten times faster than the machine.
     pub time_scale: f64,
-    /// Seed of the generated text and of random faults. Same seed, same prompt, same text.
+    /// Seed of the generated text and of random faults. The same seed and prompt give the same
+    /// text.
     pub seed: u64,
-    /// Largest request body in bytes; more is answered 413.
+    /// Largest request body in bytes; a larger one is answered with 413.
     pub body_bytes_max: usize,
-    /// Open connections to one replica; more wait in the kernel's backlog.
+    /// Largest number of open connections to one replica; more wait in the kernel's backlog.
     pub connections_max: usize,
-    /// Stored responses (`/v1/responses`) of one replica; the oldest goes first.
+    /// Largest number of stored responses (`/v1/responses`) of one replica; the oldest is removed
+    /// first.
     pub responses_max: usize,
-    /// Requests that [`crate::ReplicaStats::last_requests`] remembers.
+    /// Number of requests that [`crate::ReplicaStats::last_requests`] keeps.
     pub records_max: usize,
 }
 
@@ -48,7 +50,7 @@ impl Default for Config {
     }
 }
 
-/// A configuration that no emulator can have.
+/// Error: a configuration that no emulator can have.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ConfigError {
     /// `replicas` is 0.
@@ -62,16 +64,19 @@ pub enum ConfigError {
     PortsExhausted {
         /// Port of replica 0.
         first: u16,
-        /// How many replicas were asked for.
+        /// Number of replicas in the configuration.
         replicas: u16,
     },
-    /// `time_scale` is not a positive number that time can be multiplied with.
+    /// `time_scale` is no number, or outside its limits.
     #[error("time_scale must be between 0.000001 and 1000000, not {0}")]
     TimeScale(f64),
 }
 
 impl Config {
-    /// Where each replica listens, or why there can't be such an emulator.
+    /// Returns the address of each replica.
+    ///
+    /// # Errors
+    /// Returns an error if the configuration is impossible.
     pub(crate) fn addresses(&self) -> Result<Vec<SocketAddr>, ConfigError> {
         if self.replicas == 0 {
             return Err(ConfigError::NoReplicas);

@@ -1,4 +1,4 @@
-//! A replica's port: open, or closed and kept.
+//! Port of a replica: open, or closed but still bound.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,25 +9,26 @@ use tokio::net::{TcpListener, TcpSocket};
 use crate::replica::Replica;
 use crate::server::Listening;
 
-/// Connections that may wait to be accepted.
+/// Largest number of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Where a replica's connections come in.
+/// State of a replica's port.
 #[derive(Debug, Default)]
 pub(crate) enum Door {
-    /// Nothing was opened yet, or the port is lost.
+    /// The port was not opened yet, or is lost.
     #[default]
     Gone,
-    /// Connections are accepted.
+    /// The replica accepts connections.
     Open(Listening),
-    /// Connections are refused. The port stays bound, or another process could be given it while
-    /// the replica is down, and would answer in its place.
+    /// The kernel refuses connections. The port stays bound: otherwise another process could get it
+    /// while the replica is down, and would answer in its place.
     Closed(TcpSocket),
 }
 
 impl Door {
     // (Gone | Closed) => Open
     pub(crate) fn open(&mut self, replica: &Arc<Replica>) -> io::Result<()> {
+        // If opening fails, the port is lost.
         let listener = match std::mem::take(self) {
             Self::Open(listening) => {
                 *self = Self::Open(listening);
@@ -40,7 +41,7 @@ impl Door {
         Ok(())
     }
 
-    /// Serves a listener that is open already.
+    /// Serves a listener that is already open.
     pub(crate) fn serve(&mut self, replica: &Arc<Replica>, listener: TcpListener) {
         *self = Self::Open(Listening::start(replica, listener));
     }
@@ -62,10 +63,10 @@ impl Door {
     }
 }
 
-/// A socket that has the address, and does not listen.
+/// Returns a socket that is bound to the address, but does not listen.
 fn bound(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    // Connections of the life before may still be closing.
+    // Connections from before a crash may still be closing.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     Ok(socket)

@@ -1,8 +1,8 @@
-//! Runs one engine in real time: requests in, token by token out.
+//! Real-time driver of one engine: requests go in, tokens come out one by one.
 //!
-//! The engine sits behind a mutex that is held for microseconds. Submitting and aborting happen
-//! on the caller's side, so that a request whose client is gone leaves the engine at once and its
-//! `Drop` has nothing to wait for; one task per replica makes the steps and sleeps in between.
+//! The engine sits behind a mutex that is held for microseconds. Callers submit and abort requests
+//! themselves, so a request whose client has disconnected leaves the engine at once, and its `Drop`
+//! waits for nothing. One task per replica makes the engine's steps and sleeps in between.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,14 +18,14 @@ use crate::answer::Finish;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 
-/// Steps made up at once when the driver is late, before other tasks get their turn.
+/// Largest number of steps made at once when the driver is late, before other tasks get their turn.
 const STEPS_AT_ONCE: usize = 64;
 
-/// One engine and the requests that wait for its tokens.
+/// Engine with the requests that wait for its tokens.
 #[derive(Debug)]
 pub(crate) struct Driver {
     core: Mutex<Core>,
-    /// Wakes the task when the next step may be earlier than it thinks.
+    /// Wakes the task when the next step may be earlier than the task expects.
     wake: Notify,
     time_scale: f64,
     models: Vec<String>,
@@ -36,7 +36,8 @@ struct Core {
     engine: Engine,
     clock: Clock,
     live: BTreeMap<RequestId, Live>,
-    /// Never reset, so that a request of an earlier life can't abort one of this life.
+    /// Last id given out. Never reset, so that a request from before a crash cannot abort a later
+    /// one.
     last_id: u64,
     metrics: Arc<Metrics>,
 }
@@ -49,24 +50,24 @@ struct Live {
     last_token: Option<Instant>,
 }
 
-/// What a request is told.
+/// Progress of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Its next token is there.
+    /// The next token is ready.
     Token,
-    /// It is done; so many tokens of its prompt were cached.
+    /// The request is complete; `cached_tokens` of its prompt were cached.
     Finished { cached_tokens: u32 },
-    /// It was called off; nothing more will come.
+    /// The request was cancelled; nothing follows.
     Cancelled,
 }
 
-/// What the engine is to compute.
+/// Work for the engine: one prompt and the answer to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job<'a> {
     pub(crate) prompt: &'a [u32],
     pub(crate) output: &'a [u32],
     pub(crate) finish: Finish,
-    /// Keeps its cache entries apart from those of other salts; 0 shares them with all that have none.
+    /// Salt that separates cache entries; 0 shares them with all requests without a salt.
     pub(crate) salt: u64,
 }
 
@@ -82,7 +83,7 @@ impl Driver {
         Self { core: Mutex::new(core), wake: Notify::new(), time_scale, models }
     }
 
-    /// Makes the engine's steps until `stop`.
+    /// Makes the engine's steps until `stop` is cancelled.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         loop {
             let next = self.advance(Instant::now());
@@ -94,7 +95,10 @@ impl Driver {
         }
     }
 
-    /// Hands a request to the engine. Dropping the result before its end aborts the request.
+    /// Submits a request to the engine. Dropping the result before its end aborts the request.
+    ///
+    /// # Errors
+    /// Returns an error if the engine rejects the request.
     pub(crate) fn submit(self: &Arc<Self>, job: Job<'_>) -> Result<Generation, Rejected> {
         let mut core = self.core();
         let now = Instant::now();
@@ -107,8 +111,11 @@ impl Driver {
         Ok(generation)
     }
 
-    /// Hands the parts of one request to the engine: all of them or none. What their prompts have
-    /// in common is computed once.
+    /// Submits the parts of one request to the engine: all of them or none. The common prefix of
+    /// their prompts is computed once.
+    ///
+    /// # Errors
+    /// Returns an error if the engine rejects a part.
     pub(crate) fn submit_together(
         self: &Arc<Self>,
         jobs: &[Job<'_>],
@@ -127,9 +134,9 @@ impl Driver {
         Ok(generations)
     }
 
-    /// Listens to the request that was submitted next.
+    /// Registers the request that was submitted next, and returns its progress.
     fn follow(self: &Arc<Self>, core: &mut Core, job: Job<'_>, submitted: Instant) -> Generation {
-        // Room for every token and the end: the engine never waits for a slow reader.
+        // Room for every token and the end, so that the engine never waits for a slow reader.
         let (progress, receiver) = mpsc::channel(job.output.len() + 1);
         core.last_id += 1;
         let id = RequestId(core.last_id);
@@ -138,19 +145,19 @@ impl Driver {
         Generation { id, driver: Some(Arc::clone(self)), receiver, ended: false }
     }
 
-    /// Makes every step `factor` times slower than the profile from now on.
+    /// Makes every step `factor` times slower than in the profile from now on.
     pub(crate) fn slow_down(&self, factor: f64) {
         self.core().clock.set_scale(Instant::now(), self.time_scale * factor);
         self.wake.notify_one();
     }
 
-    /// Loses everything, as a process that crashed does.
+    /// Drops all requests and caches, like a process that crashed.
     pub(crate) fn restart(&self) {
         let mut core = self.core();
         let now = core.clock.virtual_at(Instant::now());
         core.engine.restart(now);
         core.metrics = Arc::new(Metrics::new(&self.models, core.engine.config()));
-        // Dropping the senders tells the requests.
+        // Dropping the senders tells the requests that they are lost.
         core.live.clear();
     }
 
@@ -162,7 +169,7 @@ impl Driver {
         *self.core().engine.config()
     }
 
-    /// The metrics page.
+    /// Returns the metrics page.
     pub(crate) fn render_metrics(&self) -> String {
         let core = self.core();
         let (metrics, stats) = (Arc::clone(&core.metrics), core.engine.stats());
@@ -170,7 +177,8 @@ impl Driver {
         metrics.render(stats)
     }
 
-    /// Makes every step that is due, and says when the next one will be.
+    /// Makes all steps that are due. Returns the time of the next one; `None` if the engine is
+    /// idle.
     fn advance(&self, now: Instant) -> Option<Instant> {
         let mut core = self.core();
         let shown = core.clock.virtual_at(now);
@@ -180,11 +188,13 @@ impl Driver {
                 later => return later.map(|at| core.clock.real_at(at)),
             }
         }
+        // Still late: other tasks get their turn, then this one goes on at once.
         Some(now)
     }
 
     fn abort(&self, id: RequestId) {
         let mut core = self.core();
+        // Requests that have ended, or that a crash took, are no longer here.
         if core.live.remove(&id).is_some() {
             core.engine.abort(id);
             core.metrics.count_request("abort");
@@ -192,17 +202,18 @@ impl Driver {
     }
 
     fn core(&self) -> MutexGuard<'_, Core> {
-        // A panic inside the engine would be a bug there; the other requests may go on.
+        // A panic while the lock is held would be a bug of the engine; other requests may go on.
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Core {
-    /// The request that is submitted after `before` others.
+    /// Returns the request of a job that is submitted after `before` others.
     fn request(&self, before: u64, job: Job<'_>) -> Request {
         let id = RequestId(self.last_id + 1 + before);
         let block_tokens = self.engine.config().block_tokens;
         let mut request = Request::from_tokens(id, job.prompt, job.output, block_tokens);
+        // Equal prompts with different salts get different blocks.
         request.blocks.iter_mut().for_each(|block| *block ^= job.salt);
         request
     }
@@ -212,6 +223,7 @@ impl Core {
             match event {
                 Event::FirstToken { id, .. } | Event::Token { id } => self.deliver_token(id, now),
                 Event::Finished { id, cached_tokens } => self.deliver_end(id, cached_tokens, now),
+                // The request waits and goes on; its client notices only the delay.
                 Event::Preempted { .. } => {}
             }
         }
@@ -235,23 +247,23 @@ impl Core {
     }
 }
 
-/// The engine's side of one request.
+/// Progress of one request in the engine.
 #[derive(Debug)]
 pub(crate) struct Generation {
     id: RequestId,
-    /// What to abort it with; `None` for those who only listen to it.
+    /// Driver that aborts the request on drop; `None` for a listener, whose drop aborts nothing.
     driver: Option<Arc<Driver>>,
     receiver: mpsc::Receiver<Progress>,
     ended: bool,
 }
 
-/// The engine lost the request: the replica crashed.
+/// Error: the engine lost the request, since the replica crashed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the engine lost the request")]
 pub(crate) struct Lost;
 
 impl Generation {
-    /// What somebody else tells of request `id`. Dropping it aborts nothing.
+    /// Creates a listener to the progress of request `id`. Dropping it aborts nothing.
     pub(crate) fn told(id: RequestId, receiver: mpsc::Receiver<Progress>) -> Self {
         Self { id, driver: None, receiver, ended: false }
     }
@@ -260,14 +272,20 @@ impl Generation {
         self.id
     }
 
-    /// What happens next. Not to be called again after the end.
+    /// Polls for the next progress. Must not be called again after the end.
+    ///
+    /// # Errors
+    /// Returns [`Lost`] if the replica crashed.
     pub(crate) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<Result<Progress, Lost>> {
         let progress = std::task::ready!(self.receiver.poll_recv(cx));
         self.ended = !matches!(progress, Some(Progress::Token));
         Poll::Ready(progress.ok_or(Lost))
     }
 
-    /// Waits for the end and returns how many prompt tokens were cached.
+    /// Waits for the end and returns the number of cached prompt tokens.
+    ///
+    /// # Errors
+    /// Returns [`Lost`] if the replica crashed or the request was cancelled.
     pub(crate) async fn finished(mut self) -> Result<u32, Lost> {
         loop {
             match std::future::poll_fn(|cx| self.poll_progress(cx)).await? {
@@ -281,6 +299,7 @@ impl Generation {
 
 impl Drop for Generation {
     fn drop(&mut self) {
+        // Dropped before its end: the client has disconnected.
         if let Some(driver) = self.driver.as_ref().filter(|_| !self.ended) {
             driver.abort(self.id);
         }

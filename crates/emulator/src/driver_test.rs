@@ -2,7 +2,7 @@ use spillway_engine::{Profile, StepCost};
 
 use super::*;
 
-/// A driver on tokio's paused clock. A step takes 10 ms, a prompt token 1 ms.
+/// Returns a driver on tokio's paused clock. A step takes 10 ms, a prompt token 1 ms.
 fn driver(time_scale: f64) -> (Arc<Driver>, tokio_util::sync::DropGuard) {
     let cost = StepCost {
         base_ns: 10_000_000,
@@ -32,7 +32,8 @@ async fn the_parts_of_a_request_share_their_prompt_and_all_begin_at_once() {
     let all = driver.submit_together(&[job; 3]).unwrap();
     let ids: Vec<RequestId> = all.iter().map(Generation::id).collect();
     assert_eq!(ids, [RequestId(1), RequestId(2), RequestId(3)]);
-    // A base of 10 ms, the whole prompt once, and the token that fills no block for each other part.
+    // A step of 10 ms, the whole prompt once, and for each other part the token that fills no
+    // block.
     let mut times = Vec::new();
     for generation in all {
         times.push(millis_until_end(generation).await);

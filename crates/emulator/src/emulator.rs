@@ -1,4 +1,4 @@
-//! A set of replicas in one process.
+//! Set of replicas in one process.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio_util::task::TaskTracker;
 use crate::config::{Config, ConfigError};
 use crate::replica::{Replica, ReplicaHandle};
 
-/// Running replicas. Dropping it stops them too, without waiting.
+/// Running replicas. Dropping the value stops them, without waiting.
 #[derive(Debug)]
 pub struct Emulator {
     replicas: Vec<ReplicaHandle>,
@@ -19,7 +19,7 @@ pub struct Emulator {
     stop: CancellationToken,
 }
 
-/// Why an emulator could not start.
+/// Error of starting an emulator.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The configuration is impossible.
@@ -28,18 +28,19 @@ pub enum StartError {
     /// A port could not be opened.
     #[error("cannot listen on {address}: {cause}")]
     Listen {
-        /// Which one.
+        /// Address that could not be opened.
         address: SocketAddr,
-        /// Why.
+        /// Error of the operating system.
         cause: std::io::Error,
     },
 }
 
 impl Emulator {
-    /// Opens all ports and begins to serve, on the runtime that calls it.
+    /// Opens all ports and starts to serve on the current runtime.
     ///
     /// # Errors
-    /// An impossible configuration, or a port that can't be opened; then none stays open.
+    /// Returns an error if the configuration is impossible or a port cannot be opened. No port
+    /// stays open then.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         let tasks = TaskTracker::new();
         let stop = CancellationToken::new();
@@ -50,6 +51,7 @@ impl Emulator {
             let replica = Replica::new(&config, index, &listener, &tasks, &stop).map_err(listen)?;
             opened.push((Arc::new(replica), listener));
         }
+        // Weak references, so that replicas do not keep each other alive.
         let siblings: Vec<_> = opened.iter().map(|(replica, _)| Arc::downgrade(replica)).collect();
         let mut replicas = Vec::new();
         for (replica, listener) in opened {
@@ -60,28 +62,28 @@ impl Emulator {
         Ok(Self { replicas, tasks, stop })
     }
 
-    /// Where the replicas listen, in order.
+    /// Returns the addresses of the replicas, in order.
     #[must_use]
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.replicas.iter().map(ReplicaHandle::address).collect()
     }
 
-    /// Replica `index`.
+    /// Returns replica `index`.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// Panics if there is no such replica.
     #[must_use]
     pub fn replica(&self, index: usize) -> &ReplicaHandle {
         &self.replicas[index]
     }
 
-    /// All replicas, in order.
+    /// Returns all replicas, in order.
     #[must_use]
     pub fn replicas(&self) -> &[ReplicaHandle] {
         &self.replicas
     }
 
-    /// Closes all ports and connections, and waits until every task is gone.
+    /// Closes all ports and connections, and waits until every task has ended.
     pub async fn shutdown(self) {
         self.stop.cancel();
         for replica in &self.replicas {

@@ -1,37 +1,39 @@
-//! How a replica can be told to break.
+//! Faults that can be injected into a replica.
 
 use std::io;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What is wrong with a replica. One fault at a time; [`Fault::None`] heals it.
+/// Fault of a replica. A replica has one fault at a time; [`Fault::None`] heals it.
 ///
 /// As JSON: `{"kind": "status", "code": 503, "retry_after_s": 2, "probability": 0.5}`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Fault {
-    /// Nothing. After `Crash` or `Refuse` it listens again, after `Crash` with an empty cache.
+    /// No fault. After `Crash` or `Refuse` the replica listens again, after `Crash` with an empty
+    /// cache.
     #[default]
     None,
     /// The process is gone: listener closed, connections reset, cache and stored responses lost.
     Crash,
     /// The listener is closed, so the kernel refuses new connections; open ones keep working.
     Refuse,
-    /// Connections are accepted and requests read, but never answered, not even once it is over.
+    /// Connections are accepted and requests read, but never answered, not even after the fault is
+    /// over.
     Hang,
     /// Every step takes this many times longer.
     Slow {
-        /// 2.0 is half as fast; from 0.001 to 1000000.
+        /// Factor of slowness: 2.0 is half as fast; from 0.001 to 1,000,000.
         factor: f64,
     },
     /// Requests are answered with bytes that are not HTTP, then the connection is closed.
     Garbage,
     /// Inference requests are answered with an error, without any work.
     Status {
-        /// 400 to 599, such as 503 or 429.
+        /// HTTP status from 400 to 599, such as 503 or 429.
         code: u16,
-        /// Adds a `Retry-After` header, seconds.
+        /// Value of the `Retry-After` header in seconds; no header if left out.
         #[serde(default)]
         retry_after_s: Option<u64>,
         /// Share of the requests that fail, 0 to 1.
@@ -40,40 +42,41 @@ pub enum Fault {
     },
     /// The connection is closed in the middle of a reply.
     Cut {
-        /// Events of a stream that are sent before. A reply that is no stream is cut after half
-        /// of its body.
+        /// Number of events of a stream that are sent before. A reply that is no stream is cut
+        /// after half of its body.
         after_events: u64,
-        /// How it is closed.
+        /// Way in which the connection is closed.
         #[serde(default)]
         close: Close,
     },
-    /// The reply stops, but the connection stays open. It does not go on when the fault is over.
+    /// The reply stops, but the connection stays open. The reply does not go on when the fault is
+    /// over.
     Stall {
-        /// As in [`Fault::Cut`].
+        /// Number of events that are sent before, as in [`Fault::Cut`].
         after_events: u64,
     },
 }
 
-/// How a connection ends.
+/// Way in which a connection ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Close {
     /// TCP reset, as when a process or machine dies.
     #[default]
     Reset,
-    /// An orderly TCP close, but before the reply is complete.
+    /// Orderly TCP close before the reply is complete.
     Fin,
 }
 
-/// Why a fault could not be set.
+/// Error of setting a fault.
 #[derive(Debug, Error)]
 pub enum FaultError {
     /// A number is out of its range.
     #[error("{field} is out of range: {value}")]
     OutOfRange {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it was.
+        /// Value of the field.
         value: f64,
     },
     /// The replica could not listen again.
@@ -85,7 +88,10 @@ pub enum FaultError {
 }
 
 impl Fault {
-    /// Refuses numbers that mean nothing.
+    /// Checks the numbers of a fault.
+    ///
+    /// # Errors
+    /// Returns an error if a number is out of range.
     pub(crate) fn check(&self) -> Result<(), FaultError> {
         let in_range = |field, value, range: std::ops::RangeInclusive<f64>| {
             let result = range.contains(&value).then_some(());
@@ -107,7 +113,7 @@ impl Fault {
         }
     }
 
-    /// How many times slower than healthy the engine runs.
+    /// Returns how many times slower than healthy the engine runs.
     pub(crate) fn slowdown(&self) -> f64 {
         match self {
             Self::Slow { factor } => *factor,

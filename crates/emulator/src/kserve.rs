@@ -1,287 +1,288 @@
-//! Messages of KServe V2 over gRPC and of gRPC's health service, by the public definitions.
+//! Messages of KServe V2 over gRPC and of gRPC's health service, after the public definitions.
 //!
-//! Written by hand rather than generated: only what is used here, and no compiler for them at build
-//! time. Clients of the emulator can use them too.
+//! Written by hand rather than generated: only the messages used here, without a protobuf compiler
+//! at build time. Clients of the emulator can use them too.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-/// `ModelReadyRequest`, `ModelMetadataRequest`, `ModelConfigRequest`, `ModelStatisticsRequest`.
+/// Message `ModelReadyRequest`, `ModelMetadataRequest`, `ModelConfigRequest` or
+/// `ModelStatisticsRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelRequest {
-    /// The model's name.
+    /// Name of the model.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its version; empty leaves the choice to the server.
+    /// Version of the model; empty leaves the choice to the server.
     #[prost(string, tag = "2")]
     pub version: String,
 }
 
-/// `ServerLiveResponse`, `ServerReadyResponse`, `ModelReadyResponse`.
+/// Message `ServerLiveResponse`, `ServerReadyResponse` or `ModelReadyResponse`.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct FlagResponse {
-    /// Whether it is so.
+    /// True if the server is live, or the server or model is ready.
     #[prost(bool, tag = "1")]
     pub is_so: bool,
 }
 
-/// `ServerMetadataResponse`.
+/// Message `ServerMetadataResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ServerMetadata {
-    /// The server's name.
+    /// Name of the server.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its version.
+    /// Version of the server.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// Extensions of the protocol that it knows.
+    /// Protocol extensions that the server knows.
     #[prost(string, repeated, tag = "3")]
     pub extensions: Vec<String>,
 }
 
-/// `ModelMetadataResponse`.
+/// Message `ModelMetadataResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelMetadata {
-    /// The model's name.
+    /// Name of the model.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its versions.
+    /// Versions of the model.
     #[prost(string, repeated, tag = "2")]
     pub versions: Vec<String>,
-    /// What runs it.
+    /// Platform that runs the model.
     #[prost(string, tag = "3")]
     pub platform: String,
-    /// What it takes.
+    /// Inputs of the model.
     #[prost(message, repeated, tag = "4")]
     pub inputs: Vec<TensorMetadata>,
-    /// What it gives.
+    /// Outputs of the model.
     #[prost(message, repeated, tag = "5")]
     pub outputs: Vec<TensorMetadata>,
 }
 
-/// `ModelMetadataResponse.TensorMetadata`.
+/// Message `ModelMetadataResponse.TensorMetadata`.
 #[derive(Clone, PartialEq, Message)]
 pub struct TensorMetadata {
-    /// The tensor's name.
+    /// Name of the tensor.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The type of its elements.
+    /// Type of the elements.
     #[prost(string, tag = "2")]
     pub datatype: String,
-    /// Its dimensions; -1 is any.
+    /// Dimensions; -1 is any size.
     #[prost(int64, repeated, tag = "3")]
     pub shape: Vec<i64>,
 }
 
-/// `ModelConfigResponse`.
+/// Message `ModelConfigResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelConfigResponse {
-    /// The configuration.
+    /// Configuration of the model.
     #[prost(message, optional, tag = "1")]
     pub config: Option<ModelConfig>,
 }
 
-/// `ModelConfig`, as far as there is something to say.
+/// Message `ModelConfig`, reduced to the fields used here.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelConfig {
-    /// The model's name.
+    /// Name of the model.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// What runs it.
+    /// Platform that runs the model.
     #[prost(string, tag = "2")]
     pub platform: String,
 }
 
-/// `ModelStatisticsResponse`.
+/// Message `ModelStatisticsResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelStatisticsResponse {
-    /// One entry for each version.
+    /// Statistics, one entry for each version.
     #[prost(message, repeated, tag = "1")]
     pub model_stats: Vec<ModelStatistics>,
 }
 
-/// `ModelStatistics`, as far as there is something to say.
+/// Message `ModelStatistics`, reduced to the fields used here.
 #[derive(Clone, PartialEq, Message)]
 pub struct ModelStatistics {
-    /// The model's name.
+    /// Name of the model.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its version.
+    /// Version of the model.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// Inferences that succeeded; here those of the whole replica.
+    /// Number of successful inferences; in the emulator those of the whole replica.
     #[prost(uint64, tag = "4")]
     pub inference_count: u64,
 }
 
-/// `ModelInferRequest`.
+/// Message `ModelInferRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct InferRequest {
-    /// The model's name.
+    /// Name of the model.
     #[prost(string, tag = "1")]
     pub model_name: String,
-    /// Its version; empty leaves the choice to the server.
+    /// Version of the model; empty leaves the choice to the server.
     #[prost(string, tag = "2")]
     pub model_version: String,
-    /// Comes back with the response.
+    /// Id of the request, repeated in the response.
     #[prost(string, tag = "3")]
     pub id: String,
-    /// Whatever the model understands.
+    /// Parameters for the model.
     #[prost(btree_map = "string, message", tag = "4")]
     pub parameters: BTreeMap<String, Parameter>,
-    /// What goes in.
+    /// Input tensors.
     #[prost(message, repeated, tag = "5")]
     pub inputs: Vec<Tensor>,
-    /// What is asked for; empty asks for everything.
+    /// Requested outputs; empty requests all of them.
     #[prost(message, repeated, tag = "6")]
     pub outputs: Vec<RequestedOutput>,
-    /// The data of all inputs in binary form, in their order, if `contents` have none.
+    /// Binary data of all inputs, in their order, if the tensors have no `contents`.
     #[prost(bytes = "bytes", repeated, tag = "7")]
     pub raw_input_contents: Vec<Bytes>,
 }
 
-/// `ModelInferResponse`.
+/// Message `ModelInferResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct InferResponse {
-    /// The model that answered.
+    /// Name of the model.
     #[prost(string, tag = "1")]
     pub model_name: String,
-    /// Its version.
+    /// Version of the model.
     #[prost(string, tag = "2")]
     pub model_version: String,
-    /// That of the request.
+    /// Id of the request.
     #[prost(string, tag = "3")]
     pub id: String,
-    /// Whatever the model has to say.
+    /// Parameters from the model.
     #[prost(btree_map = "string, message", tag = "4")]
     pub parameters: BTreeMap<String, Parameter>,
-    /// What came out.
+    /// Output tensors.
     #[prost(message, repeated, tag = "5")]
     pub outputs: Vec<Tensor>,
-    /// The data of all outputs in binary form, in their order, if `contents` have none.
+    /// Binary data of all outputs, in their order, if the tensors have no `contents`.
     #[prost(bytes = "bytes", repeated, tag = "6")]
     pub raw_output_contents: Vec<Bytes>,
 }
 
-/// `ModelStreamInferResponse`.
+/// Message `ModelStreamInferResponse`.
 #[derive(Clone, PartialEq, Message)]
 pub struct StreamInferResponse {
-    /// What went wrong with one request; the stream goes on.
+    /// Error of one request; the stream goes on.
     #[prost(string, tag = "1")]
     pub error_message: String,
-    /// What came out of it.
+    /// Response to the request.
     #[prost(message, optional, tag = "2")]
     pub infer_response: Option<InferResponse>,
 }
 
-/// `InferInputTensor` and `InferOutputTensor`, which are alike.
+/// Message `InferInputTensor` or `InferOutputTensor`, which are alike.
 #[derive(Clone, PartialEq, Message)]
 pub struct Tensor {
-    /// Its name.
+    /// Name of the tensor.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// The type of its elements.
+    /// Type of the elements.
     #[prost(string, tag = "2")]
     pub datatype: String,
-    /// Its dimensions.
+    /// Dimensions.
     #[prost(int64, repeated, tag = "3")]
     pub shape: Vec<i64>,
-    /// Whatever belongs to it.
+    /// Parameters of the tensor.
     #[prost(btree_map = "string, message", tag = "4")]
     pub parameters: BTreeMap<String, Parameter>,
-    /// Its data, if they are not sent in binary form.
+    /// Data, if they are not sent in binary form.
     #[prost(message, optional, tag = "5")]
     pub contents: Option<Contents>,
 }
 
-/// `InferRequestedOutputTensor`.
+/// Message `InferRequestedOutputTensor`.
 #[derive(Clone, PartialEq, Message)]
 pub struct RequestedOutput {
-    /// The name it shall have.
+    /// Name of the output.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Whatever belongs to it.
+    /// Parameters of the output.
     #[prost(btree_map = "string, message", tag = "2")]
     pub parameters: BTreeMap<String, Parameter>,
 }
 
-/// `InferTensorContents`: elements in the one field that fits their type.
+/// Message `InferTensorContents`: the elements, in the field for their type.
 #[derive(Clone, PartialEq, Message)]
 pub struct Contents {
-    /// `BOOL`.
+    /// Elements of type `BOOL`.
     #[prost(bool, repeated, tag = "1")]
     pub bools: Vec<bool>,
-    /// `INT8`, `INT16`, `INT32`.
+    /// Elements of type `INT8`, `INT16` or `INT32`.
     #[prost(int32, repeated, tag = "2")]
     pub ints: Vec<i32>,
-    /// `INT64`.
+    /// Elements of type `INT64`.
     #[prost(int64, repeated, tag = "3")]
     pub ints_64: Vec<i64>,
-    /// `UINT8`, `UINT16`, `UINT32`.
+    /// Elements of type `UINT8`, `UINT16` or `UINT32`.
     #[prost(uint32, repeated, tag = "4")]
     pub uints: Vec<u32>,
-    /// `UINT64`.
+    /// Elements of type `UINT64`.
     #[prost(uint64, repeated, tag = "5")]
     pub uints_64: Vec<u64>,
-    /// `FP32`.
+    /// Elements of type `FP32`.
     #[prost(float, repeated, tag = "6")]
     pub floats: Vec<f32>,
-    /// `FP64`.
+    /// Elements of type `FP64`.
     #[prost(double, repeated, tag = "7")]
     pub doubles: Vec<f64>,
-    /// `BYTES`.
+    /// Elements of type `BYTES`.
     #[prost(bytes = "bytes", repeated, tag = "8")]
     pub bytes: Vec<Bytes>,
 }
 
-/// `InferParameter`.
+/// Message `InferParameter`.
 #[derive(Clone, PartialEq, Message)]
 pub struct Parameter {
-    /// Its value.
+    /// Value of the parameter.
     #[prost(oneof = "ParameterValue", tags = "1, 2, 3, 4, 5")]
     pub value: Option<ParameterValue>,
 }
 
-/// `InferParameter.parameter_choice`.
+/// Choice `InferParameter.parameter_choice`.
 #[derive(Clone, PartialEq, Oneof)]
 pub enum ParameterValue {
-    /// A truth value.
+    /// Boolean.
     #[prost(bool, tag = "1")]
     Bool(bool),
-    /// A whole number.
+    /// Signed integer.
     #[prost(int64, tag = "2")]
     Int(i64),
-    /// A text.
+    /// Text.
     #[prost(string, tag = "3")]
     Text(String),
-    /// A number.
+    /// Floating-point number.
     #[prost(double, tag = "4")]
     Double(f64),
-    /// A whole number that is not negative.
+    /// Unsigned integer.
     #[prost(uint64, tag = "5")]
     Uint(u64),
 }
 
-/// `grpc.health.v1.HealthCheckRequest`.
+/// Message `grpc.health.v1.HealthCheckRequest`.
 #[derive(Clone, PartialEq, Message)]
 pub struct HealthRequest {
-    /// The service asked about; empty means the server.
+    /// Name of the service; empty means the whole server.
     #[prost(string, tag = "1")]
     pub service: String,
 }
 
-/// `grpc.health.v1.HealthCheckResponse`.
+/// Message `grpc.health.v1.HealthCheckResponse`.
 #[derive(Clone, Copy, PartialEq, Eq, Message)]
 pub struct HealthResponse {
-    /// 1 is serving, 2 is not serving.
+    /// Status: 1 is serving, 2 is not serving.
     #[prost(int32, tag = "1")]
     pub status: i32,
 }
 
 impl Contents {
-    /// How many elements there are.
+    /// Returns the number of elements.
     #[must_use]
     pub fn count(&self) -> usize {
         let numbers = self.bools.len() + self.ints.len() + self.ints_64.len() + self.uints.len();

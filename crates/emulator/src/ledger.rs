@@ -1,4 +1,4 @@
-//! The replica's account of requests: each one comes in once and ends exactly once.
+//! Ledger of a replica's requests: each request is received once and ends exactly once.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,30 +7,31 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use http::HeaderMap;
 use serde::Serialize;
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It has not.
+    /// The request has not ended.
     InFlight,
     /// The whole reply was handed to the connection.
     Finished,
-    /// The client went away, or the replica did.
+    /// The client disconnected, or the replica crashed or cut the reply.
     Aborted,
-    /// It was answered with an error.
+    /// The request was answered with an error.
     Rejected,
 }
 
-/// One request of the recent past.
+/// Record of a recent request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RequestRecord {
-    /// Its `x-request-id`, if it had one, without what the gateway puts behind a client's own.
+    /// Value of `x-request-id` without the suffix that the gateway appends; `None` if there was
+    /// none.
     pub request_id: Option<String>,
-    /// How it ended.
+    /// Outcome of the request.
     pub outcome: Outcome,
 }
 
-/// Counters of one replica since the emulator started: crashes don't reset them.
+/// Counters of one replica since the emulator started; crashes do not reset them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) received: u64,
@@ -41,7 +42,7 @@ pub(crate) struct Counts {
     pub(crate) authorization_seen: u64,
 }
 
-/// The account.
+/// Ledger of a replica's requests.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     books: Mutex<Books>,
@@ -51,7 +52,7 @@ pub(crate) struct Ledger {
 #[derive(Debug, Default)]
 struct Books {
     counts: Counts,
-    /// The last records; the newest is number `counts.received - 1`.
+    /// Most recent records; the newest has the number `counts.received - 1`.
     records: VecDeque<RequestRecord>,
     last_headers: Arc<HeaderMap>,
 }
@@ -61,7 +62,8 @@ impl Ledger {
         Self { books: Mutex::default(), records_max }
     }
 
-    /// Enters a request. The ticket must be closed once; dropped unclosed, it counts as aborted.
+    /// Records a new request. The ticket must be closed once; if it is dropped before, the request
+    /// counts as aborted.
     pub(crate) fn receive(self: &Arc<Self>, headers: &Arc<HeaderMap>) -> Ticket {
         let request_id =
             headers.get("x-request-id").and_then(|value| value.to_str().ok()).map(chosen_id);
@@ -100,6 +102,7 @@ impl Ledger {
             Outcome::Rejected => books.counts.rejected += 1,
         }
         let age = books.counts.received - number;
+        // A record that is too old has left the list; its counters remain.
         let at = usize::try_from(age).ok().and_then(|age| books.records.len().checked_sub(age));
         if let Some(record) = at.and_then(|at| books.records.get_mut(at)) {
             record.outcome = outcome;
@@ -107,12 +110,12 @@ impl Ledger {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        // The books are consistent between any two statements that could panic.
+        // The data are consistent between any two statements that could panic.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Stands for one request that has not ended yet.
+/// Ticket of a request that has not ended yet.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     ledger: Arc<Ledger>,
@@ -122,14 +125,14 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Work on it has begun. Counted once, however often it is said.
+    /// Notes that the work on the request has begun. Further calls have no effect.
     pub(crate) fn start(&self) {
         if !self.started.swap(true, Ordering::Relaxed) {
             self.ledger.books().counts.started += 1;
         }
     }
 
-    /// It ends.
+    /// Ends the request with this outcome.
     pub(crate) fn close(mut self, outcome: Outcome) {
         self.open = false;
         self.ledger.close(self.number, outcome);
@@ -144,7 +147,8 @@ impl Drop for Ticket {
     }
 }
 
-/// A client's id of a request as it chose it: the gateway puts a dash and 16 hexadecimal digits behind it.
+/// Returns the id that the client chose: the gateway appends a dash and 16 hexadecimal digits to
+/// it.
 fn chosen_id(id: &str) -> &str {
     let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     match id.rsplit_once('-') {

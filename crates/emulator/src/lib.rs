@@ -1,9 +1,9 @@
-//! A model server that behaves like a GPU engine, for demos, tests and chaos.
+//! Model server that behaves like a GPU engine, for demos, tests and chaos tests.
 //!
-//! [`Emulator`] hosts any number of replicas in one process, each on its own port with its own
-//! `spillway_engine::Engine`, run in real time × `time_scale`. It speaks the OpenAI API and KServe
-//! V2 over HTTP/1.1 and h2c, KServe V2 also over gRPC, reports vLLM's metrics, and breaks on demand ([`Fault`]).
-//! docs/emulator.md is the manual.
+//! [`Emulator`] hosts any number of replicas in one process. Each replica has its own port and its
+//! own `spillway_engine::Engine`, which runs in real time × `time_scale`. Replicas speak the OpenAI
+//! API and KServe V2 over HTTP/1.1 and h2c, and KServe V2 also over gRPC. They report vLLM's
+//! metrics, and they break on demand ([`Fault`]). The manual is docs/emulator.md.
 
 mod answer;
 mod api;

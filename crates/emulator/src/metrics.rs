@@ -1,4 +1,4 @@
-//! vLLM's metrics, by vLLM's names, with this engine's true values.
+//! Metrics with vLLM's names and the true values of this engine.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -14,21 +14,21 @@ use prometheus_client::registry::Registry;
 use spillway_engine::{EngineConfig, Stats};
 use std::sync::Arc;
 
-/// Buckets of vLLM's histogram of time to first token, seconds.
+/// Buckets of vLLM's histogram of the time to first token, in seconds.
 const FIRST_TOKEN_BUCKETS: [f64; 19] = [
     0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
     20.0, 40.0, 80.0,
 ];
-/// Buckets of vLLM's histogram of the time between tokens, seconds.
+/// Buckets of vLLM's histogram of the time between tokens, in seconds.
 const TOKEN_BUCKETS: [f64; 16] =
     [0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
-/// Buckets of vLLM's histogram of whole requests, seconds.
+/// Buckets of vLLM's histogram of the time of a whole request, in seconds.
 const REQUEST_BUCKETS: [f64; 16] =
     [0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 60.0, 120.0, 240.0];
 
 type Labels = Vec<(&'static str, String)>;
 
-/// The metrics of one life of one engine.
+/// Metrics of one engine since its last crash.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -42,7 +42,7 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new(models: &[String], config: &EngineConfig) -> Self {
         let mut registry = Registry::default();
-        // One engine serves all models of a replica; vLLM's label names the first.
+        // One engine serves all models of a replica; vLLM's label has the first one.
         let model = models.first().cloned().unwrap_or_default();
         let labels = [("model_name".into(), model.into()), ("engine".into(), "0".into())];
         let scope = registry.sub_registry_with_labels(labels.into_iter());
@@ -85,7 +85,7 @@ impl Metrics {
         self.requests.get_or_create(&vec![("finished_reason", reason.to_owned())]).inc();
     }
 
-    /// All of them as OpenMetrics text, with the engine's numbers as in `stats`.
+    /// Returns all metrics as OpenMetrics text, with the engine's figures from `stats`.
     pub(crate) fn render(&self, stats: Stats) -> String {
         *self.stats.lock().unwrap_or_else(PoisonError::into_inner) = stats;
         let mut page = String::new();
@@ -96,7 +96,7 @@ impl Metrics {
     }
 }
 
-/// Reads the engine's own counters at scrape time, so that nothing is counted twice.
+/// Collector that reads the engine's own counters at scrape time, so that nothing is counted twice.
 #[derive(Debug)]
 struct EngineCollector(Arc<Mutex<Stats>>);
 

@@ -1,14 +1,14 @@
-//! Texts that a regular expression matches.
+//! Random texts that match a regular expression.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Repetitions beyond those required.
+/// Largest number of repetitions beyond the required ones.
 const SPARE_REPETITIONS: u32 = 3;
-/// Characters that are taken if a class has any of them: those that can be read.
+/// Readable characters, which are preferred if a class has any of them.
 const READABLE: std::ops::RangeInclusive<u32> = 0x21..=0x7E;
 
-/// A text that `pattern` matches, of about `bytes_max` bytes at most; `None` if the pattern is not
-/// valid or looks ahead or back, which finite automata can't.
+/// Returns a text that `pattern` matches, of about `bytes_max` bytes at most. Returns `None` if the
+/// pattern is invalid, or if it looks ahead or back.
 pub(crate) fn sample(pattern: &str, rng: &mut fastrand::Rng, bytes_max: usize) -> Option<String> {
     let parsed = regex_syntax::parse(pattern).ok()?;
     let mut text = String::new();
@@ -36,6 +36,7 @@ fn write(pattern: &Hir, rng: &mut fastrand::Rng, bytes_max: usize, text: &mut St
             for _ in 0..count {
                 let before = text.len();
                 write(&repeated.sub, rng, bytes_max, text);
+                // An empty repetition adds nothing, however often it is made.
                 if text.len() == before || text.len() >= bytes_max {
                     return;
                 }
@@ -44,7 +45,7 @@ fn write(pattern: &Hir, rng: &mut fastrand::Rng, bytes_max: usize, text: &mut St
     }
 }
 
-/// One of a class, one that can be read if there is any.
+/// Returns a character of a class, a readable one if the class has any.
 fn character(class: &Class, rng: &mut fastrand::Rng) -> Option<char> {
     let ranges: Vec<(u32, u32)> = match class {
         Class::Unicode(class) => {
@@ -60,7 +61,7 @@ fn character(class: &Class, rng: &mut fastrand::Rng) -> Option<char> {
     let readable: Vec<(u32, u32)> = readable.filter(|(from, to)| from <= to).collect();
     let ranges = if readable.is_empty() { ranges } else { readable };
     let (from, to) = *rng.choice(&ranges)?;
-    // Surrogates, which lie within no class of characters, have no character.
+    // A range may span the surrogates, which are no characters; the first of the range is one.
     char::from_u32(rng.u32(from..=to)).or_else(|| char::from_u32(from))
 }
 

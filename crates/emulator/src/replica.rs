@@ -1,4 +1,4 @@
-//! One replica: its engine, its faults, its account of requests.
+//! Replica: an engine with its faults and its ledger of requests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -19,7 +19,7 @@ use crate::fault::{Fault, FaultError};
 use crate::ledger::{Ledger, RequestRecord};
 use crate::server::Life;
 
-/// What belongs to one replica. Shared by its tasks and handles.
+/// State of one replica, shared by its tasks and handles.
 #[derive(Debug)]
 pub(crate) struct Replica {
     pub(crate) index: u16,
@@ -28,33 +28,33 @@ pub(crate) struct Replica {
     pub(crate) seed: u64,
     pub(crate) body_bytes_max: usize,
     pub(crate) connections_max: usize,
-    /// Differs between replicas and between processes, so that ids do too.
+    /// Random number of this replica and process, so that ids differ between them.
     pub(crate) instance: u64,
     pub(crate) driver: Arc<Driver>,
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) responses: Mutex<ResponseStore>,
-    /// All replicas of the process, so that one can be told to heal through another.
+    /// All replicas of the process, so that a crashed one can be healed through another.
     pub(crate) siblings: OnceLock<Vec<Weak<Self>>>,
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     condition: Mutex<Condition>,
-    /// Held while it is opened or closed.
+    /// Port of the replica; locked while it is opened or closed.
     door: tokio::sync::Mutex<Door>,
 }
 
-/// What is wrong now.
+/// Current fault of a replica.
 #[derive(Debug)]
 struct Condition {
     fault: Fault,
-    /// Counts the changes, so that a fault with a time limit ends only itself.
+    /// Number of changes so far, so that a fault with a time limit ends only itself.
     changes: u64,
-    /// Decides which requests a fault with a probability hits.
+    /// Random numbers that decide which requests a fault with a probability hits.
     rng: fastrand::Rng,
     life: Life,
 }
 
 impl Replica {
-    /// A replica that will serve `listener`, which is open already.
+    /// Creates a replica for `listener`, which is already open.
     pub(crate) fn new(
         config: &Config,
         index: u16,
@@ -89,24 +89,24 @@ impl Replica {
         })
     }
 
-    /// Begins to serve.
+    /// Starts to serve.
     pub(crate) async fn start(self: &Arc<Self>, listener: TcpListener) {
         let stop = self.stop.clone();
         self.tasks.spawn(Arc::clone(&self.driver).run(stop));
         self.door.lock().await.serve(self, listener);
     }
 
-    /// What is wrong now.
+    /// Returns the current fault.
     pub(crate) fn fault(&self) -> Fault {
         self.condition().fault
     }
 
-    /// The connections of now: a crash ends them all.
+    /// Returns the current set of connections, all of which a crash ends.
     pub(crate) fn life(&self) -> Life {
         self.condition().life.clone()
     }
 
-    /// Rolls the dice of a fault that hits only some requests.
+    /// Returns true with this probability: the fault hits the request.
     pub(crate) fn is_hit(&self, probability: f64) -> bool {
         self.condition().rng.f64() < probability
     }
@@ -115,14 +115,18 @@ impl Replica {
         self.responses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replica `index` of this process.
+    /// Returns replica `index` of this process; `None` if there is none.
     pub(crate) fn sibling(&self, index: u16) -> Option<Arc<Self>> {
         self.siblings.get()?.get(usize::from(index))?.upgrade()
     }
 
-    /// Sets a fault and waits until it is in force.
+    /// Sets a fault and waits until it is in force. Returns the number of the change.
+    ///
+    /// # Errors
+    /// Returns the errors of [`ReplicaHandle::set_fault`].
     pub(crate) async fn set_fault(self: &Arc<Self>, fault: Fault) -> Result<u64, FaultError> {
         fault.check()?;
+        // Held to the end, so that two faults are not set at the same time.
         let mut door = self.door.lock().await;
         if self.stop.is_cancelled() {
             return Err(FaultError::ShuttingDown);
@@ -146,7 +150,7 @@ impl Replica {
         Ok(change)
     }
 
-    /// Heals the replica after `after`, unless its fault was changed since `change`.
+    /// Heals the replica after `after`, unless its fault has changed since `change`.
     pub(crate) fn heal_later(self: &Arc<Self>, change: u64, after: Duration) {
         let replica = Arc::clone(self);
         self.tasks.spawn(async move {
@@ -154,6 +158,7 @@ impl Replica {
                 () = replica.stop.cancelled() => return,
                 () = tokio::time::sleep(after) => {}
             }
+            // Another fault was set meanwhile, and must not be healed by this one.
             if replica.condition().changes != change {
                 return;
             }
@@ -163,7 +168,7 @@ impl Replica {
         });
     }
 
-    /// Waits until nothing listens or runs any more. `stop` must have been cancelled.
+    /// Waits until the port is closed. `stop` must have been cancelled.
     pub(crate) async fn stopped(&self) {
         self.door.lock().await.remove().await;
     }
@@ -197,6 +202,7 @@ impl Replica {
             let mut condition = self.condition();
             std::mem::replace(&mut condition.life, Life::new(&self.stop))
         };
+        // Connections end first, so that no request sees the restarted engine.
         life.end().await;
         self.driver.restart();
         self.responses().clear();
@@ -213,52 +219,53 @@ fn instance(address: SocketAddr) -> u64 {
     fastrand::Rng::with_seed(nanos ^ u64::from(address.port()) << 48).u64(..)
 }
 
-/// A replica of a running [`crate::Emulator`]. Cheap to clone.
+/// Handle of a replica of a running [`crate::Emulator`]. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ReplicaHandle(pub(crate) Arc<Replica>);
 
 impl ReplicaHandle {
-    /// Where it listens, also while it is crashed.
+    /// Returns the address of the replica, which a crash does not change.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.0.address
     }
 
-    /// Its base URL, e.g. `http://127.0.0.1:9101`.
+    /// Returns the base URL, e.g. `http://127.0.0.1:9101`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.0.address)
     }
 
-    /// Breaks or heals it, and returns when that is in force: after `Crash` every connection is
-    /// reset and the port refuses; after `None` it accepts again.
+    /// Sets or removes a fault, and waits until that is in force: after `Crash` every connection is
+    /// reset and the port refuses connections; after `None` it accepts them again.
     ///
     /// # Errors
-    /// A number out of range; the port taken by someone else meanwhile; the emulator shut down.
+    /// Returns an error if a number is out of range, if another process has taken the port
+    /// meanwhile, or if the emulator is shutting down.
     pub async fn set_fault(&self, fault: Fault) -> Result<(), FaultError> {
         self.0.set_fault(fault).await.map(|_| ())
     }
 
-    /// What is wrong with it.
+    /// Returns the current fault.
     #[must_use]
     pub fn fault(&self) -> Fault {
         self.0.fault()
     }
 
-    /// Its counters and last requests.
+    /// Returns the counters and the last requests.
     #[must_use]
     pub fn stats(&self) -> ReplicaStats {
         self.0.stats()
     }
 
-    /// Headers of the inference request that came in last; empty before the first.
+    /// Returns the headers of the last inference request; empty before the first.
     #[must_use]
     pub fn last_headers(&self) -> HeaderMap {
         self.0.ledger.last_headers().as_ref().clone()
     }
 }
 
-/// What a replica has seen. `received = finished + aborted + rejected + those in flight`.
+/// Counters of a replica. `received` = `finished` + `aborted` + `rejected` + requests in flight.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ReplicaStats {
     /// Inference requests that arrived; health, metrics and control requests don't count.
@@ -267,7 +274,7 @@ pub struct ReplicaStats {
     pub started: u64,
     /// Requests whose whole reply was handed to the connection.
     pub finished: u64,
-    /// Requests whose client went away, or that a crash or cut ended.
+    /// Requests whose client disconnected, or that a crash or cut ended.
     pub aborted: u64,
     /// Requests answered with an error.
     pub rejected: u64,
@@ -290,19 +297,19 @@ pub struct EngineStats {
     pub kv_blocks_used: u32,
     /// KV blocks that hold reusable prefixes.
     pub kv_blocks_cached: u32,
-    /// KV blocks in all.
+    /// KV blocks in total.
     pub kv_blocks_total: u32,
     /// Prompt tokens looked up in the prefix cache.
     pub prefix_cache_queries_tokens: u64,
-    /// Prompt tokens found there.
+    /// Prompt tokens found in the prefix cache.
     pub prefix_cache_hits_tokens: u64,
-    /// Times that a running request lost its KV.
+    /// Number of times that a running request lost its KV blocks.
     pub preemptions: u64,
     /// Prompt tokens processed, cached or not.
     pub prompt_tokens: u64,
     /// Tokens generated.
     pub generation_tokens: u64,
-    /// Steps made.
+    /// Steps of the engine.
     pub steps: u64,
 }
 

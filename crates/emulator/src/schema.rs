@@ -1,32 +1,34 @@
-//! Values that a JSON schema allows.
+//! Random values that match a JSON schema.
 //!
-//! Understood are the keywords that clients' types are written as: types, `enum`, `const`,
-//! `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, combinations, references
-//! within the schema, patterns, formats, and limits of numbers, lists and texts. Nodes, depth and bytes are bounded,
-//! since schemas come from clients and may refer to themselves.
+//! Supported keywords are those that clients generate from types: types, `enum`, `const`,
+//! `properties`, `required`, `additionalProperties`, `items`, `prefixItems`, combinations,
+//! references within the schema, patterns, formats, and limits of numbers, lists and texts. Nodes,
+//! depth and bytes are bounded, since schemas come from clients and may refer to themselves.
 
 use serde_json::{Map, Value, json};
 
 use crate::pattern;
 use crate::voice::WORDS;
 
-/// Most nodes of schemas that are looked at for one value.
+/// Largest number of schema nodes that are read for one value.
 const NODES_MAX: usize = 20_000;
-/// As many bytes of a schema that has to be copied count as a node.
+/// Bytes of a copied schema that count as one node.
 const NODE_BYTES: usize = 64;
-/// Deepest nesting; what lies deeper is null.
+/// Deepest nesting; values below it are null.
 const DEPTH_MAX: u32 = 64;
-/// Below this depth only what is required is given, so that schemas that refer to themselves end.
+/// Depth below which only required values are generated, so that schemas that refer to themselves
+/// end.
 const DEPTH_SPARSE: u32 = 6;
-/// Most items of a list, beyond those required.
+/// Largest number of items of a list, beyond the required ones.
 const ITEMS_SPARE: usize = 2;
-/// Tries to find a text of the right length.
+/// Number of tries to find a text of the right length.
 const LENGTH_TRIES: u32 = 32;
-/// Tries to find one more item that differs from all others.
+/// Number of tries to find one more item that differs from all others.
 const UNIQUE_TRIES: u32 = 32;
 
-/// A value that `schema` allows. The same seed gives the same value. Texts have `bytes_max` bytes at
-/// most in all; a value that needs more is not valid, but it would be cut anyway.
+/// Returns a value that matches `schema`. The same seed gives the same value. Its texts have at
+/// most `bytes_max` bytes in total. A value that needs more does not match, but the answer is cut
+/// anyway.
 pub(crate) fn sample(schema: &Value, seed: u64, bytes_max: usize) -> Value {
     let rng = fastrand::Rng::with_seed(seed);
     Sampler { root: schema, rng, nodes: NODES_MAX, bytes: bytes_max }.value(schema, 0)
@@ -45,7 +47,7 @@ impl Sampler<'_> {
             return Value::Null;
         }
         self.nodes -= 1;
-        // Brackets or commas; texts count beside.
+        // One byte for brackets and commas; texts are counted apart.
         self.bytes -= 1;
         let Value::Object(fields) = schema else { return self.text(&Map::new()) };
         if let Some(value) = fields.get("const") {
@@ -62,14 +64,15 @@ impl Sampler<'_> {
         }
     }
 
-    /// The schema without its outermost reference, alternative or combination; `None` if it has none.
+    /// Resolves the outermost reference, alternative or combination of a schema; `None` if it has
+    /// none.
     fn flattened(&mut self, fields: &Map<String, Value>, depth: u32) -> Option<Value> {
         let without = |keyword: &str| {
             let others = fields.iter().filter(|(name, _)| *name != keyword);
             others.map(|(name, value)| (name.clone(), value.clone())).collect()
         };
         if let Some(Value::String(reference)) = fields.get("$ref") {
-            // Beside a reference stand titles and defaults, rarely more.
+            // Keywords beside a reference are ignored: they are titles and defaults, rarely more.
             return Some(self.target(reference));
         }
         if let Some(Value::Array(schemas)) = fields.get("allOf") {
@@ -83,6 +86,7 @@ impl Sampler<'_> {
             let schema = if depth < DEPTH_SPARSE {
                 self.rng.choice(schemas)
             } else {
+                // Deep inside, the least nested alternative is taken, so that recursion ends.
                 schemas.iter().min_by_key(|schema| weight(schema))
             };
             self.pay(schemas.iter());
@@ -95,7 +99,7 @@ impl Sampler<'_> {
         None
     }
 
-    /// Adds what `schema` demands to `merged`.
+    /// Adds the keywords of `schema` to `merged`.
     fn merge(&mut self, merged: &mut Map<String, Value>, schema: &Value, depth: u32) {
         let Value::Object(fields) = schema else { return };
         if depth > DEPTH_MAX || self.nodes == 0 {
@@ -119,14 +123,14 @@ impl Sampler<'_> {
         }
     }
 
-    /// What a reference within the schema names.
+    /// Returns the schema that a reference within the schema names; null if there is none.
     fn target(&mut self, reference: &str) -> Value {
         let target = reference.strip_prefix('#').and_then(|path| self.root.pointer(path));
         self.pay(target.into_iter());
         target.cloned().unwrap_or_default()
     }
 
-    /// Counts schemas that are copied as the nodes that they may have.
+    /// Takes the nodes of copied schemas from the budget, estimated by their bytes.
     fn pay<'b>(&mut self, schemas: impl Iterator<Item = &'b Value>) {
         let bytes: usize = schemas.map(|schema| schema.to_string().len()).sum();
         self.nodes = self.nodes.saturating_sub(bytes / NODE_BYTES);
@@ -137,6 +141,7 @@ impl Sampler<'_> {
             Some(Value::String(name)) => Some(name.as_str()),
             Some(Value::Array(names)) => {
                 let spare = names.iter().find(|name| **name == "null");
+                // Null ends recursion, if the schema allows it.
                 let spare = spare.filter(|_| depth >= DEPTH_SPARSE);
                 spare.or_else(|| self.rng.choice(names)).and_then(Value::as_str)
             }
@@ -170,13 +175,14 @@ impl Sampler<'_> {
             object.insert((*name).to_owned(), self.value(schema, depth + 1));
         }
         for (name, schema) in properties {
+            // Optional properties are left out deep inside, unless too few are there.
             let is_wanted = depth < DEPTH_SPARSE || object.len() < least;
             if is_wanted && object.len() < most && !object.contains_key(name) {
                 self.bytes = self.bytes.saturating_sub(name.len());
                 object.insert(name.clone(), self.value(schema, depth + 1));
             }
         }
-        // A map of names that the schema does not give.
+        // The schema describes a map whose keys are free.
         let is_map = properties.is_empty() && others.is_object() && depth < DEPTH_SPARSE;
         let wanted = least.max(usize::from(is_map)).min(most);
         while object.len() < wanted && self.nodes > 0 && self.bytes > 0 && *others != json!(false) {
@@ -205,6 +211,7 @@ impl Sampler<'_> {
         let mut tries = UNIQUE_TRIES;
         while items.len() < wanted && self.nodes > 0 && self.bytes > 0 && tries > 0 {
             let item = self.value(schema, depth + 1);
+            // A set may have fewer different values than items are wanted.
             if is_set && items.contains(&item) {
                 tries -= 1;
             } else {
@@ -219,7 +226,7 @@ impl Sampler<'_> {
         let limit = |name: &str| fields.get(name).and_then(Value::as_f64);
         let step = limit("multipleOf").filter(|step| *step > 0.0);
         let step = step.unwrap_or(if is_whole { 1.0 } else { 0.25 });
-        // A limit that is excluded is one that the next step away from it keeps.
+        // An excluded limit moves by one step into the range.
         let within = |limit: f64, excluded: Option<f64>, away: f64| match excluded {
             Some(excluded) if (excluded - limit) * away >= 0.0 => excluded + away * step,
             _ => limit,
@@ -236,7 +243,7 @@ impl Sampler<'_> {
         let first = (bottom / step).ceil() * step;
         let steps = ((top - first) / step).floor().clamp(0.0, 100.0);
         let number = first + step * (self.rng.f64() * (steps + 1.0)).floor().min(steps);
-        // A range narrower than a step has only its ends for sure.
+        // In a range narrower than a step, no multiple of the step may exist.
         let number = if number > top && !is_whole { bottom.midpoint(top) } else { number };
         if is_whole { json!(number as i64) } else { json!(number) }
     }
@@ -255,8 +262,8 @@ impl Sampler<'_> {
         Value::String(self.words(least, most))
     }
 
-    /// A text that the schema's pattern matches, of a length in `wanted` if one is soon found;
-    /// `None` without a pattern, or if it is not understood.
+    /// Returns a text that matches the schema's pattern, of a length in `wanted` if one is found
+    /// soon. Returns `None` without a pattern, or if the pattern is not supported.
     fn matching(
         &mut self,
         fields: &Map<String, Value>,
@@ -275,7 +282,7 @@ impl Sampler<'_> {
         Some(text)
     }
 
-    /// A text in a well-known format.
+    /// Returns a text in a well-known format; `None` for an unknown format.
     fn formatted(&mut self, format: &str) -> Option<String> {
         let (year, month, day) =
             (self.rng.u32(1990..2030), self.rng.u32(1..=12), self.rng.u32(1..=28));
@@ -302,7 +309,7 @@ impl Sampler<'_> {
         })
     }
 
-    /// Words of `least` to `most` bytes in all, all of them ASCII.
+    /// Returns ASCII words of `least` to `most` bytes in total.
     fn words(&mut self, least: usize, most: usize) -> String {
         let mut text = String::new();
         let most = most.min(self.bytes);
@@ -312,7 +319,7 @@ impl Sampler<'_> {
             let word = if text.is_empty() { word.trim_ascii_start() } else { word };
             text.extend(word.iter().copied().map(char::from));
         }
-        // A space at the end of a text that had to be cut would look like a mistake.
+        // A space at the end of a text that was cut would look like a mistake.
         text.truncate(wanted.max(least.min(most)));
         if text.ends_with(' ') {
             text.pop();
@@ -322,14 +329,14 @@ impl Sampler<'_> {
         text
     }
 
-    /// A value that the schema itself gives.
+    /// Returns a value that the schema itself contains.
     fn given(&mut self, value: &Value) -> Value {
         self.bytes = self.bytes.saturating_sub(value.to_string().len());
         value.clone()
     }
 }
 
-/// Which type a schema without one is about.
+/// Returns the type that the keywords of a schema without a type imply.
 fn implied_type(fields: &Map<String, Value>) -> &'static str {
     let has = |names: &[&str]| names.iter().any(|name| fields.contains_key(*name));
     if has(&["properties", "required", "additionalProperties", "minProperties"]) {
@@ -343,7 +350,7 @@ fn implied_type(fields: &Map<String, Value>) -> &'static str {
     }
 }
 
-/// How far an alternative may lead: 0 for nothing at all, more for what nests.
+/// Returns how far an alternative may nest: 0 for null, more for lists and objects.
 fn weight(schema: &Value) -> u8 {
     match schema.get("type").and_then(Value::as_str) {
         Some("null") => 0,

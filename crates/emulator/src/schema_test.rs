@@ -2,7 +2,8 @@ use super::*;
 
 const SEEDS: std::ops::Range<u64> = 0..200;
 
-/// Whether `schema` allows `value`: a judge of its own, so that the sampler does not judge itself.
+/// Returns true if `schema` allows `value`. Written apart from the sampler, so that the sampler
+/// does not judge itself.
 fn allows(root: &Value, schema: &Value, value: &Value) -> bool {
     let Value::Object(fields) = schema else { return *schema != json!(false) };
     fields.iter().all(|(keyword, wanted)| {

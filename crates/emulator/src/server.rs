@@ -1,4 +1,4 @@
-//! Accepts connections of one replica and serves HTTP/1.1 and h2c on them.
+//! HTTP server of one replica: accepts connections and serves HTTP/1.1 and h2c on them.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,12 +23,12 @@ use crate::fault::Close;
 use crate::replica::Replica;
 use crate::socket::{Socket, SocketSwitch};
 
-/// Requests at once on one HTTP/2 connection.
+/// Largest number of concurrent requests on one HTTP/2 connection.
 const STREAMS_MAX: u32 = 1024;
-/// Pause after an accept that failed, as when the process has no file descriptors left.
+/// Pause after a failed accept, e.g. when the process has no file descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// An open port.
+/// Open port.
 #[derive(Debug)]
 pub(crate) struct Listening {
     stop: CancellationToken,
@@ -36,14 +36,14 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    /// Accepts connections until closed or until the replica stops.
+    /// Accepts connections until closed, or until the replica stops.
     pub(crate) fn start(replica: &Arc<Replica>, listener: TcpListener) -> Self {
         let stop = replica.stop.child_token();
         let task = replica.tasks.spawn(accept(Arc::clone(replica), listener, stop.clone()));
         Self { stop, task }
     }
 
-    /// Closes the port; returns when the kernel refuses connections. Open ones stay.
+    /// Closes the port, and returns when the kernel refuses connections. Open connections stay.
     pub(crate) async fn close(self) {
         self.stop.cancel();
         if let Err(error) = self.task.await {
@@ -64,20 +64,20 @@ impl Life {
         Self { over: stop.child_token(), connections: TaskTracker::new() }
     }
 
-    /// Resets every connection and waits until all of them are gone.
+    /// Resets every connection and waits until all of them have ended.
     pub(crate) async fn end(self) {
         self.over.cancel();
         self.connections.close();
         self.connections.wait().await;
     }
 
-    /// Returns when it is over.
+    /// Waits until the connections are ended by a crash or shutdown.
     pub(crate) async fn over(&self) {
         self.over.cancelled().await;
     }
 }
 
-/// Runs hyper's tasks where shutdown and crashes can wait for them.
+/// Executor of hyper's tasks that lets shutdown and crashes wait for them.
 #[derive(Clone, Debug)]
 struct Executor {
     life: Life,
@@ -97,11 +97,12 @@ async fn accept(replica: Arc<Replica>, listener: TcpListener, stop: Cancellation
     let permits = Arc::new(Semaphore::new(replica.connections_max));
     loop {
         let connection = async {
-            // The semaphore is never closed, so there is always a permit in the end.
+            // The semaphore is never closed, so every wait for a permit succeeds.
             let permit = Arc::clone(&permits).acquire_owned().await.ok();
             (listener.accept().await, permit)
         };
         let (accepted, permit) = tokio::select! {
+            // Stop is checked first, so that no connection is accepted after it.
             biased;
             () = stop.cancelled() => return,
             connection = connection => connection,
@@ -143,7 +144,8 @@ async fn serve(replica: Arc<Replica>, stream: TcpStream, executor: Executor) {
     });
     let mut builder = auto::Builder::new(executor.clone());
     builder.http2().max_concurrent_streams(STREAMS_MAX);
-    // Dropped before the end of this function, so that the switch is set when the socket goes.
+    // Dropped before the end of this function, so that the switch is set when the socket is
+    // dropped.
     let served = async {
         let connection = pin!(builder.serve_connection(io, service));
         tokio::select! {

@@ -1,4 +1,4 @@
-//! A TCP stream that can be told to misbehave.
+//! TCP stream that can be made to misbehave.
 
 use std::io;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 
 use crate::fault::Close;
 
-/// What is sent in place of HTTP: neither HTTP/1.1 nor an HTTP/2 frame.
+/// Bytes sent in place of HTTP: neither HTTP/1.1 nor an HTTP/2 frame.
 const GARBAGE: &[u8] = b"\x16\x03\x00\xff\xfegarbage\x00\x7f not a protocol \x80\x81\r\n\r\n";
 
 const HEALTHY: u8 = 0;
@@ -19,17 +19,17 @@ const GARBLED: u8 = 1;
 const FINISHED: u8 = 2;
 const RESET: u8 = 3;
 
-/// Tells one connection's socket how to misbehave. Shared by the requests on that connection.
+/// Switch that makes one connection's socket misbehave. Shared by the requests on that connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SocketSwitch(Arc<AtomicU8>);
 
 impl SocketSwitch {
-    /// The next write sends garbage instead, and then the connection ends.
+    /// Makes the next write send garbage and then end the connection.
     pub(crate) fn garble(&self) {
         self.0.store(GARBLED, Ordering::Release);
     }
 
-    /// Every further read and write fails, so that the server gives the connection up.
+    /// Makes every further read and write fail, so that the server gives up the connection.
     pub(crate) fn close(&self, close: Close) {
         let state = match close {
             Close::Reset => RESET,
@@ -43,7 +43,7 @@ impl SocketSwitch {
     }
 }
 
-/// The stream of one connection.
+/// Stream of one connection.
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
@@ -70,6 +70,7 @@ impl Socket {
             GARBLED => {
                 let switch = self.switch.clone();
                 std::task::ready!(self.as_mut().stream().poll_write(cx, GARBAGE))?;
+                // The garbage is sent once; then the connection ends.
                 switch.close(Close::Fin);
                 Poll::Ready(Ok(bytes))
             }
@@ -114,7 +115,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // The server is not reading now, so only a failing write makes it give the connection up.
+        // The server is not reading now, so only a failing write makes it give up the connection.
         match self.switch.state() {
             HEALTHY | GARBLED => self.stream().poll_flush(cx),
             _ => Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into())),
@@ -122,7 +123,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // A reset must not be preceded by an orderly close.
+        // An orderly close must not come before a reset.
         if self.switch.state() == RESET {
             return Poll::Ready(Ok(()));
         }

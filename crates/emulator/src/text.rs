@@ -1,17 +1,17 @@
-//! Tokens: how text becomes them, and conversations made of them.
+//! Tokens of text, and conversations made of them.
 //!
-//! A token is up to four bytes of text, and its number is those bytes, so no vocabulary is needed
-//! and equal text has equal tokens. Marks between messages use numbers that no UTF-8 text has.
+//! A token is up to four bytes of text, and its number is those bytes. No vocabulary is needed, and
+//! equal texts have equal tokens. Marks between messages use numbers that no UTF-8 text has.
 
 use spillway_engine::{RequestId, block_hashes};
 
 /// Bytes of text in one token.
 pub(crate) const TOKEN_BYTES: usize = 4;
-/// Ends a message.
+/// Token that ends a message.
 const END_OF_MESSAGE: u32 = 0xFFFF_FFFF;
-/// Begins a message; the low half tells the role.
+/// Token that begins a message; the low half encodes the role.
 const START_OF_MESSAGE: u32 = 0xFFFE_0000;
-/// The bits that tokens of images and sounds may have, so that none is a mark.
+/// Bits that tokens of images and sounds may have, so that none of them is a mark.
 const MEDIA_BITS: u64 = 0x7FFF_FFFF;
 
 /// Appends the tokens of `text`.
@@ -23,44 +23,44 @@ pub(crate) fn tokenize(text: &str, tokens: &mut Vec<u32>) {
     }));
 }
 
-/// The tokens of one text.
+/// Returns the tokens of one text.
 pub(crate) fn tokens_of(text: &str) -> Vec<u32> {
     let mut tokens = Vec::new();
     tokenize(text, &mut tokens);
     tokens
 }
 
-/// The text of tokens. Marks have none; what is no UTF-8 is replaced.
+/// Returns the text of tokens, without marks. Bytes that are not UTF-8 are replaced.
 pub(crate) fn detokenize(tokens: &[u32]) -> String {
     let words = tokens.iter().filter(|token| !is_mark(**token));
-    // Bytes of 0 only fill up the last token of a text.
+    // Zero bytes only fill up the last token of a text.
     let bytes = words.flat_map(|token| token.to_le_bytes()).filter(|byte| *byte != 0);
     String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
 }
 
-/// A part of a message.
+/// Part of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Text.
     Text(String),
-    /// An image, a sound or another file: `tokens` places in the prompt that follow from `hash`.
+    /// Image, sound or other file: `tokens` tokens in the prompt, which depend on `hash`.
     Media { hash: u64, tokens: u32 },
 }
 
-/// The tokens of a conversation, built message by message. What the model answers is appended as
-/// the same tokens that it was generated as, so the next turn finds it in the cache.
+/// Tokens of a conversation, built message by message. The model's answer is appended as the tokens
+/// it was generated as, so that the next turn finds it in the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Conversation {
     pub(crate) tokens: Vec<u32>,
 }
 
 impl Conversation {
-    /// Appends a whole message.
+    /// Appends a complete message.
     pub(crate) fn push(&mut self, role: &str, text: &str) {
         self.push_parts(role, &[Content::Text(text.to_owned())]);
     }
 
-    /// Appends a whole message of several parts. Texts that follow each other are one text.
+    /// Appends a complete message of several parts. Neighbouring texts are joined.
     pub(crate) fn push_parts(&mut self, role: &str, parts: &[Content]) {
         self.tokens.push(start_of(role));
         let mut text = String::new();
@@ -87,26 +87,27 @@ impl Conversation {
         self.tokens.extend(tokens);
     }
 
-    /// Its tokens as they are.
+    /// Returns the tokens as they are.
     pub(crate) fn into_tokens(self) -> Vec<u32> {
         self.tokens
     }
 
-    /// The prompt that makes the model go on with the last message.
+    /// Returns the prompt that makes the model continue the last message.
     pub(crate) fn into_open_prompt(mut self) -> Vec<u32> {
+        // Without its end the last message stays open.
         if self.tokens.last() == Some(&END_OF_MESSAGE) {
             self.tokens.pop();
         }
         self.tokens
     }
 
-    /// The prompt that makes the model answer now.
+    /// Returns the prompt that makes the model answer now.
     pub(crate) fn into_prompt(mut self) -> Vec<u32> {
         self.tokens.push(start_of("assistant"));
         self.tokens
     }
 
-    /// The conversation after `prompt` was answered with `answer`.
+    /// Returns the conversation after the model answered `prompt` with `answer`.
     pub(crate) fn answered(mut prompt: Vec<u32>, answer: &str) -> Self {
         tokenize(answer, &mut prompt);
         prompt.push(END_OF_MESSAGE);
@@ -114,35 +115,35 @@ impl Conversation {
     }
 }
 
-/// One number for a sequence of tokens.
+/// Returns a hash of a sequence of tokens.
 pub(crate) fn hash_tokens(tokens: &[u32]) -> u64 {
     let length = u32::try_from(tokens.len()).unwrap_or(u32::MAX);
     let whole = std::num::NonZeroU32::new(length).unwrap_or(std::num::NonZeroU32::MIN);
     block_hashes(tokens, whole).first().copied().unwrap_or(0)
 }
 
-/// An id that looks random but follows from `instance` and `request`.
+/// Returns an id that looks random but depends only on `instance` and `request`.
 pub(crate) fn opaque_id(prefix: &str, instance: u64, request: RequestId) -> String {
     let mut rng = fastrand::Rng::with_seed(instance ^ request.0.rotate_left(32));
     format!("{prefix}{:016x}{:016x}", rng.u64(..), rng.u64(..))
 }
 
-/// Where the text after the last mark begins; `None` if there is no mark.
+/// Returns the index behind the last mark; `None` if there is no mark.
 pub(crate) fn after_last_mark(tokens: &[u32]) -> Option<usize> {
     tokens.iter().rposition(|token| is_mark(*token)).map(|at| at + 1)
 }
 
-/// Whether a token stands between messages.
+/// Returns true if a token stands between messages.
 pub(crate) fn is_mark(token: u32) -> bool {
     token >= START_OF_MESSAGE
 }
 
-/// Whether a token begins a message.
+/// Returns true if a token begins a message.
 pub(crate) fn is_start(token: u32) -> bool {
     is_mark(token) && token != END_OF_MESSAGE
 }
 
-/// Spreads every bit over all others (the end of SplitMix64).
+/// Mixes every bit into all others (the finalizer of SplitMix64).
 pub(crate) fn mixed(mut bits: u64) -> u64 {
     bits = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

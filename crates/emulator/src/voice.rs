@@ -1,17 +1,17 @@
-//! Words: what the model "says" when nothing prescribes a form.
+//! Free text of the model, when no form is prescribed.
 
 use crate::text::{TOKEN_BYTES, is_mark, is_start, mixed};
 
-/// Fewest tokens that the model says by its own choice.
+/// Smallest number of tokens of a free answer.
 pub(crate) const NATURAL_TOKENS_MIN: u32 = 32;
-/// Most tokens that it says by its own choice.
+/// Largest number of tokens of a free answer.
 pub(crate) const NATURAL_TOKENS_MAX: u32 = 256;
 
-/// One answer in so many ends after each token that it may end after.
+/// Inverse of the chance that an answer ends after a token that may be its last.
 const END_CHANCE: u64 = 112;
 
-/// What the model says: tokens that begin with a space, as those of real models do, so that a text
-/// of them looks like one.
+/// Words of the model. They begin with a space, like the tokens of real models, so that they form a
+/// readable text.
 pub(crate) const WORDS: [&[u8; TOKEN_BYTES]; 48] = [
     b" the", b" dam", b" sea", b" way", b" and", b" its", b" but", b" run", b" low", b" mud",
     b" wet", b" dry", b" sky", b" sun", b" fog", b" ice", b" oar", b" bay", b" ebb", b" net",
@@ -20,30 +20,30 @@ pub(crate) const WORDS: [&[u8; TOKEN_BYTES]; 48] = [
     b" him", b" she", b" let", b" may", b" far", b" out", b" yet", b" not",
 ];
 
-/// What an answer of its own begins with.
+/// First words of answers.
 const FIRST_WORDS: [&[u8; TOKEN_BYTES]; 8] =
     [b"When", b"Some", b"Over", b"Once", b"Rain", b"This", b"Here", b"Most"];
 
-/// What it ends with, unless it is cut.
+/// Last words of answers that are not cut.
 const LAST_WORDS: [&[u8; TOKEN_BYTES]; 8] =
     [b" so.", b" it.", b" us.", b" on.", b" me.", b" up.", b" by.", b" in."];
 
-/// The model in the middle of a text.
+/// Model in the middle of a text.
 #[derive(Debug)]
 pub(crate) struct Voice {
-    /// Of all bytes so far.
+    /// Hash of all bytes so far.
     hash: u64,
     seed: u64,
-    /// How many of its own tokens the text ends with.
+    /// Number of the model's own tokens at the end of the text.
     said: u32,
-    /// A message begins.
+    /// True if a message begins here.
     is_start: bool,
-    /// The text ends as its answers do.
+    /// True if the text ends like an answer of the model.
     pub(crate) has_ended: bool,
 }
 
 impl Voice {
-    /// The model that has heard `prompt`.
+    /// Creates the model's state after `prompt`.
     pub(crate) fn new(prompt: &[u32], seed: u64) -> Self {
         let last = prompt.last().copied();
         let mut voice = Self {
@@ -65,14 +65,17 @@ impl Voice {
             all.any(|own| own.as_slice() == *word)
         });
         voice.said = own.take(NATURAL_TOKENS_MAX as usize).map(|_| 1).sum();
+        // Only an answer of full length has ended; a shorter text merely looks like it.
         voice.has_ended = ends && voice.said + 1 >= NATURAL_TOKENS_MIN;
         voice
     }
 
-    /// Says a token.
+    /// Returns the next token.
     pub(crate) fn next(&mut self, may_end: bool) -> &'static [u8; TOKEN_BYTES] {
         let dice = mixed(self.hash ^ self.seed);
         let is_due = (dice >> 32).is_multiple_of(END_CHANCE);
+        // Counted from the beginning of the text, so that a continued answer is as long as a whole
+        // one.
         let can_end = may_end && self.said + 1 >= NATURAL_TOKENS_MIN;
         let pick =
             |words: &[&'static [u8; TOKEN_BYTES]]| words[(dice & 0xFFFF) as usize % words.len()];
@@ -90,7 +93,7 @@ impl Voice {
         word
     }
 
-    /// Bytes of 0 only fill up the last token of a text.
+    /// Adds bytes to the hash. Zero bytes are skipped: they only fill up the last token of a text.
     fn hear(&mut self, bytes: &[u8]) {
         for byte in bytes.iter().filter(|byte| **byte != 0) {
             self.hash = (self.hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -98,7 +101,8 @@ impl Voice {
     }
 }
 
-/// The last bytes of the text that a prompt ends with, as many as an answer can have.
+/// Returns the last bytes of the text that a prompt ends with, at most as many as an answer can
+/// have.
 fn tail_of(prompt: &[u32]) -> Vec<u8> {
     let tokens = prompt.iter().rev().take(NATURAL_TOKENS_MAX as usize + 1);
     let tokens: Vec<u32> = tokens.take_while(|token| !is_mark(**token)).copied().collect();

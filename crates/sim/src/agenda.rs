@@ -1,45 +1,45 @@
-//! Virtual time, and what happens when.
+//! Virtual time, and the queue of events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
-/// A moment of virtual time: microseconds since the world began.
+/// Moment of virtual time: microseconds since the world began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// The moment so many milliseconds after the beginning; fractions count.
+    /// Returns the moment `ms` milliseconds after the beginning, with fractions.
     #[must_use]
     pub fn from_ms(ms: f64) -> Self {
         Self((ms.max(0.0) * 1_000.0) as u64)
     }
 
-    /// The moment so many seconds after the beginning; fractions count.
+    /// Returns the moment `s` seconds after the beginning, with fractions.
     #[must_use]
     pub fn from_s(s: f64) -> Self {
         Self::from_ms(s * 1_000.0)
     }
 
-    /// The moment so much later.
+    /// Returns the moment `us` microseconds later.
     #[must_use]
     pub fn after_us(self, us: u64) -> Self {
         Self(self.0 + us)
     }
 
-    /// Milliseconds from an earlier moment to this one; 0 if it is none.
+    /// Returns the milliseconds from an earlier moment to this one; 0 if that moment is later.
     #[must_use]
     pub fn ms_since(self, earlier: Self) -> f64 {
         self.0.saturating_sub(earlier.0) as f64 / 1_000.0
     }
 
-    /// Milliseconds since the beginning.
+    /// Returns the milliseconds since the beginning.
     #[must_use]
     pub fn ms(self) -> u64 {
         self.0 / 1_000
     }
 
-    /// The time since the beginning.
+    /// Returns the time since the beginning.
     #[must_use]
     pub fn since_start(self) -> Duration {
         Duration::from_micros(self.0)
@@ -47,14 +47,14 @@ impl Time {
 }
 
 impl From<Duration> for Time {
-    /// Rounded up, so that what is due at that time is due by then.
+    /// Rounds up, so that what is due at that time is due by then.
     fn from(duration: Duration) -> Self {
         Self(u64::try_from(duration.as_nanos().div_ceil(1_000)).unwrap_or(u64::MAX))
     }
 }
 
-/// What is to happen, soonest first; what is due at the same moment comes in the order in which it
-/// was put in, so that a run is the same each time.
+/// Event queue, soonest first. Events of one moment come in the order in which they were put in, so
+/// that a run is the same each time.
 #[derive(Debug)]
 pub struct Agenda<E> {
     due: BinaryHeap<Reverse<Entry<E>>>,
@@ -75,13 +75,13 @@ impl<E> Default for Agenda<E> {
 }
 
 impl<E> Agenda<E> {
-    /// Puts an event in.
+    /// Adds an event.
     pub fn put(&mut self, at: Time, event: E) {
         self.due.push(Reverse(Entry { at, number: self.entries, event }));
         self.entries += 1;
     }
 
-    /// Takes out what is due next, whenever that is.
+    /// Removes the next event, and returns it with its moment.
     pub fn take_next(&mut self) -> Option<(Time, E)> {
         self.due.pop().map(|Reverse(entry)| (entry.at, entry.event))
     }

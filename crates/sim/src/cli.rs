@@ -1,6 +1,7 @@
-//! The command line.
+//! Command line of the simulator.
 
 mod batch;
+mod capacity;
 mod limits;
 mod page;
 mod plot;
@@ -70,7 +71,10 @@ enum Command {
         #[arg(long, value_delimiter = ',')]
         policies: Vec<Policy>,
     },
-    /// All but the trace, as one page.
+    /// How many replicas each region needs, and runs that show it. First tokens within --good-ms count; the
+    /// page docs/capacity.md has 1000.
+    Capacity(capacity::Plan),
+    /// All but the trace and the plan, as one page.
     Page,
 }
 
@@ -120,15 +124,19 @@ const COMPARED: [Policy; 7] = [
     Policy::ConsistentHash,
 ];
 
-/// Nodes in each region that locality is measured with.
+/// Numbers of nodes in each region for which locality is measured.
 const NODES: [usize; 4] = [1, 2, 4, 8];
 
-/// Carries a command out.
+/// Carries out a command.
 ///
 /// # Errors
-/// A file can't be read or written.
+///
+/// Returns an error if a file can't be read or written.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let options = &arguments.options;
+    if let Command::Capacity(plan) = &arguments.command {
+        return capacity::run(plan, options);
+    }
     let parts = match &arguments.command {
         Command::Page => page::parts(),
         command => vec![command.clone()],
@@ -156,13 +164,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Says what went wrong.
+/// Writes an error to standard error.
 pub(crate) fn complain(error: &anyhow::Error) {
-    // Where nobody reads it, nothing can be said.
+    // If standard error is closed, the message is lost, and nothing more can be done.
     let _unread = writeln!(io::stderr(), "{error:#}");
 }
 
-/// The runs of a command.
+/// Returns the runs of a command.
 fn jobs(command: &Command, options: &Options) -> anyhow::Result<Vec<Job>> {
     Ok(match command {
         Command::Compare { policies, workloads } => {
@@ -178,7 +186,7 @@ fn jobs(command: &Command, options: &Options) -> anyhow::Result<Vec<Job>> {
         Command::Trace { file, speed, policies } => {
             trace(file, *speed, &contestants(policies), options)?
         }
-        Command::Page => Vec::new(),
+        Command::Page | Command::Capacity(_) => Vec::new(),
     })
 }
 
@@ -221,7 +229,7 @@ fn scenario(kind: WorkloadKind, nodes: usize, options: &Options) -> Scenario {
         seed: options.seed,
         ..Scale::default()
     };
-    // Bursts have three times the usual rate in turn; the mean is then a quarter more.
+    // Bursts triple the rate of one region after the other, so their base rate is lower.
     let part = if kind == WorkloadKind::Bursts { 1.0 / 1.5 } else { 1.0 };
     let loads = [0, 1, 2].map(|region| options.load_of(region) * part);
     Scenario::three_regions(kind, loads, &scale, Instant::now())

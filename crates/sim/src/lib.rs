@@ -1,11 +1,12 @@
-//! A discrete-event world of regions, gateways, replicas and clients, in virtual time.
+//! Discrete-event simulation of regions, gateways, replicas and clients, in virtual time.
 //!
-//! The gateways run `route`, `prefix` and `health` unchanged, the replicas are `engine`s, and all
-//! that travels between them is as late as it would be. A run is the same each time for the same
-//! seed. [`World`] runs a [`WorldConfig`] with a workload's [`Session`]s; each node decides by a
-//! [`Router`], of which [`SpillwayRouter`] is the real thing.
+//! Gateways call `plan`, `spill` and `admit_guest` of `route` and the index of `prefix`; the queue and
+//! the request loop are the simulator's own. Replicas are engines of `engine`, and news between them
+//! is as late as in a cluster. Equal seeds give equal runs. [`World`] runs a [`WorldConfig`] with the
+//! [`Session`]s of a workload. Each node decides by a [`Router`]; [`SpillwayRouter`] is the gateway's.
 
 mod agenda;
+mod capacity;
 mod quantiles;
 mod router;
 mod scenario;
@@ -15,6 +16,7 @@ mod workload;
 mod world;
 
 pub use agenda::{Agenda, Time};
+pub use capacity::{DayCurve, Objective, PlannedRegion, Sizing, Trial, TrialFigures, Work};
 pub use quantiles::Quantiles;
 pub use router::{
     Ask, Ended, Knowledge, RegionSight, ReplicaSight, Replied, Router, RouterConfig, Sent, Sight,

@@ -1,4 +1,4 @@
-//! Runs the simulator's comparisons: `spillway-sim compare --help`.
+//! Simulator of routing policies: `spillway-sim compare --help`.
 
 mod cli;
 

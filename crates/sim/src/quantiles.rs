@@ -2,26 +2,28 @@
 
 use serde::Serialize;
 
-/// Where a quantity stands in a run, in its own unit.
+/// Quantiles of a quantity over a run, in its own unit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Quantiles {
-    /// Half are below it.
+    /// Median.
     pub p50: f64,
-    /// Nine of ten are below it.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 of a hundred are below it.
+    /// 99th percentile.
     pub p99: f64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
 }
 
 impl Quantiles {
-    /// Of these numbers, in any order; all 0 if there are none.
+    /// Returns the quantiles of these numbers, in any order; all 0 if there are none.
     #[must_use]
     pub fn of(mut numbers: Vec<f64>) -> Self {
         if numbers.is_empty() {
             return Self::default();
         }
+        // Exact, by hand: equal runs have equal figures to the last digit, which the buckets of a histogram
+        // would hide.
         numbers.sort_unstable_by(f64::total_cmp);
         let at = |share: f64| numbers[((numbers.len() - 1) as f64 * share).round() as usize];
         Self {

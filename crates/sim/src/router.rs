@@ -1,4 +1,4 @@
-//! What decides in a node: a trait, so that other ways of routing run in the same world.
+//! Router: the deciding part of a node, as a trait, so that other ways of routing run in one world.
 
 mod memory;
 mod sight;
@@ -13,125 +13,125 @@ use spillway_types::{Inquiry, Prediction, RegionName};
 pub use sight::{RegionSight, ReplicaSight, Sight, Truth};
 pub use spillway::{Knowledge, RouterConfig, SpillwayRouter};
 
-/// One node's way of deciding, with whatever it remembers.
+/// Routing of one node, with everything that it remembers.
 ///
 /// The world calls [`Router::decide`] for each request that came to the node or waits in it, and
-/// the other methods whenever the node learns something. Replicas go by their number within the
-/// region, regions by their number in the world.
+/// the other methods whenever the node learns something. Replicas are numbered within their region,
+/// regions within the world.
 pub trait Router: fmt::Debug {
-    /// Where a request goes now.
+    /// Decides where a request goes now.
     fn decide(&mut self, ask: &Ask<'_>, sight: &Sight<'_>, rng: &mut fastrand::Rng) -> Verdict;
 
-    /// Whether the node takes a request that another region's node sends here. What it takes it
-    /// then decides about like any other, with the inquiry's `hop` at 1.
+    /// Returns true if the node takes a request that another region sends here. The node then
+    /// decides about that request like any other, with the inquiry's `hop` at 1.
     fn admits(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) -> bool;
 
-    /// A request was sent to a replica, by this node or by another one of the region.
+    /// Notes that this node or another one of the region sent a request to a replica.
     fn sent(&mut self, sent: &Sent<'_>) {
         let _ = sent;
     }
 
-    /// The first token of a reply came, to a request that this node had sent.
+    /// Notes the first token of a reply to a request of this node.
     fn replied(&mut self, replied: &Replied<'_>) {
         let _ = replied;
     }
 
-    /// A reply has ended, to a request that this node had sent.
+    /// Notes the end of a reply to a request of this node.
     fn ended(&mut self, ended: &Ended) {
         let _ = ended;
     }
 
-    /// What this node, which speaks for its region, would have changed in the state that all
-    /// regions agree on.
+    /// Returns the changes that this node, which speaks for its region, proposes for the state that
+    /// all regions agree on; `None` if there are none.
     fn hot_delta(&mut self, now_ms: u64) -> Option<HotDelta> {
         let _ = now_ms;
         None
     }
 
-    /// That state has changed. Its regions are named by [`region_name`].
+    /// Notes the new state that all regions agree on. [`region_name`] names its regions.
     fn hot_changed(&mut self, view: &Arc<HotView>) {
         let _ = view;
     }
 }
 
-/// The name of a region in the state that all agree on.
+/// Returns the name of a region in the state that all regions agree on.
 #[must_use]
 pub fn region_name(region: usize) -> RegionName {
     RegionName::from(format!("region-{region}"))
 }
 
-/// A request as a router sees it.
+/// Request as a router sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// Its number, in the order of arrival in the whole world.
+    /// Number of the request, in the order of arrival in the whole world.
     pub number: usize,
-    /// As the node's own routing has it: chain, key, deadline, hop.
+    /// Input of the node's routing: chain, key, deadline, hop.
     pub inquiry: &'a Inquiry,
-    /// Its prompt's length.
+    /// Length of the prompt in tokens.
     pub prompt_tokens: u32,
-    /// Regions that have refused it.
+    /// Regions that have refused the request.
     pub refused: &'a [usize],
 }
 
-/// Where a request goes.
+/// Place that a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// To a replica of the region.
+    /// A replica of the region.
     Serve {
-        /// Which one.
+        /// Number of the replica.
         replica: usize,
-        /// How long it is predicted to take, if that was predicted.
+        /// Predicted times, if the policy predicts.
         prediction: Option<Prediction>,
     },
-    /// To a node of another region.
+    /// A node of another region.
     Forward(usize),
-    /// Into the node's queue.
+    /// The node's queue.
     Wait,
-    /// Nowhere.
+    /// No place: the request is refused.
     Shed,
 }
 
-/// A request that went to a replica of the region.
+/// Request that was sent to a replica of the region.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent<'a> {
-    /// The replica.
+    /// Number of the replica.
     pub replica: usize,
-    /// The prompt's chain of blocks.
+    /// Blocks of the prompt, as a chain of hashes.
     pub chain: &'a [u64],
-    /// Whether this very node sent it.
+    /// True if this node sent the request itself.
     pub is_own: bool,
-    /// When this node learns of it, milliseconds since the beginning.
+    /// Moment at which this node learns of the request, in milliseconds since the beginning.
     pub now_ms: u64,
 }
 
-/// A reply that began.
+/// Reply that began.
 #[derive(Clone, Copy, Debug)]
 pub struct Replied<'a> {
-    /// The replica.
+    /// Number of the replica.
     pub replica: usize,
-    /// The prompt's chain of blocks.
+    /// Blocks of the prompt, as a chain of hashes.
     pub chain: &'a [u64],
-    /// The prompt's length.
+    /// Length of the prompt in tokens.
     pub prompt_tokens: u32,
-    /// Of these, found in the replica's cache.
+    /// Prompt tokens found in the replica's cache.
     pub cached_tokens: u32,
-    /// Milliseconds from sending it to this moment.
+    /// Milliseconds from sending the request to the first token.
     pub first_token_ms: f64,
     /// Bytes of the prompt.
     pub prompt_bytes: u32,
-    /// What was predicted when it was sent.
+    /// Prediction at the moment of sending.
     pub prediction: Option<Prediction>,
-    /// Now, milliseconds since the beginning.
+    /// Present moment, in milliseconds since the beginning.
     pub now_ms: u64,
 }
 
-/// A reply that ended.
+/// Reply that ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// The replica.
+    /// Number of the replica.
     pub replica: usize,
     /// Tokens after the first one.
     pub tokens: u32,
-    /// Milliseconds from the first to the last.
+    /// Milliseconds from the first token to the last.
     pub span_ms: f64,
 }

@@ -1,4 +1,4 @@
-//! A world with a workload, ready to be run with any router.
+//! Scenario: a world with a workload, to be run with any router.
 
 use std::time::Instant;
 
@@ -10,30 +10,30 @@ use crate::{
     World, WorldConfig,
 };
 
-/// Milliseconds there and back between three regions: as from Europe to America to Asia.
+/// Round-trip times in milliseconds between three regions, as between Europe, America and Asia.
 const RTT_MS: [[f64; 3]; 3] = [[0.0, 90.0, 220.0], [90.0, 0.0, 150.0], [220.0, 150.0, 0.0]];
 
-/// A world, and what its clients ask.
+/// World with the requests of its clients.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The world.
+    /// Regions, replicas and delays.
     pub world: WorldConfig,
-    /// What is asked in it.
+    /// Sessions of the clients.
     pub sessions: Vec<Session>,
 }
 
-/// How large and how long.
+/// Size and duration of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
     /// Nodes in each region.
     pub nodes: usize,
     /// Replicas in each region.
     pub replicas: usize,
-    /// Seconds before anything counts.
+    /// Seconds of warm-up, which don't count.
     pub warm_up_s: f64,
     /// Seconds that count.
     pub seconds: f64,
-    /// Chooses what chance decides.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -44,8 +44,8 @@ impl Default for Scale {
 }
 
 impl Scenario {
-    /// Three regions with L4 replicas, each with this share of the requests a second that `kind`
-    /// has at full load.
+    /// Returns a scenario of three regions with L4 replicas, each with this share of the full load
+    /// of `kind`.
     #[must_use]
     pub fn three_regions(
         kind: WorkloadKind,
@@ -76,23 +76,24 @@ impl Scenario {
         Self { world, sessions: kind.sessions(&demand) }
     }
 
-    /// The same with all replicas in one region and nothing late.
+    /// Returns this scenario with all replicas in one region, and no delays.
     #[must_use]
     pub fn omniscient(&self) -> Self {
         let home = |session: &Session| Session { region: 0, ..session.clone() };
         Self { world: self.world.omniscient(), sessions: self.sessions.iter().map(home).collect() }
     }
 
-    /// The same with so many nodes in each region.
+    /// Returns this scenario with so many nodes in each region.
     #[must_use]
     pub fn with_nodes(&self, nodes: usize) -> Self {
         Self { world: self.world.with_nodes(nodes), sessions: self.sessions.clone() }
     }
 
-    /// Longest prompt that is played of a trace, tokens.
+    /// Longest prompt of a trace that is played, in tokens.
     pub const TRACE_TOKENS_MAX: u32 = 60_000;
 
-    /// The same with A100s, whose caches hold ten times as much: for traces of long prompts.
+    /// Returns this scenario with A100 replicas, whose caches hold ten times as much: for traces of
+    /// long prompts.
     #[must_use]
     pub fn with_large_caches(mut self) -> Self {
         let engine = EngineConfig::from_profile(Profile::A100);
@@ -104,7 +105,7 @@ impl Scenario {
         self
     }
 
-    /// Runs it with nodes that all route in this way.
+    /// Runs the scenario; all nodes route with these settings.
     #[must_use]
     pub fn run(&self, router: &RouterConfig) -> Figures {
         self.run_with(&mut |region, replicas, seed| {
@@ -112,7 +113,7 @@ impl Scenario {
         })
     }
 
-    /// Runs it with routers of any kind: see [`World::new`].
+    /// Runs the scenario with routers of any kind; see [`World::new`].
     #[must_use]
     pub fn run_with(
         &self,
@@ -122,8 +123,8 @@ impl Scenario {
     }
 }
 
-/// Requests a second for each replica at full load: with more, the router that knows everything
-/// serves fewer of them within 2 seconds, not more. Measured with this simulator.
+/// Returns the requests a second of each replica at full load: with more, the router that knows
+/// everything serves fewer of them within 2 seconds. Measured with this simulator.
 fn full_rate_per_s(kind: WorkloadKind) -> f64 {
     match kind {
         WorkloadKind::SystemPrompts | WorkloadKind::Bursts => 6.2,
@@ -133,7 +134,8 @@ fn full_rate_per_s(kind: WorkloadKind) -> f64 {
     }
 }
 
-/// Llama-3.1-8B on one L4: the smallest cache of the published machines, so that it matters.
+/// Returns the settings of Llama-3.1-8B on one L4: the smallest cache of the published machines, so
+/// that caches matter.
 fn engine() -> EngineConfig {
     EngineConfig { waiting_max: 512, ..EngineConfig::from_profile(Profile::L4) }
 }

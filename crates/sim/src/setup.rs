@@ -1,39 +1,39 @@
-//! Ways of routing that are run against each other.
+//! Setups: ways of routing that are compared with each other.
 
 use spillway_route::{Policy, Push};
 use spillway_types::Speed;
 
 use crate::{Figures, Knowledge, RouterConfig, Scenario};
 
-/// A way of routing, by name.
+/// Named way of routing.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// What it is called in tables.
+    /// Name in tables.
     pub name: String,
-    /// How each node routes.
+    /// Settings of each node's routing.
     pub router: RouterConfig,
-    /// How news reach it.
+    /// News that reach the nodes.
     pub hearing: Hearing,
 }
 
-/// What reaches the nodes of a setup.
+/// News that reach the nodes of a setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hearing {
-    /// As in the scenario.
+    /// News as in the scenario.
     AsItIs,
-    /// Everything at once: one router for all regions.
+    /// All news at once: one router for all regions.
     Omniscient,
-    /// Nodes of a region don't learn what their neighbours send.
+    /// No news of neighbours: nodes of a region don't learn of each other's requests.
     Unshared,
-    /// Regions don't agree on what is hot.
+    /// No hot trie: regions don't agree on hot prefixes.
     NoHotTrie,
-    /// Replicas are looked at once a second.
+    /// Signals of replicas once a second only.
     Slow,
 }
 
 impl Setup {
-    /// A policy with all settings as they are by default, which begins without knowing how fast
-    /// replicas are.
+    /// Returns the setup of a policy with all defaults, which does not know the speed of replicas
+    /// at first.
     #[must_use]
     pub fn policy(policy: Policy) -> Self {
         let speed = Speed { kv_tokens: KV_TOKENS, ..Speed::UNKNOWN };
@@ -44,7 +44,8 @@ impl Setup {
         }
     }
 
-    /// The same policy as one router that knows all caches and loads and is next to all replicas.
+    /// Returns the setup of a policy in one router that knows all caches and loads and is next to
+    /// all replicas.
     #[must_use]
     pub fn omniscient(policy: Policy) -> Self {
         let mut setup = Self::policy(policy).named("omniscient");
@@ -52,7 +53,7 @@ impl Setup {
         Self { hearing: Hearing::Omniscient, ..setup }
     }
 
-    /// The policy whole, and then with one part of it changed or left out each.
+    /// Returns the whole policy, and then setups with one part of it changed or left out.
     #[must_use]
     pub fn ablations() -> Vec<Self> {
         let whole = || Self::policy(Policy::PredictedLatency);
@@ -86,13 +87,13 @@ impl Setup {
         ]
     }
 
-    /// The same under another name.
+    /// Returns this setup under another name.
     #[must_use]
     pub fn named(self, name: &str) -> Self {
         Self { name: name.to_owned(), ..self }
     }
 
-    /// Runs a scenario with it.
+    /// Runs a scenario with this setup.
     #[must_use]
     pub fn run(&self, scenario: &Scenario) -> Figures {
         let mut scenario = match self.hearing {
@@ -109,8 +110,8 @@ impl Setup {
     }
 }
 
-/// Tokens of a replica's cache, which it reports: those of the L4.
+/// Size of a replica's cache in tokens, which it reports: that of the L4.
 const KV_TOKENS: f32 = 40_000.0;
 
-/// Milliseconds between two looks where they are rare.
+/// Milliseconds between two looks at the replicas, where looks are rare.
 const SLOW_MS: f64 = 1_000.0;

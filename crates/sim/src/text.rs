@@ -1,8 +1,8 @@
-//! Prompts without words: which pieces they are made of, and how long each is.
+//! Prompts without words: sequences of pieces with a length each.
 
 use std::sync::Arc;
 
-/// Tokens of one cache block of the engines, as with vLLM.
+/// Tokens of one cache block of the engines, as in vLLM.
 pub const ENGINE_BLOCK_TOKENS: u32 = 16;
 
 /// Engine blocks in one block of the router: 64 tokens are the 256 bytes that the router hashes.
@@ -11,29 +11,29 @@ pub(crate) const ENGINE_BLOCKS_PER_BLOCK: usize = 4;
 /// Bytes of prompt text for one token.
 pub const BYTES_PER_TOKEN: u32 = 4;
 
-/// A run of tokens that stand together wherever they stand.
+/// Sequence of tokens that always occurs as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Two pieces with the same id have the same tokens, as far as both reach.
+    /// Id of the content: pieces with one id have the same tokens, as far as both reach.
     pub id: u64,
-    /// How many.
+    /// Length in tokens.
     pub tokens: u32,
 }
 
-/// A prompt or a reply: pieces one after the other.
+/// Prompt or reply, as a sequence of pieces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
     pieces: Vec<Piece>,
 }
 
 impl Text {
-    /// These pieces.
+    /// Returns a text of these pieces.
     #[must_use]
     pub fn new(pieces: Vec<Piece>) -> Self {
         Self { pieces }
     }
 
-    /// The same with one more piece at its end.
+    /// Returns the text with one more piece at its end.
     #[must_use]
     pub fn with(&self, piece: Piece) -> Self {
         let mut pieces = self.pieces.clone();
@@ -41,14 +41,14 @@ impl Text {
         Self { pieces }
     }
 
-    /// Its length.
+    /// Returns the length in tokens.
     #[must_use]
     pub fn tokens(&self) -> u32 {
         self.pieces.iter().map(|piece| piece.tokens).sum()
     }
 
-    /// Chained hashes of its full engine blocks: entry `i` stands for the text up to the end of
-    /// block `i`.
+    /// Returns the chained hashes of the full engine blocks: entry `i` stands for the text up to
+    /// the end of block `i`.
     #[must_use]
     pub fn engine_chain(&self) -> Vec<u64> {
         let mut chain = Vec::with_capacity((self.tokens() / ENGINE_BLOCK_TOKENS) as usize);
@@ -58,6 +58,7 @@ impl Text {
             let mut offset = 0;
             while offset < piece.tokens {
                 let part = missing.min(piece.tokens - offset);
+                // The piece and the offset in it identify the tokens.
                 state = mix(mix(state, piece.id), u64::from(offset) << 32 | u64::from(part));
                 offset += part;
                 missing -= part;
@@ -71,7 +72,8 @@ impl Text {
     }
 }
 
-/// The router's view of a chain of engine blocks: the hashes at the ends of its own full blocks.
+/// Returns the router's chain for a chain of engine blocks: the hashes at the ends of the router's
+/// own full blocks.
 #[must_use]
 pub fn router_chain(engine_chain: &[u64]) -> Arc<[u64]> {
     engine_chain
@@ -82,7 +84,7 @@ pub fn router_chain(engine_chain: &[u64]) -> Arc<[u64]> {
         .collect()
 }
 
-/// Scrambles two numbers into one that gives neither away; good enough to tell prompts apart.
+/// Mixes two numbers into one; good enough to tell prompts apart.
 #[must_use]
 pub(crate) fn mix(a: u64, b: u64) -> u64 {
     let mut mixed = a.rotate_left(25) ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15);

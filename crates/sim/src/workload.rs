@@ -1,4 +1,4 @@
-//! What clients ask: sessions of one request or more, each in its region.
+//! Workloads: sessions of one or more requests, each session in its region.
 
 mod chance;
 mod chats;
@@ -13,37 +13,37 @@ pub use trace::{TraceError, TraceOptions, read_trace};
 
 use crate::{Piece, Text, Time};
 
-/// A client with one or several requests, each of which follows the reply to the one before.
+/// Client with one or several requests, each of which follows the reply to the one before.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// When the first request comes.
+    /// Moment of the first request.
     pub start: Time,
-    /// The region that the client is nearest to.
+    /// Region that the client is nearest to.
     pub region: usize,
-    /// What a route would hash by: requests of equal keys belong together.
+    /// Key that a route would hash: requests with equal keys belong together.
     pub affinity: u64,
-    /// The requests in their order; at least one.
+    /// Requests in their order; at least one.
     pub turns: Vec<Turn>,
 }
 
-/// One request of a session.
+/// Request of a session.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
-    /// Microseconds from the reply before it; none for the first.
+    /// Microseconds since the reply before; 0 for the first request.
     pub think_us: u64,
-    /// What is asked.
+    /// Prompt of the request.
     pub prompt: Text,
-    /// What will be answered.
+    /// Reply that will be generated.
     pub reply: Piece,
 }
 
-/// How much is asked, and for how long.
+/// Rate and duration of the requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
-    /// Requests a second that each region's clients make, on average.
+    /// Mean requests a second of each region's clients.
     pub rates_per_s: Vec<f64>,
     /// Seconds during which sessions begin.
     pub seconds: f64,
-    /// Chooses everything that chance decides.
+    /// Seed of all random choices.
     pub seed: u64,
 }

@@ -1,4 +1,4 @@
-//! The world: clients, nodes, replicas, and the way between them.
+//! World of a simulation: clients, nodes, replicas, and the network between them.
 
 mod config;
 mod figures;
@@ -25,7 +25,7 @@ use node::{Names, Node};
 use replica::Replica;
 use request::Request;
 
-/// A run in the making.
+/// Run in progress.
 #[derive(Debug)]
 pub struct World {
     config: WorldConfig,
@@ -36,7 +36,7 @@ pub struct World {
     regions: Vec<Region>,
     nodes: Vec<Node>,
     replicas: Vec<Replica>,
-    /// What all regions agree on, and what is on its way into it.
+    /// Hot trie that all regions agree on, and changes on their way into it.
     trie: HotTrie,
     deltas: BTreeMap<usize, HotDelta>,
     proposals: usize,
@@ -44,18 +44,18 @@ pub struct World {
     rng: fastrand::Rng,
 }
 
-/// A region: which nodes and replicas are its own, and what it heard of the others.
+/// Region: its nodes and replicas, and the news of other regions.
 #[derive(Debug)]
 struct Region {
     nodes: Range<usize>,
     replicas: Range<usize>,
     names: Names,
-    /// The last report of each region, and when it was made.
+    /// Last report of each region, and the moment when it was made.
     heard: Vec<Option<(ModelLoad, Time)>>,
     kv_use: Average,
 }
 
-/// A mean in the making.
+/// Running mean.
 #[derive(Clone, Copy, Debug, Default)]
 struct Average {
     sum: f64,
@@ -73,14 +73,14 @@ impl Average {
     }
 }
 
-/// What happens.
+/// Events of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Event {
-    /// A client asks its region.
+    /// A client sends a request to its region.
     Asked { session: usize, turn: usize },
     /// A forwarded request arrives at a node of this region.
     Guest { request: usize, region: usize },
-    /// The word that this region refused a request arrives where it came from.
+    /// The refusal of a forwarded request arrives back at its region.
     Refused { request: usize, region: usize },
     /// A request arrives at its replica.
     Submitted { request: usize },
@@ -88,25 +88,25 @@ enum Event {
     Step { replica: usize },
     /// The first token of a reply arrives at the node that sent the request.
     Begun { request: usize, cached_tokens: u32 },
-    /// The end of a reply arrives there.
+    /// The end of a reply arrives at the node that sent the request.
     Ended { request: usize },
     /// A client runs out of patience.
     GivenUp { request: usize },
-    /// A node learns that a neighbour sent this to a replica of the region.
+    /// A node learns that a neighbour sent this request to a replica of the region.
     Shared { request: usize, node: usize, replica: usize },
     /// The nodes of a region look at their replicas.
     Look { region: usize },
     /// A region's first node proposes what has changed in its caches.
     Propose { region: usize },
-    /// What a region proposed is agreed on.
+    /// All regions agree on a proposal.
     Agreed { region: usize, proposal: usize },
-    /// A report arrives.
+    /// A report of one region arrives at another.
     Report { from: usize, to: usize, load: ModelLoad, made: Time },
 }
 
 impl World {
-    /// A world before its first request. `router` makes the router of each node, given its region
-    /// and the number of replicas there.
+    /// Returns a world before its first request. `router` makes the router of each node from its
+    /// region, the number of replicas there, and a seed.
     #[must_use]
     pub fn new(
         config: WorldConfig,
@@ -141,7 +141,7 @@ impl World {
         }
         (0..count).for_each(|region| agenda.put(Time(0), Event::Look { region }));
         if let Some(every_ms) = config.news.hot_ms {
-            // One after the other, as the regions of a cluster do.
+            // Regions propose one after the other, as in a cluster.
             let at = |region| Time::from_ms(every_ms * (1.0 + region as f64 / count as f64));
             (0..count).for_each(|region| agenda.put(at(region), Event::Propose { region }));
         }
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Lets it all happen, until nobody who came in time still waits for a first token.
+    /// Runs the world until no request that came in time still waits for its first token.
     #[must_use]
     pub fn run(mut self) -> Figures {
         let end = Time::from_s(self.config.end_s + self.config.patience_s);
@@ -193,9 +193,10 @@ impl World {
         }
     }
 
-    /// Ends and begins what is due at a replica, and says so to those whom it concerns.
+    /// Ends and begins what is due at a replica, and sends the news to the nodes concerned.
     fn step(&mut self, replica: usize) {
         let counts = self.counts(self.now);
+        // A later change may have moved the step: this event is then out of date.
         if self.replicas[replica].due != Some(self.now) {
             return;
         }
@@ -218,9 +219,10 @@ impl World {
         self.schedule(replica);
     }
 
-    /// Puts the next step of a replica on the agenda.
+    /// Adds the next step of a replica to the agenda.
     fn schedule(&mut self, replica: usize) {
         let next = self.replicas[replica].next_step().map(|at| at.max(self.now));
+        // A step that is on the agenda already is not added again.
         if next != self.replicas[replica].due || next == Some(self.now) {
             self.replicas[replica].due = next;
             if let Some(at) = next {
@@ -229,12 +231,12 @@ impl World {
         }
     }
 
-    /// Whether what happens at this moment is part of the figures.
+    /// Returns true if events at this moment count for the figures.
     fn counts(&self, at: Time) -> bool {
         at >= Time::from_s(self.config.warm_up_s) && at < Time::from_s(self.config.end_s)
     }
 
-    /// Microseconds from one region to another.
+    /// Returns the microseconds of the one-way path from one region to another.
     fn way_us(&self, from: usize, to: usize) -> u64 {
         (self.config.rtt_ms[from][to] * 500.0) as u64
     }

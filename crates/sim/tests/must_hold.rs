@@ -1,4 +1,4 @@
-//! What the routing brain must hold, measured in simulated time.
+//! Limits that the routing has to keep, measured in simulated time.
 
 use std::time::Instant;
 
@@ -61,7 +61,8 @@ fn a_hot_prefix_melts_no_replica_and_is_answered_sooner_than_by_least_load() {
     assert!(figures.request_skew() <= 1.5, "{:?}", figures.regions);
     assert_eq!(figures.failed, 0);
     for policy in [Policy::LeastConnections, Policy::LeastLoaded] {
-        // Three seeds together: one minute has few of the long prompts that make the 90th.
+        // Three seeds together: one minute has too few of the long prompts that decide the 90th
+        // percentile.
         let sums = |setup: &Setup| {
             let all = [1, 2, 3].map(|seed| of(setup, seed));
             (all.iter().map(|one| one.p50).sum::<f64>(), all.iter().map(|one| one.p90).sum::<f64>())

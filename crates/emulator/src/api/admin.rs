@@ -1,4 +1,4 @@
-//! Control of the emulator itself: `/emulator/fault` and `/emulator/stats`.
+//! Control endpoints of the emulator itself: `/emulator/fault` and `/emulator/stats`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use crate::replica::Replica;
 
 use super::{ApiError, Call, Reply, json};
 
-/// A replica that is to crash answers first and dies so much later.
+/// Delay before a crash, so that the replica can answer the request that orders it.
 const CRASH_DELAY: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FaultRequest {
     fault: Fault,
-    /// Which replica of the process; the one that was asked if left out.
+    /// Index of the replica in the process; the replica that received the request if left out.
     replica: Option<u16>,
-    /// Heals the replica after so long, milliseconds.
+    /// Milliseconds after which the replica is healed; never if left out.
     for_ms: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ pub(crate) async fn set_fault(call: &Call) -> Reply {
     request.fault.check().map_err(|error| ApiError::invalid(error.to_string(), Some("fault")))?;
     let own_crash = index == call.replica.index && request.fault == Fault::Crash;
     let delay = own_crash.then_some(CRASH_DELAY);
-    // On a task of its own: a fault half set because its client left would be nobody's wish.
+    // Applied on its own task: a client that disconnects must not leave a fault half set.
     let task = call.replica.tasks.spawn(apply(Arc::clone(&target), request, delay));
     if own_crash {
         return Ok(json(StatusCode::ACCEPTED, &json!({ "replica": index })));

@@ -1,4 +1,4 @@
-//! Responses that are worked on without a client that waits.
+//! Responses that are generated in the background, without a waiting client.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::responses::Draft;
 use super::responses_stream::ResponseEvents;
 use super::{ApiError, Call};
 
-/// Stores a response and works on it until it is complete, called off or the replica stops.
+/// Stores a response and generates it until it is complete or cancelled, or the replica stops.
 pub(crate) fn begin(replica: &Arc<Replica>, draft: &Arc<Draft>, generation: Generation) {
     let work = work(Arc::clone(replica), draft.id.clone(), generation);
-    // Held until the response is in the store, so that its first token finds it there.
+    // The lock is held until the response is stored, so that its first token finds it there.
     let mut responses = replica.responses();
     let task = replica.tasks.spawn(work).abort_handle();
     responses.insert(Stored::worked_on(Arc::clone(draft), task));
@@ -29,13 +29,17 @@ async fn work(replica: Arc<Replica>, id: String, mut generation: Generation) {
             progress = poll_fn(|cx| generation.poll_progress(cx)) => progress.ok(),
         };
         let goes_on = replica.responses().tell(&id, progress);
+        // Every progress except a token is the last one.
         if !goes_on || progress != Some(Progress::Token) {
             return;
         }
     }
 }
 
-/// The events of a stored response, those that were and those to come, from number `first` on.
+/// Returns the events of a stored response from number `first` on, both past and future ones.
+///
+/// # Errors
+/// Returns 404 for an unknown response, and 400 if too many streams follow it.
 pub(crate) fn follow(call: &Call, id: &str, first: u64) -> Result<EventStream, ApiError> {
     let mut responses = call.replica.responses();
     let stored = responses.find_mut(id).ok_or_else(|| ApiError::unknown_response(id))?;

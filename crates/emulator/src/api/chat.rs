@@ -18,7 +18,7 @@ use super::{
     ApiError, Call, Reply, event_stream, fields_of, generate, json, logprobs, unix_seconds,
 };
 
-/// The fields of a request that are read by their names. Others are in the body as it came.
+/// Fields of a chat request that are read by name. The others are read from the body itself.
 #[derive(Debug, Deserialize)]
 struct ChatRequest {
     model: String,
@@ -41,6 +41,7 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     let body: Value = call.json()?;
     let mut request: ChatRequest = fields_of(&body)?;
     call.check_model(&request.model)?;
+    // Chat completions do not have this field.
     request.sampling.ignore_best_of();
     request.sampling.check(false)?;
     let logprobs = chat_logprobs(&body)?;
@@ -72,8 +73,11 @@ pub(crate) async fn answer(call: &Call) -> Reply {
 }
 
 impl ChatRequest {
-    /// What the model is given: the conversation, and either the beginning of an answer to it or, as
-    /// vLLM and SGLang have it, its last message left open.
+    /// Returns the prompt for the model: the conversation, followed by the start of a new answer.
+    /// With `continue_final_message`, as in vLLM and SGLang, the last message is left open instead.
+    ///
+    /// # Errors
+    /// Returns 400 if the two options contradict each other.
     fn prompt(&self, tools: Option<&str>) -> Result<Vec<u32>, ApiError> {
         let conversation = conversation(&self.messages, tools)?;
         if !self.continue_final_message.unwrap_or(false) {
@@ -95,7 +99,7 @@ impl ChatRequest {
     }
 }
 
-/// The conversation that `/tokenize` and chats are about.
+/// Returns the conversation in a body of `/tokenize` or of a chat.
 pub(crate) fn conversation_of(body: &Value) -> Result<Conversation, ApiError> {
     let messages = serde_json::from_value::<Vec<Message>>(body["messages"].clone());
     let messages = messages.map_err(|error| {
@@ -125,7 +129,7 @@ fn conversation(messages: &[Message], tools: Option<&str>) -> Result<Conversatio
     Ok(conversation)
 }
 
-/// Ids of the calls of tools that an answer makes.
+/// Returns ids for the first `count` tool calls of an answer.
 pub(crate) fn call_ids(call: &Call, id: RequestId, count: usize) -> Vec<String> {
     let instance = call.replica.instance;
     (1..).take(count).map(|at| opaque_id("call_", instance.rotate_left(at), id)).collect()

@@ -1,4 +1,4 @@
-//! A chat completion as a stream: roles, tokens and calls, finish reasons, perhaps usage, `[DONE]`.
+//! Stream of a chat completion: roles, tokens and calls, finish reasons, usage if wanted, `[DONE]`.
 
 use std::collections::VecDeque;
 
@@ -12,27 +12,27 @@ use super::chunks::Chunks;
 use super::logprobs::Scored;
 use super::sse::TextEvent;
 
-/// Writes the events of one chat completion.
+/// Writer of the events of one chat completion.
 pub(crate) struct ChatEvents {
     chunks: Chunks,
     choices: Vec<Choice>,
-    /// How many alternatives to each token are told; `None` if no logprobs are.
+    /// Number of alternatives reported with each token; `None` without logprobs.
     logprobs: Option<usize>,
     has_begun: bool,
 }
 
-/// How far one answer has come.
+/// Progress of one answer.
 struct Choice {
-    /// An event with a piece of content.
+    /// Template of an event with a piece of content.
     content: TextEvent,
-    /// The ids of the calls that it will make.
+    /// Ids of the tool calls that the answer will make.
     call_ids: Vec<String>,
-    /// Calls whose name was told.
+    /// Number of calls whose name has been sent.
     calls_begun: usize,
 }
 
 impl ChatEvents {
-    /// For as many answers as there are lists of ids of calls.
+    /// Creates a writer with one answer for each list of call ids.
     pub(crate) fn new(chunks: Chunks, call_ids: Vec<Vec<String>>, logprobs: Option<usize>) -> Self {
         let choice = |(index, call_ids)| {
             let content = chunks.template(index, delta(&json!({ "content": TextEvent::MARK })));
@@ -50,7 +50,7 @@ impl ChatEvents {
         }
     }
 
-    /// A piece of the arguments of a call, and its name before the first one.
+    /// Writes a piece of the arguments of a call; before the first piece it writes the call's name.
     fn call(
         &mut self,
         index: usize,
@@ -59,6 +59,7 @@ impl ChatEvents {
         events: &mut VecDeque<Bytes>,
     ) {
         let choice = &mut self.choices[index];
+        // The first event of a call has its name, the later ones only arguments.
         if choice.calls_begun <= call {
             choice.calls_begun = call + 1;
             let begun = json!({
@@ -87,7 +88,8 @@ impl ChatEvents {
 
 impl EventFormat for ChatEvents {
     fn start(&mut self, _events: &mut VecDeque<Bytes>) {
-        // As in vLLM, nothing is sent before the first token: its time is the time to first byte.
+        // As in vLLM, nothing is sent before the first token: the time to first token is also the
+        // time to the first byte.
     }
 
     fn token(&mut self, index: usize, answer: &Answer, token: u32, events: &mut VecDeque<Bytes>) {
@@ -104,7 +106,7 @@ impl EventFormat for ChatEvents {
                 Part::Unsaid => {}
             }
         }
-        // A token without content of its own has its logprob, too.
+        // A token without content of its own still has a logprob.
         if let Some(scored) = scored.filter(|_| answer.calls.names.is_empty()) {
             events.push_back(self.content(index, "", Some(scored)));
         }

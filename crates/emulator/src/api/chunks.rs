@@ -1,4 +1,4 @@
-//! Events of a stream of completions: what stands in each of them, and how it ends.
+//! Common frame of the events of a completion stream.
 
 use std::collections::VecDeque;
 
@@ -9,24 +9,24 @@ use super::generate::{Started, Usage};
 use super::sampling::Sampling;
 use super::sse::{self, TextEvent};
 
-/// What stands in an event for the usage so far.
+/// Placeholder in an event for the usage so far.
 const USAGE_MARK: &str = "<the usage so far goes here>";
 
-/// The frame of all events of one stream.
+/// Frame of all events of one stream.
 #[derive(Debug)]
 pub(crate) struct Chunks {
-    /// Id, kind, time and model.
+    /// Id, object kind, time and model.
     head: Value,
-    /// What will have been used at the end, if that is to be told.
+    /// Usage of the whole request; `None` if the client did not ask for it.
     usage: Option<Usage>,
-    /// Whether each event tells the usage so far.
+    /// True if each event reports the usage so far.
     throughout: bool,
-    /// Prompt tokens and tokens said so far of each answer.
+    /// Number of prompt tokens and of generated tokens so far, for each answer.
     counts: Vec<(u32, u32)>,
 }
 
 impl Chunks {
-    /// For a stream whose events all have the fields of `head`.
+    /// Creates the frame of a stream whose events all have the fields of `head`.
     pub(crate) fn new(head: Value, started: &Started, sampling: &Sampling) -> Self {
         let each = sampling.candidates();
         let prompts = started.prompt_tokens.iter();
@@ -38,22 +38,22 @@ impl Chunks {
         }
     }
 
-    /// Answer `index` said a token more.
+    /// Counts one more token of answer `index`.
     pub(crate) fn count(&mut self, index: usize) {
         self.counts[index].1 += 1;
     }
 
-    /// An event about answer `index`, of which `choice` tells all but its number.
+    /// Returns an event about answer `index`; `choice` has everything but that index.
     pub(crate) fn event(&self, index: usize, choice: Value) -> Bytes {
         self.filled(index, sse::data(&self.chunk(index, choice)))
     }
 
-    /// An event in which only a text differs each time: [`TextEvent::MARK`] stands for it.
+    /// Returns a template of events that differ only in the text at [`TextEvent::MARK`].
     pub(crate) fn template(&self, index: usize, choice: Value) -> TextEvent {
         TextEvent::new(&self.chunk(index, choice))
     }
 
-    /// The event with the usage so far, if that is to be told.
+    /// Returns the event with the usage so far filled in, if the client asked for that.
     pub(crate) fn filled(&self, index: usize, event: Bytes) -> Bytes {
         if !self.throughout {
             return event;
@@ -61,13 +61,13 @@ impl Chunks {
         let (prompt_tokens, completion_tokens) = self.counts[index];
         let usage = Usage { prompt_tokens, completion_tokens, cached_tokens: 0 };
         let mut usage = usage.to_json();
-        // As vLLM has it: what was cached is told at the end.
+        // As in vLLM, cached tokens are reported only at the end.
         usage.as_object_mut().map(|fields| fields.remove("prompt_tokens_details"));
         let text = String::from_utf8_lossy(&event);
         text.replace(&format!("\"{USAGE_MARK}\""), &usage.to_string()).into()
     }
 
-    /// The end of the stream.
+    /// Writes the end of the stream.
     pub(crate) fn finish(&self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
         if let Some(usage) = self.usage {
             let mut chunk = self.head.clone();

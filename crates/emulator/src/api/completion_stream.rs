@@ -1,4 +1,5 @@
-//! A text completion as a stream: prompts if wanted, tokens, finish reasons, perhaps usage, `[DONE]`.
+//! Stream of a text completion: prompts if wanted, tokens, finish reasons, usage if wanted,
+//! `[DONE]`.
 
 use std::collections::VecDeque;
 
@@ -13,24 +14,24 @@ use super::completions::Echo;
 use super::logprobs::Lists;
 use super::sse::TextEvent;
 
-/// Writes the events of one text completion.
+/// Writer of the events of one text completion.
 pub(crate) struct CompletionEvents {
     chunks: Chunks,
     choices: Vec<Choice>,
-    /// How many alternatives to each token are told; `None` if no logprobs are.
+    /// Number of alternatives reported with each token; `None` without logprobs.
     logprobs: Option<usize>,
 }
 
 struct Choice {
-    /// An event with a piece of text.
+    /// Template of an event with a piece of text.
     text: TextEvent,
-    /// The prompt, if it is told again.
+    /// Echo of the prompt; empty without echo.
     echo: Echo,
     has_begun: bool,
 }
 
 impl CompletionEvents {
-    /// For as many answers as there are echoes.
+    /// Creates a writer with one answer for each echo.
     pub(crate) fn new(chunks: Chunks, echoes: Vec<Echo>, logprobs: Option<usize>) -> Self {
         let choice = |(index, echo)| {
             let text = chunks.template(index, choice(TextEvent::MARK));
@@ -40,7 +41,7 @@ impl CompletionEvents {
         Self { chunks, choices, logprobs }
     }
 
-    /// Tells the prompt of an answer before its first token, if it is to be told.
+    /// Writes the echo of a prompt before the first token of its answer.
     fn begin(&mut self, index: usize, events: &mut VecDeque<Bytes>) {
         let Choice { echo, has_begun, .. } = &mut self.choices[index];
         if std::mem::replace(has_begun, true) || echo.tokens.is_empty() {

@@ -24,7 +24,7 @@ struct CompletionRequest {
     sampling: Sampling,
 }
 
-/// What APIs accept as a prompt or input: text or token numbers, alone or in a list.
+/// Prompt or input of a request: text or token numbers, alone or in a list.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum TextOrTokens {
@@ -35,7 +35,7 @@ pub(crate) enum TextOrTokens {
 }
 
 impl TextOrTokens {
-    /// Each input as tokens.
+    /// Returns each input as tokens.
     pub(crate) fn into_token_lists(self) -> Vec<Vec<u32>> {
         match self {
             Self::Text(text) => vec![tokens_of(&text)],
@@ -46,7 +46,7 @@ impl TextOrTokens {
     }
 }
 
-/// What stands before an answer, if the prompt is told again.
+/// Prompt that is repeated before an answer; empty without echo.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Echo {
     pub(crate) text: String,
@@ -67,6 +67,7 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     }
     let echoes: Vec<Echo> = prompts.iter().map(|prompt| echo(prompt, echoes)).collect();
     let prompts = match request.suffix.as_deref().filter(|suffix| !suffix.is_empty()) {
+        // The echo is that of the prompt alone, without the suffix.
         Some(suffix) => prompts.into_iter().map(|prompt| between(prompt, suffix)).collect(),
         None => prompts,
     };
@@ -102,7 +103,7 @@ fn echo(prompt: &[u32], echoes: bool) -> Echo {
     Echo { text: detokenize(prompt), tokens: prompt.to_vec() }
 }
 
-/// The prompt for a text between `prompt` and `suffix`, in the form that models for code know.
+/// Returns the prompt for a text between `prompt` and `suffix`, in the form that code models use.
 fn between(prompt: Vec<u32>, suffix: &str) -> Vec<u32> {
     let mut conversation = Conversation::default();
     conversation.push("fim_suffix", suffix);

@@ -1,4 +1,4 @@
-//! What messages consist of: texts, images, sounds and files, as tokens of a prompt.
+//! Contents of messages: texts, images, sounds and files, as tokens of a prompt.
 
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::{Engine as _, alphabet};
@@ -8,23 +8,26 @@ use crate::text::{Content, hash_tokens, tokens_of};
 
 use super::ApiError;
 
-/// Tokens of an image whose size is unknown, since it is not fetched or of an unknown format: one of
+/// Tokens of an image of unknown size, because it is not fetched or has an unknown format: those of
 /// 672 × 672 pixels.
 const IMAGE_TOKENS: u32 = 576;
-/// Fewest and most tokens of an image, as Qwen's models have them by default.
+/// Smallest and largest number of tokens of an image, the defaults of Qwen's models.
 const IMAGE_TOKENS_MIN: u32 = 4;
 const IMAGE_TOKENS_MAX: u32 = 1_280;
-/// Side of the square of pixels that becomes one token.
+/// Side in pixels of the square that becomes one token.
 const PATCH_PIXELS: u32 = 28;
-/// Bytes of a sound or file that become one token: a minute of 128 kbit/s audio becomes 480.
+/// Bytes of a sound or file that become one token: a minute of audio at 128 kbit/s becomes 480.
 pub(crate) const BYTES_PER_TOKEN: usize = 2_000;
-/// Base64 with or without padding, as clients send it.
+/// Decoder of base64 with or without padding, since clients send both.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// The parts of a message's content: a string, or a list of parts.
+/// Returns the parts of a message's content, which is a string or a list of parts.
+///
+/// # Errors
+/// Returns 400 if a part is malformed.
 pub(crate) fn parts_of(content: &Value) -> Result<Vec<Content>, ApiError> {
     match content {
         Value::Null => Ok(Vec::new()),
@@ -34,7 +37,7 @@ pub(crate) fn parts_of(content: &Value) -> Result<Vec<Content>, ApiError> {
     }
 }
 
-/// The text of them alone.
+/// Returns the texts of the parts, joined.
 pub(crate) fn text_of(parts: &[Content]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
         Content::Text(text) => Some(text.as_str()),
@@ -62,15 +65,17 @@ fn part_of(part: &Value) -> Result<Content, ApiError> {
     }
     let files = ["audio_url", "video_url", "file", "file_data", "file_url", "file_id"];
     if let Some(file) = files.into_iter().find_map(field) {
+        // Files come as data, by id, or by URL.
         let inner = file.get("file_data").or_else(|| file.get("file_id")).unwrap_or(file);
         let url = url_of(inner).unwrap_or_else(|| inner.to_string());
         let tokens = data_of(&url)?.map_or(IMAGE_TOKENS, |data| file_tokens(&data));
         return Ok(media(&url, tokens));
     }
+    // Unknown parts become text, so that they still count as prompt.
     Ok(Content::Text(part.to_string()))
 }
 
-/// What a data URL holds; `None` for other URLs, which are never fetched.
+/// Returns the data in a data URL; `None` for other URLs, which are never fetched.
 fn data_of(url: &str) -> Result<Option<Vec<u8>>, ApiError> {
     let Some(rest) = url.strip_prefix("data:") else { return Ok(None) };
     let parts = rest.split_once(";base64,");
@@ -96,7 +101,7 @@ fn image_tokens((width, height): (u32, u32)) -> u32 {
     patches.clamp(IMAGE_TOKENS_MIN, IMAGE_TOKENS_MAX)
 }
 
-/// Width and height of a PNG, GIF, WebP or JPEG, pixels.
+/// Returns width and height of a PNG, GIF, WebP or JPEG file in pixels; `None` for other files.
 fn image_size(file: &[u8]) -> Option<(u32, u32)> {
     let big = |at: usize| Some(u32::from(u16::from_be_bytes(*file.get(at..)?.first_chunk()?)));
     let little = |at: usize| Some(u32::from(u16::from_le_bytes(*file.get(at..)?.first_chunk()?)));
@@ -107,13 +112,15 @@ fn image_size(file: &[u8]) -> Option<(u32, u32)> {
     if file.starts_with(b"GIF8") {
         return Some((little(6)?, little(8)?));
     }
+    // Only lossy WebP is read; other forms count as images of unknown size.
     if file.get(8..16) == Some(b"WEBPVP8 ") {
         return Some((little(26)? & 0x3FFF, little(28)? & 0x3FFF));
     }
     if !file.starts_with(b"\xFF\xD8") {
         return None;
     }
-    // JPEG: segments of known lengths until the one that begins a frame.
+    // A JPEG is a list of segments with their lengths; the segment that begins a frame has the
+    // size.
     let mut at = 2;
     loop {
         let (mark, length) = (*file.get(at + 1)?, big(at + 2)?);

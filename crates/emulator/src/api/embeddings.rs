@@ -12,11 +12,11 @@ use super::completions::TextOrTokens;
 use super::generate::{prefill, token_count};
 use super::{ApiError, Call, Reply, json};
 
-/// Numbers in a vector if the client doesn't say.
+/// Numbers in a vector if the client does not choose.
 const DIMENSIONS: usize = 256;
-/// Largest vector that a client may ask for.
+/// Largest size of a vector that a client may choose.
 const DIMENSIONS_MAX: usize = 4096;
-/// Most inputs in one request, as OpenAI has it.
+/// Largest number of inputs in one request, as in OpenAI's API.
 const INPUTS_MAX: usize = 2048;
 
 #[derive(Debug, Deserialize)]
@@ -64,7 +64,7 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     Ok(json(StatusCode::OK, &body))
 }
 
-/// A vector of length 1 that follows from `seed`.
+/// Returns a vector of length 1 that depends only on `seed`.
 fn vector(seed: u64, dimensions: usize) -> Vec<f32> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let raw: Vec<f32> = (0..dimensions).map(|_| rng.f32() * 2.0 - 1.0).collect();

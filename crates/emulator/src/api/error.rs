@@ -1,4 +1,4 @@
-//! Errors in the two forms that clients know.
+//! Errors of the API, in the forms of OpenAI, KServe V2 and gRPC.
 
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::driver::Lost;
 
 use super::{grpc, json, with_type};
 
-/// Why a request was not served.
+/// Error that a client receives in place of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     status: StatusCode,
@@ -21,23 +21,23 @@ pub(crate) struct ApiError {
 }
 
 impl ApiError {
-    /// 400: the client must change the request; `param` is the field that is wrong.
+    /// Returns an error 400: the client must change the request; `param` is the wrong field.
     pub(crate) fn invalid(message: impl Into<String>, param: Option<&'static str>) -> Self {
         let message = message.into();
         Self { param, ..Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message) }
     }
 
-    /// 404.
+    /// Returns an error 404.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "invalid_request_error", message.into())
     }
 
-    /// 404: no response of this id is stored here.
+    /// Returns an error 404: no response with this id is stored.
     pub(crate) fn unknown_response(id: &str) -> Self {
         Self::not_found(format!("Response with id '{id}' not found."))
     }
 
-    /// 404, in OpenAI's words.
+    /// Returns an error 404 for an unknown model, in OpenAI's words.
     pub(crate) fn unknown_model(model: &str) -> Self {
         let message = format!("The model `{model}` does not exist.");
         Self {
@@ -47,41 +47,41 @@ impl ApiError {
         }
     }
 
-    /// 405.
+    /// Returns an error 405.
     pub(crate) fn method_not_allowed() -> Self {
         let message = "this method is not allowed here".to_owned();
         Self::new(StatusCode::METHOD_NOT_ALLOWED, "invalid_request_error", message)
     }
 
-    /// 413.
+    /// Returns an error 413: the body is larger than `bytes_max`.
     pub(crate) fn too_large(bytes_max: usize) -> Self {
         let message = format!("the body is larger than {bytes_max} bytes");
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "invalid_request_error", message)
     }
 
-    /// 415.
+    /// Returns an error 415.
     pub(crate) fn unsupported_encoding() -> Self {
         let message = "compressed bodies are not supported".to_owned();
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request_error", message)
     }
 
-    /// 501.
+    /// Returns an error 501.
     pub(crate) fn unimplemented(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "invalid_request_error", message.into())
     }
 
-    /// 504: the client's own time is over.
+    /// Returns an error 504: the client's own deadline has passed.
     pub(crate) fn too_late() -> Self {
         let message = "the request was not done by its deadline".to_owned();
         Self::new(StatusCode::GATEWAY_TIMEOUT, "server_error", message)
     }
 
-    /// 500.
+    /// Returns an error 500.
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message.into())
     }
 
-    /// 400: more tokens than the model takes.
+    /// Returns an error 400: prompt and output together exceed the model's context of `tokens_max`.
     pub(crate) fn context_exceeded(tokens_max: u32, prompt: usize, output: u64) -> Self {
         let message = format!(
             "This model's maximum context length is {tokens_max} tokens. However, you requested \
@@ -91,7 +91,7 @@ impl ApiError {
         Self { code: Some("context_length_exceeded"), ..Self::invalid(message, Some("messages")) }
     }
 
-    /// What a fault of kind `status` answers.
+    /// Returns the error of an injected fault of kind `status`.
     pub(crate) fn injected(code: u16, retry_after_s: Option<u64>) -> Self {
         let status = StatusCode::from_u16(code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
         let kind = match code {
@@ -102,7 +102,7 @@ impl ApiError {
         Self { retry_after_s, ..Self::new(status, kind, "an error on demand".to_owned()) }
     }
 
-    /// As `/v1` endpoints answer it.
+    /// Returns the response in the form of `/v1` endpoints.
     pub(crate) fn into_openai(self) -> Response<ReplyBody> {
         let error = json!({
             "message": self.message,
@@ -113,12 +113,12 @@ impl ApiError {
         self.respond(&json!({ "error": error }))
     }
 
-    /// As `/v2` endpoints answer it.
+    /// Returns the response in the form of `/v2` endpoints.
     pub(crate) fn into_v2(self) -> Response<ReplyBody> {
         self.respond(&json!({ "error": self.message }))
     }
 
-    /// As gRPC has it: a reply that is nothing but trailers.
+    /// Returns the response in the form of gRPC: trailers without a message.
     pub(crate) fn into_grpc(self) -> Response<ReplyBody> {
         let mut response = with_type(ReplyBody::whole(""), grpc::CONTENT_TYPE);
         let retry_after_s = self.retry_after_s;
@@ -130,12 +130,12 @@ impl ApiError {
         response
     }
 
-    /// As gRPC has it at the end of a stream.
+    /// Returns the gRPC trailers that end a stream with this error.
     pub(crate) fn into_trailers(self) -> HeaderMap {
         grpc::error_trailers(self.status, &self.message)
     }
 
-    /// What it says.
+    /// Returns the message of the error.
     pub(crate) fn message(&self) -> String {
         self.message.clone()
     }
@@ -157,7 +157,7 @@ impl From<Rejected> for ApiError {
     fn from(rejected: Rejected) -> Self {
         let message = rejected.to_string();
         match rejected {
-            // SGLang's answer to a full queue.
+            // SGLang answers a full queue with this status.
             Rejected::QueueFull { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", message)
             }

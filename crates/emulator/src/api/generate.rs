@@ -1,4 +1,4 @@
-//! What all endpoints that generate have in common.
+//! Generation of answers, common to all endpoints that generate.
 
 use serde_json::{Value, json};
 use spillway_engine::RequestId;
@@ -12,27 +12,33 @@ use super::sampling::Sampling;
 use super::shape::Shape;
 use super::{ApiError, Call, logprobs};
 
-/// Prompts of one request that are in the engine together.
+/// Largest number of prompts of one request that are in the engine at the same time.
 const PREFILLS_AT_ONCE: usize = 64;
-/// Most answers that one request may ask for, over all of its prompts.
+/// Largest number of answers to one request, over all of its prompts.
 const TRACKS_MAX: usize = 1_024;
-/// Most tokens of prompts and answers of one request: what is held in memory for it.
+/// Largest number of tokens in prompts and answers of one request: a bound on its memory.
 const TOKENS_MAX: u64 = 1 << 22;
 
-/// Answers that the engine works on.
+/// Answers in generation.
 pub(crate) struct Started {
-    /// The answers to the first prompt, then those to the next one.
+    /// Answers to the first prompt, followed by those to the next one.
     pub(crate) tracks: Vec<Track>,
-    /// Tokens of each prompt.
+    /// Number of tokens of each prompt.
     pub(crate) prompt_tokens: Vec<u32>,
 }
 
-/// Hands a prompt to the engine that wants one answer in prose.
+/// Submits a prompt to the engine for one answer in prose.
+///
+/// # Errors
+/// Returns the errors of [`start_all`].
 pub(crate) fn start(call: &Call, prompt: &[u32], sampling: &Sampling) -> Result<Started, ApiError> {
     start_all(call, &[prompt.to_vec()], (sampling, &Shape::Prose))
 }
 
-/// Hands prompts to the engine, all together.
+/// Submits several prompts to the engine at once.
+///
+/// # Errors
+/// Returns an error if the request asks for too much, or if the engine refuses it.
 pub(crate) fn start_all(
     call: &Call,
     prompts: &[Vec<u32>],
@@ -40,6 +46,7 @@ pub(crate) fn start_all(
 ) -> Result<Started, ApiError> {
     let replica = &call.replica;
     let each = sampling.candidates();
+    // One request must not take the whole engine.
     if prompts.len().saturating_mul(each) > TRACKS_MAX {
         let message = format!("at most {TRACKS_MAX} answers can be asked for at once");
         return Err(ApiError::invalid(message, Some("n")));
@@ -64,14 +71,17 @@ pub(crate) fn start_all(
     let generations = replica.driver.submit_together(&jobs.collect::<Vec<_>>())?;
     call.start();
     let tracks = generations.into_iter().zip(answers).enumerate().map(|(at, pair)| {
-        // What was cached of a prompt is told once, as its first answer found it.
+        // The cached tokens of a prompt are counted once, with its first answer.
         Track::new(pair, at % each == 0)
     });
     let prompt_tokens = prompts.iter().map(|prompt| token_count(prompt)).collect();
     Ok(Started { tracks: tracks.collect(), prompt_tokens })
 }
 
-/// How long the answers to each prompt may be.
+/// Returns the bounds on the answers to each prompt.
+///
+/// # Errors
+/// Returns 400 if the request may need more than [`TOKENS_MAX`].
 fn lengths(
     prompts: &[Vec<u32>],
     sampling: &Sampling,
@@ -80,7 +90,7 @@ fn lengths(
     let each = prompts.iter().map(|prompt| sampling.length(prompt.len(), tokens_max));
     let lengths: Vec<Length> = each.collect::<Result<_, _>>()?;
     let tokens = prompts.iter().zip(&lengths).map(|(prompt, length)| {
-        // What a model says by its own choice is short.
+        // An answer without a prescribed length is short, so it does not count.
         let most = if let Length::AtMost(_) = length { 0 } else { length.most() };
         (prompt.len() as u64 + u64::from(most)) * sampling.candidates() as u64
     });
@@ -91,9 +101,9 @@ fn lengths(
     Ok(lengths)
 }
 
-/// Hands prompts to the engine that need reading but no answer, and waits for them.
+/// Submits prompts that are only read, without an answer, and waits for them.
 ///
-/// They are batched, but only so many at a time, since one request must not fill the queue.
+/// They are submitted in groups, since one request must not fill the queue.
 pub(crate) async fn prefill(call: &Call, prompts: &[Vec<u32>]) -> Result<(), ApiError> {
     for group in prompts.chunks(PREFILLS_AT_ONCE) {
         let mut generations = Vec::with_capacity(group.len());
@@ -110,13 +120,13 @@ pub(crate) async fn prefill(call: &Call, prompts: &[Vec<u32>]) -> Result<(), Api
 }
 
 impl Started {
-    /// An id for the answer.
+    /// Returns the id of the response.
     pub(crate) fn id(&self, call: &Call, prefix: &str) -> String {
         let first = self.tracks.first().map(|track| track.generation.id());
         opaque_id(prefix, call.replica.instance, first.unwrap_or(RequestId(0)))
     }
 
-    /// What it will have used once it is done.
+    /// Returns the usage of the complete request.
     pub(crate) fn usage(&self, cached_tokens: u32) -> Usage {
         Usage {
             prompt_tokens: self.prompt_tokens.iter().sum(),
@@ -125,7 +135,7 @@ impl Started {
         }
     }
 
-    /// Waits for the end.
+    /// Waits until all answers are complete.
     pub(crate) async fn finished(self) -> Result<(Vec<Answer>, Usage), ApiError> {
         let mut usage = self.usage(0);
         let mut answers = Vec::with_capacity(self.tracks.len());
@@ -137,19 +147,20 @@ impl Started {
         Ok((answers, usage))
     }
 
-    /// The answers as a stream in the form of `format`.
+    /// Returns the answers as a stream in the form of `format`.
     pub(crate) fn into_stream(self, format: impl EventFormat + 'static) -> EventStream {
         EventStream::new(self.tracks, Box::new(format))
     }
 }
 
-/// Where the answers stand that the client gets: of the answers to each prompt the likeliest, in the
-/// order in which they were asked for.
+/// Returns the indexes of the answers that the client gets: for each prompt the likeliest ones, in
+/// the order of the prompts.
 pub(crate) fn best(answers: &[Answer], sampling: &Sampling) -> Vec<usize> {
     let each = sampling.candidates();
     let groups = answers.chunks(each).enumerate();
     let best = groups.flat_map(|(group, candidates)| {
         let mut order: Vec<usize> = (0..candidates.len()).collect();
+        // Scores are only computed if there is something to choose.
         if sampling.answers() < each {
             let score = |at: usize| logprobs::mean(&candidates[at]);
             order.sort_by(|one, other| score(*other).total_cmp(&score(*one)));
@@ -160,17 +171,17 @@ pub(crate) fn best(answers: &[Answer], sampling: &Sampling) -> Vec<usize> {
     best.collect()
 }
 
-/// Tokens that a request took.
+/// Token counts of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     pub(crate) prompt_tokens: u32,
     pub(crate) completion_tokens: u32,
-    /// Those of `prompt_tokens` that were in the prefix cache.
+    /// Tokens of the prompt that were in the prefix cache.
     pub(crate) cached_tokens: u32,
 }
 
 impl Usage {
-    /// As chat and text completions report it.
+    /// Returns the usage in the form of chat and text completions.
     pub(crate) fn to_json(self) -> Value {
         json!({
             "prompt_tokens": self.prompt_tokens,
@@ -181,7 +192,7 @@ impl Usage {
     }
 }
 
-/// How many tokens these are.
+/// Returns the number of tokens.
 pub(crate) fn token_count(tokens: &[u32]) -> u32 {
     u32::try_from(tokens.len()).unwrap_or(u32::MAX)
 }

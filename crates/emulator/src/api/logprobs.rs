@@ -1,4 +1,4 @@
-//! How likely each token was: numbers that follow from the token and its place.
+//! Logprobs of tokens: invented numbers that depend only on the token and its position.
 
 use serde_json::{Map, Value, json};
 
@@ -6,12 +6,12 @@ use crate::answer::Answer;
 use crate::text::{detokenize, hash_tokens, mixed, tokens_of};
 use crate::voice::WORDS;
 
-/// A token with its alternatives.
+/// Token with its logprob and its alternatives.
 #[derive(Clone, Debug)]
 pub(crate) struct Scored {
     token: String,
     logprob: f64,
-    /// The likeliest tokens at its place, itself first.
+    /// Likeliest tokens at this position, the token itself first.
     top: Vec<(String, f64)>,
 }
 
@@ -34,12 +34,12 @@ impl Scored {
         Self { token: token.to_owned(), logprob, top }
     }
 
-    /// Token `index` of an answer.
+    /// Scores token `index` of an answer, with `top` alternatives.
     pub(crate) fn said(answer: &Answer, index: u32, top: usize) -> Self {
         Self::new(answer.piece(index), index, top)
     }
 
-    /// As chat completions tell it.
+    /// Returns the entry in the form of chat completions.
     pub(crate) fn to_chat(&self) -> Value {
         let mut entry = entry(&self.token, self.logprob);
         entry["top_logprobs"] =
@@ -52,18 +52,18 @@ fn entry(token: &str, logprob: f64) -> Value {
     json!({ "token": token, "logprob": logprob, "bytes": token.as_bytes() })
 }
 
-/// The logprobs of a whole answer, as a chat completion tells them.
+/// Returns the logprobs of a whole answer in the form of chat completions.
 pub(crate) fn of_chat(answer: &Answer, top: usize) -> Vec<Value> {
     (0..answer.tokens).map(|index| Scored::said(answer, index, top).to_chat()).collect()
 }
 
-/// How likely an answer was, by token.
+/// Returns the mean logprob of an answer's tokens.
 pub(crate) fn mean(answer: &Answer) -> f64 {
     let sum: f64 = (0..answer.tokens).map(|index| Scored::said(answer, index, 0).logprob).sum();
     sum / f64::from(answer.tokens.max(1))
 }
 
-/// The logprobs of a text completion as its four lists.
+/// Logprobs of a text completion, as the four lists of the API.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
     tokens: Vec<Value>,
@@ -73,7 +73,7 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    /// Adds the tokens of the prompt. Nothing is known of the first one.
+    /// Adds the tokens of the prompt. The first one has no logprob.
     pub(crate) fn push_prompt(&mut self, prompt: &[u32], top: usize) {
         let mut offset = 0;
         for (index, token) in (0..).zip(prompt) {
@@ -88,7 +88,7 @@ impl Lists {
         }
     }
 
-    /// Adds token `index` of an answer that stands behind `before` characters.
+    /// Adds token `index` of an answer that follows `before` characters.
     pub(crate) fn push_said(&mut self, answer: &Answer, index: u32, (top, before): (usize, usize)) {
         let offset = before + answer.raw()[..answer.start_of(index)].chars().count();
         self.push(&Scored::said(answer, index, top), offset);
@@ -103,7 +103,7 @@ impl Lists {
         self.text_offset.push(json!(offset));
     }
 
-    /// As text completions tell it.
+    /// Returns the lists in the form of text completions.
     pub(crate) fn to_json(&self) -> Value {
         json!({
             "tokens": self.tokens,

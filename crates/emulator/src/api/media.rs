@@ -17,22 +17,23 @@ use super::generate::{self, prefill};
 use super::sampling::Sampling;
 use super::{ApiError, Call, Reply, json, png, unix_seconds, with_type};
 
-/// Samples a second of the speech that is returned.
+/// Sample rate of the returned speech.
 const SAMPLE_RATE_HZ: u32 = 24_000;
-/// Speech per character of input: about 15 characters a second.
+/// Samples of speech per character of input: about 15 characters a second.
 const SAMPLES_PER_CHARACTER: usize = 1_600;
-/// Longest input of the speech endpoint, as OpenAI has it.
+/// Longest input of the speech endpoint in characters, as in OpenAI's API.
 const SPEECH_CHARACTERS_MAX: usize = 4_096;
-/// What an image costs the engine, tokens.
+/// Work of the engine for one image, in tokens.
 const IMAGE_TOKENS: usize = 1_024;
-/// Most images in one request, as OpenAI has it.
+/// Largest number of images in one request, as in OpenAI's API.
 const IMAGES_MAX: u32 = 10;
 
-/// `POST /v1/audio/transcriptions`, multipart.
+/// Handles `POST /v1/audio/transcriptions`, a multipart form.
 pub(crate) async fn transcribe(call: &Call) -> Reply {
     let form = read_form(call).await?;
     call.check_model(&form.model)?;
-    // Each audio token is one block of the file, so the same file is a cached prompt.
+    // Each audio token is a piece of the file, so the prefix cache recognises a file that comes
+    // again.
     let prompt: Vec<u32> = form.file.chunks(BYTES_PER_TOKEN).map(audio_token).collect();
     let started = generate::start(call, &prompt, &Sampling::default())?;
     let (answers, usage) = started.finished().await?;
@@ -58,7 +59,7 @@ struct SpeechRequest {
     response_format: Option<String>,
 }
 
-/// `POST /v1/audio/speech`: silence of the right length.
+/// Handles `POST /v1/audio/speech`: silence of the right length.
 pub(crate) async fn speak(call: &Call) -> Reply {
     let request: SpeechRequest = call.json()?;
     call.check_model(&request.model)?;
@@ -69,9 +70,10 @@ pub(crate) async fn speak(call: &Call) -> Reply {
     let mut prompt = Vec::new();
     tokenize(&request.input, &mut prompt);
     prefill(call, &[prompt]).await?;
+    // 16-bit samples have two bytes.
     let samples = vec![0; characters * SAMPLES_PER_CHARACTER * 2];
     match request.response_format.as_deref() {
-        // The default of the API is mp3; players recognise a WAV by its first bytes.
+        // The default of the API is mp3, but players recognise a WAV file by its first bytes.
         None | Some("wav") => Ok(with_type(ReplyBody::whole(wav(&samples)), "audio/wav")),
         Some("pcm") => Ok(with_type(ReplyBody::whole(samples), "audio/pcm")),
         Some(_) => {
@@ -87,7 +89,7 @@ struct ImageRequest {
     n: Option<u32>,
 }
 
-/// `POST /v1/images/generations`: squares of one colour.
+/// Handles `POST /v1/images/generations`: squares of one colour.
 pub(crate) async fn draw(call: &Call) -> Reply {
     let request: ImageRequest = call.json()?;
     if let Some(model) = &request.model {
@@ -100,6 +102,7 @@ pub(crate) async fn draw(call: &Call) -> Reply {
     let mut prompt = Vec::new();
     tokenize(&request.prompt, &mut prompt);
     let mut work = prompt.clone();
+    // The images are extra prompt, so that the engine has work to do.
     work.resize(prompt.len() + IMAGE_TOKENS * images as usize, 0);
     prefill(call, &[work]).await?;
     let image = |index: u32| {
@@ -151,7 +154,7 @@ fn audio_token(chunk: &[u8]) -> u32 {
     u32::from_le_bytes([one, two, three, four])
 }
 
-/// 16-bit mono samples with a WAV header.
+/// Returns 16-bit mono samples with a WAV header.
 fn wav(samples: &[u8]) -> Vec<u8> {
     let length = u32::try_from(samples.len()).unwrap_or(u32::MAX);
     let mut file = Vec::with_capacity(44 + samples.len());

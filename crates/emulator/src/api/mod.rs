@@ -1,4 +1,4 @@
-//! From an HTTP request to its reply: faults first, then the endpoint.
+//! Dispatch of HTTP requests: injected faults first, then the endpoints.
 
 mod admin;
 mod background;
@@ -50,22 +50,22 @@ pub(crate) use error::ApiError;
 pub(crate) use grpc::{Piece, Pieces};
 pub(crate) use response_store::ResponseStore;
 
-/// A request on its way through the endpoints.
+/// Request on its way through the endpoints.
 pub(crate) struct Call {
     pub(crate) replica: Arc<Replica>,
     pub(crate) method: Method,
     pub(crate) path: String,
-    /// What stands behind the question mark; empty if nothing does.
+    /// Query string without the question mark; empty if there is none.
     pub(crate) query: String,
     pub(crate) headers: Arc<HeaderMap>,
-    /// Empty until it was read.
+    /// Body of the request; empty until it was read.
     pub(crate) body: Bytes,
-    /// `None` for requests that are not counted.
+    /// Ticket of the request in the ledger; `None` for requests that are not counted.
     ticket: Option<Ticket>,
     socket: SocketSwitch,
 }
 
-/// What an endpoint answers.
+/// Result of an endpoint.
 pub(crate) type Reply = Result<Response<ReplyBody>, ApiError>;
 
 /// Answers one request.
@@ -89,9 +89,11 @@ pub(crate) async fn serve(
         call.ticket = Some(call.replica.ledger.receive(&call.headers));
     }
     let reply = match call.replica.fault() {
+        // Control requests must reach a broken replica, to heal it.
         _ if call.is_control() => answer(&mut call, body).await,
         Fault::Hang => {
-            // Only a crash ends it, or the client, whose leaving drops this future.
+            // The wait ends when the replica crashes, or when the client disconnects and this
+            // future is dropped.
             call.replica.life().over().await;
             Err(ApiError::internal("the replica crashed"))
         }
@@ -110,36 +112,36 @@ pub(crate) async fn serve(
 }
 
 impl Call {
-    /// The body as JSON of a certain form.
+    /// Parses the body as JSON.
     pub(crate) fn json<T: DeserializeOwned>(&self) -> Result<T, ApiError> {
         serde_json::from_slice(&self.body).map_err(|error| malformed(&error))
     }
 
-    /// The first value of a parameter in the query.
+    /// Returns the first value of a query parameter.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
         pairs.filter(|(key, _)| *key == name).map(|(_, value)| value).next()
     }
 
-    /// Refuses models that this replica does not serve.
+    /// Returns an error if this replica does not serve the model.
     pub(crate) fn check_model(&self, model: &str) -> Result<(), ApiError> {
         let known = self.replica.models.iter().any(|known| known == model);
         known.then_some(()).ok_or_else(|| ApiError::unknown_model(model))
     }
 
-    /// The engine has accepted the request.
+    /// Notes that the engine has accepted the request.
     pub(crate) fn start(&self) {
         if let Some(ticket) = &self.ticket {
             ticket.start();
         }
     }
 
-    /// Control requests reach a broken replica too.
+    /// Returns true for control requests, which also reach a broken replica.
     fn is_control(&self) -> bool {
         self.path.starts_with("/emulator/")
     }
 
-    /// The same call for work that goes on beside its reply, which has the ticket.
+    /// Returns the call for work that goes on beside its reply; the reply keeps the ticket.
     fn without_ticket(&self) -> Self {
         Self {
             replica: Arc::clone(&self.replica),
@@ -221,7 +223,7 @@ async fn answer(call: &mut Call, body: Incoming) -> Reply {
     }
 }
 
-/// Paths that name one thing.
+/// Answers requests for one response or one model.
 fn answer_one_of(call: &Call, method: &str, path: &str) -> Reply {
     if let Some(rest) = path.strip_prefix(responses::BY_ID) {
         let (id, action) = rest.split_once('/').unwrap_or((rest, ""));
@@ -239,7 +241,7 @@ fn answer_one_of(call: &Call, method: &str, path: &str) -> Reply {
     Err(ApiError::not_found(format!("there is no {method} {path}")))
 }
 
-/// Some fields of a body.
+/// Parses some fields of a body.
 pub(crate) fn fields_of<T: DeserializeOwned>(body: &Value) -> Result<T, ApiError> {
     T::deserialize(body).map_err(|error| malformed(&error))
 }
@@ -262,7 +264,7 @@ fn metrics(call: &Call) -> Reply {
     Ok(with_type(page, kind))
 }
 
-/// A reply with a content type.
+/// Returns a reply with a content type.
 pub(crate) fn with_type(body: ReplyBody, content_type: &'static str) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     let value = HeaderValue::from_static(content_type);
@@ -270,16 +272,16 @@ pub(crate) fn with_type(body: ReplyBody, content_type: &'static str) -> Response
     response
 }
 
-/// A JSON reply.
+/// Returns a JSON reply.
 pub(crate) fn json(status: StatusCode, value: &impl Serialize) -> Response<ReplyBody> {
-    // Our own types have string keys and no failing serializers, so this can't fail.
+    // The types of this crate have string keys and serializers that never fail.
     let bytes = serde_json::to_vec(value).unwrap_or_default();
     let mut response = with_type(ReplyBody::whole(bytes), "application/json");
     *response.status_mut() = status;
     response
 }
 
-/// A reply of server-sent events.
+/// Returns a reply of server-sent events.
 pub(crate) fn event_stream(stream: EventStream) -> Response<ReplyBody> {
     let body = ReplyBody::events(stream);
     let mut response = with_type(body, "text/event-stream; charset=utf-8");
@@ -288,7 +290,7 @@ pub(crate) fn event_stream(stream: EventStream) -> Response<ReplyBody> {
     response
 }
 
-/// Seconds since 1970, as the API's `created` fields have it.
+/// Returns the seconds since 1970, for the `created` fields of the API.
 pub(crate) fn unix_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

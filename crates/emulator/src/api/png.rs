@@ -1,6 +1,7 @@
-//! The smallest picture that every reader accepts: one colour, not compressed.
+//! Smallest picture that every reader accepts: one colour, not compressed.
 
-/// A PNG of `side` × `side` pixels in one colour; `side` at most 128, to fit one stored block.
+/// Returns a PNG of `side` × `side` pixels in one colour. `side` is at most 128, so that the data
+/// fit one stored block.
 pub(crate) fn square(side: u8, colour: [u8; 3]) -> Vec<u8> {
     let side = side.min(128);
     let mut rows = Vec::new();
@@ -31,9 +32,10 @@ fn push_chunk(png: &mut Vec<u8>, kind: [u8; 4], data: &[u8]) {
     png.extend(checksum.to_be_bytes());
 }
 
-/// zlib with one stored block.
+/// Returns `data` in zlib format, as one stored block.
 fn stored_zlib(data: &[u8]) -> Vec<u8> {
     let length = u16::try_from(data.len()).unwrap_or(u16::MAX);
+    // Two bytes of zlib header, then the head of a last, stored block.
     let mut stream = vec![0x78, 0x01, 0x01];
     stream.extend(length.to_le_bytes());
     stream.extend((!length).to_le_bytes());

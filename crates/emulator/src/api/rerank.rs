@@ -1,4 +1,4 @@
-//! `POST /v1/rerank`, in the form that Jina, Cohere and vLLM share.
+//! Endpoint `POST /v1/rerank`, in the form that Jina, Cohere and vLLM share.
 
 use http::StatusCode;
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use crate::text::{hash_tokens, tokenize};
 use super::generate::{prefill, token_count};
 use super::{ApiError, Call, Reply, json};
 
-/// Most documents in one request.
+/// Largest number of documents in one request.
 const DOCUMENTS_MAX: usize = 1000;
 
 #[derive(Debug, Deserialize)]
@@ -63,7 +63,7 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     Ok(json(StatusCode::OK, &body))
 }
 
-/// The documents with their scores, best first.
+/// Returns the documents with their scores, best first.
 fn ranked(request: &RerankRequest) -> Vec<Value> {
     let score = |document: &Document| relevance(&request.query, document.text());
     let mut scored: Vec<(usize, f64)> = request.documents.iter().map(score).enumerate().collect();
@@ -76,7 +76,7 @@ fn ranked(request: &RerankRequest) -> Vec<Value> {
     scored.into_iter().map(result).collect()
 }
 
-/// Share of the query's words that the document has, 0 to 1.
+/// Returns the share of the query's words that the document has, 0 to 1.
 fn relevance(query: &str, document: &str) -> f64 {
     let words = |text: &str| -> std::collections::BTreeSet<String> {
         let words = text.split(|letter: char| !letter.is_alphanumeric());

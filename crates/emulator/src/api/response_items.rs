@@ -1,4 +1,4 @@
-//! What goes into a response and what comes out of it, item by item.
+//! Input and output items of a response.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,10 @@ use super::content::{parts_of, text_of};
 use super::shape::call_text;
 use super::{ApiError, logprobs};
 
-/// The input as a list of items, each with an id of its own: `prefix` and its place.
+/// Returns the input as a list of items. An item without an id gets `prefix` and its position.
+///
+/// # Errors
+/// Returns 400 if the input is neither a text nor a list of items.
 pub(crate) fn input_items(input: &Value, prefix: &str) -> Result<Vec<Value>, ApiError> {
     let wrong = || ApiError::invalid("input must be a text or a list of items", Some("input"));
     let items = match input {
@@ -24,7 +27,7 @@ pub(crate) fn input_items(input: &Value, prefix: &str) -> Result<Vec<Value>, Api
         .collect()
 }
 
-/// An item with what clients may leave out; `None` if it is no item.
+/// Fills in the fields that clients may leave out; `None` if the value is no item.
 fn whole_item(mut item: Value, prefix: &str, at: usize) -> Option<Value> {
     let fields = item.as_object_mut()?;
     let is_message = fields.contains_key("content") && fields.contains_key("role");
@@ -32,6 +35,7 @@ fn whole_item(mut item: Value, prefix: &str, at: usize) -> Option<Value> {
     fields.entry("type").or_insert_with(|| kind.into());
     fields.entry("id").or_insert_with(|| format!("{prefix}_{at}").into());
     fields.entry("status").or_insert_with(|| "completed".into());
+    // A plain text becomes a list of one part.
     if let Some(Value::String(text)) = fields.get("content") {
         let kind = if fields["role"] == "assistant" { "output_text" } else { "input_text" };
         let part = json!({ "type": kind, "text": text });
@@ -55,20 +59,20 @@ pub(crate) fn push_items(conversation: &mut Conversation, items: &[Value]) -> Re
                 let role = item["role"].as_str().unwrap_or("user");
                 conversation.push_parts(role, &parts_of(&item["content"])?);
             }
-            // Such as reasoning: part of the prompt with all that it says.
+            // Other items, such as reasoning, are part of the prompt as they are.
             _ => conversation.push("tool", &item.to_string()),
         }
     }
     Ok(())
 }
 
-/// What was said last, and whether a user said it.
+/// Returns the text of the last item, and true if it came from a user.
 pub(crate) fn last_said(items: &[Value]) -> Result<(String, bool), ApiError> {
     let Some(last) = items.last() else { return Ok(<_>::default()) };
     Ok((text_of(&parts_of(&last["content"])?), last["role"] == "user"))
 }
 
-/// A message, or a call, in a response's output.
+/// Ids of the message and the tool calls in a response's output.
 #[derive(Clone, Debug)]
 pub(crate) struct OutputIds {
     pub(crate) message: String,
@@ -76,7 +80,7 @@ pub(crate) struct OutputIds {
 }
 
 impl OutputIds {
-    /// All items of the output of a response whose answer is complete.
+    /// Returns the output items of a response whose answer is complete.
     pub(crate) fn output(&self, answer: &Answer, top: Option<usize>) -> Value {
         let status = status(answer.finish);
         if answer.calls.names.is_empty() {
@@ -89,7 +93,7 @@ impl OutputIds {
         calls.collect()
     }
 
-    /// The message.
+    /// Returns the message as an item.
     pub(crate) fn message(&self, status: &str, content: &[Value]) -> Value {
         json!({
             "id": self.message,
@@ -100,7 +104,7 @@ impl OutputIds {
         })
     }
 
-    /// A call of a tool.
+    /// Returns a tool call as an item.
     pub(crate) fn call(&self, status: &str, (at, name): (usize, &str), arguments: &str) -> Value {
         json!({
             "id": self.call_item(at),
@@ -112,13 +116,13 @@ impl OutputIds {
         })
     }
 
-    /// The id of the item that holds call `at`.
+    /// Returns the id of the item of call `at`.
     pub(crate) fn call_item(&self, at: usize) -> String {
         self.calls.get(at).map_or_else(String::new, |id| id.replace("call_", "fc_"))
     }
 }
 
-/// OpenAI's word for how a response ended.
+/// Returns OpenAI's word for the status of a response that ended.
 pub(crate) fn status(finish: Finish) -> &'static str {
     match finish {
         Finish::Stop => "completed",
@@ -126,7 +130,7 @@ pub(crate) fn status(finish: Finish) -> &'static str {
     }
 }
 
-/// The text of an answer as part of a message.
+/// Returns the text of an answer as a part of a message.
 pub(crate) fn text_part(answer: &Answer, top: Option<usize>) -> Value {
     let mut part = empty_part();
     part["text"] = answer.text().into();
@@ -136,7 +140,7 @@ pub(crate) fn text_part(answer: &Answer, top: Option<usize>) -> Value {
     part
 }
 
-/// A part of a message before its first token.
+/// Returns a part of a message before its first token.
 pub(crate) fn empty_part() -> Value {
     json!({ "type": "output_text", "text": "", "annotations": [], "logprobs": [] })
 }

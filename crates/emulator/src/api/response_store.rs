@@ -1,4 +1,4 @@
-//! The responses that this replica remembers, and nobody else does.
+//! Responses that this replica stores; no other replica knows them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,37 +11,37 @@ use crate::driver::Progress;
 
 use super::responses::Draft;
 
-/// Most bytes of all stored responses together.
+/// Largest number of bytes of all stored responses together.
 const BYTES_MAX: usize = 64 << 20;
-/// Most streams that follow one response at a time.
+/// Largest number of streams that follow one response at the same time.
 const FOLLOWERS_MAX: usize = 16;
 
-/// Stored responses by id; the oldest goes when there are too many.
+/// Stored responses by id. Beyond the limits, the oldest is removed.
 #[derive(Debug)]
 pub(crate) struct ResponseStore {
     responses: BTreeMap<String, Stored>,
-    /// Ids by age, oldest first. May name responses that were deleted.
+    /// Ids by age, oldest first. Some may belong to deleted responses.
     order: VecDeque<String>,
     responses_max: usize,
-    /// What all of `responses` weigh.
+    /// Bytes of all `responses`.
     bytes: usize,
 }
 
-/// How far a stored response has come.
+/// State of a stored response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     // Working => (Done | Cancelled | Failed)
-    /// So many tokens are said.
+    /// The response is being generated; `tokens` exist so far.
     Working { tokens: u32 },
-    /// It is complete; so many tokens of its prompt were cached.
+    /// The response is complete; `cached_tokens` of its prompt were cached.
     Done { cached_tokens: u32 },
-    /// A client called it off.
+    /// A client cancelled the response.
     Cancelled,
-    /// The engine lost it.
+    /// The engine lost the response.
     Failed,
 }
 
-/// One response. Dropping it ends the work on it.
+/// Stored response. Dropping the value stops its generation.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) draft: Arc<Draft>,
@@ -59,19 +59,19 @@ impl Drop for Stored {
 }
 
 impl Stored {
-    /// A response in some state.
+    /// Creates a stored response in a given state.
     pub(crate) fn new(draft: Arc<Draft>, state: State) -> Self {
         Self { draft, state, followers: Vec::new(), task: None }
     }
 
-    /// A response that `task` works on.
+    /// Creates a stored response that `task` generates.
     pub(crate) fn worked_on(draft: Arc<Draft>, task: AbortHandle) -> Self {
         let mut stored = Self::new(draft, State::Working { tokens: 0 });
         stored.task = Some(task);
         stored
     }
 
-    /// The response as it is now.
+    /// Returns the response in its current state.
     pub(crate) fn body(&self) -> Value {
         match self.state {
             State::Working { tokens: 0 } => self.draft.body("queued"),
@@ -87,7 +87,8 @@ impl Stored {
         }
     }
 
-    /// All that happened to it and will happen; `None` if too many listen already.
+    /// Returns a stream of all past and future progress; `None` if too many streams follow the
+    /// response.
     pub(crate) fn follow(&mut self) -> Option<mpsc::Receiver<Progress>> {
         self.followers.retain(|follower| !follower.is_closed());
         let tokens = self.draft.answer.tokens;
@@ -96,10 +97,10 @@ impl Stored {
             State::Working { tokens } => (tokens, None),
             State::Done { cached_tokens } => (tokens, Some(Progress::Finished { cached_tokens })),
             State::Cancelled => (0, Some(Progress::Cancelled)),
-            // Its stream breaks off.
+            // The sender is dropped, so the stream breaks off.
             State::Failed => return Some(receiver),
         };
-        // There is room for all of it.
+        // The channel has room for all of it.
         let past = (0..said).map(|_| Progress::Token).chain(end);
         past.for_each(|progress| sender.try_send(progress).unwrap_or_default());
         if end.is_none() {
@@ -111,11 +112,11 @@ impl Stored {
         Some(receiver)
     }
 
-    /// Changes its state and tells its followers, whose streams break off if it is lost.
+    /// Changes the state and informs the followers. Without `progress`, their streams break off.
     fn tell(&mut self, state: State, progress: Option<Progress>) {
         self.state = state;
         if let Some(progress) = progress {
-            // Fails only if the follower is gone.
+            // Fails only if the follower has disconnected.
             let tell = |follower: &mpsc::Sender<_>| follower.try_send(progress).unwrap_or_default();
             self.followers.iter().for_each(tell);
         }
@@ -135,6 +136,7 @@ impl ResponseStore {
         self.bytes += stored.draft.bytes;
         self.order.push_back(id.clone());
         self.responses.insert(id, stored);
+        // Deleted responses still count in `order` until they are the oldest.
         while self.order.len() > self.responses_max || self.bytes > BYTES_MAX {
             let Some(oldest) = self.order.pop_front() else { return };
             self.remove(&oldest);
@@ -155,10 +157,11 @@ impl ResponseStore {
         removed.is_some()
     }
 
-    /// Takes in what the engine says about a response; `None` says that it lost it. False if nobody
-    /// waits for it any more.
+    /// Applies the engine's progress of a response; `None` means that the engine lost it. Returns
+    /// false if the response is no longer being generated.
     pub(crate) fn tell(&mut self, id: &str, progress: Option<Progress>) -> bool {
         let Some(stored) = self.responses.get_mut(id) else { return false };
+        // Progress after a cancellation is late and has no effect.
         let State::Working { tokens } = stored.state else { return false };
         let state = match progress {
             Some(Progress::Token) => State::Working { tokens: tokens + 1 },
@@ -170,7 +173,7 @@ impl ResponseStore {
         true
     }
 
-    /// Calls off the work on a response, if there still is any.
+    /// Cancels a response that is still being generated.
     pub(crate) fn cancel(&mut self, id: &str) {
         let Some(stored) = self.responses.get_mut(id) else { return };
         if matches!(stored.state, State::Working { .. }) {

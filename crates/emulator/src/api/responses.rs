@@ -1,4 +1,4 @@
-//! `/v1/responses`: made, stored, found again, followed and called off.
+//! Endpoints of `/v1/responses`: create, fetch, follow, cancel, delete.
 
 use std::sync::Arc;
 
@@ -21,13 +21,13 @@ use super::shape::Shape;
 use super::tools::Tools;
 use super::{ApiError, Call, Reply, event_stream, fields_of, json, unix_seconds};
 
-/// Where single responses are.
+/// Path prefix of single responses.
 pub(crate) const BY_ID: &str = "/v1/responses/";
-/// Items of a list in one reply: OpenAI's default and limit.
+/// Number of items in one reply: default and limit of OpenAI's API.
 const ITEMS: usize = 20;
 const ITEMS_MAX: usize = 100;
 
-/// The fields of a request that are read by their names. Others are in the body as it came.
+/// Fields of a request that are read by name. The others are read from the body itself.
 #[derive(Debug, Deserialize)]
 struct ResponsesRequest {
     model: String,
@@ -40,7 +40,7 @@ struct ResponsesRequest {
     sampling: Sampling,
 }
 
-/// `POST /v1/responses`.
+/// Handles `POST /v1/responses`.
 pub(crate) async fn answer(call: &Call) -> Reply {
     let body: Value = call.json()?;
     let request: ResponsesRequest = fields_of(&body)?;
@@ -48,6 +48,7 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     request.sampling.check(false)?;
     let (keeps, is_background) =
         (request.store.unwrap_or(true), request.background.unwrap_or(false));
+    // A response that is not stored could never be fetched.
     if is_background && !keeps {
         let message = "background can only be used when `store` is true";
         return Err(ApiError::invalid(message, Some("background")));
@@ -81,7 +82,7 @@ pub(crate) async fn answer(call: &Call) -> Reply {
     Ok(json(StatusCode::OK, &draft.completed(cached_tokens)))
 }
 
-/// `POST /v1/responses/input_tokens`.
+/// Handles `POST /v1/responses/input_tokens`.
 pub(crate) fn count(call: &Call) -> Reply {
     let body: Value = call.json()?;
     let request: ResponsesRequest = fields_of(&body)?;
@@ -91,7 +92,7 @@ pub(crate) fn count(call: &Call) -> Reply {
     Ok(json(StatusCode::OK, &body))
 }
 
-/// `GET /v1/responses/{id}`, also as a stream of all its events.
+/// Handles `GET /v1/responses/{id}`, also as a stream of all its events.
 pub(crate) fn fetch(call: &Call, id: &str) -> Reply {
     if call.parameter("stream") == Some("true") {
         let after = call.parameter("starting_after").map(str::parse::<u64>).transpose();
@@ -106,7 +107,7 @@ pub(crate) fn fetch(call: &Call, id: &str) -> Reply {
     Ok(json(StatusCode::OK, &stored.body()))
 }
 
-/// `DELETE /v1/responses/{id}`.
+/// Handles `DELETE /v1/responses/{id}`.
 pub(crate) fn delete(call: &Call, id: &str) -> Reply {
     if !call.replica.responses().remove(id) {
         return Err(ApiError::unknown_response(id));
@@ -114,10 +115,11 @@ pub(crate) fn delete(call: &Call, id: &str) -> Reply {
     Ok(json(StatusCode::OK, &json!({ "id": id, "object": "response", "deleted": true })))
 }
 
-/// `POST /v1/responses/{id}/cancel`. To do it again changes nothing, as OpenAI has it.
+/// Handles `POST /v1/responses/{id}/cancel`. A second call changes nothing, as in OpenAI's API.
 pub(crate) fn cancel(call: &Call, id: &str) -> Reply {
     let mut responses = call.replica.responses();
     let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
+    // OpenAI refuses this too.
     if !stored.draft.is_background {
         return Err(ApiError::invalid(
             "Cannot cancel a synchronous response.",
@@ -129,7 +131,8 @@ pub(crate) fn cancel(call: &Call, id: &str) -> Reply {
     Ok(json(StatusCode::OK, &body))
 }
 
-/// `GET /v1/responses/{id}/input_items`: the newest first unless asked otherwise.
+/// Handles `GET /v1/responses/{id}/input_items`: the newest item first unless the client asks
+/// otherwise.
 pub(crate) fn input_items(call: &Call, id: &str) -> Reply {
     let responses = call.replica.responses();
     let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
@@ -157,7 +160,7 @@ pub(crate) fn input_items(call: &Call, id: &str) -> Reply {
     Ok(json(StatusCode::OK, &body))
 }
 
-/// What a request gives the model to read.
+/// Input of a request: the prompt for the model, and the items it came from.
 struct Read {
     prompt: Vec<u32>,
     items: Vec<Value>,
@@ -180,6 +183,7 @@ fn previous(call: &Call, id: Option<&str>) -> Result<Conversation, ApiError> {
     let Some(id) = id else { return Ok(Conversation::default()) };
     let responses = call.replica.responses();
     let stored = responses.find(id).ok_or_else(|| ApiError::unknown_response(id))?;
+    // Its answer would be missing from the conversation.
     if !matches!(stored.state, State::Done { .. }) {
         let message = format!("Response with id '{id}' is not complete.");
         return Err(ApiError::invalid(message, Some("previous_response_id")));
@@ -188,22 +192,22 @@ fn previous(call: &Call, id: Option<&str>) -> Result<Conversation, ApiError> {
     Ok(Conversation::answered(draft.prompt.clone(), draft.answer.raw()))
 }
 
-/// A response, all of which is known before its first token is due.
+/// Response whose whole content is computed before its first token is due.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(crate) id: String,
     pub(crate) output: OutputIds,
-    /// By which the engine knows it.
+    /// Id of the request in the engine.
     pub(crate) request: RequestId,
     pub(crate) answer: Answer,
     pub(crate) is_background: bool,
-    /// How many alternatives to each token are told; `None` if no logprobs are.
+    /// Number of alternatives reported with each token; `None` without logprobs.
     pub(crate) logprobs: Option<usize>,
-    /// What it takes in memory, about.
+    /// Approximate bytes in memory.
     pub(crate) bytes: usize,
     prompt: Vec<u32>,
     items: Vec<Value>,
-    /// The fields that are the same at all times.
+    /// Fields that do not change from state to state.
     fields: Value,
 }
 
@@ -240,7 +244,7 @@ impl Draft {
         })
     }
 
-    /// The response before its end.
+    /// Returns the response before its end, with this status.
     pub(crate) fn body(&self, status: &str) -> Value {
         let mut body = self.fields.clone();
         body["id"] = self.id.as_str().into();
@@ -248,7 +252,7 @@ impl Draft {
         body
     }
 
-    /// The response at its end.
+    /// Returns the complete response.
     pub(crate) fn completed(&self, cached_tokens: u32) -> Value {
         let mut body = self.body(status(self.answer.finish));
         body["output"] = self.output.output(&self.answer, self.logprobs);
@@ -284,7 +288,7 @@ impl Draft {
     }
 }
 
-/// What a response repeats of its request.
+/// Returns the fields that a response repeats from its request.
 fn fields(body: &Value) -> Value {
     let given = |name: &str, otherwise: Value| match &body[name] {
         Value::Null => otherwise,

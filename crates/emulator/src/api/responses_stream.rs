@@ -1,4 +1,4 @@
-//! A response as a stream of named events, numbered in sequence.
+//! Stream of a response: named events, numbered in sequence.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::response_store::{State, Stored};
 use super::responses::Draft;
 use super::sse;
 
-/// Writes the events of one response.
+/// Writer of the events of one response.
 pub(crate) struct ResponseEvents {
     draft: Arc<Draft>,
-    /// Where the response is stored at its end, if it is not yet.
+    /// Replica that stores the response at its end; `None` if it must not be stored, or already is.
     store: Option<Arc<Replica>>,
     next_number: u64,
-    /// Events before this number are not written.
+    /// Number of the first event that is written; earlier ones are skipped.
     first_number: u64,
     has_begun: bool,
     calls_begun: usize,
@@ -33,12 +33,13 @@ impl ResponseEvents {
         Self { draft, store, next_number: 0, first_number: 0, has_begun: false, calls_begun: 0 }
     }
 
-    /// The same from event `first` on.
+    /// Returns the writer with all events before number `first` left out.
     pub(crate) fn starting_at(self, first: u64) -> Self {
         Self { first_number: first, ..self }
     }
 
     fn push(&mut self, events: &mut VecDeque<Bytes>, name: &str, mut event: Value) {
+        // Skipped events are counted, so that the numbers stay right.
         if self.next_number >= self.first_number {
             event["type"] = name.into();
             event["sequence_number"] = self.next_number.into();
@@ -47,7 +48,7 @@ impl ResponseEvents {
         self.next_number += 1;
     }
 
-    /// An event about the text: which message and which part of it.
+    /// Adds to an event the ids of the text's message and part.
     fn about_text(&self, mut event: Value) -> Value {
         event["item_id"] = self.draft.output.message.as_str().into();
         event["output_index"] = 0.into();
@@ -75,6 +76,7 @@ impl ResponseEvents {
     }
 
     fn begin_call(&mut self, call: usize, answer: &Answer, events: &mut VecDeque<Bytes>) {
+        // The call before ends when the next one begins.
         if let Some(before) = call.checked_sub(1) {
             self.end_call(before, answer, events);
         }
@@ -151,7 +153,8 @@ impl EventFormat for ResponseEvents {
 
     fn finish(&mut self, cached_tokens: u32, events: &mut VecDeque<Bytes>) {
         let body = self.draft.completed(cached_tokens);
-        // Stored before the client learns of it, since it may ask for it at once.
+        // Stored before the client hears of the end, since the client may fetch the response at
+        // once.
         if let Some(replica) = &self.store {
             let stored = Stored::new(Arc::clone(&self.draft), State::Done { cached_tokens });
             replica.responses().insert(stored);

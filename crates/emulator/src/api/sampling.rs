@@ -1,4 +1,4 @@
-//! The fields of a request that say how to generate, checked as vLLM checks them.
+//! Sampling fields of a request, checked like in vLLM.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -8,12 +8,12 @@ use crate::text::{hash_tokens, tokens_of};
 
 use super::ApiError;
 
-/// Most answers to one prompt.
+/// Largest number of answers to one prompt.
 const ANSWERS_MAX: i64 = 128;
-/// Most alternatives to a token that are told, vLLM's default.
+/// Largest number of alternatives reported with a token, the default of vLLM.
 const LOGPROBS_MAX: i64 = 20;
 
-/// The fields that say how to generate. Others, like `logit_bias`, change nothing here.
+/// Fields that control generation. Others, like `logit_bias`, have no effect here.
 #[derive(Clone, Debug, Default, Deserialize)]
 pub(crate) struct Sampling {
     max_tokens: Option<i64>,
@@ -35,9 +35,9 @@ pub(crate) struct Sampling {
     presence_penalty: Option<f64>,
     frequency_penalty: Option<f64>,
     repetition_penalty: Option<f64>,
-    /// Keeps cache entries apart, as vLLM and SGLang have it.
+    /// Salt that separates cache entries, under the name that vLLM and SGLang use.
     cache_salt: Option<Value>,
-    /// The same, as SGLang has it.
+    /// Salt that separates cache entries, under another name that SGLang uses.
     extra_key: Option<Value>,
 }
 
@@ -55,17 +55,20 @@ enum Stop {
 }
 
 impl Sampling {
-    /// So many tokens, no fewer.
+    /// Returns parameters for exactly `tokens` tokens.
     pub(crate) fn exactly(tokens: u32) -> Self {
         Self { max_tokens: Some(tokens.into()), ignore_eos: Some(true), ..Self::default() }
     }
 
-    /// Makes no more answers than are given: only text completions know `best_of`.
+    /// Removes `best_of`, which only text completions know.
     pub(crate) fn ignore_best_of(&mut self) {
         self.best_of = None;
     }
 
-    /// Refuses values that mean nothing. Only a prompt that is echoed may be asked for no token.
+    /// Checks all values. Zero tokens are allowed only if the prompt is echoed.
+    ///
+    /// # Errors
+    /// Returns 400 with the first wrong field.
     pub(crate) fn check(&self, echoes: bool) -> Result<(), ApiError> {
         let at_least_one = [
             ("max_tokens", self.max_tokens.filter(|most| *most != 0 || !echoes)),
@@ -82,8 +85,10 @@ impl Sampling {
         check("best_of", few(self.best_of), &format!("must be at most {ANSWERS_MAX}"))?;
         let enough = self.best_of.is_none_or(|best_of| best_of >= self.n.unwrap_or(1));
         check("best_of", enough, "must be at least n")?;
+        // At temperature 0 all answers of a real model would be equal.
         let greedy = self.temperature == Some(0.0) && self.answers() > 1;
         check("n", !greedy, "must be 1 when using greedy sampling")?;
+        // The best answers are known only at the end, too late for a stream.
         let several = self.is_stream() && self.candidates() > self.answers();
         check("best_of", !several, "must equal n in a stream")?;
         self.check_ranges()?;
@@ -117,39 +122,40 @@ impl Sampling {
         check("min_tokens", in_limit, "must be at most max_tokens")
     }
 
-    /// Whether the answer is to come as a stream.
+    /// Returns true if the client wants a stream.
     pub(crate) fn is_stream(&self) -> bool {
         self.stream.unwrap_or(false)
     }
 
-    /// Whether a stream ends with its usage.
+    /// Returns true if a stream ends with its usage.
     pub(crate) fn include_usage(&self) -> bool {
         self.stream_options.and_then(|options| options.include_usage).unwrap_or(false)
     }
 
-    /// Whether each event of a stream tells the usage so far; vLLM wants both options for that.
+    /// Returns true if each event of a stream reports the usage so far. As in vLLM, both options
+    /// are needed.
     pub(crate) fn usage_throughout(&self) -> bool {
         let told = self.stream_options.and_then(|options| options.continuous_usage_stats);
         self.include_usage() && told.unwrap_or(false)
     }
 
-    /// Answers to each prompt that the client gets.
+    /// Returns the number of answers that the client gets for each prompt.
     pub(crate) fn answers(&self) -> usize {
         self.n.and_then(|n| usize::try_from(n).ok()).unwrap_or(1)
     }
 
-    /// Answers to each prompt that are made, of which the best are given.
+    /// Returns the number of answers generated for each prompt; the client gets the best of them.
     pub(crate) fn candidates(&self) -> usize {
         let best_of = self.best_of.and_then(|best_of| usize::try_from(best_of).ok());
         best_of.unwrap_or(1).max(self.answers())
     }
 
-    /// The seed of answer `index` to a prompt.
+    /// Returns the seed of answer `index` to a prompt.
     pub(crate) fn seed(&self, index: usize) -> u64 {
         self.seed.unwrap_or(0).cast_unsigned().wrapping_add(index as u64)
     }
 
-    /// The texts that end an answer.
+    /// Returns the stop sequences.
     pub(crate) fn stops(&self) -> &[String] {
         match &self.stop {
             None => &[],
@@ -158,21 +164,25 @@ impl Sampling {
         }
     }
 
-    /// Whether what ended an answer is part of it.
+    /// Returns true if the stop sequence is part of the answer.
     pub(crate) fn shows_stop(&self) -> bool {
         self.include_stop_str_in_output.unwrap_or(false)
     }
 
-    /// What its cache entries are kept apart by; 0 if by nothing.
+    /// Returns the salt that separates cache entries; 0 without a salt.
     pub(crate) fn cache_salt(&self) -> u64 {
         let salts = [&self.cache_salt, &self.extra_key];
+        // Without a salt all requests share their cache entries.
         if salts.iter().all(|salt| salt.as_ref().is_none_or(Value::is_null)) {
             return 0;
         }
         hash_tokens(&tokens_of(&json!(salts).to_string()))
     }
 
-    /// How long the answer to a prompt of so many tokens may be.
+    /// Returns the bounds on the answer to a prompt of `prompt_tokens`.
+    ///
+    /// # Errors
+    /// Returns 400 if prompt and answer together exceed `tokens_max`.
     pub(crate) fn length(&self, prompt_tokens: usize, tokens_max: u32) -> Result<Length, ApiError> {
         let asked = self.limit().map(|most| u32::try_from(most).unwrap_or(u32::MAX));
         let room = u64::from(tokens_max).saturating_sub(prompt_tokens as u64);
@@ -181,7 +191,7 @@ impl Sampling {
             return Err(ApiError::context_exceeded(tokens_max, prompt_tokens, least));
         }
         let most = asked.unwrap_or_else(|| u32::try_from(room).unwrap_or(u32::MAX));
-        // Without a limit of the client's own, there must be an end of the model's.
+        // Without a limit from the client, only the model's own end token ends the answer.
         if self.ignore_eos.unwrap_or(false) && asked.is_some() {
             return Ok(Length::Exactly(most));
         }
@@ -196,7 +206,11 @@ impl Sampling {
     }
 }
 
-/// How many alternatives to each token a chat completion is to tell; `None` if it tells none.
+/// Returns the number of alternatives that a chat completion reports with each token; `None`
+/// without logprobs.
+///
+/// # Errors
+/// Returns 400 if the fields are malformed or contradict each other.
 pub(crate) fn chat_logprobs(body: &Value) -> Result<Option<usize>, ApiError> {
     let asked = match &body["logprobs"] {
         Value::Null => false,
@@ -207,7 +221,10 @@ pub(crate) fn chat_logprobs(body: &Value) -> Result<Option<usize>, ApiError> {
     Ok(asked.then_some(top.unwrap_or(0)))
 }
 
-/// The number of alternatives that a field asks for.
+/// Returns the number of alternatives in a field; `None` if the field is absent.
+///
+/// # Errors
+/// Returns 400 if the value is no number within the limits.
 pub(crate) fn alternatives(body: &Value, field: &'static str) -> Result<Option<usize>, ApiError> {
     if body[field].is_null() {
         return Ok(None);

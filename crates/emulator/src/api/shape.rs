@@ -1,5 +1,5 @@
-//! The form that an answer must have: prose, JSON, one of some texts, a text of
-//! some pattern, or calls of tools.
+//! Prescribed forms of answers: prose, JSON, one of several texts, a text that matches a pattern,
+//! or tool calls.
 
 use serde_json::{Value, json};
 
@@ -9,33 +9,36 @@ use crate::{pattern, schema};
 
 use super::ApiError;
 
-/// What an answer must look like.
+/// Prescribed form of an answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Shape {
-    /// Whatever the model likes to say.
+    /// Free prose.
     #[default]
     Prose,
-    /// JSON that this schema allows.
+    /// JSON that matches this schema.
     Json(Value),
-    /// One of these texts.
+    /// Text from this list.
     OneOf(Vec<String>),
-    /// A text that this regular expression matches.
+    /// Text that matches this regular expression.
     Pattern(String),
-    /// Calls of these tools, each with arguments that its schema allows.
+    /// Calls of these tools, each with arguments that match the tool's schema.
     Calls { tools: Vec<Tool>, is_named: bool },
 }
 
-/// A function that the model may call.
+/// Function that the model may call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tool {
     pub(crate) name: String,
-    /// The schema of its arguments.
+    /// JSON schema of the arguments.
     pub(crate) parameters: Value,
 }
 
 impl Shape {
-    /// What the fields of a request demand beside calls of tools: `response_format`, or
-    /// `structured_outputs` and its older names as vLLM has them.
+    /// Reads the form from a request, apart from tool calls: `response_format`, or
+    /// `structured_outputs` of vLLM and its older names.
+    ///
+    /// # Errors
+    /// Returns 400 if the fields are malformed, or if they ask for a grammar.
     pub(crate) fn of(format: Option<&Value>, body: &Value) -> Result<Self, ApiError> {
         let vllm = &body["structured_outputs"];
         let choice = vllm.get("choice").or_else(|| body.get("guided_choice"));
@@ -47,7 +50,7 @@ impl Shape {
         }
         let schema = vllm.get("json").or_else(|| body.get("guided_json"));
         if let Some(schema) = schema.filter(|schema| !schema.is_null()) {
-            // vLLM takes it as a text, too.
+            // vLLM also accepts the schema as a text.
             let parsed = schema.as_str().map(serde_json::from_str).transpose();
             let wrong = |_| invalid("json must be a JSON schema", "structured_outputs");
             return Ok(Self::Json(parsed.map_err(wrong)?.unwrap_or_else(|| schema.clone())));
@@ -56,6 +59,7 @@ impl Shape {
         if let Some(regex) = regex.filter(|regex| !regex.is_null()) {
             let wrong = || invalid("regex must be a regular expression", "structured_outputs");
             let regex = regex.as_str().ok_or_else(wrong)?;
+            // A trial run shows if the expression is supported.
             pattern::sample(regex, &mut fastrand::Rng::with_seed(0), 1).ok_or_else(wrong)?;
             return Ok(Self::Pattern(regex.to_owned()));
         }
@@ -66,7 +70,7 @@ impl Shape {
         format.map_or(Ok(Self::Prose), Self::of_format)
     }
 
-    /// What `response_format`, or `text.format` of a response, demands.
+    /// Reads the form from `response_format`, or from `text.format` of a response.
     fn of_format(format: &Value) -> Result<Self, ApiError> {
         match format["type"].as_str() {
             Some("text") => Ok(Self::Prose),
@@ -88,11 +92,15 @@ impl Shape {
         }
     }
 
-    /// The answer to `prompt`. All but prose follows from what stands before the message that is
-    /// being written, so that who is given the beginning of it says the rest.
+    /// Returns the answer to `prompt`.
+    ///
+    /// Except for prose, the text depends only on what stands before the message that is being
+    /// written. A prompt that ends with the beginning of the answer is therefore continued with its
+    /// rest.
     pub(crate) fn answer(&self, prompt: &[u32], seed: u64, length: Length) -> Answer {
         let most = length.most();
         let begins = after_last_mark(prompt);
+        // Everything behind the last mark is the beginning of the answer itself.
         let (before, said) = prompt.split_at(begins.unwrap_or(prompt.len()));
         let form_seed = hash_tokens(before) ^ mixed(seed);
         let bytes_max = (most as usize).saturating_mul(TOKEN_BYTES);
@@ -127,7 +135,8 @@ impl Shape {
     }
 }
 
-/// A call as text, the same when it is made and when it comes back in the next turn.
+/// Returns a tool call as text: the same text when it is made and when it comes back in the next
+/// turn.
 pub(crate) fn call_text(name: &str, arguments: &str) -> String {
     call_parts(0, name, arguments.to_owned()).into_iter().map(|(_, text)| text).collect()
 }

@@ -1,23 +1,23 @@
-//! Server-sent events as bytes.
+//! Bytes of server-sent events.
 
 use bytes::Bytes;
 use serde_json::Value;
 
-/// The end of a stream of completions.
+/// Event that ends a stream of completions.
 pub(crate) const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 
-/// An event without a name.
+/// Returns an event without a name.
 pub(crate) fn data(value: &Value) -> Bytes {
     Bytes::from(format!("data: {value}\n\n"))
 }
 
-/// An event with a name.
+/// Returns an event with a name.
 pub(crate) fn named(name: &str, value: &Value) -> Bytes {
     Bytes::from(format!("event: {name}\ndata: {value}\n\n"))
 }
 
-/// An event that differs from the one before only in a text and is written once per token, so it
-/// is not built as a tree each time.
+/// Template of events that differ only in a text. One event is written per token, so it is not
+/// built as a JSON tree each time.
 #[derive(Debug)]
 pub(crate) struct TextEvent {
     before: String,
@@ -25,7 +25,8 @@ pub(crate) struct TextEvent {
 }
 
 impl TextEvent {
-    /// The event `value`, in which the string [`Self::MARK`] stands where the text goes.
+    /// Creates a template from an event in which the string [`Self::MARK`] stands in place of the
+    /// text.
     pub(crate) fn new(value: &Value) -> Self {
         let event = format!("data: {value}\n\n");
         let quoted = format!("\"{}\"", Self::MARK);
@@ -35,11 +36,11 @@ impl TextEvent {
         }
     }
 
-    /// Where the text goes. The only other free text in these events is the name of a model that
-    /// is served, and none is called this.
+    /// Placeholder of the text. The only other free text in these events is the name of a served
+    /// model, and no model is called this.
     pub(crate) const MARK: &'static str = "<the text of the token goes here>";
 
-    /// The event with this text.
+    /// Returns the event with this text.
     pub(crate) fn with(&self, text: &str) -> Bytes {
         let text = Value::from(text).to_string();
         let mut event = String::with_capacity(self.before.len() + text.len() + self.after.len());

@@ -1,11 +1,11 @@
-//! Tensors of the V2 protocol, in JSON and in binary form.
+//! Tensors of the KServe V2 protocol, in JSON and in binary form.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::Value;
 
 use super::ApiError;
 
-/// The type of a tensor's elements.
+/// Type of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Datatype {
     Bool,
@@ -15,7 +15,7 @@ pub(crate) enum Datatype {
     Signed {
         bytes: usize,
     },
-    /// 16-bit floats of either kind: they have no JSON form.
+    /// 16-bit floats of either kind, which have no JSON form.
     Half,
     Single,
     Double,
@@ -24,7 +24,10 @@ pub(crate) enum Datatype {
 }
 
 impl Datatype {
-    /// The type that the protocol calls `name`.
+    /// Returns the type with this name in the protocol.
+    ///
+    /// # Errors
+    /// Returns 400 for an unknown name.
     pub(crate) fn parse(name: &str) -> Result<Self, ApiError> {
         Ok(match name {
             "BOOL" => Self::Bool,
@@ -44,7 +47,7 @@ impl Datatype {
         })
     }
 
-    /// Size of an element; `None` if each has its own.
+    /// Returns the size of an element in bytes; `None` if each element has its own size.
     fn element_bytes(self) -> Option<usize> {
         match self {
             Self::Bool => Some(1),
@@ -57,14 +60,20 @@ impl Datatype {
     }
 }
 
-/// Elements in a shape.
+/// Returns the number of elements in a shape.
+///
+/// # Errors
+/// Returns 400 if the number is too large.
 pub(crate) fn elements(shape: &[u64]) -> Result<usize, ApiError> {
     let product = shape.iter().try_fold(1_u64, |product, size| product.checked_mul(*size));
     let product = product.and_then(|product| usize::try_from(product).ok());
     product.ok_or_else(|| invalid("the shape is too large"))
 }
 
-/// JSON data, nested or flat, as binary.
+/// Converts JSON data, nested or flat, to binary. Returns the number of elements and the bytes.
+///
+/// # Errors
+/// Returns 400 if a value is not of this type.
 pub(crate) fn encode(datatype: Datatype, data: &Value) -> Result<(usize, Bytes), ApiError> {
     let mut flat = Vec::new();
     flatten(data, &mut flat);
@@ -76,7 +85,10 @@ pub(crate) fn encode(datatype: Datatype, data: &Value) -> Result<(usize, Bytes),
     Ok((flat.len(), bytes.freeze()))
 }
 
-/// Binary data as flat JSON.
+/// Converts binary data to flat JSON.
+///
+/// # Errors
+/// Returns 400 for data that JSON cannot represent.
 pub(crate) fn decode(datatype: Datatype, bytes: &[u8]) -> Result<Value, ApiError> {
     let Some(size) = datatype.element_bytes() else {
         return split_strings(bytes)?.into_iter().map(text).collect();
@@ -84,7 +96,10 @@ pub(crate) fn decode(datatype: Datatype, bytes: &[u8]) -> Result<Value, ApiError
     bytes.chunks_exact(size).map(|element| number(datatype, element)).collect()
 }
 
-/// Elements in binary data; an error if it ends within one.
+/// Returns the number of elements in binary data.
+///
+/// # Errors
+/// Returns 400 if the data ends within an element.
 pub(crate) fn count(datatype: Datatype, bytes: &[u8]) -> Result<usize, ApiError> {
     match datatype.element_bytes() {
         Some(size) if bytes.len().is_multiple_of(size) => Ok(bytes.len() / size),
@@ -108,6 +123,7 @@ fn put(bytes: &mut BytesMut, datatype: Datatype, value: &Value) -> Option<()> {
             bytes.put_uint_le(number, size);
         }
         Datatype::Signed { bytes: size } => {
+            // A number fits if nothing is lost when its upper bits are shifted out and back.
             let spare = 64 - 8 * u32::try_from(size).ok()?;
             let number = value.as_i64().filter(|number| (number << spare) >> spare == *number)?;
             bytes.put_int_le(number, size);
@@ -176,7 +192,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// JSON to binary gives `bytes`, and back the same numbers.
+    /// Checks that the JSON data become `bytes`, and that these become equal numbers again.
     fn check(name: &str, data: Value, bytes: &[u8]) {
         let datatype = Datatype::parse(name).unwrap();
         let (elements, encoded) = encode(datatype, &data).unwrap();

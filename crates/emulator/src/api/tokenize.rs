@@ -1,4 +1,4 @@
-//! `POST /tokenize` and `POST /detokenize`, as vLLM has them.
+//! Endpoints `POST /tokenize` and `POST /detokenize`, in vLLM's form.
 
 use http::StatusCode;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::text::{detokenize, tokens_of};
 use super::chat::conversation_of;
 use super::{ApiError, Call, Reply, json};
 
-/// The tokens of a text, or of a conversation as a chat completion would read it.
+/// Returns the tokens of a text, or of a conversation as a chat completion would read it.
 pub(crate) fn tokenize(call: &Call) -> Reply {
     let body: Value = call.json()?;
     check_model(call, &body)?;
@@ -34,7 +34,7 @@ pub(crate) fn tokenize(call: &Call) -> Reply {
     Ok(json(StatusCode::OK, &reply))
 }
 
-/// The text of tokens.
+/// Returns the text of tokens.
 pub(crate) fn detokenize_all(call: &Call) -> Reply {
     let body: Value = call.json()?;
     check_model(call, &body)?;
@@ -43,7 +43,7 @@ pub(crate) fn detokenize_all(call: &Call) -> Reply {
     Ok(json(StatusCode::OK, &json!({ "prompt": detokenize(&tokens) })))
 }
 
-/// The model may be left out.
+/// Checks the model's name, which may be left out.
 fn check_model(call: &Call, body: &Value) -> Result<(), ApiError> {
     body["model"].as_str().map_or(Ok(()), |model| call.check_model(model))
 }

@@ -1,14 +1,14 @@
-//! Whether the model calls tools, and which.
+//! Choice of the tools that the model calls.
 
 use serde_json::{Value, json};
 
 use super::ApiError;
 use super::shape::{Shape, Tool};
 
-/// Most calls in one answer.
+/// Largest number of calls in one answer.
 const CALLS_MAX: usize = 8;
 
-/// What a request says about tools.
+/// Fields of a request about tools.
 #[derive(Debug)]
 pub(crate) struct Tools {
     tools: Vec<Tool>,
@@ -25,12 +25,16 @@ enum Choice {
 }
 
 impl Tools {
-    /// Reads the fields `tools`, `tool_choice` and `parallel_tool_calls`. Tools of another kind than
-    /// `function` can't be called here.
+    /// Parses the fields `tools`, `tool_choice` and `parallel_tool_calls`. Only tools of kind
+    /// `function` are kept.
+    ///
+    /// # Errors
+    /// Returns 400 if `tool_choice` is malformed or names no given tool.
     pub(crate) fn of(body: &Value) -> Result<Self, ApiError> {
         let given = body["tools"].as_array().map_or(&[][..], Vec::as_slice);
         let tools: Vec<Tool> = given.iter().filter_map(tool_of).collect();
         let choice = choice_of(&body["tool_choice"], !tools.is_empty())?;
+        // A call cannot be demanded without tools.
         if tools.is_empty() && !matches!(choice, Choice::None | Choice::Auto) {
             return Err(invalid("When using `tool_choice`, `tools` must be set."));
         }
@@ -43,16 +47,18 @@ impl Tools {
         Ok(Self { tools, choice, in_parallel })
     }
 
-    /// The text by which the model learns of them; `None` if there are none.
+    /// Returns the text that tells the model about the tools; `None` if there are none.
     pub(crate) fn prompt(body: &Value) -> Option<String> {
         let tools = body["tools"].as_array().filter(|tools| !tools.is_empty())?;
         Some(Value::from(tools.clone()).to_string())
     }
 
-    /// The calls that the model makes; `None` if it answers in words. If it may choose, it calls
-    /// whenever a user spoke last: an agent's loop ends after one round. `asked` is what was said
-    /// last; the tool whose name has most words of it is called, all tools only if the client says
-    /// that it can take calls in parallel.
+    /// Returns the calls that the model makes; `None` if it answers in prose.
+    ///
+    /// With a free choice, the model calls a tool if the last message is from a user, so that an
+    /// agent's loop ends after one round. `asked` is the text of that message. The model calls the
+    /// tool whose name shares most words with it. It calls all tools only if the client allows
+    /// parallel calls.
     pub(crate) fn calls(&self, asked: &str, was_user: bool) -> Option<Shape> {
         let (tools, is_named) = match &self.choice {
             Choice::None => return None,
@@ -66,7 +72,7 @@ impl Tools {
             }
             Choice::Auto | Choice::Required => {
                 let asked = asked.to_lowercase();
-                // The first of those that fit equally well.
+                // Of several best tools, the first one wins.
                 let best = self.tools.iter().rev().max_by_key(|tool| words_in(&tool.name, &asked));
                 (best.cloned().into_iter().collect(), false)
             }
@@ -75,13 +81,13 @@ impl Tools {
     }
 }
 
-/// How many words of a tool's name stand in what was asked.
+/// Returns the number of words of a tool's name that occur in `asked`.
 fn words_in(name: &str, asked: &str) -> usize {
     let words = name.split(|letter: char| !letter.is_alphanumeric());
     words.filter(|word| word.len() > 2 && asked.contains(&word.to_lowercase())).count()
 }
 
-/// A function in the form of chat completions, or in that of responses.
+/// Parses a function in the form of chat completions, or in that of responses.
 fn tool_of(value: &Value) -> Option<Tool> {
     let function = value.get("function").unwrap_or(value);
     let name = function["name"].as_str()?.to_owned();

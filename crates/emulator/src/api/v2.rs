@@ -1,5 +1,5 @@
-//! KServe's V2 inference protocol over HTTP, with the binary tensor extension. The one kind of
-//! model there is returns what it gets.
+//! KServe V2 inference protocol over HTTP, with the binary tensor extension. Every model returns
+//! its inputs.
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Response, StatusCode, header};
@@ -13,12 +13,12 @@ use super::generate::prefill;
 use super::tensor::{self, Datatype};
 use super::{ApiError, Call, Reply, json, with_type};
 
-/// Length of the JSON part of a body that has binary tensors after it.
+/// Header with the length of a body's JSON part, if binary tensors follow it.
 const HEADER_LENGTH: &str = "inference-header-content-length";
-/// The one version of every model.
+/// Only version of every model.
 const VERSION: &str = "1";
 
-/// Answers `/v2` + `rest`.
+/// Answers a request for the path `/v2` + `rest`.
 pub(crate) async fn answer(call: &Call, rest: &str) -> Reply {
     let segments: Vec<&str> = rest.split('/').skip(1).collect();
     let method = call.method.as_str();
@@ -106,14 +106,14 @@ struct Parameters {
     binary_data_size: Option<usize>,
 }
 
-/// A tensor, always held in binary form.
+/// Tensor, always held in binary form.
 struct Tensor {
     name: String,
     shape: Vec<u64>,
     datatype_name: String,
     datatype: Datatype,
     bytes: Bytes,
-    /// As it came, to be sent back unchanged.
+    /// JSON data as received, to be returned unchanged.
     json: Option<Value>,
 }
 
@@ -132,6 +132,7 @@ async fn infer(call: &Call, model: &str) -> Reply {
     for input in request.inputs {
         tensors.push(read_tensor(input, &mut binary)?);
     }
+    // The sizes of the inputs must add up to the length of the body.
     if !binary.is_empty() {
         let message = format!("{} bytes of binary data belong to no input", binary.len());
         return Err(ApiError::invalid(message, None));
@@ -143,7 +144,7 @@ async fn infer(call: &Call, model: &str) -> Reply {
     write_reply(model, request.id, outputs)
 }
 
-/// The JSON part and what comes after it.
+/// Splits the body into its JSON part and the binary data behind it.
 fn split_body(call: &Call) -> Result<(Bytes, Bytes), ApiError> {
     let mut body = call.body.clone();
     let Some(value) = call.headers.get(HEADER_LENGTH) else {
@@ -178,7 +179,7 @@ fn read_tensor(input: InputHead, binary: &mut Bytes) -> Result<Tensor, ApiError>
     Ok(Tensor { name, shape, datatype_name, datatype, bytes, json: data })
 }
 
-/// The inputs' data as a prompt: what they cost the engine.
+/// Returns the inputs' data as a prompt, which sets their cost in the engine.
 pub(crate) fn prompt_of<'t>(data: impl Iterator<Item = &'t [u8]>, tokens_max: u32) -> Vec<u32> {
     let bytes = data.flat_map(|bytes| bytes.chunks(TOKEN_BYTES));
     let tokens = bytes.map(|chunk| {
@@ -187,14 +188,15 @@ pub(crate) fn prompt_of<'t>(data: impl Iterator<Item = &'t [u8]>, tokens_max: u3
         u32::from_le_bytes(token)
     });
     let mut tokens: Vec<u32> = tokens.take(tokens_max as usize).collect();
+    // The engine refuses an empty prompt.
     if tokens.is_empty() {
         tokens.push(0);
     }
     tokens
 }
 
-/// Each output with whether it is sent in binary form. Outputs that were asked for take the input
-/// of the same name, or else the one at the same place.
+/// Returns each output, with true if it is sent in binary form. A requested output takes the input
+/// of the same name, or else the one at the same position.
 fn choose_outputs(
     tensors: Vec<Tensor>,
     asked: &[OutputHead],

@@ -1,27 +1,23 @@
-//! A small HTTP client over hyper that shows every event and every end of a connection.
+//! Emulators, requests to them and what they answer.
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::client::conn::{http1, http2};
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use spillway_emulator::{Config, Emulator, EngineConfig, Profile, ReplicaHandle, ReplicaStats};
-use tokio::net::TcpStream;
-use tokio::task::JoinSet;
+use spillway_testkit::{Client, within};
+pub(crate) use spillway_testkit::{PATIENCE, Reply};
 
-/// Longest that anything in these tests may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// An emulator whose replies take milliseconds.
+/// Starts an emulator whose replies take milliseconds.
 pub(crate) async fn fast(replicas: u16) -> Emulator {
     start(replicas, 0.01).await
 }
 
-/// An emulator that needs 54 ms a token, so that a stream is still running when a test looks.
+/// Starts an emulator that needs 54 ms for a token, so that a stream is still running when a test
+/// looks.
 pub(crate) async fn slow(replicas: u16) -> Emulator {
     start(replicas, 1.0).await
 }
@@ -34,75 +30,29 @@ async fn start(replicas: u16, time_scale: f64) -> Emulator {
         .unwrap()
 }
 
-/// A reply, read to its end.
-#[derive(Debug)]
-pub(crate) struct Reply {
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
-}
+/// One connection; dropping it closes the socket.
+pub(crate) struct Connection(pub(crate) Client);
 
-impl Reply {
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap()
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
     }
-
-    /// The body as server-sent events: (name, data).
-    pub(crate) fn events(&self) -> Vec<(String, String)> {
-        let text = std::str::from_utf8(&self.body).unwrap();
-        text.split_terminator("\n\n").map(parse_event).collect()
-    }
-}
-
-fn parse_event(event: &str) -> (String, String) {
-    let field = |name: &str| {
-        let line = event.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or("").trim_start().to_owned()
-    };
-    (field("event:"), field("data:"))
-}
-
-/// One connection and the task that drives it.
-pub(crate) struct Connection {
-    sender: Sender,
-    /// Dropping it closes the socket.
-    pub(crate) task: JoinSet<Result<(), hyper::Error>>,
-}
-
-enum Sender {
-    Http1(http1::SendRequest<Full<Bytes>>),
-    Http2(http2::SendRequest<Full<Bytes>>),
 }
 
 impl Connection {
     pub(crate) async fn open(replica: &ReplicaHandle) -> Self {
-        let stream = TcpStream::connect(replica.address()).await.unwrap();
-        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await.unwrap();
-        let mut task = JoinSet::new();
-        task.spawn(connection);
-        Self { sender: Sender::Http1(sender), task }
+        Self(Client::http1(replica.address()).await)
     }
 
     pub(crate) async fn open_h2(replica: &ReplicaHandle) -> Self {
-        let stream = TcpStream::connect(replica.address()).await.unwrap();
-        let io = TokioIo::new(stream);
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
-        let mut task = JoinSet::new();
-        task.spawn(connection);
-        Self { sender: Sender::Http2(sender), task }
+        Self(Client::http2(replica.address()).await)
     }
 
     pub(crate) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, hyper::Error> {
-        let response = async {
-            match &mut self.sender {
-                Sender::Http1(sender) => sender.send_request(request).await,
-                Sender::Http2(sender) => sender.send_request(request).await,
-            }
-        };
-        tokio::time::timeout(PATIENCE, response).await.expect("no response head in time")
+        self.0.send(request.map(BodyExt::boxed)).await
     }
 
     pub(crate) async fn post(
@@ -128,23 +78,17 @@ pub(crate) fn request(
     request.body(Full::new(body.into())).unwrap()
 }
 
-/// Reads a response to its end.
-pub(crate) async fn read(response: Response<Incoming>) -> Result<Reply, hyper::Error> {
-    let (head, body) = response.into_parts();
-    let body = tokio::time::timeout(PATIENCE, body.collect()).await.expect("no end in time")?;
-    Ok(Reply { status: head.status, headers: head.headers, body: body.to_bytes() })
-}
-
 /// The next event of a stream that sends each event in a frame of its own or several in one;
 /// `None` at its end.
 pub(crate) async fn next_frame(
     response: &mut Response<Incoming>,
 ) -> Option<Result<Bytes, hyper::Error>> {
-    let frame = tokio::time::timeout(PATIENCE, response.frame()).await.expect("no event in time");
-    frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
+    within("an event", response.frame())
+        .await
+        .map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
 }
 
-/// Sends one request on a connection of its own.
+/// Sends one request on its own connection.
 pub(crate) async fn call(
     replica: &ReplicaHandle,
     method: &str,
@@ -154,7 +98,7 @@ pub(crate) async fn call(
 ) -> Reply {
     let mut connection = Connection::open(replica).await;
     let response = connection.send(request(method, path, headers, body)).await.unwrap();
-    read(response).await.unwrap()
+    Reply::collect(response).await.unwrap()
 }
 
 pub(crate) async fn get(replica: &ReplicaHandle, path: &str) -> Reply {
@@ -165,7 +109,7 @@ pub(crate) async fn post(replica: &ReplicaHandle, path: &str, body: &Value) -> R
     call(replica, "POST", path, &[], body.to_string()).await
 }
 
-/// A chat request for so many tokens exactly.
+/// Returns a chat request for exactly this number of tokens.
 pub(crate) fn chat(text: &str, tokens: u32, stream: bool) -> Value {
     json!({
         "model": "tiny",
@@ -176,7 +120,7 @@ pub(crate) fn chat(text: &str, tokens: u32, stream: bool) -> Value {
     })
 }
 
-/// The content that a stream of chat chunks adds up to.
+/// Joins the content of a stream of chat chunks.
 pub(crate) fn chat_text(events: &[(String, String)]) -> String {
     let chunks = events.iter().filter(|(_, data)| data != "[DONE]");
     let content = chunks.map(|(_, data)| {
@@ -186,7 +130,7 @@ pub(crate) fn chat_text(events: &[(String, String)]) -> String {
     content.collect()
 }
 
-/// Waits until the replica's account satisfies `condition`.
+/// Waits until the replica's counters satisfy `condition`.
 pub(crate) async fn until(
     replica: &ReplicaHandle,
     condition: impl Fn(&ReplicaStats) -> bool,

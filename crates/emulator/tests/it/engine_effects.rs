@@ -1,11 +1,11 @@
-//! What a client notices of the engine: queues, batches, the cache.
+//! Tests of the engine's effects on clients: queues, batches, the cache.
 
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 use spillway_emulator::{Config, Emulator, EngineConfig, Profile};
 
-use crate::client::{Connection, chat, chat_text, post, read, until};
+use crate::client::{Connection, Reply, chat, chat_text, post, until};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -43,7 +43,7 @@ async fn a_full_queue_rejects_with_503() {
 
 #[tokio::test]
 async fn requests_run_in_one_batch() {
-    // So slow that all of them have come before the first is done.
+    // So slow that all requests have arrived before the first is done.
     let emulator = with_engine(1.0, |_| {}).await;
     let replica = emulator.replica(0);
     let mut open = Vec::new();
@@ -54,7 +54,7 @@ async fn requests_run_in_one_batch() {
         open.push((connection, response));
     }
     for (_connection, response) in open {
-        assert_eq!(chat_text(&read(response).await.unwrap().events()).len(), 160);
+        assert_eq!(chat_text(&Reply::collect(response).await.unwrap().named_events()).len(), 160);
     }
     let stats = replica.stats();
     assert_eq!(stats.engine.generation_tokens, 16 * 40);
@@ -64,7 +64,8 @@ async fn requests_run_in_one_batch() {
 
 #[tokio::test]
 async fn a_cached_prompt_has_its_first_token_sooner() {
-    // 2,000 tokens take 1 s of the machine's time, here 0.2 s; cached, one step of 11 ms.
+    // 2,000 tokens take 1 s of the machine's time, here 0.2 s. When cached, they take one step of
+    // 11 ms.
     let emulator = with_engine(0.2, |_| {}).await;
     let replica = emulator.replica(0);
     let mut body = chat(&"a long prompt ".repeat(571), 1, false);
@@ -82,7 +83,7 @@ async fn a_cached_prompt_has_its_first_token_sooner() {
 
 #[tokio::test]
 async fn outputs_that_outgrow_the_cache_are_preempted_and_still_complete() {
-    // A request takes 0.3 s, so that all of them run together even on a busy machine.
+    // A request takes 0.3 s, so that all requests run together even on a busy machine.
     let emulator = with_engine(0.05, |engine| {
         engine.kv_blocks = 12.try_into().unwrap();
         engine.watermark_blocks = 0;
@@ -97,7 +98,7 @@ async fn outputs_that_outgrow_the_cache_are_preempted_and_still_complete() {
         open.push((connection.post(CHAT, &body).await.unwrap(), connection));
     }
     for (response, _connection) in open {
-        assert_eq!(chat_text(&read(response).await.unwrap().events()).len(), 480);
+        assert_eq!(chat_text(&Reply::collect(response).await.unwrap().named_events()).len(), 480);
     }
     let stats = replica.stats();
     assert!(stats.engine.preemptions > 0);

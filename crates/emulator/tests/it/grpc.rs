@@ -1,4 +1,4 @@
-//! KServe V2 and health over gRPC.
+//! Tests of KServe V2 and health checks over gRPC.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -32,11 +32,11 @@ fn unframe<M: Message + Default>(body: &mut Bytes) -> M {
     M::decode(body.split_to(length)).unwrap()
 }
 
-/// What came of a call.
+/// Result of a call.
 struct Called {
     body: Bytes,
     headers: HeaderMap,
-    /// Those of the head where there is nothing else.
+    /// Trailers of the reply; its headers if the reply has nothing else.
     trailers: HeaderMap,
 }
 

@@ -1,4 +1,4 @@
-//! The emulator as its clients see it: over real sockets.
+//! Tests of the emulator through real sockets, like its clients.
 
 #![expect(
     clippy::unwrap_used,

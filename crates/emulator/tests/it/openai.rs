@@ -1,8 +1,8 @@
-//! Chat and text completions.
+//! Tests of chat and text completions.
 
 use serde_json::{Value, json};
 
-use crate::client::{Connection, call, chat, chat_text, fast, next_frame, post, read, slow};
+use crate::client::{Connection, Reply, call, chat, chat_text, fast, next_frame, post, slow};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -37,7 +37,7 @@ async fn a_stream_says_the_same_as_the_whole_reply_one_token_an_event() {
     let whole = post(replica, CHAT, &chat("hello", 9, false)).await.json();
     let stream = post(replica, CHAT, &chat("hello", 9, true)).await;
     assert_eq!(stream.headers["content-type"], "text/event-stream; charset=utf-8");
-    let events = stream.events();
+    let events = stream.named_events();
     assert_eq!(events.len(), 1 + 9 + 1 + 1, "role, tokens, finish, [DONE]");
     assert_eq!(chat_text(&events), whole["choices"][0]["message"]["content"]);
     assert_eq!(events.last().unwrap().1, "[DONE]");
@@ -61,7 +61,7 @@ async fn usage_ends_a_stream_if_asked_for_and_tells_what_was_cached() {
     let mut body = chat(&prompt, 3, true);
     body["stream_options"] = json!({ "include_usage": true });
     for cached in [0, 64] {
-        let events = post(replica, CHAT, &body).await.events();
+        let events = post(replica, CHAT, &body).await.named_events();
         let last: Value = serde_json::from_str(&events[events.len() - 2].1).unwrap();
         assert_eq!(last["choices"], json!([]));
         assert_eq!(last["usage"]["prompt_tokens"], 67);
@@ -145,7 +145,7 @@ async fn a_token_is_sent_as_soon_as_it_is_made() {
     let stats = emulator.replica(0).stats();
     assert_eq!((stats.running, stats.finished), (1, 0), "the rest is still being made");
     assert!(stats.engine.generation_tokens < 5, "{stats:?}");
-    let rest = read(response).await.unwrap();
+    let rest = Reply::collect(response).await.unwrap();
     assert!(rest.body.ends_with(b"data: [DONE]\n\n"));
     emulator.shutdown().await;
 }
@@ -161,7 +161,7 @@ async fn http2_without_tls_serves_many_streams_on_one_connection() {
     }
     for response in responses {
         assert_eq!(response.version(), http::Version::HTTP_2);
-        assert_eq!(chat_text(&read(response).await.unwrap().events()).len(), 32);
+        assert_eq!(chat_text(&Reply::collect(response).await.unwrap().named_events()).len(), 32);
     }
     assert_eq!(emulator.replica(0).stats().finished, 20);
     emulator.shutdown().await;
@@ -181,7 +181,7 @@ async fn text_completions_work_whole_and_as_a_stream() {
     assert_eq!(text.len(), 24);
 
     body["stream"] = true.into();
-    let events = post(replica, "/v1/completions", &body).await.events();
+    let events = post(replica, "/v1/completions", &body).await.named_events();
     assert_eq!(events.len(), 6 + 1 + 1);
     let pieces = events[..6].iter().map(|(_, data)| {
         let chunk: Value = serde_json::from_str(data).unwrap();

@@ -1,4 +1,4 @@
-//! Everything that is neither a completion, a response nor a tensor.
+//! Tests of all endpoints except completions, responses and tensors.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

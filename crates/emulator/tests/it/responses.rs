@@ -1,4 +1,4 @@
-//! `/v1/responses`: stored on one replica, unknown to all others.
+//! Tests of `/v1/responses`: stored on one replica, unknown to all others.
 
 use serde_json::{Value, json};
 use spillway_emulator::Fault;
@@ -38,7 +38,7 @@ async fn a_limit_makes_the_response_incomplete() {
     assert_eq!(reply["status"], "incomplete");
     assert_eq!(reply["incomplete_details"]["reason"], "max_output_tokens");
     body["stream"] = true.into();
-    let events = post(emulator.replica(0), RESPONSES, &body).await.events();
+    let events = post(emulator.replica(0), RESPONSES, &body).await.named_events();
     assert_eq!(events.last().unwrap().0, "response.incomplete");
     emulator.shutdown().await;
 }
@@ -49,7 +49,7 @@ async fn a_stream_has_the_named_events_in_order_and_is_stored() {
     let replica = emulator.replica(0);
     let mut body = ask("hello");
     body["stream"] = true.into();
-    let events = post(replica, RESPONSES, &body).await.events();
+    let events = post(replica, RESPONSES, &body).await.named_events();
     let mut names: Vec<&str> = events.iter().map(|(name, _)| name.as_str()).collect();
     names.dedup();
     let expected = [

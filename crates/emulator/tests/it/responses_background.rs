@@ -1,4 +1,4 @@
-//! Responses that nobody waits for: taken up again, called off, lost.
+//! Tests of background responses: followed again, cancelled, lost.
 
 use serde_json::{Value, json};
 use spillway_emulator::{Fault, ReplicaHandle};
@@ -20,7 +20,7 @@ async fn work_goes_on_without_a_client_and_its_stream_is_taken_up_anywhere() {
     let emulator = fast(1).await;
     let replica = emulator.replica(0);
     let path = begin(replica, 20).await;
-    let all = get(replica, &format!("{path}?stream=true")).await.events();
+    let all = get(replica, &format!("{path}?stream=true")).await.named_events();
     assert_eq!(all.last().unwrap().0, "response.incomplete");
     assert_eq!(get(replica, &path).await.json()["status"], "incomplete");
     let numbers: Vec<Value> = all
@@ -30,7 +30,7 @@ async fn work_goes_on_without_a_client_and_its_stream_is_taken_up_anywhere() {
     assert_eq!(numbers, (0..all.len()).map(Value::from).collect::<Vec<_>>());
     for after in [0, 7, all.len() - 1] {
         let path = format!("{path}?stream=true&starting_after={after}");
-        assert_eq!(get(replica, &path).await.events(), all[after + 1..]);
+        assert_eq!(get(replica, &path).await.named_events(), all[after + 1..]);
     }
     assert_eq!(get(replica, &format!("{path}?stream=true&starting_after=x")).await.status, 400);
     emulator.shutdown().await;
@@ -62,7 +62,7 @@ async fn the_end_of_a_client_is_not_the_end_of_the_work() {
     until(replica, |stats| stats.running == 0).await;
     assert_eq!(replica.stats().received, received, "to cancel is no work");
     // Its stream ends as it stands.
-    let events = get(replica, &format!("{path}?stream=true")).await.events();
+    let events = get(replica, &format!("{path}?stream=true")).await.named_events();
     assert_eq!(events.last().unwrap().0, "response.in_progress");
     emulator.shutdown().await;
 }

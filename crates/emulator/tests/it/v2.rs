@@ -1,4 +1,4 @@
-//! KServe V2 over HTTP, with and without binary tensors.
+//! Tests of KServe V2 over HTTP, with and without binary tensors.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use crate::client::{Reply, call, fast, get, post};
 const INFER: &str = "/v2/models/tiny/infer";
 const LENGTH: &str = "inference-header-content-length";
 
-/// A body with binary data after its JSON, and the header that tells where it begins.
+/// Returns a body with binary data after its JSON, and the header with the length of the JSON.
 fn binary(head: &Value, data: &[u8]) -> (String, Bytes) {
     let head = head.to_string();
     (head.len().to_string(), [head.as_bytes(), data].concat().into())

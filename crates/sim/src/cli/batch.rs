@@ -1,4 +1,4 @@
-//! Many runs, on all cores.
+//! Many runs on all cores.
 
 use std::io::{self, IsTerminal, Write};
 use std::num::NonZeroUsize;
@@ -8,7 +8,7 @@ use std::thread;
 use serde::Serialize;
 use spillway_sim::{Figures, Scenario, Setup};
 
-/// A run to be made.
+/// Run to be made.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) workload: String,
@@ -18,7 +18,7 @@ pub(super) struct Job {
     pub(super) setup: Setup,
 }
 
-/// What came of it.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     pub(super) workload: String,
@@ -28,8 +28,9 @@ pub(super) struct Row {
     pub(super) figures: Figures,
 }
 
-/// Runs all, and gives the rows in the order of the jobs.
+/// Runs all jobs, and returns the rows in the order of the jobs.
 pub(super) fn run_all(jobs: Vec<Job>) -> Vec<Row> {
+    // Work queue: each thread takes the next job.
     let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -61,12 +62,12 @@ fn row(job: &Job) -> Row {
     }
 }
 
-/// Shows how far it is, to people.
+/// Shows the progress on a terminal.
 fn say(done: usize, all: usize) {
     let mut error = io::stderr();
     if error.is_terminal() {
         let end = if done == all { "\n" } else { "" };
-        // Progress that can't be shown is none the less made.
+        // A terminal that can't be written to must not stop the runs.
         let _unread = write!(error, "\r{done} of {all} runs{end}");
     }
 }

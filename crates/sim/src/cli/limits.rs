@@ -1,4 +1,4 @@
-//! What must hold, checked against the rows.
+//! Limits that the rows must keep.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use spillway_sim::Figures;
 use super::Command;
 use super::batch::Row;
 
-/// The policy that has to hold it, the router it is compared with, and the one it has to beat.
+/// Policy that has to keep the limits, router it is compared with, and policies it has to beat.
 const OWN: &str = "predicted_latency";
 const BEST: &str = "omniscient";
 const LEAST_LOAD: [&str; 2] = ["least_connections", "least_loaded"];
 
-/// A list of what must hold, and whether it does.
+/// Returns the list of limits, each with its result.
 pub(super) fn limits(parts: &[(Command, Vec<Row>)]) -> String {
     let mut text = String::new();
     for (command, rows) in parts {

@@ -1,4 +1,4 @@
-//! All tables as one page.
+//! All tables on one page.
 
 use std::fmt::Write;
 
@@ -9,7 +9,7 @@ use super::limits::limits;
 use super::tables::{markdown, table};
 use super::{Command, Options};
 
-/// What the page has.
+/// Returns the commands whose tables the page has.
 pub(super) fn parts() -> Vec<Command> {
     let workloads = WorkloadKind::ALL.to_vec();
     vec![
@@ -20,7 +20,7 @@ pub(super) fn parts() -> Vec<Command> {
     ]
 }
 
-/// The page.
+/// Returns the page as Markdown.
 pub(super) fn page(parts: &[(Command, Vec<Row>)], options: &Options) -> String {
     let mut text = format!(
         "{HEAD}\nSeed {}, load {:?}, {} nodes and {} replicas in each region unless a table says \
@@ -48,11 +48,16 @@ const HEAD: &str = "\
 Made by this command; edit nothing here by hand.
 
 ```sh
-cargo run --release -p spillway-sim -- page --markdown docs/simulation.md
+cargo run --release -p spillway-sim -- page --markdown docs/measured/simulation.md
 ```
 
-The code that routes (`route`, `prefix`, `health`) runs unchanged in a world of virtual time; the same seed gives the same
-figures on every machine. Three regions 90, 150 and 220 ms apart (there and back) have replicas that are the engine model of
+A world of virtual time calls the gateway's own code for three decisions: `plan` (which replica), `spill` (which region) and
+`admit_guest` (whether to take a request from another region), all of the crate `route`. Index, hot trie and latency models are the
+gateway's too (`prefix`, `route`). The loop around them is the simulator's own: one plain queue of `route` in place of the
+gateway's admission, no retries, fallbacks, hedging, room for tenants, promised times or limits on concurrency. The same seed gives the
+same figures on every machine.
+
+Three regions 90, 150 and 220 ms apart (there and back) have replicas that are the engine model of
 docs/emulator.md as an L4 with its 40,000 tokens of KV cache, so that what is cached is always less than what is asked for.
 What nodes know is late: replicas are looked at every 100 ms and known 100 ms later, neighbours hear of a request after 30 ms,
 other regions' reports take half a round trip, and the hot trie changes every 2 s, 300 ms after a proposal. Speeds are learned

@@ -1,4 +1,6 @@
-//! A picture of the comparison: times to the first token by workload and policy.
+//! Plot of the comparison: times to first token by workload and policy.
+//!
+//! Written by hand: a crate for charts would be one more dependency for one fixed chart.
 
 use std::fmt::Write;
 
@@ -10,10 +12,11 @@ const LEFT: f64 = 190.0;
 const RIGHT: f64 = 70.0;
 const BAR: f64 = 15.0;
 const GAP: f64 = 34.0;
-/// Shortest and longest time that the scale shows, milliseconds.
+/// Shortest and longest time on the scale, in milliseconds.
 const SCALE_MS: [f64; 2] = [50.0, 30_000.0];
 
-/// Bars from the median to the 99th percentile, with a mark at the 90th, on a logarithmic scale.
+/// Returns an SVG with bars from the median to the 99th percentile, a mark at the 90th, and a
+/// logarithmic scale.
 pub(super) fn plot(parts: &[(Command, Vec<Row>)]) -> String {
     let rows: Vec<&Row> = parts
         .iter()
@@ -87,7 +90,7 @@ fn grid(height: f64) -> String {
     lines
 }
 
-/// Where a time stands from left to right.
+/// Returns the horizontal position of a time.
 fn at(ms: f64) -> f64 {
     let [least, most] = SCALE_MS.map(f64::ln);
     let share = (ms.clamp(SCALE_MS[0], SCALE_MS[1]).ln() - least) / (most - least);

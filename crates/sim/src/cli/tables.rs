@@ -1,11 +1,11 @@
-//! Rows as tables.
+//! Tables of rows.
 
 use std::fmt::Write;
 
 use super::Command;
 use super::batch::Row;
 
-/// A table: a title, its head, and its lines; texts stand on the left in the first columns.
+/// Table with a title, a head and lines; text columns are aligned to the left.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) title: &'static str,
@@ -13,7 +13,7 @@ pub(super) struct Table {
     lines: Vec<Vec<String>>,
 }
 
-/// Columns of every table, with what stands in them.
+/// Column of a table: its head, and a function that makes a cell.
 type Column = (&'static str, fn(&Row, f64) -> String);
 
 const WORKLOAD: Column = ("workload", |row, _| row.workload.clone());
@@ -36,14 +36,14 @@ const FIGURES: [Column; 13] = [
     ("error p50 %", |row, _| format!("{:.0}", row.figures.prediction_error.p50 * 100.0)),
 ];
 
-/// The table of a command.
+/// Returns the table of a command.
 pub(super) fn table(command: &Command, rows: &[Row], good_ms: f64) -> Table {
     let (title, first): (_, Vec<Column>) = match command {
         Command::Compare { .. } => ("Policies", vec![WORKLOAD, SETUP]),
         Command::Locality => ("Nodes in a region", vec![NODES, SETUP]),
         Command::Hot => ("One hot prefix", vec![SETUP]),
         Command::Ablate { .. } => ("What each part is worth", vec![WORKLOAD, SETUP]),
-        Command::Trace { .. } | Command::Page => ("A trace", vec![SETUP]),
+        Command::Trace { .. } | Command::Page | Command::Capacity(_) => ("A trace", vec![SETUP]),
     };
     let columns: Vec<Column> = first.into_iter().chain(FIGURES).collect();
     let line = |row: &Row| columns.iter().map(|(_, cell)| cell(row, good_ms)).collect();
@@ -54,7 +54,7 @@ pub(super) fn table(command: &Command, rows: &[Row], good_ms: f64) -> Table {
     }
 }
 
-/// For a terminal.
+/// Formats a table for a terminal.
 pub(super) fn plain(table: &Table) -> String {
     let width = |column: usize| {
         let cells = table.lines.iter().map(|line| line[column].chars().count());
@@ -78,7 +78,7 @@ pub(super) fn plain(table: &Table) -> String {
     text
 }
 
-/// For a page.
+/// Formats a table as Markdown.
 pub(super) fn markdown(table: &Table) -> String {
     let is_text =
         |column: usize| table.lines.iter().any(|line| line[column].parse::<f64>().is_err());

@@ -1,4 +1,4 @@
-//! What a node remembers of caches and speeds.
+//! Memory of a node: caches and speeds.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::text::{ENGINE_BLOCK_TOKENS, ENGINE_BLOCKS_PER_BLOCK};
 /// Tokens of one of the router's blocks.
 pub(super) const BLOCK_TOKENS: u32 = ENGINE_BLOCK_TOKENS * ENGINE_BLOCKS_PER_BLOCK as u32;
 
-/// The parts of a node that learn.
+/// Parts of a node that learn.
 #[derive(Debug)]
 pub(super) struct Memory {
     index: FineIndex,
@@ -52,26 +52,26 @@ impl Memory {
         }
     }
 
-    /// Looks a prompt up, for the questions that follow.
+    /// Looks up a prompt, for the calls that follow.
     pub(super) fn look_up(&mut self, chain: &[u64]) {
         self.reader.lookup(chain, &mut self.matches);
         self.depths.resize(self.hot.regions().len(), 0);
         self.hot.lookup(chain, &mut self.depths);
     }
 
-    /// Leading blocks of the prompt that a replica is taken to hold.
+    /// Returns the leading blocks of the prompt that a replica is expected to hold.
     pub(super) fn blocks(&self, replica: usize) -> u32 {
         self.holders[replica].map_or(0, |holder| self.matches.blocks(holder))
     }
 
-    /// Leading blocks of the prompt that another region is taken to hold.
+    /// Returns the leading blocks of the prompt that another region is expected to hold.
     pub(super) fn hot_blocks(&self, region: usize) -> u32 {
         let name = region_name(region);
         let at = self.hot.regions().iter().position(|known| *known == name);
         at.and_then(|at| self.depths.get(at)).copied().unwrap_or(0)
     }
 
-    /// How fast a replica is, as far as learned.
+    /// Returns the learned speed of a replica.
     pub(super) fn speed(&self, replica: usize, now_ms: u64) -> Speed {
         self.models[replica].speed(now_ms)
     }

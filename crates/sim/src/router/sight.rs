@@ -1,4 +1,4 @@
-//! What a node sees at the moment of a decision.
+//! View of a node at the moment of a decision.
 
 use std::fmt;
 use std::time::Instant;
@@ -6,60 +6,60 @@ use std::time::Instant;
 use spillway_route::{RegionReport, Waiting};
 use spillway_types::Signals;
 
-/// Everything that the world tells a router about one moment.
+/// Facts that the world gives a router at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Sight<'a> {
-    /// The moment.
+    /// Present moment.
     pub now: Instant,
-    /// The same, milliseconds since the beginning.
+    /// Present moment in milliseconds since the beginning.
     pub now_ms: u64,
-    /// The region's replicas.
+    /// Replicas of the region.
     pub replicas: &'a [ReplicaSight],
-    /// The other regions.
+    /// Other regions.
     pub others: &'a [RegionSight],
-    /// How the own region stands, without what waits in this node.
+    /// State of the own region, without this node's queue.
     pub own: RegionReport,
-    /// What waits in this node.
+    /// Backlog of this node's queue.
     pub waiting: Waiting,
     /// Nodes of the region.
     pub nodes: u32,
     /// Guests in flight in the region, as far as this node knows.
     pub guests: u32,
-    /// What is really in the caches; for routers that are allowed to know.
+    /// Real contents of the caches, for routers that may know them.
     pub truth: &'a dyn Truth,
 }
 
-/// A replica of the own region, as this node sees it.
+/// Replica of the own region, as this node sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicaSight {
-    /// This node's requests there.
+    /// Requests of this node there.
     pub in_flight: u32,
-    /// Those of the region's other nodes, as they told last.
+    /// Requests of the region's other nodes there, by their last report.
     pub elsewhere: u32,
     /// Requests that this node ever sent there.
     pub started: u64,
-    /// Prompt tokens that it still has to read for this node, as far as predicted.
+    /// Prompt tokens that the replica still has to read for this node, as predicted.
     pub pending_tokens: u32,
-    /// The same for the region's other nodes, as they told last.
+    /// Prompt tokens still to be read for the region's other nodes, by their last report.
     pub pending_elsewhere: u32,
-    /// What it reported.
+    /// Last report of the replica.
     pub signals: Signals,
 }
 
 /// Another region, as this node sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct RegionSight {
-    /// Its number.
+    /// Number of the region.
     pub region: usize,
-    /// What it reported last; `None` before the first report.
+    /// Last report of the region; `None` before the first.
     pub report: Option<RegionReport>,
-    /// Milliseconds there and back.
+    /// Round-trip time in milliseconds.
     pub rtt_ms: f32,
 }
 
-/// What is really in the caches, or on its way into them.
+/// Real contents of the caches, with requests on their way.
 pub trait Truth: fmt::Debug {
-    /// Leading blocks of the request's prompt, in blocks of the router, that the replica will have
-    /// in its cache once it has begun with all that was sent to it.
+    /// Returns the leading blocks of the request's prompt, in blocks of the router, that the
+    /// replica will have cached once it has begun with all requests sent to it.
     fn cached_blocks(&self, replica: usize) -> u32;
 }

@@ -1,4 +1,4 @@
-//! The real router: `plan` and `spill` of the route crate, with an index of this node alone.
+//! Router of the gateway: `plan` and `spill` of the route crate, with the knowledge of one node.
 
 use spillway_route::{
     Access, Candidate, Group, Guest, Loads, Moment, OwnRegion, Plan, Policy, Refusal,
@@ -14,40 +14,40 @@ use super::memory::{BLOCK_TOKENS, Memory};
 use super::{Ask, Ended, RegionSight, Replied, Router, Sent, Sight, Verdict};
 use crate::text::mix;
 
-/// How a node routes.
+/// Settings of a node's routing.
 #[derive(Clone, Copy, Debug)]
 pub struct RouterConfig {
-    /// How a replica of the region is chosen.
+    /// Policy that chooses a replica of the region.
     pub policy: Policy,
-    /// The policy's settings.
+    /// Settings of the policy.
     pub tuning: Tuning,
-    /// How regions are weighed.
+    /// Weights between regions.
     pub terms: SpillTerms,
-    /// Whether requests may go to other regions.
+    /// True if requests may go to other regions.
     pub spills: bool,
-    /// Where the node's knowledge of caches comes from.
+    /// Source of the node's knowledge of caches.
     pub knowledge: Knowledge,
-    /// Whether what was sent since a report is added to it.
+    /// True if requests sent since a report are added to it.
     pub corrects: bool,
-    /// Whether it learns from replies how fast replicas are.
+    /// True if the node learns the speed of replicas from their replies.
     pub learns: bool,
-    /// What replicas are taken to be like before anything is learned of them.
+    /// Speed that replicas are assumed to have before anything was learned.
     pub speed: Speed,
 }
 
-/// Where a node's knowledge of caches comes from.
+/// Source of a node's knowledge of caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knowledge {
-    /// It has none.
+    /// No knowledge.
     None,
-    /// What it and its neighbours sent, corrected by what replies say.
+    /// Requests sent by the node and its neighbours, corrected by the replies.
     Index,
     /// The caches themselves.
     Truth,
 }
 
 impl RouterConfig {
-    /// A policy with all settings as they are by default.
+    /// Returns the settings of a policy with all defaults.
     #[must_use]
     pub fn new(policy: Policy, speed: Speed) -> Self {
         Self {
@@ -63,7 +63,7 @@ impl RouterConfig {
     }
 }
 
-/// One node of Spillway.
+/// Node of Spillway, as far as it routes.
 #[derive(Debug)]
 pub struct SpillwayRouter {
     config: RouterConfig,
@@ -77,7 +77,7 @@ pub struct SpillwayRouter {
 }
 
 impl SpillwayRouter {
-    /// A node that knows nothing yet, in a region with so many replicas.
+    /// Returns a node without any knowledge, in a region with so many replicas.
     #[must_use]
     pub fn new(config: RouterConfig, region: usize, replicas: usize, ticket: u64) -> Self {
         let candidate = |slot: u32| Candidate {
@@ -109,6 +109,7 @@ impl SpillwayRouter {
                     prefill_ms = prediction.wait_ms + prediction.prefill_ms;
                 }
             }
+            // All replicas are at their limits: the region has replicas, but no places.
             Plan::Refuse(Refusal::AllBusy) => places = Some(0),
             Plan::Refuse(_) => replicas = 0,
         }
@@ -147,15 +148,15 @@ impl SpillwayRouter {
         sight.others.iter().map(candidate).collect()
     }
 
-    /// What reading the prompt takes in another region, if that has in a cache what it told, and
-    /// its replicas are like the ones here.
+    /// Returns the milliseconds to read the prompt in another region, if its caches hold what it
+    /// reported and its replicas are as fast as those here.
     fn prefill_elsewhere_ms(&self, ask: &Ask<'_>, region: usize) -> f32 {
         let cached_tokens = self.memory.hot_blocks(region) * BLOCK_TOKENS;
         let prefill_ms = self.speeds.first().map_or(0.0, |speed| speed.prefill_ms);
         ask.prompt_tokens.saturating_sub(cached_tokens) as f32 * prefill_ms
     }
 
-    /// Looks up what the policies will ask about.
+    /// Looks up the cached blocks and speeds that the policies read.
     fn prepare(&mut self, ask: &Ask<'_>, sight: &Sight<'_>) {
         self.memory.look_up(ask.inquiry.prefix.as_slice());
         for (replica, cached) in self.cached.iter_mut().enumerate() {
@@ -165,7 +166,7 @@ impl SpillwayRouter {
                 Knowledge::None => 0,
             };
         }
-        // As nodes do it: with every new board of signals, not with every request.
+        // As in nodes: speeds change with every new board of signals, not with every request.
         if self.config.learns && sight.now_ms >= self.speeds_until_ms {
             self.speeds_until_ms = sight.now_ms + BOARD_MS;
             for (replica, speed) in self.speeds.iter_mut().enumerate() {
@@ -190,6 +191,7 @@ impl Router for SpillwayRouter {
             Plan::Refuse(_) => None,
         };
         let own = self.own_region(sight, &planned);
+        // Without other regions the plan alone decides.
         if !self.config.spills || sight.others.is_empty() {
             return served.unwrap_or(match planned {
                 Plan::Refuse(Refusal::AllBusy) => Verdict::Wait,
@@ -199,7 +201,7 @@ impl Router for SpillwayRouter {
         let others = self.candidates(ask, sight);
         let mut moment = Moment { now: sight.now, loads: &loads, ticket: self.ticket, rng };
         let spilled = spill(ask.inquiry, &own, &others, &self.config.terms, &mut moment);
-        // Without a limit the replica's own queue is the place to wait.
+        // Without a limit, the replica's own queue is the place to wait.
         let queues_there = served.filter(|_| own.places != Some(0));
         match (spilled.verdict, queues_there, served) {
             (SpillVerdict::Own, _, Some(served)) => served,
@@ -257,12 +259,12 @@ fn plan(ask: &Ask<'_>, group: &Group, moment: Moment<'_>) -> Plan {
 /// Milliseconds from one board of signals to the next.
 const BOARD_MS: u64 = 100;
 
-/// Who a replica is, the same for all nodes.
+/// Returns the identity of a replica, equal on all nodes.
 pub(super) fn identity(region: usize, replica: usize) -> u64 {
     mix(mix(17, region as u64), replica as u64)
 }
 
-/// What the policies are told.
+/// Loads that the policies read.
 #[derive(Debug)]
 struct Board<'a> {
     router: &'a SpillwayRouter,

@@ -1,10 +1,10 @@
-//! Random numbers of the shapes that requests come in.
+//! Random numbers with the distributions of requests.
 
-/// Numbers from 0 on, of which number `i` is drawn with a chance in proportion to
-/// `1 / (i + 1)^exponent`.
+/// Zipf distribution over the numbers from 0: the probability of number `i` is in proportion to `1
+/// / (i + 1)^exponent`.
 #[derive(Debug)]
 pub(super) struct Zipf {
-    /// Sums of the chances up to and with each number.
+    /// Cumulative weights up to and with each number.
     sums: Vec<f64>,
 }
 
@@ -25,20 +25,20 @@ impl Zipf {
     }
 }
 
-/// A time between two events of a process without memory.
+/// Draws the time between two events of a Poisson process.
 pub(super) fn exponential(rng: &mut fastrand::Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.f64()).ln()
 }
 
-/// A whole number with this mean that is mostly a little less and sometimes much more: the sum of
-/// two exponential ones, between a tenth and four times the mean.
+/// Draws a whole number with this mean that is mostly a little less and sometimes much more: the
+/// sum of two exponential ones, between a tenth and four times the mean.
 pub(super) fn length(rng: &mut fastrand::Rng, mean: u32) -> u32 {
     let half = f64::from(mean) / 2.0;
     let drawn = exponential(rng, half) + exponential(rng, half);
     drawn.clamp(f64::from(mean) / 10.0, f64::from(mean) * 4.0).max(1.0) as u32
 }
 
-/// When each of a process's events comes, in seconds, the first ones first.
+/// Returns the moments of a Poisson process's events in seconds, in ascending order.
 pub(super) fn arrivals(
     rng: &mut fastrand::Rng,
     rate_per_s: f64,

@@ -1,19 +1,19 @@
-//! Conversations: each request repeats all that was said before it.
+//! Workload of conversations: each request repeats everything before it.
 
 use super::chance::{Zipf, arrivals, exponential, length};
 use super::{Demand, Session, Turn};
 use crate::text::mix;
 use crate::{Piece, Text, Time};
 
-/// Turns of a conversation on average, and at most.
+/// Mean and largest number of turns of a conversation.
 const TURNS: f64 = 5.0;
 const TURNS_MAX: usize = 20;
-/// System prompts that conversations begin with, and their mean length.
+/// Number of system prompts that conversations begin with, and their mean length.
 const APPLICATIONS: usize = 8;
 const SYSTEM_TOKENS: u32 = 400;
 const QUESTION_TOKENS: u32 = 120;
 const REPLY_TOKENS: u32 = 120;
-/// Seconds from a reply to the next question, on average.
+/// Mean seconds from a reply to the next question.
 const THINK_S: f64 = 10.0;
 
 pub(super) fn sessions(demand: &Demand) -> Vec<Session> {

@@ -1,22 +1,22 @@
-//! Long documents, each with several questions about it.
+//! Workload of long documents, with several questions about each.
 
 use super::chance::{Zipf, arrivals, exponential, length};
 use super::{Demand, Session, Turn};
 use crate::text::mix;
 use crate::{Piece, Text, Time};
 
-/// Documents that may be asked about.
+/// Number of documents.
 const DOCUMENTS: usize = 200;
-/// How much more often some are.
+/// Exponent of the Zipf distribution over the documents.
 const EXPONENT: f64 = 0.8;
 const DOCUMENT_TOKENS: u32 = 5_000;
 const DOCUMENT_TOKENS_MAX: u32 = 12_000;
 const QUESTION_TOKENS: u32 = 60;
 const REPLY_TOKENS: u32 = 80;
-/// Questions that somebody has about a document, on average and at most.
+/// Mean and largest number of questions that a client has about a document.
 const QUESTIONS: f64 = 4.0;
 const QUESTIONS_MAX: usize = 12;
-/// Seconds from a reply to the next question, on average.
+/// Mean seconds from a reply to the next question.
 const THINK_S: f64 = 6.0;
 
 pub(super) fn sessions(demand: &Demand) -> Vec<Session> {
@@ -45,7 +45,7 @@ pub(super) fn sessions(demand: &Demand) -> Vec<Session> {
     sessions
 }
 
-/// Each question stands behind the document alone, not behind the ones before it.
+/// Returns questions that each follow the document alone, without the earlier questions.
 fn questions(document: Piece, rng: &mut fastrand::Rng) -> Vec<Turn> {
     let mut turns: Vec<Turn> = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! One prefix in nine of ten requests.
+//! Workload with one prefix in nine of ten requests.
 
 use super::chance::{arrivals, length};
 use super::{Demand, Session, Turn};
@@ -7,7 +7,7 @@ use crate::{Piece, Text, Time};
 
 /// Tokens of the hot prefix.
 const PREFIX_TOKENS: u32 = 1_536;
-/// Share of the requests that have it.
+/// Share of the requests that have the hot prefix.
 const SHARE: f64 = 0.9;
 
 pub(super) fn sessions(demand: &Demand) -> Vec<Session> {

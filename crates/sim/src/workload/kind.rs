@@ -1,4 +1,4 @@
-//! The generated workloads by name.
+//! Generated workloads by name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use super::system_prompts::SystemPrompts;
 use super::{Demand, Session, chats, documents, hot};
 
-/// A generated workload.
+/// Generated workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WorkloadKind {
     /// Single questions behind 30 system prompts of 1,200 tokens, used after Zipf, in all regions.
@@ -15,18 +15,18 @@ pub enum WorkloadKind {
     Chats,
     /// Questions about documents of 5,000 tokens.
     Documents,
-    /// As the first, with three times as many requests in one region for 5 of every 20 seconds.
+    /// System prompts, with three times as many requests in one region for 5 of every 20 seconds.
     Bursts,
-    /// Nine of ten requests begin with the same 1,536 tokens.
+    /// Requests of which nine in ten begin with one prefix of 1,536 tokens.
     Hot,
 }
 
 impl WorkloadKind {
-    /// Every one.
+    /// All workloads.
     pub const ALL: [Self; 5] =
         [Self::SystemPrompts, Self::Chats, Self::Documents, Self::Bursts, Self::Hot];
 
-    /// The name as people write it, e.g. `system_prompts`.
+    /// Returns the name as in commands, e.g. `system_prompts`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl WorkloadKind {
         }
     }
 
-    /// The sessions, the same for the same demand; in no order.
+    /// Returns the sessions in no order; equal demand gives equal sessions.
     #[must_use]
     pub fn sessions(self, demand: &Demand) -> Vec<Session> {
         match self {
@@ -53,7 +53,8 @@ impl WorkloadKind {
     }
 }
 
-/// Together 36,000 tokens: about what one replica's cache of 40,000 holds beside nothing else.
+/// Together 36,000 tokens: about what one replica's cache of 40,000 tokens holds beside nothing
+/// else.
 const SYSTEM_PROMPTS: SystemPrompts = SystemPrompts {
     prompts: 30,
     exponent: 1.0,
@@ -78,7 +79,7 @@ impl FromStr for WorkloadKind {
     }
 }
 
-/// A name that no workload has.
+/// Error for a name that no workload has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown workload `{0}`: expected system_prompts, chats, documents, bursts or hot")]
 pub struct UnknownWorkload(String);
@@ -97,7 +98,7 @@ mod tests {
             for (region, rate) in [(0, 4.0), (1, 2.0)] {
                 let own = sessions.iter().filter(|session| session.region == region);
                 let requests: usize = own.map(|session| session.turns.len()).sum();
-                // Bursts have as many again on top; half a period's worth of them may be missing.
+                // Bursts add requests; half a period of them may be missing.
                 let expected = if kind == WorkloadKind::Bursts { 1.0 + 2.0 / 8.0 } else { 1.0 };
                 let ratio = requests as f64 / (rate * 500.0);
                 assert!((ratio / expected - 1.0).abs() < 0.15, "{kind}: {ratio}");

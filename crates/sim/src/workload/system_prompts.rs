@@ -1,35 +1,36 @@
-//! Single questions behind system prompts that all regions share, some asked far more often.
+//! Workload of single questions after system prompts that all regions share, some used far more
+//! often.
 
 use super::chance::{Zipf, arrivals, length};
 use super::{Demand, Session, Turn};
 use crate::text::mix;
 use crate::{Piece, Text, Time};
 
-/// How the prompts are.
+/// Settings of the workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SystemPrompts {
-    /// System prompts in all.
+    /// Number of system prompts.
     pub(super) prompts: usize,
-    /// How much more often the first ones are used.
+    /// Exponent of the Zipf distribution over the system prompts.
     pub(super) exponent: f64,
-    /// Mean length of a system prompt, tokens.
+    /// Mean length of a system prompt in tokens.
     pub(super) prompt_tokens: u32,
-    /// Mean length of what is asked behind it, tokens.
+    /// Mean length of a question in tokens.
     pub(super) question_tokens: u32,
-    /// Mean length of the reply, tokens.
+    /// Mean length of a reply in tokens.
     pub(super) reply_tokens: u32,
-    /// Every so many seconds there is a burst in one region, one after the other; 0 for none.
+    /// Seconds between two bursts, which hit one region after the other; 0 for no bursts.
     pub(super) burst_every_s: f64,
 }
 
-/// How long a burst lasts, and how many times as many requests there are in it.
+/// Length of a burst in seconds, and factor of the rate during a burst.
 const BURST_S: f64 = 5.0;
 const BURST_FACTOR: f64 = 3.0;
 
 impl SystemPrompts {
     pub(super) fn sessions(&self, demand: &Demand) -> Vec<Session> {
         let mut rng = fastrand::Rng::with_seed(demand.seed);
-        // The prompts themselves are the same for all seeds.
+        // The prompts are equal for all seeds.
         let mut fixed = fastrand::Rng::with_seed(7);
         let prompts: Vec<Piece> = (0..self.prompts as u64)
             .map(|id| Piece { id: mix(1, id), tokens: length(&mut fixed, self.prompt_tokens) })
@@ -38,6 +39,7 @@ impl SystemPrompts {
         let mut sessions = Vec::new();
         for (region, &rate) in demand.rates_per_s.iter().enumerate() {
             let mut times = fastrand::Rng::with_seed(rng.u64(..));
+            // Requests come at the peak rate all the time, and are thinned out between bursts.
             let peak = if self.burst_every_s > 0.0 { rate * BURST_FACTOR } else { rate };
             for start in arrivals(&mut times, peak, demand.seconds) {
                 let share = self.share(start, region, demand.rates_per_s.len());
@@ -51,7 +53,7 @@ impl SystemPrompts {
         sessions
     }
 
-    /// The part of the peak's requests that come at this time.
+    /// Returns the part of the peak rate at this time.
     fn share(&self, at_s: f64, region: usize, regions: usize) -> f64 {
         if self.burst_every_s <= 0.0 {
             return 1.0;

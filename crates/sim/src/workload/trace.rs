@@ -1,4 +1,4 @@
-//! Recorded requests in the form of the Mooncake traces.
+//! Recorded requests in the format of the Mooncake traces.
 
 use serde::Deserialize;
 
@@ -6,49 +6,52 @@ use super::{Session, Turn};
 use crate::text::mix;
 use crate::{Piece, Text, Time};
 
-/// Tokens behind each hash of such a trace.
+/// Tokens per hash of such a trace.
 const HASH_TOKENS: u32 = 512;
 
-/// How a trace is played.
+/// Options for playing a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceOptions {
-    /// Regions that the requests are dealt out to: by the second hash of their prompt, so that
-    /// requests of one conversation stay together.
+    /// Number of regions that get the requests: by the second hash of a prompt, so that requests of
+    /// one conversation stay together.
     pub regions: usize,
-    /// How many times as fast as recorded.
+    /// Factor by which the trace is played faster than recorded.
     pub speed: f64,
-    /// Most requests.
+    /// Most requests; the rest of the trace is left out.
     pub requests_max: usize,
-    /// Longer prompts are left out: the engine could not take them.
+    /// Longest prompt in tokens; requests with longer ones are left out, since the engine could not
+    /// take them.
     pub prompt_tokens_max: u32,
 }
 
-/// A line that can't be read.
+/// Error for a line that can't be read.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the trace: {source}")]
 pub struct TraceError {
-    /// Its number, from 1 on.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Cause of the error.
     source: serde_json::Error,
 }
 
-/// One request of the trace.
+/// Request of the trace.
 #[derive(Debug, Deserialize)]
 struct Record {
-    /// Milliseconds from the beginning.
+    /// Milliseconds since the beginning.
     timestamp: f64,
     input_length: u32,
     output_length: u32,
-    /// One for each started 512 tokens, each standing for the whole prompt up to its end.
+    /// Hashes of blocks of 512 tokens, the last of which may be incomplete; each stands for the
+    /// whole prompt up to the block's end.
     hash_ids: Vec<u64>,
 }
 
-/// The requests of a trace, one JSON object a line with `timestamp` (ms), `input_length`,
+/// Reads the requests of a trace: one JSON object a line with `timestamp` (ms), `input_length`,
 /// `output_length` (tokens) and `hash_ids`.
 ///
 /// # Errors
-/// A line is not such an object.
+///
+/// Returns an error if a line is not such an object.
 pub fn read_trace(text: &str, options: &TraceOptions) -> Result<Vec<Session>, TraceError> {
     let mut sessions = Vec::new();
     for (index, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -72,8 +75,9 @@ fn session(record: &Record, number: u64, options: &TraceOptions) -> Session {
         left -= tokens;
         pieces.push(Piece { id: mix(5, hash), tokens });
     }
+    // Tokens beyond the hashes belong to this request alone.
     pieces.push(Piece { id: mix(6, number), tokens: left });
-    // The first hash is the same for almost all: the service's own system prompt.
+    // Almost all prompts share the first hash: the service's own system prompt.
     let key = record.hash_ids.get(1).or_else(|| record.hash_ids.first()).copied().unwrap_or(number);
     let turn = Turn {
         think_us: 0,

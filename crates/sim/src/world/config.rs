@@ -1,58 +1,58 @@
-//! What a world is made of.
+//! Settings of a world.
 
 use std::time::Instant;
 
 use serde::Serialize;
 use spillway_engine::EngineConfig;
 
-/// Regions with their nodes and replicas, and how long everything takes between them.
+/// Regions with their nodes and replicas, and the delays between them.
 #[derive(Clone, Debug)]
 pub struct WorldConfig {
-    /// The regions.
+    /// Regions of the world.
     pub regions: Vec<RegionConfig>,
-    /// Milliseconds there and back between regions, by their numbers.
+    /// Round-trip times in milliseconds between regions, by their numbers.
     pub rtt_ms: Vec<Vec<f64>>,
-    /// Each replica.
+    /// Settings of each replica's engine.
     pub engine: EngineConfig,
-    /// How and how late news travel.
+    /// Delays of news.
     pub news: News,
-    /// Requests that don't have their first token after so many seconds are given up.
+    /// Seconds after which a request without a first token is given up.
     pub patience_s: f64,
-    /// Requests that come before this many seconds have passed count for nothing: caches are cold.
+    /// Seconds of warm-up: requests that come before don't count, since caches are cold.
     pub warm_up_s: f64,
-    /// Requests that come after this many seconds count for nothing, and the load ends there.
+    /// Seconds until the load ends; requests that come later don't count.
     pub end_s: f64,
-    /// Replicas that are slower than the others: number and how many times as long each step takes.
+    /// Slow replicas: number, and factor by which each step takes longer.
     pub slow: Vec<(usize, f64)>,
-    /// Chooses what chance decides.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// The moment that stands for time 0 in what takes a clock's time; results don't depend on it.
+    /// Moment that stands for time 0 where code takes an `Instant`; results don't depend on it.
     pub origin: Instant,
 }
 
-/// One region.
+/// Size of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct RegionConfig {
-    /// Gateways, each of which gets an equal part of the clients' requests.
+    /// Number of gateways, each of which gets an equal part of the clients' requests.
     pub nodes: usize,
-    /// Model servers.
+    /// Number of model servers.
     pub replicas: usize,
 }
 
-/// How late each kind of news is.
+/// Delays of each kind of news.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct News {
-    /// Milliseconds between two looks at a replica, which are also what the look takes to be known:
-    /// it is 100 to 200 ms old when it is used. 0 for what is true at each moment.
+    /// Milliseconds between two looks at a replica. A look is known at the next one: it is 100 to
+    /// 200 ms old when it is used. 0 for the truth at each moment.
     pub signals_ms: f64,
-    /// Milliseconds until what one node sent to a replica is known to the region's other nodes;
+    /// Milliseconds until the region's other nodes know that a node sent a request to a replica;
     /// `None` if they never learn.
     pub share_ms: Option<f64>,
     /// Milliseconds between two deltas of a region to the hot trie; `None` for no hot trie.
     pub hot_ms: Option<f64>,
-    /// Milliseconds from a delta's proposal to its being applied everywhere.
+    /// Milliseconds from the proposal of a delta until all regions have applied it.
     pub agree_ms: f64,
-    /// Milliseconds from a node to a replica of its region, one way.
+    /// One-way milliseconds from a node to a replica of its region.
     pub hop_ms: f64,
 }
 
@@ -69,7 +69,7 @@ impl Default for News {
 }
 
 impl News {
-    /// Everything is known at once.
+    /// Returns news without delays.
     #[must_use]
     pub fn instant() -> Self {
         Self { signals_ms: 0.0, share_ms: Some(0.0), hot_ms: None, ..Self::default() }
@@ -77,7 +77,8 @@ impl News {
 }
 
 impl WorldConfig {
-    /// The world of one router that knows everything: all replicas in one region, nothing late.
+    /// Returns the world of one router that knows everything: all replicas in one region, no
+    /// delays.
     #[must_use]
     pub fn omniscient(&self) -> Self {
         let replicas = self.regions.iter().map(|region| region.replicas).sum();
@@ -89,7 +90,7 @@ impl WorldConfig {
         }
     }
 
-    /// The same with so many nodes in each region.
+    /// Returns this world with so many nodes in each region.
     #[must_use]
     pub fn with_nodes(&self, nodes: usize) -> Self {
         let mut config = self.clone();

@@ -1,4 +1,4 @@
-//! What came of a run.
+//! Results of a run.
 
 use std::time::Duration;
 
@@ -8,79 +8,79 @@ use super::World;
 use super::request::Request;
 use crate::Quantiles;
 
-/// What came of a run, over the requests that arrived while it counted.
+/// Results of a run, over the requests that arrived while it counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
-    /// Requests.
+    /// Number of requests.
     pub requests: usize,
-    /// Of these, the ones that got no first token in time: shed, refused or given up.
+    /// Requests without a first token in time: shed, refused or given up.
     pub failed: usize,
     /// Seconds that count.
     pub seconds: f64,
-    /// Milliseconds to the first token as clients see it; of those that got one.
+    /// Milliseconds to the first token at the client, of the requests that got one.
     pub first_token_ms: Quantiles,
-    /// Milliseconds to the last token.
+    /// Milliseconds to the last token at the client.
     pub reply_ms: Quantiles,
-    /// Each request's milliseconds to the first token, infinite for those that failed.
+    /// Milliseconds to the first token of each request; infinite for failed ones.
     #[serde(skip)]
     pub first_tokens_ms: Vec<f64>,
-    /// Prompt tokens that were found in caches, of all.
+    /// Part of all prompt tokens that was cached, 0 to 1.
     pub cached_share: f64,
-    /// Requests that other regions served, of all.
+    /// Part of all requests that another region served, 0 to 1.
     pub forwarded_share: f64,
-    /// Requests that waited in a node, of all.
+    /// Part of all requests that waited in a node, 0 to 1.
     pub waited_share: f64,
-    /// How far the predicted time to the first token was from the seen one, as a part of the seen
-    /// one; all 0 where nothing is predicted.
+    /// Relative error of the predicted time to first token, as a part of the seen time; all 0
+    /// without predictions.
     pub prediction_error: Quantiles,
-    /// By region.
+    /// Results by region.
     pub regions: Vec<RegionFigures>,
 }
 
-/// A region's replicas.
+/// Results of a region's replicas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RegionFigures {
-    /// What the busiest replica had to compute, over the mean of all: step time beyond the reading
-    /// of the weights.
+    /// Work of the busiest replica over the mean of all. Work is the time of steps without the
+    /// reading of weights.
     pub work_skew: f64,
-    /// Requests of the replica that got most, over the mean.
+    /// Requests of the replica that got most, over the mean of all.
     pub request_skew: f64,
-    /// Share of time that replicas were computing, on average.
+    /// Mean share of time that replicas were computing.
     pub busy_share: f64,
-    /// Share of the caches that running requests held, on average.
+    /// Mean share of the caches that running requests held.
     pub kv_share: f64,
     /// Seconds of work of each replica.
     pub work_s: Vec<f64>,
 }
 
 impl Figures {
-    /// Requests a second whose first token came within so many milliseconds.
+    /// Returns the requests a second whose first token came within so many milliseconds.
     #[must_use]
     pub fn goodput_per_s(&self, within_ms: f64) -> f64 {
         let good = self.first_tokens_ms.iter().filter(|&&ms| ms <= within_ms).count();
         good as f64 / self.seconds.max(1e-9)
     }
 
-    /// The highest skew of work of all regions.
+    /// Returns the highest skew of work of all regions.
     #[must_use]
     pub fn work_skew(&self) -> f64 {
         self.regions.iter().map(|region| region.work_skew).fold(0.0, f64::max)
     }
 
-    /// The highest skew of requests of all regions.
+    /// Returns the highest skew of requests of all regions.
     #[must_use]
     pub fn request_skew(&self) -> f64 {
         self.regions.iter().map(|region| region.request_skew).fold(0.0, f64::max)
     }
 
-    /// Mean share of the caches that running requests held.
+    /// Returns the mean share of the caches that running requests held.
     #[must_use]
     pub fn kv_share(&self) -> f64 {
         let held = self.regions.iter().map(|region| region.kv_share).sum::<f64>();
         held / self.regions.len().max(1) as f64
     }
 
-    /// Mean share of time that replicas were computing.
+    /// Returns the mean share of time that replicas were computing.
     #[must_use]
     pub fn busy_share(&self) -> f64 {
         let busy = self.regions.iter().map(|region| region.busy_share).sum::<f64>();
@@ -129,6 +129,7 @@ impl World {
         let work_s: Vec<f64> =
             self.replicas[range.clone()].iter().map(|one| one.work.as_secs_f64()).collect();
         let served = |replica: usize| {
+            // A request counts at the replica that it went to last.
             let at = |one: &&Request| one.replica == Some(replica) && self.counts(one.arrived);
             self.requests.iter().filter(at).count() as f64
         };
@@ -145,7 +146,7 @@ impl World {
     }
 }
 
-/// The largest over the mean; 1 if there is nothing.
+/// Returns the largest over the mean; 1 if the sum is 0.
 fn skew(parts: &[f64]) -> f64 {
     let sum: f64 = parts.iter().sum();
     if sum <= 0.0 {

@@ -1,4 +1,4 @@
-//! What nodes learn of their region and of others, every so often.
+//! Periodic news: nodes learn of their region and of other regions.
 
 use std::sync::Arc;
 
@@ -9,12 +9,13 @@ use crate::router::region_name;
 use crate::world::node::Elsewhere;
 use crate::world::{Event, World};
 
-/// Milliseconds between looks where everything is known at once: what waits is looked at again.
+/// Milliseconds between looks where everything is known at once: waiting requests are decided about
+/// again.
 const LOOK_MS: f64 = 100.0;
 
 impl World {
-    /// The nodes of a region look at its replicas, tell the other regions what they saw, and look
-    /// again at what waits in them.
+    /// Lets the nodes of a region look at its replicas, report to the other regions, and decide
+    /// again about their waiting requests.
     pub(super) fn look(&mut self, region: usize) {
         for node in self.regions[region].nodes.clone() {
             self.look_at_replicas(node);
@@ -31,7 +32,7 @@ impl World {
         self.agenda.put(next, Event::Look { region });
     }
 
-    /// What a node knows just before it decides.
+    /// Updates the knowledge of a node just before it decides, if everything is known at once.
     pub(super) fn refresh(&mut self, node: usize) {
         if self.config.news.signals_ms <= 0.0 {
             self.look_at_replicas(node);
@@ -86,7 +87,7 @@ impl World {
         }
     }
 
-    /// The region's first node tells the other regions how it stands.
+    /// Sends the report of the region's first node to the other regions.
     fn tell(&mut self, region: usize) {
         let speaker = &self.nodes[self.regions[region].nodes.start];
         let (load, made) = (speaker.report.load, self.now);
@@ -96,7 +97,7 @@ impl World {
         }
     }
 
-    /// A region's first node proposes what has changed in its caches.
+    /// Lets the region's first node propose the changes in its caches.
     pub(super) fn propose(&mut self, region: usize) {
         let Some(every_ms) = self.config.news.hot_ms else { return };
         let speaker = self.regions[region].nodes.start;
@@ -112,7 +113,7 @@ impl World {
         self.agenda.put(next, Event::Propose { region });
     }
 
-    /// A proposal is agreed on, and every node knows it.
+    /// Applies an agreed proposal; every node learns of it at once.
     pub(super) fn agree(&mut self, region: usize, proposal: usize) {
         let Some(delta) = self.deltas.remove(&proposal) else { return };
         self.trie.apply(&region_name(region), &delta, self.now.ms());
@@ -122,7 +123,7 @@ impl World {
         }
     }
 
-    /// Milliseconds since a report was made.
+    /// Returns the milliseconds since a report was made.
     pub(super) fn age_ms(&self, made: Time) -> f32 {
         self.now.ms_since(made) as f32
     }

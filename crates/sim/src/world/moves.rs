@@ -1,4 +1,4 @@
-//! How a request moves: from its client to a node, to a replica, and back.
+//! Way of a request from its client to a node and to a replica.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::{Event, World};
 use crate::router::{Ask, RegionSight, Sent, Sight, Truth, Verdict};
 use crate::text::{BYTES_PER_TOKEN, router_chain};
 
-/// Output tokens that a client allows for each that it gets: clients ask for more than they need.
+/// Output tokens that a client allows per token that it gets: clients ask for more than they need.
 const OUTPUT_ALLOWANCE: u32 = 2;
 
 impl World {
-    /// A client asks one of its region's nodes.
+    /// Sends a client's request to one of its region's nodes.
     pub(super) fn ask(&mut self, session: usize, turn: usize) {
         let Some(asked) = self.sessions[session].turns.get(turn) else { return };
         let (number, region) = (self.requests.len(), self.sessions[session].region);
@@ -68,7 +68,7 @@ impl World {
         self.decide(number, false);
     }
 
-    /// Asks the node that has the request now, and does what it says; `true` unless the request
+    /// Lets the request's node decide, and carries out its verdict. Returns true unless the request
     /// waits there.
     pub(super) fn decide(&mut self, request: usize, has_turn: bool) -> bool {
         let node = self.requests[request].node;
@@ -124,6 +124,7 @@ impl World {
             prompt_tokens: asked.prompt_tokens,
             refused: &asked.refused,
         };
+        // A guest is admitted or refused once, on its arrival.
         let is_new_guest = asked.inquiry.hop > 0 && asked.state == State::Moving;
         if is_new_guest && !router.admits(&ask, &sight) {
             return Verdict::Shed;
@@ -131,7 +132,7 @@ impl World {
         router.decide(&ask, &sight, rng)
     }
 
-    /// The other regions as a node sees them.
+    /// Returns the other regions as a node sees them.
     fn others(&self, node: usize) -> Vec<RegionSight> {
         let home = self.nodes[node].region;
         let instant = self.config.origin + self.now.since_start();
@@ -156,7 +157,7 @@ impl World {
         (0..self.regions.len()).filter(|&region| region != home).map(sight).collect()
     }
 
-    /// Sends a request to a replica, and has the neighbours told.
+    /// Sends a request to a replica, and lets the neighbours learn of it.
     fn place(&mut self, request: usize, replica: usize, placed: Placed) {
         let node = self.requests[request].node;
         self.requests[request].state = State::Placed(placed);
@@ -197,6 +198,7 @@ impl World {
             blocks: request.engine_chain.clone(),
         };
         let chain = request.chain().clone();
+        // The engine's queue is full: the request fails.
         if self.replicas[placed.replica].submit(self.now, asked, chain).is_err() {
             request.was_refused = true;
             self.release(number, &placed);
@@ -214,8 +216,9 @@ impl World {
         self.agenda.put(arrival, Event::Guest { request, region });
     }
 
-    /// A guest arrives: it is served here or sent back.
+    /// Lets an arriving guest be served here, or sends it back.
     pub(super) fn welcome(&mut self, request: usize, region: usize) {
+        // The client gave up while the request was on its way.
         if self.requests[request].state == State::Over {
             return;
         }
@@ -240,11 +243,12 @@ impl World {
         self.agenda.put(back, Event::Refused { request, region });
     }
 
-    /// A guest is back home, refused.
+    /// Takes back a guest that another region refused, and decides again.
     pub(super) fn turn_back(&mut self, request: usize, region: usize) {
         let instant = self.config.origin + self.now.since_start();
         let asked = &mut self.requests[request];
         self.nodes[asked.entry].count_forwarded(region, 0, 1, instant);
+        // The client gave up while the request was on its way.
         if asked.state == State::Over {
             return;
         }
@@ -254,7 +258,7 @@ impl World {
         self.decide(request, false);
     }
 
-    /// Puts a request into its node's queue; `false` if that takes no more.
+    /// Puts a request into its node's queue. Returns false if the queue takes no more.
     fn wait(&mut self, request: usize) -> bool {
         let asked = &mut self.requests[request];
         let entry = WaitEntry {
@@ -274,10 +278,12 @@ impl World {
         }
     }
 
-    /// Those that wait in a node look for a place, one after the other, until the first finds none.
+    /// Decides about the requests that wait in a node, one after the other, until the first finds
+    /// no place.
     pub(super) fn wake(&mut self, node: usize) {
         let instant = self.config.origin + self.now.since_start();
         while let Some((_, entry)) = self.nodes[node].waiting.pop_next(instant) {
+            // Regions that refused before may have room by now.
             self.requests[entry.item].refused.clear();
             if !self.decide(entry.item, true) {
                 return;
@@ -285,7 +291,7 @@ impl World {
         }
     }
 
-    /// All that wait in a node look for a place, here or elsewhere.
+    /// Decides about all requests that wait in a node: a place may be free, here or elsewhere.
     pub(super) fn look_at_waiting(&mut self, node: usize) {
         let instant = self.config.origin + self.now.since_start();
         let mut waiting = Vec::new();
@@ -293,13 +299,14 @@ impl World {
             waiting.push(entry.item);
         }
         for request in waiting {
+            // Regions that refused before may have room by now.
             self.requests[request].refused.clear();
             self.decide(request, true);
         }
     }
 }
 
-/// The caches of a region, for one request.
+/// Caches of a region, for one request.
 #[derive(Debug)]
 struct Caches<'a> {
     replicas: &'a [Replica],

@@ -1,4 +1,4 @@
-//! A gateway in the world: what it counts, hears and keeps waiting.
+//! Gateway in the world: its counts, its news and its queue.
 
 use std::time::Instant;
 
@@ -9,40 +9,40 @@ use spillway_types::{ModelLoad, ModelName, Reading, ReplicaName, Signals};
 use crate::Time;
 use crate::router::{ReplicaSight, Router};
 
-/// Part of a new latency that counts against the ones before, unless it is the highest.
+/// Weight of a new latency against the earlier ones, unless it is the highest.
 const LATENCY_SHARE: f32 = 0.1;
 
-/// The longest wait in a node's queue, milliseconds: less than the default, since clients here are
+/// Longest wait in a node's queue in milliseconds: less than the default, since clients here are
 /// people who wait for an answer.
 const WAIT_MS_MAX: u64 = 30_000;
 
-/// One gateway.
+/// Gateway.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) region: usize,
     pub(super) router: Box<dyn Router>,
     pub(super) rng: fastrand::Rng,
     pub(super) waiting: WaitQueue<usize>,
-    /// Its requests at each replica of the region.
+    /// Requests of this node at each replica of the region.
     pub(super) replicas: Vec<ReplicaSight>,
     /// Reports of the last look, which are read from the next one on.
     looked: Vec<Signals>,
     latencies: Vec<Option<f32>>,
     load: RegionLoad,
     pub(super) report: OwnReport,
-    /// What it sent to each region, and what ended there.
+    /// Requests that this node sent to each region, and that ended there.
     pub(super) forwarded: Vec<Traffic>,
     pub(super) guests: u32,
 }
 
-/// What a node says of its own region.
+/// Report of a node about its own region.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct OwnReport {
     pub(super) load: ModelLoad,
     pub(super) at: Time,
     /// Requests of this node that end each second.
     pub(super) own_rate_per_s: Option<f32>,
-    /// Requests that it had sent to replicas by then, and that had ended.
+    /// Requests that this node had sent to replicas by then, and that had ended.
     started: u64,
     ended: u64,
 }
@@ -55,19 +55,19 @@ pub(super) struct Traffic {
     pub(super) history: TrafficHistory,
 }
 
-/// The names that the region's load is summed up by.
+/// Names by which the region's load is summed up.
 #[derive(Debug)]
 pub(super) struct Names {
     replicas: Vec<ReplicaName>,
     model: [ModelName; 1],
 }
 
-/// What the other nodes of a region have at a replica.
+/// Load of a region's other nodes at a replica.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Elsewhere {
-    /// Their requests there.
+    /// Requests of the other nodes there.
     pub(super) in_flight: u32,
-    /// Prompt tokens that it still has to read for them, as far as predicted.
+    /// Prompt tokens that the replica still has to read for the other nodes, as predicted.
     pub(super) pending_tokens: u32,
 }
 
@@ -111,7 +111,7 @@ impl Node {
         }
     }
 
-    /// Takes in what replicas report now, to be known from the next look on.
+    /// Takes in the present reports of replicas, to be known from the next look on.
     pub(super) fn look(&mut self, signals: impl Fn(usize, &ReplicaSight) -> Signals) {
         for (at, replica) in self.replicas.iter_mut().enumerate() {
             let fresh = signals(at, replica);
@@ -120,7 +120,7 @@ impl Node {
         self.add_latencies();
     }
 
-    /// Takes in what replicas report, to be known at once.
+    /// Takes in the present reports of replicas, to be known at once.
     pub(super) fn look_now(&mut self, signals: impl Fn(usize, &ReplicaSight) -> Signals) {
         for (at, replica) in self.replicas.iter_mut().enumerate() {
             replica.signals = signals(at, replica);
@@ -136,8 +136,8 @@ impl Node {
         }
     }
 
-    /// Sums the region up. `elsewhere` has what the other nodes have at each replica, `others` what
-    /// waits in them and what they end each second.
+    /// Sums up the region. `elsewhere` is the load of the other nodes at each replica, `others` the
+    /// number of requests that wait in each of them and that end there per second.
     pub(super) fn sum_up(
         &mut self,
         (now, instant): (Time, Instant),
@@ -176,7 +176,7 @@ impl Node {
         };
     }
 
-    /// The own region as it stands now.
+    /// Returns the present state of the own region.
     pub(super) fn own_report(&self, now: Time) -> RegionReport {
         let since = |now: u64, then: u64| u32::try_from(now - then).unwrap_or(u32::MAX);
         RegionReport {
@@ -187,7 +187,8 @@ impl Node {
         }
     }
 
-    /// What waits before one that is to be decided about.
+    /// Returns the backlog before a request that is to be decided about; none for a request that
+    /// `has_turn`.
     pub(super) fn waiting(&self, has_turn: bool) -> Waiting {
         if has_turn {
             return Waiting { ahead: 0, wait_ms: None, all: 0, has_room: true };
@@ -196,7 +197,7 @@ impl Node {
         Waiting { ahead: all, wait_ms: None, all, has_room: self.waiting.room(0).is_ok() }
     }
 
-    /// A request goes to a replica.
+    /// Counts a request that goes to a replica.
     pub(super) fn send(&mut self, replica: usize, pending_tokens: u32) {
         let replica = &mut self.replicas[replica];
         replica.in_flight += 1;
@@ -204,20 +205,21 @@ impl Node {
         replica.pending_tokens += pending_tokens;
     }
 
-    /// A reply has begun.
+    /// Counts a reply that has begun.
     pub(super) fn begin(&mut self, replica: usize, pending_tokens: u32, latency_ms: f32) {
         self.replicas[replica].pending_tokens -= pending_tokens;
         let before = self.latencies[replica].unwrap_or(latency_ms);
         let follow = before + (latency_ms - before) * LATENCY_SHARE;
+        // A peak counts at once and fades slowly, as in a node.
         self.latencies[replica] = Some(follow.max(latency_ms));
     }
 
-    /// A reply has ended.
+    /// Counts a reply that has ended.
     pub(super) fn end(&mut self, replica: usize) {
         self.replicas[replica].in_flight -= 1;
     }
 
-    /// Requests went to another region, or came to an end there.
+    /// Counts requests that went to another region, and that came to an end there.
     pub(super) fn count_forwarded(&mut self, region: usize, sent: u64, ended: u64, now: Instant) {
         let traffic = &mut self.forwarded[region];
         traffic.sent += sent;

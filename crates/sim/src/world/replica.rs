@@ -1,4 +1,4 @@
-//! A model server in the world.
+//! Model server in the world.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,23 +9,23 @@ use spillway_types::{BlockHashes, Reading, Signals};
 use crate::Time;
 use crate::text::ENGINE_BLOCKS_PER_BLOCK;
 
-/// An engine, and what it has done.
+/// Engine with its work so far.
 #[derive(Debug)]
 pub(super) struct Replica {
     engine: Engine,
     base: Duration,
-    /// The prompts of the requests that are there, by their numbers.
+    /// Prompts of the requests that are there, by their numbers.
     chains: BTreeMap<usize, BlockHashes>,
-    /// What its steps cost beyond reading the weights, within the time that counts.
+    /// Duration of the counted steps without the reading of weights.
     pub(super) work: Duration,
-    /// How long its steps took, within the time that counts.
+    /// Duration of the counted steps.
     pub(super) busy: Duration,
-    /// When the world's agenda has its next step, if at all.
+    /// Moment of the next step on the world's agenda; `None` if there is none.
     pub(super) due: Option<Time>,
 }
 
 impl Replica {
-    /// An idle one, whose steps take `slowness` times as long as the config says.
+    /// Returns an idle replica whose steps take `slowness` times as long as the config says.
     pub(super) fn new(mut config: EngineConfig, slowness: f64) -> Self {
         let slower = |ns: u64| (ns as f64 * slowness) as u64;
         config.cost.base_ns = slower(config.cost.base_ns);
@@ -42,10 +42,11 @@ impl Replica {
         }
     }
 
-    /// Hands a request over.
+    /// Hands over a request.
     ///
     /// # Errors
-    /// The engine does not take it.
+    ///
+    /// Returns an error if the engine does not take the request.
     pub(super) fn submit(
         &mut self,
         now: Time,
@@ -58,12 +59,12 @@ impl Replica {
         Ok(())
     }
 
-    /// When [`Replica::step`] has to be called next.
+    /// Returns when [`Replica::step`] has to be called next; `None` if there is nothing to do.
     pub(super) fn next_step(&self) -> Option<Time> {
         self.engine.next_step_at().map(Time::from)
     }
 
-    /// Ends and begins what is due.
+    /// Ends the present step and begins the next one. `counts` is true if the time counts.
     pub(super) fn step(&mut self, now: Time, counts: bool) -> StepReport {
         let report = self.engine.step(now.since_start());
         if let Some(started) = report.started.filter(|_| counts) {
@@ -73,19 +74,19 @@ impl Replica {
         report
     }
 
-    /// A request has ended or is given up.
+    /// Forgets a request that has ended or was given up.
     pub(super) fn forget(&mut self, ask: usize) {
         self.chains.remove(&ask);
     }
 
-    /// Takes a request out.
+    /// Removes a request.
     pub(super) fn abort(&mut self, ask: usize) {
         self.engine.abort(RequestId(ask as u64));
         self.forget(ask);
     }
 
-    /// What it would report now. `in_flight` is what the node that asks knows
-    /// of, `started` its own.
+    /// Returns the present report. `in_flight` is the number of requests that the asking node knows
+    /// of, `started` the number that it ever sent.
     pub(super) fn signals(&self, in_flight: u32, started: u64) -> Signals {
         let stats = self.engine.stats();
         let fresh = |value: f32| Reading { value, trust: 1.0 };
@@ -99,13 +100,14 @@ impl Replica {
         }
     }
 
-    /// Leading blocks of a prompt, in blocks of the router, that are in the cache or will be when
-    /// what was sent has begun.
+    /// Returns the leading blocks of a prompt, in blocks of the router, that are in the cache or
+    /// will be once all requests sent have begun.
     pub(super) fn cached_blocks(&self, engine_chain: &[u64], chain: &[u64]) -> u32 {
         let filed = self.engine.cached_blocks(engine_chain) / ENGINE_BLOCKS_PER_BLOCK;
         let shared = |other: &BlockHashes| {
             other.as_slice().iter().zip(chain).take_while(|(a, b)| a == b).count()
         };
+        // Prompts that were sent before will be read, and so cached, first.
         let coming = self.chains.values().map(shared).max().unwrap_or(0);
         u32::try_from(filed.max(coming).min(chain.len())).unwrap_or(u32::MAX)
     }

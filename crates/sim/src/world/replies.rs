@@ -1,11 +1,11 @@
-//! How a reply comes back, or does not.
+//! Way of a reply back to its client.
 
 use super::request::{Placed, State};
 use super::{Event, World};
 use crate::router::{Ended, Replied};
 
 impl World {
-    /// A reply begins.
+    /// Notes the beginning of a reply.
     pub(super) fn begin(&mut self, number: usize, cached_tokens: u32) {
         let (now, home) = (self.now, self.requests[number].region);
         let request = &mut self.requests[number];
@@ -36,7 +36,7 @@ impl World {
         request.first_token_ms = Some(now.ms_since(request.arrived) + way_ms);
     }
 
-    /// A reply ends: its client thinks, and asks again.
+    /// Notes the end of a reply: its client thinks, and asks again.
     pub(super) fn end(&mut self, number: usize) {
         let State::Placed(placed) = self.requests[number].state else { return };
         self.tell_ended(number, &placed);
@@ -48,6 +48,7 @@ impl World {
         let (session, turn) = (request.session, request.turn + 1);
         if let Some(next) = self.sessions[session].turns.get(turn) {
             let at = self.now.after_us(way_us + next.think_us);
+            // Sessions end with the load.
             if at.0 < (self.config.end_s * 1e6) as u64 {
                 self.agenda.put(at, Event::Asked { session, turn });
             }
@@ -67,7 +68,7 @@ impl World {
         });
     }
 
-    /// A client leaves if nothing has come so far.
+    /// Lets a client leave if its first token has not come.
     pub(super) fn give_up(&mut self, number: usize) {
         if self.requests[number].first_token_ms.is_some() {
             return;
@@ -90,12 +91,13 @@ impl World {
         }
     }
 
-    /// A request is no longer at its replica.
+    /// Notes that a request is no longer at its replica.
     pub(super) fn release(&mut self, number: usize, placed: &Placed) {
         let request = &mut self.requests[number];
         request.state = State::Over;
         let node = &mut self.nodes[request.node];
         let replica = placed.replica - self.regions[node.region].replicas.start;
+        // A reply that began took its prompt off the account already.
         if placed.first_token.is_none() {
             node.replicas[replica].pending_tokens -= placed.pending_tokens;
         }

@@ -1,20 +1,20 @@
-//! A request on its way through the world.
+//! Request on its way through the world.
 
 use spillway_route::WaitTicket;
 use spillway_types::{BlockHashes, Inquiry, Prediction};
 
 use crate::Time;
 
-/// Everything about one request.
+/// State and history of one request.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) session: usize,
     pub(super) turn: usize,
-    /// The region that its client is nearest to.
+    /// Region that the client is nearest to.
     pub(super) region: usize,
-    /// The node that its client asked.
+    /// Node that the client asked.
     pub(super) entry: usize,
-    /// The node that decides about it now: another one while it is a guest.
+    /// Node that decides about the request now: a node of another region while it is a guest.
     pub(super) node: usize,
     pub(super) arrived: Time,
     pub(super) inquiry: Inquiry,
@@ -24,24 +24,25 @@ pub(super) struct Request {
     pub(super) reply_tokens: u32,
     pub(super) refused: Vec<usize>,
     pub(super) state: State,
-    /// Its place in a queue, while it waits.
+    /// Handle in the node's queue, while the request waits.
     pub(super) ticket: Option<WaitTicket>,
     pub(super) cached_tokens: u32,
-    /// From its arrival to the first token, as its client sees it.
+    /// Milliseconds from the arrival to the first token, at the client.
     pub(super) first_token_ms: Option<f64>,
-    /// How far that was from what was predicted, as a part of it; `None` without a prediction.
+    /// Relative error of the predicted time, as a part of the seen time; `None` without a
+    /// prediction.
     pub(super) prediction_error: Option<f64>,
-    /// From its arrival to the last token.
+    /// Milliseconds from the arrival to the last token, at the client.
     pub(super) ended_ms: Option<f64>,
-    /// The replica that it went to last.
+    /// Replica that the request went to last.
     pub(super) replica: Option<usize>,
-    /// A replica's queue was full.
+    /// True if a replica's queue was full.
     pub(super) was_refused: bool,
-    /// It waited in a node.
+    /// True if the request waited in a node.
     pub(super) waited: bool,
 }
 
-/// Where a request is.
+/// Stations of a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum State {
     // Moving => (Waiting | Placed | Over)
@@ -53,25 +54,25 @@ pub(super) enum State {
     // Placed => Over
     /// At a replica, or on the way there.
     Placed(Placed),
-    /// It was answered, or given up.
+    /// Answered, shed or given up.
     Over,
 }
 
-/// Where a request was sent, and when.
+/// Replica that a request was sent to, and when.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Placed {
-    /// The replica, by its number in the world.
+    /// Number of the replica in the world.
     pub(super) replica: usize,
     pub(super) sent: Time,
     pub(super) prediction: Option<Prediction>,
     /// Prompt tokens that the node counts as still to be read there.
     pub(super) pending_tokens: u32,
-    /// When its first token was on its way.
+    /// Moment at which the first token arrived at the node; `None` before.
     pub(super) first_token: Option<Time>,
 }
 
 impl Request {
-    /// The prompt's blocks as routers see them.
+    /// Returns the prompt's blocks as routers see them.
     pub(super) fn chain(&self) -> &BlockHashes {
         &self.inquiry.prefix
     }

@@ -44,7 +44,7 @@ fn session(at_s: f64, region: usize, prompts: &[(u64, u32)]) -> Session {
     }
 }
 
-/// Says the same of every request that is no guest; serves guests if told so.
+/// Router that gives every request but guests one verdict; it serves guests if told so.
 #[derive(Clone, Copy, Debug)]
 struct Fixed {
     own: Verdict,
@@ -62,7 +62,7 @@ impl Router for Fixed {
     }
 }
 
-/// Notes when clients ask, in milliseconds since the beginning.
+/// Router that records when clients ask, in milliseconds since the beginning.
 #[derive(Debug)]
 struct Watched {
     fixed: Fixed,
@@ -86,7 +86,7 @@ fn run_fixed(config: WorldConfig, sessions: Vec<Session>, fixed: Fixed) -> Figur
     World::new(config, sessions, &mut |_, _, _| Box::new(fixed)).run()
 }
 
-/// From the arrival at an idle L4 to the first token of such a prompt.
+/// Returns the milliseconds from the arrival at an idle L4 to the first token of such a prompt.
 fn idle_ms(prompt_tokens: u64) -> f64 {
     let cost = Profile::L4.step_cost();
     cost.duration(prompt_tokens, 1, prompt_tokens).as_secs_f64() * 1e3
@@ -107,7 +107,7 @@ fn a_guest_pays_for_the_way_and_one_that_is_refused_pays_for_nothing() {
     let figures = run_fixed(config(&[(1, 1), (1, 1)]), sessions.clone(), away);
     assert!((figures.first_token_ms.p50 - idle_ms(500) - 100.5).abs() < 0.01, "{figures:?}");
     assert_eq!(figures.forwarded_share, 1.0);
-    // Refused after a way in vain, and then served at home.
+    // Refused in the other region, and then served at home.
     let refused = run_fixed(config(&[(1, 1), (1, 1)]), sessions, Fixed { admits: false, ..away });
     assert!((refused.first_token_ms.p50 - idle_ms(500) - 100.5).abs() < 0.01, "{refused:?}");
     assert_eq!(refused.forwarded_share, 0.0);
@@ -118,7 +118,7 @@ fn the_next_question_follows_the_reply_and_finds_the_cache_warm() {
     let serve = Fixed { own: Verdict::Serve { replica: 0, prediction: None }, admits: true };
     let sessions = vec![session(1.0, 0, &[(1, 640), (1, 640)])];
     let figures = run_fixed(config(&[(1, 1)]), sessions, serve);
-    // All but the last block of the second prompt, which is always computed.
+    // All but the last block of the second prompt is cached; the last one is always computed.
     assert_eq!(figures.requests, 2);
     assert!((figures.cached_share - 624.0 / 1_280.0).abs() < 1e-9, "{figures:?}");
 }
@@ -139,7 +139,7 @@ fn a_client_thinks_once_it_has_its_reply_which_a_guest_gets_later() {
         asked_ms[1] - asked_ms[0]
     };
     let at_home = pause_ms(Verdict::Serve { replica: 0, prediction: None }, true);
-    // A second of thought, and ten tokens, which an L4 takes some 30 ms each for.
+    // A second of thought, and ten tokens of about 30 ms each on an L4.
     assert!((1_200..1_800).contains(&at_home), "{at_home}");
     let away = pause_ms(Verdict::Forward(1), true);
     assert!(away.abs_diff(at_home + 100) <= 1, "there and back: {away}, at home {at_home}");
@@ -189,7 +189,7 @@ fn all_policies_serve_all_requests_of_a_light_load() {
 #[test]
 fn a_slow_replica_gets_less_once_it_is_known_to_be_slow() {
     let slow = WorldConfig { slow: vec![(0, 4.0)], ..config(&[(1, 3)]) };
-    // Prompts that nobody has asked before, so that caches count for nothing.
+    // Prompts without any repetition, so that caches make no difference.
     let sessions: Vec<Session> = (0..400_u32)
         .map(|at| session(f64::from(at) * 0.25, 0, &[(1_000 + u64::from(at), 600)]))
         .collect();

@@ -1,4 +1,4 @@
-//! Messages in their frames, and statuses in their headers.
+//! Frames of gRPC messages, and headers of gRPC statuses.
 
 use bytes::{Buf, Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
@@ -7,43 +7,44 @@ use prost::Message;
 use crate::api::ApiError;
 use crate::body::ReplyBody;
 
-/// The content type of requests and replies.
+/// Content type of gRPC requests and replies.
 pub(crate) const CONTENT_TYPE: &str = "application/grpc";
-/// Bytes in front of each message: whether it is compressed, and its length.
+/// Bytes in front of each message: a flag for compression, and the length.
 const HEAD_BYTES: usize = 5;
 
-/// A message in its frame.
+/// Returns a message in its frame.
 pub(super) fn frame(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut framed = Vec::with_capacity(HEAD_BYTES + length);
     framed.push(0);
     framed.extend(u32::try_from(length).unwrap_or(u32::MAX).to_be_bytes());
-    // A vector has room for everything, so this can't fail.
+    // A vector grows as needed, so encoding cannot fail.
     message.encode(&mut framed).unwrap_or_default();
     framed.into()
 }
 
-/// A reply of one message.
+/// Returns a reply with one message.
 pub(super) fn reply(message: &impl Message) -> Response<ReplyBody> {
     head(ReplyBody::whole(frame(message)).with_trailers(ok_trailers()))
 }
 
-/// A reply with this body.
+/// Returns a reply with this body.
 pub(super) fn head(body: ReplyBody) -> Response<ReplyBody> {
     let mut response = Response::new(body);
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE));
     response
 }
 
-/// What a call ends with that went well.
+/// Returns the trailers of a successful call.
 pub(super) fn ok_trailers() -> HeaderMap {
     HeaderMap::from_iter([(header::HeaderName::from_static("grpc-status"), HeaderValue::from(0))])
 }
 
-/// What a call ends with that failed.
+/// Returns the trailers of a failed call.
 pub(crate) fn error_trailers(status: StatusCode, message: &str) -> HeaderMap {
     let mut trailers = HeaderMap::new();
     trailers.insert("grpc-status", HeaderValue::from(code_of(status)));
+    // gRPC percent-encodes messages: everything but printable ASCII, and the percent sign itself.
     let printable = message.bytes().map(|byte| match byte {
         b' '..=b'$' | b'&'..=b'~' => char::from(byte).to_string(),
         byte => format!("%{byte:02X}"),
@@ -51,13 +52,14 @@ pub(crate) fn error_trailers(status: StatusCode, message: &str) -> HeaderMap {
     if let Ok(message) = HeaderValue::try_from(printable.collect::<String>()) {
         trailers.insert("grpc-message", message);
     }
+    // Tells the client to send the message again without compression.
     if status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
         trailers.insert("grpc-accept-encoding", HeaderValue::from_static("identity"));
     }
     trailers
 }
 
-/// The gRPC code that comes closest to an HTTP status.
+/// Returns the gRPC code that is closest to an HTTP status.
 fn code_of(status: StatusCode) -> u16 {
     match status.as_u16() {
         400 => 3,
@@ -73,7 +75,10 @@ fn code_of(status: StatusCode) -> u16 {
     }
 }
 
-/// The message of a body that holds just one.
+/// Returns the message of a body that has exactly one.
+///
+/// # Errors
+/// Returns an error if the body has no complete message or more than one.
 pub(super) fn message_in(body: Bytes) -> Result<Bytes, ApiError> {
     let mut buffer = Buffer { bytes: BytesMut::from(body), bytes_max: usize::MAX };
     match buffer.pop()? {
@@ -83,7 +88,7 @@ pub(super) fn message_in(body: Bytes) -> Result<Bytes, ApiError> {
     }
 }
 
-/// Bytes of a stream until they make messages.
+/// Buffer of a stream's bytes until they form messages.
 pub(super) struct Buffer {
     bytes: BytesMut,
     bytes_max: usize,
@@ -102,7 +107,10 @@ impl Buffer {
         self.bytes.is_empty()
     }
 
-    /// The next message, if all of it is there.
+    /// Returns the next message, or `None` if it is not complete yet.
+    ///
+    /// # Errors
+    /// Returns an error if the message is compressed or too large.
     pub(super) fn pop(&mut self) -> Result<Option<Bytes>, ApiError> {
         let Some([flag, length @ ..]) = self.bytes.first_chunk::<HEAD_BYTES>() else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! `ModelInfer`: outputs are the inputs.
+//! Method `ModelInfer`: the outputs are the inputs.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::kserve::{InferRequest, InferResponse, Tensor};
 
 use super::{VERSION, check_model};
 
-/// Answers one request, also one of a stream.
+/// Answers one request, which may be one of a stream.
 pub(super) async fn infer(call: &Call, request: InferRequest) -> Result<InferResponse, ApiError> {
     check_model(call, &request.model_name, &request.model_version)?;
     let data = check_inputs(&request)?;
@@ -29,10 +29,10 @@ pub(super) async fn infer(call: &Call, request: InferRequest) -> Result<InferRes
     })
 }
 
-/// The data of each input.
+/// Returns the data of each input.
 ///
 /// # Errors
-/// If there are none, or their number is not what the shape says.
+/// Returns an error if there are no inputs, or if the data of one does not fit its shape.
 pub(super) fn check_inputs(request: &InferRequest) -> Result<Vec<Bytes>, ApiError> {
     if request.inputs.is_empty() {
         return Err(ApiError::invalid("the request has no inputs", None));
@@ -54,6 +54,7 @@ fn check_input(input: &Tensor, raw: Option<&Bytes>) -> Result<Bytes, ApiError> {
     let wanted = tensor::elements(&shape.map_err(negative)?)?;
     let (elements, data) = match (raw, &input.contents) {
         (Some(raw), None) => (tensor::count(datatype, raw)?, raw.clone()),
+        // Typed contents only serve as prompt, so any stable encoding will do.
         (None, Some(contents)) => (contents.count(), contents.encode_to_vec().into()),
         (None, None) => (0, Bytes::new()),
         (Some(_), Some(_)) => {
@@ -68,8 +69,8 @@ fn check_input(input: &Tensor, raw: Option<&Bytes>) -> Result<Bytes, ApiError> {
     Err(ApiError::invalid(message, None))
 }
 
-/// The inputs as outputs. One that was asked for takes the input of the same name, or else the one
-/// at the same place.
+/// Returns the inputs as outputs. A requested output takes the input of the same name, or else the
+/// one at the same position.
 fn choose_outputs(request: &InferRequest) -> Result<(Vec<Tensor>, Vec<Bytes>), ApiError> {
     let InferRequest { inputs, outputs, raw_input_contents: raw, .. } = request;
     if outputs.is_empty() {

@@ -1,4 +1,4 @@
-//! KServe V2 and health over gRPC: the same model as over HTTP, which returns what it gets.
+//! KServe V2 and health checks over gRPC: the same model as over HTTP, which returns its inputs.
 
 mod frame;
 mod infer;
@@ -25,28 +25,28 @@ use super::{ApiError, Call, Reply, read};
 pub(crate) use frame::{CONTENT_TYPE, error_trailers};
 pub(crate) use stream::{Piece, Pieces};
 
-/// The service of KServe V2, as it stands in paths.
+/// Path prefix of the KServe V2 service.
 const KSERVE: &str = "/inference.GRPCInferenceService/";
 const HEALTH_CHECK: &str = "/grpc.health.v1.Health/Check";
-/// The one version of every model, and the one platform.
+/// Only version of every model, and its platform.
 const VERSION: &str = "1";
 const PLATFORM: &str = "spillway_emulator_identity";
-/// What `HealthCheckResponse` calls serving.
+/// Value of `SERVING` in `HealthCheckResponse`.
 const SERVING: i32 = 1;
 
-/// Whether a request is a call over gRPC.
+/// Returns true if a request is a gRPC call.
 pub(crate) fn is_grpc(method: &Method, headers: &HeaderMap) -> bool {
     let content_type = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     let rest = content_type.and_then(|value| value.strip_prefix(CONTENT_TYPE.as_bytes()));
     method == Method::POST && rest.is_some_and(|rest| matches!(rest.first(), None | Some(b'+')))
 }
 
-/// Whether a path calls a method that infers.
+/// Returns true if a path calls a method that runs the model.
 pub(crate) fn is_inference(path: &str) -> bool {
     matches!(path.strip_prefix(KSERVE), Some("ModelInfer" | "ModelStreamInfer"))
 }
 
-/// Answers a call, within the time that its client gives it.
+/// Answers a call within its client's deadline.
 pub(crate) async fn answer(call: &Call, body: Incoming) -> Reply {
     let deadline = deadline(&call.headers)?;
     if call.path.strip_prefix(KSERVE) == Some("ModelStreamInfer") {
@@ -119,7 +119,7 @@ fn any_tensor(name: &str) -> TensorMetadata {
     TensorMetadata { name: name.to_owned(), datatype: "FP32".to_owned(), shape: vec![-1] }
 }
 
-/// Refuses models and versions that this replica does not serve.
+/// Returns an error if this replica does not serve the model in this version.
 fn check_model(call: &Call, model: &str, version: &str) -> Result<(), ApiError> {
     call.check_model(model).map_err(|_| {
         ApiError::not_found(format!("Request for unknown model: '{model}' is not found"))
@@ -135,7 +135,8 @@ fn decode<M: Message + Default>(message: Bytes) -> Result<M, ApiError> {
         .map_err(|error| ApiError::invalid(format!("the message can't be read: {error}"), None))
 }
 
-/// When the client stops waiting, by its `grpc-timeout`.
+/// Returns the time at which the client stops waiting, from `grpc-timeout`; `None` without the
+/// header.
 fn deadline(headers: &HeaderMap) -> Result<Option<Instant>, ApiError> {
     let Some(value) = headers.get("grpc-timeout") else { return Ok(None) };
     let timeout = value.to_str().ok().and_then(parse_timeout);
@@ -158,7 +159,7 @@ fn parse_timeout(value: &str) -> Option<Duration> {
     unit.checked_mul(number)
 }
 
-/// The messages of a body that is still coming in.
+/// Messages of a body that is still arriving.
 struct Messages {
     body: Incoming,
     buffer: frame::Buffer,
@@ -169,7 +170,7 @@ impl Messages {
         Self { body, buffer: frame::Buffer::new(bytes_max) }
     }
 
-    /// The next message; `None` after the last.
+    /// Returns the next message; `None` after the last one.
     async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
             if let Some(message) = self.buffer.pop()? {

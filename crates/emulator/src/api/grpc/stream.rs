@@ -1,5 +1,5 @@
-//! `ModelStreamInfer`: each request is answered in its turn, with one reply or, if it asks for
-//! tokens, with one for each of them.
+//! Method `ModelStreamInfer`: requests are answered in turn. A request gets one reply or, if it
+//! asks for tokens, one reply per token.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -23,23 +23,23 @@ use crate::kserve::{
 use super::infer::{check_inputs, infer};
 use super::{Messages, VERSION, check_model, decode, frame};
 
-/// Replies that wait for the connection; then the stream waits with them.
+/// Number of replies that wait for the connection; when it is reached, the stream waits too.
 const REPLIES_MAX: usize = 16;
-/// The parameter that asks for tokens.
+/// Parameter of a request that asks for tokens.
 const TOKENS: &str = "max_tokens";
-/// The parameter that marks a request's last reply, as Triton calls it.
+/// Parameter that marks the last reply to a request, with Triton's name.
 const FINAL: &str = "triton_final_response";
 
-/// What comes out of a stream.
+/// Output of a stream.
 #[derive(Debug)]
 pub(crate) enum Piece {
-    /// A message in its frame.
+    /// Message in its frame.
     Message(Bytes),
-    /// How it ends.
+    /// Trailers that end the stream.
     End(HeaderMap),
 }
 
-/// A stream's replies as they come. Dropping it ends the work on them.
+/// Replies of a stream as they are made. Dropping the value stops their generation.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     pub(crate) receiver: mpsc::Receiver<Piece>,
@@ -52,7 +52,7 @@ impl Drop for Pieces {
     }
 }
 
-/// The reply to a stream of requests that come in while it goes out.
+/// Returns the reply to a stream of requests, which arrive while the reply is sent.
 pub(super) fn reply(call: &Call, body: Incoming, deadline: Option<Instant>) -> Response<ReplyBody> {
     let (sender, receiver) = mpsc::channel(REPLIES_MAX);
     let work = serve(call.without_ticket(), body, deadline, sender);
@@ -77,7 +77,7 @@ async fn serve(
         Ok(()) => frame::ok_trailers(),
         Err(error) => error.into_trailers(),
     };
-    // Nobody waits for it any more if the client left.
+    // The send fails only if the client has disconnected.
     drop(replies.send(Piece::End(trailers)).await);
 }
 
@@ -91,7 +91,7 @@ async fn answer_all(
         let request: InferRequest = decode(message)?;
         let id = request.id.clone();
         if let Err(error) = answer_one(call, request, replies).await {
-            // One bad request does not end the stream for the others.
+            // A bad request does not end the stream for the others.
             let infer_response = Some(InferResponse { id, ..InferResponse::default() });
             let reply = StreamInferResponse { error_message: error.message(), infer_response };
             drop(replies.send(Piece::Message(frame::frame(&reply))).await);
@@ -129,6 +129,7 @@ async fn generate(
     check_model(call, &request.model_name, &request.model_version)?;
     let data = check_inputs(request)?;
     let tokens_max = call.replica.driver.config().context_tokens_max;
+    // Prompt and answer share the model's context.
     let prompt = v2::prompt_of(data.iter().map(Bytes::as_ref), tokens_max.saturating_sub(tokens));
     let started = generate::start(call, &prompt, &Sampling::exactly(tokens))?;
     for mut track in started.tracks {
@@ -144,6 +145,7 @@ async fn generate(
 }
 
 fn token_reply(request: &InferRequest, text: &str, is_last: bool) -> InferResponse {
+    // Raw BYTES tensors have the length before each string.
     let length = u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes();
     let output = Tensor {
         name: "text_output".to_owned(),
@@ -164,7 +166,7 @@ fn token_reply(request: &InferRequest, text: &str, is_last: bool) -> InferRespon
     }
 }
 
-/// Waits for room; a client that left is noticed by the task's end.
+/// Sends a reply, and waits for room. If the client disconnects, the whole task is aborted.
 async fn send(replies: &mpsc::Sender<Piece>, response: InferResponse) {
     let reply =
         StreamInferResponse { error_message: String::new(), infer_response: Some(response) };
