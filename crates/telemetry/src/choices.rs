@@ -1,4 +1,4 @@
-//! What became of requests that went to an arm of a split, or to another model than they asked for.
+//! Metrics of choices between models: arms of splits, and fallbacks to another model.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

@@ -1,4 +1,4 @@
-//! Metrics of what the cluster agrees on.
+//! Metrics of the control plane.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,39 +9,39 @@ use prometheus_client::registry::Registry;
 use crate::metrics::{Labels, metric, signed};
 use crate::names;
 
-/// A node's part in what the cluster agrees on.
+/// This node's part in the control plane.
 #[derive(Clone, Debug)]
 pub struct LiveControl {
-    /// What it is: learner, follower, candidate, leader, isolated leader, stopped.
+    /// Role: learner, follower, candidate, leader, isolated leader, stopped.
     pub role: &'static str,
-    /// The latest term it knows.
+    /// Latest term that this node knows.
     pub term: u64,
-    /// The last entry that was carried out here.
+    /// Index of the last entry carried out here.
     pub applied_index: u64,
-    /// The last entry in its log.
+    /// Index of the last entry in this node's log.
     pub last_index: u64,
-    /// How old its knowledge can be, in seconds; none if it was never in contact.
+    /// Greatest possible age of this node's state, in seconds; `None` if it was never in contact.
     pub age_s: Option<f64>,
-    /// Nodes that vote.
+    /// Number of voters.
     pub voters: u64,
-    /// Bytes of entries in its log.
+    /// Bytes of entries in this node's log.
     pub log_bytes: u64,
-    /// What became here of the things agreed on.
+    /// Records of the cluster, by their use on this node.
     pub items: Vec<LiveItems>,
 }
 
-/// Things agreed on, of one kind and with one use here.
+/// Number of records of one kind with one use on this node.
 #[derive(Clone, Debug)]
 pub struct LiveItems {
-    /// What they are: model, split, route, replica.
+    /// Kind of the records: model, split, route, replica.
     pub kind: &'static str,
-    /// Whether they are used: used, hides, in_part, unusable.
+    /// Use of the records: used, hides, in_part, unusable.
     pub outcome: &'static str,
-    /// How many.
+    /// Number of such records.
     pub count: u64,
 }
 
-/// All of them; there are none on a node that takes no part.
+/// Metrics of the control plane; empty on a node that takes no part in a cluster.
 #[derive(Debug)]
 pub(crate) struct ControlMetrics {
     role: Family<Labels, Gauge>,
@@ -68,7 +68,7 @@ impl ControlMetrics {
         }
     }
 
-    /// Shows how it stands; what was said before vanishes.
+    /// Shows `live`; earlier values vanish.
     pub(crate) fn show(&self, live: Option<&LiveControl>) {
         self.role.clear();
         self.age.clear();
@@ -89,6 +89,7 @@ impl ControlMetrics {
             let labels = vec![("kind", (*kind).to_owned()), ("use", (*outcome).to_owned())];
             self.items.get_or_create(&labels).set(signed(*count));
         }
+        // Without any contact there is no age; 0 would look fresh.
         if let Some(age_s) = live.age_s {
             self.age.get_or_create(&none()).set(age_s);
         }

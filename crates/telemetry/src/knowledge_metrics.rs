@@ -1,4 +1,4 @@
-//! Metrics of what is known of caches and speeds.
+//! Metrics of the prefix index and of learned speeds.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,53 +8,53 @@ use prometheus_client::registry::Registry;
 use crate::metrics::{Labels, metric, raise, signed};
 use crate::names;
 
-/// What this node knows of the caches of its region, and how it came by that.
+/// This node's knowledge of caches and speeds in its region, with counts of lookups and messages.
 #[derive(Clone, Debug, Default)]
 pub struct LiveKnowledge {
-    /// Different blocks that are known at any replica.
+    /// Different blocks known at any replica.
     pub blocks: u64,
-    /// Blocks at replicas: a block that three replicas hold counts three times.
+    /// Pairs of block and replica: a block that three replicas hold counts three times.
     pub pairs: u64,
-    /// Bytes of the index.
+    /// Size of the index in bytes.
     pub bytes: u64,
-    /// Blocks at replicas forgotten since start, by why.
+    /// Pairs of block and replica forgotten since start, by reason.
     pub forgotten: Vec<(&'static str, u64)>,
     /// Replicas whose blocks were all forgotten at once, since start.
     pub flushes: u64,
     /// Prompts looked up since start.
     pub lookups: u64,
-    /// Of these, those of which some replica held a block.
+    /// Of these, prompts with a block that some replica held.
     pub matched: u64,
-    /// Lessons since start that found their queue full.
+    /// Lessons since start that were dropped because their queue was full.
     pub learnings_dropped: u64,
-    /// Replicas and models whose speed is learned.
+    /// Pairs of replica and model whose speed is learned.
     pub models: u64,
-    /// Messages about caches between the nodes of the region since start, by what became of them.
+    /// Messages about caches between the region's nodes since start, by result.
     pub shared: Vec<(&'static str, u64)>,
-    /// Bytes of such messages that were sent.
+    /// Bytes sent in such messages.
     pub shared_bytes: u64,
 }
 
-/// What the cluster agrees on about hot prompts.
+/// Hot prompts in the state of the cluster.
 #[derive(Clone, Debug, Default)]
 pub struct LiveHot {
     /// Hot blocks by region.
     pub blocks: Vec<(String, u64)>,
-    /// Bytes of all of them.
+    /// Size of all hot blocks in bytes.
     pub bytes: u64,
-    /// Agreed changes since start.
+    /// Entries of the log that changed hot blocks, since start.
     pub entries: u64,
-    /// Their bytes.
+    /// Bytes of those entries.
     pub entry_bytes: u64,
-    /// Changes that this node proposed since start, by what became of them.
+    /// Changes that this node proposed since start, by result.
     pub proposals: Vec<(&'static str, u64)>,
-    /// Decisions between regions since start for prompts that are hot somewhere.
+    /// Decisions between regions since start about prompts that are hot in some region.
     pub decisions: u64,
-    /// Of these, those that would have gone another way otherwise.
+    /// Of these, decisions that knowledge of hot prompts changed.
     pub changed: u64,
 }
 
-/// All of them.
+/// Metrics of the prefix index, of learned speeds and of hot prompts.
 #[derive(Debug)]
 pub(crate) struct KnowledgeMetrics {
     blocks: Gauge,

@@ -3,8 +3,11 @@
 //! The data path never calls this crate's recording functions: it leaves `Outcome`s in a bounded
 //! queue, and one feedback task brings them here.
 
+mod certificate_metrics;
 mod choices;
 mod control_metrics;
+mod dns_metrics;
+mod geo_metrics;
 mod knowledge_metrics;
 mod limit_metrics;
 pub mod logs;
@@ -17,7 +20,10 @@ mod shed_metrics;
 mod stream_gaps;
 mod usage;
 
+pub use certificate_metrics::LiveCertificates;
 pub use control_metrics::{LiveControl, LiveItems};
+pub use dns_metrics::{LiveDns, LiveDnsRegion};
+pub use geo_metrics::LiveGeo;
 pub use knowledge_metrics::{LiveHot, LiveKnowledge};
 pub use limit_metrics::LiveLimit;
 pub use metrics::{LastResort, Live, Metrics};

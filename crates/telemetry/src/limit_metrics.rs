@@ -1,4 +1,4 @@
-//! How limits stand on this node.
+//! Metrics of limits on this node.
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -7,22 +7,22 @@ use prometheus_client::registry::Registry;
 use crate::metrics::{Labels, metric, signed};
 use crate::names;
 
-/// One kind of one limit, as this node has it.
+/// State of one kind of one limit on this node.
 #[derive(Clone, Debug)]
 pub struct LiveLimit {
-    /// Whose limit: `global`, `tenant:NAME`, `model:NAME`, `key:ID`.
+    /// Subject of the limit: `global`, `tenant:NAME`, `model:NAME`, `key:ID`.
     pub limit: String,
-    /// What it counts: `requests_per_s`, `tokens_per_min`, `concurrency`.
+    /// Unit of the limit: `requests_per_s`, `requests_per_min`, `tokens_per_min`, `concurrency`.
     pub kind: &'static str,
-    /// What this node may use of it now.
+    /// Part of the limit that this node may use now.
     pub share: u64,
-    /// What it uses.
+    /// Use on this node.
     pub used: u64,
-    /// What was used beyond what was charged, and is charged when there is room.
+    /// Use that is not charged yet: it is charged when there is room.
     pub debt: u64,
 }
 
-/// All of them; there are none on a node that takes no part in a cluster.
+/// Metrics of limits; empty on a node that takes no part in a cluster.
 #[derive(Debug)]
 pub(crate) struct LimitMetrics {
     share: Family<Labels, Gauge>,
@@ -39,9 +39,10 @@ impl LimitMetrics {
         }
     }
 
-    /// Shows how they stand; those that are no more vanish.
+    /// Shows the limits in `live`; all others vanish.
     pub(crate) fn show(&self, live: &[LiveLimit]) {
         let families = [&self.share, &self.used, &self.debt];
+        // Cleared first, so that removed limits vanish.
         families.iter().for_each(|family| {
             family.clear();
         });

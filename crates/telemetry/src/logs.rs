@@ -4,17 +4,17 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
-/// How log lines look.
+/// Form of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// One readable line an event, in colour on a terminal.
+    /// A readable line per event, in colour on a terminal.
     #[default]
     Text,
-    /// One JSON object an event, for log collectors.
+    /// A JSON object per event, for log collectors.
     Json,
 }
 
-/// The log set-up could not be made.
+/// Error of setting up the log.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The filter does not parse.
@@ -22,7 +22,7 @@ pub enum LogError {
     Filter {
         /// The filter as given.
         filter: String,
-        /// What is wrong with it.
+        /// Fault of the filter.
         source: tracing_subscriber::filter::ParseError,
     },
     /// Something else in this process logs already.
@@ -30,16 +30,18 @@ pub enum LogError {
     AlreadySet,
 }
 
-/// What openraft says of each follower that can't be reached, several times a second, is said by
-/// Spillway itself, once.
-const QUIET: &str = "openraft=error";
+/// Levels of two libraries. openraft reports each unreachable follower several times a second;
+/// Spillway reports it once. hickory warns of whatever strangers send to the name server.
+const QUIET: &str = "openraft=error,hickory_proto=error";
 
-/// Sends logs to standard error; `filter` is in `RUST_LOG`'s form, e.g. `info,spillway_proxy=debug`.
-/// openraft is heard only if the filter names it.
+/// Sends logs to standard error. `filter` has the form of `RUST_LOG`, e.g.
+/// `info,spillway_proxy=debug`. openraft and hickory log below errors only if the filter names
+/// them.
 ///
 /// # Errors
-/// If the filter does not parse, or a logger is installed already.
+/// Returns an error if the filter does not parse, or a logger is installed already.
 pub fn install(filter: &str, format: Format) -> Result<(), LogError> {
+    // The filter stands last, so that it replaces these levels if it names the same libraries.
     let quieted = format!("{QUIET},{filter}");
     let filter_parsed = EnvFilter::try_new(quieted)
         .map_err(|source| LogError::Filter { filter: filter.to_owned(), source })?;

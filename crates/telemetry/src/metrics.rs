@@ -1,4 +1,4 @@
-//! The registry: outcomes in, Prometheus text out.
+//! The metrics registry: outcomes in, Prometheus text out.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, PoisonError};
@@ -9,9 +9,12 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
-use spillway_types::{Admission, End, Fault, Outcome};
+use spillway_types::{Admission, AwayReason, End, Fault, Outcome, Steering};
 
+use crate::certificate_metrics::{CertificateMetrics, LiveCertificates};
 use crate::choices::ChoiceMetrics;
+use crate::dns_metrics::{DnsMetrics, LiveDns};
+use crate::geo_metrics::{GeoMetrics, LiveGeo};
 use crate::knowledge_metrics::{KnowledgeMetrics, LiveHot, LiveKnowledge};
 use crate::limit_metrics::{LimitMetrics, LiveLimit};
 use crate::names;
@@ -21,7 +24,7 @@ use crate::replica_metrics::{LiveReplica, ReplicaMetrics};
 use crate::shed_metrics::ShedMetrics;
 use crate::usage::{Usage, UsageLine, UsageMetrics};
 
-/// Label pairs; the number of distinct values is bounded by the config, never by clients.
+/// Label pairs. The config, never a client, bounds the number of distinct values.
 pub(crate) type Labels = Vec<(&'static str, String)>;
 
 /// All metrics of one node.
@@ -47,10 +50,15 @@ pub struct Metrics {
     reloads: Family<Labels, Counter>,
     replicas: ReplicaMetrics,
     regions: RegionMetrics,
+    dns: DnsMetrics,
+    geo: GeoMetrics,
     knowledge: KnowledgeMetrics,
     limits: LimitMetrics,
+    certificates: CertificateMetrics,
     waiting: Family<Labels, Gauge>,
     guests: Gauge,
+    takes_clients: Gauge,
+    steered_away: Family<Labels, Gauge>,
     guest_requests: Family<Labels, Counter>,
     last_resort: Family<Labels, Gauge>,
     facts_dropped: Counter,
@@ -62,71 +70,78 @@ pub struct Metrics {
     memory: Family<Labels, Gauge>,
 }
 
-/// What is true at the moment of a scrape.
+/// Values at the moment of a scrape.
 #[derive(Clone, Debug, Default)]
 pub struct Live {
-    /// Each replica of the current view.
+    /// Replicas of the current view.
     pub replicas: Vec<LiveReplica>,
-    /// Client connections open.
+    /// Client connections open now.
     pub client_connections: u64,
-    /// Bytes of request bodies held.
+    /// Bytes of request bodies held in memory.
     pub body_bytes: u64,
-    /// Bytes of replies held for clients that are behind.
+    /// Bytes of replies held for clients that read slowly.
     pub ahead_bytes: u64,
-    /// Totals since start of replies that were read ahead of their clients, by how far.
+    /// Replies since start that were read ahead of their clients, by state.
     pub ahead_replies: [(&'static str, u64); 2],
-    /// Totals since start, by reason, of client streams that the gateway closed.
+    /// Client streams since start that the gateway closed, by reason.
     pub streams_closed: [(&'static str, u64); 1],
-    /// Bytes of memory, by kind.
+    /// Memory of the process in bytes, by kind.
     pub memory: Vec<(&'static str, u64)>,
-    /// Totals since start, by reason, of client connections the gateway closed.
+    /// Client connections since start that the gateway closed, by reason.
     pub connections_closed: Vec<(&'static str, u64)>,
-    /// Totals of requests for entry, by tenant and result.
+    /// Requests for entry since start, by tenant and result.
     pub access: Vec<(String, &'static str, u64)>,
-    /// Total since start of outcomes that did not fit the queue.
+    /// Outcomes since start that did not fit into the queue.
     pub outcomes_dropped: u64,
-    /// Total since start of retries that the budget refused.
+    /// Retries since start that the retry budget refused.
     pub retries_refused: u64,
-    /// Totals since start, by the place that found it, of requests that were not served because of
-    /// where they may be.
+    /// Requests since start that were refused for residency, by the place that refused them.
     pub residency: Vec<(&'static str, u64)>,
-    /// Totals since start, by reason, of replies of `/v1/responses` whose ids were not kept.
+    /// Replies of `/v1/responses` since start whose ids were not kept, by reason.
     pub responses_not_kept: Vec<(&'static str, u64)>,
-    /// Totals since start of sessions and conversations that went on elsewhere: which and where.
+    /// Sessions and conversations since start that moved elsewhere, by kind and destination.
     pub home_changes: Vec<(&'static str, &'static str, u64)>,
-    /// Totals since start of streams whose replica broke off, by what came of it and why.
+    /// Streams since start whose replica broke off, by result and reason.
     pub continuations: Vec<(&'static str, &'static str, u64)>,
     /// Routes and models without an open replica.
     pub last_resorts: Vec<LastResort>,
-    /// Requests that wait here, by model.
+    /// Requests waiting on this node, by model.
     pub waiting: Vec<(String, u32)>,
-    /// Requests of other nodes that are served here.
+    /// Requests of other nodes that are being served here.
     pub guests: u32,
+    /// Advice about sending clients to this node.
+    pub steering: Steering,
     /// Other regions and nodes.
     pub cluster: LiveCluster,
-    /// Total since start of facts about replicas that did not fit their queue.
+    /// Name server; `None` if this node is not one.
+    pub dns: Option<LiveDns>,
+    /// Facts about replicas since start that did not fit into their queue.
     pub facts_dropped: u64,
-    /// What is known of caches and speeds.
+    /// Knowledge of caches and speeds.
     pub knowledge: LiveKnowledge,
-    /// What the cluster agrees on about hot prompts, if this node takes part in that.
+    /// Hot prompts of the cluster; `None` if this node takes no part in them.
     pub hot: Option<LiveHot>,
-    /// How limits stand here.
+    /// Locations of clients.
+    pub geo: LiveGeo,
+    /// State of limits on this node.
     pub limits: Vec<LiveLimit>,
+    /// Expiry of certificates.
+    pub certificates: LiveCertificates,
 }
 
 /// A route and model without an open replica.
 #[derive(Clone, Debug)]
 pub struct LastResort {
-    /// The route.
+    /// Name of the route.
     pub route: String,
-    /// The model; empty for requests without one.
+    /// Name of the model; empty for requests without one.
     pub model: String,
-    /// The standing of the replicas that serve it instead.
+    /// Standing of the replicas that serve instead.
     pub admission: Admission,
 }
 
 impl Metrics {
-    /// A registry with every metric in place; `facts` become labels of the build metric.
+    /// Makes a registry with every metric; `facts` become labels of the build metric.
     #[must_use]
     pub fn new(facts: Vec<(String, String)>) -> Self {
         let mut r = Registry::default();
@@ -151,9 +166,14 @@ impl Metrics {
             reloads: metric(&mut r, names::RELOADS, "Config reloads"),
             replicas: ReplicaMetrics::new(&mut r),
             regions: RegionMetrics::new(&mut r),
+            dns: DnsMetrics::new(&mut r),
+            geo: GeoMetrics::new(&mut r),
             knowledge: KnowledgeMetrics::new(&mut r),
             limits: LimitMetrics::new(&mut r),
+            certificates: CertificateMetrics::new(&mut r),
             waiting: metric(&mut r, names::WAITING, "Requests that wait for a place"),
+            takes_clients: metric(&mut r, names::TAKES_CLIENTS, "Whether it takes clients"),
+            steered_away: metric(&mut r, names::STEERED_AWAY, "Why it takes no clients"),
             guests: metric(&mut r, names::GUESTS, "Guests served now"),
             guest_requests: metric(&mut r, names::GUEST_REQUESTS, "Requests of other nodes"),
             last_resort: metric(&mut r, names::LAST_RESORT, "Served by replicas that are not open"),
@@ -168,7 +188,8 @@ impl Metrics {
         }
     }
 
-    /// Counts one finished request. For one caller at a time: others would wait for it.
+    /// Counts one finished request. Meant for one caller at a time: a second one would wait for a
+    /// lock.
     pub fn record(&self, outcome: &Outcome) {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         places.of(outcome, &self.families).record(outcome, &self.families);
@@ -184,7 +205,7 @@ impl Metrics {
         self.record_cancel(outcome.end);
     }
 
-    /// What tenants and keys have used since the start.
+    /// Returns the usage of tenants and keys since the start.
     #[must_use]
     pub fn usage(&self) -> Vec<UsageLine> {
         self.usage.lock().unwrap_or_else(PoisonError::into_inner).lines()
@@ -196,22 +217,27 @@ impl Metrics {
         self.reloads.get_or_create(&vec![("result", result.to_owned())]).inc();
     }
 
+    /// Counts one reading of location databases that may have changed.
+    pub fn record_geo_reload(&self, applied: bool) {
+        self.geo.reload(applied);
+    }
+
     /// Counts a replica's change to the state `to`. `why` is one of a fixed list.
     pub fn record_transition(&self, replica: &str, to: &'static str, why: &str) {
         self.replicas.transition(replica, to, why);
     }
 
-    /// Counts a request that a replica failed.
+    /// Counts a request that failed through the fault of `replica`.
     pub fn record_fault(&self, replica: &str, fault: Fault) {
         self.replicas.fault(replica, fault);
     }
 
-    /// Counts a check of a replica.
+    /// Counts a check of `replica`.
     pub fn record_check(&self, replica: &str, check: &'static str, result: &'static str) {
         self.replicas.check(replica, check, result);
     }
 
-    /// Everything as OpenMetrics text.
+    /// Returns all metrics as OpenMetrics text.
     #[must_use]
     pub fn scrape(&self, live: &Live) -> String {
         self.show(live);
@@ -245,16 +271,28 @@ impl Metrics {
     fn show(&self, live: &Live) {
         self.replicas.show(&live.replicas);
         self.regions.show(&live.cluster);
+        self.dns.show(live.dns.as_ref());
+        self.geo.show(&live.geo);
         self.knowledge.show(&live.knowledge, live.hot.as_ref());
         self.limits.show(&live.limits);
+        self.certificates.show(&live.certificates);
         self.tenants.show(&self.usage.lock().unwrap_or_else(PoisonError::into_inner));
         self.places.lock().unwrap_or_else(PoisonError::into_inner).show(&self.families);
+        // Cleared first, so that models with no waiting request vanish.
         self.waiting.clear();
         for (model, count) in &live.waiting {
             let labels = vec![("model", model.clone())];
             self.waiting.get_or_create(&labels).set(i64::from(*count));
         }
         self.guests.set(i64::from(live.guests));
+        self.takes_clients.set(live.steering.takes_clients().into());
+        // All of them, so that reasons that do not hold show 0.
+        for reason in AwayReason::ALL {
+            let is_so = live.steering.reason() == Some(reason);
+            let labels = vec![("reason", reason.name().to_owned())];
+            self.steered_away.get_or_create(&labels).set(is_so.into());
+        }
+        // Cleared first, so that recovered routes and models vanish.
         self.last_resort.clear();
         for resort in &live.last_resorts {
             let labels = vec![
@@ -315,8 +353,9 @@ pub(crate) fn metric<M: Metric + Clone + Default>(
     metric
 }
 
-/// Brings a counter up to a total that is kept elsewhere.
+/// Raises a counter to a total that is counted elsewhere.
 pub(crate) fn raise(counter: &Counter, total: u64) {
+    // A counter never falls, even if the total begins again at 0.
     counter.inc_by(total.saturating_sub(counter.get()));
 }
 
@@ -460,7 +499,7 @@ mod tests {
         let shed = Some(Shed { reason: "queue_full", priority: 2 });
         metrics.record(&Outcome { shed, status: 503, ..outcome() });
         metrics.record(&Outcome { hedge: Some(Hedge::Won), ..outcome() });
-        // No class has a higher number than the last.
+        // The last class has the highest number that is shown.
         let shed = Some(Shed { reason: "memory", priority: 200 });
         metrics.record(&Outcome { shed, route: None, model: None, ..outcome() });
         let text = metrics.scrape(&Live::default());
@@ -485,7 +524,7 @@ mod tests {
             let predicted = predicted(first_token_ms, 4);
             metrics.record(&Outcome { predicted, reply_time: seen, ..outcome() });
         }
-        // Neither a reply in one piece nor one that was cut off shows when its first token came.
+        // A reply in one piece and a stream that was cut off do not show when the first token came.
         let off = predicted(5_000.0, 0);
         let tokens = TokenCounts::default();
         let unary = Outcome { predicted: off, reply_time: seen, gaps: None, tokens, ..outcome() };

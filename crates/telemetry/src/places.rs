@@ -1,6 +1,6 @@
-//! The metrics that exist once per route and model, found without building label strings.
+//! Metrics with the labels route and model, found without building label strings.
 //!
-//! The feedback task records every request; looking labels up in the registry for each of them cost
+//! The feedback task records every request; looking up labels in the registry for each of them cost
 //! about 3 % of the node's CPU at 1 KB requests.
 
 use std::collections::BTreeMap;
@@ -23,19 +23,20 @@ use crate::stream_gaps::StreamGaps;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 /// A gauge of seconds or shares per label set.
 type Quantiles = Family<Labels, Gauge<f64, AtomicU64>>;
-/// Route and model of a request, as far as they are known.
+/// Route and model of a request, as far as known.
 type Key = (Option<RouteName>, Option<ModelName>);
 
-/// What stands for a route or model that the config does not name.
+/// Label value of a route or model that the config does not name.
 const UNKNOWN: &str = "unknown";
 /// Values of the label `kind` of tokens.
 const TOKEN_KINDS: [&str; 3] = ["prompt", "completion", "cached"];
 /// Quantiles of prediction errors that are shown.
 const QUANTILES: [(&str, f64); 2] = [("0.5", 0.5), ("0.9", 0.9)];
-/// Predictions after which all before count half: the quantiles are those of the last few thousand.
+/// Number of predictions after which all earlier ones count half, so that the quantiles describe
+/// the last few thousand.
 const PREDICTIONS_MAX: u64 = 4_096;
 
-/// The metrics with the labels route and model.
+/// Metrics with the labels route and model.
 #[derive(Debug)]
 pub(crate) struct PlaceFamilies {
     requests: Family<Labels, Counter>,
@@ -71,7 +72,7 @@ impl PlaceFamilies {
     }
 }
 
-/// The routes and models seen so far; the config bounds how many there can be.
+/// Routes and models seen so far; the config bounds their number.
 #[derive(Debug, Default)]
 pub(crate) struct Places(BTreeMap<Key, Place>);
 
@@ -87,24 +88,25 @@ impl Places {
 }
 
 impl Places {
-    /// Brings what is not kept by the registry itself up to date.
+    /// Updates the metrics that the registry itself does not keep.
     pub(crate) fn show(&self, families: &PlaceFamilies) {
         self.0.values().for_each(|place| place.show(families));
     }
 }
 
-/// One route and model, with its metrics at hand.
+/// Metrics of one route and model.
 #[derive(Debug)]
 pub(crate) struct Place {
     route: String,
     model: String,
     requests: BTreeMap<(u16, End), Counter>,
-    /// In the order of [`TOKEN_KINDS`]; made at the first token, so that nothing shows a zero.
+    /// Counters in the order of [`TOKEN_KINDS`]; each is made at its first token, so that none
+    /// shows a zero.
     tokens: [Option<Counter>; 3],
     first_byte: Histogram,
     duration: Histogram,
     overhead: Histogram,
-    /// Made at the first prediction.
+    /// Errors of predictions; made at the first prediction.
     predictions: Option<Box<PredictionError>>,
 }
 
@@ -125,6 +127,7 @@ impl Place {
 
     pub(crate) fn record(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
         let ending = (outcome.status, outcome.end);
+        // The registry is asked only once for each status and end.
         if let Some(counter) = self.requests.get(&ending) {
             counter.inc();
         } else {
@@ -133,6 +136,7 @@ impl Place {
             self.requests.insert(ending, counter);
         }
         self.duration.observe(outcome.duration.as_secs_f64());
+        // Without an attempt there is no time before the first one.
         if outcome.replica.is_some() {
             self.overhead.observe(outcome.overhead.as_secs_f64());
         }
@@ -166,9 +170,11 @@ impl Place {
         }
     }
 
-    /// Only streams show when the first token came.
+    /// Compares a prediction with the reply. The time to first token counts for streams only: other
+    /// replies do not show it.
     fn record_prediction(&mut self, outcome: &Outcome, families: &PlaceFamilies) {
         let Some(predicted) = &outcome.predicted else { return };
+        // Failed and broken replies say nothing about the prediction.
         if outcome.end != End::Complete || outcome.status != 200 {
             return;
         }
@@ -179,6 +185,7 @@ impl Place {
                 predictions.halve();
             }
         }
+        // Only replies that report their usage can be compared.
         if outcome.tokens.prompt > 0 {
             let expected = u64::from(predicted.cached_tokens);
             for (kind, tokens) in [("expected", expected), ("reported", outcome.tokens.cached)] {
@@ -211,7 +218,8 @@ impl Place {
     }
 }
 
-/// Bounds from 0.25 ms to about 9 minutes, doubling: a reply can take 50 ms or 30 minutes.
+/// Makes a histogram with bounds from 0.25 ms to about 9 minutes, doubling: a reply can take 50 ms
+/// or 30 minutes.
 fn seconds_histogram() -> Histogram {
     Histogram::new(exponential_buckets(0.000_25, 2.0, 22))
 }

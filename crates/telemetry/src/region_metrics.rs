@@ -1,4 +1,4 @@
-//! Metrics of other regions and of the connections to other nodes.
+//! Metrics of other regions and of connections to other nodes.
 
 use std::sync::atomic::AtomicU64;
 
@@ -16,88 +16,93 @@ type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
 /// Another region as this node knows it.
 #[derive(Clone, Debug)]
 pub struct LiveRegion {
-    /// Its name.
+    /// Name of the region.
     pub name: String,
-    /// Whether requests could be sent there.
+    /// True if requests could be sent there.
     pub is_reachable: bool,
-    /// Smoothed time there and back, in seconds.
+    /// True if clients are to be sent there.
+    pub takes_clients: bool,
+    /// Smoothed round-trip time, in seconds.
     pub rtt_s: f64,
-    /// How old its report is, in seconds.
+    /// Age of the region's report, in seconds.
     pub age_s: f64,
-    /// Share of the requests that it may get again after it came back, in permille.
+    /// Share of its requests that the region gets during slow start after it came back, in
+    /// permille.
     pub ramp_permille: u16,
-    /// Whether it is left out because too much of what was sent there failed.
+    /// True while the region's circuit breaker is open: too many requests to it failed.
     pub is_broken: bool,
-    /// By model.
+    /// Requests sent there, by model.
     pub models: Vec<LiveRegionModel>,
 }
 
 /// This node's requests to another region, for one model.
 #[derive(Clone, Debug)]
 pub struct LiveRegionModel {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// In flight there.
+    /// Requests in flight there.
     pub in_flight: u64,
-    /// Ever sent there.
+    /// Requests sent there since start.
     pub sent: u64,
-    /// Of these, refused there.
+    /// Of these, requests refused there.
     pub refused: u64,
-    /// Of these, lost on the way or with the link.
+    /// Of these, requests lost on the way or with the link.
     pub broken: u64,
 }
 
 /// The connections to another node.
 #[derive(Clone, Debug)]
 pub struct LivePeer {
-    /// Its name.
+    /// Name of the node.
     pub name: String,
-    /// Its region.
+    /// Region of the node.
     pub region: String,
-    /// By kind: control, data.
+    /// Connections to the node, by kind.
     pub connections: Vec<LiveConnection>,
 }
 
-/// One of the connections to another node.
+/// Connection to another node.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveConnection {
-    /// control or data.
+    /// Kind: control or data.
     pub kind: &'static str,
-    /// Whether it stands.
+    /// True if the connection is established.
     pub is_connected: bool,
-    /// Smoothed time there and back, in seconds.
+    /// Smoothed round-trip time, in seconds.
     pub rtt_s: f64,
-    /// Attempts to make it that failed.
+    /// Failed attempts to connect.
     pub dials_failed: u64,
 }
 
-/// What is known of other nodes; nothing on a node that stands alone.
+/// Knowledge of other nodes; empty on a node that stands alone.
 #[derive(Clone, Debug, Default)]
 pub struct LiveCluster {
     /// Other regions.
     pub regions: Vec<LiveRegion>,
     /// Other nodes.
     pub peers: Vec<LivePeer>,
-    /// Peers that were refused, by reason.
+    /// Peers that were refused since start, by reason.
     pub refusals: Vec<(&'static str, u64)>,
-    /// Gossip, by what became of datagrams.
+    /// Datagrams of gossip since start, by result.
     pub datagrams: Vec<(&'static str, u64)>,
-    /// Bytes of gossip that were sent.
+    /// Bytes of gossip sent.
     pub datagram_bytes: u64,
-    /// Nodes that knocked and were heard.
+    /// Nodes that asked to join, or for their standing, and got an answer.
     pub strangers: u64,
-    /// When peers will refuse this node's certificate, in seconds since 1970.
+    /// Time when peers will refuse this node's certificate, in seconds since 1970; `None` if
+    /// unknown.
     pub certificate_expires_s: Option<u64>,
-    /// Certificate authorities that this node believes.
+    /// Number of certificate authorities that this node trusts.
     pub authorities: u64,
-    /// Its part in what the cluster agrees on, if it takes one.
+    /// This node's part in the control plane; `None` if it takes none.
     pub control: Option<LiveControl>,
 }
 
-/// All of them.
+/// Metrics of other regions and nodes.
 #[derive(Debug)]
 pub(crate) struct RegionMetrics {
     reachable: Family<Labels, Gauge>,
+    takes_clients: Family<Labels, Gauge>,
     broken: Family<Labels, Gauge>,
     rtt: Fraction,
     age: Fraction,
@@ -120,6 +125,7 @@ impl RegionMetrics {
     pub(crate) fn new(r: &mut Registry) -> Self {
         Self {
             reachable: metric(r, names::REGION_REACHABLE, "Whether a region can be reached"),
+            takes_clients: metric(r, names::REGION_TAKES_CLIENTS, "Whether it takes clients"),
             broken: metric(r, names::REGION_BREAKER_OPEN, "Whether a region is left out"),
             rtt: metric(r, names::REGION_RTT, "Round-trip time to a region"),
             age: metric(r, names::REGION_AGE, "Age of a region's report"),
@@ -139,10 +145,16 @@ impl RegionMetrics {
         }
     }
 
-    /// Shows the regions and nodes there are; what was said of others vanishes.
+    /// Shows the regions and nodes in `live`; earlier values of others vanish.
     pub(crate) fn show(&self, live: &LiveCluster) {
-        let gauges =
-            [&self.reachable, &self.broken, &self.in_flight, &self.connected, &self.expires];
+        let gauges = [
+            &self.reachable,
+            &self.takes_clients,
+            &self.broken,
+            &self.in_flight,
+            &self.connected,
+            &self.expires,
+        ];
         for gauge in gauges {
             gauge.clear();
         }
@@ -171,6 +183,7 @@ impl RegionMetrics {
     fn show_region(&self, region: &LiveRegion) {
         let labels = vec![("region", region.name.clone())];
         self.reachable.get_or_create(&labels).set(region.is_reachable.into());
+        self.takes_clients.get_or_create(&labels).set(region.takes_clients.into());
         self.broken.get_or_create(&labels).set(region.is_broken.into());
         self.rtt.get_or_create(&labels).set(region.rtt_s);
         self.age.get_or_create(&labels).set(region.age_s);
@@ -183,6 +196,7 @@ impl RegionMetrics {
                 labels
             };
             self.in_flight.get_or_create(&with(None)).set(signed(model.in_flight));
+            // Served is counted nowhere: it is the rest.
             let served = model.sent.saturating_sub(model.refused + model.broken + model.in_flight);
             for (result, total) in
                 [("served", served), ("refused", model.refused), ("broken", model.broken)]
@@ -200,6 +214,7 @@ impl RegionMetrics {
                 ("kind", connection.kind.to_owned()),
             ];
             self.connected.get_or_create(&labels).set(connection.is_connected.into());
+            // A lost connection has no round-trip time.
             if connection.is_connected {
                 self.link_rtt.get_or_create(&labels).set(connection.rtt_s);
             }

@@ -1,4 +1,4 @@
-//! The metrics that exist once per replica.
+//! Metrics with the label replica.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
@@ -13,10 +13,10 @@ use spillway_types::{Admission, Fault, Outcome, RAMP_FULL, Reading, ReplicaName,
 use crate::metrics::{Labels, metric};
 use crate::names;
 
-/// A gauge that is not a whole number.
+/// Gauge of a number with a fraction.
 type Fraction = Family<Labels, Gauge<f64, AtomicU64>>;
 
-/// Why a replica was asked, and the first digit of the status.
+/// The policy's reason to ask a replica, and the first digit of the status.
 type Asked = (&'static str, u16);
 
 fn request_labels(replica: &str, reason: &str, class: u16) -> Labels {
@@ -27,28 +27,28 @@ fn request_labels(replica: &str, reason: &str, class: u16) -> Labels {
     ]
 }
 
-/// One replica at the moment of a scrape.
+/// A replica at the moment of a scrape.
 #[derive(Clone, Debug)]
 pub struct LiveReplica {
-    /// Its name.
+    /// Name of the replica.
     pub name: String,
-    /// Requests it serves for this node.
+    /// Requests that the replica serves for this node.
     pub in_flight: u64,
-    /// Requests that it is given at most, if that is found out.
+    /// Most requests that the replica is given at a time; `None` where no limit is measured.
     pub concurrency_limit: Option<u32>,
-    /// Connections this node holds to it.
+    /// Connections that this node holds to the replica.
     pub connections: u64,
-    /// Whether it takes new requests.
+    /// Admission of new requests.
     pub admission: Admission,
-    /// Share of its weight that counts, in permille.
+    /// Share of the replica's weight that counts, in permille.
     pub ramp_permille: u16,
-    /// What is known of its load.
+    /// Known load of the replica.
     pub signals: Signals,
-    /// Models whose breaker is not closed.
+    /// Models of the replica whose circuit breaker is not closed.
     pub breakers: u64,
 }
 
-/// All metrics with the label replica.
+/// Metrics with the label replica.
 #[derive(Debug)]
 pub(crate) struct ReplicaMetrics {
     in_flight: Family<Labels, Gauge>,
@@ -65,9 +65,9 @@ pub(crate) struct ReplicaMetrics {
     faults: Family<Labels, Counter>,
     checks: Family<Labels, Counter>,
     requests: Family<Labels, Counter>,
-    /// The same by replica, so that nobody has to build labels for each request.
+    /// Counters of `requests` by replica, so that no request has to build labels.
     asked: Mutex<BTreeMap<ReplicaName, BTreeMap<Asked, Counter>>>,
-    /// The counters' labels by replica, so that those of a replica that left can go.
+    /// Labels of the counters by replica, so that those of a removed replica can be dropped.
     counted: Mutex<BTreeMap<String, BTreeSet<Labels>>>,
 }
 
@@ -113,11 +113,12 @@ impl ReplicaMetrics {
         self.count(replica, &self.checks, labels);
     }
 
-    /// Counts a request that a replica of this region was asked for.
+    /// Counts a request by the replica of this region that was asked last.
     pub(crate) fn request(&self, outcome: &Outcome) {
         let (Some(replica), Some(reason)) = (&outcome.replica, outcome.reason) else { return };
         let class = outcome.status / 100;
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        // Looked up by reference first: the name is cloned only once per replica.
         if !asked.contains_key(replica) {
             asked.insert(replica.clone(), BTreeMap::new());
         }
@@ -134,7 +135,7 @@ impl ReplicaMetrics {
         counted.entry(replica.to_owned()).or_default().insert(labels);
     }
 
-    /// Drops the counters of replicas that are no more: with discovery their names never end.
+    /// Drops the counters of replicas that are gone: discovery brings new names without end.
     fn forget_others(&self, replicas: &[LiveReplica]) {
         let names: BTreeSet<&str> = replicas.iter().map(|replica| replica.name.as_str()).collect();
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -157,7 +158,7 @@ impl ReplicaMetrics {
         });
     }
 
-    /// Shows the replicas there are; what was said of others vanishes.
+    /// Shows `replicas`; earlier values of other replicas vanish.
     pub(crate) fn show(&self, replicas: &[LiveReplica]) {
         self.forget_others(replicas);
         self.in_flight.clear();
@@ -191,6 +192,7 @@ impl ReplicaMetrics {
         let signals = &replica.signals;
         for (family, reading) in [(&self.latency, signals.latency_ms), (&self.p99, signals.p99_ms)]
         {
+            // An unknown reading is left out: its zero would look like a fast, idle replica.
             if reading.is_known() {
                 family.get_or_create(&labels).set(f64::from(reading.value) / 1000.0);
             }
@@ -205,7 +207,7 @@ impl ReplicaMetrics {
     }
 }
 
-/// What a replica tells of itself, by the name in metrics.
+/// Returns the load that a replica reports, with the names that the metric has for its signals.
 fn reported(signals: &Signals) -> [(&'static str, Reading); 5] {
     [
         ("queued", signals.queued),

@@ -1,4 +1,4 @@
-//! Requests that were turned away, and those that were asked twice.
+//! Metrics of refused requests and of hedges.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -8,12 +8,12 @@ use spillway_types::Outcome;
 use crate::metrics::{Labels, metric};
 use crate::names;
 
-/// What stands for a route or model that the config does not name.
+/// Label value of a route or model that the config does not name.
 const UNKNOWN: &str = "unknown";
-/// The last class: what is above it counts as it.
+/// Last priority class: higher numbers count as this one.
 const PRIORITY_MAX: u8 = 3;
 
-/// Counters of what overload and slow replicas made of requests.
+/// Counters of refusals under load and of hedges.
 #[derive(Debug)]
 pub(crate) struct ShedMetrics {
     sheds: Family<Labels, Counter>,

@@ -1,4 +1,4 @@
-//! Gap histograms of many streams, added up per route and model.
+//! Gap histograms of many streams, summed per route and model.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::names;
 /// Route and model.
 type Key = (String, String);
 
-/// A collector over histograms that arrive already counted, which the library's own type can't take.
+/// Collector of histograms that arrive already counted, which the library's own type can't take.
 #[derive(Debug, Default)]
 pub(crate) struct StreamGaps {
     // Locked by the feedback task and by a scrape, never by a request.
@@ -22,7 +22,7 @@ pub(crate) struct StreamGaps {
 }
 
 impl StreamGaps {
-    /// Adds one stream's gaps.
+    /// Adds the gaps of one stream.
     pub(crate) fn merge(&self, route: &str, model: &str, gaps: &GapHistogram) {
         let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         by_key.entry((route.to_owned(), model.to_owned())).or_default().merge(gaps);
@@ -47,7 +47,7 @@ impl Collector for StreamGaps {
     }
 }
 
-/// One histogram in the library's terms.
+/// A gap histogram in the form of the metrics library.
 struct Encoded<'a>(&'a GapHistogram);
 
 impl EncodeMetric for Encoded<'_> {

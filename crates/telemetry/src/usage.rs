@@ -1,4 +1,4 @@
-//! What tenants and their keys have used.
+//! Usage of tenants and their keys.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use spillway_types::{ModelName, Outcome, TenantName};
 use crate::metrics::{Labels, metric, raise};
 use crate::names;
 
-/// Lines at most: what comes beyond is counted under [`OTHER`]. Proxies may claim any number of tenants.
+/// Most lines; further keys count under [`OTHER`]. A trusted proxy may claim any number of tenants.
 const LINES_MAX: usize = 16_384;
-/// Tenants at most that metrics tell apart.
+/// Most tenants that metrics tell apart.
 const TENANTS_MAX: usize = 256;
-/// Stands for all that come beyond a bound.
+/// Name for all tenants and keys beyond a bound.
 const OTHER: &str = "_other";
 
-/// What one key of one tenant has used of one model, since the node started.
+/// Usage of one model by one key of one tenant, since the node started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UsageLine {
-    /// The tenant; `None` where requests have none.
+    /// Tenant; `None` where requests have none.
     pub tenant: Option<String>,
-    /// The key's id; `None` where no key was asked for.
+    /// Id of the key; `None` where no key was asked for.
     pub key: Option<String>,
     /// The model that served; `None` where that is unknown.
     pub model: Option<String>,
     /// Requests that ended.
     pub requests: u64,
-    /// Of these, those that were refused or failed: answered with 400 or more.
+    /// Of these, requests that were refused or failed: answered with 400 or more.
     pub errors: u64,
-    /// Tokens of their prompts, as replies told them.
+    /// Prompt tokens, as replies reported them.
     pub prompt_tokens: u64,
-    /// Of these, those that were found in a replica's cache.
+    /// Of these, tokens found in a replica's cache.
     pub cached_tokens: u64,
-    /// Tokens of replies, as replies told them, or else their events.
+    /// Generated tokens, as replies reported them, else the events of streams.
     pub completion_tokens: u64,
 }
 
@@ -54,19 +54,21 @@ struct Used {
     completion: u64,
 }
 
-/// What was used, by whom.
+/// Usage by tenant, key and model.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     lines: BTreeMap<Key, Used>,
 }
 
 impl Usage {
-    /// Counts a request of this node's own clients: those of another node's are counted there.
+    /// Counts a request of this node's own clients. Requests of other nodes' clients are counted
+    /// there.
     pub(crate) fn record(&mut self, outcome: &Outcome) {
         if outcome.is_guest {
             return;
         }
         let key = (outcome.tenant.clone(), outcome.key.clone(), outcome.model.clone());
+        // Beyond the bound all keys share one line, so that claimed names cannot fill the memory.
         let key = match self.lines.len() >= LINES_MAX && !self.lines.contains_key(&key) {
             true => (Some(OTHER.into()), None, None),
             false => key,
@@ -79,7 +81,7 @@ impl Usage {
         used.completion += outcome.tokens.completion;
     }
 
-    /// Everything, in the order of tenant, key and model.
+    /// Returns all lines, in the order of tenant, key and model.
     pub(crate) fn lines(&self) -> Vec<UsageLine> {
         let line = |((tenant, key, model), used): (&Key, &Used)| UsageLine {
             tenant: tenant.as_ref().map(ToString::to_string),
@@ -94,11 +96,13 @@ impl Usage {
         self.lines.iter().map(line).collect()
     }
 
-    /// Tokens by tenant: prompt, completion and cached. Requests without a tenant are left out.
+    /// Returns tokens by tenant: prompt, completion and cached. Requests without a tenant are left
+    /// out.
     fn by_tenant(&self) -> BTreeMap<&str, [u64; 3]> {
         let mut tenants: BTreeMap<&str, [u64; 3]> = BTreeMap::new();
         for ((tenant, ..), used) in &self.lines {
             let Some(tenant) = tenant else { continue };
+            // The first tenants by name keep a label of their own.
             let is_beyond = tenants.len() >= TENANTS_MAX && !tenants.contains_key(tenant.as_str());
             let name = if is_beyond { OTHER } else { tenant.as_str() };
             let sums = tenants.entry(name).or_default();
@@ -110,7 +114,7 @@ impl Usage {
     }
 }
 
-/// The metrics with the label tenant that tell of tokens.
+/// Metrics of tokens with the label tenant.
 #[derive(Debug)]
 pub(crate) struct UsageMetrics {
     tokens: Family<Labels, Counter<u64, AtomicU64>>,

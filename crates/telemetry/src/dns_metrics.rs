@@ -1,0 +1,78 @@
+//! Metrics of the name server.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::metrics::{Labels, metric, raise, signed};
+use crate::names;
+
+/// Region that DNS answers can name.
+#[derive(Clone, Debug)]
+pub struct LiveDnsRegion {
+    /// Name of the region.
+    pub name: String,
+    /// True if DNS answers name the region now.
+    pub is_offered: bool,
+    /// Answers with the region's addresses since start.
+    pub answers: u64,
+}
+
+/// State of the name server at the moment of a scrape.
+#[derive(Clone, Debug, Default)]
+pub struct LiveDns {
+    /// Queries since start by transport and record type.
+    pub queries: Vec<(&'static str, &'static str, u64)>,
+    /// Queries since start by result.
+    pub answers: Vec<(&'static str, u64)>,
+    /// Regions with addresses.
+    pub regions: Vec<LiveDnsRegion>,
+    /// TCP connections open now.
+    pub connections: u64,
+    /// TCP connections since start that were refused over the limit.
+    pub connections_refused: u64,
+}
+
+/// Metrics of the name server.
+#[derive(Debug)]
+pub(crate) struct DnsMetrics {
+    queries: Family<Labels, Counter>,
+    answers: Family<Labels, Counter>,
+    region_answers: Family<Labels, Counter>,
+    offered: Family<Labels, Gauge>,
+    connections: Family<Labels, Gauge>,
+    refused: Family<Labels, Counter>,
+}
+
+impl DnsMetrics {
+    pub(crate) fn new(r: &mut Registry) -> Self {
+        Self {
+            queries: metric(r, names::DNS_QUERIES, "DNS queries"),
+            answers: metric(r, names::DNS_ANSWERS, "DNS queries by what became of them"),
+            region_answers: metric(r, names::DNS_REGION_ANSWERS, "DNS answers by region"),
+            offered: metric(r, names::DNS_REGION_OFFERED, "Whether DNS leads to a region"),
+            connections: metric(r, names::DNS_CONNECTIONS, "TCP connections for DNS"),
+            refused: metric(r, names::DNS_CONNECTIONS_REFUSED, "TCP connections over the limit"),
+        }
+    }
+
+    /// Shows `live`; a node that is no name server shows nothing.
+    pub(crate) fn show(&self, live: Option<&LiveDns>) {
+        let Some(live) = live else { return };
+        for (transport, kind, total) in &live.queries {
+            let labels = vec![("transport", (*transport).to_owned()), ("type", (*kind).to_owned())];
+            raise(&self.queries.get_or_create(&labels), *total);
+        }
+        for (result, total) in &live.answers {
+            raise(&self.answers.get_or_create(&vec![("result", (*result).to_owned())]), *total);
+        }
+        for region in &live.regions {
+            let labels = vec![("region", region.name.clone())];
+            raise(&self.region_answers.get_or_create(&labels), region.answers);
+            self.offered.get_or_create(&labels).set(region.is_offered.into());
+        }
+        self.connections.get_or_create(&Labels::new()).set(signed(live.connections));
+        raise(&self.refused.get_or_create(&Labels::new()), live.connections_refused);
+    }
+}

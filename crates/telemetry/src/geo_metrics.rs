@@ -1,0 +1,55 @@
+//! Metrics of clients' locations.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use crate::metrics::{Labels, metric, raise};
+use crate::names;
+
+/// Knowledge of clients' locations at the moment of a scrape.
+#[derive(Clone, Debug, Default)]
+pub struct LiveGeo {
+    /// Requests since start, by the client's country or `unknown`.
+    pub countries: Vec<(String, u64)>,
+    /// Location databases in use, `place` or `asn`, each with its build time in seconds since 1970.
+    pub databases: Vec<(&'static str, u64)>,
+}
+
+/// Metrics of clients' countries and of location databases.
+#[derive(Debug)]
+pub(crate) struct GeoMetrics {
+    requests: Family<Labels, Counter>,
+    built: Family<Labels, Gauge>,
+    reloads: Family<Labels, Counter>,
+}
+
+impl GeoMetrics {
+    pub(crate) fn new(r: &mut Registry) -> Self {
+        Self {
+            requests: metric(r, names::CLIENT_COUNTRY_REQUESTS, "Requests by client country"),
+            built: metric(r, names::GEO_DATABASE_BUILT, "When a location database was made"),
+            reloads: metric(r, names::GEO_RELOADS, "Readings of changed location databases"),
+        }
+    }
+
+    /// Counts one reading of location databases that may have changed.
+    pub(crate) fn reload(&self, is_applied: bool) {
+        let result = if is_applied { "applied" } else { "refused" };
+        self.reloads.get_or_create(&vec![("result", result.to_owned())]).inc();
+    }
+
+    pub(crate) fn show(&self, live: &LiveGeo) {
+        for (country, total) in &live.countries {
+            let labels = vec![("country", country.clone())];
+            raise(&self.requests.get_or_create(&labels), *total);
+        }
+        self.built.clear();
+        for (database, built) in &live.databases {
+            let labels = vec![("database", (*database).to_owned())];
+            let built = i64::try_from(*built).unwrap_or(i64::MAX);
+            self.built.get_or_create(&labels).set(built);
+        }
+    }
+}
